@@ -1,0 +1,1 @@
+"""Smidgen trains neural networks on microcontrollers."""

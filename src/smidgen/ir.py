@@ -1,0 +1,335 @@
+"""The graph: types, values, ops, nodes in order; building, verifying and evaluating them.
+
+Node order is the schedule. There is no second representation: passes filter or permute `nodes`,
+planning reads them, code generation prints one call for each.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smidgen.errors import GraphError, InputError
+
+Array = NDArray[Any]
+Params = Mapping[str, "int | float | Array"]
+
+DTYPES: Mapping[str, np.dtype[Any]] = {
+    name: np.dtype(name) for name in ("int8", "uint8", "int16", "int32", "uint32", "float32")
+}
+MAX_RANK = 4
+MAX_BYTES = 2**28  # of one tensor: far above any microcontroller, far below what would exhaust a laptop
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+
+
+@dataclass(frozen=True)
+class QParams:
+    """real = scale · (q − zero); several scales run along `axis`, then `zero` is 0."""
+
+    scale: tuple[float, ...]
+    zero: int = 0
+    axis: int | None = None
+
+    @staticmethod
+    def per_tensor(scale: float, zero: int = 0) -> QParams:
+        return QParams((float(np.float32(scale)),), int(zero))
+
+    @staticmethod
+    def per_channel(scales: Iterable[float], axis: int) -> QParams:
+        return QParams(tuple(float(np.float32(s)) for s in scales), 0, axis)
+
+    @property
+    def one(self) -> float:
+        """The scale of a tensor quantized as a whole."""
+        if len(self.scale) != 1:
+            raise GraphError(f"one scale was expected, the tensor has {len(self.scale)} along axis {self.axis}")
+        return self.scale[0]
+
+
+@dataclass(frozen=True)
+class Type:
+    """Shape, dtype and, for quantized tensors, what the integers mean."""
+
+    shape: tuple[int, ...]
+    dtype: str = "int8"
+    q: QParams | None = None
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        return self.size * DTYPES[self.dtype].itemsize
+
+    @property
+    def zero(self) -> int:
+        """The integer that stands for 0.0 (0 where the tensor is not quantized)."""
+        return self.q.zero if self.q else 0
+
+    @property
+    def scale(self) -> float:
+        """The one scale of a quantized tensor."""
+        if self.q is None:
+            raise GraphError(f"a quantized tensor was expected, {self.dtype}{list(self.shape)} carries no scale")
+        return self.q.one
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """A tensor by name: an input, a constant, or what a node produces."""
+
+    name: str
+    type: Type
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Value) and self.name == other.name and self.type == other.type
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+@dataclass(frozen=True)
+class Op:
+    """What a node does. Subclasses are frozen dataclasses: fields are attributes of the operation.
+
+    `infer(*types)` gives the output type, or a tuple of them; `ref(node, *arrays)` computes it in
+    numpy, exactly; `params(node)` gives the fields of the C kernel's parameter struct.
+    """
+
+    infer: ClassVar[Callable[..., Type | tuple[Type, ...]]]
+    ref: ClassVar[Callable[..., Array | tuple[Array, ...]]]
+
+    kernel: ClassVar[str] = ""  # C symbol
+    requantizes: ClassVar[bool] = False  # the output's quantization is chosen where the op is emitted
+    spatial: ClassVar[bool] = False  # the kernel computes a range of output rows and finds its input by rows
+    inplace: ClassVar[int | None] = None  # this input's memory may become the output's
+    view: ClassVar[bool] = False  # the output is the first input's memory under another type: no code runs
+
+    def params(self, node: Node) -> Params:
+        return {}
+
+    def scratch(self, node: Node) -> int:
+        """Bytes of working memory the kernel needs."""
+        return 0
+
+    def macs(self, node: Node) -> int:
+        """Multiply-accumulates, for `info` and profiles."""
+        return 0
+
+
+OPS: dict[str, type[Op]] = {}
+OpType = TypeVar("OpType", bound=Op)
+
+
+def op(cls: type[OpType]) -> type[OpType]:
+    """Enter an op class into the table by its name."""
+    OPS[cls.__name__] = cls
+    return cls
+
+
+@dataclass(frozen=True)
+class Node:
+    op: Op
+    ins: tuple[Value, ...]
+    outs: tuple[Value, ...]
+
+    @property
+    def out(self) -> Value:
+        """The only output."""
+        (value,) = self.outs
+        return value
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Inputs, constants, nodes in execution order, outputs."""
+
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    nodes: tuple[Node, ...]
+    constants: Mapping[Value, Array] = field(default_factory=dict)
+    name: str = "model"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Graph):
+            return NotImplemented
+        mine = (self.name, self.inputs, self.outputs, self.nodes, set(self.constants))
+        theirs = (other.name, other.inputs, other.outputs, other.nodes, set(other.constants))
+        return mine == theirs and all(
+            np.array_equal(data, other.constants[value], equal_nan=data.dtype.kind == "f")
+            for value, data in self.constants.items()
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Builder:
+    """Grows a graph node by node; names it does not get are v0, v1, …"""
+
+    def __init__(self, name: str = "model") -> None:
+        self.name = name
+        self.inputs: list[Value] = []
+        self.nodes: list[Node] = []
+        self.constants: dict[Value, Array] = {}
+        self._names: set[str] = set()
+
+    def fresh(self, stem: str) -> str:
+        """`stem`, or `stem_1`, `stem_2`, … where it is taken."""
+        name, count = stem, 0
+        while name in self._names:
+            count += 1
+            name = f"{stem}_{count}"
+        self._names.add(name)
+        return name
+
+    def input(self, name: str, type: Type) -> Value:
+        value = Value(self.fresh(name), type)
+        self.inputs.append(value)
+        return value
+
+    def constant(self, name: str, data: Array, q: QParams | None = None) -> Value:
+        data = np.ascontiguousarray(data)
+        data.setflags(write=False)
+        value = Value(self.fresh(name), Type(data.shape, data.dtype.name, q))
+        self.constants[value] = data
+        return value
+
+    def emit(self, op: Op, *ins: Value, q: QParams | None = None, name: str | None = None) -> Value:
+        """Append a node with one output; `q` is that output's quantization where the op leaves it open."""
+        (value,) = self.emit_all(op, *ins, q=q, name=name)
+        return value
+
+    def emit_all(self, op: Op, *ins: Value, q: QParams | None = None, name: str | None = None) -> tuple[Value, ...]:
+        stem = name or f"v{len(self.nodes)}"
+        types = infer(op, tuple(v.type for v in ins))
+        if op.requantizes and types[0].dtype == "int8":
+            if q is None:
+                raise GraphError(f"{type(op).__name__} needs the quantization of its output, %{stem}")
+            types = (Type(types[0].shape, types[0].dtype, q), *types[1:])
+        outs = tuple(Value(self.fresh(stem), t) for t in types)
+        self.nodes.append(Node(op, ins, outs))
+        return outs
+
+    def graph(self, *outputs: Value) -> Graph:
+        """The graph so far, verified; constants nobody reads are left out."""
+        read = {v for node in self.nodes for v in node.ins} | set(outputs)
+        constants = {v: data for v, data in self.constants.items() if v in read}
+        graph = Graph(tuple(self.inputs), outputs, tuple(self.nodes), constants, self.name)
+        verify(graph)
+        return graph
+
+
+def infer(op: Op, types: tuple[Type, ...]) -> tuple[Type, ...]:
+    """The types of an op's outputs, always as a tuple."""
+    try:
+        outs = op.infer(*types)
+    except TypeError as error:
+        if "positional argument" not in str(error):
+            raise
+        raise GraphError(f"{type(op).__name__} does not take {len(types)} inputs") from None
+    return outs if isinstance(outs, tuple) else (outs,)
+
+
+def verify(graph: Graph) -> None:
+    """Raise GraphError unless every name is unique, every value defined before use and every type right."""
+    defined: set[Value] = set()
+    names: set[str] = set()
+
+    def define(value: Value) -> None:
+        if value.name in names:
+            raise GraphError(f"%{value.name} is defined twice; give each value its own name")
+        _verify_type(value)
+        names.add(value.name)
+        defined.add(value)
+
+    for value in graph.inputs:
+        define(value)
+    for value, data in graph.constants.items():
+        define(value)
+        if data.shape != value.type.shape or data.dtype.name != value.type.dtype:
+            raise GraphError(
+                f"constant %{value.name} is declared {value.type.dtype}{list(value.type.shape)} "
+                f"but holds {data.dtype.name}{list(data.shape)}"
+            )
+    for node in graph.nodes:
+        for value in node.ins:
+            if value not in defined:
+                raise GraphError(f"%{value.name}, read by {type(node.op).__name__}, is not defined before its use")
+        _verify_outputs(node)
+        for value in node.outs:
+            define(value)
+    for value in graph.outputs:
+        if value not in defined:
+            raise GraphError(f"the output %{value.name} is not defined by any node")
+    if not graph.outputs:
+        raise GraphError(f"the graph {graph.name} has no outputs")
+
+
+def _verify_outputs(node: Node) -> None:
+    expected = infer(node.op, tuple(v.type for v in node.ins))
+    if len(expected) != len(node.outs):
+        raise GraphError(f"{type(node.op).__name__} has {len(expected)} outputs, the node lists {len(node.outs)}")
+    for index, (value, type_) in enumerate(zip(node.outs, expected, strict=True)):
+        open_q = node.op.requantizes and index == 0 and type_.dtype == "int8"
+        same = value.type.shape == type_.shape and value.type.dtype == type_.dtype
+        if not same or not (open_q or value.type.q == type_.q):
+            raise GraphError(f"%{value.name} is declared {value.type}, {type(node.op).__name__} gives {type_}")
+        if open_q and value.type.q is None:
+            raise GraphError(f"%{value.name}, an output of {type(node.op).__name__}, carries no quantization")
+
+
+def _verify_type(value: Value) -> None:
+    type_, where = value.type, f"%{value.name}"
+    if not NAME.fullmatch(value.name):
+        raise GraphError(f"{where} is no name: letters, digits, '_' and '.' only, no digit first")
+    if type_.dtype not in DTYPES:
+        raise GraphError(f"{where} is {type_.dtype}; supported are {', '.join(DTYPES)}")
+    if len(type_.shape) > MAX_RANK or any(d < 1 for d in type_.shape):
+        raise GraphError(f"{where} has shape {list(type_.shape)}; up to {MAX_RANK} positive dimensions are supported")
+    if type_.bytes > MAX_BYTES:
+        raise GraphError(f"{where} would take {type_.bytes:,} bytes; the limit for one tensor is {MAX_BYTES:,}")
+    q = type_.q
+    if q is None:
+        return
+    if q.axis is None and len(q.scale) != 1:
+        raise GraphError(f"{where} has {len(q.scale)} scales and no axis they run along")
+    if q.axis is not None and not (0 <= q.axis < len(type_.shape) and type_.shape[q.axis] == len(q.scale)):
+        raise GraphError(f"{where} has {len(q.scale)} scales along axis {q.axis} of shape {list(type_.shape)}")
+    if not all(math.isfinite(s) and s > 0 for s in q.scale):
+        raise GraphError(f"{where} has a scale that is not a positive number")
+    low, high = (-128, 127) if type_.dtype == "int8" else (0, 255) if type_.dtype == "uint8" else (0, 0)
+    if not low <= q.zero <= high:
+        raise GraphError(f"{where} has zero point {q.zero}, outside {low}…{high} for {type_.dtype}")
+    if q.axis is not None and q.zero != 0:
+        raise GraphError(f"{where} has several scales and zero point {q.zero}; per-channel tensors are symmetric")
+
+
+def check_inputs(graph: Graph, arrays: tuple[Array, ...]) -> None:
+    """Raise InputError unless the arrays fit the graph's inputs."""
+    if len(arrays) != len(graph.inputs):
+        raise InputError(f"{graph.name} takes {len(graph.inputs)} input tensors, {len(arrays)} were given")
+    for value, array in zip(graph.inputs, arrays, strict=True):
+        if array.shape != value.type.shape or array.dtype.name != value.type.dtype:
+            raise InputError(
+                f"input %{value.name} of {graph.name} is {value.type.dtype}{list(value.type.shape)}, "
+                f"the tensor given is {array.dtype.name}{list(array.shape)}"
+            )
+
+
+def evaluate(graph: Graph, *arrays: Array) -> tuple[Array, ...]:
+    """Run the graph in numpy: the definition of what it computes."""
+    check_inputs(graph, arrays)
+    values: dict[Value, Array] = dict(zip(graph.inputs, arrays, strict=True)) | dict(graph.constants)
+    for node in graph.nodes:
+        outs = node.op.ref(node, *(values[v] for v in node.ins))
+        values.update(zip(node.outs, outs if isinstance(outs, tuple) else (outs,), strict=True))
+    return tuple(values[v] for v in graph.outputs)

@@ -1,0 +1,91 @@
+"""The arithmetic contract in numpy: TFLite's int8 requantization, exactly, for every op to use."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from smidgen.ir import Array, QParams, Type
+
+INT8_MIN, INT8_MAX = -128, 127
+ACTIVATIONS = ("none", "relu", "relu6", "relu_n1_to_1")
+_REAL_RANGE = {
+    "none": (-math.inf, math.inf),
+    "relu": (0.0, math.inf),
+    "relu6": (0.0, 6.0),
+    "relu_n1_to_1": (-1.0, 1.0),
+}
+
+
+def round_half_away(x: float) -> int:
+    """C's round(): halves go away from zero."""
+    return math.floor(abs(x) + 0.5) * (1 if x >= 0 else -1)
+
+
+def quantize_multiplier(real: float) -> tuple[int, int]:
+    """real ≈ m · 2^(shift − 31) with m in [2^30, 2^31), or (0, 0) where it is too small to matter."""
+    if real == 0.0:
+        return 0, 0
+    fraction, shift = math.frexp(real)
+    m = round_half_away(fraction * (1 << 31))
+    if m == 1 << 31:
+        m, shift = m // 2, shift + 1
+    return (0, 0) if shift < -31 else (m, shift)
+
+
+def quantize_multipliers(reals: Array) -> tuple[Array, Array]:
+    """Multipliers and shifts of an array of factors, as int32."""
+    pairs = [quantize_multiplier(float(r)) for r in reals]
+    return np.array([m for m, _ in pairs], np.int32), np.array([s for _, s in pairs], np.int32)
+
+
+def multiply(x: Array, multiplier: Array | int, shift: Array | int) -> Array:
+    """round(x · multiplier · 2^(shift − 31)) as TFLite rounds it: a doubling high half, then a rounding shift."""
+    wide = np.asarray(x, np.int64) << np.maximum(shift, 0)
+    product = wide.astype(np.int32).astype(np.int64) * np.asarray(multiplier, np.int64)
+    nudged = product + np.where(product >= 0, 1 << 30, 1 - (1 << 30))
+    high = np.where(nudged >= 0, nudged >> 31, -(-nudged >> 31))
+    right = np.maximum(np.negative(shift), 0).astype(np.int64)
+    mask = (np.int64(1) << right) - 1
+    threshold = (mask >> 1) + (high < 0)
+    result: Array = (high >> right) + ((high & mask) > threshold)
+    return result
+
+
+def activation_range(activation: str, type: Type) -> tuple[int, int]:
+    """The int8 limits of a fused activation on a tensor of this type."""
+    low, high = _REAL_RANGE[activation]
+    scale, zero = np.float32(type.scale), type.zero
+
+    def quantized(real: float) -> int:
+        return zero + round_half_away(float(np.float32(real) / scale))
+
+    lo = INT8_MIN if math.isinf(low) else max(INT8_MIN, quantized(low))
+    hi = INT8_MAX if math.isinf(high) else min(INT8_MAX, quantized(high))
+    return lo, hi
+
+
+def activation_limits(activation: str) -> tuple[float, float]:
+    """The limits of an activation on real numbers."""
+    return _REAL_RANGE[activation]
+
+
+def to_int8(x: Array, zero: int, lo: int = INT8_MIN, hi: int = INT8_MAX) -> Array:
+    """Add the zero point and saturate."""
+    result: Array = np.clip(x + zero, lo, hi).astype(np.int8)
+    return result
+
+
+def quantize(x: Array, q: QParams) -> Array:
+    """float32 → int8, halves away from zero, computed in float32 as TFLite does."""
+    y = np.clip(np.asarray(x, np.float32) / np.float32(q.one), -1e6, 1e6)
+    whole = np.floor(np.abs(y))
+    rounded = np.copysign(whole + (np.abs(y) - whole >= 0.5), y)
+    return to_int8(rounded.astype(np.int64), q.zero)
+
+
+def dequantize(x: Array, q: QParams) -> Array:
+    """int8 → float32: the product is taken in double and rounded once."""
+    result: Array = (float(q.one) * (x.astype(np.int64) - q.zero)).astype(np.float32)
+    return result

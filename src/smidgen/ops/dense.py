@@ -1,0 +1,60 @@
+"""The fully connected layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from smidgen import numerics
+from smidgen.errors import GraphError
+from smidgen.ir import Array, Node, Op, Params, Type, op
+from smidgen.ops.conv import check_weighted, multipliers
+
+
+@op
+@dataclass(frozen=True)
+class Dense(Op):
+    """y[m, n] = Σ_k x[m, k]·w[n, k] + b[n]; weights are [out, in]."""
+
+    activation: str = "none"
+
+    kernel = "smg_dense_s8"
+    requantizes = True
+
+    def infer(self, x: Type, w: Type, b: Type) -> Type:
+        if len(x.shape) != 2 or len(w.shape) != 2 or x.shape[1] != w.shape[1]:
+            raise GraphError(f"Dense needs [rows, in] and [out, in], got {list(x.shape)} and {list(w.shape)}")
+        check_weighted("Dense", x, w, b, w.shape[0], 0)
+        return Type((x.shape[0], w.shape[0]), x.dtype)
+
+    def _multipliers(self, node: Node) -> tuple[Array, Array]:
+        x, w, y = node.ins[0].type, node.ins[1].type, node.out.type
+        assert w.q is not None
+        if w.q.axis is not None:
+            return multipliers(node)
+        # With one weight scale TFLite rounds s_x·s_w to float32 first.
+        real = float(np.float32(x.scale) * np.float32(w.scale)) / y.scale
+        return numerics.quantize_multipliers(np.full(y.shape[1], real))
+
+    def ref(self, node: Node, x: Array, w: Array, b: Array) -> Array:
+        y = node.out.type
+        if x.dtype == np.float32:
+            limited: Array = np.clip(x @ w.T + b, *numerics.activation_limits(self.activation))
+            return limited
+        acc = (x.astype(np.float64) - node.ins[0].type.zero) @ w.T.astype(np.float64)
+        scaled = numerics.multiply(acc.astype(np.int64) + b, *self._multipliers(node))
+        return numerics.to_int8(scaled, y.zero, *numerics.activation_range(self.activation, y))
+
+    def params(self, node: Node) -> Params:
+        x, y = node.ins[0].type, node.out.type
+        multiplier, shift = self._multipliers(node)
+        lo, hi = numerics.activation_range(self.activation, y)
+        return {
+            "rows": x.shape[0], "x_c": x.shape[1], "y_c": y.shape[1],
+            "x_zero": x.zero, "y_zero": y.zero, "lo": lo, "hi": hi,
+            "multiplier": multiplier, "shift": shift,
+        }  # fmt: skip
+
+    def macs(self, node: Node) -> int:
+        return node.out.type.size * node.ins[0].type.shape[1]

@@ -1,0 +1,219 @@
+"""Element by element: add, multiply, activations, and the passages between float32 and int8."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from smidgen import numerics
+from smidgen.errors import GraphError
+from smidgen.ir import Array, Node, Op, Params, QParams, Type, op
+
+ADD_SHIFT = 20  # headroom bits TFLite gives the sum of two int8 tensors
+
+
+def check_quantized(what: str, *types: Type) -> None:
+    """All int8 and per-tensor quantized, or all float32."""
+    if all(t.dtype == "float32" for t in types):
+        return
+    if any(t.dtype != "int8" or t.q is None or t.q.axis is not None for t in types):
+        found = ", ".join(t.dtype for t in types)
+        raise GraphError(f"{what} takes float32, or int8 with one scale a tensor, not {found}")
+
+
+def check_pair(what: str, a: Type, b: Type) -> None:
+    """b has a's shape, or repeats along a's leading dimensions."""
+    check_quantized(what, a, b)
+    core = b.shape
+    while core and core[0] == 1:
+        core = core[1:]
+    if len(b.shape) > len(a.shape) or a.shape[len(a.shape) - len(core) :] != core:
+        raise GraphError(f"{what} of {list(a.shape)} and {list(b.shape)}: the second must match or repeat along it")
+
+
+def pair_params(node: Node, activation: str) -> Params:
+    a, b, y = node.ins[0].type, node.ins[1].type, node.out.type
+    lo, hi = numerics.activation_range(activation, y)
+    return {"a_zero": a.zero, "b_zero": b.zero, "y_zero": y.zero, "b_period": b.size, "lo": lo, "hi": hi}
+
+
+@op
+@dataclass(frozen=True)
+class Add(Op):
+    """y = a + b; b may repeat along a's leading dimensions."""
+
+    activation: str = "none"
+
+    kernel = "smg_add_s8"
+    requantizes = True
+    inplace = 0
+
+    def infer(self, a: Type, b: Type) -> Type:
+        check_pair("Add", a, b)
+        return Type(a.shape, a.dtype)
+
+    def _multipliers(self, node: Node) -> tuple[tuple[int, int], ...]:
+        a, b, y = node.ins[0].type.scale, node.ins[1].type.scale, node.out.type.scale
+        twice = 2 * max(a, b)
+        reals = (a / twice, b / twice, twice / ((1 << ADD_SHIFT) * y))
+        return tuple(numerics.quantize_multiplier(r) for r in reals)
+
+    def ref(self, node: Node, a: Array, b: Array) -> Array:
+        y = node.out.type
+        if a.dtype == np.float32:
+            limited: Array = np.clip(a + b, *numerics.activation_limits(self.activation))
+            return limited
+        ma, mb, my = self._multipliers(node)
+        left = numerics.multiply((a.astype(np.int64) - node.ins[0].type.zero) << ADD_SHIFT, *ma)
+        right = numerics.multiply((b.astype(np.int64) - node.ins[1].type.zero) << ADD_SHIFT, *mb)
+        return numerics.to_int8(
+            numerics.multiply(left + right, *my), y.zero, *numerics.activation_range(self.activation, y)
+        )
+
+    def params(self, node: Node) -> Params:
+        (ma, sa), (mb, sb), (my, sy) = self._multipliers(node)
+        scales = {
+            "a_multiplier": ma, "a_shift": sa, "b_multiplier": mb, "b_shift": sb, "y_multiplier": my, "y_shift": sy,
+        }  # fmt: skip
+        return {**pair_params(node, self.activation), **scales}
+
+
+@op
+@dataclass(frozen=True)
+class Mul(Op):
+    """y = a · b; b may repeat along a's leading dimensions."""
+
+    activation: str = "none"
+
+    kernel = "smg_mul_s8"
+    requantizes = True
+    inplace = 0
+
+    def infer(self, a: Type, b: Type) -> Type:
+        check_pair("Mul", a, b)
+        return Type(a.shape, a.dtype)
+
+    def _multiplier(self, node: Node) -> tuple[int, int]:
+        a, b, y = (np.float32(v.type.scale) for v in (*node.ins, node.out))
+        return numerics.quantize_multiplier(float(a * b / y))  # float32, as TFLite computes it
+
+    def ref(self, node: Node, a: Array, b: Array) -> Array:
+        y = node.out.type
+        if a.dtype == np.float32:
+            limited: Array = np.clip(a * b, *numerics.activation_limits(self.activation))
+            return limited
+        product = (a.astype(np.int64) - node.ins[0].type.zero) * (b.astype(np.int64) - node.ins[1].type.zero)
+        scaled = numerics.multiply(product, *self._multiplier(node))
+        return numerics.to_int8(scaled, y.zero, *numerics.activation_range(self.activation, y))
+
+    def params(self, node: Node) -> Params:
+        multiplier, shift = self._multiplier(node)
+        return {**pair_params(node, self.activation), "multiplier": multiplier, "shift": shift}
+
+
+def rescale_params(node: Node, multiplier: tuple[int, int], limits: tuple[int, int]) -> Params:
+    return {
+        "x_zero": node.ins[0].type.zero, "y_zero": node.out.type.zero,
+        "multiplier": multiplier[0], "shift": multiplier[1], "lo": limits[0], "hi": limits[1],
+    }  # fmt: skip
+
+
+@op
+@dataclass(frozen=True)
+class Activate(Op):
+    """y = x limited to the activation's range, in a quantization of its own."""
+
+    activation: str = "relu"
+
+    kernel = "smg_rescale_s8"
+    requantizes = True
+    inplace = 0
+
+    def infer(self, x: Type) -> Type:
+        check_quantized("Activate", x)
+        return Type(x.shape, x.dtype)
+
+    def _multiplier(self, node: Node) -> tuple[int, int]:
+        x, y = np.float32(node.ins[0].type.scale), np.float32(node.out.type.scale)
+        return numerics.quantize_multiplier(float(x / y))  # float32, as TFLite computes it
+
+    def ref(self, node: Node, x: Array) -> Array:
+        y = node.out.type
+        if x.dtype == np.float32:
+            limited: Array = np.clip(x, *numerics.activation_limits(self.activation))
+            return limited
+        scaled = numerics.multiply(x.astype(np.int64) - node.ins[0].type.zero, *self._multiplier(node))
+        return numerics.to_int8(scaled, y.zero, *numerics.activation_range(self.activation, y))
+
+    def params(self, node: Node) -> Params:
+        return rescale_params(node, self._multiplier(node), numerics.activation_range(self.activation, node.out.type))
+
+
+@op
+@dataclass(frozen=True)
+class Requantize(Op):
+    """The same real numbers in another int8 quantization."""
+
+    kernel = "smg_rescale_s8"
+    requantizes = True
+    inplace = 0
+
+    def infer(self, x: Type) -> Type:
+        if x.dtype != "int8" or x.q is None or x.q.axis is not None:
+            raise GraphError(f"Requantize takes int8 with one scale, not {x.dtype}")
+        return Type(x.shape, x.dtype)
+
+    def _multiplier(self, node: Node) -> tuple[int, int]:
+        return numerics.quantize_multiplier(node.ins[0].type.scale / node.out.type.scale)
+
+    def ref(self, node: Node, x: Array) -> Array:
+        scaled = numerics.multiply(x.astype(np.int64) - node.ins[0].type.zero, *self._multiplier(node))
+        return numerics.to_int8(scaled, node.out.type.zero)
+
+    def params(self, node: Node) -> Params:
+        return rescale_params(node, self._multiplier(node), (numerics.INT8_MIN, numerics.INT8_MAX))
+
+
+@op
+@dataclass(frozen=True)
+class Quantize(Op):
+    """float32 → int8."""
+
+    kernel = "smg_quantize_f32_s8"
+    requantizes = True
+
+    def infer(self, x: Type) -> Type:
+        if x.dtype != "float32":
+            raise GraphError(f"Quantize takes float32, not {x.dtype}; Requantize goes from int8 to int8")
+        return Type(x.shape, "int8")
+
+    def ref(self, node: Node, x: Array) -> Array:
+        return numerics.quantize(x, _q(node.out.type))
+
+    def params(self, node: Node) -> Params:
+        return {"zero": node.out.type.zero, "scale": node.out.type.scale}
+
+
+@op
+@dataclass(frozen=True)
+class Dequantize(Op):
+    """int8 → float32."""
+
+    kernel = "smg_dequantize_s8_f32"
+
+    def infer(self, x: Type) -> Type:
+        if x.dtype != "int8" or x.q is None or x.q.axis is not None:
+            raise GraphError(f"Dequantize takes int8 with one scale, not {x.dtype}")
+        return Type(x.shape, "float32")
+
+    def ref(self, node: Node, x: Array) -> Array:
+        return numerics.dequantize(x, _q(node.ins[0].type))
+
+    def params(self, node: Node) -> Params:
+        return {"zero": node.ins[0].type.zero, "scale": node.ins[0].type.scale}
+
+
+def _q(type: Type) -> QParams:
+    assert type.q is not None
+    return type.q

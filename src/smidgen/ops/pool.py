@@ -1,0 +1,122 @@
+"""Max and average pooling, and the mean over a whole map."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from smidgen import numerics
+from smidgen.errors import GraphError
+from smidgen.ir import Array, Node, Op, Params, Type, op
+from smidgen.ops.elementwise import check_quantized
+from smidgen.ops.window import Pad, Window
+
+
+@dataclass(frozen=True)
+class Pool(Op):
+    """What the two pools share: a window over each channel, the input's quantization kept."""
+
+    size: tuple[int, int] = (2, 2)
+    stride: tuple[int, int] = (2, 2)
+    pad: Pad = (0, 0, 0, 0)
+    activation: str = "none"
+
+    spatial = True
+    what: ClassVar[str]
+
+    @property
+    def window(self) -> Window:
+        return Window(self.size, self.stride, self.pad)
+
+    def infer(self, x: Type) -> Type:
+        check_quantized(self.what, x)
+        if self.pad[0] >= self.size[0] or self.pad[1] >= self.size[0] or max(self.pad[2:]) >= self.size[1]:
+            raise GraphError(f"{self.what} of {self.size} with padding {self.pad} has windows outside the map")
+        return Type((1, *self.window.output(x, self.what), x.shape[3]), x.dtype, x.q)
+
+    def limit(self, node: Node, y: Array) -> Array:
+        float_limits = numerics.activation_limits(self.activation)
+        if node.out.type.dtype == "float32":
+            limited: Array = np.clip(y, *float_limits).astype(np.float32)
+            return limited
+        return numerics.to_int8(y, 0, *numerics.activation_range(self.activation, node.out.type))
+
+    def params(self, node: Node) -> Params:
+        x, y = node.ins[0].type, node.out.type
+        lo, hi = numerics.activation_range(self.activation, y)
+        return {**self.window.params(x, y), "lo": lo, "hi": hi}
+
+
+@op
+@dataclass(frozen=True)
+class MaxPool(Pool):
+    """The largest element of each window; padding never wins."""
+
+    kernel = "smg_max_pool_s8"
+    what = "MaxPool"
+
+    def ref(self, node: Node, x: Array) -> Array:
+        wide = np.int64 if x.dtype == np.int8 else np.float32
+        fill = np.iinfo(np.int8).min if x.dtype == np.int8 else -np.inf
+        patches = self.window.patches(x.astype(wide), fill)
+        return self.limit(node, patches.max(axis=(2, 3))[None])
+
+
+@op
+@dataclass(frozen=True)
+class AvgPool(Pool):
+    """The mean of each window's elements inside the map, halves away from zero."""
+
+    kernel = "smg_avg_pool_s8"
+    what = "AvgPool"
+
+    def ref(self, node: Node, x: Array) -> Array:
+        wide = np.int64 if x.dtype == np.int8 else np.float32
+        total = self.window.patches(x.astype(wide), 0).sum(axis=(2, 3))
+        count = self.window.patches(np.ones_like(x, wide), 0).sum(axis=(2, 3))
+        if x.dtype == np.float32:
+            return self.limit(node, (total / count)[None])
+        magnitude = (np.abs(total) + count // 2) // count
+        return self.limit(node, (np.sign(total) * magnitude)[None])
+
+
+@op
+@dataclass(frozen=True)
+class Mean(Op):
+    """The mean of each channel over the whole map, as [1, channels] or, with keep_dims, [1, 1, 1, channels]."""
+
+    keep_dims: bool = False
+
+    kernel = "smg_mean_s8"
+    requantizes = True
+
+    def infer(self, x: Type) -> Type:
+        check_quantized("Mean", x)
+        if len(x.shape) != 4 or x.shape[0] != 1:
+            raise GraphError(f"Mean needs a [1, height, width, channels] map, its input is {list(x.shape)}")
+        return Type((1, 1, 1, x.shape[3]) if self.keep_dims else (1, x.shape[3]), x.dtype)
+
+    def _multiplier(self, node: Node) -> tuple[int, int]:
+        """s_x / s_y divided by the count, as TFLite folds the division into the multiplier."""
+        x = node.ins[0].type
+        count = x.shape[1] * x.shape[2]
+        multiplier, shift = numerics.quantize_multiplier(x.scale / node.out.type.scale)
+        extra = min(count.bit_length() - 1, 32, 31 + shift)
+        return (multiplier << extra) // count, shift - extra
+
+    def ref(self, node: Node, x: Array) -> Array:
+        if x.dtype == np.float32:
+            mean: Array = x.mean(axis=(1, 2), dtype=np.float32, keepdims=self.keep_dims)
+            return mean
+        total = (x.astype(np.int64) - node.ins[0].type.zero).sum(axis=(1, 2), keepdims=self.keep_dims)
+        return numerics.to_int8(numerics.multiply(total, *self._multiplier(node)), node.out.type.zero)
+
+    def params(self, node: Node) -> Params:
+        x = node.ins[0].type
+        multiplier, shift = self._multiplier(node)
+        return {
+            "x_h": x.shape[1], "x_w": x.shape[2], "x_c": x.shape[3],
+            "x_zero": x.zero, "y_zero": node.out.type.zero, "multiplier": multiplier, "shift": shift,
+        }  # fmt: skip

@@ -1,0 +1,138 @@
+"""Ops that move bytes and compute nothing: pad, reshape, transpose, concatenate."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from smidgen.errors import GraphError
+from smidgen.ir import MAX_RANK, Array, Node, Op, Params, Type, op
+
+
+def _one_scale(what: str, x: Type) -> None:
+    if x.q is not None and x.q.axis is not None:
+        raise GraphError(f"{what} takes tensors with one scale, its input has {len(x.q.scale)}")
+
+
+def _four(shape: tuple[int, ...], fill: int) -> tuple[int, ...]:
+    """A shape or list of pads brought to rank four by leading entries."""
+    return (fill,) * (MAX_RANK - len(shape)) + shape
+
+
+@op
+@dataclass(frozen=True)
+class Pad(Op):
+    """Zeros (real ones: the zero point) around the tensor, `before` and `after` in each dimension."""
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+    kernel = "smg_pad_s8"
+
+    def infer(self, x: Type) -> Type:
+        _one_scale("Pad", x)
+        pads = (*self.before, *self.after)
+        if len(self.before) != len(x.shape) or len(self.after) != len(x.shape):
+            raise GraphError(f"Pad of {len(self.before)} dimensions does not fit {list(x.shape)}")
+        if x.dtype not in ("int8", "float32") or any(not 0 <= p <= 4096 for p in pads):
+            raise GraphError(f"Pad takes int8 or float32 and 0 to 4096 elements a side, not {x.dtype} and {pads}")
+        shape = tuple(b + d + a for b, d, a in zip(self.before, x.shape, self.after, strict=True))
+        return Type(shape, x.dtype, x.q)
+
+    def ref(self, node: Node, x: Array) -> Array:
+        pads = tuple(zip(self.before, self.after, strict=True))
+        padded: Array = np.pad(x, pads, constant_values=node.ins[0].type.zero)
+        return padded
+
+    def params(self, node: Node) -> Params:
+        x = node.ins[0].type
+        return {
+            "x_shape": np.array(_four(x.shape, 1), np.int32),
+            "y_shape": np.array(_four(node.out.type.shape, 1), np.int32),
+            "before": np.array(_four(self.before, 0), np.int32),
+            "zero": x.zero,
+        }  # fmt: skip
+
+
+@op
+@dataclass(frozen=True)
+class Reshape(Op):
+    """The same bytes under another shape: the output is the input's memory, no code runs."""
+
+    shape: tuple[int, ...]
+
+    view = True
+
+    def infer(self, x: Type) -> Type:
+        _one_scale("Reshape", x)
+        if math.prod(self.shape) != x.size:
+            raise GraphError(f"Reshape of {list(x.shape)} to {list(self.shape)} changes the number of elements")
+        return Type(self.shape, x.dtype, x.q)
+
+    def ref(self, node: Node, x: Array) -> Array:
+        return x.reshape(self.shape)
+
+
+@op
+@dataclass(frozen=True)
+class Transpose(Op):
+    """Dimension i of the output is dimension perm[i] of the input."""
+
+    perm: tuple[int, ...]
+
+    kernel = "smg_transpose_s8"
+
+    def infer(self, x: Type) -> Type:
+        _one_scale("Transpose", x)
+        if sorted(self.perm) != list(range(len(x.shape))) or x.dtype not in ("int8", "float32"):
+            raise GraphError(f"Transpose by {self.perm} does not fit {x.dtype}{list(x.shape)}")
+        return Type(tuple(x.shape[p] for p in self.perm), x.dtype, x.q)
+
+    def ref(self, node: Node, x: Array) -> Array:
+        return np.ascontiguousarray(x.transpose(self.perm))
+
+    def params(self, node: Node) -> Params:
+        x = node.ins[0].type
+        steps = [math.prod(x.shape[i + 1 :]) for i in range(len(x.shape))]
+        return {
+            "y_shape": np.array(_four(node.out.type.shape, 1), np.int32),
+            "x_step": np.array(_four(tuple(steps[p] for p in self.perm), 0), np.int32),
+        }  # fmt: skip
+
+
+@op
+@dataclass(frozen=True)
+class Concat(Op):
+    """The inputs one after another along `axis`; all have one quantization."""
+
+    axis: int
+
+    kernel = "smg_concat_s8"
+
+    def infer(self, *xs: Type) -> Type:
+        if not xs or not 0 <= self.axis < len(xs[0].shape):
+            raise GraphError(f"Concat along axis {self.axis} needs inputs that have that axis")
+        first = xs[0]
+        _one_scale("Concat", first)
+        for x in xs:
+            alike = len(x.shape) == len(first.shape) and all(
+                a == b or i == self.axis for i, (a, b) in enumerate(zip(x.shape, first.shape, strict=True))
+            )
+            if not alike or (x.dtype, x.q) != (first.dtype, first.q) or x.dtype not in ("int8", "float32"):
+                raise GraphError(f"Concat's inputs differ: {first} and {x}; requantize them to one quantization first")
+        total = sum(x.shape[self.axis] for x in xs)
+        return Type((*first.shape[: self.axis], total, *first.shape[self.axis + 1 :]), first.dtype, first.q)
+
+    def ref(self, node: Node, *xs: Array) -> Array:
+        return np.concatenate(xs, axis=self.axis)
+
+    def params(self, node: Node) -> Params:
+        """Each input contributes `part` contiguous bytes to each of `outer` runs of the output."""
+        y = node.out.type
+        inner = math.prod(y.shape[self.axis + 1 :])
+        parts = [v.type.shape[self.axis] * inner for v in node.ins]
+        return {
+            "outer": math.prod(y.shape[: self.axis]), "count": len(parts), "part": np.array(parts, np.int32),
+        }  # fmt: skip

@@ -1,0 +1,74 @@
+"""The geometry that convolutions and pools share: kernel, stride, padding and dilation over NHWC maps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from smidgen.errors import GraphError
+from smidgen.ir import Array, Params, Type
+
+Pad = tuple[int, int, int, int]  # top, bottom, left, right
+
+
+@dataclass(frozen=True)
+class Window:
+    """A kernel of `size` sliding over a map, (rows, columns) everywhere."""
+
+    size: tuple[int, int]
+    stride: tuple[int, int]
+    pad: Pad
+    dilation: tuple[int, int] = (1, 1)
+
+    def output(self, x: Type, what: str) -> tuple[int, int]:
+        """Output rows and columns; raises where the window does not fit."""
+        if len(x.shape) != 4 or x.shape[0] != 1:
+            raise GraphError(f"{what} needs a [1, height, width, channels] map, its input is {list(x.shape)}")
+        numbers = (*self.size, *self.stride, *self.dilation)
+        if min(numbers) < 1 or max(numbers) > 4096 or min(self.pad) < 0 or max(self.pad) > 4096:
+            raise GraphError(f"{what} has an impossible window: {self}")
+        rows, columns = (
+            (x.shape[1 + i] + self.pad[2 * i] + self.pad[2 * i + 1] - self.reach[i]) // self.stride[i] + 1
+            for i in (0, 1)
+        )
+        if rows < 1 or columns < 1:
+            raise GraphError(f"{what}'s window {self} is larger than its padded input {list(x.shape)}")
+        return rows, columns
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """Rows and columns from the first tap to the last, both counted."""
+        return (self.size[0] - 1) * self.dilation[0] + 1, (self.size[1] - 1) * self.dilation[1] + 1
+
+    def patches(self, x: Array, fill: float) -> Array:
+        """A [rows, columns, kernel rows, kernel columns, channels] view of one padded image."""
+        top, bottom, left, right = self.pad
+        padded = np.pad(x[0], ((top, bottom), (left, right), (0, 0)), constant_values=fill)
+        views = np.lib.stride_tricks.sliding_window_view(padded, self.reach, axis=(0, 1))
+        strided = views[:: self.stride[0], :: self.stride[1], :, :: self.dilation[0], :: self.dilation[1]]
+        result: Array = strided.transpose(0, 1, 3, 4, 2)
+        return result
+
+    def params(self, x: Type, y: Type) -> Params:
+        """The geometry fields every spatial kernel's parameter struct begins with."""
+        return {
+            "x_h": x.shape[1], "x_w": x.shape[2], "x_c": x.shape[3],
+            "y_h": y.shape[1], "y_w": y.shape[2], "y_c": y.shape[3],
+            "k_h": self.size[0], "k_w": self.size[1],
+            "stride_h": self.stride[0], "stride_w": self.stride[1],
+            "pad_h": self.pad[0], "pad_w": self.pad[2],
+            "dilation_h": self.dilation[0], "dilation_w": self.dilation[1],
+        }  # fmt: skip
+
+
+def same_pad(
+    shape: tuple[int, ...], size: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int] = (1, 1)
+) -> Pad:
+    """TFLite's SAME: output = ceil(input / stride), the odd pixel of padding goes after."""
+    pads: list[int] = []
+    for i in (0, 1):
+        reach = (size[i] - 1) * dilation[i] + 1
+        total = max((-(-shape[1 + i] // stride[i]) - 1) * stride[i] + reach - shape[1 + i], 0)
+        pads += [total // 2, total - total // 2]
+    return pads[0], pads[1], pads[2], pads[3]
