@@ -1,0 +1,39 @@
+# Two commands do all: `make demo` and `make test`. Each sets up .venv from pyproject.toml first.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint types cwarnings unit clean
+
+demo: .venv/.core
+	$(BIN)/smidgen demo
+
+test: lint types cwarnings unit
+
+lint: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/.dev
+	$(BIN)/mypy
+
+# Every kernel with all warnings as errors, by the machine's compiler where there is one and by the ziglang wheel.
+cwarnings: .venv/.dev
+	$(BIN)/python -m smidgen.targets.warnings
+
+unit: .venv/.dev
+	$(BIN)/pytest -n 2 --dist worksteal
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+.venv/.core: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+.venv/.dev: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@ .venv/.core
+
+clean:
+	rm -rf .venv out build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

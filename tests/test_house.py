@@ -1,0 +1,61 @@
+"""The house rules that a machine can check: which way imports point, and who may import what."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import smidgen
+
+ROOT = Path(smidgen.__file__).parent
+# Data flows down this list; a module imports only what stands above it, or its own entry.
+ORDER = (
+    "errors", "ir", "text", "numerics", "ops", "frontends", "quantize", "zoo", "loading", "scheme", "autodiff",
+    "training", "passes", "schedule", "plan", "codegen", "targets", "simulate", "search", "pipeline", "inspection",
+    "data", "report", "demo", "cli",
+)  # fmt: skip
+
+
+def modules() -> list[Path]:
+    return [path for path in sorted(ROOT.rglob("*.py")) if path != ROOT / "__init__.py"]
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def layer(path: Path) -> str:
+    return path.relative_to(ROOT).with_suffix("").parts[0]
+
+
+def test_every_module_has_its_place_in_the_house() -> None:
+    assert {layer(path) for path in modules()} <= set(ORDER)
+
+
+def test_imports_only_point_up() -> None:
+    for path in modules():
+        here = ORDER.index(layer(path))
+        for name in imports(path):
+            parts = name.split(".")
+            if parts[0] != "smidgen" or len(parts) < 2 or parts[1] == "__version__":
+                continue
+            assert ORDER.index(parts[1]) <= here, f"{path.relative_to(ROOT)} imports {name}, which stands below it"
+
+
+def test_only_the_front_end_and_the_simulator_import_torch() -> None:
+    for path in modules():
+        if path.relative_to(ROOT).as_posix() not in ("frontends/torch.py", "simulate.py"):
+            assert not any(name.split(".")[0] == "torch" for name in imports(path)), path
+
+
+def test_no_kernel_allocates_or_keeps_state() -> None:
+    for path in sorted((ROOT / "runtime").rglob("*.c")):
+        text = path.read_text()
+        assert "malloc" not in text, path
+        assert "#include <math.h>" not in text, path
