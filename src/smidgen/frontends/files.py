@@ -1,0 +1,106 @@
+"""Reading and writing whole files, and numpy's own formats without trusting what they declare."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import re
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from smidgen.errors import ImportModelError
+from smidgen.ir import MAX_BYTES, MAX_RANK, Array
+
+MAX_MEMBERS = 4096  # of an archive
+_NPY_DTYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f4", "<f8")
+_NPY_TEXT = re.compile(r"<U([0-9]{1,8})")
+_NPY_HEADER = re.compile(
+    r"\{\s*'descr':\s*'([<>|=][A-Za-z0-9]+)',\s*'fortran_order':\s*(True|False),\s*"
+    r"'shape':\s*\(((?:\s*[0-9]{1,10}\s*,?)*)\),?\s*\}\s*"
+)
+_STORED_OR_DEFLATED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+
+def read_whole(path: Path, limit: int = MAX_BYTES) -> bytes:
+    """A file's bytes; larger than `limit` it is refused unread."""
+    try:
+        size = path.stat().st_size
+        if path.is_dir():
+            raise ImportModelError(f"{path} is a folder; a file is expected")
+        if size > limit:
+            raise ImportModelError(f"{path.name} has {size:,} bytes; files up to {limit:,} bytes are read")
+        return path.read_bytes()
+    except OSError as error:
+        raise ImportModelError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write the file under a temporary name and rename it: the whole file appears, or none."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def parse_npy(data: bytes, where: str) -> Array:
+    """The array of a `.npy` file's bytes; its header must agree with their number."""
+    if data[:6] != b"\x93NUMPY" or len(data) < 12 or data[6] not in (1, 2, 3):
+        raise ImportModelError(f"{where} is no .npy file: its first bytes are {data[:6].hex()}")
+    start = 10 if data[6] == 1 else 12
+    end = start + int.from_bytes(data[8:start], "little")
+    header = _NPY_HEADER.fullmatch(data[start:end].decode("latin1")) if end - start <= 4096 else None
+    if header is None or end > len(data):
+        raise ImportModelError(f"{where} has a .npy header that does not read")
+    descr, fortran, dims = header.groups()
+    shape = tuple(int(d) for d in dims.split(",") if d.strip())
+    dtype = _npy_dtype(descr, where)
+    expected, found = math.prod(shape) * dtype.itemsize, len(data) - end
+    if len(shape) > MAX_RANK or expected != found or not expected:
+        raise ImportModelError(f"{where} declares {dtype}{list(shape)}, {expected:,} bytes, and holds {found:,}")
+    array = np.frombuffer(data, dtype, math.prod(shape), end)
+    return array.reshape(shape, order="F" if fortran == "True" else "C")
+
+
+def _npy_dtype(descr: str, where: str) -> np.dtype[Any]:
+    text = _NPY_TEXT.fullmatch(descr)
+    if descr not in _NPY_DTYPES and not (text and 0 < int(text[1]) <= MAX_BYTES // 4):
+        raise ImportModelError(f"{where} holds elements of type '{descr}'; numbers and text are read")
+    return np.dtype(descr)
+
+
+def read_npz(path: Path) -> dict[str, Array]:
+    """The arrays of a `.npz` file by name, each checked before memory is taken for it."""
+    return {
+        name.removesuffix(".npy"): parse_npy(data, f"{name} in {path.name}")
+        for name, data in read_zip(path, ".npy").items()
+    }
+
+
+def read_zip(path: Path, suffix: str) -> dict[str, bytes]:
+    """The members of an archive whose names end in `suffix`; their declared sizes are summed first."""
+    data = read_whole(path)
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = [m for m in archive.infolist() if m.filename.endswith(suffix)]
+            total = sum(m.file_size for m in members)
+            if total > MAX_BYTES or len(members) > MAX_MEMBERS:
+                raise ImportModelError(
+                    f"{path.name} would unpack to {len(members):,} members of {total:,} bytes in all; "
+                    f"up to {MAX_MEMBERS:,} members and {MAX_BYTES:,} bytes are read"
+                )
+            if any(m.compress_type not in _STORED_OR_DEFLATED for m in members):
+                raise ImportModelError(f"{path.name} is compressed in a way other than deflate; repack it")
+            return {m.filename: archive.read(m) for m in members}
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, NotImplementedError) as error:
+        raise ImportModelError(f"{path.name} is no whole archive: {_first_line(error)}") from None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:120]

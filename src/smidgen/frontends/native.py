@@ -1,0 +1,79 @@
+"""`.smg`, Smidgen's own files: safetensors whose metadata holds the graph in its text form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+import smidgen.ops  # noqa: F401  (the text names ops by their entries in the table)
+from smidgen.errors import ExportError, GraphError, ImportModelError
+from smidgen.frontends.files import write_whole
+from smidgen.ir import DTYPES, MAX_BYTES, Array, Graph
+from smidgen.text import parse_graph, print_graph
+
+FORMAT = 1
+HEADER = "smidgen"  # the metadata key: "format 1" on a line of its own, then the graph's text
+MAX_TEXT = 2**24
+SAFE_DTYPES = ("I8", "U8", "I16", "I32", "U32", "F32")  # ours, as safetensors spells them
+
+
+def write_smg(graph: Graph, path: Path) -> None:
+    """Write the graph with its constants; the whole file appears, or none."""
+    if len(graph.name.splitlines()) > 1:
+        raise ExportError(f"the graph's name {graph.name!r} has line breaks; .smg files hold it on one line")
+    tensors = {value.name: np.ascontiguousarray(data) for value, data in graph.constants.items()}
+    write_whole(path, save(tensors, {HEADER: f"format {FORMAT}\n{print_graph(graph)}"}))
+
+
+def read_smg(path: Path) -> Graph:
+    """Read a graph back; what the text declares and what the file holds must agree."""
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise ImportModelError(f"{path.name} has {size:,} bytes; files up to {MAX_BYTES:,} bytes are read")
+        with safe_open(path, framework="np") as file:
+            text = _text(file.metadata(), path.name)
+            tensors = {name: _tensor(file, name, path.name) for name in file.keys()}  # noqa: SIM118
+    except OSError as error:
+        raise ImportModelError(f"{path} cannot be read: {error.strerror or error}") from None
+    except SafetensorError as error:
+        raise ImportModelError(f"{path.name} is no sound .smg file: {str(error)[:120]}") from None
+    return _parse(text, tensors, path.name)
+
+
+def _text(metadata: Mapping[str, str] | None, where: str) -> str:
+    line, _, text = (metadata or {}).get(HEADER, "").partition("\n")
+    if not line.startswith("format "):
+        raise ImportModelError(f"{where} is a safetensors file without a Smidgen graph in its metadata")
+    if line != f"format {FORMAT}":
+        raise ImportModelError(
+            f"{where} has {line[:40]!r}, this Smidgen reads format {FORMAT}; upgrade Smidgen to read it"
+        )
+    if len(text) > MAX_TEXT:
+        raise ImportModelError(f"{where} describes its graph in {len(text):,} characters; {MAX_TEXT:,} are the limit")
+    return text
+
+
+def _tensor(file: safe_open, name: str, where: str) -> Array:
+    if file.get_slice(name).get_dtype() not in SAFE_DTYPES:  # type: ignore[no-untyped-call]
+        raise ImportModelError(f"{where} holds {name[:80]!r} of a type other than {', '.join(DTYPES)}")
+    data: Array = file.get_tensor(name)  # type: ignore[no-untyped-call]
+    data.setflags(write=False)
+    return data
+
+
+def _parse(text: str, tensors: Mapping[str, Array], where: str) -> Graph:
+    try:
+        graph = parse_graph(text, tensors)
+    except GraphError as error:
+        raise ImportModelError(f"{where} holds no sound graph: {error}") from None
+    extra = sorted(tensors.keys() - {value.name for value in graph.constants})
+    if extra:
+        raise ImportModelError(
+            f"{where} holds {len(extra)} tensors its graph does not declare, {extra[0][:80]!r} first"
+        )
+    return graph

@@ -1,0 +1,93 @@
+"""Inverted-residual networks in int8, as data: what the zoo draws and what the paper's release holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from smidgen.ir import Array, Builder, Graph, QParams, Type, Value
+from smidgen.ops import Add, Conv2D, Dense, Depthwise, Mean
+
+IMAGE_SCALE = 2 / 255  # an image's int8 value is pixel − 128: −1 … 1 in 255 steps
+
+
+@dataclass(frozen=True, eq=False)
+class Conv:
+    """A convolution: weights [out, rows, columns, in] or, depthwise, [1, rows, columns, channels].
+
+    The padding is (kernel − 1) // 2 a side; ReLU6 is the saturation of `y`, the output's quantization.
+    """
+
+    w: Array
+    b: Array
+    w_scales: tuple[float, ...]
+    y: QParams
+    stride: int = 1
+    depthwise: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Expand, depthwise, project; `add` is the quantization of the sum where the input is added."""
+
+    expand: Conv | None
+    depthwise: Conv
+    project: Conv
+    add: QParams | None
+
+
+@dataclass(frozen=True, eq=False)
+class Classifier:
+    """Dense weights [classes, channels]."""
+
+    w: Array
+    b: Array
+    w_scales: tuple[float, ...]
+    y: QParams
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """Stem, blocks, global mean and classifier over square RGB images."""
+
+    resolution: int
+    image: QParams
+    stem: Conv
+    blocks: tuple[Block, ...]
+    classifier: Classifier
+
+
+def build(network: Network, name: str) -> Graph:
+    """The network as a graph: `stem`, `b0.expand`, `b0.depthwise`, `b0.project`, `b0.add`, …, `pool`, `logits`."""
+    g = Builder(name)
+    x = g.input(
+        "image", Type((1, network.resolution, network.resolution, network.stem.w.shape[3]), "int8", network.image)
+    )
+    x = _emit_conv(g, x, network.stem, "stem")
+    for index, block in enumerate(network.blocks):
+        x = _emit_block(g, x, block, f"b{index}")
+    pool = g.emit(Mean(keep_dims=False), x, q=x.type.q, name="pool")
+    head = network.classifier
+    w, b = _constants(g, "logits", head.w, head.b, QParams.per_channel(head.w_scales, 0))
+    return g.graph(g.emit(Dense(), pool, w, b, q=head.y, name="logits"))
+
+
+def _emit_block(g: Builder, x: Value, block: Block, name: str) -> Value:
+    y = x
+    if block.expand is not None:
+        y = _emit_conv(g, y, block.expand, f"{name}.expand")
+    y = _emit_conv(g, y, block.depthwise, f"{name}.depthwise")
+    y = _emit_conv(g, y, block.project, f"{name}.project")
+    return y if block.add is None else g.emit(Add(), x, y, q=block.add, name=f"{name}.add")
+
+
+def _emit_conv(g: Builder, x: Value, conv: Conv, name: str) -> Value:
+    axis = 3 if conv.depthwise else 0
+    w, b = _constants(g, name, conv.w, conv.b, QParams.per_channel(conv.w_scales, axis))
+    rows, columns = (conv.w.shape[1] - 1) // 2, (conv.w.shape[2] - 1) // 2
+    kind = Depthwise if conv.depthwise else Conv2D
+    op = kind(stride=(conv.stride, conv.stride), pad=(rows, rows, columns, columns))
+    return g.emit(op, x, w, b, q=conv.y, name=name)
+
+
+def _constants(g: Builder, name: str, w: Array, b: Array, q: QParams) -> tuple[Value, Value]:
+    return g.constant(f"{name}.w", w, q), g.constant(f"{name}.b", b)
