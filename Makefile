@@ -1,6 +1,8 @@
 # Two commands do all: `make demo` and `make test`. Each sets up .venv from pyproject.toml first.
 PYTHON ?= python3
 BIN := .venv/bin
+KERNELS := $(wildcard src/smidgen/runtime/kernels/*.c)
+CWARNINGS := -std=c99 -pedantic -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -fsyntax-only -Isrc/smidgen/runtime
 
 .PHONY: demo test lint types cwarnings unit clean
 
@@ -18,7 +20,8 @@ types: .venv/.dev
 
 # Every kernel with all warnings as errors, by the machine's compiler where there is one and by the ziglang wheel.
 cwarnings: .venv/.dev
-	$(BIN)/python -m smidgen.targets.warnings
+	$(BIN)/python -m ziglang cc $(CWARNINGS) $(KERNELS)
+	if command -v cc > /dev/null; then cc $(CWARNINGS) $(KERNELS); fi
 
 unit: .venv/.dev
 	$(BIN)/pytest -n 2 --dist worksteal

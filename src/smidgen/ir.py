@@ -109,16 +109,27 @@ class Op:
     ref: ClassVar[Callable[..., Array | tuple[Array, ...]]]
 
     kernel: ClassVar[str] = ""  # C symbol
+    takes: ClassVar[str] = "int8"  # dtype of the kernel's first input
     requantizes: ClassVar[bool] = False  # the output's quantization is chosen where the op is emitted
     spatial: ClassVar[bool] = False  # the kernel computes a range of output rows and finds its input by rows
+    elementwise: ClassVar[bool] = False  # the kernel takes the number of elements to compute
+    variadic: ClassVar[bool] = False  # the kernel takes its inputs as an array of pointers
     inplace: ClassVar[int | None] = None  # this input's memory may become the output's
     view: ClassVar[bool] = False  # the output is the first input's memory under another type: no code runs
+
+    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
+        """Emit the gradient with respect to each input (None where there is none), given that of the first output."""
+        raise GraphError(f"{type(self).__name__}, which gives %{node.outs[0].name}, has no gradient")
+
+    def symbol(self, node: Node) -> str:
+        """The C function that computes this node."""
+        return self.kernel
 
     def params(self, node: Node) -> Params:
         return {}
 
     def scratch(self, node: Node) -> int:
-        """Bytes of working memory the kernel needs."""
+        """Bytes of working memory the kernel needs; kernels of ops that define this take a pointer to it."""
         return 0
 
     def macs(self, node: Node) -> int:
@@ -151,25 +162,38 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Inputs, constants, nodes in execution order, outputs."""
+    """Inputs, constants, nodes in execution order, outputs.
+
+    `state` holds what outlives a run (trained weights, say) with its initial data; `updates` maps a
+    state value to the value that takes its place, in its memory, once the run is over.
+    """
 
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     nodes: tuple[Node, ...]
     constants: Mapping[Value, Array] = field(default_factory=dict)
     name: str = "model"
+    state: Mapping[Value, Array] = field(default_factory=dict)
+    updates: Mapping[Value, Value] = field(default_factory=dict)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Graph):
             return NotImplemented
-        mine = (self.name, self.inputs, self.outputs, self.nodes, set(self.constants))
-        theirs = (other.name, other.inputs, other.outputs, other.nodes, set(other.constants))
-        return mine == theirs and all(
-            np.array_equal(data, other.constants[value], equal_nan=data.dtype.kind == "f")
-            for value, data in self.constants.items()
-        )
+        same = (self.name, self.inputs, self.outputs, self.nodes) == (
+            other.name,
+            other.inputs,
+            other.outputs,
+            other.nodes,
+        ) and self.updates == other.updates
+        return same and _same_data(self.constants, other.constants) and _same_data(self.state, other.state)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _same_data(a: Mapping[Value, Array], b: Mapping[Value, Array]) -> bool:
+    return set(a) == set(b) and all(
+        np.array_equal(data, b[value], equal_nan=data.dtype.kind == "f") for value, data in a.items()
+    )
 
 
 class Builder:
@@ -180,7 +204,19 @@ class Builder:
         self.inputs: list[Value] = []
         self.nodes: list[Node] = []
         self.constants: dict[Value, Array] = {}
+        self.state: dict[Value, Array] = {}
+        self.updates: dict[Value, Value] = {}
         self._names: set[str] = set()
+
+    @staticmethod
+    def upon(graph: Graph) -> Builder:
+        """A builder that goes on where a graph ends."""
+        g = Builder(graph.name)
+        g.inputs, g.nodes = list(graph.inputs), list(graph.nodes)
+        g.constants, g.state, g.updates = dict(graph.constants), dict(graph.state), dict(graph.updates)
+        g._names = {v.name for v in (*g.inputs, *g.constants, *g.state)}
+        g._names |= {v.name for node in g.nodes for v in node.outs}
+        return g
 
     def fresh(self, stem: str) -> str:
         """`stem`, or `stem_1`, `stem_2`, … where it is taken."""
@@ -203,6 +239,12 @@ class Builder:
         self.constants[value] = data
         return value
 
+    def persistent(self, name: str, data: Array, q: QParams | None = None) -> Value:
+        """A state value with its initial data."""
+        value = self.constant(name, data, q)
+        self.state[value] = self.constants.pop(value)
+        return value
+
     def emit(self, op: Op, *ins: Value, q: QParams | None = None, name: str | None = None) -> Value:
         """Append a node with one output; `q` is that output's quantization where the op leaves it open."""
         (value,) = self.emit_all(op, *ins, q=q, name=name)
@@ -223,7 +265,9 @@ class Builder:
         """The graph so far, verified; constants nobody reads are left out."""
         read = {v for node in self.nodes for v in node.ins} | set(outputs)
         constants = {v: data for v, data in self.constants.items() if v in read}
-        graph = Graph(tuple(self.inputs), outputs, tuple(self.nodes), constants, self.name)
+        graph = Graph(
+            tuple(self.inputs), outputs, tuple(self.nodes), constants, self.name, dict(self.state), dict(self.updates)
+        )
         verify(graph)
         return graph
 
@@ -253,11 +297,11 @@ def verify(graph: Graph) -> None:
 
     for value in graph.inputs:
         define(value)
-    for value, data in graph.constants.items():
+    for value, data in (*graph.constants.items(), *graph.state.items()):
         define(value)
         if data.shape != value.type.shape or data.dtype.name != value.type.dtype:
             raise GraphError(
-                f"constant %{value.name} is declared {value.type.dtype}{list(value.type.shape)} "
+                f"%{value.name} is declared {value.type.dtype}{list(value.type.shape)} "
                 f"but holds {data.dtype.name}{list(data.shape)}"
             )
     for node in graph.nodes:
@@ -272,6 +316,29 @@ def verify(graph: Graph) -> None:
             raise GraphError(f"the output %{value.name} is not defined by any node")
     if not graph.outputs:
         raise GraphError(f"the graph {graph.name} has no outputs")
+    _verify_updates(graph)
+
+
+def _verify_updates(graph: Graph) -> None:
+    """A state value's successor lies in its memory: same type, produced from it, and nobody reads the old one after."""
+    replaced: dict[Value, Value] = {new: old for old, new in graph.updates.items()}
+    if not set(graph.updates) <= set(graph.state) or len(replaced) != len(graph.updates):
+        raise GraphError(f"the updates of {graph.name} must each replace one state value by a value of its own")
+    gone: set[Value] = set()
+    for node in graph.nodes:
+        for value in node.ins:
+            if value in gone:
+                raise GraphError(f"%{value.name} is read by {type(node.op).__name__} after its update took its place")
+        for value in node.outs:
+            if value in replaced:
+                old = replaced.pop(value)
+                if old not in node.ins or old.type != value.type:
+                    raise GraphError(
+                        f"%{value.name} cannot take the place of %{old.name}: made from it and alike, please"
+                    )
+                gone.add(old)
+    if replaced:
+        raise GraphError(f"%{next(iter(replaced)).name} should replace a state value, but no node produces it")
 
 
 def _verify_outputs(node: Node) -> None:
@@ -326,10 +393,25 @@ def check_inputs(graph: Graph, arrays: tuple[Array, ...]) -> None:
 
 
 def evaluate(graph: Graph, *arrays: Array) -> tuple[Array, ...]:
-    """Run the graph in numpy: the definition of what it computes."""
+    """Run the graph in numpy from its initial state: the definition of what it computes."""
+    values = evaluate_all(graph, graph.state, *arrays)
+    return tuple(values[v] for v in graph.outputs)
+
+
+def evaluate_step(
+    graph: Graph, state: Mapping[Value, Array], *arrays: Array
+) -> tuple[tuple[Array, ...], dict[Value, Array]]:
+    """Run the graph from `state`; returns its outputs and the state after."""
+    values = evaluate_all(graph, state, *arrays)
+    after = {v: values[graph.updates.get(v, v)] for v in graph.state}
+    return tuple(values[v] for v in graph.outputs), after
+
+
+def evaluate_all(graph: Graph, state: Mapping[Value, Array], *arrays: Array) -> dict[Value, Array]:
+    """Every value of one run."""
     check_inputs(graph, arrays)
-    values: dict[Value, Array] = dict(zip(graph.inputs, arrays, strict=True)) | dict(graph.constants)
+    values: dict[Value, Array] = dict(zip(graph.inputs, arrays, strict=True)) | dict(graph.constants) | dict(state)
     for node in graph.nodes:
         outs = node.op.ref(node, *(values[v] for v in node.ins))
         values.update(zip(node.outs, outs if isinstance(outs, tuple) else (outs,), strict=True))
-    return tuple(values[v] for v in graph.outputs)
+    return values

@@ -28,14 +28,16 @@ _ATTRIBUTE = re.compile(r" ([a-z_0-9]+)=(.*?)(?= [a-z_0-9]+=|$)")
 
 
 def print_graph(graph: Graph) -> str:
-    """The graph's text; `parse_graph(print_graph(g), g.constants)` gives g back."""
+    """The graph's text; `parse_graph(print_graph(g), g.constants | g.state)` gives g back."""
     lines = [f"graph {graph.name}"]
     lines += [f"input {_declare(v)}" for v in graph.inputs]
     lines += [f"const {_declare(v)}" for v in graph.constants]
+    lines += [f"state {_declare(v)}" for v in graph.state]
     for node in graph.nodes:
         outs = ", ".join(_declare(v) for v in node.outs)
         ins = ", ".join(f"%{v.name}" for v in node.ins)
         lines.append(f"{outs} = {type(node.op).__name__}({ins}){_attributes(node.op)}")
+    lines += [f"update %{old.name}: %{new.name}" for old, new in graph.updates.items()]
     lines.append("output " + ", ".join(f"%{v.name}" for v in graph.outputs))
     return "\n".join(lines) + "\n"
 
@@ -60,7 +62,7 @@ def _attributes(op: Op) -> str:
 
 
 def parse_graph(text: str, constants: Mapping[str, Array] | Mapping[Value, Array]) -> Graph:
-    """Read a graph back; `constants` holds the data of its const lines, by name or by value."""
+    """Read a graph back; `constants` holds the data of its const and state lines, by name or by value."""
     data = {key.name if isinstance(key, Value) else key: array for key, array in constants.items()}
     reader = _Reader(data)
     for number, line in enumerate(text.splitlines(), start=1):
@@ -81,6 +83,8 @@ class _Reader:
         self.outputs: list[Value] = []
         self.nodes: list[Node] = []
         self.constants: dict[Value, Array] = {}
+        self.state: dict[Value, Array] = {}
+        self.updates: dict[Value, Value] = {}
         self.values: dict[str, Value] = {}
 
     def line(self, line: str) -> None:
@@ -91,11 +95,16 @@ class _Reader:
             self.name = rest
         elif word == "input":
             self.inputs.append(self.declare(rest))
-        elif word == "const":
+        elif word in ("const", "state"):
             value = self.declare(rest)
             if value.name not in self.data:
-                raise GraphError(f"no data for the constant %{value.name}")
-            self.constants[value] = self.data[value.name]
+                raise GraphError(f"no data for %{value.name}")
+            (self.constants if word == "const" else self.state)[value] = self.data[value.name]
+        elif word == "update":
+            pair = self.read(rest.replace(":", ","))
+            if len(pair) != 2:
+                raise GraphError(f"'{line[:80]}' does not name a state value and its successor")
+            self.updates[pair[0]] = pair[1]
         elif word == "output":
             self.outputs += self.read(rest)
         else:
@@ -162,8 +171,9 @@ def _literal(text: str, what: str, annotation: str) -> object:
     kinds = {"int": int, "float": float, "str": str, "bool": bool}
     if annotation in kinds:
         fits = type(value) is kinds[annotation]
-    else:  # Pad, tuple[int, int], tuple[int, ...]
-        fits = isinstance(value, tuple) and all(type(item) is int for item in value)
+    else:  # Pad, tuple[int, int], tuple[int, ...], tuple[float, ...]
+        item_type = float if "float" in annotation else int
+        fits = isinstance(value, tuple) and all(type(item) is item_type for item in value)
         length = {"Pad": 4}.get(annotation, None if "..." in annotation else annotation.count(",") + 1)
         fits = fits and (length is None or len(value) == length)  # type: ignore[arg-type]
     if not fits:
