@@ -125,6 +125,10 @@ class Op:
         """The C function that computes this node."""
         return self.kernel
 
+    def arguments(self, node: Node) -> tuple[Value | None, ...]:
+        """What the C function is handed after its parameters, in order; None becomes NULL."""
+        return (*node.ins, *node.outs)
+
     def params(self, node: Node) -> Params:
         return {}
 

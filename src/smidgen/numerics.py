@@ -6,9 +6,11 @@ import math
 
 import numpy as np
 
+from smidgen.errors import GraphError
 from smidgen.ir import Array, QParams, Type
 
 INT8_MIN, INT8_MAX = -128, 127
+INT32_MAX = 2**31 - 1
 ACTIVATIONS = ("none", "relu", "relu6", "relu_n1_to_1")
 _REAL_RANGE = {
     "none": (-math.inf, math.inf),
@@ -27,11 +29,22 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
     """real ≈ m · 2^(shift − 31) with m in [2^30, 2^31), or (0, 0) where it is too small to matter."""
     if real == 0.0:
         return 0, 0
+    if not real <= INT32_MAX:
+        raise GraphError(f"a factor of {real:.3g} between scales does not fit int32; calibrate the model again")
     fraction, shift = math.frexp(real)
     m = round_half_away(fraction * (1 << 31))
     if m == 1 << 31:
         m, shift = m // 2, shift + 1
     return (0, 0) if shift < -31 else (m, shift)
+
+
+def quantize_single(*factors: float, over: float) -> tuple[int, int]:
+    """The multiplier of a quotient that TFLite computes in float32."""
+    with np.errstate(over="ignore", under="ignore"):
+        product = np.float32(factors[0])
+        for factor in factors[1:]:
+            product = product * np.float32(factor)
+        return quantize_multiplier(float(product / np.float32(over)))
 
 
 def quantize_multipliers(reals: Array) -> tuple[Array, Array]:
@@ -59,7 +72,11 @@ def activation_range(activation: str, type: Type) -> tuple[int, int]:
     scale, zero = np.float32(type.scale), type.zero
 
     def quantized(real: float) -> int:
-        return zero + round_half_away(float(np.float32(real) / scale))
+        with np.errstate(over="ignore"):
+            steps = float(np.float32(real) / scale)
+        if abs(steps) > INT32_MAX - 128:
+            raise GraphError(f"the limit {real} of {activation} is beyond int32 at scale {scale:.3g}: calibrate again")
+        return zero + round_half_away(steps)
 
     lo = INT8_MIN if math.isinf(low) else max(INT8_MIN, quantized(low))
     hi = INT8_MAX if math.isinf(high) else min(INT8_MAX, quantized(high))

@@ -12,6 +12,13 @@ from smidgen.errors import GraphError
 from smidgen.ir import Array, Node, Op, Params, Type, op
 from smidgen.ops.window import Pad, Window
 
+TILE = 8  # pixels the C matrix product takes at once: SMG_TILE of its gemm.h
+
+
+def tile_bytes(k: int) -> int:
+    """Working memory of a matrix product over k inputs: a tile of them, widened to int16."""
+    return 2 * TILE * k
+
 
 def check_weighted(what: str, x: Type, w: Type, b: Type, channels: int, axis: int) -> None:
     """What convolution, depthwise and dense ask of their input, weights and bias alike."""
@@ -99,6 +106,9 @@ class Conv2D(Op):
         x, w, _ = (v.type for v in node.ins)
         geometry = self.window(w).params(x, node.out.type)
         return {**geometry, "groups": self.groups, **requantize_params(node, self.activation)}
+
+    def scratch(self, node: Node) -> int:
+        return tile_bytes(math.prod(node.ins[1].type.shape[1:]))
 
     def macs(self, node: Node) -> int:
         return node.out.type.size * math.prod(node.ins[1].type.shape[1:])

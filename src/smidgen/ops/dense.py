@@ -9,7 +9,7 @@ import numpy as np
 from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Node, Op, Params, Type, op
-from smidgen.ops.conv import check_weighted, multipliers
+from smidgen.ops.conv import check_weighted, multipliers, tile_bytes
 
 
 @op
@@ -31,7 +31,7 @@ class Dense(Op):
     def _multipliers(self, node: Node) -> tuple[Array, Array]:
         x, w, y = node.ins[0].type, node.ins[1].type, node.out.type
         assert w.q is not None
-        if w.q.axis is not None:
+        if len(w.q.scale) > 1:
             return multipliers(node)
         # With one weight scale TFLite rounds s_x·s_w to float32 first.
         real = float(np.float32(x.scale) * np.float32(w.scale)) / y.scale
@@ -55,6 +55,9 @@ class Dense(Op):
             "x_zero": x.zero, "y_zero": y.zero, "lo": lo, "hi": hi,
             "multiplier": multiplier, "shift": shift,
         }  # fmt: skip
+
+    def scratch(self, node: Node) -> int:
+        return tile_bytes(node.ins[0].type.shape[1])
 
     def macs(self, node: Node) -> int:
         return node.out.type.size * node.ins[0].type.shape[1]

@@ -47,6 +47,7 @@ class Add(Op):
 
     kernel = "smg_add_s8"
     requantizes = True
+    elementwise = True
     inplace = 0
 
     def infer(self, a: Type, b: Type) -> Type:
@@ -88,6 +89,7 @@ class Mul(Op):
 
     kernel = "smg_mul_s8"
     requantizes = True
+    elementwise = True
     inplace = 0
 
     def infer(self, a: Type, b: Type) -> Type:
@@ -95,8 +97,8 @@ class Mul(Op):
         return Type(a.shape, a.dtype)
 
     def _multiplier(self, node: Node) -> tuple[int, int]:
-        a, b, y = (np.float32(v.type.scale) for v in (*node.ins, node.out))
-        return numerics.quantize_multiplier(float(a * b / y))  # float32, as TFLite computes it
+        a, b = (v.type.scale for v in node.ins)
+        return numerics.quantize_single(a, b, over=node.out.type.scale)
 
     def ref(self, node: Node, a: Array, b: Array) -> Array:
         y = node.out.type
@@ -128,6 +130,7 @@ class Activate(Op):
 
     kernel = "smg_rescale_s8"
     requantizes = True
+    elementwise = True
     inplace = 0
 
     def infer(self, x: Type) -> Type:
@@ -135,8 +138,7 @@ class Activate(Op):
         return Type(x.shape, x.dtype)
 
     def _multiplier(self, node: Node) -> tuple[int, int]:
-        x, y = np.float32(node.ins[0].type.scale), np.float32(node.out.type.scale)
-        return numerics.quantize_multiplier(float(x / y))  # float32, as TFLite computes it
+        return numerics.quantize_single(node.ins[0].type.scale, over=node.out.type.scale)
 
     def ref(self, node: Node, x: Array) -> Array:
         y = node.out.type
@@ -157,6 +159,7 @@ class Requantize(Op):
 
     kernel = "smg_rescale_s8"
     requantizes = True
+    elementwise = True
     inplace = 0
 
     def infer(self, x: Type) -> Type:
@@ -181,7 +184,9 @@ class Quantize(Op):
     """float32 → int8."""
 
     kernel = "smg_quantize_f32_s8"
+    takes = "float32"
     requantizes = True
+    elementwise = True
 
     def infer(self, x: Type) -> Type:
         if x.dtype != "float32":
@@ -201,6 +206,7 @@ class Dequantize(Op):
     """int8 → float32."""
 
     kernel = "smg_dequantize_s8_f32"
+    elementwise = True
 
     def infer(self, x: Type) -> Type:
         if x.dtype != "int8" or x.q is None or x.q.axis is not None:

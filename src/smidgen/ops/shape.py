@@ -110,6 +110,7 @@ class Concat(Op):
     axis: int
 
     kernel = "smg_concat_s8"
+    variadic = True
 
     def infer(self, *xs: Type) -> Type:
         if not xs or not 0 <= self.axis < len(xs[0].shape):

@@ -14,6 +14,7 @@ from smidgen.ir import Array, Node, Op, Params, QParams, Type, op
 OUTPUT = QParams.per_tensor(1 / 256, -128)
 DIFF_BITS = 5  # integer bits of a scaled difference to the row's maximum
 SUM_BITS = 12  # integer bits of the sum of exponentials
+MAX_DIFF = 255  # of two int8 numbers
 INT32_MAX, INT32_MIN = 2**31 - 1, -(2**31)
 # exp(−2^k) for k = −2 … 4, in Q0.31: the factors of a barrel shifter.
 EXP_FACTORS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
@@ -85,14 +86,18 @@ class Softmax(Op):
             return Type(x.shape, x.dtype)
         if x.dtype != "int8" or x.q is None or x.q.axis is not None:
             raise GraphError(f"Softmax takes float32 or int8 with one scale, not {x.dtype}")
+        if x.shape[-1] >= 1 << SUM_BITS:
+            raise GraphError(f"Softmax over {x.shape[-1]} elements overflows its sum; {(1 << SUM_BITS) - 1} fit")
         return Type(x.shape, x.dtype, OUTPUT)
 
     def _scaling(self, x: Type) -> tuple[int, int, int]:
         """Multiplier and left shift of a difference, and the least difference that counts."""
         real = min(self.beta * x.scale * (1 << (31 - DIFF_BITS)), 2.0**31 - 1)
+        if real <= 1:
+            raise GraphError(f"Softmax of β {self.beta} and scale {x.scale:.3g} sees no differences: calibrate again")
         multiplier, shift = numerics.quantize_multiplier(real)
         radius = math.floor(((1 << DIFF_BITS) - 1) * 2.0 ** (31 - DIFF_BITS) / 2.0**shift)
-        return multiplier, shift, -radius
+        return multiplier, shift, -min(radius, MAX_DIFF)
 
     def ref(self, node: Node, x: Array) -> Array:
         if x.dtype == np.float32:

@@ -1,0 +1,91 @@
+"""From a graph to a program: every stage in order, on one screen."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from smidgen import codegen, ir, plan, targets
+from smidgen.codegen import Sources
+from smidgen.errors import InputError
+from smidgen.ir import Graph
+from smidgen.plan import Buffer, Plan
+from smidgen.targets import Device, Target
+
+
+def compile(graph: Graph, target: str | Target = "host", prefix: str = "model") -> Program:
+    """A graph as C for a target; `prefix` begins the names of its files and functions."""
+    where = targets.find(target) if isinstance(target, str) else target
+    ir.verify(graph)
+    layout = plan.greedy(plan.buffers(graph))
+    plan.check(graph, layout)
+    sources = codegen.generate(graph, layout, prefix)
+    return Program(graph, where, layout, sources)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a program takes, in bytes: SRAM for the arena, flash for constants."""
+
+    peak: int
+    lower_bound: int
+    constants: int
+    at_peak: tuple[Buffer, ...]  # largest first
+
+    def __str__(self) -> str:
+        largest = ", ".join(f"{b.name} {b.bytes:,}" for b in self.at_peak[:3])
+        return (
+            f"arena      {self.peak:>11,} bytes of SRAM; no plan of this order needs less than {self.lower_bound:,}\n"
+            f"constants  {self.constants:>11,} bytes of flash\n"
+            f"at the peak: {largest or 'nothing'}"
+        )
+
+
+@dataclass(frozen=True)
+class Program:
+    """A graph compiled: its C, its memory, and a way to run it."""
+
+    graph: Graph
+    target: Target
+    plan: Plan
+    sources: Sources
+
+    @property
+    def memory(self) -> Memory:
+        return Memory(self.plan.peak, self.plan.lower_bound, self.sources.constant_bytes, self.plan.at_peak())
+
+    def start(self) -> Device:
+        """Build the program and start it on its target."""
+        return self.target.start(self.graph, self.sources)
+
+    def files(self) -> dict[str, str]:
+        """A project that builds by `make`: the program, the kernels it uses, an example, how to build it."""
+        written = {**self.sources.files, **{path.name: path.read_text() for path in self.sources.runtime}}
+        fields = {
+            "prefix": self.sources.prefix, "PREFIX": self.sources.prefix.upper(), "name": self.graph.name,
+            "arena_bytes": f"{self.plan.peak:,}", "constant_bytes": f"{self.sources.constant_bytes:,}",
+            "sources": " ".join(["main.c", *(name for name in written if name.endswith(".c"))]),
+        }  # fmt: skip
+        return {**written, **{name: codegen.render(name, **fields) for name in ("main.c", "Makefile", "README.md")}}
+
+    def write(self, folder: str | Path) -> None:
+        """Write the project into a new or empty folder, whole or not at all."""
+        to = Path(folder)
+        try:
+            if to.exists() and (not to.is_dir() or any(to.iterdir())):
+                raise InputError(f"{to} is there already and not an empty folder; remove it or name another")
+            to.parent.mkdir(parents=True, exist_ok=True)
+            work = Path(tempfile.mkdtemp(dir=to.parent, prefix=f".{to.name}-"))
+            try:
+                for name, text in self.files().items():
+                    (work / name).write_text(text)
+                work.chmod(0o755)
+                os.replace(work, to)
+            except BaseException:
+                shutil.rmtree(work, ignore_errors=True)
+                raise
+        except OSError as error:
+            raise InputError(f"{to} cannot be written: {error.strerror}") from None

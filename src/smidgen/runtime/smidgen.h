@@ -1,0 +1,123 @@
+/* The kernels a compiled graph calls: their parameters, their memory, their prototypes.
+ *
+ * Every kernel takes its parameters, its inputs, its outputs, then what its family adds:
+ *   spatial kernels      the output rows [y0, y1) to compute; maps are found by rows
+ *   elementwise kernels  the number of elements
+ *   some                 working memory, as large as Op.scratch of the graph's op says
+ * Tensors are NHWC with a batch of one. Nothing is allocated, nothing is kept between calls. */
+#ifndef SMIDGEN_H
+#define SMIDGEN_H
+
+#include <stdint.h>
+
+/* The alignment a plan gives every tensor, and so the arena. */
+#if defined(__GNUC__)
+#define SMG_ALIGNED __attribute__((aligned(16)))
+#else
+#define SMG_ALIGNED
+#endif
+
+/* A map of which the last `rows` rows are held: row r lies at data + (r % rows) * row_bytes.
+ * With `rows` at the map's height this is the whole map; with less it is a ring buffer. */
+typedef struct {
+    int8_t *data;
+    int32_t rows;
+} smg_map;
+
+/* The geometry every spatial kernel's parameters begin with; padding is what lies before the map. */
+#define SMG_WINDOW                                       \
+    int32_t x_h, x_w, x_c, y_h, y_w, y_c, k_h, k_w;      \
+    int32_t stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w
+
+/* Accumulators become int8: scaled by multiplier * 2^(shift - 31), one a channel, moved by y_zero, limited. */
+typedef struct {
+    SMG_WINDOW;
+    int32_t groups, x_zero, y_zero, lo, hi;
+    const int32_t *multiplier, *shift;
+} smg_conv2d_s8_params;
+
+typedef struct {
+    SMG_WINDOW;
+    int32_t x_zero, y_zero, lo, hi;
+    const int32_t *multiplier, *shift;
+} smg_depthwise_s8_params;
+
+typedef struct {
+    int32_t rows, x_c, y_c, x_zero, y_zero, lo, hi;
+    const int32_t *multiplier, *shift;
+} smg_dense_s8_params;
+
+typedef struct {
+    SMG_WINDOW;
+    int32_t lo, hi;
+} smg_max_pool_s8_params;
+
+typedef smg_max_pool_s8_params smg_avg_pool_s8_params;
+
+typedef struct {
+    int32_t x_h, x_w, x_c, x_zero, y_zero, multiplier, shift;
+} smg_mean_s8_params;
+
+/* b repeats every b_period elements. */
+typedef struct {
+    int32_t a_zero, b_zero, y_zero, b_period, lo, hi;
+    int32_t a_multiplier, a_shift, b_multiplier, b_shift, y_multiplier, y_shift;
+} smg_add_s8_params;
+
+typedef struct {
+    int32_t a_zero, b_zero, y_zero, b_period, lo, hi, multiplier, shift;
+} smg_mul_s8_params;
+
+typedef struct {
+    int32_t x_zero, y_zero, multiplier, shift, lo, hi;
+} smg_rescale_s8_params;
+
+typedef struct {
+    int32_t zero;
+    float scale;
+} smg_quantize_f32_s8_params;
+
+typedef smg_quantize_f32_s8_params smg_dequantize_s8_f32_params;
+
+/* Shapes have four dimensions, leading ones are 1. */
+typedef struct {
+    const int32_t *x_shape, *y_shape, *before;
+    int32_t zero;
+} smg_pad_s8_params;
+
+/* x_step[i]: elements of the input between neighbours along dimension i of the output. */
+typedef struct {
+    const int32_t *y_shape, *x_step;
+} smg_transpose_s8_params;
+
+/* Each of `outer` runs of the output takes part[i] contiguous elements of input i, for `count` inputs. */
+typedef struct {
+    int32_t outer, count;
+    const int32_t *part;
+} smg_concat_s8_params;
+
+/* Differences to a row's maximum below `least` count as exp = 0. */
+typedef struct {
+    int32_t rows, c, multiplier, shift, least;
+} smg_softmax_s8_params;
+
+void smg_conv2d_s8(const smg_conv2d_s8_params *p, smg_map x, const int8_t *w, const int32_t *b, smg_map y,
+                   int32_t y0, int32_t y1, void *scratch);
+void smg_depthwise_s8(const smg_depthwise_s8_params *p, smg_map x, const int8_t *w, const int32_t *b, smg_map y,
+                      int32_t y0, int32_t y1);
+void smg_dense_s8(const smg_dense_s8_params *p, const int8_t *x, const int8_t *w, const int32_t *b, int8_t *y,
+                  void *scratch);
+void smg_max_pool_s8(const smg_max_pool_s8_params *p, smg_map x, smg_map y, int32_t y0, int32_t y1);
+void smg_avg_pool_s8(const smg_avg_pool_s8_params *p, smg_map x, smg_map y, int32_t y0, int32_t y1);
+void smg_mean_s8(const smg_mean_s8_params *p, const int8_t *x, int8_t *y);
+void smg_add_s8(const smg_add_s8_params *p, const int8_t *a, const int8_t *b, int8_t *y, int32_t count);
+void smg_mul_s8(const smg_mul_s8_params *p, const int8_t *a, const int8_t *b, int8_t *y, int32_t count);
+void smg_rescale_s8(const smg_rescale_s8_params *p, const int8_t *x, int8_t *y, int32_t count);
+void smg_quantize_f32_s8(const smg_quantize_f32_s8_params *p, const float *x, int8_t *y, int32_t count);
+void smg_dequantize_s8_f32(const smg_dequantize_s8_f32_params *p, const int8_t *x, float *y, int32_t count);
+void smg_pad_s8(const smg_pad_s8_params *p, const int8_t *x, int8_t *y);
+void smg_transpose_s8(const smg_transpose_s8_params *p, const int8_t *x, int8_t *y);
+void smg_concat_s8(const smg_concat_s8_params *p, const int8_t *const *x, int8_t *y);
+void smg_softmax_s8(const smg_softmax_s8_params *p, const int8_t *x, int8_t *y);
+
+#endif
