@@ -22,10 +22,11 @@ SAFE_DTYPES = ("I8", "U8", "I16", "I32", "U32", "F32")  # ours, as safetensors s
 
 
 def write_smg(graph: Graph, path: Path) -> None:
-    """Write the graph with its constants; the whole file appears, or none."""
+    """Write the graph with its constants and state; the whole file appears, or none."""
     if len(graph.name.splitlines()) > 1:
         raise ExportError(f"the graph's name {graph.name!r} has line breaks; .smg files hold it on one line")
-    tensors = {value.name: np.ascontiguousarray(data) for value, data in graph.constants.items()}
+    kept = {**graph.constants, **graph.state}
+    tensors = {value.name: np.ascontiguousarray(data) for value, data in kept.items()}
     write_whole(path, save(tensors, {HEADER: f"format {FORMAT}\n{print_graph(graph)}"}))
 
 
@@ -71,7 +72,7 @@ def _parse(text: str, tensors: Mapping[str, Array], where: str) -> Graph:
         graph = parse_graph(text, tensors)
     except GraphError as error:
         raise ImportModelError(f"{where} holds no sound graph: {error}") from None
-    extra = sorted(tensors.keys() - {value.name for value in graph.constants})
+    extra = sorted(tensors.keys() - {value.name for value in (*graph.constants, *graph.state)})
     if extra:
         raise ImportModelError(
             f"{where} holds {len(extra)} tensors its graph does not declare, {extra[0][:80]!r} first"

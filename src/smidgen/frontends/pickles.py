@@ -18,7 +18,7 @@ import numpy as np
 from smidgen.errors import ImportModelError
 from smidgen.ir import MAX_RANK, Array
 
-MAX_INSTRUCTIONS = 2**20
+MAX_INSTRUCTIONS = 2**18  # the released networks take under 10,000
 MAX_STACK = 2**16
 TORCH_MAGIC = 0x1950A86A20F9469CFC6C  # the first of the pickles torch.save wrote before it used archives
 _DTYPES = frozenset(("b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"))
@@ -99,7 +99,7 @@ class _Machine:
         if not code:
             raise self.refuse("its pickle breaks off")
         name = _NAMES.get(code, f"the byte {code.hex()}")
-        if name not in _LITERALS | _IGNORED | _CONSTANTS.keys() | _ACTIONS.keys() | {"STOP"}:
+        if name not in _ADMITTED:
             raise self.refuse(f"its pickle uses {name}, which arrays and numbers do not need")
         return name
 
@@ -264,5 +264,6 @@ _ACTIONS: dict[str, Callable[[_Machine], None]] = {
     "GLOBAL": _Machine.line_name, "STACK_GLOBAL": _Machine.stack_name,
     "REDUCE": _Machine.call, "BUILD": _Machine.build,
 }  # fmt: skip
+_ADMITTED = frozenset((*_LITERALS, *_IGNORED, *_CONSTANTS, *_ACTIONS, "STOP"))
 _NAMES = {opcode.code.encode("latin1"): opcode.name for opcode in pickletools.opcodes}
 _READERS = {opcode.name: opcode.arg.reader for opcode in pickletools.opcodes if opcode.arg is not None}

@@ -1,11 +1,11 @@
-"""Random int8 networks from a table: weights from a seed, scales from the variance they pass on.
+"""Random int8 networks from a table: weights from a seed, scales and biases from the moments they pass on.
 
-Weights are uniform integers; a channel's weight scale makes its output's second moment what He initialisation
-aims at, so that no activation dies and few saturate, at any depth. The second moments used here:
+Weights are uniform integers. A channel's weight scale and bias give its output the mean and deviation that
+the next layer counts on, so that no activation dies, few saturate, and images stay apart at any depth:
 
-    convolution   E[y²] = Σw² · E[x²]            weights of zero mean, independent of x
-    ReLU6         E[y²] for y = min(max(z, 0), 6), z ~ N(CENTRE, SPREAD²)
-    sum           E[y²] = E[a²] + E[b²]
+    convolution   mean Σw·E[x] + b, variance Σw²·Var[x]
+    ReLU6         the moments of min(max(z, 0), 6) for z ~ N(CENTRE, SPREAD²)
+    sum           variances add
 """
 
 from __future__ import annotations
@@ -21,24 +21,25 @@ from smidgen.zoo.tables import Stage, Table
 
 RELU6 = QParams.per_tensor(6 / 255, -128)  # the int8 limits are the limits of ReLU6
 CENTRE, SPREAD = 1.0, 1.5  # mean and deviation before a ReLU6: few channels stay below 0 or above 6
-RELU6_MOMENT = 2.90  # E[y²] after it
-IMAGE_MOMENT = 0.25  # of pixels in −1 … 1
+RELU6_MEAN, RELU6_VARIANCE = 1.226, 1.401  # after it
+IMAGE_VARIANCE = 0.25  # of pixels in −1 … 1
 REACH = 5.0  # deviations an int8 range spans each side of zero
 
 
 @dataclass(frozen=True)
 class Signal:
-    """What a layer hands on: channels, their quantization, and the mean of their squares."""
+    """What a layer hands on: channels, their quantization, and the moments of their real values."""
 
     channels: int
     q: QParams
-    moment: float
+    mean: float
+    variance: float
 
 
 def draw(table: Table, resolution: int, classes: int, seed: int) -> Network:
     """A network of the table's shapes; the same seed gives the same bytes everywhere."""
     weights = _Weights(seed)
-    image = Signal(3, QParams.per_tensor(IMAGE_SCALE, 0), IMAGE_MOMENT)
+    image = Signal(3, QParams.per_tensor(IMAGE_SCALE, 0), 0.0, IMAGE_VARIANCE)
     stem, x = weights.relu6(image, table.stem, 3, 2)
     blocks = []
     for stage in table.blocks:
@@ -57,12 +58,12 @@ def _block(weights: _Weights, x: Signal, stage: Stage) -> tuple[Block, Signal]:
     project, y = weights.linear(inner, stage.channels)
     if stage.stride != 1 or stage.channels != x.channels:
         return Block(expand, depthwise, project, None), y
-    total = _symmetric(x.channels, x.moment + y.moment)
+    total = _symmetric(x.channels, x.variance + y.variance)
     return Block(expand, depthwise, project, total.q), total
 
 
-def _symmetric(channels: int, moment: float) -> Signal:
-    return Signal(channels, QParams.per_tensor(REACH * math.sqrt(moment) / 127, 0), moment)
+def _symmetric(channels: int, variance: float) -> Signal:
+    return Signal(channels, QParams.per_tensor(REACH * math.sqrt(variance) / 127, 0), 0.0, variance)
 
 
 class _Weights:
@@ -80,20 +81,20 @@ class _Weights:
         self, x: Signal, channels: int, kernel: int, stride: int = 1, depthwise: bool = False
     ) -> tuple[Conv, Signal]:
         shape = (1, kernel, kernel, channels) if depthwise else (channels, kernel, kernel, x.channels)
-        w = self.integers(shape)
-        scales = self.scales(w, x, SPREAD, 3 if depthwise else 0)
-        b = np.rint(CENTRE / (x.q.one * scales)).astype(np.int32)
-        conv = Conv(w.astype(np.int8), b, tuple(scales.tolist()), RELU6, stride, depthwise)
-        return conv, Signal(channels, RELU6, RELU6_MOMENT)
+        w, b, scales = self.layer(shape, x, CENTRE, SPREAD, 3 if depthwise else 0)
+        return Conv(w, b, scales, RELU6, stride, depthwise), Signal(channels, RELU6, RELU6_MEAN, RELU6_VARIANCE)
 
     def linear(self, x: Signal, channels: int) -> tuple[Conv, Signal]:
-        w = self.integers((channels, 1, 1, x.channels))
-        scales, y = self.scales(w, x, 1.0, 0), _symmetric(channels, 1.0)
-        return Conv(w.astype(np.int8), np.zeros(channels, np.int32), tuple(scales.tolist()), y.q), y
+        w, b, scales = self.layer((channels, 1, 1, x.channels), x, 0.0, 1.0, 0)
+        y = _symmetric(channels, 1.0)
+        return Conv(w, b, scales, y.q), y
 
-    @staticmethod
-    def scales(w: Array, x: Signal, spread: float, axis: int) -> Array:
-        """Per output channel, the weight scale that gives its output the deviation `spread`."""
+    def layer(
+        self, shape: tuple[int, ...], x: Signal, mean: float, spread: float, axis: int
+    ) -> tuple[Array, Array, tuple[float, ...]]:
+        """Weights, biases and weight scales that give each output channel this mean and deviation."""
+        w = self.integers(shape)
         others = tuple(i for i in range(4) if i != axis)
-        norms: Array = np.sqrt((w * w).sum(axis=others)).astype(np.float64)
-        return spread / (norms * math.sqrt(x.moment))
+        scales = spread / np.sqrt((w * w).sum(axis=others) * x.variance)
+        bias = mean - x.mean * scales * w.sum(axis=others)
+        return w.astype(np.int8), np.rint(bias / (x.q.one * scales)).astype(np.int32), tuple(scales.tolist())
