@@ -66,6 +66,14 @@ def multiply(x: Array, multiplier: Array | int, shift: Array | int) -> Array:
     return result
 
 
+def scale_double(x: Array, factor: Array) -> Array:
+    """round(x · factor) in double, halves away from zero; kept within int32 by a wide margin."""
+    product = np.clip(x.astype(np.float64) * factor, -1e9, 1e9)
+    whole = np.trunc(product)
+    result: Array = (whole + (product - whole >= 0.5) - (product - whole <= -0.5)).astype(np.int64)
+    return result
+
+
 def activation_range(activation: str, type: Type) -> tuple[int, int]:
     """The int8 limits of a fused activation on a tensor of this type."""
     low, high = _REAL_RANGE[activation]
@@ -96,7 +104,8 @@ def to_int8(x: Array, zero: int, lo: int = INT8_MIN, hi: int = INT8_MAX) -> Arra
 
 def quantize(x: Array, q: QParams) -> Array:
     """float32 → int8, halves away from zero, computed in float32 as TFLite does."""
-    y = np.clip(np.asarray(x, np.float32) / np.float32(q.one), -1e6, 1e6)
+    with np.errstate(over="ignore"):
+        y = np.clip(np.asarray(x, np.float32) / np.float32(q.one), -1e6, 1e6)
     whole = np.floor(np.abs(y))
     rounded = np.copysign(whole + (np.abs(y) - whole >= 0.5), y)
     return to_int8(rounded.astype(np.int64), q.zero)

@@ -9,7 +9,7 @@ import numpy as np
 from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Node, Op, Params, Type, op
-from smidgen.ops.conv import check_weighted, multipliers, tile_bytes
+from smidgen.ops.conv import check_weighted, tile_bytes
 
 
 @op
@@ -28,14 +28,11 @@ class Dense(Op):
         check_weighted("Dense", x, w, b, w.shape[0], 0)
         return Type((x.shape[0], w.shape[0]), x.dtype)
 
-    def _multipliers(self, node: Node) -> tuple[Array, Array]:
+    def _factors(self, node: Node) -> Array:
+        """s_x·s_w / s_y of each output: here, and here alone, TFLite's reference kernel multiplies in double."""
         x, w, y = node.ins[0].type, node.ins[1].type, node.out.type
         assert w.q is not None
-        if len(w.q.scale) > 1:
-            return multipliers(node)
-        # With one weight scale TFLite rounds s_x·s_w to float32 first.
-        real = float(np.float32(x.scale) * np.float32(w.scale)) / y.scale
-        return numerics.quantize_multipliers(np.full(y.shape[1], real))
+        return np.broadcast_to(x.scale * np.array(w.q.scale, np.float64) / y.scale, (y.shape[1],))
 
     def ref(self, node: Node, x: Array, w: Array, b: Array) -> Array:
         y = node.out.type
@@ -43,12 +40,12 @@ class Dense(Op):
             limited: Array = np.clip(x @ w.T + b, *numerics.activation_limits(self.activation))
             return limited
         acc = (x.astype(np.float64) - node.ins[0].type.zero) @ w.T.astype(np.float64)
-        scaled = numerics.multiply(acc.astype(np.int64) + b, *self._multipliers(node))
+        scaled = numerics.scale_double((acc.astype(np.int64) + b).astype(np.int32), self._factors(node))
         return numerics.to_int8(scaled, y.zero, *numerics.activation_range(self.activation, y))
 
     def params(self, node: Node) -> Params:
         x, y = node.ins[0].type, node.out.type
-        multiplier, shift = self._multipliers(node)
+        multiplier, shift = numerics.quantize_multipliers(self._factors(node))
         lo, hi = numerics.activation_range(self.activation, y)
         return {
             "rows": x.shape[0], "x_c": x.shape[1], "y_c": y.shape[1],

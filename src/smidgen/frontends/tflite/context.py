@@ -1,0 +1,139 @@
+"""The import of one model under way: which value of the graph stands for which tensor of the file."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+
+from smidgen.errors import ImportModelError
+from smidgen.frontends.tflite.records import Model, Operator, Tensor
+from smidgen.ir import DTYPES, MAX_BYTES, MAX_RANK, Array, Builder, Op, QParams, Type, Value
+
+MAX_NAME = 64  # characters of a tensor's name that are kept: TFLite strings together all it fused
+MAX_INTEGERS = 16  # elements of a constant shape, permutation, …
+
+
+class Import:
+    """What the rules for operators ask of the file, every answer checked."""
+
+    def __init__(self, model: Model, name: str) -> None:
+        self.model = model
+        self.builder = Builder(name)
+        self.values: dict[int, Value] = {}
+        self.names: set[str] = set()
+        # Maps padded with the least number there is: (input, before, after), waiting for the pool that reads them.
+        self.pads: dict[int, tuple[Value, tuple[int, ...], tuple[int, ...]]] = {}
+
+    def tensor(self, index: int) -> Tensor:
+        if not 0 <= index < len(self.model.tensors):
+            raise ImportModelError(
+                f"tensor {index} is asked for, the model has {len(self.model.tensors)}; copy or convert it again"
+            )
+        return self.model.tensors[index]
+
+    def type(self, index: int) -> Type:
+        """A tensor's type, checked so that nothing absurd goes further."""
+        tensor = self.tensor(index)
+        what = f"tensor '{tensor.name}'"
+        shape = _static_shape(tensor, what)
+        if tensor.dtype not in DTYPES:
+            raise ImportModelError(f"{what} is {tensor.dtype}; convert the model to int8 or float32")
+        if not tensor.plain:
+            raise ImportModelError(f"{what} is sparse or a variable; convert the model without sparsity and state")
+        size = math.prod(shape) * DTYPES[tensor.dtype].itemsize
+        if len(shape) > MAX_RANK or min(shape, default=1) < 1 or size > MAX_BYTES:
+            raise ImportModelError(
+                f"{what} has shape {list(shape[:8])}; up to {MAX_RANK} positive dimensions and {MAX_BYTES:,} bytes "
+                "are supported: use a smaller model"
+            )
+        return Type(shape, tensor.dtype, _qparams(tensor, what) if tensor.dtype == "int8" else None)
+
+    def name(self, index: int) -> str:
+        """A name for the tensor's value, no other tensor's."""
+        name = identifier(self.tensor(index).name) or f"t{index}"
+        if name in self.names:
+            name = f"{name}_{index}"
+        self.names.add(name)
+        return name
+
+    def value(self, index: int) -> Value:
+        """The value of a tensor that an operator reads."""
+        if index not in self.values:
+            tensor = self.tensor(index)
+            if tensor.data is None:
+                raise ImportModelError(
+                    f"tensor '{tensor.name}' is read before anything writes it; convert the model again"
+                )
+            self.values[index] = self.builder.constant(self.name(index), self.data(index), self.type(index).q)
+        return self.values[index]
+
+    def emit(self, operator: Operator, op: Op, *ins: Value) -> Value:
+        """The node that computes the operator's output."""
+        (out,) = operator.outputs
+        return self.builder.emit(op, *ins, q=self.type(out).q, name=self.name(out))
+
+    def data(self, index: int) -> Array:
+        """A constant's elements, whose bytes must fill its shape exactly."""
+        tensor = self.tensor(index)
+        if tensor.data is None:
+            raise ImportModelError(f"'{tensor.name}' must be a constant; convert the model with fixed shapes")
+        if tensor.dtype not in ("int64", "int32", "int8", "float32") or min(tensor.shape, default=1) < 1:
+            raise ImportModelError(
+                f"the constant '{tensor.name}' is {tensor.dtype}{list(tensor.shape[:8])}, not supported"
+            )
+        needed = math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize
+        if needed != len(tensor.data):
+            raise ImportModelError(
+                f"the constant '{tensor.name}' is {tensor.dtype}{list(tensor.shape[:8])}, {needed:,} bytes, but its "
+                f"buffer holds {len(tensor.data):,}; copy or convert the model again"
+            )
+        return tensor.array()
+
+    def integers(self, index: int) -> tuple[int, ...]:
+        """A small constant of integers: a shape, axes, a permutation, padding."""
+        data = self.data(index)
+        if data.dtype.kind != "i" or data.size > MAX_INTEGERS:
+            raise ImportModelError(
+                f"'{self.tensor(index).name}' should be a few integers, is {data.dtype}{list(data.shape)}"
+            )
+        return tuple(int(n) for n in data.ravel())
+
+
+def identifier(text: str) -> str:
+    """The first of the names fused into one, as an identifier."""
+    name = re.sub(r"[^A-Za-z0-9_.]+", "_", text.partition(";")[0])[:MAX_NAME].strip("_.")
+    return f"_{name}" if name[:1].isdigit() else name
+
+
+def _static_shape(tensor: Tensor, what: str) -> tuple[int, ...]:
+    """The shape, with 1 for a batch left open."""
+    if len(tensor.signature) != len(tensor.shape):
+        return tensor.shape
+    if any(d < 0 for d in tensor.signature[1:]):
+        raise ImportModelError(
+            f"{what} has the dynamic shape {list(tensor.signature[:8])}; only the batch may be open: "
+            "convert the model with a fixed input shape"
+        )
+    return (1, *tensor.shape[1:]) if tensor.signature[:1] == (-1,) else tensor.shape
+
+
+def _qparams(tensor: Tensor, what: str) -> QParams | None:
+    if not tensor.scales:
+        return None
+    if not all(math.isfinite(scale) and scale > 0 for scale in tensor.scales):
+        raise ImportModelError(f"{what} has a scale that is not a positive number; quantize the model again")
+    zeros = tensor.zeros or (0,) * len(tensor.scales)
+    if len(tensor.scales) == 1:
+        if len(zeros) != 1 or not -128 <= zeros[0] <= 127:
+            raise ImportModelError(f"{what} has zero point {zeros[:4]}, outside −128…127; quantize the model again")
+        return QParams.per_tensor(tensor.scales[0], zeros[0])
+    if len(zeros) not in (1, len(tensor.scales)) or any(zeros):
+        raise ImportModelError(f"{what} has several scales and zero points other than 0; quantize it symmetrically")
+    if not 0 <= tensor.axis < len(tensor.shape) or tensor.shape[tensor.axis] != len(tensor.scales):
+        raise ImportModelError(
+            f"{what} has {len(tensor.scales)} scales along axis {tensor.axis} of {list(tensor.shape[:8])}; "
+            "quantize the model again"
+        )
+    return QParams.per_channel(tensor.scales, tensor.axis)

@@ -1,0 +1,154 @@
+"""Bytes of a `.tflite` file → records, with nothing in the file believed before it is checked."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import tflite
+
+from smidgen.errors import ImportModelError
+from smidgen.frontends.tflite.records import OPERATORS, OPTIONS, TENSOR_TYPES, Model, Operator, Options, Tensor, camel
+
+MAX_ITEMS = 1 << 14  # tensors or operators in one model: hundreds of times what a microcontroller runs
+MAX_NAME = 256  # bytes of a tensor's name that are kept
+IDENTIFIER = b"TFL3"
+# What flatbuffers' accessors raise where offsets lead out of the file or make no sense.
+CORRUPT = (struct.error, TypeError, ValueError, IndexError, OverflowError)
+
+_OPERATOR_NAMES = {code: name for name, code in OPERATORS.items()}
+_TYPE_NAMES = {code: name for name, code in TENSOR_TYPES.items()} | {
+    code: name.lower()
+    for name, code in vars(tflite.TensorType).items()
+    if isinstance(code, int) and name.lower() not in TENSOR_TYPES
+}
+
+
+def decode(data: bytes) -> Model:
+    """The model in these bytes, or an ImportModelError that says what is wrong with them."""
+    if data[4:8] != IDENTIFIER:
+        raise ImportModelError(
+            f"this is no TFLite model: bytes 4 to 8 of its {len(data):,} should be 'TFL3' but are {data[4:8]!r}; "
+            "give a .tflite file as the TensorFlow Lite converter writes it"
+        )
+    try:
+        return _Decoder(data).model()
+    except CORRUPT as error:
+        raise ImportModelError(
+            f"the flatbuffer of {len(data):,} bytes is damaged ({type(error).__name__}: {str(error)[:80]}); "
+            "copy or convert the model again"
+        ) from None
+
+
+class _Decoder:
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        # An honest file's vectors share no bytes; a forged one could make us read the same ones without end.
+        self.budget = 4 * len(data)
+
+    def length(self, table: Any, field: str, width: int) -> int:
+        """The length of a vector of elements `width` bytes wide, which the file must be long enough to hold."""
+        length = int(getattr(table, f"{field}Length")())
+        self.budget -= length * width
+        if self.budget < 0:
+            raise ImportModelError(
+                f"the flatbuffer is damaged: its {field} vector claims {length:,} elements, more than "
+                f"{len(self.data):,} bytes can hold; copy or convert the model again"
+            )
+        return length
+
+    def items(self, table: Any, field: str) -> list[Any]:
+        """The tables in a vector of tables."""
+        length = self.length(table, field, 4)
+        if length > MAX_ITEMS:
+            raise ImportModelError(f"the model has {length:,} {field.lower()}; up to {MAX_ITEMS:,} are supported")
+        return [getattr(table, field)(i) for i in range(length)]
+
+    def numbers(self, table: Any, field: str, width: int = 4) -> tuple[Any, ...]:
+        """A vector of numbers as a tuple of Python's."""
+        if self.length(table, field, width) == 0:
+            return ()
+        return tuple(getattr(table, f"{field}AsNumpy")().tolist())
+
+    def model(self) -> Model:
+        root = tflite.Model.GetRootAs(self.data)
+        subgraphs = self.length(root, "Subgraphs", 4)
+        if subgraphs != 1:
+            raise ImportModelError(
+                f"the model has {subgraphs} subgraphs, one is supported; convert it without control flow"
+            )
+        (graph,) = self.items(root, "Subgraphs")
+        codes = [self.code(code) for code in self.items(root, "OperatorCodes")]
+        buffers = [self.buffer(i, buffer) for i, buffer in enumerate(self.items(root, "Buffers"))]
+        return Model(
+            tuple(self.tensor(tensor, buffers) for tensor in self.items(graph, "Tensors")),
+            tuple(self.operator(operator, codes) for operator in self.items(graph, "Operators")),
+            self.numbers(graph, "Inputs"),
+            self.numbers(graph, "Outputs"),
+            self.text(graph.Name()) or "model",
+        )
+
+    def text(self, raw: bytes | None) -> str:
+        raw = raw or b""
+        self.budget -= len(raw)
+        return raw[:MAX_NAME].decode("utf-8", "replace")
+
+    def code(self, code: Any) -> str:
+        """The operator's name; files older than 2020 hold it only in the deprecated byte."""
+        number = max(code.DeprecatedBuiltinCode(), code.BuiltinCode())
+        if number == OPERATORS["CUSTOM"]:
+            return f"the custom operator '{self.text(code.CustomCode())}'"
+        return _OPERATOR_NAMES.get(number, f"operator code {number}")
+
+    def tensor(self, tensor: Any, buffers: list[bytes | None]) -> Tensor:
+        name, index = self.text(tensor.Name()), tensor.Buffer()
+        if index >= len(buffers):
+            raise ImportModelError(
+                f"tensor '{name}' lies in buffer {index}, the model has {len(buffers)}; copy or convert it again"
+            )
+        q = tensor.Quantization()
+        return Tensor(
+            name,
+            self.numbers(tensor, "Shape"),
+            _TYPE_NAMES.get(tensor.Type(), f"tensor type {tensor.Type()}"),
+            self.numbers(q, "Scale") if q else (),
+            self.numbers(q, "ZeroPoint", 8) if q else (),
+            q.QuantizedDimension() if q else 0,
+            buffers[index],
+            self.numbers(tensor, "ShapeSignature"),
+            tensor.Sparsity() is None and not tensor.IsVariable(),
+        )
+
+    def buffer(self, index: int, buffer: Any) -> bytes | None:
+        if buffer.Offset() > 1:  # 0 and 1 say that the data is inside the flatbuffer
+            raise ImportModelError(
+                f"buffer {index} lies outside the flatbuffer, as in models over 2 GB; convert a smaller model"
+            )
+        if self.length(buffer, "Data", 1) == 0:
+            return None
+        data: bytes = buffer.DataAsNumpy().tobytes()
+        return data
+
+    def operator(self, operator: Any, codes: list[str]) -> Operator:
+        index = operator.OpcodeIndex()
+        if index >= len(codes):
+            raise ImportModelError(
+                f"an operator has code index {index}, the model lists {len(codes)} codes; copy or convert it again"
+            )
+        return Operator(
+            codes[index],
+            self.numbers(operator, "Inputs"),
+            self.numbers(operator, "Outputs"),
+            self.options(operator, codes[index]),
+        )
+
+    def options(self, operator: Any, code: str) -> Options:
+        if code not in OPTIONS:
+            return Options()
+        name, fields = OPTIONS[code]
+        union = operator.BuiltinOptions()
+        if union is None or operator.BuiltinOptionsType() != getattr(tflite.BuiltinOptions, name):
+            raise ImportModelError(f"a {code} carries no {name}; copy or convert the model again")
+        table = getattr(tflite, name)()
+        table.Init(union.Bytes, union.Pos)
+        return Options(**{field: getattr(table, camel(field))() for field in fields})

@@ -1,0 +1,210 @@
+"""What each TFLite operator means: a rule an operator, from its record to a node of the graph."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from smidgen import ops
+from smidgen.errors import ImportModelError
+from smidgen.frontends.tflite.context import Import
+from smidgen.frontends.tflite.records import ACTIVATIONS, SAME, VALID, Operator
+from smidgen.ir import Type, Value
+from smidgen.ops.window import Pad, same_pad
+
+_ACTIVATION_NAMES = {number: name for name, number in ACTIVATIONS.items()}
+NO_TENSOR = -1  # the index of an optional input left out
+
+
+Rule = Callable[[Import, Operator], Value | None]
+
+
+def _inputs(operator: Operator, least: int, most: int) -> tuple[int, ...]:
+    """The operator's inputs, optional ones as NO_TENSOR."""
+    count = len(operator.inputs)
+    if not least <= count <= most:
+        raise ImportModelError(f"it has {count} inputs instead of {least} to {most}; convert the model again")
+    return operator.inputs + (NO_TENSOR,) * (most - count)
+
+
+def _activation(operator: Operator) -> str:
+    number = operator.options.fused_activation_function
+    if number not in _ACTIVATION_NAMES:
+        raise ImportModelError(
+            f"fused activation {number} is not supported; use {', '.join(_ACTIVATION_NAMES.values())}"
+        )
+    return _ACTIVATION_NAMES[number]
+
+
+def _pad_of(operator: Operator, x: Type, size: tuple[int, int], dilation: tuple[int, int] = (1, 1)) -> Pad:
+    """SAME or VALID as numbers."""
+    options = operator.options
+    stride = options.stride_h, options.stride_w
+    if len(x.shape) != 4 or min(*stride, *dilation, *size) < 1 or options.padding not in (SAME, VALID):
+        raise ImportModelError(
+            f"window {size}, stride {stride}, dilation {dilation} and padding {options.padding} do not fit "
+            f"{list(x.shape)}; convert the model again"
+        )
+    return same_pad(x.shape, size, stride, dilation) if options.padding == SAME else (0, 0, 0, 0)
+
+
+def _bias(c: Import, index: int, x: Value, channels: int, stem: str) -> Value:
+    """The bias, or zeros where it is left out."""
+    if index == NO_TENSOR:
+        return c.builder.constant(
+            f"{stem}.bias", np.zeros(channels, np.int32 if x.type.dtype == "int8" else np.float32)
+        )
+    return c.value(index)
+
+
+def _conv(c: Import, operator: Operator) -> Value:
+    xi, wi, bi = _inputs(operator, 2, 3)
+    x, w = c.value(xi), c.value(wi)
+    if len(w.type.shape) != 4 or len(x.type.shape) != 4:
+        raise ImportModelError(
+            f"input {list(x.type.shape)} and weights {list(w.type.shape)} should have four dimensions"
+        )
+    options, depthwise = operator.options, operator.code == "DEPTHWISE_CONV_2D"
+    dilation = options.dilation_h_factor, options.dilation_w_factor
+    pad = _pad_of(operator, x.type, (w.type.shape[1], w.type.shape[2]), dilation)
+    stride, activation = (options.stride_h, options.stride_w), _activation(operator)
+    b = _bias(c, bi, x, w.type.shape[3 if depthwise else 0], w.name)
+    if depthwise:
+        return c.emit(operator, ops.Depthwise(stride, pad, dilation, activation), x, w, b)
+    groups = max(x.type.shape[3] // w.type.shape[3], 1)
+    return c.emit(operator, ops.Conv2D(stride, pad, dilation, groups, activation), x, w, b)
+
+
+def _dense(c: Import, operator: Operator) -> Value:
+    xi, wi, bi = _inputs(operator, 2, 3)
+    x, w = c.value(xi), c.value(wi)
+    if operator.options.weights_format != 0 or len(w.type.shape) != 2 or x.type.size % w.type.shape[1]:
+        raise ImportModelError(
+            f"input {list(x.type.shape)} and weights {list(w.type.shape)} in format {operator.options.weights_format} "
+            "are no matrix product; convert the model with plain [out, in] weights"
+        )
+    rows, columns = x.type.size // w.type.shape[1], w.type.shape[1]
+    if x.type.shape != (rows, columns):
+        x = c.builder.emit(ops.Reshape((rows, columns)), x, name=f"{x.name}.rows")
+    b = _bias(c, bi, x, w.type.shape[0], w.name)
+    declared = c.type(operator.outputs[0])
+    if declared.shape == (rows, w.type.shape[0]):
+        return c.emit(operator, ops.Dense(_activation(operator)), x, w, b)
+    y = c.builder.emit(ops.Dense(_activation(operator)), x, w, b, q=declared.q)
+    return c.emit(operator, ops.Reshape(declared.shape), y)
+
+
+def _pair(c: Import, operator: Operator) -> Value:
+    a, b = (c.value(index) for index in _inputs(operator, 2, 2))
+    shape = c.type(operator.outputs[0]).shape
+    if a.type.shape != shape and b.type.shape == shape:
+        a, b = b, a
+    op = ops.Add if operator.code == "ADD" else ops.Mul
+    return c.emit(operator, op(_activation(operator)), a, b)
+
+
+def _pool(c: Import, operator: Operator) -> Value:
+    (index,) = _inputs(operator, 1, 1)
+    options = operator.options
+    size, stride = (options.filter_height, options.filter_width), (options.stride_h, options.stride_w)
+    op = ops.MaxPool if operator.code == "MAX_POOL_2D" else ops.AvgPool
+    if index in c.pads and op is ops.MaxPool and options.padding == VALID:
+        x, before, after = c.pads[index]
+        return c.emit(operator, op(size, stride, (before[1], after[1], before[2], after[2]), _activation(operator)), x)
+    x = c.value(index)
+    return c.emit(operator, op(size, stride, _pad_of(operator, x.type, size), _activation(operator)), x)
+
+
+def _mean(c: Import, operator: Operator) -> Value:
+    x, axes = _inputs(operator, 2, 2)
+    rank = len(c.type(x).shape)
+    over = sorted(axis + rank if axis < 0 else axis for axis in c.integers(axes))
+    if over != [1, 2] or rank != 4:
+        raise ImportModelError(
+            f"a mean over axes {over} of {list(c.type(x).shape)} is not supported; "
+            "average over height and width, axes [1, 2] of four"
+        )
+    return c.emit(operator, ops.Mean(bool(operator.options.keep_dims)), c.value(x))
+
+
+def _pads(c: Import, index: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    pads = c.integers(index)
+    return pads[::2], pads[1::2]
+
+
+def _pad(c: Import, operator: Operator) -> Value:
+    x, pads = _inputs(operator, 2, 2)
+    return c.emit(operator, ops.Pad(*_pads(c, pads)), c.value(x))
+
+
+def _pad_with(c: Import, operator: Operator) -> Value | None:
+    """Padding with a number of choice: zero is Pad, the least one belongs to the max pool behind it."""
+    xi, pads, fill = _inputs(operator, 3, 3)
+    x, (before, after), number = c.value(xi), _pads(c, pads), c.data(fill)
+    if number.size != 1 or number.dtype.name != x.type.dtype:
+        raise ImportModelError(f"it pads {x.type.dtype} with {number.dtype}{list(number.shape)}; use one number alike")
+    if number.item() == x.type.zero:
+        return c.emit(operator, ops.Pad(before, after), x)
+    least = -math.inf if x.type.dtype == "float32" else -128
+    if number.item() != least or len(before) != 4 or len(after) != 4 or any((*before[::3], *after[::3])):
+        raise ImportModelError(f"padding with {number.item()} is not supported; pad with zero")
+    c.pads[operator.outputs[0]] = x, before, after
+    return None
+
+
+def _reshape(c: Import, operator: Operator) -> Value:
+    """RESHAPE, SQUEEZE and EXPAND_DIMS: the bytes stay, the file declares the shape."""
+    x = c.value(_inputs(operator, 1, 2)[0])
+    shape = c.type(operator.outputs[0]).shape
+    if operator.code == "RESHAPE" and len(operator.inputs) == 2:
+        asked = c.integers(operator.inputs[1])
+        if len(asked) != len(shape) or any(a not in (-1, d) for a, d in zip(asked, shape, strict=True)):
+            raise ImportModelError(
+                f"it reshapes to {list(asked)}, the file declares {list(shape)}; convert the model again"
+            )
+    return c.emit(operator, ops.Reshape(shape), x)
+
+
+def _transpose(c: Import, operator: Operator) -> Value:
+    x, perm = _inputs(operator, 2, 2)
+    rank = len(c.type(x).shape)
+    return c.emit(operator, ops.Transpose(tuple(p + rank if p < 0 else p for p in c.integers(perm))), c.value(x))
+
+
+def _concat(c: Import, operator: Operator) -> Value:
+    xs = [c.value(index) for index in operator.inputs]
+    if not xs or _activation(operator) != "none":
+        raise ImportModelError("a concatenation of nothing or with an activation is not supported; use a separate one")
+    axis = operator.options.axis
+    return c.emit(operator, ops.Concat(axis + len(xs[0].type.shape) if axis < 0 else axis), *xs)
+
+
+def _softmax(c: Import, operator: Operator) -> Value:
+    (x,) = _inputs(operator, 1, 1)
+    return c.emit(operator, ops.Softmax(float(operator.options.beta)), c.value(x))
+
+
+def _activate(c: Import, operator: Operator) -> Value:
+    (x,) = _inputs(operator, 1, 1)
+    return c.emit(operator, ops.Activate(operator.code.lower()), c.value(x))
+
+
+def _quantize(c: Import, operator: Operator) -> Value:
+    (index,) = _inputs(operator, 1, 1)
+    x = c.value(index)
+    return c.emit(operator, ops.Quantize() if x.type.dtype == "float32" else ops.Requantize(), x)
+
+
+def _dequantize(c: Import, operator: Operator) -> Value:
+    (x,) = _inputs(operator, 1, 1)
+    return c.emit(operator, ops.Dequantize(), c.value(x))
+
+
+OPERATOR_RULES: Mapping[str, Rule] = {
+    "ADD": _pair, "AVERAGE_POOL_2D": _pool, "CONCATENATION": _concat, "CONV_2D": _conv, "DEPTHWISE_CONV_2D": _conv,
+    "DEQUANTIZE": _dequantize, "EXPAND_DIMS": _reshape, "FULLY_CONNECTED": _dense, "MAX_POOL_2D": _pool, "MEAN": _mean,
+    "MUL": _pair, "PAD": _pad, "PADV2": _pad_with, "QUANTIZE": _quantize, "RELU": _activate, "RELU6": _activate,
+    "RELU_N1_TO_1": _activate, "RESHAPE": _reshape, "SOFTMAX": _softmax, "SQUEEZE": _reshape, "TRANSPOSE": _transpose,
+}  # fmt: skip

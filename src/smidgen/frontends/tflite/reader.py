@@ -1,0 +1,73 @@
+"""TFLite → Graph: each operator becomes one node, reshapes apart; SAME and VALID become explicit padding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from smidgen.errors import GraphError, ImportModelError
+from smidgen.frontends.files import read_whole
+from smidgen.frontends.tflite.context import Import, identifier
+from smidgen.frontends.tflite.decode import decode
+from smidgen.frontends.tflite.operators import OPERATOR_RULES
+from smidgen.frontends.tflite.records import Model, Operator
+from smidgen.ir import Graph, Type
+
+
+def read_tflite(path: Path) -> Graph:
+    """The model in a `.tflite` file as a graph."""
+    data = read_whole(path)
+    try:
+        return _graph(decode(data), identifier(path.stem) or "model")
+    except ImportModelError as error:
+        raise ImportModelError(f"{path.name}: {error}") from None
+    except GraphError as error:
+        raise ImportModelError(f"{path.name}: {error}; mend the model before converting it") from None
+
+
+def _graph(model: Model, name: str) -> Graph:
+    c = Import(model, name)
+    for index in model.inputs:
+        tensor = c.tensor(index)
+        if index in c.values or tensor.data is not None:
+            raise ImportModelError(f"input '{tensor.name}' is listed twice or is a constant; convert the model again")
+        c.values[index] = c.builder.input(c.name(index), c.type(index))
+    for number, operator in enumerate(model.operators):
+        _node(c, number, operator)
+    return c.builder.graph(*(c.value(index) for index in model.outputs))
+
+
+def _node(c: Import, number: int, operator: Operator) -> None:
+    """Translate one operator and hold the result against what the file declares."""
+    where = f"operator {number} ({operator.code})"
+    rule = OPERATOR_RULES.get(operator.code)
+    if rule is None:
+        known = ", ".join(sorted(OPERATOR_RULES))
+        raise ImportModelError(f"{where} is not supported; build the model from {known}")
+    if len(operator.outputs) != 1:
+        raise ImportModelError(f"{where} has {len(operator.outputs)} outputs instead of one; convert the model again")
+    (out,) = operator.outputs
+    where += f" of '{c.tensor(out).name}'"
+    if out in c.values or c.tensor(out).data is not None:
+        raise ImportModelError(f"{where} writes a tensor that has a value already; convert the model again")
+    try:
+        value = rule(c, operator)
+        if value is None:  # folded into the operator that reads it
+            return
+        if value.type.dtype == "int8":
+            c.builder.nodes[-1].op.params(c.builder.nodes[-1])  # raises where scales are beyond int32
+    except (GraphError, ImportModelError) as error:
+        raise ImportModelError(f"{where}: {error}") from None
+    if value.type != c.type(out):
+        raise ImportModelError(
+            f"{where}: the file declares {_describe(c.type(out))}, the operator gives {_describe(value.type)}; "
+            "convert the model again, with the same quantization on both sides of an operator that only moves data"
+        )
+    c.values[out] = value
+
+
+def _describe(type_: Type) -> str:
+    q = type_.q
+    scales = (
+        "" if q is None else f" × {q.scale[0]:.6g} from {q.zero}" if len(q.scale) == 1 else f" × {len(q.scale)} scales"
+    )
+    return f"{type_.dtype}{list(type_.shape)}{scales}"

@@ -1,0 +1,109 @@
+"""What a `.tflite` file says, as plain records: between the flatbuffer's bytes and the graph, in both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tflite
+
+SAME, VALID = tflite.Padding.SAME, tflite.Padding.VALID
+ACTIVATIONS: Mapping[str, int] = {
+    "none": tflite.ActivationFunctionType.NONE,
+    "relu": tflite.ActivationFunctionType.RELU,
+    "relu6": tflite.ActivationFunctionType.RELU6,
+    "relu_n1_to_1": tflite.ActivationFunctionType.RELU_N1_TO_1,
+}
+# The dtypes a graph, or a constant consumed at import, may have; all others are only named in errors.
+TENSOR_TYPES: Mapping[str, int] = {
+    name.lower(): getattr(tflite.TensorType, name)
+    for name in ("FLOAT32", "INT32", "UINT8", "INT64", "INT16", "INT8", "UINT32")
+}
+OPERATORS: Mapping[str, int] = {
+    name: code for name, code in vars(tflite.BuiltinOperator).items() if isinstance(code, int)
+}
+_WINDOW = ("padding", "stride_w", "stride_h", "fused_activation_function")
+_DILATED = (*_WINDOW, "dilation_w_factor", "dilation_h_factor")
+_POOL = ("Pool2DOptions", (*_WINDOW, "filter_width", "filter_height"))
+# An operator's options table in the schema, and the fields of it that matter here.
+OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "CONV_2D": ("Conv2DOptions", _DILATED),
+    "DEPTHWISE_CONV_2D": ("DepthwiseConv2DOptions", (*_DILATED, "depth_multiplier")),
+    "FULLY_CONNECTED": ("FullyConnectedOptions", ("fused_activation_function", "weights_format")),
+    "MAX_POOL_2D": _POOL,
+    "AVERAGE_POOL_2D": _POOL,
+    "ADD": ("AddOptions", ("fused_activation_function",)),
+    "MUL": ("MulOptions", ("fused_activation_function",)),
+    "MEAN": ("ReducerOptions", ("keep_dims",)),
+    "CONCATENATION": ("ConcatenationOptions", ("axis", "fused_activation_function")),
+    "SOFTMAX": ("SoftmaxOptions", ("beta",)),
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """The union of all operators' attributes, named as in the schema; each operator reads its own."""
+
+    padding: int = VALID
+    stride_w: int = 1
+    stride_h: int = 1
+    dilation_w_factor: int = 1
+    dilation_h_factor: int = 1
+    filter_width: int = 1
+    filter_height: int = 1
+    depth_multiplier: int = 1
+    fused_activation_function: int = 0
+    weights_format: int = 0
+    keep_dims: bool = False
+    axis: int = 0
+    beta: float = 1.0
+
+
+def camel(field: str) -> str:
+    """stride_w → StrideW, as the schema's accessors are called."""
+    return "".join(word.capitalize() for word in field.split("_"))
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor; `data` is None unless it is a constant, `signature` has −1 where a dimension is dynamic."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    scales: tuple[float, ...] = ()
+    zeros: tuple[int, ...] = ()
+    axis: int = 0
+    data: bytes | None = None
+    signature: tuple[int, ...] = ()
+    plain: bool = True  # neither sparse nor a variable that keeps its value between runs
+
+    def array(self) -> np.ndarray[Any, np.dtype[Any]]:
+        """A constant's elements."""
+        assert self.data is not None
+        flat = np.frombuffer(self.data, np.dtype(self.dtype).newbyteorder("<"))
+        return flat.reshape(self.shape).astype(self.dtype, copy=False)
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator: what it is, the indices of its tensors (−1: left out), its attributes."""
+
+    code: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    options: Options = Options()
+    version: int = 1
+
+
+@dataclass(frozen=True)
+class Model:
+    """The one subgraph of a model."""
+
+    tensors: tuple[Tensor, ...]
+    operators: tuple[Operator, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    name: str = "model"

@@ -1,0 +1,271 @@
+"""Graph → TFLite: each node becomes one operator, or two where TFLite has no padding of that kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from smidgen import ops
+from smidgen.errors import ExportError, GraphError
+from smidgen.frontends.tflite.encode import encode
+from smidgen.frontends.tflite.records import ACTIVATIONS, SAME, VALID, Model, Operator, Options, Tensor
+from smidgen.ir import DTYPES, Array, Graph, Node, Op, Type, Value, verify
+from smidgen.ops.window import Pad, Window, same_pad
+
+# The least version of each operator that takes int8; in float32, version 1 does.
+INT8_VERSION: Mapping[str, int] = {
+    "ADD": 2, "AVERAGE_POOL_2D": 2, "CONCATENATION": 2, "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "DEQUANTIZE": 2,
+    "FULLY_CONNECTED": 4, "MAX_POOL_2D": 2, "MEAN": 2, "MUL": 2, "PAD": 2, "PADV2": 2, "QUANTIZE": 1, "RELU": 2,
+    "RELU6": 2, "RELU_N1_TO_1": 1, "RESHAPE": 1, "SOFTMAX": 2, "TRANSPOSE": 2,
+}  # fmt: skip
+REQUANTIZE_VERSION, DILATED_VERSION = 2, 2  # of QUANTIZE from int8, of DEPTHWISE_CONV_2D in float32
+GROUPED_VERSION, PER_CHANNEL_DENSE_VERSION = 6, 12  # of CONV_2D, of FULLY_CONNECTED
+ACTIVATION_OPERATORS: Mapping[str, str] = {"relu": "RELU", "relu6": "RELU6", "relu_n1_to_1": "RELU_N1_TO_1"}
+
+
+def write_tflite(graph: Graph) -> bytes:
+    """The graph as the bytes of a `.tflite` file, which LiteRT's reference kernels compute alike."""
+    verify(graph)
+    if graph.updates:
+        raise ExportError(
+            f"{graph.name} trains: it updates {len(graph.updates)} values, TFLite only infers; export the model"
+        )
+    return encode(_Lowering(graph).model())
+
+
+class _Lowering:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.tensors: list[Tensor] = []
+        self.operators: list[Operator] = []
+        self.data = {**graph.constants, **graph.state}
+        self.places: dict[Value, int] = {}
+        self.added: dict[Tensor, int] = {}
+
+    def model(self) -> Model:
+        inputs = tuple(self.place(value) for value in self.graph.inputs)
+        for node in self.graph.nodes:
+            lower = LOWERINGS.get(type(node.op))
+            if lower is None:
+                known = ", ".join(sorted(op.__name__ for op in LOWERINGS))
+                raise ExportError(f"{where(node)}: TFLite has no such operator; exported are {known}")
+            try:
+                node.op.params(node) if node.out.type.dtype == "int8" else None
+            except GraphError as error:
+                raise ExportError(f"{where(node)}: {error}") from None
+            lower(self, node)
+        outputs = tuple(self.place(value) for value in self.graph.outputs)
+        return Model(tuple(self.tensors), tuple(self.operators), inputs, outputs, self.graph.name)
+
+    def place(self, value: Value) -> int:
+        """The index of a value's tensor, added at the first call."""
+        if value not in self.places:
+            self.places[value] = self.append(_tensor(value, self.data.get(value)))
+        return self.places[value]
+
+    def append(self, tensor: Tensor) -> int:
+        self.tensors.append(tensor)
+        return len(self.tensors) - 1
+
+    def constant(self, tensor: Tensor) -> int:
+        """The index of a constant that is no value of the graph, or that needs a quantization of its own."""
+        if tensor not in self.added:
+            self.added[tensor] = self.append(tensor)
+        return self.added[tensor]
+
+    def integers(self, name: str, data: Array) -> int:
+        return self.constant(Tensor(name, data.shape, "int32", data=data.astype("<i4").tobytes()))
+
+    def emit(self, code: str, node: Node, *ins: int, options: Options | None = None, version: int = 0) -> None:
+        """Append the operator that computes the node's output."""
+        self.operators.append(
+            Operator(code, ins, (self.place(node.out),), options or Options(), version or _version(code, node))
+        )
+
+    def padded(self, code: str, node: Node, pad: Pad, *ins: int) -> int:
+        """The node's input with `pad` around its map: the index of a tensor of its own."""
+        top, bottom, left, right = pad
+        x = node.ins[0].type
+        pads = self.integers("padding", np.array([(0, 0), (top, bottom), (left, right), (0, 0)]))
+        n, h, w, c = x.shape
+        shape = (n, h + top + bottom, w + left + right, c)
+        y = self.append(_tensor(Value(f"{node.out.name}.padded", Type(shape, x.dtype, x.q)), None))
+        self.operators.append(
+            Operator(code, (self.place(node.ins[0]), pads, *ins), (y,), Options(), _version(code, node))
+        )
+        return y
+
+    def bias(self, node: Node) -> int:
+        """The bias with the scale TFLite expects of it, s_x·s_w; a constant may be read under several."""
+        x, w, b = node.ins
+        if b.type.dtype != "int32" or b not in self.data:
+            return self.place(b)
+        assert w.type.q is not None
+        scales = tuple(float(s) for s in np.float32(x.type.scale) * np.array(w.type.q.scale, np.float32))
+        return self.constant(replace(_tensor(b, self.data[b]), scales=scales, zeros=(0,) * len(scales), axis=0))
+
+
+def where(node: Node) -> str:
+    return f"{type(node.op).__name__} of %{node.out.name}"
+
+
+def _tensor(value: Value, data: Array | None) -> Tensor:
+    type_ = value.type
+    raw = None if data is None else data.astype(DTYPES[type_.dtype].newbyteorder("<"), copy=False).tobytes()
+    if type_.q is None:
+        return Tensor(value.name, type_.shape, type_.dtype, data=raw)
+    scales, axis = type_.q.scale, type_.q.axis or 0
+    return Tensor(value.name, type_.shape, type_.dtype, scales, (type_.q.zero,) * len(scales), axis, raw)
+
+
+def _version(code: str, node: Node) -> int:
+    return INT8_VERSION[code] if node.ins[0].type.dtype == "int8" else 1
+
+
+def _activation(activation: str) -> int:
+    return ACTIVATIONS[activation]
+
+
+def _window_options(window: Window, activation: str, padding: int) -> Options:
+    return Options(
+        padding=padding,
+        stride_h=window.stride[0],
+        stride_w=window.stride[1],
+        dilation_h_factor=window.dilation[0],
+        dilation_w_factor=window.dilation[1],
+        filter_height=window.size[0],
+        filter_width=window.size[1],
+        fused_activation_function=_activation(activation),
+    )
+
+
+def _padding(window: Window, x: Type) -> int | None:
+    """TFLite's word for the window's padding, or None where it has none."""
+    if window.pad == (0, 0, 0, 0):
+        return int(VALID)
+    return int(SAME) if window.pad == same_pad(x.shape, window.size, window.stride, window.dilation) else None
+
+
+def _conv(lowering: _Lowering, node: Node) -> None:
+    op = node.op
+    assert isinstance(op, ops.Conv2D | ops.Depthwise)
+    x, w, _ = (value.type for value in node.ins)
+    window = op.window(w)
+    padding = _padding(window, x)
+    first = lowering.place(node.ins[0]) if padding is not None else lowering.padded("PAD", node, op.pad)
+    options = _window_options(window, op.activation, VALID if padding is None else padding)
+    ins = (first, lowering.place(node.ins[1]), lowering.bias(node))
+    if isinstance(op, ops.Conv2D):
+        version = GROUPED_VERSION if op.groups > 1 else 0
+        lowering.emit("CONV_2D", node, *ins, options=options, version=version)
+    else:
+        version = DILATED_VERSION if x.dtype == "float32" and op.dilation != (1, 1) else 0
+        options = replace(options, depth_multiplier=w.shape[3] // x.shape[3])
+        lowering.emit("DEPTHWISE_CONV_2D", node, *ins, options=options, version=version)
+
+
+def _dense(lowering: _Lowering, node: Node) -> None:
+    assert isinstance(node.op, ops.Dense)
+    x, w, _ = node.ins
+    per_channel = w.type.q is not None and len(w.type.q.scale) > 1
+    options = Options(fused_activation_function=_activation(node.op.activation))
+    ins = (lowering.place(x), lowering.place(w), lowering.bias(node))
+    version = PER_CHANNEL_DENSE_VERSION if per_channel else 0
+    lowering.emit("FULLY_CONNECTED", node, *ins, options=options, version=version)
+
+
+def _pair(lowering: _Lowering, node: Node) -> None:
+    assert isinstance(node.op, ops.Add | ops.Mul)
+    options = Options(fused_activation_function=_activation(node.op.activation))
+    ins = (lowering.place(value) for value in node.ins)
+    lowering.emit("ADD" if isinstance(node.op, ops.Add) else "MUL", node, *ins, options=options)
+
+
+def _max_pool(lowering: _Lowering, node: Node) -> None:
+    assert isinstance(node.op, ops.MaxPool)
+    x, window = node.ins[0].type, node.op.window
+    padding = _padding(window, x)
+    options = _window_options(window, node.op.activation, VALID if padding is None else padding)
+    if padding is not None:
+        lowering.emit("MAX_POOL_2D", node, lowering.place(node.ins[0]), options=options)
+        return
+    # Padding must never win: fill with the least number there is, not with zero.
+    least = np.array([-np.inf if x.dtype == "float32" else np.iinfo(x.dtype).min], x.dtype)
+    fill = lowering.constant(_tensor(Value("least", Type((1,), x.dtype, x.q)), least))
+    lowering.emit("MAX_POOL_2D", node, lowering.padded("PADV2", node, node.op.pad, fill), options=options)
+
+
+def _avg_pool(lowering: _Lowering, node: Node) -> None:
+    assert isinstance(node.op, ops.AvgPool)
+    x, window = node.ins[0].type, node.op.window
+    padding = _padding(window, x)
+    if padding is None:
+        same = same_pad(x.shape, window.size, window.stride)
+        raise ExportError(
+            f"{where(node)}: TFLite averages with no padding or with {same}, not with {window.pad}; use one of these"
+        )
+    options = _window_options(window, node.op.activation, padding)
+    lowering.emit("AVERAGE_POOL_2D", node, lowering.place(node.ins[0]), options=options)
+
+
+def _mean(lowering: _Lowering, node: Node) -> None:
+    assert isinstance(node.op, ops.Mean)
+    axes = lowering.integers("height_and_width", np.array([1, 2]))
+    options = Options(keep_dims=node.op.keep_dims)
+    lowering.emit("MEAN", node, lowering.place(node.ins[0]), axes, options=options)
+
+
+def _pad(lowering: _Lowering, node: Node) -> None:
+    assert isinstance(node.op, ops.Pad)
+    pads = lowering.integers("padding", np.array([node.op.before, node.op.after]).reshape(2, -1).T)
+    lowering.emit("PAD", node, lowering.place(node.ins[0]), pads)
+
+
+def _reshape(lowering: _Lowering, node: Node) -> None:
+    assert isinstance(node.op, ops.Reshape)
+    lowering.emit("RESHAPE", node, lowering.place(node.ins[0]), lowering.integers("shape", np.array(node.op.shape)))
+
+
+def _transpose(lowering: _Lowering, node: Node) -> None:
+    assert isinstance(node.op, ops.Transpose)
+    perm = lowering.integers("permutation", np.array(node.op.perm))
+    lowering.emit("TRANSPOSE", node, lowering.place(node.ins[0]), perm)
+
+
+def _concat(lowering: _Lowering, node: Node) -> None:
+    assert isinstance(node.op, ops.Concat)
+    ins = (lowering.place(value) for value in node.ins)
+    lowering.emit("CONCATENATION", node, *ins, options=Options(axis=node.op.axis))
+
+
+def _softmax(lowering: _Lowering, node: Node) -> None:
+    assert isinstance(node.op, ops.Softmax)
+    lowering.emit("SOFTMAX", node, lowering.place(node.ins[0]), options=Options(beta=node.op.beta))
+
+
+def _activate(lowering: _Lowering, node: Node) -> None:
+    assert isinstance(node.op, ops.Activate)
+    if node.op.activation not in ACTIVATION_OPERATORS:
+        raise ExportError(
+            f"{where(node)}: '{node.op.activation}' is no activation of TFLite's; use {', '.join(ACTIVATION_OPERATORS)}"
+        )
+    lowering.emit(ACTIVATION_OPERATORS[node.op.activation], node, lowering.place(node.ins[0]))
+
+
+def _quantize(lowering: _Lowering, node: Node) -> None:
+    version = REQUANTIZE_VERSION if isinstance(node.op, ops.Requantize) else 0
+    lowering.emit("QUANTIZE", node, lowering.place(node.ins[0]), version=version)
+
+
+def _dequantize(lowering: _Lowering, node: Node) -> None:
+    lowering.emit("DEQUANTIZE", node, lowering.place(node.ins[0]))
+
+
+LOWERINGS: Mapping[type[Op], Callable[[_Lowering, Node], None]] = {
+    ops.Activate: _activate, ops.Add: _pair, ops.AvgPool: _avg_pool, ops.Concat: _concat, ops.Conv2D: _conv,
+    ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _dequantize, ops.MaxPool: _max_pool, ops.Mean: _mean,
+    ops.Mul: _pair, ops.Pad: _pad, ops.Quantize: _quantize, ops.Requantize: _quantize, ops.Reshape: _reshape,
+    ops.Softmax: _softmax, ops.Transpose: _transpose,
+}  # fmt: skip
