@@ -70,7 +70,8 @@ def parse_graph(text: str, constants: Mapping[str, Array] | Mapping[Value, Array
             reader.line(line)
         except GraphError as error:
             raise GraphError(f"line {number} of the graph's text: {error}") from None
-    graph = Graph(tuple(reader.inputs), tuple(reader.outputs), tuple(reader.nodes), reader.constants, reader.name)
+    inputs, outputs, nodes = tuple(reader.inputs), tuple(reader.outputs), tuple(reader.nodes)
+    graph = Graph(inputs, outputs, nodes, reader.constants, reader.name, reader.state, reader.updates)
     verify(graph)
     return graph
 

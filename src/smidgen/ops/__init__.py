@@ -3,11 +3,46 @@
 from smidgen.ops.conv import Conv2D, Depthwise
 from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Activate, Add, Dequantize, Mul, Quantize, Requantize
+from smidgen.ops.gradient import Carry, ChannelSum, Crop, FromFloat, Gather, Mask, SumGrads, Through
+from smidgen.ops.loss import CrossEntropyGrad, MaxAbs, Rate, SoftmaxCrossEntropy
+from smidgen.ops.overlay import Overlay
 from smidgen.ops.pool import AvgPool, MaxPool, Mean
 from smidgen.ops.shape import Concat, Pad, Reshape, Transpose
 from smidgen.ops.softmax import Softmax
+from smidgen.ops.update import BiasStep, DenseStep, WeightStep
 
 __all__ = [
-    "Activate", "Add", "AvgPool", "Concat", "Conv2D", "Dense", "Depthwise", "Dequantize", "MaxPool", "Mean", "Mul",
-    "Pad", "Quantize", "Requantize", "Reshape", "Softmax", "Transpose",
-]  # fmt: skip
+    "Activate",
+    "Add",
+    "AvgPool",
+    "BiasStep",
+    "Carry",
+    "ChannelSum",
+    "Concat",
+    "Conv2D",
+    "Crop",
+    "CrossEntropyGrad",
+    "Dense",
+    "DenseStep",
+    "Depthwise",
+    "Dequantize",
+    "FromFloat",
+    "Gather",
+    "Mask",
+    "MaxAbs",
+    "MaxPool",
+    "Mean",
+    "Mul",
+    "Overlay",
+    "Pad",
+    "Quantize",
+    "Rate",
+    "Requantize",
+    "Reshape",
+    "Softmax",
+    "SoftmaxCrossEntropy",
+    "SumGrads",
+    "Through",
+    "Transpose",
+    "WeightStep",
+]

@@ -9,7 +9,9 @@ import numpy as np
 
 from smidgen import numerics
 from smidgen.errors import GraphError
-from smidgen.ir import Array, Node, Op, Params, Type, op
+from smidgen.ir import Array, Builder, Node, Op, Params, Type, Value, op
+from smidgen.ops.conv_grad import ConvGradInput, ConvGradWeight, DepthwiseGradInput, DepthwiseGradWeight
+from smidgen.ops.gradient import ChannelSum, through
 from smidgen.ops.window import Pad, Window
 
 TILE = 8  # pixels the C matrix product takes at once: SMG_TILE of its gemm.h
@@ -40,6 +42,14 @@ def multipliers(node: Node) -> tuple[Array, Array]:
     assert w.q is not None
     reals = x.scale * np.array(w.q.scale, np.float64) / node.out.type.scale
     return numerics.quantize_multipliers(np.broadcast_to(reals, (node.out.type.shape[-1],)))
+
+
+def factors(node: Node) -> tuple[float, ...]:
+    """∂y/∂accumulator of each channel: s_x·s_w / s_y, or 1 in float32."""
+    x, w, y = node.ins[0].type, node.ins[1].type, node.out.type
+    if w.q is None:
+        return ()
+    return tuple(float(s) for s in np.broadcast_to(x.scale * np.array(w.q.scale) / y.scale, (y.shape[-1],)))
 
 
 def finish(node: Node, activation: str, acc: Array) -> Array:
@@ -107,6 +117,17 @@ class Conv2D(Op):
         geometry = self.window(w).params(x, node.out.type)
         return {**geometry, "groups": self.groups, **requantize_params(node, self.activation)}
 
+    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
+        x, w, _ = node.ins
+        dz = through(g, dy, node.out, factors(node), self.activation)
+        size = (w.type.shape[1], w.type.shape[2])
+        stride, pad, dilation = self.stride, self.pad, self.dilation
+        dx = ConvGradInput(
+            stride=stride, pad=pad, dilation=dilation, size=(x.type.shape[1], x.type.shape[2]), groups=self.groups
+        )
+        dw = ConvGradWeight(stride, pad, dilation, size=size, groups=self.groups)
+        return g.emit(dx, dz, w), g.emit(dw, x, dz), g.emit(ChannelSum(), dz)
+
     def scratch(self, node: Node) -> int:
         return tile_bytes(math.prod(node.ins[1].type.shape[1:]))
 
@@ -151,6 +172,17 @@ class Depthwise(Op):
     def params(self, node: Node) -> Params:
         x, w, _ = (v.type for v in node.ins)
         return {**self.window(w).params(x, node.out.type), **requantize_params(node, self.activation)}
+
+    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
+        x, w, _ = node.ins
+        dz = through(g, dy, node.out, factors(node), self.activation)
+        stride, pad, dilation = self.stride, self.pad, self.dilation
+        multiplier = w.type.shape[3] // x.type.shape[3]
+        dx = DepthwiseGradInput(
+            stride=stride, pad=pad, dilation=dilation, size=(x.type.shape[1], x.type.shape[2]), multiplier=multiplier
+        )
+        dw = DepthwiseGradWeight(stride, pad, dilation, size=(w.type.shape[1], w.type.shape[2]))
+        return g.emit(dx, dz, w), g.emit(dw, x, dz), g.emit(ChannelSum(), dz)
 
     def macs(self, node: Node) -> int:
         return node.out.type.size * math.prod(node.ins[1].type.shape[1:3])

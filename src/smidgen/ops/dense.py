@@ -8,8 +8,25 @@ import numpy as np
 
 from smidgen import numerics
 from smidgen.errors import GraphError
-from smidgen.ir import Array, Node, Op, Params, Type, op
-from smidgen.ops.conv import check_weighted, tile_bytes
+from smidgen.ir import Array, Builder, Node, Op, Params, Type, Value, op
+from smidgen.ops.conv import check_weighted, factors, tile_bytes
+from smidgen.ops.conv_grad import DenseGradInput, DenseGradWeight
+from smidgen.ops.gradient import ChannelSum, through
+
+LANES = 8  # partial sums of a float32 dot product; SMG_LANES in C
+
+
+def dot_f32(x: Array, w: Array) -> Array:
+    """x · wᵀ in float32 in one fixed order: lane i sums every eighth product, then the lanes fold in halves."""
+    width = -(-x.shape[1] // LANES) * LANES
+    a, b = (np.pad(m, ((0, 0), (0, width - m.shape[1]))).reshape(m.shape[0], -1, LANES) for m in (x, w))
+    lanes = np.zeros((x.shape[0], w.shape[0], LANES), np.float32)
+    for k in range(a.shape[1]):
+        lanes = lanes + a[:, None, k] * b[None, :, k]
+    while lanes.shape[2] > 1:
+        half = lanes.shape[2] // 2
+        lanes = lanes[:, :, :half] + lanes[:, :, half:]
+    return lanes[:, :, 0]
 
 
 @op
@@ -19,8 +36,10 @@ class Dense(Op):
 
     activation: str = "none"
 
-    kernel = "smg_dense_s8"
     requantizes = True
+
+    def symbol(self, node: Node) -> str:
+        return "smg_dense_f32" if node.ins[0].type.dtype == "float32" else "smg_dense_s8"
 
     def infer(self, x: Type, w: Type, b: Type) -> Type:
         if len(x.shape) != 2 or len(w.shape) != 2 or x.shape[1] != w.shape[1]:
@@ -37,7 +56,7 @@ class Dense(Op):
     def ref(self, node: Node, x: Array, w: Array, b: Array) -> Array:
         y = node.out.type
         if x.dtype == np.float32:
-            limited: Array = np.clip(x @ w.T + b, *numerics.activation_limits(self.activation))
+            limited: Array = np.clip(dot_f32(x, w) + b, *numerics.activation_limits(self.activation))
             return limited
         acc = (x.astype(np.float64) - node.ins[0].type.zero) @ w.T.astype(np.float64)
         scaled = numerics.scale_double((acc.astype(np.int64) + b).astype(np.int32), self._factors(node))
@@ -52,6 +71,11 @@ class Dense(Op):
             "x_zero": x.zero, "y_zero": y.zero, "lo": lo, "hi": hi,
             "multiplier": multiplier, "shift": shift,
         }  # fmt: skip
+
+    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
+        x, w, _ = node.ins
+        dz = through(g, dy, node.out, factors(node), self.activation)
+        return g.emit(DenseGradInput(), dz, w), g.emit(DenseGradWeight(), x, dz), g.emit(ChannelSum(), dz)
 
     def scratch(self, node: Node) -> int:
         return tile_bytes(node.ins[0].type.shape[1])

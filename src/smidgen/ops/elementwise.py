@@ -8,7 +8,9 @@ import numpy as np
 
 from smidgen import numerics
 from smidgen.errors import GraphError
-from smidgen.ir import Array, Node, Op, Params, QParams, Type, op
+from smidgen.ir import Array, Builder, Node, Op, Params, QParams, Type, Value, op
+from smidgen.ops.gradient import through
+from smidgen.ops.pool_grad import MulGrad, RepeatGrad
 
 ADD_SHIFT = 20  # headroom bits TFLite gives the sum of two int8 tensors
 
@@ -32,6 +34,21 @@ def check_pair(what: str, a: Type, b: Type) -> None:
         raise GraphError(f"{what} of {list(a.shape)} and {list(b.shape)}: the second must match or repeat along it")
 
 
+def ratio(*types: Type, over: Type) -> tuple[float, ...]:
+    """The factor of a gradient through a requantization: a product of scales over the output's; none in float32."""
+    if over.q is None:
+        return ()
+    product = 1.0
+    for type_ in types:
+        product *= type_.scale
+    return (product / over.scale,)
+
+
+def repeat_grad(g: Builder, b: Value, d: Value) -> Value:
+    """A gradient of b's shape from one of the shape it repeated along."""
+    return d if d.type.shape == b.type.shape else g.emit(RepeatGrad(repeated=b.type.shape), d)
+
+
 def pair_params(node: Node, activation: str) -> Params:
     a, b, y = node.ins[0].type, node.ins[1].type, node.out.type
     lo, hi = numerics.activation_range(activation, y)
@@ -53,6 +70,12 @@ class Add(Op):
     def infer(self, a: Type, b: Type) -> Type:
         check_pair("Add", a, b)
         return Type(a.shape, a.dtype)
+
+    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
+        a, b = node.ins
+        da = through(g, dy, node.out, ratio(a.type, over=node.out.type), self.activation)
+        db = through(g, dy, node.out, ratio(b.type, over=node.out.type), self.activation)
+        return da, repeat_grad(g, b, db)
 
     def _multipliers(self, node: Node) -> tuple[tuple[int, int], ...]:
         a, b, y = node.ins[0].type.scale, node.ins[1].type.scale, node.out.type.scale
@@ -96,6 +119,11 @@ class Mul(Op):
         check_pair("Mul", a, b)
         return Type(a.shape, a.dtype)
 
+    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
+        a, b = node.ins
+        dz = through(g, dy, node.out, ratio(a.type, b.type, over=node.out.type), self.activation)
+        return g.emit(MulGrad(), dz, b), repeat_grad(g, b, g.emit(MulGrad(), dz, a))
+
     def _multiplier(self, node: Node) -> tuple[int, int]:
         a, b = (v.type.scale for v in node.ins)
         return numerics.quantize_single(a, b, over=node.out.type.scale)
@@ -137,6 +165,9 @@ class Activate(Op):
         check_quantized("Activate", x)
         return Type(x.shape, x.dtype)
 
+    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
+        return (through(g, dy, node.out, ratio(node.ins[0].type, over=node.out.type), self.activation),)
+
     def _multiplier(self, node: Node) -> tuple[int, int]:
         return numerics.quantize_single(node.ins[0].type.scale, over=node.out.type.scale)
 
@@ -166,6 +197,9 @@ class Requantize(Op):
         if x.dtype != "int8" or x.q is None or x.q.axis is not None:
             raise GraphError(f"Requantize takes int8 with one scale, not {x.dtype}")
         return Type(x.shape, x.dtype)
+
+    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
+        return (through(g, dy, node.out, ratio(node.ins[0].type, over=node.out.type), "none"),)
 
     def _multiplier(self, node: Node) -> tuple[int, int]:
         return numerics.quantize_multiplier(node.ins[0].type.scale / node.out.type.scale)
@@ -216,8 +250,25 @@ class Dequantize(Op):
     def ref(self, node: Node, x: Array) -> Array:
         return numerics.dequantize(x, _q(node.ins[0].type))
 
+    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
+        return (g.emit(DequantizeGrad(node.ins[0].type.scale), dy),)
+
     def params(self, node: Node) -> Params:
         return {"zero": node.ins[0].type.zero, "scale": node.ins[0].type.scale}
+
+
+@op
+@dataclass(frozen=True)
+class DequantizeGrad(Op):
+    """The gradient with respect to int8 steps; lowering makes it the passage from float32 to int8."""
+
+    scale: float
+
+    def infer(self, dy: Type) -> Type:
+        return dy
+
+    def ref(self, node: Node, dy: Array) -> Array:
+        return dy * np.float32(self.scale)
 
 
 def _q(type: Type) -> QParams:

@@ -9,8 +9,10 @@ import numpy as np
 
 from smidgen import numerics
 from smidgen.errors import GraphError
-from smidgen.ir import Array, Node, Op, Params, Type, op
+from smidgen.ir import Array, Builder, Node, Op, Params, Type, Value, op
 from smidgen.ops.elementwise import check_quantized
+from smidgen.ops.gradient import through
+from smidgen.ops.pool_grad import AvgPoolGrad, MaxPoolGrad, MeanGrad
 from smidgen.ops.window import Pad, Window
 
 
@@ -63,6 +65,10 @@ class MaxPool(Pool):
         patches = self.window.patches(x.astype(wide), fill)
         return self.limit(node, patches.max(axis=(2, 3))[None])
 
+    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
+        dz = dy if self.activation == "none" else through(g, dy, node.out, (), self.activation)
+        return (g.emit(MaxPoolGrad(size=self.size, stride=self.stride, pad=self.pad), dz, node.ins[0]),)
+
 
 @op
 @dataclass(frozen=True)
@@ -81,6 +87,12 @@ class AvgPool(Pool):
         magnitude = (np.abs(total) + count // 2) // count
         return self.limit(node, (np.sign(total) * magnitude)[None])
 
+    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
+        dz = dy if self.activation == "none" else through(g, dy, node.out, (), self.activation)
+        rows, columns = node.ins[0].type.shape[1:3]
+        op = AvgPoolGrad(size=self.size, stride=self.stride, pad=self.pad, map=(rows, columns))
+        return (g.emit(op, dz),)
+
 
 @op
 @dataclass(frozen=True)
@@ -97,6 +109,12 @@ class Mean(Op):
         if len(x.shape) != 4 or x.shape[0] != 1:
             raise GraphError(f"Mean needs a [1, height, width, channels] map, its input is {list(x.shape)}")
         return Type((1, 1, 1, x.shape[3]) if self.keep_dims else (1, x.shape[3]), x.dtype)
+
+    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
+        x, y = node.ins[0].type, node.out.type
+        ratio = 1.0 if x.q is None else x.scale / y.scale
+        factor = ratio / (x.shape[1] * x.shape[2])
+        return (g.emit(MeanGrad((factor,), size=(x.shape[1], x.shape[2])), dy),)
 
     def _multiplier(self, node: Node) -> tuple[int, int]:
         """s_x / s_y divided by the count, as TFLite folds the division into the multiplier."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from smidgen.errors import GraphError
-from smidgen.ir import MAX_RANK, Array, Node, Op, Params, Type, op
+from smidgen.ir import MAX_RANK, Array, Builder, Node, Op, Params, Type, Value, op
+from smidgen.ops.gradient import Crop
 
 
 def _one_scale(what: str, x: Type) -> None:
@@ -46,6 +47,10 @@ class Pad(Op):
         padded: Array = np.pad(x, pads, constant_values=node.ins[0].type.zero)
         return padded
 
+    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
+        stop = tuple(b + d for b, d in zip(self.before, node.ins[0].type.shape, strict=True))
+        return (g.emit(Crop(self.before, stop), dy),)
+
     def params(self, node: Node) -> Params:
         x = node.ins[0].type
         return {
@@ -74,6 +79,9 @@ class Reshape(Op):
     def ref(self, node: Node, x: Array) -> Array:
         return x.reshape(self.shape)
 
+    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
+        return (g.emit(Reshape(node.ins[0].type.shape), dy),)
+
 
 @op
 @dataclass(frozen=True)
@@ -92,6 +100,9 @@ class Transpose(Op):
 
     def ref(self, node: Node, x: Array) -> Array:
         return np.ascontiguousarray(x.transpose(self.perm))
+
+    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
+        return (g.emit(Transpose(tuple(self.perm.index(i) for i in range(len(self.perm)))), dy),)
 
     def params(self, node: Node) -> Params:
         x = node.ins[0].type
@@ -128,6 +139,17 @@ class Concat(Op):
 
     def ref(self, node: Node, *xs: Array) -> Array:
         return np.concatenate(xs, axis=self.axis)
+
+    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
+        parts: list[Value | None] = []
+        at = 0
+        for value in node.ins:
+            shape = value.type.shape
+            start = tuple(at if i == self.axis else 0 for i in range(len(shape)))
+            stop = tuple(a + d for a, d in zip(start, shape, strict=True))
+            parts.append(g.emit(Crop(start, stop), dy))
+            at += shape[self.axis]
+        return tuple(parts)
 
     def params(self, node: Node) -> Params:
         """Each input contributes `part` contiguous bytes to each of `outer` runs of the output."""

@@ -1,0 +1,342 @@
+"""What every gradient op shares: exact sums, then one passage through scale, mask and rounding.
+
+A gradient op runs in float32 (the definition of the gradient, and the fp32 baseline) or, lowered, in
+int8 with carried exponents: then it also reads the carry and tells the bits it saw.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from smidgen import numerics, stochastic
+from smidgen.errors import GraphError
+from smidgen.ir import Array, Builder, Node, Op, Params, Type, Value, op
+
+SEEN = Type((1,), "int32")
+
+
+def mask_bytes(size: int) -> int:
+    """One bit an element, eight to a byte."""
+    return (size + 7) // 8
+
+
+@op
+@dataclass(frozen=True)
+class Mask(Op):
+    """One bit an element: set where the value lies strictly inside its activation's limits, so gradient passes.
+
+    An int8 value on a limit counts as clamped: half of what rounds to it was beyond the limit.
+    """
+
+    activation: str = "none"
+
+    kernel = "smg_mask_s8"
+
+    def infer(self, y: Type) -> Type:
+        return Type((mask_bytes(y.size),), "uint8")
+
+    def ref(self, node: Node, y: Array) -> Array:
+        if y.dtype == np.float32:
+            low, high = numerics.activation_limits(self.activation)
+        else:
+            low, high = numerics.activation_range(self.activation, node.ins[0].type)
+        inside: Array = np.packbits(((y > low) & (y < high)).ravel(), bitorder="little")
+        return inside
+
+    def params(self, node: Node) -> Params:
+        low, high = numerics.activation_range(self.activation, node.ins[0].type)
+        return {"n": node.ins[0].type.size, "lo": low, "hi": high}
+
+
+def unmask(mask: Array, shape: tuple[int, ...]) -> Array:
+    """A mask's bits as booleans of a tensor's shape."""
+    bits: Array = np.unpackbits(mask, bitorder="little", count=int(np.prod(shape))).reshape(shape).astype(bool)
+    return bits
+
+
+@dataclass(frozen=True)
+class GradOp(Op):
+    """dx = round(sums · factors) where the mask is set; `sums` is what each subclass defines."""
+
+    factors: tuple[float, ...] = ()  # one for the tensor or one a channel; none means 1
+    masked: bool = False  # the input after the operands is a mask of the output
+    slots: tuple[int, ...] = ()  # lowered: the gradient operands' places in the carry, then the output's
+    stream: int = 0  # lowered: which random bits
+
+    operands: ClassVar[int] = 1  # inputs before mask and carry; the first is a gradient
+    gradients: ClassVar[int] = 1  # how many operands, from the first, are gradients
+
+    def shape(self, *operands: Type) -> tuple[int, ...]:
+        """The output's shape."""
+        raise GraphError(f"{type(self).__name__} gives no shape")
+
+    def sums(self, node: Node, *operands: Array) -> Array:
+        """What is scaled and rounded: integers where the gradients are, float32 where they are."""
+        raise GraphError(f"{type(self).__name__} gives no sums")
+
+    def bound(self, node: Node) -> int:
+        """The largest magnitude a sum of integers can have."""
+        raise GraphError(f"{type(self).__name__} gives no bound")
+
+    @property
+    def lowered(self) -> bool:
+        return bool(self.slots)
+
+    def infer(self, *types: Type) -> Type | tuple[Type, ...]:
+        expected = self.operands + self.masked + self.lowered
+        if len(types) != expected:
+            raise GraphError(f"{type(self).__name__} does not take {len(types)} inputs but {expected}")
+        shape = self.shape(*types[: self.operands])
+        if any(t.dtype != ("int8" if self.lowered else "float32") for t in types[: self.gradients]):
+            raise GraphError(f"{type(self).__name__} got {types[0].dtype} gradients, lowered: {self.lowered}")
+        if self.factors and len(self.factors) not in (1, shape[-1]):
+            raise GraphError(f"{type(self).__name__} has {len(self.factors)} factors for {shape[-1]} channels")
+        if self.masked and types[self.operands].shape != (mask_bytes(int(np.prod(shape))),):
+            raise GraphError(f"{type(self).__name__} got a mask of {types[self.operands].shape} for {list(shape)}")
+        if self.lowered:
+            return Type(shape, "int8"), SEEN
+        return Type(shape, "float32")
+
+    def ref(self, node: Node, *arrays: Array) -> Array | tuple[Array, ...]:
+        operands = arrays[: self.operands]
+        sums = self.sums(node, *operands)
+        mask = unmask(arrays[self.operands], sums.shape) if self.masked else np.bool_(True)
+        if not self.lowered:
+            scaled: Array = (sums * np.array(self.factors or (1.0,), np.float32) * mask).astype(np.float32)
+            return scaled
+        return self._round(node, sums, mask, arrays[-1])
+
+    def _round(self, node: Node, sums: Array, mask: Array | np.bool_, carry: Array) -> tuple[Array, Array]:
+        multiplier, shift = self.multipliers()
+        lift = self.lift(node)
+        e_in, e_out = self.reference(carry), stochastic.exponent(carry, self.slots[-1])
+        v = stochastic.high_product((sums << lift) * mask, multiplier)
+        t = np.broadcast_to(e_out - e_in - shift + lift, v.shape)
+        g, seen = stochastic.round_gradient(v, t, stochastic.stream_key(carry, self.stream))
+        return np.where(mask, g, 0).astype(np.int8), np.array([seen], np.int32)
+
+    def reference(self, carry: Array) -> int:
+        """The exponent the sums are in."""
+        return stochastic.exponent(carry, self.slots[0])
+
+    def multipliers(self) -> tuple[Array, Array]:
+        return stochastic.mantissas(np.array(self.factors or (1.0,)))
+
+    def lift(self, node: Node) -> int:
+        """Bits by which sums are raised before scaling, so that small ones keep their precision."""
+        return max(0, 30 - self.bound(node).bit_length())
+
+    def rounding(self, node: Node) -> Params:
+        """The fields of the C struct that say how sums become a gradient."""
+        multiplier, shift = self.multipliers()
+        return {
+            "multiplier": multiplier, "shift": shift, "factors": len(multiplier), "lift": self.lift(node),
+            "slot_in": self.slots[0], "slot_out": self.slots[-1], "stream": self.stream,
+        }  # fmt: skip
+
+    def arguments(self, node: Node) -> tuple[Value | None, ...]:
+        mask = node.ins[self.operands] if self.masked else None
+        return (*node.ins[: self.operands], mask, node.ins[-1], *node.outs)
+
+
+@op
+@dataclass(frozen=True)
+class Through(GradOp):
+    """The gradient before a requantization: the gradient after it, times its factor, where it did not clamp."""
+
+    kernel = "smg_through_g8"
+
+    def shape(self, *operands: Type) -> tuple[int, ...]:
+        return operands[0].shape
+
+    def sums(self, node: Node, *operands: Array) -> Array:
+        return operands[0].astype(np.int64) if self.lowered else operands[0]
+
+    def bound(self, node: Node) -> int:
+        return 127
+
+    def params(self, node: Node) -> Params:
+        return {"n": node.outs[0].type.size, "c": node.outs[0].type.shape[-1], **self.rounding(node)}
+
+
+@op
+@dataclass(frozen=True)
+class SumGrads(GradOp):
+    """The sum of two gradients of one value: paths that part in the forward pass meet here."""
+
+    kernel = "smg_sum_g8"
+    operands = 2
+    gradients = 2
+    REACH: ClassVar[int] = 16  # bits by which the larger exponent may stand above the reference
+
+    def shape(self, *operands: Type) -> tuple[int, ...]:
+        if operands[0].shape != operands[1].shape:
+            raise GraphError(f"SumGrads of {operands[0].shape} and {operands[1].shape}: one value, two shapes")
+        return operands[0].shape
+
+    def sums(self, node: Node, *operands: Array) -> Array:
+        return operands[0] + operands[1]
+
+    def reference(self, carry: Array) -> int:
+        a, b = (stochastic.exponent(carry, slot) for slot in self.slots[:2])
+        return max(min(a, b), max(a, b) - self.REACH)
+
+    def bound(self, node: Node) -> int:
+        return 127 << (self.REACH + 1)
+
+    def ref(self, node: Node, *arrays: Array) -> Array | tuple[Array, ...]:
+        if not self.lowered:
+            return super().ref(node, *arrays)
+        carry, reference = arrays[-1], self.reference(arrays[-1])
+        aligned = []
+        for g, slot in zip(arrays[:2], self.slots[:2], strict=True):
+            by = stochastic.exponent(carry, slot) - reference
+            aligned.append(g.astype(np.int64) << by if by >= 0 else g.astype(np.int64) >> min(-by, 31))
+        mask = unmask(arrays[2], aligned[0].shape) if self.masked else np.bool_(True)
+        return self._round(node, aligned[0] + aligned[1], mask, carry)
+
+    def params(self, node: Node) -> Params:
+        out = node.outs[0].type
+        return {"n": out.size, "c": out.shape[-1], "slot_b": self.slots[1], **self.rounding(node)}
+
+
+@op
+@dataclass(frozen=True)
+class FromFloat(Op):
+    """A float32 gradient becomes int8 in units of g0, the largest magnitude of the loss gradient."""
+
+    scale: float
+    slots: tuple[int, ...]
+    stream: int
+
+    kernel = "smg_from_float_g8"
+    TINY: ClassVar[float] = 2.0**-40  # of g0: below, there is nothing to learn and nothing to divide by
+
+    def infer(self, dy: Type, g0: Type, carry: Type) -> tuple[Type, ...]:
+        if dy.dtype != "float32":
+            raise GraphError(f"FromFloat takes a float32 gradient, not {dy.dtype}")
+        return Type(dy.shape, "int8"), SEEN
+
+    def ref(self, node: Node, dy: Array, g0: Array, carry: Array) -> tuple[Array, ...]:
+        unit = np.float32(1) / g0[0] if g0[0] > self.TINY else np.float32(0)
+        power = np.float32(2.0 ** (8 - stochastic.exponent(carry, self.slots[0])))
+        scaled = dy * (np.float32(self.scale) * unit) * power
+        v = np.floor(np.clip(scaled, -(2.0**30), 2.0**30)).astype(np.int64)
+        key = stochastic.stream_key(carry, self.stream)
+        g, seen = stochastic.round_gradient(v, np.full(v.shape, 8), key)
+        return g, np.array([seen], np.int32)
+
+    def params(self, node: Node) -> Params:
+        return {"n": node.outs[0].type.size, "scale": self.scale, "slot": self.slots[0], "stream": self.stream}
+
+
+@op
+@dataclass(frozen=True)
+class Crop(Op):
+    """The part of a tensor from `start` to `stop` in each dimension: the gradient of padding and concatenation."""
+
+    start: tuple[int, ...]
+    stop: tuple[int, ...]
+
+    kernel = "smg_crop_s8"
+
+    def infer(self, x: Type) -> Type:
+        inside = len(self.start) == len(self.stop) == len(x.shape) and all(
+            0 <= a < b <= d for a, b, d in zip(self.start, self.stop, x.shape, strict=True)
+        )
+        if not inside:
+            raise GraphError(f"Crop from {self.start} to {self.stop} does not fit {list(x.shape)}")
+        return Type(tuple(b - a for a, b in zip(self.start, self.stop, strict=True)), x.dtype, x.q)
+
+    def ref(self, node: Node, x: Array) -> Array:
+        return np.ascontiguousarray(x[tuple(slice(a, b) for a, b in zip(self.start, self.stop, strict=True))])
+
+    def params(self, node: Node) -> Params:
+        lead = (1,) * (4 - len(self.start))
+        return {
+            "x_shape": np.array(lead + node.ins[0].type.shape, np.int32),
+            "y_shape": np.array(lead + node.out.type.shape, np.int32),
+            "start": np.array((0,) * len(lead) + self.start, np.int32),
+        }
+
+
+@op
+@dataclass(frozen=True)
+class Carry(Op):
+    """The carry after a step: one step on, each level moved by what its tensor showed."""
+
+    kernel = "smg_carry"
+    inplace = 0
+
+    def infer(self, carry: Type, *seen: Type) -> Type:
+        if carry.shape != (stochastic.FIRST_LEVEL + len(seen),):
+            raise GraphError(f"Carry of {carry.shape[0]} entries got {len(seen)} gradients")
+        return carry
+
+    def ref(self, node: Node, carry: Array, *seen: Array) -> Array:
+        after = carry.copy()
+        after[stochastic.STEP] = np.int64(int(carry[stochastic.STEP]) + 1).astype(np.int32)
+        for i, bits in enumerate(seen, start=stochastic.FIRST_LEVEL):
+            after[i] = stochastic.carry_level(int(carry[i]), int(bits[0]))
+        return after
+
+    def params(self, node: Node) -> Params:
+        return {"count": len(node.ins) - 1}
+
+
+@op
+@dataclass(frozen=True)
+class Gather(Op):
+    """Some channels of a tensor: what a partly trained layer keeps of its input."""
+
+    channels: tuple[int, ...]
+
+    kernel = "smg_gather_s8"
+
+    def infer(self, x: Type) -> Type:
+        if not self.channels or not all(0 <= c < x.shape[-1] for c in self.channels):
+            raise GraphError(f"Gather of channels {self.channels[:4]}… does not fit {list(x.shape)}")
+        return Type((*x.shape[:-1], len(self.channels)), x.dtype, x.q)
+
+    def ref(self, node: Node, x: Array) -> Array:
+        return np.ascontiguousarray(x[..., list(self.channels)])
+
+    def params(self, node: Node) -> Params:
+        x = node.ins[0].type
+        return {
+            "n": x.size // x.shape[-1], "x_c": x.shape[-1], "y_c": len(self.channels),
+            "channel": np.array(self.channels, np.int32),
+        }  # fmt: skip
+
+
+@op
+@dataclass(frozen=True)
+class ChannelSum(Op):
+    """The sum over all positions: a bias's gradient."""
+
+    kernel = "smg_channel_sum_g8"
+
+    def infer(self, dy: Type) -> Type:
+        return Type((dy.shape[-1],), "float32" if dy.dtype == "float32" else "int32")
+
+    def ref(self, node: Node, dy: Array) -> Array:
+        wide = np.float32 if dy.dtype == np.float32 else np.int32
+        total: Array = dy.reshape(-1, dy.shape[-1]).sum(axis=0, dtype=wide)
+        return total
+
+    def params(self, node: Node) -> Params:
+        dy = node.ins[0].type
+        return {"n": dy.size // dy.shape[-1], "c": dy.shape[-1]}
+
+
+def through(g: Builder, dy: Value, y: Value, factors: tuple[float, ...], activation: str) -> Value:
+    """Back through y's clamp and requantization; nothing to emit where it did neither."""
+    clamps = y.type.dtype == "int8" or activation != "none"
+    if not clamps and factors in ((), (1.0,)):
+        return dy
+    if not clamps:
+        return g.emit(Through(factors), dy)
+    return g.emit(Through(factors, masked=True), dy, g.emit(Mask(activation), y))

@@ -1,0 +1,135 @@
+"""Softmax cross-entropy in float32, with an exp and a log of our own: the same bits everywhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from smidgen.errors import GraphError
+from smidgen.ir import Array, Builder, Node, Op, Params, Type, Value, op
+
+F = np.float32
+LOG2_E, LN2_HIGH, LN2_LOW = F(1.4426950408889634), F(0.693145751953125), F(1.42860682030941723e-6)
+# Taylor coefficients of e^r on |r| ≤ ln2 / 2, highest first: 1/5! … 1/2!, 1, 1.
+EXP_TERMS = tuple(F(c) for c in (1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2, 1.0, 1.0))
+# log(m) = 2·atanh(s), s = (m − 1) / (m + 1): coefficients of s², highest first.
+LOG_TERMS = tuple(F(c) for c in (2 / 9, 2 / 7, 2 / 5, 2 / 3, 2.0))
+EXP_LEAST = F(-80)  # below, e^x is taken as 0: it cannot show in a float32 sum that holds a 1
+
+
+def exp_f32(x: Array) -> Array:
+    """e^x for x ≤ 0, each operation rounded to float32."""
+    limited = np.maximum(x, EXP_LEAST)
+    n = np.trunc(limited * LOG2_E - F(0.5))
+    r = (limited - n * LN2_HIGH) - n * LN2_LOW
+    p = np.full_like(r, EXP_TERMS[0])
+    for term in EXP_TERMS[1:]:
+        p = p * r + term
+    power = ((n.astype(np.int32) + 127) << 23).view(np.float32)
+    result: Array = np.where(x < EXP_LEAST, F(0), p * power)
+    return result
+
+
+def log_f32(x: Array) -> Array:
+    """ln x for normal x > 0, each operation rounded to float32."""
+    bits = np.ascontiguousarray(x, F).view(np.int32)
+    e = ((bits - 0x3F3504F3) >> 23).astype(np.int32)  # m lies in [√½, √2)
+    m = (bits - (e << 23)).view(np.float32)
+    s = (m - F(1)) / (m + F(1))
+    s2 = s * s
+    p = np.full_like(s, LOG_TERMS[0])
+    for term in LOG_TERMS[1:]:
+        p = p * s2 + term
+    scaled: Array = e.astype(F) * LN2_LOW + s * p
+    return scaled + e.astype(F) * LN2_HIGH
+
+
+def sum_in_order(x: Array) -> Array:
+    """Σ over the last axis, one element after another."""
+    total: Array = np.add.accumulate(x, axis=-1, dtype=F)[..., -1:]
+    return total
+
+
+@op
+@dataclass(frozen=True)
+class SoftmaxCrossEntropy(Op):
+    """loss = −log softmax(logits)[label]; the probabilities come along for the gradient."""
+
+    kernel = "smg_softmax_cross_entropy_f32"
+
+    def infer(self, logits: Type, label: Type) -> tuple[Type, ...]:
+        if logits.dtype != "float32" or len(logits.shape) != 2 or logits.shape[0] != 1:
+            raise GraphError(f"SoftmaxCrossEntropy takes float32[1, classes], not {logits.dtype}{list(logits.shape)}")
+        if label != Type((1,), "int32"):
+            raise GraphError(f"SoftmaxCrossEntropy takes an int32[1] label, not {label.dtype}{list(label.shape)}")
+        return Type((1,), "float32"), logits
+
+    def ref(self, node: Node, logits: Array, label: Array) -> tuple[Array, ...]:
+        shifted = logits - logits.max()
+        exps = exp_f32(shifted)
+        total = sum_in_order(exps)
+        loss = log_f32(total[0]) - shifted[0, label]
+        return loss, exps / total
+
+    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
+        return g.emit(CrossEntropyGrad(), node.outs[1], node.ins[1]), None
+
+    def params(self, node: Node) -> Params:
+        return {"classes": node.ins[0].type.shape[1]}
+
+
+@op
+@dataclass(frozen=True)
+class CrossEntropyGrad(Op):
+    """softmax − one-hot."""
+
+    kernel = "smg_cross_entropy_grad_f32"
+    inplace = 0
+
+    def infer(self, probabilities: Type, label: Type) -> Type:
+        return probabilities
+
+    def ref(self, node: Node, probabilities: Array, label: Array) -> Array:
+        d = probabilities.copy()
+        d[0, label[0]] -= F(1)
+        return d
+
+    def params(self, node: Node) -> Params:
+        return {"classes": node.ins[0].type.shape[1]}
+
+
+@op
+@dataclass(frozen=True)
+class MaxAbs(Op):
+    """g0: the largest magnitude of the loss gradient, the unit of every int8 gradient of this step."""
+
+    kernel = "smg_max_abs_f32"
+
+    def infer(self, x: Type) -> Type:
+        return Type((1,), "float32")
+
+    def ref(self, node: Node, x: Array) -> Array:
+        largest: Array = np.abs(x).max().reshape(1)
+        return largest
+
+    def params(self, node: Node) -> Params:
+        return {"n": node.ins[0].type.size}
+
+
+@op
+@dataclass(frozen=True)
+class Rate(Op):
+    """learning rate · g0 as a 31-bit mantissa and an exponent: rate = m · 2^(e − 31); zero where it is tiny."""
+
+    kernel = "smg_rate_f32"
+
+    def infer(self, learning_rate: Type, g0: Type) -> Type:
+        return Type((2,), "int32")
+
+    def ref(self, node: Node, learning_rate: Array, g0: Array) -> Array:
+        bits = int((learning_rate * g0).view(np.int32)[0])
+        exponent = bits >> 23
+        if exponent <= 40 or exponent >= 254:  # below 2^−86, negative, infinite or not a number: no update
+            return np.zeros(2, np.int32)
+        return np.array([((bits & 0x7FFFFF) | 0x800000) << 7, exponent - 126], np.int32)

@@ -1,0 +1,135 @@
+"""Passes over training graphs: each a function from graph to graph, verified after, that keeps every byte computed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from smidgen.ir import Builder, Graph, Node, Value, verify
+from smidgen.ops.conv_grad import ConvGradWeight, DenseGradWeight, DepthwiseGradWeight
+from smidgen.ops.gradient import ChannelSum, Gather, Mask
+from smidgen.ops.update import (
+    BiasStep,
+    BiasSumStep,
+    ConvWeightStep,
+    DenseStep,
+    DenseWeightStep,
+    DepthwiseWeightStep,
+    Step,
+    WeightStep,
+)
+
+Pass = Callable[[Graph], Graph]
+
+
+def prune(graph: Graph) -> Graph:
+    """Drop the nodes no output and no update depends on, and the constants nobody reads."""
+    needed, kept = {*graph.outputs, *graph.updates.values()}, []
+    for node in reversed(graph.nodes):
+        if needed & set(node.outs):
+            kept.append(node)
+            needed |= set(node.ins)
+    constants = {v: data for v, data in graph.constants.items() if v in needed}
+    return replace(graph, nodes=tuple(reversed(kept)), constants=constants)
+
+
+def share(graph: Graph) -> Graph:
+    """Compute once what two nodes would compute alike (two readers of one mask, say)."""
+    known: dict[tuple[object, ...], tuple[Value, ...]] = {}
+    same: dict[Value, Value] = {}
+    kept = []
+    for node in graph.nodes:
+        node = replace(node, ins=tuple(same.get(v, v) for v in node.ins))
+        key = (node.op, node.ins, tuple(v.type for v in node.outs))
+        if key in known and not set(node.outs) & {*graph.outputs, *graph.updates.values()}:
+            same.update(zip(node.outs, known[key], strict=True))
+        else:
+            known[key] = node.outs
+            kept.append(node)
+    return replace(graph, nodes=tuple(kept))
+
+
+def slice_channels(graph: Graph) -> Graph:
+    """Some channels of a weight gradient need those channels of the input alone: gather before, not after."""
+    producer = {v: node for node in graph.nodes for v in node.outs}
+    g = Builder.upon(graph)
+    g.nodes = []
+    for node in graph.nodes:
+        source = producer.get(node.ins[0]) if isinstance(node.op, Gather) else None
+        if source is None or not isinstance(source.op, ConvGradWeight | DepthwiseGradWeight):
+            g.nodes.append(node)
+            continue
+        x, dy = source.ins
+        x = g.emit(node.op, x, name=f"{x.name}.saved")
+        if isinstance(source.op, DepthwiseGradWeight):
+            dy = g.emit(node.op, dy, name=f"{dy.name}.part")
+        g.nodes.append(Node(source.op, (x, dy), node.outs))
+    return prune(replace(graph, nodes=tuple(g.nodes)))
+
+
+def fuse_updates(graph: Graph) -> Graph:
+    """A gradient only its update reads is never stored: the update computes it row by row."""
+    readers = Counter(v for node in graph.nodes for v in node.ins)
+    producer = {v: node for node in graph.nodes for v in node.outs}
+    nodes = []
+    for node in graph.nodes:
+        if isinstance(node.op, BiasStep | WeightStep):
+            sums = node.ins[-3]
+            source = producer.get(sums)
+            if source is not None and readers[sums] == 1 and (op := _fused(node.op, source)) is not None:
+                node = Node(op, (*node.ins[:-3], *source.ins, *node.ins[-2:]), node.outs)
+        nodes.append(node)
+    return prune(replace(graph, nodes=tuple(nodes)))
+
+
+def _fused(step: BiasStep | WeightStep, source: Node) -> Step | None:
+    fields = {f: getattr(step, f) for f in ("factors", "slot", "stream", "bound", "momentum", "every")}
+    if isinstance(step, BiasStep):
+        return BiasSumStep(**fields) if isinstance(source.op, ChannelSum) else None
+    fields |= {"axis": step.axis, "bits": step.bits}
+    match source.op:
+        case ConvGradWeight(stride, pad, dilation, size, groups):
+            return ConvWeightStep(**fields, stride=stride, pad=pad, dilation=dilation, size=size, groups=groups)
+        case DepthwiseGradWeight(stride, pad, dilation, size):
+            return DepthwiseWeightStep(**fields, stride=stride, pad=pad, dilation=dilation, size=size)
+        case DenseGradWeight():
+            return DenseWeightStep(**fields)
+    return None
+
+
+def save_early(graph: Graph) -> Graph:
+    """Masks and gathered channels are taken as soon as their tensor exists, so that the tensor itself can go."""
+    return _move(graph, [node for node in graph.nodes if isinstance(node.op, Mask | Gather)])
+
+
+def update_early(graph: Graph) -> Graph:
+    """Every update runs as soon as its gradient exists and the last reader of the old value is done."""
+    return _move(graph, [node for node in graph.nodes if isinstance(node.op, Step | DenseStep)])
+
+
+def _move(graph: Graph, moved: Iterable[Node]) -> Graph:
+    """Put each of these nodes right behind the last one it must follow."""
+    order = list(graph.nodes)
+    replaced = {new: old for old, new in graph.updates.items()}
+    for node in moved:
+        order.remove(node)
+        overwritten = {replaced[v] for v in node.outs if v in replaced}
+        must_follow = [
+            index
+            for index, other in enumerate(order)
+            if set(other.outs) & set(node.ins) or overwritten & set(other.ins)
+        ]
+        order.insert(max(must_follow, default=-1) + 1, node)
+    return replace(graph, nodes=tuple(order))
+
+
+TRAINING: tuple[Pass, ...] = (prune, share, slice_channels, fuse_updates, save_early, update_early)
+
+
+def run(graph: Graph, passes: tuple[Pass, ...] = TRAINING) -> Graph:
+    """The passes in order, the graph verified after each."""
+    for one in passes:
+        graph = one(graph)
+        verify(graph)
+    return graph

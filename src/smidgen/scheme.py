@@ -1,0 +1,199 @@
+"""Sparse-update schemes: which biases, which weights and which of their input channels learn."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from smidgen.errors import SmidgenError
+from smidgen.ir import Graph, Node
+from smidgen.ops.conv import Conv2D, Depthwise
+
+Ranking = Literal["largest", "smallest", "random"]
+RANKINGS: tuple[Ranking, ...] = ("largest", "smallest", "random")
+
+
+class SchemeError(SmidgenError):
+    """A scheme does not fit the model, or cannot be read."""
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """The last `biases` convolutions learn their biases; `weights` maps a layer to the share of its input channels.
+
+    Layers are numbered from 0 over the convolutions in execution order, the classifier not counted; a
+    depthwise layer's share counts its channels. The classifier head always learns.
+    """
+
+    name: str
+    biases: int
+    weights: tuple[tuple[int, Fraction], ...] = ()
+    channels: Ranking = "largest"
+
+    def to_json(self) -> str:
+        weights = {str(layer): str(share) for layer, share in self.weights}
+        plain = {"name": self.name, "biases": self.biases, "weights": weights, "channels": self.channels}
+        return json.dumps(plain, indent=2)
+
+    @staticmethod
+    def from_json(text: str, source: str = "the scheme") -> Scheme:
+        try:
+            plain = json.loads(text)
+            weights = tuple((int(layer), Fraction(str(share))) for layer, share in dict(plain["weights"]).items())
+            scheme = Scheme(str(plain["name"]), int(plain["biases"]), tuple(sorted(weights)), plain["channels"])
+        except (ValueError, KeyError, TypeError, ZeroDivisionError, RecursionError) as error:
+            raise SchemeError(
+                f"{source} is no scheme ({type(error).__name__}: {error}); it needs name, biases, weights as "
+                '{"layer": "share"} and channels, as `smidgen search` writes them'
+            ) from None
+        if scheme.channels not in RANKINGS:
+            raise SchemeError(f"{source} ranks channels by '{scheme.channels}'; known are {', '.join(RANKINGS)}")
+        return scheme
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What one layer learns: its place among the convolutions, its bias, and which input channels."""
+
+    layer: int
+    node: Node
+    bias: bool
+    channels: tuple[int, ...]  # empty: no weights; all of them: the whole tensor
+
+    @property
+    def partial(self) -> bool:
+        return 0 < len(self.channels) < self.node.ins[1].type.shape[3]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The paper's analytic extra memory of a scheme, in bytes, without the classifier."""
+
+    saved: int
+    masks: int
+    weights: int
+    biases: int
+
+    @property
+    def total(self) -> int:
+        return self.saved + self.masks + self.weights + self.biases
+
+
+def convolutions(graph: Graph) -> tuple[Node, ...]:
+    """The layers a scheme numbers."""
+    return tuple(node for node in graph.nodes if isinstance(node.op, Conv2D | Depthwise))
+
+
+def resolve(scheme: Scheme, graph: Graph, seed: int = 0) -> tuple[Trained, ...]:
+    """What each layer learns, first to last; raises where the scheme does not fit the graph."""
+    layers = convolutions(graph)
+    if not 0 <= scheme.biases <= len(layers):
+        raise SchemeError(f"{scheme.name} trains {scheme.biases} biases, {graph.name} has {len(layers)} convolutions")
+    first = len(layers) - scheme.biases
+    shares = dict(scheme.weights)
+    for layer, share in scheme.weights:
+        if not 0 <= layer < len(layers):
+            raise SchemeError(f"{scheme.name} names layer {layer}; {graph.name} has 0 to {len(layers) - 1}")
+        if not 0 < share <= 1:
+            raise SchemeError(f"{scheme.name} trains {share} of layer {layer}'s channels; give above 0, at most 1")
+        if layer < first:
+            raise SchemeError(
+                f"{scheme.name} trains weights of layer {layer} but only the last {scheme.biases} biases (from layer "
+                f"{first}): the gradient's path to layer {layer} needs biases {len(layers) - layer}"
+            )
+    rng = np.random.default_rng(seed)
+    return tuple(
+        Trained(i, layers[i], True, _channels(graph, layers[i], shares.get(i, Fraction(0)), scheme.channels, rng))
+        for i in range(first, len(layers))
+    )
+
+
+def _channels(graph: Graph, node: Node, share: Fraction, ranking: Ranking, rng: np.random.Generator) -> tuple[int, ...]:
+    """The channels that learn, in ascending order: the share of them that rank first by weight norm."""
+    w = node.ins[1]
+    total = w.type.shape[3]
+    count = min(total, max(1, round(total * share))) if share else 0
+    if count == 0 or w not in graph.constants:
+        return ()
+    data, q = graph.constants[w].astype(np.float64), w.type.q
+    if q is not None:
+        steps = np.array(q.scale)
+        data = data * (steps.reshape([-1 if i == q.axis else 1 for i in range(4)]) if q.axis is not None else steps)
+    norms = np.sqrt((data**2).sum(axis=(0, 1, 2)))
+    order = {"largest": np.argsort(-norms, kind="stable"), "smallest": np.argsort(norms, kind="stable")}
+    chosen = rng.permutation(total) if ranking == "random" else order[ranking]
+    return tuple(sorted(int(c) for c in chosen[:count]))
+
+
+def analytic_memory(scheme: Scheme, graph: Graph) -> Memory:
+    """Saved input channels, one mask bit an output element, updated weights (1 byte) and biases (4 bytes)."""
+    saved = masks = weights = biases = 0
+    for trained in resolve(scheme, graph):
+        x, w, b = (v.type for v in trained.node.ins)
+        share = len(trained.channels)
+        saved += x.shape[1] * x.shape[2] * share
+        weights += w.size // w.shape[3] * share
+        masks += (trained.node.out.type.size + 7) // 8
+        biases += 4 * b.size
+    return Memory(saved, masks, weights, biases)
+
+
+def _published(biases: int, weights: str) -> tuple[int, tuple[tuple[int, Fraction], ...]]:
+    pairs = (item.split(":") for item in weights.split())
+    return biases, tuple((int(layer), Fraction(share)) for layer, share in pairs)
+
+
+# By the number of convolutions of the network they were published for, then by name.
+PUBLISHED = {
+    51: {
+        "49kb": _published(16, "36:1 39:1 41:1/4 42:1/8 45:1/8 48:1/8 49:1/8"),
+        "73kb": _published(20, "32:1/8 33:1/2 36:1/2 39:1 41:1/4 42:1/8 45:1/8 48:1"),
+        "99kb": _published(25, "27:1 30:1 33:1 36:1 39:1 42:1/8 45:1/2 48:1"),
+        "123kb": _published(31, "27:1 30:1 33:1 36:1 39:1 42:1/2 45:1 48:1"),
+        "138kb": _published(34, "27:1 30:1 33:1 36:1 39:1 42:1 45:1 48:1"),
+    },
+    42: {
+        "49kb": _published(20, "24:1/4 27:1/2 30:1/2"),
+        "74kb": _published(21, "21:1 24:1 27:1/2 30:1"),
+        "99kb": _published(22, "21:1 24:1 27:1 30:1 36:1/8 39:1/4"),
+        "124kb": _published(24, "21:1/4 24:1 27:1 30:1 33:1/2 39:1/2"),
+        "148kb": _published(23, "21:1 24:1 27:1 30:1 36:1 39:1/2"),
+    },
+    60: {
+        "49kb": _published(21, "39:1/4 42:1 45:1 51:1/8 54:1/4 57:1/4"),
+        "74kb": _published(28, "33:1/2 36:1/4 39:1 42:1 45:1 51:1/2 54:1/4 57:1/2"),
+        "98kb": _published(25, "36:1 39:1/2 42:1 45:1 48:1/4 51:1/2 54:1 57:1"),
+        "120kb": _published(32, "36:1 39:1 42:1 45:1 48:1/2 51:1 54:1 57:1"),
+        "148kb": _published(45, "36:1 39:1 42:1 45:1 48:1 51:1 54:1 57:1"),
+    },
+}
+
+
+def load_scheme(text: str, graph: Graph) -> Scheme:
+    """A published name, `full`, `last:K`, `bias:K`, `head`, or a file."""
+    count = len(convolutions(graph))
+    known = PUBLISHED.get(count, {})
+    word, _, number = text.partition(":")
+    if text in known:
+        biases, weights = known[text]
+        scheme = Scheme(text, biases, weights)
+    elif text == "head":
+        scheme = Scheme(text, 0)
+    elif text == "full":
+        scheme = Scheme(text, count, tuple((i, Fraction(1)) for i in range(count)))
+    elif word in ("last", "bias") and number.isdigit():
+        k = int(number)
+        weights = tuple((i, Fraction(1)) for i in range(max(0, count - k), count)) if word == "last" else ()
+        scheme = Scheme(text, k, weights)
+    elif Path(text).is_file():
+        scheme = Scheme.from_json(Path(text).read_text(errors="replace"), text)
+    else:
+        names = ", ".join((*known, "full", "last:K", "bias:K", "head"))
+        raise SchemeError(f"'{text}' is neither a scheme for {graph.name} ({names}) nor a file")
+    resolve(scheme, graph)
+    return scheme

@@ -1,0 +1,108 @@
+"""Counter-based random bits, and the rounding of gradients and updates with them.
+
+Every implementation draws the same bits in any order: a word is a hash of (seed, step, stream, index).
+The carry is the one int32 state tensor behind it: [step, seed, level of gradient 0, level of gradient 1, …].
+A gradient tensor is G = g · 2^e · g0 with g in int8 and e read from its level, a running maximum as log2 with
+LEVEL_BITS fraction bits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from smidgen.ir import Array
+
+STEP, SEED, FIRST_LEVEL = 0, 1, 2  # places in the carry
+LEVEL_BITS = 8
+DECAY = 4  # of a level a step: 2^(−4/256) ≈ 0.989
+DECAY_OF_NOTHING = 64  # of a level whose tensor rounded to zero everywhere
+LEVEL_LIMIT = 60 << LEVEL_BITS
+GOLDEN = 0x9E3779B9
+MASK32 = 0xFFFFFFFF
+MAX_SHIFT = 22  # beyond it a gradient is shifted down first, so that the random part fits beside it
+
+
+def mix(x: Array) -> Array:
+    """A bijection of uint32 that scatters every input bit over all output bits."""
+    x = x ^ (x >> np.uint32(16))
+    x = x * np.uint32(0x7FEB352D)
+    x = x ^ (x >> np.uint32(15))
+    x = x * np.uint32(0x846CA68B)
+    mixed: Array = x ^ (x >> np.uint32(16))
+    return mixed
+
+
+def _mix_one(x: int) -> int:
+    return int(mix(np.array([x & MASK32], np.uint32))[0])
+
+
+def stream_key(carry: Array, stream: int) -> int:
+    """The key of one tensor's random bits in this step."""
+    return _mix_one(_mix_one(int(carry[STEP]) + _mix_one(int(carry[SEED]))) + stream)
+
+
+def random_words(key: int, count: int) -> Array:
+    """The first `count` 32-bit words of a stream."""
+    words: Array = mix(np.arange(count, dtype=np.uint32) * np.uint32(GOLDEN) + np.uint32(key))
+    return words
+
+
+def random_bytes(key: int, count: int) -> Array:
+    """The first `count` bytes of a stream, four to a word, lowest first."""
+    octets: Array = random_words(key, (count + 3) // 4).astype("<u4").view(np.uint8)[:count]
+    return octets
+
+
+def exponent(carry: Array, slot: int) -> int:
+    """The power of two of a gradient tensor in this step."""
+    return ((int(carry[FIRST_LEVEL + slot]) + (1 << LEVEL_BITS) - 1) >> LEVEL_BITS) - 7
+
+
+def level_of(maximum: float) -> int:
+    """The level under which a tensor with this largest magnitude just fits."""
+    log = np.log2(max(maximum, 2.0**-50))
+    return int(np.clip(np.ceil(log * (1 << LEVEL_BITS)), -LEVEL_LIMIT, LEVEL_LIMIT))
+
+
+def carry_level(level: int, seen: int) -> int:
+    """The next level: up at once where the tensor was larger, slowly down where it was not."""
+    if seen == 0:
+        return max(level - DECAY_OF_NOTHING, -LEVEL_LIMIT)
+    now = ((level + (1 << LEVEL_BITS) - 1) >> LEVEL_BITS) - 7
+    return min(max(level - DECAY, (now + seen.bit_length()) << LEVEL_BITS), LEVEL_LIMIT)
+
+
+def mantissas(reals: Array) -> tuple[Array, Array]:
+    """real ≈ m · 2^(e − 31) with m in [2^30, 2^31), of any size; (0, 0) for zero."""
+    fraction, exponent_ = np.frexp(np.asarray(reals, np.float64))
+    m = np.minimum(np.floor(fraction * 2.0**31 + 0.5), 2.0**31 - 1)
+    return m.astype(np.int32), exponent_.astype(np.int32)
+
+
+def high_product(x: Array, multiplier: Array | int) -> Array:
+    """round(x · multiplier / 2^31), halves up."""
+    product: Array = np.asarray(x, np.int64) * np.asarray(multiplier, np.int64)
+    return (product + (1 << 30)) >> 31
+
+
+def round_gradient(v: Array, t: Array, key: int) -> tuple[Array, int]:
+    """v / 2^t rounded at random to int8, saturated; and the bits seen in it before saturation."""
+    deep = np.clip(t - MAX_SHIFT, 0, 31)
+    raised = np.clip(v, -(1 << 20), 1 << 20) << np.clip(-t, 0, 10)
+    v = np.where(t < 0, raised, v >> deep)
+    t = np.clip(t, 0, MAX_SHIFT)
+    octets = random_bytes(key, v.size).reshape(v.shape).astype(np.int64)
+    u = (v + ((octets << t) >> 8)) >> t
+    seen = int(np.bitwise_or.reduce((u ^ (u >> 63)).ravel()))
+    return np.clip(u, -127, 127).astype(np.int8), seen
+
+
+def round_update(v: Array, t: Array, key: int) -> Array:
+    """v / 2^t rounded at random with 32 bits an element, saturated to ±2^30."""
+    deep = np.clip(t - 31, 0, 31)
+    raised = np.clip(v, -(1 << 30), 1 << 30) << np.clip(-t, 0, 31)
+    v = np.where(t < 0, raised, v >> deep)
+    t = np.clip(t, 0, 31)
+    words = random_words(key, v.size).reshape(v.shape).astype(np.int64)
+    rounded: Array = np.clip((v + (words >> (32 - t))) >> t, -(1 << 30), 1 << 30)
+    return rounded
