@@ -122,8 +122,8 @@ class Op:
         raise GraphError(f"{type(self).__name__}, which gives %{node.outs[0].name}, has no gradient")
 
     def symbol(self, node: Node) -> str:
-        """The C function that computes this node."""
-        return self.kernel
+        """The C function that computes this node; none where the kernel takes another dtype."""
+        return self.kernel if node.ins[0].type.dtype == self.takes else ""
 
     def arguments(self, node: Node) -> tuple[Value | None, ...]:
         """What the C function is handed after its parameters, in order; None becomes NULL."""

@@ -213,6 +213,7 @@ class FromFloat(Op):
     stream: int
 
     kernel = "smg_from_float_g8"
+    takes = "float32"
     TINY: ClassVar[float] = 2.0**-40  # of g0: below, there is nothing to learn and nothing to divide by
 
     def infer(self, dy: Type, g0: Type, carry: Type) -> tuple[Type, ...]:
@@ -269,6 +270,8 @@ class Carry(Op):
     """The carry after a step: one step on, each level moved by what its tensor showed."""
 
     kernel = "smg_carry"
+    takes = "int32"
+    variadic = True
     inplace = 0
 
     def infer(self, carry: Type, *seen: Type) -> Type:

@@ -57,6 +57,7 @@ class SoftmaxCrossEntropy(Op):
     """loss = −log softmax(logits)[label]; the probabilities come along for the gradient."""
 
     kernel = "smg_softmax_cross_entropy_f32"
+    takes = "float32"
 
     def infer(self, logits: Type, label: Type) -> tuple[Type, ...]:
         if logits.dtype != "float32" or len(logits.shape) != 2 or logits.shape[0] != 1:
@@ -85,6 +86,7 @@ class CrossEntropyGrad(Op):
     """softmax − one-hot."""
 
     kernel = "smg_cross_entropy_grad_f32"
+    takes = "float32"
     inplace = 0
 
     def infer(self, probabilities: Type, label: Type) -> Type:
@@ -105,6 +107,7 @@ class MaxAbs(Op):
     """g0: the largest magnitude of the loss gradient, the unit of every int8 gradient of this step."""
 
     kernel = "smg_max_abs_f32"
+    takes = "float32"
 
     def infer(self, x: Type) -> Type:
         return Type((1,), "float32")
@@ -123,6 +126,7 @@ class Rate(Op):
     """learning rate · g0 as a 31-bit mantissa and an exponent: rate = m · 2^(e − 31); zero where it is tiny."""
 
     kernel = "smg_rate_f32"
+    takes = "float32"
 
     def infer(self, learning_rate: Type, g0: Type) -> Type:
         return Type((2,), "int32")

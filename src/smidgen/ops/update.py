@@ -91,6 +91,18 @@ class Step(Op):
     def lift(self) -> int:
         return max(0, 30 - self.bound.bit_length())
 
+    def arguments(self, node: Node) -> tuple[Value | None, ...]:
+        """States in place, NULL for one that is not kept: the outputs are their memory."""
+        buffer = node.ins[self.states() - 1] if self.buffered else None
+        return (node.ins[0], *self.fraction(node), buffer, *node.ins[self.states() :])
+
+    def states(self) -> int:
+        """How many inputs, from the first, are state that the step replaces."""
+        return 1 + self.buffered
+
+    def fraction(self, node: Node) -> tuple[Value | None, ...]:
+        return ()
+
     def step_params(self) -> Params:
         multiplier, shift = stochastic.mantissas(np.array(self.factors))
         return {
@@ -104,8 +116,8 @@ class Step(Op):
 class BiasStep(Step):
     """b −= delta, saturated. Inputs: b, its buffer (momentum > 0 or every > 1), sums, rate, carry."""
 
-    def symbol(self, node: Node) -> str:
-        return "smg_bias_step_buffered" if self.buffered else "smg_bias_step"
+    kernel = "smg_bias_step"
+    takes = "int32"
 
     def infer(self, b: Type, *rest: Type) -> tuple[Type, ...]:
         if len(rest) != 3 + self.buffered or b.dtype != "int32" or rest[-3] != b or len(self.factors) != b.size:
@@ -139,11 +151,16 @@ class WeightStep(Step):
     axis: int = 0
     bits: int = 8
 
-    def symbol(self, node: Node) -> str:
-        return "smg_weight_step_buffered" if self.buffered else "smg_weight_step"
+    def states(self) -> int:
+        return 1 + (self.bits > 8) + self.buffered
+
+    def fraction(self, node: Node) -> tuple[Value | None, ...]:
+        return (node.ins[1] if self.bits > 8 else None,)
+
+    kernel = "smg_weight_step"
 
     def infer(self, w: Type, *rest: Type) -> tuple[Type, ...]:
-        states = (self.bits > 8) + self.buffered
+        states = self.states() - 1
         if len(rest) != states + 3 or self.bits not in (8, 10, 12):
             raise GraphError(f"WeightStep of {self.bits} bits does not take {len(rest) + 1} inputs")
         if rest[states].shape != w.shape or len(self.factors) != w.shape[self.axis]:
@@ -194,8 +211,7 @@ class WeightStep(Step):
 class BiasSumStep(BiasStep):
     """A bias step that sums its gradient itself: dy stands where the sums would."""
 
-    def symbol(self, node: Node) -> str:
-        return "smg_bias_sum_step_buffered" if self.buffered else "smg_bias_sum_step"
+    kernel = "smg_bias_sum_step"
 
     def infer(self, b: Type, *rest: Type) -> tuple[Type, ...]:
         (*buffer, dy, rate, carry) = rest
@@ -253,8 +269,7 @@ class ConvWeightStep(FusedStep):
     size: tuple[int, int] = (1, 1)
     groups: int = 1
 
-    def symbol(self, node: Node) -> str:
-        return "smg_conv2d_weight_step_buffered" if self.buffered else "smg_conv2d_weight_step"
+    kernel = "smg_conv2d_weight_step"
 
     def gradient(self) -> ConvGradWeight:
         return ConvGradWeight(self.stride, self.pad, self.dilation, self.size, self.groups)
@@ -273,8 +288,7 @@ class DepthwiseWeightStep(FusedStep):
     dilation: tuple[int, int] = (1, 1)
     size: tuple[int, int] = (1, 1)
 
-    def symbol(self, node: Node) -> str:
-        return "smg_depthwise_weight_step_buffered" if self.buffered else "smg_depthwise_weight_step"
+    kernel = "smg_depthwise_weight_step"
 
     def gradient(self) -> DepthwiseGradWeight:
         return DepthwiseGradWeight(self.stride, self.pad, self.dilation, self.size)
@@ -288,8 +302,7 @@ class DepthwiseWeightStep(FusedStep):
 class DenseWeightStep(FusedStep):
     """An int8 classifier's weights learn."""
 
-    def symbol(self, node: Node) -> str:
-        return "smg_dense_weight_step_buffered" if self.buffered else "smg_dense_weight_step"
+    kernel = "smg_dense_weight_step"
 
     def gradient(self) -> DenseGradWeight:
         return DenseGradWeight()
@@ -315,8 +328,8 @@ class DenseStep(Op):
     def buffered(self) -> bool:
         return self.momentum > 0 or self.every > 1
 
-    def symbol(self, node: Node) -> str:
-        return "smg_dense_step_buffered_f32" if self.buffered else "smg_dense_step_f32"
+    kernel = "smg_dense_step_f32"
+    takes = "float32"
 
     def infer(self, w: Type, b: Type, *rest: Type) -> tuple[Type, ...]:
         (*buffers, x, dy, _, _) = rest
@@ -325,6 +338,10 @@ class DenseStep(Op):
         if len(buffers) != 2 * self.buffered:
             raise GraphError(f"DenseStep got {len(buffers)} buffers, it keeps {2 * self.buffered}")
         return (w, b, *buffers)
+
+    def arguments(self, node: Node) -> tuple[Value | None, ...]:
+        """States in place, NULL for one that is not kept: the outputs are their memory."""
+        return (*node.ins[:2], *(node.ins[2:4] if self.buffered else (None, None)), *node.ins[-4:])
 
     def ref(self, node: Node, w: Array, b: Array, *rest: Array) -> tuple[Array, ...]:
         (*buffers, x, dy, learning_rate, carry) = rest
