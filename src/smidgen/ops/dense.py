@@ -9,7 +9,7 @@ import numpy as np
 from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Node, Op, Params, Type, op
-from smidgen.ops.conv import check_weighted, tile_bytes
+from smidgen.ops.conv import check_weighted
 
 
 @op
@@ -45,16 +45,12 @@ class Dense(Op):
 
     def params(self, node: Node) -> Params:
         x, y = node.ins[0].type, node.out.type
-        multiplier, shift = numerics.quantize_multipliers(self._factors(node))
         lo, hi = numerics.activation_range(self.activation, y)
         return {
             "rows": x.shape[0], "x_c": x.shape[1], "y_c": y.shape[1],
             "x_zero": x.zero, "y_zero": y.zero, "lo": lo, "hi": hi,
-            "multiplier": multiplier, "shift": shift,
+            "factor": self._factors(node),
         }  # fmt: skip
-
-    def scratch(self, node: Node) -> int:
-        return tile_bytes(node.ins[0].type.shape[1])
 
     def macs(self, node: Node) -> int:
         return node.out.type.size * node.ins[0].type.shape[1]
