@@ -17,7 +17,7 @@ from safetensors.numpy import load, save
 
 from graphs import int8_graphs
 from release_files import SHARED, archived, npy, npz_members, pickled, tiny_network, zipped
-from smidgen.errors import ExportError, ImportModelError
+from smidgen.errors import ExportError, ImportModelError, InputError
 from smidgen.frontends import READERS, files, import_model
 from smidgen.frontends.native import HEADER, read_smg, write_smg
 from smidgen.frontends.network import build
@@ -74,7 +74,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(InputError, match="cannot be written: No space left"):
         write_smg(tiny(), path)
     assert os.listdir(tmp_path) == ["m.smg"]
     assert path.read_bytes() == b"old"

@@ -20,7 +20,7 @@ from smidgen.plan import Plan
 RUNTIME = Path(__file__).parent / "runtime"
 C_TYPES: Mapping[str, str] = {
     "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t", "uint32": "uint32_t",
-    "float32": "float",
+    "float32": "float", "float64": "double",
 }  # fmt: skip
 _PREFIX = re.compile(r"[a-z][a-z0-9_]*")
 _DEFINED = re.compile(r"^void (smg_\w+)\(", re.MULTILINE)
@@ -172,7 +172,7 @@ class _Writer:
     def _field(self, node: Node, field: str, item: int | float | Array) -> str:
         if isinstance(item, np.ndarray):
             return self._array(node, field)
-        return _float(item) if isinstance(item, float) else str(item)
+        return _literal(item, "float32" if isinstance(item, float) else "int32")
 
     def _calls(self) -> Iterator[str]:
         for index, node in enumerate(self.graph.nodes):
@@ -210,8 +210,8 @@ class _Writer:
 
     def _definitions(self) -> Iterator[str]:
         for name, array in self.data.items():
-            items = [_float(float(x)) for x in array.ravel()] if array.dtype.kind == "f" else array.ravel().tolist()
-            rows = [",".join(map(str, items[i : i + 32])) for i in range(0, len(items), 32)]
+            items = [_literal(x, array.dtype.name) for x in array.ravel().tolist()]
+            rows = [",".join(items[i : i + 32]) for i in range(0, len(items), 32)]
             yield f"const {C_TYPES[array.dtype.name]} {name}[{array.size}] = {{\n" + ",\n".join(rows) + "};"
 
 
@@ -245,16 +245,19 @@ def _defines(stem: str, type: Type) -> Iterator[str]:
     yield f"#define {stem}_SIZE {type.size}"
     yield f"#define {stem}_BYTES {type.bytes}"
     if type.q is not None and type.q.axis is None:
-        yield f"#define {stem}_SCALE {_float(type.scale)}"
+        yield f"#define {stem}_SCALE {_literal(type.scale, 'float32')}"
         yield f"#define {stem}_ZERO ({type.zero})"
 
 
-def _float(x: float) -> str:
-    """A float32 as C spells it: nine digits bring it back exactly."""
+def _literal(x: float, dtype: str) -> str:
+    """A number as C spells it: nine digits bring a float32 back exactly, seventeen a float64."""
+    if not dtype.startswith("float"):
+        return str(x)
     if not np.isfinite(x):
         raise TargetError(f"a constant holds {x}, which C has no literal for; replace it by a finite number")
-    text = f"{x:.9g}"
-    return f"{text}f" if "." in text or "e" in text else f"{text}.0f"
+    text = f"{x:.9g}" if dtype == "float32" else f"{x:.17g}"
+    whole = text if "." in text or "e" in text else f"{text}.0"
+    return f"{whole}f" if dtype == "float32" else whole
 
 
 def _wrapped(head: str, fields: list[str]) -> list[str]:

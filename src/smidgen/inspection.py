@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 from smidgen.ir import Graph, Node, Type, Value
 
@@ -51,7 +52,7 @@ class Summary:
     largest_activation_bytes: int
 
     def __rich__(self) -> Group:
-        table = Table(title=self.name, title_justify="left", show_footer=True, box=None, pad_edge=False)
+        table = Table(title=Text(self.name), title_justify="left", show_footer=True, box=None, pad_edge=False)
         table.add_column("layer", f"{len(self.layers)} layers", overflow="fold")
         table.add_column("op")
         table.add_column("output")

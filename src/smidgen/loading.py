@@ -20,4 +20,4 @@ def load(model: str | Path) -> Graph:
     try:
         return build_zoo(str(model))
     except InputError as error:
-        raise ImportModelError(f"{error}; nor is there a file {model}") from None
+        raise ImportModelError(f"there is no file {model}, and {error}") from None

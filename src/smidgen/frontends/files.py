@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from smidgen.errors import ImportModelError
+from smidgen.errors import ImportModelError, InputError
 from smidgen.ir import MAX_BYTES, MAX_RANK, Array
 
 MAX_MEMBERS = 4096  # of an archive
@@ -21,7 +21,7 @@ _NPY_DTYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<
 _NPY_TEXT = re.compile(r"<U([0-9]{1,8})")
 _NPY_HEADER = re.compile(
     r"\{\s*'descr':\s*'([<>|=][A-Za-z0-9]+)',\s*'fortran_order':\s*(True|False),\s*"
-    r"'shape':\s*\(((?:\s*[0-9]{1,10}\s*,?)*)\),?\s*\}\s*"
+    r"'shape':\s*\(((?:[0-9]{1,10}, ?)*(?:[0-9]{1,10})?)\),?\s*\}\s*"
 )
 _STORED_OR_DEFLATED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
@@ -43,10 +43,13 @@ def write_whole(path: Path, data: bytes) -> None:
     """Write the file under a temporary name and rename it: the whole file appears, or none."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_bytes(data)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        try:
+            temporary.write_bytes(data)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def parse_npy(data: bytes, where: str) -> Array:

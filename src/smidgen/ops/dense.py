@@ -9,7 +9,7 @@ import numpy as np
 from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, Type, Value, op
-from smidgen.ops.conv import check_weighted, factors, tile_bytes
+from smidgen.ops.conv import check_weighted, factors
 from smidgen.ops.conv_grad import DenseGradInput, DenseGradWeight
 from smidgen.ops.gradient import ChannelSum, through
 
@@ -39,7 +39,9 @@ class Dense(Op):
     requantizes = True
 
     def symbol(self, node: Node) -> str:
-        return "smg_dense_f32" if node.ins[0].type.dtype == "float32" else "smg_dense_s8"
+        if node.ins[0].type.dtype == "int8":
+            return "smg_dense_s8"
+        return "smg_dense_f32" if self.activation == "none" else ""
 
     def infer(self, x: Type, w: Type, b: Type) -> Type:
         if len(x.shape) != 2 or len(w.shape) != 2 or x.shape[1] != w.shape[1]:
@@ -64,21 +66,19 @@ class Dense(Op):
 
     def params(self, node: Node) -> Params:
         x, y = node.ins[0].type, node.out.type
-        multiplier, shift = numerics.quantize_multipliers(self._factors(node))
+        if x.dtype == "float32":
+            return {"rows": x.shape[0], "x_c": x.shape[1], "y_c": y.shape[1]}
         lo, hi = numerics.activation_range(self.activation, y)
         return {
             "rows": x.shape[0], "x_c": x.shape[1], "y_c": y.shape[1],
             "x_zero": x.zero, "y_zero": y.zero, "lo": lo, "hi": hi,
-            "multiplier": multiplier, "shift": shift,
+            "factor": self._factors(node),
         }  # fmt: skip
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
         x, w, _ = node.ins
         dz = through(g, dy, node.out, factors(node), self.activation)
         return g.emit(DenseGradInput(), dz, w), g.emit(DenseGradWeight(), x, dz), g.emit(ChannelSum(), dz)
-
-    def scratch(self, node: Node) -> int:
-        return tile_bytes(node.ins[0].type.shape[1])
 
     def macs(self, node: Node) -> int:
         return node.out.type.size * node.ins[0].type.shape[1]

@@ -44,7 +44,7 @@ typedef struct {
 
 typedef struct {
     int32_t rows, x_c, y_c, x_zero, y_zero, lo, hi;
-    const int32_t *multiplier, *shift;
+    const double *factor; /* TFLite scales this layer alone in double */
 } smg_dense_s8_params;
 
 typedef struct {
@@ -105,8 +105,7 @@ void smg_conv2d_s8(const smg_conv2d_s8_params *p, smg_map x, const int8_t *w, co
                    int32_t y0, int32_t y1, void *scratch);
 void smg_depthwise_s8(const smg_depthwise_s8_params *p, smg_map x, const int8_t *w, const int32_t *b, smg_map y,
                       int32_t y0, int32_t y1);
-void smg_dense_s8(const smg_dense_s8_params *p, const int8_t *x, const int8_t *w, const int32_t *b, int8_t *y,
-                  void *scratch);
+void smg_dense_s8(const smg_dense_s8_params *p, const int8_t *x, const int8_t *w, const int32_t *b, int8_t *y);
 void smg_max_pool_s8(const smg_max_pool_s8_params *p, smg_map x, smg_map y, int32_t y0, int32_t y1);
 void smg_avg_pool_s8(const smg_avg_pool_s8_params *p, smg_map x, smg_map y, int32_t y0, int32_t y1);
 void smg_mean_s8(const smg_mean_s8_params *p, const int8_t *x, int8_t *y);

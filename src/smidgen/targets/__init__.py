@@ -31,7 +31,8 @@ class Device(Protocol):
 class Target(Protocol):
     """Where programs run."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def start(self, graph: Graph, sources: Sources) -> Device:
         """Build the program and start it."""

@@ -59,8 +59,9 @@ class HostDevice:
 
     def run(self, *arrays: Array) -> tuple[Array, ...]:
         """One run of the graph: inputs in, outputs out."""
+        run = self._function("run")
         self._feed(arrays)
-        self._function("run")()
+        run()
         return tuple(
             memory.view(v.type.dtype).reshape(v.type.shape).copy()
             for v, memory in zip(self.graph.outputs, self._outputs, strict=True)
@@ -68,8 +69,9 @@ class HostDevice:
 
     def predict(self, *arrays: Array) -> int:
         """The index of the largest element of output 0."""
+        predict = self._function("predict")
         self._feed(arrays)
-        return int(self._function("predict")())
+        return int(predict())
 
     def close(self) -> None:
         """Unload the library; its memory is gone with it."""

@@ -34,8 +34,8 @@ def find_table(name: str) -> Table:
     width = _MBV2.fullmatch(name)
     if width is None:
         near = difflib.get_close_matches(name, NAMES, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise InputError(f"there is no network '{name}' in the zoo; {hint}It has {', '.join(NAMES)} and mbv2-wX")
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise InputError(f"the zoo has {', '.join(NAMES)} and mbv2-wX for widths X, not '{name}'{hint}")
     _check_range("width", float(width[1]), WIDTHS)
     return mbv2(float(width[1]))
 
