@@ -46,7 +46,7 @@ def image(seed: int = 1) -> Array:
 
 def test_a_device_runs_and_predicts_as_numpy_does(host: Host) -> None:
     graph = network()
-    with compile(graph, host).start() as device:
+    with compile(graph, target=host).start() as device:
         for seed in range(5):
             (expected,) = evaluate(graph, image(seed))
             (got,) = device.run(image(seed))
@@ -56,7 +56,7 @@ def test_a_device_runs_and_predicts_as_numpy_does(host: Host) -> None:
 
 def test_zig_builds_the_same_program(tmp_path: Path) -> None:
     graph = network()
-    with compile(graph, Host(probe(ZIG), tmp_path)).start() as device:
+    with compile(graph, target=Host(probe(ZIG), tmp_path)).start() as device:
         np.testing.assert_array_equal(device.run(image())[0], evaluate(graph, image())[0])
 
 
@@ -81,12 +81,12 @@ def test_a_compiler_that_does_not_start_or_fails_is_one_sentence(tmp_path: Path)
     )
     broken.chmod(0o755)
     with pytest.raises(TargetError, match=r"could not build the program: error: out of luck$"):
-        compile(network(), Host(probe((str(broken),)), tmp_path / "cache")).start()
+        compile(network(), target=Host(probe((str(broken),)), tmp_path / "cache")).start()
     assert "-march=native" not in probe((str(broken),)).flags
 
 
 def test_two_devices_share_no_memory(host: Host) -> None:
-    program = compile(network(), host)
+    program = compile(network(), target=host)
     with program.start() as one, program.start() as two:
         (first,) = one.run(image(1))
         (second,) = two.run(image(2))
@@ -95,7 +95,7 @@ def test_two_devices_share_no_memory(host: Host) -> None:
 
 
 def test_inputs_that_do_not_fit_are_refused(host: Host) -> None:
-    with compile(network(), host).start() as device:
+    with compile(network(), target=host).start() as device:
         with pytest.raises(InputError, match=r"float32\[1, 6, 6, 3\]"):
             device.run(image()[:, :5])
         with pytest.raises(InputError, match="takes 1 input"):
@@ -103,7 +103,7 @@ def test_inputs_that_do_not_fit_are_refused(host: Host) -> None:
 
 
 def test_a_closed_device_says_so(host: Host) -> None:
-    device = compile(network(), host).start()
+    device = compile(network(), target=host).start()
     device.close()
     device.close()
     with pytest.raises(TargetError, match="closed"):
@@ -113,17 +113,17 @@ def test_a_closed_device_says_so(host: Host) -> None:
 def test_arrays_of_any_layout_are_taken(host: Host) -> None:
     graph, x = network(), image()
     strided = np.asfortranarray(x)
-    with compile(graph, host).start() as device:
+    with compile(graph, target=host).start() as device:
         np.testing.assert_array_equal(device.run(strided)[0], device.run(x)[0])
 
 
 def test_what_is_built_once_is_found_again(tmp_path: Path) -> None:
     host = Host(cache=tmp_path)
-    compile(network(), host).start().close()
+    compile(network(), target=host).start().close()
     before = {path: path.stat().st_mtime_ns for path in host.cache.iterdir()}
-    compile(network(), host).start().close()
+    compile(network(), target=host).start().close()
     assert {path: path.stat().st_mtime_ns for path in host.cache.iterdir()} == before
-    compile(network("another"), host).start().close()
+    compile(network("another"), target=host).start().close()
     assert len([path for path in host.cache.iterdir() if path not in before]) == 1, "kernels were built again"
 
 
@@ -138,11 +138,11 @@ def test_the_cache_follows_the_platform_s_convention(monkeypatch: pytest.MonkeyP
 def test_a_cache_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TargetError, match="cannot be written"):
-        compile(network(), Host(cache=tmp_path / "file" / "cache")).start()
+        compile(network(), target=Host(cache=tmp_path / "file" / "cache")).start()
 
 
 def build_in_process(cache: Path) -> bytes:
-    with compile(network(), Host(cache=cache)).start() as device:
+    with compile(network(), target=Host(cache=cache)).start() as device:
         return device.run(image())[0].tobytes()
 
 
@@ -162,7 +162,7 @@ def test_a_float_graph_is_to_be_quantized_first() -> None:
 
 def test_an_unknown_target_names_the_known() -> None:
     with pytest.raises(TargetError, match="known are host"):
-        compile(network(), "toaster")
+        compile(network(), target="toaster")
 
 
 @pytest.mark.parametrize("prefix", ["", "2nd", "a-b", "Model", "a b"])
@@ -182,7 +182,7 @@ def odd_names() -> Graph:
 
 def test_names_of_values_never_meet_in_c(host: Host) -> None:
     graph, x = odd_names(), np.arange(4, dtype=np.int8)[None]
-    with compile(graph, host).start() as device:
+    with compile(graph, target=host).start() as device:
         np.testing.assert_array_equal(device.run(x)[0], evaluate(graph, x)[0])
 
 
@@ -192,7 +192,7 @@ def test_inputs_and_constants_may_be_outputs(host: Host) -> None:
     c = g.constant("c", np.arange(4, dtype=np.int8), Q(0.1))
     graph = g.graph(x, c, g.emit(ops.Reshape((2, 2)), c), g.emit(ops.Activate(), x, q=Q(0.1)))
     array = np.array([[-3, 5, 0, 1]], np.int8)
-    with compile(graph, host).start() as device:
+    with compile(graph, target=host).start() as device:
         for got, expected in zip(device.run(array), evaluate(graph, array), strict=True):
             np.testing.assert_array_equal(got, expected)
 

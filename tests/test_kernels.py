@@ -26,7 +26,7 @@ GUARD = 64  # bytes after working memory that must stay as they are
 @pytest.fixture(scope="session")
 def recorded(host: Host) -> list[dict[str, Array]]:
     """For each run, what the host gives for every case."""
-    with compile(together(), host).start() as device:
+    with compile(together(), target=host).start() as device:
         return [dict(zip(GRAPHS, device.run(*_all_inputs(run)), strict=True)) for run in range(RUNS)]
 
 
@@ -54,7 +54,7 @@ def test_the_host_agrees_with_numpy(case: Case, recorded: list[dict[str, Array]]
 @given(graph=int8_graphs(), seed=st.integers(0, 2**31))
 def test_random_graphs_on_the_host_agree_with_numpy(host: Host, graph: Graph, seed: int) -> None:
     arrays = random_inputs(graph, np.random.default_rng(seed))
-    with compile(graph, host).start() as device:
+    with compile(graph, target=host).start() as device:
         for expected, got in zip(evaluate(graph, *arrays), device.run(*arrays), strict=True):
             np.testing.assert_array_equal(got, expected)
 

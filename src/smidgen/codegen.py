@@ -6,6 +6,7 @@ Kernels are files of the runtime; what is written here only calls them.
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 
 from smidgen.errors import InputError, TargetError
 from smidgen.ir import Array, Graph, Node, Op, Type, Value
-from smidgen.plan import Plan
+from smidgen.plan import Plan, state_bytes, state_offsets
 
 RUNTIME = Path(__file__).parent / "runtime"
 C_TYPES: Mapping[str, str] = {
@@ -36,15 +37,23 @@ class Sources:
     files: Mapping[str, str]
     runtime: tuple[Path, ...]
     constant_bytes: int
+    state_bytes: int
+    learns: bool
 
 
-def generate(graph: Graph, plan: Plan, prefix: str = "model") -> Sources:
-    """The C of a graph whose tensors lie where the plan says."""
+def generate(graph: Graph, plan: Plan, prefix: str = "model", training: bool = False) -> Sources:
+    """The C of a graph whose tensors lie where the plan says.
+
+    A training graph's inputs are image, label and learning rate, its outputs loss and logits: its nodes up to
+    the first that reads the label are what a prediction runs.
+    """
     if not _PREFIX.fullmatch(prefix):
         raise InputError(f"{prefix!r} is no prefix for C names; use lower-case letters, digits and '_', a letter first")
     _check_kernels(graph)
-    writer = _Writer(graph, plan, prefix)
-    return Sources(prefix, writer.files(), runtime_files(_symbols(graph)), writer.constant_bytes)
+    writer = _Writer(graph, plan, prefix, training)
+    return Sources(
+        prefix, writer.files(), runtime_files(_symbols(graph)), writer.constant_bytes, state_bytes(graph), training
+    )
 
 
 def _symbols(graph: Graph) -> set[str]:
@@ -88,11 +97,15 @@ def render(template: str, **fields: object) -> str:
 class _Writer:
     """Names every value once, then writes the four files."""
 
-    def __init__(self, graph: Graph, plan: Plan, prefix: str) -> None:
-        self.graph, self.plan, self.prefix = graph, plan, prefix
+    def __init__(self, graph: Graph, plan: Plan, prefix: str, training: bool) -> None:
+        self.graph, self.plan, self.prefix, self.training = graph, plan, prefix, training
+        label = graph.inputs[1] if training else None
+        reads_label = (i for i, node in enumerate(graph.nodes) if label in node.ins)
+        self.forward = next(reads_label, len(graph.nodes))
         self.offsets, self.scratch = plan.values(), plan.scratch()
         self.names = _identifiers(graph)
         self.roots = _roots(graph)
+        self.state = state_offsets(graph)
         self.data = dict(self._data())
         self.constant_bytes = sum(array.nbytes for array in self.data.values())
 
@@ -101,9 +114,15 @@ class _Writer:
             "prefix": self.prefix, "PREFIX": self.prefix.upper(),
             "name": re.sub(r"[^\w.-]", "_", self.graph.name),
         }  # fmt: skip
+        extra = {
+            "state_header": render("state.h", **common) if self.state else "",
+            "state_body": render("state.c", **common) if self.state else "",
+            "train_header": render("train.h", **common) if self.training else "",
+            "train_body": render("train.c", **common, **self._step()) if self.training else "",
+        }
         return {
-            f"{self.prefix}.h": render("model.h", **common, **self._header()),
-            f"{self.prefix}.c": render("model.c", **common, **self._body()),
+            f"{self.prefix}.h": render("model.h", **common, **self._header(), **extra),
+            f"{self.prefix}.c": render("model.c", **common, **self._body(), **extra),
             f"{self.prefix}_weights.h": render("weights.h", **common, declarations="\n".join(self._declarations())),
             f"{self.prefix}_weights.c": render("weights.c", **common, definitions="\n\n".join(self._definitions())),
         }
@@ -126,7 +145,7 @@ class _Writer:
     def _place(self, value: Value) -> str:
         """The C expression for a value's address."""
         root = self.roots.get(value, value)
-        return self._constant(root) if root in self.graph.constants else f"at_{self.names[value]}"
+        return self._constant(root) if root in self.graph.constants else f"at_{self.names[root]}"
 
     def _header(self) -> dict[str, object]:
         tensors = [("INPUT", i, v.type) for i, v in enumerate(self.graph.inputs)]
@@ -134,29 +153,43 @@ class _Writer:
         lines = [line for role, i, t in tensors for line in _defines(f"{self.prefix.upper()}_{role}_{i}", t)]
         return {
             "arena_bytes": max(self.plan.peak, 1), "constant_bytes": self.constant_bytes,
+            "state_bytes": state_bytes(self.graph),
             "inputs": len(self.graph.inputs), "outputs": len(self.graph.outputs), "tensors": "\n".join(lines),
         }  # fmt: skip
 
     def _body(self) -> dict[str, object]:
-        first = self.graph.outputs[0]
+        scores = self.graph.outputs[1 if self.training else 0]
         return {
+            "state_block": f"static SMG_ALIGNED uint8_t state[{state_bytes(self.graph)}];\n" if self.state else "",
+            "score_count": scores.type.size,
             "places": "\n".join(self._places()),
             "params": "\n".join(self._params()),
             "loads": "".join(self._loads()),
-            "calls": "".join(self._calls()),
-            "score_type": C_TYPES[first.type.dtype],
-            "scores": self._place(first),
+            "calls": "".join(self._calls(0, self.forward)),
+            "score_type": C_TYPES[scores.type.dtype],
+            "scores": self._place(scores),
             "input_places": ", ".join(self._place(v) for v in self.graph.inputs) or "0",
             "output_places": ", ".join(self._place(v) for v in self.graph.outputs),
         }
 
+    def _step(self) -> dict[str, object]:
+        _, label, rate = self.graph.inputs
+        return {
+            "label": self._place(label), "rate": self._place(rate), "loss": self._place(self.graph.outputs[0]),
+            "backward": "".join(self._calls(self.forward, len(self.graph.nodes))),
+            "fingerprint": f"0x{_fingerprint(self.graph):08x}u",
+        }  # fmt: skip
+
     def _places(self) -> Iterator[str]:
+        for value, offset in self.state.items():
+            kind = C_TYPES[value.type.dtype]
+            yield f"static {kind} *const at_{self.names[value]} = ({kind} *)(state + {offset});"
         for value, offset in self.offsets.items():
             kind = C_TYPES[value.type.dtype]
             yield f"static {kind} *const at_{self.names[value]} = ({kind} *)(arena + {offset});"
 
     def _loads(self) -> Iterator[str]:
-        """Initial state, from flash into the arena."""
+        """Initial state, from flash into its block."""
         for value in self.graph.state:
             to, count = self._place(value), value.type.size
             yield f"    for (int32_t i = 0; i < {count}; i++) {to}[i] = {self._constant(value)}[i];\n"
@@ -174,8 +207,9 @@ class _Writer:
             return self._array(node, field)
         return _literal(item, "float32" if isinstance(item, float) else "int32")
 
-    def _calls(self) -> Iterator[str]:
-        for index, node in enumerate(self.graph.nodes):
+    def _calls(self, first: int, end: int) -> Iterator[str]:
+        for index in range(first, end):
+            node = self.graph.nodes[index]
             yield f"    {_comment(node, self.graph)}\n"
             if not node.op.view:
                 yield f"    {node.op.symbol(node)}({', '.join(self._arguments(index, node))});\n"
@@ -232,12 +266,20 @@ def _identifiers(graph: Graph) -> dict[Value, str]:
 
 
 def _roots(graph: Graph) -> dict[Value, Value]:
-    """For each view the value whose memory it is."""
-    roots: dict[Value, Value] = {}
+    """For a view of a constant or of state, and for what replaces state, the value whose memory it is."""
+    roots: dict[Value, Value] = {new: old for old, new in graph.updates.items()}
     for node in graph.nodes:
         if node.op.view:
-            roots[node.out] = roots.get(node.ins[0], node.ins[0])
+            source = roots.get(node.ins[0], node.ins[0])
+            if source in graph.constants or source in graph.state:
+                roots[node.out] = source
     return roots
+
+
+def _fingerprint(graph: Graph) -> int:
+    """A number for what the state means: a checkpoint of another program has another."""
+    described = [f"{v.name} {v.type.dtype} {v.type.shape}" for v in graph.state]
+    return zlib.crc32("\n".join([graph.name, *described]).encode())
 
 
 def _defines(stem: str, type: Type) -> Iterator[str]:

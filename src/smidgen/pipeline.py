@@ -8,22 +8,47 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from smidgen import codegen, ir, plan, targets
+from smidgen import codegen, ir, passes, plan, targets
 from smidgen.codegen import Sources
 from smidgen.errors import InputError
-from smidgen.ir import Graph
+from smidgen.ir import Array, Graph
 from smidgen.plan import Buffer, Plan
+from smidgen.scheme import Scheme, load_scheme
 from smidgen.targets import Device, Target
+from smidgen.training import Options, Training, build_training
 
 
-def compile(graph: Graph, target: str | Target = "host", prefix: str = "model") -> Program:
-    """A graph as C for a target; `prefix` begins the names of its files and functions."""
+def compile(
+    model: Graph,
+    scheme: Scheme | str | None = None,
+    target: str | Target = "host",
+    *,
+    options: Options | None = None,
+    images: tuple[Array, ...] = (),
+    prefix: str = "model",
+) -> Program:
+    """A model as C for a target: what infers, or with a scheme what learns.
+
+    `options` say how it learns; `images`, where given, set its first exponents; `prefix` begins the names
+    of its files and functions.
+    """
     where = targets.find(target) if isinstance(target, str) else target
-    ir.verify(graph)
+    ir.verify(model)
+    graph, training = model, None
+    if scheme is not None:
+        training = _train(model, scheme, options, images)
+        graph = passes.run(training.step)
     layout = plan.greedy(plan.buffers(graph))
     plan.check(graph, layout)
-    sources = codegen.generate(graph, layout, prefix)
-    return Program(graph, where, layout, sources)
+    sources = codegen.generate(graph, layout, prefix, training=training is not None)
+    return Program(graph, where, layout, sources, training)
+
+
+def _train(model: Graph, scheme: Scheme | str, options: Options | None, images: tuple[Array, ...]) -> Training:
+    if options is None:
+        raise InputError(f"how many classes {model.name} shall learn is not said; give Options(classes=…)")
+    chosen = load_scheme(scheme, model) if isinstance(scheme, str) else scheme
+    return build_training(model, chosen, options, images)
 
 
 @dataclass(frozen=True)
@@ -32,6 +57,7 @@ class Memory:
 
     peak: int
     lower_bound: int
+    state: int
     constants: int
     at_peak: tuple[Buffer, ...]  # largest first
 
@@ -39,6 +65,7 @@ class Memory:
         largest = ", ".join(f"{b.name} {b.bytes:,}" for b in self.at_peak[:3])
         return (
             f"arena      {self.peak:>11,} bytes of SRAM; no plan of this order needs less than {self.lower_bound:,}\n"
+            f"state      {self.state:>11,} bytes of SRAM that outlive a run\n"
             f"constants  {self.constants:>11,} bytes of flash\n"
             f"at the peak: {largest or 'nothing'}"
         )
@@ -52,10 +79,12 @@ class Program:
     target: Target
     plan: Plan
     sources: Sources
+    training: Training | None = None
 
     @property
     def memory(self) -> Memory:
-        return Memory(self.plan.peak, self.plan.lower_bound, self.sources.constant_bytes, self.plan.at_peak())
+        plan, sources = self.plan, self.sources
+        return Memory(plan.peak, plan.lower_bound, sources.state_bytes, sources.constant_bytes, plan.at_peak())
 
     def start(self) -> Device:
         """Build the program and start it on its target."""

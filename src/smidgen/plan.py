@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from smidgen.errors import PlanError
 from smidgen.ir import Graph, Node, Value
 
+STATE_ALIGNMENT = 4  # bytes: a word, whatever a state value's elements are
 ALIGNMENT = 16  # bytes: a SIMD register of the host, two double words of a microcontroller; SMG_ALIGNED in C
 
 
@@ -76,15 +77,14 @@ def _loads(buffers: Iterable[Buffer]) -> Iterator[tuple[int, int]]:
 
 
 def buffers(graph: Graph) -> tuple[Buffer, ...]:
-    """What needs memory, and when: inputs, state, activations and outputs by birth, then working memory.
+    """What needs memory in the arena, and when: inputs, activations and outputs by birth, then working memory.
 
     A view's output uses its input's memory, and so does an in-place op's where nobody reads the input later.
-    State lives always, and what replaces it takes its place.
+    State lies apart (`state_offsets`), and what replaces it takes its place there.
     """
     reads = {value: index for index, node in enumerate(graph.nodes) for value in node.ins}
-    kept = (*graph.outputs, *graph.state, *graph.updates.values())
-    reads |= dict.fromkeys(kept, len(graph.nodes))
-    replaced = {new: old for old, new in graph.updates.items()}
+    reads |= dict.fromkeys(graph.outputs, len(graph.nodes))
+    apart = set(graph.updates.values())
     homes: dict[Value, Value] = {}  # value → the value whose memory it uses
     start: dict[Value, int] = {}
     end: dict[Value, int] = {}
@@ -94,7 +94,7 @@ def buffers(graph: Graph) -> tuple[Buffer, ...]:
         start.setdefault(home, at)
         end[home] = max(end.get(home, 0), reads.get(value, at) + 1)
 
-    for value in (*graph.inputs, *graph.state):
+    for value in graph.inputs:
         live(value, value, 0)
     for index, node in enumerate(graph.nodes):
         donor = _donor(node)
@@ -105,8 +105,8 @@ def buffers(graph: Graph) -> tuple[Buffer, ...]:
             continue
         free = home is not None and end[home] == index + 1
         for value in node.outs:
-            own = home if home and free and value is node.outs[0] else value
-            live(value, replaced.get(value, own), index)
+            if value not in apart:
+                live(value, home if home and free and value is node.outs[0] else value, index)
     return (
         *(
             Buffer(home.name, home.type.bytes, start[home], end[home], tuple(v for v in homes if homes[v] is home))
@@ -118,6 +118,21 @@ def buffers(graph: Graph) -> tuple[Buffer, ...]:
             if (size := node.op.scratch(node))
         ),
     )
+
+
+def state_offsets(graph: Graph) -> dict[Value, int]:
+    """Where each state value lies in the block of state: in order, aligned to its own elements or better."""
+    offsets: dict[Value, int] = {}
+    at = 0
+    for value in graph.state:
+        offsets[value] = at
+        at += -(-value.type.bytes // STATE_ALIGNMENT) * STATE_ALIGNMENT
+    return offsets
+
+
+def state_bytes(graph: Graph) -> int:
+    """Bytes of the block of state."""
+    return sum(-(-value.type.bytes // STATE_ALIGNMENT) * STATE_ALIGNMENT for value in graph.state)
 
 
 def _donor(node: Node) -> Value | None:
@@ -188,16 +203,16 @@ class _Memory:
         self.offsets = plan.values()
         self.scratch = plan.scratch()
         self.held: dict[Value, _Region] = {}
-        self.outside = set(graph.constants)  # what never was in the arena: constants and views of them
+        # What never was in the arena: constants, state and what replaces it, and views of them.
+        self.outside = {*graph.constants, *graph.state, *graph.updates.values()}
         for node in graph.nodes:
             if node.op.view and node.ins[0] in self.outside:
                 self.outside.add(node.out)
 
     def replay(self) -> None:
-        given = (*self.graph.inputs, *self.graph.state)
-        for value in given:
+        for value in self.graph.inputs:
             self.write(value)
-        for value in given:
+        for value in self.graph.inputs:
             self.read(value, "the first node")
         for index, node in enumerate(self.graph.nodes):
             regions = tuple(self.read(value, f"%{node.outs[0].name}") for value in node.ins)
@@ -207,9 +222,6 @@ class _Memory:
                 self.run(index, node, regions)
         for value in self.graph.outputs:
             self.read(value, "the caller")
-        for old in self.graph.state:
-            if self.read(self.graph.updates.get(old, old), "the next run") != self.region(old):
-                raise PlanError(f"what replaces %{old.name} lies elsewhere")
 
     def region(self, value: Value) -> _Region:
         if value not in self.offsets:
@@ -241,7 +253,8 @@ class _Memory:
 
     def run(self, index: int, node: Node, inputs: tuple[_Region | None, ...]) -> None:
         """Everything the kernel touches lies apart, but for an output in its own input's place."""
-        regions = [self.region(value) for value in node.outs]
+        written = [value for value in node.outs if value not in self.outside]
+        regions = [self.region(value) for value in written]
         donor = inputs[node.op.inplace] if node.op.inplace is not None else None
         size = node.op.scratch(node)
         if size and index not in self.scratch:
@@ -256,5 +269,5 @@ class _Memory:
                 if source and region.meets(source) and not in_place:
                     raise PlanError(f"node {index}, %{node.outs[0].name}, writes over its own input")
             self.overwrite(region)
-        for value in node.outs:
+        for value in written:
             self.write(value)

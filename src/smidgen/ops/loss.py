@@ -41,8 +41,8 @@ def log_f32(x: Array) -> Array:
     p = np.full_like(s, LOG_TERMS[0])
     for term in LOG_TERMS[1:]:
         p = p * s2 + term
-    scaled: Array = e.astype(F) * LN2_LOW + s * p
-    return scaled + e.astype(F) * LN2_HIGH
+    result: Array = (e.astype(F) * LN2_LOW + s * p) + e.astype(F) * LN2_HIGH
+    return result
 
 
 def sum_in_order(x: Array) -> Array:

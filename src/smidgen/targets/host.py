@@ -7,16 +7,19 @@ import ctypes
 import os
 import shutil
 import tempfile
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import numpy as np
 
+from smidgen import plan
 from smidgen.codegen import Sources
 from smidgen.errors import TargetError
-from smidgen.ir import Array, Graph, check_inputs
+from smidgen.ir import Array, Graph, Value, check_inputs
+from smidgen.targets import check_state, check_step
 from smidgen.targets.compiler import Cache, Compiler, cache_folder, find_compiler
 
 
@@ -43,40 +46,64 @@ class Host:
         )
 
     def start(self, graph: Graph, sources: Sources) -> HostDevice:
-        return HostDevice(graph, sources.prefix, self.build(sources))
+        return HostDevice(graph, sources, self.build(sources))
 
 
 class HostDevice:
     """A library loaded from a copy of its own, so that no two devices share an arena."""
 
-    def __init__(self, graph: Graph, prefix: str, library: Path) -> None:
-        self.graph = graph
-        self._prefix = prefix
+    def __init__(self, graph: Graph, sources: Sources, library: Path) -> None:
+        self.graph, self.learns = graph, sources.learns
+        self._prefix = sources.prefix
         self._library: ctypes.CDLL | None = _load_copy(library)
-        self._inputs = tuple(self._tensor("input", i, v.type.bytes) for i, v in enumerate(graph.inputs))
-        self._outputs = tuple(self._tensor("output", i, v.type.bytes) for i, v in enumerate(graph.outputs))
+        self._inputs = tuple(self._memory("input", v.type.bytes, i) for i, v in enumerate(graph.inputs))
+        self._outputs = tuple(self._memory("output", v.type.bytes, i) for i, v in enumerate(graph.outputs))
+        self._state = self._memory("state", plan.state_bytes(graph)) if graph.state else np.empty(0, np.uint8)
         self._function("init")()
 
     def run(self, *arrays: Array) -> tuple[Array, ...]:
         """One run of the graph: inputs in, outputs out."""
         run = self._function("run")
-        self._feed(arrays)
+        self._feed(self.graph.inputs, arrays)
         run()
+        return self.outputs()
+
+    def predict(self, *arrays: Array) -> int:
+        """The index of the largest element of output 0, or of the logits of a program that learns."""
+        predict = self._function("predict")
+        self._feed(self.graph.inputs[:1] if self.learns else self.graph.inputs, arrays)
+        return int(predict())
+
+    def train(self, image: Array, label: int, learning_rate: float) -> float:
+        """One step of a program that learns; the loss before it."""
+        check_step(self, label, learning_rate)
+        train = self._function("train")
+        train.argtypes, train.restype = (ctypes.c_int, ctypes.c_float), ctypes.c_float
+        self._feed(self.graph.inputs[:1], (image,))
+        return float(train(label, learning_rate))
+
+    def outputs(self) -> tuple[Array, ...]:
+        """The outputs of the last run or step."""
         return tuple(
             memory.view(v.type.dtype).reshape(v.type.shape).copy()
             for v, memory in zip(self.graph.outputs, self._outputs, strict=True)
         )
 
-    def predict(self, *arrays: Array) -> int:
-        """The index of the largest element of output 0."""
-        predict = self._function("predict")
-        self._feed(arrays)
-        return int(predict())
+    def state(self) -> dict[str, Array]:
+        """A copy of all that outlives a run, by name."""
+        return {v.name: self._kept(v, offset).copy() for v, offset in plan.state_offsets(self.graph).items()}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Put back what `state` gave."""
+        check_state(self.graph, state)
+        for v, offset in plan.state_offsets(self.graph).items():
+            self._kept(v, offset)[...] = state[v.name]
 
     def close(self) -> None:
         """Unload the library; its memory is gone with it."""
         if self._library is not None:
             self._inputs = self._outputs = ()
+            self._state = np.empty(0, np.uint8)
             handle, self._library = self._library._handle, None
             _ctypes.dlclose(handle)
 
@@ -88,9 +115,9 @@ class HostDevice:
     ) -> None:
         self.close()
 
-    def _feed(self, arrays: tuple[Array, ...]) -> None:
-        check_inputs(self.graph, arrays)
-        for array, memory in zip(arrays, self._inputs, strict=True):
+    def _feed(self, inputs: tuple[Value, ...], arrays: tuple[Array, ...]) -> None:
+        check_inputs(replace(self.graph, inputs=inputs), arrays)
+        for array, memory in zip(arrays, self._inputs[: len(inputs)], strict=True):
             memory[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
     def _function(self, name: str) -> ctypes._NamedFuncPointer:
@@ -98,11 +125,15 @@ class HostDevice:
             raise TargetError(f"the device running {self.graph.name} is closed; start another")
         return self._library[f"{self._prefix}_{name}"]
 
-    def _tensor(self, role: str, index: int, size: int) -> Array:
-        """The library's own memory of an input or output, as bytes."""
+    def _kept(self, value: Value, offset: int) -> Array:
+        self._function("state")  # raises where the device is closed
+        return self._state[offset : offset + value.type.bytes].view(value.type.dtype).reshape(value.type.shape)
+
+    def _memory(self, role: str, size: int, *index: int) -> Array:
+        """The library's own memory of an input, an output or the state, as bytes."""
         function = self._function(role)
         function.restype = ctypes.c_void_p
-        memory: Array = np.ctypeslib.as_array(ctypes.cast(function(index), ctypes.POINTER(ctypes.c_uint8)), (size,))
+        memory: Array = np.ctypeslib.as_array(ctypes.cast(function(*index), ctypes.POINTER(ctypes.c_uint8)), (size,))
         return memory
 
 
