@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from smidgen.errors import GraphError
 from smidgen.ir import Array
 
 STEP, SEED, FIRST_LEVEL = 0, 1, 2  # places in the carry
@@ -20,6 +21,7 @@ LEVEL_LIMIT = 60 << LEVEL_BITS
 GOLDEN = 0x9E3779B9
 MASK32 = 0xFFFFFFFF
 MAX_SHIFT = 22  # beyond it a gradient is shifted down first, so that the random part fits beside it
+MAX_RAISE, MOST_RAISED = 10, 1 << 20  # where a gradient is shifted up: by how much, and the largest that is
 
 
 def mix(x: Array) -> Array:
@@ -53,9 +55,24 @@ def random_bytes(key: int, count: int) -> Array:
     return octets
 
 
+def limit_level(level: int) -> int:
+    """A level within what levels can be, whatever a restored state held."""
+    return min(max(level, -LEVEL_LIMIT), LEVEL_LIMIT)
+
+
 def exponent(carry: Array, slot: int) -> int:
     """The power of two of a gradient tensor in this step."""
-    return ((int(carry[FIRST_LEVEL + slot]) + (1 << LEVEL_BITS) - 1) >> LEVEL_BITS) - 7
+    return exponent_of(limit_level(int(carry[FIRST_LEVEL + slot])))
+
+
+def exponent_of(level: int) -> int:
+    """Seven bits below the least power of two above the level: int8's largest magnitude just reaches it."""
+    return ((level + (1 << LEVEL_BITS) - 1) >> LEVEL_BITS) - 7
+
+
+def due(carry: Array, every: int) -> bool:
+    """Whether this step is the last of `every`."""
+    return ((int(carry[STEP]) + 1) & MASK32) % every == 0
 
 
 def level_of(maximum: float) -> int:
@@ -66,10 +83,10 @@ def level_of(maximum: float) -> int:
 
 def carry_level(level: int, seen: int) -> int:
     """The next level: up at once where the tensor was larger, slowly down where it was not."""
+    level = limit_level(level)
     if seen == 0:
-        return max(level - DECAY_OF_NOTHING, -LEVEL_LIMIT)
-    now = ((level + (1 << LEVEL_BITS) - 1) >> LEVEL_BITS) - 7
-    return min(max(level - DECAY, (now + seen.bit_length()) << LEVEL_BITS), LEVEL_LIMIT)
+        return limit_level(level - DECAY_OF_NOTHING)
+    return limit_level(max(level - DECAY, (exponent_of(level) + seen.bit_length()) << LEVEL_BITS))
 
 
 def mantissas(reals: Array) -> tuple[Array, Array]:
@@ -79,18 +96,32 @@ def mantissas(reals: Array) -> tuple[Array, Array]:
     return m.astype(np.int32), exponent_.astype(np.int32)
 
 
+def shared_mantissas(reals: Array) -> tuple[Array, int]:
+    """real ≈ m · 2^(e − 31) with one e for all: the largest m lies in [2^30, 2^31), much smaller reals become 0."""
+    _, exponent_ = np.frexp(np.max(reals))
+    m = np.minimum(np.floor(np.ldexp(np.asarray(reals, np.float64), 31 - exponent_) + 0.5), 2.0**31 - 1)
+    return m.astype(np.int32), int(exponent_)
+
+
 def high_product(x: Array, multiplier: Array | int) -> Array:
     """round(x · multiplier / 2^31), halves up."""
     product: Array = np.asarray(x, np.int64) * np.asarray(multiplier, np.int64)
     return (product + (1 << 30)) >> 31
 
 
-def round_gradient(v: Array, t: Array, key: int) -> tuple[Array, int]:
+def lift(bound: int, what: str) -> int:
+    """Bits by which sums up to `bound` can be raised and stay below 2^30."""
+    if bound >= 1 << 31:
+        raise GraphError(f"{what} adds up to {bound:,}, which does not fit 32 bits; train smaller maps")
+    return max(0, 30 - bound.bit_length())
+
+
+def round_gradient(v: Array, t: int, key: int) -> tuple[Array, int]:
     """v / 2^t rounded at random to int8, saturated; and the bits seen in it before saturation."""
-    deep = np.clip(t - MAX_SHIFT, 0, 31)
-    raised = np.clip(v, -(1 << 20), 1 << 20) << np.clip(-t, 0, 10)
-    v = np.where(t < 0, raised, v >> deep)
-    t = np.clip(t, 0, MAX_SHIFT)
+    if t < 0:
+        v = np.clip(v, -MOST_RAISED, MOST_RAISED) << min(-t, MAX_RAISE)
+    v = v >> min(max(t - MAX_SHIFT, 0), 31)
+    t = min(max(t, 0), MAX_SHIFT)
     octets = random_bytes(key, v.size).reshape(v.shape).astype(np.int64)
     u = (v + ((octets << t) >> 8)) >> t
     seen = int(np.bitwise_or.reduce((u ^ (u >> 63)).ravel()))
@@ -100,7 +131,7 @@ def round_gradient(v: Array, t: Array, key: int) -> tuple[Array, int]:
 def round_update(v: Array, t: Array, key: int) -> Array:
     """v / 2^t rounded at random with 32 bits an element, saturated to ±2^30."""
     deep = np.clip(t - 31, 0, 31)
-    raised = np.clip(v, -(1 << 30), 1 << 30) << np.clip(-t, 0, 31)
+    raised = np.clip(v, -(1 << 30), 1 << 30) << np.clip(-t, 0, 30)
     v = np.where(t < 0, raised, v >> deep)
     t = np.clip(t, 0, 31)
     words = random_words(key, v.size).reshape(v.shape).astype(np.int64)

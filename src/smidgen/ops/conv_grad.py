@@ -84,7 +84,7 @@ class ConvGradInput(WindowGrad):
 
     def bound(self, node: Node) -> int:
         n, kh, kw, _ = node.ins[1].type.shape
-        return 127 * 127 * kh * kw * (n // self.groups)
+        return 127 * 128 * kh * kw * (n // self.groups)
 
     def params(self, node: Node) -> Params:
         return {**self.geometry(node), "groups": self.groups, **self.rounding(node)}
@@ -114,7 +114,7 @@ class DepthwiseGradInput(WindowGrad):
 
     def bound(self, node: Node) -> int:
         _, kh, kw, _ = node.ins[1].type.shape
-        return 127 * 127 * kh * kw * self.multiplier
+        return 127 * 128 * kh * kw * self.multiplier
 
     def params(self, node: Node) -> Params:
         return {**self.geometry(node), **self.rounding(node)}
@@ -131,7 +131,10 @@ class DenseGradInput(GradOp):
     operands = 2
 
     def symbol(self, node: Node) -> str:
-        return "smg_dense_grad_g8" if self.lowered else "smg_dense_grad_f32"
+        if self.lowered:
+            return "smg_dense_grad_g8"
+        plain = not self.masked and not self.factors and node.ins[1].type.dtype == "float32"
+        return "smg_dense_grad_f32" if plain else ""
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
         dy, w = operands
@@ -150,7 +153,7 @@ class DenseGradInput(GradOp):
         return total
 
     def bound(self, node: Node) -> int:
-        return 127 * 127 * node.ins[1].type.shape[0]
+        return 127 * 128 * node.ins[1].type.shape[0]
 
     def params(self, node: Node) -> Params:
         rows, n = node.ins[0].type.shape
@@ -164,13 +167,21 @@ class DenseGradInput(GradOp):
         return node.ins[0].type.size * node.ins[1].type.shape[1]
 
 
+@dataclass(frozen=True)
+class WeightGrad(Op):
+    """A weight gradient from x and dy: int32 sums where dy is int8, float32 where it is."""
+
+    def symbol(self, node: Node) -> str:
+        return self.kernel if all(v.type.dtype == "int8" for v in node.ins) else ""
+
+
 def _sum_type(dy: Type, shape: tuple[int, ...]) -> Type:
     return Type(shape, "float32" if dy.dtype == "float32" else "int32")
 
 
 @op
 @dataclass(frozen=True)
-class ConvGradWeight(Op):
+class ConvGradWeight(WeightGrad):
     """dw[o] = Σ over positions of (x − zero) · dy[o]; x may be some of the layer's channels only."""
 
     stride: tuple[int, int] = (1, 1)
@@ -209,7 +220,7 @@ class ConvGradWeight(Op):
 
 @op
 @dataclass(frozen=True)
-class DepthwiseGradWeight(Op):
+class DepthwiseGradWeight(WeightGrad):
     """dw[c] = Σ over positions of (x[c] − zero) · dy[c]."""
 
     stride: tuple[int, int] = (1, 1)
@@ -246,7 +257,7 @@ class DepthwiseGradWeight(Op):
 
 @op
 @dataclass(frozen=True)
-class DenseGradWeight(Op):
+class DenseGradWeight(WeightGrad):
     """dw[n] = Σ over rows of dy[n] · (x − zero)."""
 
     kernel = "smg_dense_grad_weight_g8"

@@ -114,20 +114,21 @@ class GradOp(Op):
         lift = self.lift(node)
         e_in, e_out = self.reference(carry), stochastic.exponent(carry, self.slots[-1])
         v = stochastic.high_product((sums << lift) * mask, multiplier)
-        t = np.broadcast_to(e_out - e_in - shift + lift, v.shape)
+        t = e_out - e_in - shift + lift
         g, seen = stochastic.round_gradient(v, t, stochastic.stream_key(carry, self.stream))
-        return np.where(mask, g, 0).astype(np.int8), np.array([seen], np.int32)
+        return g, np.array([seen], np.int32)
 
     def reference(self, carry: Array) -> int:
         """The exponent the sums are in."""
         return stochastic.exponent(carry, self.slots[0])
 
-    def multipliers(self) -> tuple[Array, Array]:
-        return stochastic.mantissas(np.array(self.factors or (1.0,)))
+    def multipliers(self) -> tuple[Array, int]:
+        """Factors as mantissas of one power of two: a gradient has one exponent, so have its factors."""
+        return stochastic.shared_mantissas(np.array(self.factors or (1.0,)))
 
     def lift(self, node: Node) -> int:
         """Bits by which sums are raised before scaling, so that small ones keep their precision."""
-        return max(0, 30 - self.bound(node).bit_length())
+        return stochastic.lift(self.bound(node), f"{type(self).__name__}, which gives %{node.outs[0].name},")
 
     def rounding(self, node: Node) -> Params:
         """The fields of the C struct that say how sums become a gradient."""
@@ -200,7 +201,8 @@ class SumGrads(GradOp):
 
     def params(self, node: Node) -> Params:
         out = node.outs[0].type
-        return {"n": out.size, "c": out.shape[-1], "slot_b": self.slots[1], **self.rounding(node)}
+        sizes = {"n": out.size, "c": out.shape[-1], "slot_b": self.slots[1], "reach": self.REACH}
+        return {**sizes, **self.rounding(node)}
 
 
 @op
@@ -215,6 +217,7 @@ class FromFloat(Op):
     kernel = "smg_from_float_g8"
     takes = "float32"
     TINY: ClassVar[float] = 2.0**-40  # of g0: below, there is nothing to learn and nothing to divide by
+    BITS: ClassVar[int] = 8  # of a fraction, before rounding
 
     def infer(self, dy: Type, g0: Type, carry: Type) -> tuple[Type, ...]:
         if dy.dtype != "float32":
@@ -223,15 +226,20 @@ class FromFloat(Op):
 
     def ref(self, node: Node, dy: Array, g0: Array, carry: Array) -> tuple[Array, ...]:
         unit = np.float32(1) / g0[0] if g0[0] > self.TINY else np.float32(0)
-        power = np.float32(2.0 ** (8 - stochastic.exponent(carry, self.slots[0])))
-        scaled = dy * (np.float32(self.scale) * unit) * power
-        v = np.floor(np.clip(scaled, -(2.0**30), 2.0**30)).astype(np.int64)
-        key = stochastic.stream_key(carry, self.stream)
-        g, seen = stochastic.round_gradient(v, np.full(v.shape, 8), key)
+        power = np.float32(2.0 ** (self.BITS - stochastic.exponent(carry, self.slots[0])))
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = dy * (np.float32(self.scale) * unit) * power
+        limit = np.float32(2.0**29)
+        above = np.where(scaled > -limit, scaled, -limit)  # in this order a NaN becomes the lower limit
+        v = np.floor(np.where(above < limit, above, limit)).astype(np.int64)
+        g, seen = stochastic.round_gradient(v, self.BITS, stochastic.stream_key(carry, self.stream))
         return g, np.array([seen], np.int32)
 
     def params(self, node: Node) -> Params:
-        return {"n": node.outs[0].type.size, "scale": self.scale, "slot": self.slots[0], "stream": self.stream}
+        return {
+            "n": node.outs[0].type.size, "scale": self.scale, "tiny": self.TINY,
+            "bits": self.BITS, "slot": self.slots[0], "stream": self.stream,
+        }  # fmt: skip
 
 
 @op

@@ -16,6 +16,8 @@ EXP_TERMS = tuple(F(c) for c in (1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2, 1.0, 1.
 # log(m) = 2·atanh(s), s = (m − 1) / (m + 1): coefficients of s², highest first.
 LOG_TERMS = tuple(F(c) for c in (2 / 9, 2 / 7, 2 / 5, 2 / 3, 2.0))
 EXP_LEAST = F(-80)  # below, e^x is taken as 0: it cannot show in a float32 sum that holds a 1
+LOGIT_LIMIT = F(2.0**100)  # logits are kept within it, so that their differences are numbers
+LEAST_RATE, LARGEST_RATE = 41, 253  # biased exponents of float32: 2^−86 and just below infinity
 
 
 def exp_f32(x: Array) -> Array:
@@ -51,10 +53,15 @@ def sum_in_order(x: Array) -> Array:
     return total
 
 
+def is_class(label: Array, classes: int) -> bool:
+    """Whether the label names a class; a sample without one teaches nothing."""
+    return 0 <= int(label[0]) < classes
+
+
 @op
 @dataclass(frozen=True)
 class SoftmaxCrossEntropy(Op):
-    """loss = −log softmax(logits)[label]; the probabilities come along for the gradient."""
+    """loss = −log softmax(logits)[label], 0 where the label is no class; the probabilities come along."""
 
     kernel = "smg_softmax_cross_entropy_f32"
     takes = "float32"
@@ -67,10 +74,13 @@ class SoftmaxCrossEntropy(Op):
         return Type((1,), "float32"), logits
 
     def ref(self, node: Node, logits: Array, label: Array) -> tuple[Array, ...]:
-        shifted = logits - logits.max()
+        above = np.where(logits > -LOGIT_LIMIT, logits, -LOGIT_LIMIT)  # in this order a NaN becomes the lower limit
+        limited = np.where(above < LOGIT_LIMIT, above, LOGIT_LIMIT)
+        shifted = limited - limited.max()
         exps = exp_f32(shifted)
         total = sum_in_order(exps)
-        loss = log_f32(total[0]) - shifted[0, label]
+        known = is_class(label, logits.shape[1])
+        loss = log_f32(total[0]) - shifted[0, label] if known else np.zeros(1, F)
         return loss, exps / total
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
@@ -83,7 +93,7 @@ class SoftmaxCrossEntropy(Op):
 @op
 @dataclass(frozen=True)
 class CrossEntropyGrad(Op):
-    """softmax − one-hot."""
+    """softmax − one-hot, or nothing where the label is no class."""
 
     kernel = "smg_cross_entropy_grad_f32"
     takes = "float32"
@@ -93,6 +103,8 @@ class CrossEntropyGrad(Op):
         return probabilities
 
     def ref(self, node: Node, probabilities: Array, label: Array) -> Array:
+        if not is_class(label, probabilities.shape[1]):
+            return np.zeros_like(probabilities)
         d = probabilities.copy()
         d[0, label[0]] -= F(1)
         return d
@@ -113,7 +125,7 @@ class MaxAbs(Op):
         return Type((1,), "float32")
 
     def ref(self, node: Node, x: Array) -> Array:
-        largest: Array = np.abs(x).max().reshape(1)
+        largest: Array = np.fmax.reduce(np.abs(x), axis=None, initial=F(0)).reshape(1)
         return largest
 
     def params(self, node: Node) -> Params:
@@ -123,7 +135,10 @@ class MaxAbs(Op):
 @op
 @dataclass(frozen=True)
 class Rate(Op):
-    """learning rate · g0 as a 31-bit mantissa and an exponent: rate = m · 2^(e − 31); zero where it is tiny."""
+    """learning rate · g0 as a 31-bit mantissa and an exponent: rate = m · 2^(e − 31).
+
+    Tiny, negative, infinite or not a number, it becomes 0: no update.
+    """
 
     kernel = "smg_rate_f32"
     takes = "float32"
@@ -132,8 +147,12 @@ class Rate(Op):
         return Type((2,), "int32")
 
     def ref(self, node: Node, learning_rate: Array, g0: Array) -> Array:
-        bits = int((learning_rate * g0).view(np.int32)[0])
+        with np.errstate(over="ignore", invalid="ignore"):
+            bits = int((learning_rate * g0).view(np.int32)[0])
         exponent = bits >> 23
-        if exponent <= 40 or exponent >= 254:  # below 2^−86, negative, infinite or not a number: no update
+        if not LEAST_RATE <= exponent <= LARGEST_RATE:
             return np.zeros(2, np.int32)
         return np.array([((bits & 0x7FFFFF) | 0x800000) << 7, exponent - 126], np.int32)
+
+    def params(self, node: Node) -> Params:
+        return {"least": LEAST_RATE, "largest": LARGEST_RATE}

@@ -79,7 +79,7 @@ class AvgPoolGrad(PoolGrad):
         columns = np.broadcast_to(each[:, :, None, None], (*each.shape[:2], *self.size, each.shape[2]))
         return scatter(columns, self.window, shape)
 
-    def multipliers(self) -> tuple[Array, Array]:
+    def multipliers(self) -> tuple[Array, int]:
         multiplier, shift = super().multipliers()
         return multiplier, shift - self.SHARE_BITS
 
@@ -87,7 +87,8 @@ class AvgPoolGrad(PoolGrad):
         return (127 << self.SHARE_BITS) * self.overlap()
 
     def params(self, node: Node) -> Params:
-        return {**self.window.params(node.outs[0].type, node.ins[0].type), **self.rounding(node)}
+        geometry = self.window.params(node.outs[0].type, node.ins[0].type)
+        return {**geometry, "share_bits": self.SHARE_BITS, **self.rounding(node)}
 
 
 @op

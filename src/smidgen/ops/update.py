@@ -69,10 +69,6 @@ class Step(Op):
         """Momentum in 1/65536."""
         return numerics.round_half_away(self.momentum * 65536)
 
-    def due(self, carry: Array) -> bool:
-        """Whether this sample is the last of `every`."""
-        return (int(carry[stochastic.STEP]) + 1) % self.every == 0
-
     def decayed(self, full: Array, words: Array) -> Array:
         """The buffer after a step: momentum times it, rounded at random with a word's upper half."""
         kept: Array = (full * self.decay + (words >> 16).astype(np.int64)) >> 16
@@ -89,7 +85,7 @@ class Step(Op):
 
     @property
     def lift(self) -> int:
-        return max(0, 30 - self.bound.bit_length())
+        return stochastic.lift(self.bound, type(self).__name__)
 
     def arguments(self, node: Node) -> tuple[Value | None, ...]:
         """States in place, NULL for one that is not kept: the outputs are their memory."""
@@ -130,8 +126,8 @@ class BiasStep(Step):
         if self.buffered:
             full = np.clip(buffer[0].astype(np.int64) + step, -(1 << 30), 1 << 30)
             words = stochastic.random_words(stochastic.stream_key(carry, self.stream + 1), b.size)
-            step = full if self.due(carry) else np.zeros_like(full)
-            after = [(self.decayed(full, words) if self.due(carry) else full).astype(np.int32)]
+            step = full if stochastic.due(carry, self.every) else np.zeros_like(full)
+            after = [(self.decayed(full, words) if stochastic.due(carry, self.every) else full).astype(np.int32)]
         moved = np.clip(b.astype(np.int64) - step, -(1 << 30), 1 << 30).astype(np.int32)
         return (moved, *after)
 
@@ -163,8 +159,9 @@ class WeightStep(Step):
         states = self.states() - 1
         if len(rest) != states + 3 or self.bits not in (8, 10, 12):
             raise GraphError(f"WeightStep of {self.bits} bits does not take {len(rest) + 1} inputs")
-        if rest[states].shape != w.shape or len(self.factors) != w.shape[self.axis]:
-            raise GraphError(f"WeightStep of {list(w.shape)} by sums {list(rest[states].shape)}")
+        sums = rest[states]
+        if sums != Type(w.shape, "int32") or len(self.factors) != w.shape[self.axis]:
+            raise GraphError(f"WeightStep of {list(w.shape)} by sums of {sums.dtype}{list(sums.shape)}")
         return (w, *rest[:states])
 
     def ref(self, node: Node, w: Array, *rest: Array) -> tuple[Array, ...]:
@@ -192,7 +189,7 @@ class WeightStep(Step):
         """The step to take now, in units of 2^−f, and the buffer after it."""
         delta = self.delta(sums, rate, carry, BUFFER_BITS, along)
         full = np.clip(buffer.astype(np.int64) + delta, -32767, 32767)
-        if not self.due(carry):
+        if not stochastic.due(carry, self.every):
             return np.zeros_like(full), full.astype(np.int16)
         words = stochastic.random_words(stochastic.stream_key(carry, self.stream + 1), full.size).reshape(full.shape)
         down = BUFFER_BITS - (self.bits - 8)
@@ -350,7 +347,7 @@ class DenseStep(Op):
         if not self.buffered:
             return w - steps[0], b - steps[1]
         full = [buffer + step for buffer, step in zip(buffers, steps, strict=True)]
-        if (int(carry[stochastic.STEP]) + 1) % self.every:
+        if not stochastic.due(carry, self.every):
             return (w, b, *full)
         return (w - full[0], b - full[1], *(f * np.float32(self.momentum) for f in full))
 

@@ -15,6 +15,71 @@
 #define SMG_ALIGNED __attribute__((aligned(16)))
 #else
 #define SMG_ALIGNED
+/* Gradients: a NULL mask lets everything pass; `seen` gets the bits that occur before saturation. */
+void smg_mask_s8(const smg_mask_s8_params *p, const int8_t *y, uint8_t *mask);
+void smg_through_g8(const smg_through_g8_params *p, const int8_t *dy, const uint8_t *mask, const int32_t *carry,
+                    int8_t *dx, int32_t *seen);
+void smg_sum_g8(const smg_sum_g8_params *p, const int8_t *a, const int8_t *b, const uint8_t *mask,
+                const int32_t *carry, int8_t *dx, int32_t *seen);
+void smg_mul_grad_g8(const smg_mul_grad_g8_params *p, const int8_t *dy, const int8_t *b, const uint8_t *mask,
+                     const int32_t *carry, int8_t *dx, int32_t *seen);
+void smg_repeat_grad_g8(const smg_repeat_grad_g8_params *p, const int8_t *dy, const uint8_t *mask,
+                        const int32_t *carry, int8_t *dx, int32_t *seen);
+void smg_from_float_g8(const smg_from_float_g8_params *p, const float *dy, const float *g0, const int32_t *carry,
+                       int8_t *dx, int32_t *seen);
+void smg_crop_s8(const smg_crop_s8_params *p, const int8_t *x, int8_t *y);
+void smg_gather_s8(const smg_gather_s8_params *p, const int8_t *x, int8_t *y);
+void smg_overlay_s8(const smg_overlay_s8_params *p, const int8_t *frozen, const int8_t *trained, int8_t *whole);
+void smg_carry(const smg_carry_params *p, const int32_t *const *x, int32_t *after);
+void smg_channel_sum_g8(const smg_channel_sum_g8_params *p, const int8_t *dy, int32_t *sums);
+void smg_mean_grad_g8(const smg_mean_grad_g8_params *p, const int8_t *dy, const uint8_t *mask, const int32_t *carry,
+                      int8_t *dx, int32_t *seen);
+void smg_avg_pool_grad_g8(const smg_avg_pool_grad_g8_params *p, const int8_t *dy, const uint8_t *mask,
+                          const int32_t *carry, int8_t *dx, int32_t *seen);
+void smg_max_pool_grad_g8(const smg_max_pool_grad_g8_params *p, const int8_t *dy, const int8_t *x,
+                          const uint8_t *mask, const int32_t *carry, int8_t *dx, int32_t *seen);
+void smg_conv2d_grad_g8(const smg_conv2d_grad_g8_params *p, const int8_t *dy, const int8_t *w, const uint8_t *mask,
+                        const int32_t *carry, int8_t *dx, int32_t *seen);
+void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *dy, const int8_t *w,
+                           const uint8_t *mask, const int32_t *carry, int8_t *dx, int32_t *seen);
+void smg_dense_grad_g8(const smg_dense_grad_g8_params *p, const int8_t *dy, const int8_t *w, const uint8_t *mask,
+                       const int32_t *carry, int8_t *dx, int32_t *seen);
+void smg_conv2d_grad_weight_g8(const smg_conv2d_grad_weight_g8_params *p, const int8_t *x, const int8_t *dy,
+                               int32_t *dw);
+void smg_depthwise_grad_weight_g8(const smg_depthwise_grad_weight_g8_params *p, const int8_t *x, const int8_t *dy,
+                                  int32_t *dw);
+void smg_dense_grad_weight_g8(const smg_dense_grad_weight_g8_params *p, const int8_t *x, const int8_t *dy,
+                              int32_t *dw);
+
+/* The loss and the float32 classifier. */
+void smg_dense_f32(const smg_dense_f32_params *p, const float *x, const float *w, const float *b, float *y);
+void smg_dense_grad_f32(const smg_dense_grad_f32_params *p, const float *dy, const float *w, float *dx);
+void smg_softmax_cross_entropy_f32(const smg_softmax_cross_entropy_f32_params *p, const float *logits,
+                                   const int32_t *label, float *loss, float *probabilities);
+void smg_cross_entropy_grad_f32(const smg_cross_entropy_grad_f32_params *p, const float *probabilities,
+                                const int32_t *label, float *d);
+void smg_max_abs_f32(const smg_max_abs_f32_params *p, const float *x, float *largest);
+void smg_rate_f32(const smg_rate_f32_params *p, const float *learning_rate, const float *g0, int32_t *rate);
+
+/* Steps: weights, their fractions and their buffers in place, NULL for what is not kept. */
+void smg_bias_step(const smg_bias_step_params *p, int32_t *b, int32_t *buffer, const int32_t *sums,
+                   const int32_t *rate, const int32_t *carry);
+void smg_bias_sum_step(const smg_bias_sum_step_params *p, int32_t *b, int32_t *buffer, const int8_t *dy,
+                       const int32_t *rate, const int32_t *carry, void *scratch);
+void smg_weight_step(const smg_weight_step_params *p, int8_t *w, uint8_t *fraction, int16_t *buffer,
+                     const int32_t *sums, const int32_t *rate, const int32_t *carry);
+void smg_conv2d_weight_step(const smg_conv2d_weight_step_params *p, int8_t *w, uint8_t *fraction, int16_t *buffer,
+                            const int8_t *x, const int8_t *dy, const int32_t *rate, const int32_t *carry,
+                            void *scratch);
+void smg_depthwise_weight_step(const smg_depthwise_weight_step_params *p, int8_t *w, uint8_t *fraction,
+                               int16_t *buffer, const int8_t *x, const int8_t *dy, const int32_t *rate,
+                               const int32_t *carry, void *scratch);
+void smg_dense_weight_step(const smg_dense_weight_step_params *p, int8_t *w, uint8_t *fraction, int16_t *buffer,
+                           const int8_t *x, const int8_t *dy, const int32_t *rate, const int32_t *carry,
+                           void *scratch);
+void smg_dense_step_f32(const smg_dense_step_f32_params *p, float *w, float *b, float *w_buffer, float *b_buffer,
+                        const float *x, const float *dy, const float *learning_rate, const int32_t *carry);
+
 #endif
 
 /* A map of which the last `rows` rows are held: row r lies at data + (r % rows) * row_bytes.
@@ -101,6 +166,178 @@ typedef struct {
     int32_t rows, c, multiplier, shift, least;
 } smg_softmax_s8_params;
 
+/* How sums become a gradient: raised by `lift` bits and scaled by multiplier * 2^(shift - 31), with one multiplier or
+ * `factors` of them, one a channel; from the exponent at slot_in of the carry to that at slot_out; rounded with the
+ * random bits of `stream`. */
+#define SMG_ROUNDING           \
+    const int32_t *multiplier; \
+    int32_t shift, factors, lift, slot_in, slot_out, stream
+
+typedef struct {
+    int32_t n, lo, hi;
+} smg_mask_s8_params;
+
+typedef struct {
+    int32_t n, c;
+    SMG_ROUNDING;
+} smg_through_g8_params;
+
+/* The second gradient's exponent is at slot_b; `reach` bits below the larger exponent nothing is kept. */
+typedef struct {
+    int32_t n, c, slot_b, reach;
+    SMG_ROUNDING;
+} smg_sum_g8_params;
+
+/* b repeats every b_period elements. */
+typedef struct {
+    int32_t n, c, b_period, b_zero;
+    SMG_ROUNDING;
+} smg_mul_grad_g8_params;
+
+typedef struct {
+    int32_t n, c, repeats;
+    SMG_ROUNDING;
+} smg_repeat_grad_g8_params;
+
+/* Elements have `bits` fraction bits before they are rounded; a g0 up to `tiny` counts as 0. */
+typedef struct {
+    int32_t n;
+    float scale, tiny;
+    int32_t bits, slot, stream;
+} smg_from_float_g8_params;
+
+typedef struct {
+    const int32_t *x_shape, *y_shape, *start;
+} smg_crop_s8_params;
+
+/* `n` runs of x_c channels, of which the y_c in `channel` are meant. */
+typedef struct {
+    int32_t n, x_c, y_c;
+    const int32_t *channel;
+} smg_gather_s8_params;
+
+typedef smg_gather_s8_params smg_overlay_s8_params;
+
+typedef struct {
+    int32_t count;
+} smg_carry_params;
+
+typedef struct {
+    int32_t n, c;
+} smg_channel_sum_g8_params;
+
+/* n positions of c channels. */
+typedef smg_through_g8_params smg_mean_grad_g8_params;
+
+/* Gradients of windows are named as forward: x is the map whose gradient is computed, y the one it came from. */
+typedef struct {
+    SMG_WINDOW;
+    SMG_ROUNDING;
+} smg_max_pool_grad_g8_params;
+
+/* A window's share is a fraction of share_bits bits. */
+typedef struct {
+    SMG_WINDOW;
+    int32_t share_bits;
+    SMG_ROUNDING;
+} smg_avg_pool_grad_g8_params;
+
+typedef struct {
+    SMG_WINDOW;
+    int32_t groups;
+    SMG_ROUNDING;
+} smg_conv2d_grad_g8_params;
+
+typedef smg_max_pool_grad_g8_params smg_depthwise_grad_g8_params;
+
+typedef struct {
+    int32_t rows, x_c, y_c;
+    SMG_ROUNDING;
+} smg_dense_grad_g8_params;
+
+typedef struct {
+    int32_t rows, x_c, y_c;
+} smg_dense_f32_params;
+
+typedef smg_dense_f32_params smg_dense_grad_f32_params;
+
+typedef struct {
+    SMG_WINDOW;
+    int32_t groups, x_zero;
+} smg_conv2d_grad_weight_g8_params;
+
+typedef struct {
+    SMG_WINDOW;
+    int32_t x_zero;
+} smg_depthwise_grad_weight_g8_params;
+
+typedef struct {
+    int32_t rows, x_c, y_c, x_zero;
+} smg_dense_grad_weight_g8_params;
+
+typedef struct {
+    int32_t classes;
+} smg_softmax_cross_entropy_f32_params;
+
+typedef smg_softmax_cross_entropy_f32_params smg_cross_entropy_grad_f32_params;
+
+typedef struct {
+    int32_t n;
+} smg_max_abs_f32_params;
+
+/* The exponents of float32, as it stores them, between which a rate counts. */
+typedef struct {
+    int32_t least, largest;
+} smg_rate_f32_params;
+
+/* How sums become steps: raised by `lift` bits and scaled by their channel's multiplier * 2^(shift - 31) and by the
+ * rate; `slot` is that of the gradient they are sums of, `decay` momentum in 1/65536. */
+#define SMG_STEPPING                   \
+    const int32_t *multiplier, *shift; \
+    int32_t slot, stream, lift, decay, every
+
+typedef struct {
+    int32_t c;
+    SMG_STEPPING;
+} smg_bias_step_params;
+
+typedef struct {
+    int32_t n, c;
+    SMG_STEPPING;
+} smg_bias_sum_step_params;
+
+/* n weights in all, c channels, runs of `inner` weights of one channel. */
+#define SMG_WEIGHTS                     \
+    int32_t n, inner, c, fraction_bits; \
+    SMG_STEPPING
+
+typedef struct {
+    SMG_WEIGHTS;
+} smg_weight_step_params;
+
+typedef struct {
+    SMG_WINDOW;
+    int32_t groups, x_zero;
+    SMG_WEIGHTS;
+} smg_conv2d_weight_step_params;
+
+typedef struct {
+    SMG_WINDOW;
+    int32_t x_zero;
+    SMG_WEIGHTS;
+} smg_depthwise_weight_step_params;
+
+typedef struct {
+    int32_t rows, x_c, y_c, x_zero;
+    SMG_WEIGHTS;
+} smg_dense_weight_step_params;
+
+typedef struct {
+    int32_t x_c, y_c;
+    float momentum;
+    int32_t every;
+} smg_dense_step_f32_params;
+
 void smg_conv2d_s8(const smg_conv2d_s8_params *p, smg_map x, const int8_t *w, const int32_t *b, smg_map y,
                    int32_t y0, int32_t y1, void *scratch);
 void smg_depthwise_s8(const smg_depthwise_s8_params *p, smg_map x, const int8_t *w, const int32_t *b, smg_map y,
@@ -118,5 +355,70 @@ void smg_pad_s8(const smg_pad_s8_params *p, const int8_t *x, int8_t *y);
 void smg_transpose_s8(const smg_transpose_s8_params *p, const int8_t *x, int8_t *y);
 void smg_concat_s8(const smg_concat_s8_params *p, const int8_t *const *x, int8_t *y);
 void smg_softmax_s8(const smg_softmax_s8_params *p, const int8_t *x, int8_t *y);
+
+/* Gradients: a NULL mask lets everything pass; `seen` gets the bits that occur before saturation. */
+void smg_mask_s8(const smg_mask_s8_params *p, const int8_t *y, uint8_t *mask);
+void smg_through_g8(const smg_through_g8_params *p, const int8_t *dy, const uint8_t *mask, const int32_t *carry,
+                    int8_t *dx, int32_t *seen);
+void smg_sum_g8(const smg_sum_g8_params *p, const int8_t *a, const int8_t *b, const uint8_t *mask,
+                const int32_t *carry, int8_t *dx, int32_t *seen);
+void smg_mul_grad_g8(const smg_mul_grad_g8_params *p, const int8_t *dy, const int8_t *b, const uint8_t *mask,
+                     const int32_t *carry, int8_t *dx, int32_t *seen);
+void smg_repeat_grad_g8(const smg_repeat_grad_g8_params *p, const int8_t *dy, const uint8_t *mask,
+                        const int32_t *carry, int8_t *dx, int32_t *seen);
+void smg_from_float_g8(const smg_from_float_g8_params *p, const float *dy, const float *g0, const int32_t *carry,
+                       int8_t *dx, int32_t *seen);
+void smg_crop_s8(const smg_crop_s8_params *p, const int8_t *x, int8_t *y);
+void smg_gather_s8(const smg_gather_s8_params *p, const int8_t *x, int8_t *y);
+void smg_overlay_s8(const smg_overlay_s8_params *p, const int8_t *frozen, const int8_t *trained, int8_t *whole);
+void smg_carry(const smg_carry_params *p, const int32_t *const *x, int32_t *after);
+void smg_channel_sum_g8(const smg_channel_sum_g8_params *p, const int8_t *dy, int32_t *sums);
+void smg_mean_grad_g8(const smg_mean_grad_g8_params *p, const int8_t *dy, const uint8_t *mask, const int32_t *carry,
+                      int8_t *dx, int32_t *seen);
+void smg_avg_pool_grad_g8(const smg_avg_pool_grad_g8_params *p, const int8_t *dy, const uint8_t *mask,
+                          const int32_t *carry, int8_t *dx, int32_t *seen);
+void smg_max_pool_grad_g8(const smg_max_pool_grad_g8_params *p, const int8_t *dy, const int8_t *x,
+                          const uint8_t *mask, const int32_t *carry, int8_t *dx, int32_t *seen);
+void smg_conv2d_grad_g8(const smg_conv2d_grad_g8_params *p, const int8_t *dy, const int8_t *w, const uint8_t *mask,
+                        const int32_t *carry, int8_t *dx, int32_t *seen);
+void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *dy, const int8_t *w,
+                           const uint8_t *mask, const int32_t *carry, int8_t *dx, int32_t *seen);
+void smg_dense_grad_g8(const smg_dense_grad_g8_params *p, const int8_t *dy, const int8_t *w, const uint8_t *mask,
+                       const int32_t *carry, int8_t *dx, int32_t *seen);
+void smg_conv2d_grad_weight_g8(const smg_conv2d_grad_weight_g8_params *p, const int8_t *x, const int8_t *dy,
+                               int32_t *dw);
+void smg_depthwise_grad_weight_g8(const smg_depthwise_grad_weight_g8_params *p, const int8_t *x, const int8_t *dy,
+                                  int32_t *dw);
+void smg_dense_grad_weight_g8(const smg_dense_grad_weight_g8_params *p, const int8_t *x, const int8_t *dy,
+                              int32_t *dw);
+
+/* The loss and the float32 classifier. */
+void smg_dense_f32(const smg_dense_f32_params *p, const float *x, const float *w, const float *b, float *y);
+void smg_dense_grad_f32(const smg_dense_grad_f32_params *p, const float *dy, const float *w, float *dx);
+void smg_softmax_cross_entropy_f32(const smg_softmax_cross_entropy_f32_params *p, const float *logits,
+                                   const int32_t *label, float *loss, float *probabilities);
+void smg_cross_entropy_grad_f32(const smg_cross_entropy_grad_f32_params *p, const float *probabilities,
+                                const int32_t *label, float *d);
+void smg_max_abs_f32(const smg_max_abs_f32_params *p, const float *x, float *largest);
+void smg_rate_f32(const smg_rate_f32_params *p, const float *learning_rate, const float *g0, int32_t *rate);
+
+/* Steps: weights, their fractions and their buffers in place, NULL for what is not kept. */
+void smg_bias_step(const smg_bias_step_params *p, int32_t *b, int32_t *buffer, const int32_t *sums,
+                   const int32_t *rate, const int32_t *carry);
+void smg_bias_sum_step(const smg_bias_sum_step_params *p, int32_t *b, int32_t *buffer, const int8_t *dy,
+                       const int32_t *rate, const int32_t *carry, void *scratch);
+void smg_weight_step(const smg_weight_step_params *p, int8_t *w, uint8_t *fraction, int16_t *buffer,
+                     const int32_t *sums, const int32_t *rate, const int32_t *carry);
+void smg_conv2d_weight_step(const smg_conv2d_weight_step_params *p, int8_t *w, uint8_t *fraction, int16_t *buffer,
+                            const int8_t *x, const int8_t *dy, const int32_t *rate, const int32_t *carry,
+                            void *scratch);
+void smg_depthwise_weight_step(const smg_depthwise_weight_step_params *p, int8_t *w, uint8_t *fraction,
+                               int16_t *buffer, const int8_t *x, const int8_t *dy, const int32_t *rate,
+                               const int32_t *carry, void *scratch);
+void smg_dense_weight_step(const smg_dense_weight_step_params *p, int8_t *w, uint8_t *fraction, int16_t *buffer,
+                           const int8_t *x, const int8_t *dy, const int32_t *rate, const int32_t *carry,
+                           void *scratch);
+void smg_dense_step_f32(const smg_dense_step_f32_params *p, float *w, float *b, float *w_buffer, float *b_buffer,
+                        const float *x, const float *dy, const float *learning_rate, const int32_t *carry);
 
 #endif

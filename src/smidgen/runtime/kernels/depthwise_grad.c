@@ -1,0 +1,116 @@
+/* Depthwise convolution, backward: the gradient of its input, of its weights, and the step its weights take. */
+#include "smidgen.h"
+
+#include "rounding.h"
+#include "step.h"
+#include "window.h"
+
+/* One tap whose gradients and weights wait for another's: two products fit 16 bits. */
+typedef struct {
+    const int8_t *dy, *w;
+} waiting;
+
+static inline void add_two(int32_t *restrict sums, waiting a, waiting b, int32_t count) {
+    for (int32_t n = 0; n < count; n++) sums[n] += (int16_t)(a.dy[n] * a.w[n] + b.dy[n] * b.w[n]);
+}
+
+static inline void add_one(int32_t *restrict sums, waiting a, int32_t count) {
+    for (int32_t n = 0; n < count; n++) sums[n] += (int16_t)(a.dy[n] * a.w[n]);
+}
+
+/* Each input channel has `times` outputs. */
+static inline void add_times(int32_t *sums, waiting a, int32_t times, int32_t count) {
+    for (int32_t n = 0; n < count; n++)
+        for (int32_t m = 0; m < times; m++) sums[n] += a.dy[n * times + m] * a.w[n * times + m];
+}
+
+/* `count` input channels, c being the first, of one element. */
+static void element(const smg_depthwise_grad_g8_params *p, const int8_t *dy, const int8_t *w, int32_t iy, int32_t ix,
+                    int32_t c, int32_t count, int32_t *sums) {
+    const int32_t times = p->y_c / p->x_c;
+    waiting last = {0, 0};
+    for (int32_t n = 0; n < count; n++) sums[n] = 0;
+    for (int32_t i = 0; i < p->k_h; i++) {
+        const int32_t oy = smg_output_of(iy + p->pad_h, i * p->dilation_h, p->stride_h, p->y_h);
+        for (int32_t j = 0; oy >= 0 && j < p->k_w; j++) {
+            const int32_t ox = smg_output_of(ix + p->pad_w, j * p->dilation_w, p->stride_w, p->y_w);
+            if (ox < 0) continue;
+            const waiting now = {dy + (oy * p->y_w + ox) * p->y_c + c * times, w + (i * p->k_w + j) * p->y_c + c * times};
+            if (times > 1) {
+                add_times(sums, now, times, count);
+            } else if (last.dy) {
+                add_two(sums, last, now, count);
+                last.dy = 0;
+            } else {
+                last = now;
+            }
+        }
+    }
+    if (last.dy) add_one(sums, last, count);
+}
+
+void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *dy, const int8_t *w,
+                           const uint8_t *mask, const int32_t *carry, int8_t *dx, int32_t *seen) {
+    smg_rounding r = SMG_BEGIN(p, carry, smg_exponent(carry, p->slot_in));
+    int32_t sums[SMG_SUMS];
+    for (int32_t at = 0; at < p->x_h * p->x_w; at++) {
+        for (int32_t c = 0; c < p->x_c; c += SMG_SUMS) {
+            const int32_t count = smg_min(SMG_SUMS, p->x_c - c), index = at * p->x_c + c;
+            element(p, dy, w, at / p->x_w, at % p->x_w, c, count, sums);
+            smg_round_sums(&r, sums, count, c, index, mask, dx + index);
+        }
+    }
+    *seen = (int32_t)r.seen;
+}
+
+typedef smg_depthwise_grad_weight_g8_params shape;
+
+/* One position: a product of a gradient and an input less its zero point fits 16 bits. */
+static inline void add_products(int32_t *restrict sums, const int8_t *restrict x, const int8_t *restrict dy,
+                                int32_t zero, int32_t count) {
+    for (int32_t n = 0; n < count; n++) {
+        const int16_t product = (int16_t)((int16_t)(x[n] - zero) * dy[n]);
+        sums[n] = (int32_t)((uint32_t)sums[n] + (uint32_t)product);
+    }
+}
+
+static inline void add_repeated(int32_t *sums, const int8_t *x, const int8_t *dy, int32_t zero, int32_t times,
+                                int32_t count) {
+    for (int32_t n = 0; n < count; n++) sums[n] = (int32_t)((uint32_t)sums[n] + (uint32_t)((x[n / times] - zero) * dy[n]));
+}
+
+/* The gradient of the weights at one tap: sums[c] = Σ (x[c] − zero) dy[c] over all positions. */
+static void tap(const shape *p, const int8_t *x, const int8_t *dy, int32_t i, int32_t j, int32_t *sums) {
+    const int32_t top = i * p->dilation_h - p->pad_h, left = j * p->dilation_w - p->pad_w, times = p->y_c / p->x_c;
+    const smg_taps rows = smg_taps_inside(top, p->y_h, p->stride_h, p->x_h);
+    const smg_taps columns = smg_taps_inside(left, p->y_w, p->stride_w, p->x_w);
+    for (int32_t n = 0; n < p->y_c; n++) sums[n] = 0;
+    for (int32_t oy = rows.from; oy < rows.to; oy++) {
+        const int8_t *row = x + (top + oy * p->stride_h) * p->x_w * p->x_c;
+        for (int32_t ox = columns.from; ox < columns.to; ox++) {
+            const int8_t *from = row + (left + ox * p->stride_w) * p->x_c, *d = dy + (oy * p->y_w + ox) * p->y_c;
+            if (times == 1)
+                add_products(sums, from, d, p->x_zero, p->y_c);
+            else
+                add_repeated(sums, from, d, p->x_zero, times, p->y_c);
+        }
+    }
+}
+
+void smg_depthwise_grad_weight_g8(const smg_depthwise_grad_weight_g8_params *p, const int8_t *x, const int8_t *dy,
+                                  int32_t *dw) {
+    for (int32_t i = 0; i < p->k_h; i++)
+        for (int32_t j = 0; j < p->k_w; j++, dw += p->y_c) tap(p, x, dy, i, j, dw);
+}
+
+void smg_depthwise_weight_step(const smg_depthwise_weight_step_params *p, int8_t *w, uint8_t *fraction,
+                               int16_t *buffer, const int8_t *x, const int8_t *dy, const int32_t *rate,
+                               const int32_t *carry, void *scratch) {
+    const smg_step s = SMG_BEGIN_WEIGHTS(p, buffer, rate, carry);
+    const shape geometry = {SMG_WINDOW_OF(p), p->x_zero};
+    int32_t *sums = scratch;
+    for (int32_t t = 0; t < p->k_h * p->k_w; t++) {
+        tap(&geometry, x, dy, t / p->k_w, t % p->k_w, sums);
+        smg_step_weights(&s, sums, p->y_c, 0, 1, t * p->y_c, w, fraction, buffer);
+    }
+}

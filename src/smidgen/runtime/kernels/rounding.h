@@ -1,0 +1,42 @@
+/* The passage from sums to an int8 gradient that all gradient kernels share: scale, mask, round at random. */
+#ifndef SMIDGEN_ROUNDING_H
+#define SMIDGEN_ROUNDING_H
+
+#include "stochastic.h"
+
+/* Channels whose sums a kernel holds on its stack at once. */
+enum { SMG_SUMS = 128 };
+
+/* One gradient tensor in the making. */
+typedef struct {
+    const int32_t *multiplier; /* one a channel, or one for all */
+    int32_t factors, lift;
+    int32_t raise, deep, shift; /* bits up before, bits down before, and bits down with the random part added */
+    uint32_t key, seen;
+} smg_rounding;
+
+/* Begin a tensor whose scaled sums are to be divided by 2^t. */
+static inline smg_rounding smg_begin(const int32_t *multiplier, int32_t factors, int32_t lift, int32_t t,
+                                     uint32_t key) {
+    const int32_t max_shift = 22, max_raise = 10; /* so that value and random part fit 32 bits */
+    const smg_rounding r = {multiplier,
+                            factors,
+                            lift,
+                            smg_clamp(-t, 0, max_raise),
+                            smg_clamp(t - max_shift, 0, 31),
+                            smg_clamp(t, 0, max_shift),
+                            key,
+                            0};
+    return r;
+}
+
+/* The same from a kernel's parameters, for sums in units of 2^e. */
+#define SMG_BEGIN(p, carry, e)                                                                              \
+    smg_begin((p)->multiplier, (p)->factors, (p)->lift,                                                     \
+              smg_exponent(carry, (p)->slot_out) - (e) - (p)->shift + (p)->lift, smg_stream_key(carry, (p)->stream))
+
+/* Round the sums of `count` consecutive elements, the first of channel c and at `index` in the tensor, to `to`. */
+void smg_round_sums(smg_rounding *r, const int32_t *sums, int32_t count, int32_t c, int32_t index,
+                    const uint8_t *mask, int8_t *to);
+
+#endif

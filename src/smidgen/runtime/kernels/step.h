@@ -1,0 +1,42 @@
+/* What all updates share: a sum becomes a step of a weight, scaled by its channel's factor and by the rate. */
+#ifndef SMIDGEN_STEP_H
+#define SMIDGEN_STEP_H
+
+#include "stochastic.h"
+
+/* Fraction bits, below one int8 step, of what a weight's buffer holds. */
+enum { SMG_BUFFER_BITS = 12 };
+
+/* One tensor's update in the making: delta = sum * multiplier * rate * 2^power, in units of 2^-unit_bits. */
+typedef struct {
+    const int32_t *multiplier, *shift; /* one a channel */
+    int32_t lift, decay, fraction_bits, rate, power, due;
+    uint32_t key, buffer_key;
+} smg_step;
+
+static inline smg_step smg_begin_step(const int32_t *multiplier, const int32_t *shift, int32_t lift, int32_t decay,
+                                      int32_t fraction_bits, int32_t rate, int32_t power, int32_t due, uint32_t key,
+                                      uint32_t buffer_key) {
+    const smg_step s = {multiplier, shift, lift, decay, fraction_bits, rate, power, due, key, buffer_key};
+    return s;
+}
+
+/* The same from a kernel's parameters. */
+#define SMG_BEGIN_STEP(p, fraction_bits, unit_bits, rate, carry)                                         \
+    smg_begin_step((p)->multiplier, (p)->shift, (p)->lift, (p)->decay, fraction_bits, (rate)[0],         \
+                   (rate)[1] + smg_exponent(carry, (p)->slot) + (unit_bits), smg_due(carry, (p)->every), \
+                   smg_stream_key(carry, (p)->stream), smg_stream_key(carry, (p)->stream + 1))
+
+/* A weight's step: through its buffer where it has one. */
+#define SMG_BEGIN_WEIGHTS(p, buffer, rate, carry) \
+    SMG_BEGIN_STEP(p, (p)->fraction_bits, (buffer) ? SMG_BUFFER_BITS : (p)->fraction_bits, rate, carry)
+
+/* Apply the sums of `count` consecutive weights, the first at `index` in its tensor and of channel c, the next of
+ * channel c + c_step, and so on; states are the tensor's, NULL where one is not kept. */
+void smg_step_weights(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t c_step, int32_t index,
+                      int8_t *w, uint8_t *fraction, int16_t *buffer);
+
+/* Apply the sums of a whole bias. */
+void smg_step_biases(const smg_step *s, const int32_t *sums, int32_t count, int32_t *b, int32_t *buffer);
+
+#endif
