@@ -13,11 +13,14 @@ from PIL import Image
 import smidgen as sm
 from litert import LiteRT
 from release_files import SHARED
+from smidgen.data import from_pixels
+from smidgen.frontends.network import IMAGE_SCALE
 from smidgen.frontends.tflite import write_tflite
-from smidgen.ir import Array, Graph
+from smidgen.ir import Array, Graph, QParams, Type
 
 NAMES = ("mbv2-w0.35", "proxyless-w0.3", "mcunet-5fps")
 FLOWERS = SHARED / "data" / "flowers102.zip"
+IMAGE = Type((1, 128, 128, 3), "int8", QParams.per_tensor(IMAGE_SCALE, 0))
 COUNT = 50
 
 
@@ -35,14 +38,14 @@ def noise() -> list[Array]:
 
 @cache
 def flowers() -> list[Array]:
-    """Test images spread over the classes, as int8 values pixel − 128."""
+    """Test images spread over the classes, as the backbones take them."""
     if not FLOWERS.exists():
         pytest.skip(f"the photographs are not beside the checkout: no {FLOWERS.name}")
     with zipfile.ZipFile(FLOWERS) as archive:
         names = sorted(n for n in archive.namelist() if n.startswith("test/") and not n.endswith("/"))
         chosen = names[:: len(names) // COUNT][:COUNT]
         photographs = [Image.open(io.BytesIO(archive.read(name))).convert("RGB") for name in chosen]
-    return [(np.asarray(image, np.int16) - 128).astype(np.int8)[None] for image in photographs]
+    return [from_pixels(np.asarray(image), IMAGE) for image in photographs]
 
 
 @pytest.mark.parametrize("kind", ["noise", "flowers"])

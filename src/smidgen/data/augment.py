@@ -1,0 +1,89 @@
+"""Crops of an image, random ones to learn from and the middle to test with."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+from smidgen.data.pixels import from_pixels
+from smidgen.data.samples import DataError, Samples
+from smidgen.errors import InputError
+from smidgen.ir import Array, Type
+
+ATTEMPTS = 10  # at a random rectangle that fits, before the middle is taken
+Box = tuple[float, float, float, float]  # left, top, right, bottom
+
+
+@dataclass(frozen=True)
+class Augment:
+    """A random resized crop (its share of the area, its aspect) and a flip half of the time, as the paper's."""
+
+    scale: tuple[float, float] = (0.08, 1.0)
+    aspect: tuple[float, float] = (3 / 4, 4 / 3)
+    flip: bool = True
+
+    def check(self) -> None:
+        if not 0 < self.scale[0] <= self.scale[1] <= 1:
+            raise InputError(
+                f"a crop of {self.scale[0]} to {self.scale[1]} of an image is none; give above 0, at most 1"
+            )
+        if not 0 < self.aspect[0] <= self.aspect[1] < math.inf:
+            raise InputError(f"crops of aspect {self.aspect[0]} to {self.aspect[1]} cannot be drawn; give above 0")
+
+    def apply(self, image: Array, type: Type, rng: np.random.Generator) -> Array:
+        """The image as a model's input, cropped and flipped as the generator says."""
+        height, width = image.shape[:2]
+        box = self._box(height, width, rng) if self.scale[0] < 1 else None
+        flipped = self.flip and rng.random() < 0.5
+        return _resize(image, type, box or _middle(height, width, type), flipped)
+
+    def _box(self, height: int, width: int, rng: np.random.Generator) -> Box | None:
+        """A rectangle inside the image, drawn as torchvision's RandomResizedCrop does; None where none fits."""
+        for _ in range(ATTEMPTS):
+            area = height * width * rng.uniform(*self.scale)
+            aspect = math.exp(rng.uniform(math.log(self.aspect[0]), math.log(self.aspect[1])))
+            w, h = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+            if 0 < w <= width and 0 < h <= height:
+                left, top = int(rng.integers(0, width - w + 1)), int(rng.integers(0, height - h + 1))
+                return left, top, left + w, top + h
+        return None
+
+
+def centre(image: Array, type: Type) -> Array:
+    """The image as a model's input: resized to cover it, the middle kept."""
+    return _resize(image, type, _middle(image.shape[0], image.shape[1], type), flipped=False)
+
+
+def _middle(height: int, width: int, type: Type) -> Box:
+    """The largest rectangle of the input's shape in the middle of the image."""
+    _, rows, columns, _ = _image_shape(type)
+    scale = min(height / rows, width / columns)
+    w, h = columns * scale, rows * scale
+    left, top = (width - w) / 2, (height - h) / 2
+    return left, top, left + w, top + h
+
+
+def _resize(image: Array, type: Type, box: Box, flipped: bool) -> Array:
+    _, rows, columns, colours = _image_shape(type)
+    shown = Image.fromarray(image if image.shape[2] == 3 else image[:, :, 0])
+    if shown.mode != (mode := "RGB" if colours == 3 else "L"):
+        shown = shown.convert(mode)
+    shown = shown.resize((columns, rows), Image.Resampling.BILINEAR, box)
+    pixels = np.asarray(shown, np.uint8).reshape(rows, columns, colours)
+    return from_pixels(pixels[:, ::-1] if flipped else pixels, type)
+
+
+def _image_shape(type: Type) -> tuple[int, int, int, int]:
+    match type.shape:
+        case (1, rows, columns, 1 | 3 as colours):
+            return 1, rows, columns, colours
+    raise DataError(f"the model's input {list(type.shape)} takes no images; [1, height, width, 1 or 3] does")
+
+
+def examples(samples: Samples, type: Type, count: int = 8) -> tuple[Array, ...]:
+    """Some images as a model's input, spread evenly over the samples."""
+    places = np.linspace(0, len(samples) - 1, min(count, len(samples))).round()
+    return tuple(centre(samples.images[int(place)], type) for place in places)

@@ -1,0 +1,204 @@
+"""Folders, archives and arrays of images → Data."""
+
+from __future__ import annotations
+
+import io
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from smidgen.data.samples import Data, DataError, Samples, hold_out
+from smidgen.errors import ImportModelError
+from smidgen.frontends.files import parse_npy
+from smidgen.ir import Array
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+SPLITS = ("train", "test")
+LONGEST_SHORT_SIDE = 512  # larger photographs are reduced to this: no microcontroller sees more
+MAX_PIXELS = 2**26  # of one image
+MAX_TOTAL = 2**33  # bytes of all images in memory
+MAX_CLASSES = 4096
+LAYOUT = "put images in train/<label>/ and test/<label>/, or in <label>/"
+_CORRUPT_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, NotImplementedError)
+
+
+def load_data(source: str | Path) -> Data:
+    """A folder of images by label, a .zip of one, or an .npz of arrays x, y, x_test and y_test.
+
+    Without test images every fifth of each class is held out. Classes are numbered in the order of the folders'
+    names, by value where all are numbers.
+    """
+    path = Path(source)
+    try:
+        if path.is_dir():
+            return _labelled(str(path), _folder(path))
+        if not path.exists():
+            raise DataError(f"there is no {path}; give a folder of images, a .zip of one, or an .npz")
+        if path.suffix.lower() not in (".zip", ".npz"):
+            raise DataError(f"{path} is neither a folder nor a .zip or .npz file; {LAYOUT}")
+        with zipfile.ZipFile(path) as archive:
+            return _arrays(path, archive) if path.suffix.lower() == ".npz" else _labelled(str(path), _zip(archive))
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
+    except _CORRUPT_ZIP as error:
+        raise DataError(f"{path} is no whole archive: {_first_line(error)}") from None
+
+
+@dataclass(frozen=True)
+class _File:
+    """An image file of a folder or an archive: its path in there, and its bytes when asked for."""
+
+    name: str
+    read: Callable[[], bytes]
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return tuple(self.name.split("/"))
+
+    @property
+    def label(self) -> str:
+        return self.parts[-2]
+
+
+def _folder(path: Path) -> list[_File]:
+    found = (p for p in path.rglob("*") if p.is_file())
+    return [_File(p.relative_to(path).as_posix(), p.read_bytes) for p in found if _is_image(p.name)]
+
+
+def _zip(archive: zipfile.ZipFile) -> list[_File]:
+    members = [m for m in archive.infolist() if not m.is_dir() and _is_image(m.filename)]
+    total = sum(m.file_size for m in members)
+    if total > MAX_TOTAL:
+        raise DataError(f"{archive.filename} would unpack to {total:,} bytes; {MAX_TOTAL:,} are the limit")
+    return [_File(m.filename, partial(archive.read, m)) for m in members]
+
+
+def _is_image(name: str) -> bool:
+    last = name.rpartition("/")[2]
+    return last.lower().endswith(SUFFIXES) and not last.startswith(".")
+
+
+def _labelled(name: str, files: list[_File]) -> Data:
+    divided = [file for file in files if len(file.parts) > 2 and file.parts[-3] in SPLITS]
+    used = divided or _plain(files)
+    if not used:
+        found = f"{len(files)} images, none in a folder by its label" if files else "no images"
+        raise DataError(f"{name} holds {found}; {LAYOUT}")
+    classes = _in_order({file.label for file in used})
+    if len(classes) > MAX_CLASSES:
+        raise DataError(f"{name} holds {len(classes):,} labels; up to {MAX_CLASSES:,} can be learned")
+    number = {label: index for index, label in enumerate(classes)}
+    used.sort(key=lambda file: (number[file.label], file.name))
+    if divided:
+        groups = [[file for file in used if file.parts[-3] == split] for split in SPLITS]
+        _check_groups(name, *groups)
+    else:
+        groups = [[used[i] for i in part] for part in hold_out(number[file.label] for file in used)]
+    train, test = (Samples(_decoded(group), tuple(number[file.label] for file in group)) for group in groups)
+    return Data(name, classes, train, test)
+
+
+def _check_groups(name: str, train: list[_File], test: list[_File]) -> None:
+    for split, group in zip(SPLITS, (train, test), strict=True):
+        if not group:
+            raise DataError(f"{name} holds no images in {split}/; {LAYOUT}")
+    if unlearned := {file.label for file in test} - {file.label for file in train}:
+        raise DataError(f"{name} tests label {min(unlearned)!r}, of which train/ holds no images")
+
+
+def _plain(files: list[_File]) -> list[_File]:
+    """Files that lie in a folder of their label, below folders all of them share."""
+    depth = max((len(file.parts) for file in files), default=0)
+    alike = all(len(file.parts) == depth and file.parts[:-2] == files[0].parts[:-2] for file in files)
+    return [file for file in files if len(file.parts) == (depth if alike else 2)] if depth > 1 else []
+
+
+def _in_order(labels: set[str]) -> tuple[str, ...]:
+    if all(label.isdecimal() for label in labels):
+        return tuple(sorted(labels, key=lambda label: (int(label), label)))
+    return tuple(sorted(labels))
+
+
+def _decoded(files: Sequence[_File]) -> tuple[Array, ...]:
+    images, total = [], 0
+    for file in files:
+        images.append(_decode(file))
+        total += images[-1].nbytes
+        if total > MAX_TOTAL:
+            raise DataError(f"the images up to {file.name} take {total:,} bytes; {MAX_TOTAL:,} are the limit")
+    return tuple(images)
+
+
+def _decode(file: _File) -> Array:
+    """An image as uint8 [height, width, 1 or 3], upright, reduced where it is very large."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            image: Image.Image = Image.open(io.BytesIO(file.read()))
+            if image.width * image.height > MAX_PIXELS:
+                raise DataError(f"{file.name} has {image.width}×{image.height} pixels, too many; reduce it")
+            image = ImageOps.exif_transpose(image)
+            image = image.convert("L" if image.mode in ("1", "L", "LA") else "RGB")
+    except DataError:
+        raise
+    except Exception as error:  # Pillow's readers raise whatever a damaged file makes them
+        why = _first_line(error)
+        raise DataError(f"{file.name} cannot be read as an image ({why}); replace or remove it") from None
+    if (excess := min(image.size) / LONGEST_SHORT_SIDE) > 1:
+        image = image.resize((round(image.width / excess), round(image.height / excess)))
+    return np.asarray(image, np.uint8).reshape(image.height, image.width, -1)
+
+
+def _arrays(path: Path, archive: zipfile.ZipFile) -> Data:
+    members = {m.filename.removesuffix(".npy"): m for m in archive.infolist()}
+    renamed = {"x_train": "x", "y_train": "y"}
+    members = {renamed.get(name, name): m for name, m in members.items()}
+    wanted = [name for name in ("x", "y", "x_test", "y_test") if name in members]
+    if wanted not in (["x", "y"], ["x", "y", "x_test", "y_test"]):
+        found = ", ".join(sorted(members)[:8]) or "nothing"
+        raise DataError(f"{path} holds {found}; arrays x and y, and x_test and y_test beside them, are read")
+    total = sum(members[name].file_size for name in wanted)
+    if total > MAX_TOTAL:
+        raise DataError(f"{path} would unpack to {total:,} bytes; {MAX_TOTAL:,} are the limit")
+    read = {name: _array(archive.read(members[name]), f"{name} in {path}") for name in wanted}
+    given = [_images(read[x], read[y], f"{x} in {path}") for x, y in zip(wanted[::2], wanted[1::2], strict=True)]
+    classes = 1 + max(max(samples.labels) for samples in given)
+    if classes > MAX_CLASSES:
+        raise DataError(f"{path} holds label {classes - 1:,}; labels 0 to {MAX_CLASSES - 1:,} can be learned")
+    if len(given) == 1:
+        whole = given[0]
+        given = [
+            Samples(tuple(whole.images[i] for i in part), tuple(whole.labels[i] for i in part))
+            for part in hold_out(whole.labels)
+        ]
+    return Data(str(path), tuple(map(str, range(classes))), *given)
+
+
+def _array(data: bytes, where: str) -> Array:
+    if b"'|O'" in data[:128]:
+        raise DataError(f"{where} holds objects, as where images differ in size; store one uint8 array of one size")
+    try:
+        return parse_npy(data, where)
+    except ImportModelError as error:
+        raise DataError(str(error)) from None
+
+
+def _images(x: Array, y: Array, where: str) -> Samples:
+    if x.dtype != np.uint8 or x.ndim not in (3, 4) or (x.ndim == 4 and x.shape[3] not in (1, 3)):
+        raise DataError(f"{where} is {x.dtype}{list(x.shape)}; images are uint8[count, height, width, 1 or 3]")
+    if y.dtype.kind not in "iu" or y.size != len(x):
+        raise DataError(f"{where} holds {len(x)} images, their labels are {y.dtype}{list(y.shape)}; one integer each")
+    if int(y.min()) < 0:
+        raise DataError(f"{where} has a label of {int(y.min())}; labels count from 0")
+    return Samples(tuple(x.reshape(*x.shape[:3], -1)), tuple(int(label) for label in y.ravel()))
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:120]

@@ -1,0 +1,64 @@
+"""Labelled images in memory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from smidgen.errors import SmidgenError
+from smidgen.ir import Array
+
+HELD_OUT = 5  # where no test images are given, every fifth of each class
+
+
+class DataError(SmidgenError):
+    """Images or labels cannot be read, or do not fit together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Images, uint8 [height, width, 1 or 3] of any size, and the class of each."""
+
+    images: tuple[Array, ...]
+    labels: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """What is learned from, what is tested with, and the classes by name."""
+
+    name: str
+    classes: tuple[str, ...]
+    train: Samples
+    test: Samples
+
+    def __post_init__(self) -> None:
+        if len(self.classes) < 2:
+            raise DataError(f"{self.name} holds {len(self.classes)} class, {self.classes[0]!r}; learning takes two")
+        for part, samples in (("to learn from", self.train), ("to test with", self.test)):
+            if not len(samples):
+                raise DataError(f"{self.name} holds no images {part}; add some of each class")
+
+    def digest(self) -> str:
+        """A fingerprint of every pixel and label: whether a run goes on with what it began with."""
+        hashed = hashlib.sha256(repr(self.classes).encode())
+        for samples in (self.train, self.test):
+            hashed.update(repr((samples.labels, [image.shape for image in samples.images])).encode())
+            for image in samples.images:
+                hashed.update(image.tobytes())
+        return hashed.hexdigest()
+
+
+def hold_out(labels: Iterable[int]) -> tuple[list[int], list[int]]:
+    """The places of what to learn from and of what to test with: every fifth of each class, in order."""
+    train: list[int] = []
+    test: list[int] = []
+    seen: dict[int, int] = {}
+    for place, label in enumerate(labels):
+        seen[label] = seen.get(label, 0) + 1
+        (train if seen[label] % HELD_OUT else test).append(place)
+    return train, test
