@@ -9,6 +9,7 @@ from dataclasses import replace
 from smidgen.ir import Builder, Graph, Node, Value, verify
 from smidgen.ops.conv_grad import ConvGradWeight, DenseGradWeight, DepthwiseGradWeight
 from smidgen.ops.gradient import ChannelSum, Gather, Mask
+from smidgen.ops.loss import Rate
 from smidgen.ops.update import (
     BiasStep,
     BiasSumStep,
@@ -105,7 +106,7 @@ def save_early(graph: Graph) -> Graph:
 
 def update_early(graph: Graph) -> Graph:
     """Every update runs as soon as its gradient exists and the last reader of the old value is done."""
-    return _move(graph, [node for node in graph.nodes if isinstance(node.op, Step | DenseStep)])
+    return _move(graph, [node for node in graph.nodes if isinstance(node.op, Rate | Step | DenseStep)])
 
 
 def _move(graph: Graph, moved: Iterable[Node]) -> Graph:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from smidgen.errors import PlanError
 from smidgen.ir import Graph, Node, Value
+from smidgen.schedule import WHOLE, Group, Schedule, maps, rows_read
 
-STATE_ALIGNMENT = 4  # bytes: a word, whatever a state value's elements are
-ALIGNMENT = 16  # bytes: a SIMD register of the host, two double words of a microcontroller; SMG_ALIGNED in C
+ALIGNMENT = 4  # bytes: a word, whatever a tensor's elements are
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class Plan:
         return {value: offset for buffer, offset in self.placed for value in buffer.values}
 
     def scratch(self) -> dict[int, int]:
-        """The offset of working memory, by the index of the node that uses it."""
-        return {buffer.start: offset for buffer, offset in self.placed if not buffer.values}
+        """The offset of working memory, by the index of each node that may use it."""
+        return {i: offset for b, offset in self.placed if not b.values for i in range(b.start, b.end)}
 
 
 Planner = Callable[[tuple[Buffer, ...]], Plan]
@@ -76,48 +76,67 @@ def _loads(buffers: Iterable[Buffer]) -> Iterator[tuple[int, int]]:
         yield time, sum(b.padded for b in buffers if b.start <= time < b.end)
 
 
-def buffers(graph: Graph) -> tuple[Buffer, ...]:
+def buffers(graph: Graph, schedule: Schedule = WHOLE) -> tuple[Buffer, ...]:
     """What needs memory in the arena, and when: inputs, activations and outputs by birth, then working memory.
 
     A view's output uses its input's memory, and so does an in-place op's where nobody reads the input later.
-    State lies apart (`state_offsets`), and what replaces it takes its place there.
+    State lies apart (`state_offsets`), and what replaces it takes its place there. The nodes of a streamed
+    group take turns row by row, so what one of them uses lives as long as the group.
     """
-    reads = {value: index for index, node in enumerate(graph.nodes) for value in node.ins}
-    reads |= dict.fromkeys(graph.outputs, len(graph.nodes))
-    apart = set(graph.updates.values())
-    homes: dict[Value, Value] = {}  # value → the value whose memory it uses
-    start: dict[Value, int] = {}
-    end: dict[Value, int] = {}
-
-    def live(value: Value, home: Value, at: int) -> None:
-        homes[value] = home
-        start.setdefault(home, at)
-        end[home] = max(end.get(home, 0), reads.get(value, at) + 1)
-
+    lives = _Lives(graph, schedule)
     for value in graph.inputs:
-        live(value, value, 0)
+        lives.begin(value, value, 0)
     for index, node in enumerate(graph.nodes):
+        lives.run(index, node)
+    return (*lives.values(), *_working(graph, schedule))
+
+
+class _Lives:
+    """Which value's memory each value uses, and from when to when that memory is in use."""
+
+    def __init__(self, graph: Graph, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.apart = set(graph.updates.values())
+        self.last = {value: schedule.span(index)[1] for index, node in enumerate(graph.nodes) for value in node.ins}
+        self.last |= dict.fromkeys(graph.outputs, len(graph.nodes) + 1)
+        self.homes: dict[Value, Value] = {}
+        self.start: dict[Value, int] = {}
+        self.end: dict[Value, int] = {}
+
+    def begin(self, value: Value, home: Value, index: int) -> None:
+        start, end = self.schedule.span(index)
+        self.homes[value] = home
+        self.start.setdefault(home, start)
+        self.end[home] = max(self.end.get(home, 0), self.last.get(value, end), end)
+
+    def run(self, index: int, node: Node) -> None:
         donor = _donor(node)
-        home = homes.get(donor) if donor else None
+        home = self.homes.get(donor) if donor else None
         if node.op.view:
-            if home:  # else the view of a constant, which needs no memory either
-                live(node.out, home, index)
-            continue
-        free = home is not None and end[home] == index + 1
+            if home:  # else the view of a constant or of state, which needs no memory either
+                self.begin(node.out, home, index)
+            return
+        alone = self.schedule.span(index) == (index, index + 1)
+        free = home is not None and alone and self.end[home] == index + 1
         for value in node.outs:
-            if value not in apart:
-                live(value, home if home and free and value is node.outs[0] else value, index)
-    return (
-        *(
-            Buffer(home.name, home.type.bytes, start[home], end[home], tuple(v for v in homes if homes[v] is home))
-            for home in start
-        ),
-        *(
-            Buffer(f"scratch of {node.outs[0].name}", size, index, index + 1)
-            for index, node in enumerate(graph.nodes)
-            if (size := node.op.scratch(node))
-        ),
-    )
+            if value not in self.apart:
+                self.begin(value, home if home and free and value is node.outs[0] else value, index)
+
+    def values(self) -> Iterator[Buffer]:
+        for home, start in self.start.items():
+            used = tuple(value for value, other in self.homes.items() if other is home)
+            yield Buffer(home.name, self.schedule.bytes(home), start, self.end[home], used)
+
+
+def _working(graph: Graph, schedule: Schedule) -> Iterator[Buffer]:
+    """Working memory: each node's own, or one for all that take turns in a group."""
+    sizes: dict[tuple[int, int], int] = {}
+    for index, node in enumerate(graph.nodes):
+        if size := node.op.scratch(node):
+            span = schedule.span(index)
+            sizes[span] = max(sizes.get(span, 0), size)
+    for (start, end), size in sizes.items():
+        yield Buffer(f"scratch of {graph.nodes[start].outs[0].name}", size, start, end)
 
 
 def state_offsets(graph: Graph) -> dict[Value, int]:
@@ -126,13 +145,13 @@ def state_offsets(graph: Graph) -> dict[Value, int]:
     at = 0
     for value in graph.state:
         offsets[value] = at
-        at += -(-value.type.bytes // STATE_ALIGNMENT) * STATE_ALIGNMENT
+        at += -(-value.type.bytes // ALIGNMENT) * ALIGNMENT
     return offsets
 
 
 def state_bytes(graph: Graph) -> int:
     """Bytes of the block of state."""
-    return sum(-(-value.type.bytes // STATE_ALIGNMENT) * STATE_ALIGNMENT for value in graph.state)
+    return sum(-(-value.type.bytes // ALIGNMENT) * ALIGNMENT for value in graph.state)
 
 
 def _donor(node: Node) -> Value | None:
@@ -163,10 +182,37 @@ def greedy(buffers: tuple[Buffer, ...]) -> Plan:
     return Plan(buffers, tuple(offsets[index] for index in range(len(buffers))))
 
 
-def check(graph: Graph, plan: Plan) -> None:
+def check(graph: Graph, plan: Plan, schedule: Schedule = WHOLE) -> None:
     """Raise PlanError unless the plan is sound and running the graph on it reads only what was meant."""
     check_apart(plan)
-    _Memory(graph, plan).replay()
+    for group in schedule.groups:
+        _check_rows(graph, group)
+    _Memory(graph, plan, schedule).replay()
+
+
+def _check_rows(graph: Graph, group: Group) -> None:
+    """Run a group row by row: every row is computed once, from rows that are there and still the right ones."""
+    nodes = graph.nodes[group.first : group.end]
+    made = dict.fromkeys(range(-1, len(nodes)), 0)
+    held: dict[Value, dict[int, int]] = {value: {} for value in group.rings}  # place in the ring → row
+    makers = {node.out: i for i, node in enumerate(nodes)}
+    for index in group.order:
+        row = made[index]
+        made[index] += 1
+        out = graph.inputs[0] if index < 0 else nodes[index].out
+        for value in maps(nodes[index]) if index >= 0 else ():
+            first, end = rows_read(nodes[index], row)
+            if value in makers and made[makers[value]] < end:
+                raise PlanError(f"%{out.name} reads row {end - 1} of %{value.name} before it is computed")
+            ring = held.get(value)
+            if ring is not None and any(ring.get(r % group.rings[value]) != r for r in range(first, end)):
+                raise PlanError(f"%{out.name} reads rows {first} to {end} of %{value.name}, its ring lost some")
+        if out in held:
+            held[out][row % group.rings[out]] = row
+    for index, count in made.items():
+        expected = nodes[index].out.type.shape[1] if index >= 0 else None
+        if expected is not None and count != expected:
+            raise PlanError(f"%{nodes[index].out.name} has {expected} rows, its group computes {count}")
 
 
 def check_apart(plan: Plan) -> None:
@@ -198,8 +244,8 @@ class _Region:
 class _Memory:
     """The arena as the program sees it: which value each region holds, node after node. Knows no lifetimes."""
 
-    def __init__(self, graph: Graph, plan: Plan) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, plan: Plan, schedule: Schedule) -> None:
+        self.graph, self.schedule = graph, schedule
         self.offsets = plan.values()
         self.scratch = plan.scratch()
         self.held: dict[Value, _Region] = {}
@@ -214,19 +260,27 @@ class _Memory:
             self.write(value)
         for value in self.graph.inputs:
             self.read(value, "the first node")
-        for index, node in enumerate(self.graph.nodes):
+        groups = {group.first: group for group in self.schedule.groups}
+        index = 0
+        while index < len(self.graph.nodes):
+            if index in groups:
+                self.stream(groups[index])
+                index = groups[index].end
+                continue
+            node = self.graph.nodes[index]
             regions = tuple(self.read(value, f"%{node.outs[0].name}") for value in node.ins)
             if node.op.view:
                 self.view(node)
             else:
                 self.run(index, node, regions)
+            index += 1
         for value in self.graph.outputs:
             self.read(value, "the caller")
 
     def region(self, value: Value) -> _Region:
         if value not in self.offsets:
             raise PlanError(f"%{value.name} has no place in the plan")
-        return _Region(self.offsets[value], self.offsets[value] + value.type.bytes)
+        return _Region(self.offsets[value], self.offsets[value] + self.schedule.bytes(value))
 
     def read(self, value: Value, reader: str) -> _Region | None:
         if value in self.outside:
@@ -250,6 +304,29 @@ class _Memory:
         if self.region(node.out).low != self.region(node.ins[0]).low:
             raise PlanError(f"%{node.out.name} is a view of %{node.ins[0].name} but lies elsewhere")
         self.held[node.out] = self.region(node.out)
+
+    def stream(self, group: Group) -> None:
+        """Everything a group touches lies apart, all the while."""
+        nodes = self.graph.nodes[group.first : group.end]
+        made = {node.out for node in nodes}
+        inputs = {v for node in nodes for v in node.ins if v not in made and v not in self.outside}
+        for value in inputs:
+            self.read(value, f"the group of %{nodes[0].out.name}")
+        used = [(f"%{v.name}", self.region(v)) for v in (*inputs, *made)]
+        size = max(node.op.scratch(node) for node in nodes)
+        if size:
+            if group.first not in self.scratch:
+                raise PlanError(f"the group of %{nodes[0].out.name} has no working memory in the plan")
+            used.append(("working memory", _Region(self.scratch[group.first], self.scratch[group.first] + size)))
+        for i, (name, region) in enumerate(used):
+            for other, beside in used[:i]:
+                if region.meets(beside):
+                    raise PlanError(f"{name} and {other} overlap in the group of %{nodes[0].out.name}")
+        for _, region in used[len(inputs) :]:
+            self.overwrite(region)
+        for value in made:
+            if value not in group.rings:
+                self.held[value] = self.region(value)
 
     def run(self, index: int, node: Node, inputs: tuple[_Region | None, ...]) -> None:
         """Everything the kernel touches lies apart, but for an output in its own input's place."""
