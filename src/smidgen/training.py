@@ -77,12 +77,15 @@ class _Weight:
 
 
 def features_of(graph: Graph) -> tuple[Value, Node]:
-    """What the classifier reads, and the classifier: the last Dense before the graph's first output."""
+    """What the classifier reads, in int8, and the classifier: the last Dense before the graph's first output."""
     value = graph.outputs[0]
     producer = {v: node for node in graph.nodes for v in node.outs}
     while value in producer:
         node = producer[value]
         if isinstance(node.op, Dense):
+            before = producer.get(node.ins[0])
+            if before is not None and isinstance(before.op, Dequantize):  # a float32 head, as an earlier run left it
+                return before.ins[0], node
             return node.ins[0], node
         if not isinstance(node.op, Softmax | Reshape | Dequantize):
             break
@@ -193,7 +196,8 @@ def _head(g: Builder, features: Value, classifier: Node, options: Options) -> tu
         w, b = g.persistent("head.w", init), g.persistent("head.b", np.zeros(n, np.float32))
         return g.emit(Dense(), x, w, b, name="logits"), ()
     # The weights start at a quarter of their range, so that they can grow fourfold before they saturate.
-    scale, y_scale = k**-0.5 / 32, max(classifier.out.type.scale, 2.0**-4)
+    old = classifier.out.type
+    scale, y_scale = k**-0.5 / 32, max(old.scale if old.q else 0.0, 2.0**-4)
     w = g.persistent("head.w", np.round(init / scale).astype(np.int8), QParams.per_channel([scale] * n, 0))
     b = g.persistent("head.b", np.zeros(n, np.int32))
     y = g.emit(Dense(), features, w, b, q=QParams.per_tensor(y_scale, 0), name="head")

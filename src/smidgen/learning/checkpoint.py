@@ -1,0 +1,121 @@
+"""Checkpoints: a safetensors file of all state by name, with what it belongs to and how far the run had come.
+
+The metadata is one JSON object; its digest covers the object and every byte of the state, so that a file cut
+short or damaged is told from a whole one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from smidgen.data import Augment
+from smidgen.errors import SmidgenError
+from smidgen.frontends.files import write_whole
+from smidgen.frontends.native import SAFE_DTYPES
+from smidgen.ir import MAX_BYTES, Array, Graph
+from smidgen.learning.course import Course, Epoch, Place
+from smidgen.text import print_graph
+
+FORMAT = 1
+HEADER = "smidgen-checkpoint"  # the metadata key
+
+
+class CheckpointError(SmidgenError):
+    """A checkpoint cannot be read, or belongs to something else."""
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """A run to go on with: its program and data by fingerprint, its course, its place, and all state."""
+
+    program: str
+    data: str
+    course: Course
+    place: Place
+    state: Mapping[str, Array]
+
+
+def fingerprint(graph: Graph) -> str:
+    """A number for a program: its graph, its constants, and the state it starts from."""
+    hashed = hashlib.sha256(print_graph(graph).encode())
+    for array in (*graph.constants.values(), *graph.state.values()):
+        hashed.update(np.ascontiguousarray(array).tobytes())
+    return hashed.hexdigest()
+
+
+def write_checkpoint(checkpoint: Checkpoint, path: Path) -> None:
+    """Write it whole, or leave what was there."""
+    state = {name: np.ascontiguousarray(array) for name, array in checkpoint.state.items()}
+    described = json.dumps(
+        {
+            "format": FORMAT, "program": checkpoint.program, "data": checkpoint.data,
+            "course": asdict(checkpoint.course), "place": asdict(checkpoint.place),
+        }
+    )  # fmt: skip
+    text = json.dumps({"digest": _digest(described, state), "run": described})
+    write_whole(path, save(state, {HEADER: text}))
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint back, every byte checked against its digest."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise CheckpointError(f"{path} has more than {MAX_BYTES:,} bytes and is no checkpoint")
+        with safe_open(path, framework="np") as file:
+            text = (file.metadata() or {}).get(HEADER)
+            state = {name: _tensor(file, name, path) for name in file.keys()}  # noqa: SIM118
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from None
+    except SafetensorError as error:
+        raise CheckpointError(f"{path} is cut short or damaged: {str(error)[:120]}") from None
+    if text is None:
+        raise CheckpointError(f"{path} is a safetensors file but no checkpoint of Smidgen's")
+    return _parse(text, state, path)
+
+
+def _digest(described: str, state: Mapping[str, Array]) -> str:
+    hashed = hashlib.sha256(described.encode())
+    for name in sorted(state):
+        hashed.update(f"{name} {state[name].dtype} {state[name].shape}".encode())
+        hashed.update(state[name].tobytes())
+    return hashed.hexdigest()
+
+
+def _tensor(file: safe_open, name: str, path: Path) -> Array:
+    if file.get_slice(name).get_dtype() not in SAFE_DTYPES:  # type: ignore[no-untyped-call]
+        raise CheckpointError(f"{path} holds {name[:80]!r} of a type no state has")
+    data: Array = file.get_tensor(name)  # type: ignore[no-untyped-call]
+    return data
+
+
+def _parse(text: str, state: Mapping[str, Array], path: Path) -> Checkpoint:
+    try:
+        outer = json.loads(text)
+        described = str(outer["run"])
+        run = json.loads(described)
+        if run["format"] != FORMAT:
+            raise CheckpointError(f"{path} has format {run['format']!r}, this Smidgen reads {FORMAT}; upgrade it")
+        if outer["digest"] != _digest(described, state):
+            raise CheckpointError(f"{path} is damaged: its bytes are not those that were written")
+        return Checkpoint(run["program"], run["data"], _course(run["course"]), _place(run["place"]), state)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise CheckpointError(f"{path} is damaged: {type(error).__name__} in its description") from None
+
+
+def _course(plain: Any) -> Course:
+    shown = plain["augment"]
+    augment = shown and Augment(tuple(shown["scale"]), tuple(shown["aspect"]), shown["flip"])
+    return Course(**{**plain, "augment": augment})
+
+
+def _place(plain: Any) -> Place:
+    return Place(**{**plain, "record": tuple(Epoch(**epoch) for epoch in plain["record"])})

@@ -1,0 +1,103 @@
+"""How a run of learning goes, and how far it has come."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import numpy as np
+
+from smidgen.data import Augment, centre
+from smidgen.errors import InputError
+from smidgen.ir import Array, Type
+
+Schedule = Literal["cosine", "constant"]
+MOST = float(np.finfo(np.float32).max)  # a device takes the rate as float32
+_ORDER, _CROP = 0, 1  # what a generator is for: the order of an epoch, or one image's crop
+
+
+@dataclass(frozen=True)
+class Course:
+    """Epochs of steps of one sample each; with the seed it fixes every image and rate of the run.
+
+    The learning rate is that of one sample: the paper's bs256_lr of 0.1 is 0.1 / 256 here, however many samples
+    are added up to a step.
+    """
+
+    epochs: int
+    learning_rate: float
+    schedule: Schedule = "cosine"
+    warmup: float = 0.0  # epochs over which the rate rises to its full height
+    augment: Augment | None = field(default_factory=Augment)
+    seed: int = 0
+
+    def check(self) -> None:
+        if not 1 <= self.epochs <= 100_000:
+            raise InputError(f"{self.epochs} epochs cannot be run; give 1 to 100,000")
+        if not 0 <= self.learning_rate <= MOST:
+            raise InputError(f"a learning rate of {self.learning_rate} cannot be used; give a number from 0 up")
+        if self.schedule not in get_args(Schedule):
+            raise InputError(f"there is no schedule {self.schedule!r}; known are {', '.join(get_args(Schedule))}")
+        if not 0 <= self.warmup <= self.epochs:
+            raise InputError(f"a warm-up of {self.warmup} epochs does not fit {self.epochs} epochs; give 0 to that")
+        if self.seed < 0:
+            raise InputError(f"a seed of {self.seed} cannot be used; give a number from 0 up")
+        if self.augment is not None:
+            self.augment.check()
+
+    def rate(self, epoch: int, step: int, steps: int) -> float:
+        """The learning rate of a step of an epoch of `steps`."""
+        at, total, rise = epoch * steps + step, self.epochs * steps, self.warmup * steps
+        if at < rise:
+            return self.learning_rate * (at + 1) / math.ceil(rise)
+        if self.schedule == "constant":
+            return self.learning_rate
+        return self.learning_rate * (1 + math.cos(math.pi * (at - rise) / (total - rise))) / 2
+
+    def order(self, epoch: int, count: int) -> tuple[int, ...]:
+        """Which sample each step of an epoch takes."""
+        return tuple(int(i) for i in np.random.default_rng((self.seed, _ORDER, epoch)).permutation(count))
+
+    def image(self, pixels: Array, type: Type, epoch: int, index: int) -> Array:
+        """Sample `index` as the model's input, as this epoch shows it."""
+        if self.augment is None:
+            return centre(pixels, type)
+        return self.augment.apply(pixels, type, np.random.default_rng((self.seed, _CROP, epoch, index)))
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """How an epoch went: mean loss of its steps, top-1 on the test images after it, weights at their limits."""
+
+    number: int  # from 1
+    loss: float
+    accuracy: float
+    saturated: float  # share of the trained int8 weights that stand at ±127
+
+    def __str__(self) -> str:
+        return f"epoch {self.number:<4} top-1 {self.accuracy:.2%}  loss {self.loss:.4f}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """How far a run has come: epochs done, steps done of the one under way and the sum of their losses."""
+
+    epoch: int
+    step: int
+    losses: float
+    before: float  # top-1 before learning
+    saturated: float  # likewise
+    record: tuple[Epoch, ...]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a listener hears: steps or tests done, of how many, the mean loss so far and the epochs behind."""
+
+    doing: Literal["testing", "learning"]
+    done: int
+    total: int
+    epoch: int  # under way, from 1; 0 for the test before learning
+    loss: float | None
+    last: Epoch | None
