@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 import smidgen as sm
@@ -20,6 +21,7 @@ from smidgen.frontends.native import write_smg
 from smidgen.frontends.network import build
 from smidgen.ir import Builder, QParams, Type, evaluate
 from smidgen.ops import Add, Requantize
+from toys import SHAPES, shapes, small_network
 
 
 @pytest.fixture
@@ -107,6 +109,116 @@ def test_compile_writes_a_project_and_says_what_it_takes(folder: Path) -> None:
     memory = sm.compile(sm.load("tiny.smg")).memory
     assert (printed["peak_bytes"], printed["constant_bytes"]) == (memory.peak, memory.constants)
     assert "bytes of SRAM" in invoke("compile", "tiny.smg", "-o", "out/d")
+
+
+def photographs(folder: Path) -> None:
+    """Shapes as an image folder, and a small network for them."""
+    write_smg(small_network(), Path("small.smg"))
+    data = shapes(5, 2)
+    for split, samples in (("train", data.train), ("test", data.test)):
+        for place, (image, label) in enumerate(zip(samples.images, samples.labels, strict=True)):
+            file = folder / split / SHAPES[label] / f"{place}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image).save(file)
+
+
+def train(*arguments: str) -> str:
+    return invoke("train", "small.smg", "--scheme", "last:3", "--data", "photos", "--lr", "0.01", *arguments)
+
+
+def test_train_writes_the_model_a_checkpoint_and_says_how_it_went(folder: Path) -> None:
+    photographs(folder / "photos")
+    printed = json.loads(train("--epochs", "2", "-o", "out/t", "--json"))
+    assert [epoch["number"] for epoch in printed["epochs"]] == [1, 2]
+    assert printed["accuracy"] == printed["epochs"][-1]["accuracy"]
+    assert printed["classes"] == list(SHAPES)
+    assert printed["files"] == ["out/t/small.smg", "out/t/small.tflite", "out/t/small.ckpt"]
+    assert sorted(os.listdir("out/t")) == ["small.ckpt", "small.smg", "small.tflite"]
+    model, exported = sm.load("out/t/small.smg"), sm.load("out/t/small.tflite")
+    image = np.zeros(model.inputs[0].type.shape, np.int8)
+    np.testing.assert_allclose(evaluate(model, image)[0], evaluate(exported, image)[0], rtol=1e-5)
+    text = train("--epochs", "1", "-o", "out/u")
+    assert "8 to test" in text
+    assert "before     top-1" in text
+    assert "epoch 1    top-1" in text
+
+
+def test_train_goes_on_from_a_checkpoint_to_the_same_bytes(folder: Path) -> None:
+    photographs(folder / "photos")
+    options = ("--epochs", "2", "--weight-bits", "8", "--momentum", "0.9", "--head", "int8", "--no-qas", "--seed", "3")
+    first = train(*options, "-o", "a", "--crop", "0.5", "--warmup", "1")
+    again = train(*options, "-o", "b", "--crop", "0.5", "--warmup", "1", "--resume", "a/small.ckpt")
+    assert again == first.replace("a/small", "b/small")
+    for name in os.listdir("b"):
+        assert (folder / "a" / name).read_bytes() == (folder / "b" / name).read_bytes()
+
+
+def test_a_program_that_learns_compiles_to_an_example_that_learns(folder: Path) -> None:
+    write_smg(small_network(), Path("small.smg"))
+    options = ("--scheme", "last:3", "--classes", "2", "--weight-bits", "10", "-o", "out/c")
+    printed = json.loads(invoke("compile", "small.smg", *options, "--json"))
+    assert printed["state_bytes"] > 0
+    command = ["make", "-s", "CFLAGS=-O1 -Werror"]
+    built = subprocess.run(command, cwd="out/c", capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    ran = subprocess.run(["out/c/example"], capture_output=True, text=True, check=True)
+    lines = ran.stdout.splitlines()
+    losses = [float(line.split()[-1]) for line in lines[:-1]]
+    assert len(losses) == 20
+    assert sum(losses[-6:]) < 0.8 * sum(losses[:6])
+    assert lines[-1] == "class 1 is seen as 1, and as 1 after saving and loading"
+    assert "what learns" in invoke("compile", "small.smg", *options[:-1], "out/d")
+
+
+def test_bad_requests_to_learn_are_answered_in_one_sentence(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    photographs(folder / "photos")
+    train("--epochs", "1", "-o", "out")
+    for split in ("train", "test"):
+        (folder / "one" / split / "cat").mkdir(parents=True)
+        Image.new("RGB", (8, 8)).save(folder / "one" / split / "cat" / "1.png")
+    (folder / "cut.ckpt").write_bytes((folder / "out" / "small.ckpt").read_bytes()[:-9])
+    (folder / "file").write_text("")
+    usual = {"--scheme": "last:3", "--data": "photos", "--lr": "0.01", "--epochs": "1", "-o": "out"}
+    cases: tuple[tuple[dict[str, str], str], ...] = (
+        ({"--scheme": "99kb"}, "'99kb' is neither a scheme for small"),
+        ({"--scheme": "last:99"}, "trains 99 biases"),
+        ({"--classes": "1"}, "1 classes cannot be learned"),
+        ({"--classes": "3"}, "the program learns the 3 classes 0 to 2; compile it for 4"),
+        ({"--data": "absent"}, "there is no absent"),
+        ({"--data": "one"}, "holds 1 class, 'cat'"),
+        ({"--lr": "-1"}, "a learning rate of -1.0"),
+        ({"--lr": "nan"}, "a learning rate of nan"),
+        ({"--lr": "0.1/0"}, "a learning rate of 0.1/0"),
+        ({"--lr": "fast"}, "a learning rate of fast"),
+        ({"--lr": "3e38"}, "is too large; lower it; out/small.ckpt stays as it was"),
+        ({"--weight-bits": "9"}, "weights of 9 bits"),
+        ({"--momentum": "1"}, "momentum is 1.0"),
+        ({"--accumulate": "0"}, "0 samples"),
+        ({"--epochs": "0"}, "0 epochs"),
+        ({"--crop": "0"}, "a crop of 0.0"),
+        ({"--warmup": "9"}, "a warm-up of 9.0 epochs"),
+        ({"--resume": "absent.ckpt"}, "absent.ckpt cannot be read"),
+        ({"--resume": "cut.ckpt"}, "cut.ckpt is cut short or damaged"),
+        ({"--resume": "out/small.ckpt", "--seed": "1"}, "out/small.ckpt is of another program"),
+        ({"--resume": "out/small.ckpt", "--lr": "0.02"}, "a run with learning_rate 0.01, this one has 0.02"),
+        ({"-o": "."}, "small.smg would be overwritten by what is learned from it"),
+        ({"-o": "file"}, "file"),
+    )
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    for changed, message in cases:
+        arguments = [word for pair in (usual | changed).items() for word in pair]
+        said = fail(capsys, monkeypatch, "train", "small.smg", *arguments)
+        assert message in said
+        assert "\n" not in said
+    for options, message in (
+        (("--scheme", "head"), "give --classes"),
+        (("--classes", "3"), "give --scheme"),
+        (("--scheme", "head", "--classes", "0"), "0 classes cannot be learned"),
+    ):
+        assert message in fail(capsys, monkeypatch, "compile", "small.smg", "-o", "new", *options)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
 def test_the_demo_agrees_byte_for_byte_and_can_be_repeated(folder: Path) -> None:

@@ -3,15 +3,18 @@
 import smidgen as sm
 
 model = sm.load("mcunet-5fps")           # a network of the zoo, or a file that imports
-program = sm.compile(model, target="host")
+program = sm.compile(model, "99kb", target="host", options=sm.Options(classes=10))
 print(program.memory)
 program.write("out/")
 with program.start() as device:
+    loss = device.train(image, label, learning_rate)
     device.predict(image)
+learned = sm.learn(program, sm.load_data("flowers/"), sm.Course(epochs=12, learning_rate=0.1 / 256))
 """
 
 from importlib.metadata import version
 
+from smidgen.data import Augment, Data, DataError, load_data
 from smidgen.errors import (
     ExportError,
     GraphError,
@@ -23,22 +26,41 @@ from smidgen.errors import (
 )
 from smidgen.frontends import import_model
 from smidgen.ir import Graph, evaluate
+from smidgen.learning import CheckpointError, Course, Learned, LearningError, learn, learned_graph
 from smidgen.loading import load
-from smidgen.pipeline import compile
+from smidgen.pipeline import Program, compile
+from smidgen.scheme import Scheme, SchemeError, load_scheme
+from smidgen.training import Options, TrainingError
 
 __version__ = version("smidgen")
 __all__ = [
+    "Augment",
+    "CheckpointError",
+    "Course",
+    "Data",
+    "DataError",
     "ExportError",
     "Graph",
     "GraphError",
     "ImportModelError",
     "InputError",
+    "Learned",
+    "LearningError",
+    "Options",
     "PlanError",
+    "Program",
+    "Scheme",
+    "SchemeError",
     "SmidgenError",
     "TargetError",
+    "TrainingError",
     "__version__",
     "compile",
     "evaluate",
     "import_model",
+    "learn",
+    "learned_graph",
     "load",
+    "load_data",
+    "load_scheme",
 ]

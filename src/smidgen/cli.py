@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import StrEnum
 from io import BytesIO
 from pathlib import Path
@@ -16,16 +17,22 @@ from typing import Annotated, NoReturn
 import numpy as np
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from smidgen import __version__
+from smidgen.data import Augment, Data, examples, load_data
 from smidgen.demo import Demonstration, demonstrate
 from smidgen.errors import InputError, SmidgenError
 from smidgen.frontends.files import parse_npy, read_whole, write_whole
 from smidgen.frontends.native import write_smg
 from smidgen.inspection import Summary, describe
 from smidgen.ir import Array, Graph, Value, check_inputs, evaluate
+from smidgen.learning import Course, Learned, learn
+from smidgen.learning import Progress as Heard
 from smidgen.loading import load
 from smidgen.pipeline import Program, compile
+from smidgen.results import Compiled, Output, Ranked, Run, Taught, Use, Written
+from smidgen.training import Options
 
 TOP = 5  # classes shown
 WIDTH = 120  # columns, where the output is no terminal
@@ -37,9 +44,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="A network of the zoo, or a model file.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-
 
 class RunTarget(StrEnum):
     """Where `run` computes: the numpy reference, or C on this machine."""
@@ -49,97 +53,37 @@ class RunTarget(StrEnum):
 
 
 class CompileTarget(StrEnum):
-    """What `compile` writes C for."""
+    """What `compile` writes C for and `train` learns on."""
 
     host = "host"
 
 
-@dataclass(frozen=True)
-class Ranked:
-    """An element and its value, as the network holds it and as the number that stands for."""
+class HeadKind(StrEnum):
+    """What a new classifier computes in."""
 
-    index: int
-    value: float | None  # None where it is no finite number
-    real: float | None
+    float32 = "float32"
+    int8 = "int8"
 
 
-@dataclass(frozen=True)
-class Output:
-    """One output tensor of a run."""
+class Schedule(StrEnum):
+    """How the learning rate goes."""
 
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    file: str | None
-    top: tuple[Ranked, ...]
-
-    def __str__(self) -> str:
-        written = f" → {self.file}" if self.file else ""
-        lines = [f"{self.name} {self.dtype}{list(self.shape)}{written}"]
-        lines += [f"  {rank.index:>6}  {rank.value:>6}  {rank.real}" for rank in self.top]
-        return "\n".join(lines)
+    cosine = "cosine"
+    constant = "constant"
 
 
-@dataclass(frozen=True)
-class Run:
-    """A run of a model on some target."""
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="A network of the zoo, or a model file.")]
+Target = Annotated[CompileTarget, typer.Option(help="What to write C for, or to learn on.")]
+Classes = Annotated[int | None, typer.Option(help="Classes to learn.")]
+WeightBits = Annotated[int, typer.Option(help="Bits kept of a weight that learns: 8, 10 or 12.")]
+HeadType = Annotated[HeadKind, typer.Option("--head", help="Arithmetic of the classifier.")]
+Momentum = Annotated[float, typer.Option(help="Momentum, from 0 up to 1.")]
+Accumulate = Annotated[int, typer.Option(help="Samples whose gradients make one step.")]
+Qas = Annotated[bool, typer.Option("--qas/--no-qas", help="Quantization-aware scaling of gradients.")]
+Seed = Annotated[int, typer.Option(help="Fixes the head's first weights, the order and the crops.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
-    model: str
-    target: str
-    outputs: tuple[Output, ...]
-
-    def __str__(self) -> str:
-        return "\n".join(map(str, self.outputs))
-
-
-@dataclass(frozen=True)
-class Written:
-    """A model written to a file."""
-
-    model: str
-    file: str
-    bytes: int
-    layers: int
-    macs: int
-    parameters: int
-
-    def __str__(self) -> str:
-        size = f"{self.layers} layers, {self.macs:,} MACs, {self.parameters:,} parameters"
-        return f"{self.model}: {size} → {self.file} ({self.bytes:,} bytes)"
-
-
-@dataclass(frozen=True)
-class Use:
-    """A tensor alive at the peak, and its bytes."""
-
-    name: str
-    bytes: int
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """A project written for a target."""
-
-    model: str
-    target: str
-    folder: str
-    files: tuple[str, ...]
-    peak_bytes: int
-    lower_bound_bytes: int
-    constant_bytes: int
-    at_peak: tuple[Use, ...]
-
-    def __str__(self) -> str:
-        largest = ", ".join(f"{use.name} {use.bytes:,}" for use in self.at_peak[:3])
-        return (
-            f"{self.model} for {self.target}: {len(self.files)} files → {self.folder}\n"
-            f"arena {self.peak_bytes:,} bytes of SRAM (at least {self.lower_bound_bytes:,}), "
-            f"constants {self.constant_bytes:,} bytes of flash\n"
-            f"at the peak: {largest}"
-        )
-
-
-Result = Summary | Run | Written | Compiled | Demonstration
+Result = Summary | Run | Written | Compiled | Taught | Demonstration
 
 
 def _show(result: Result, as_json: bool) -> None:
@@ -245,24 +189,43 @@ def import_(
         if output.suffix == ".smg":
             write_smg(graph, output)
         else:
-            from smidgen.frontends.tflite import write_tflite  # here, because its schema takes a while to import
-
-            write_whole(output, write_tflite(graph))
+            write_whole(output, _tflite(graph))
     size, summary = output.stat().st_size, describe(graph)
     result = Written(graph.name, str(output), size, len(summary.layers), summary.macs, summary.parameters)
     _show(result, as_json)
+
+
+def _tflite(graph: Graph) -> bytes:
+    from smidgen.frontends.tflite import write_tflite  # here, because its schema takes a while to import
+
+    return write_tflite(graph)
 
 
 @app.command("compile")
 def compile_(
     model: Model,
     output: Annotated[Path, typer.Option("--output", "-o", help="A folder that is new or empty.")],
-    target: Annotated[CompileTarget, typer.Option(help="What to write C for.")] = CompileTarget.host,
+    scheme: Annotated[str | None, typer.Option(help="What learns; without it the program only infers.")] = None,
+    target: Target = CompileTarget.host,
+    classes: Classes = None,
+    weight_bits: WeightBits = 12,
+    head: HeadType = HeadKind.float32,
+    momentum: Momentum = 0.0,
+    accumulate: Accumulate = 1,
+    qas: Qas = True,
+    seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """C sources, header, example main, and how to build them."""
+    options = None
+    if scheme is not None:
+        if classes is None:
+            raise InputError(f"how many classes {model} shall learn with {scheme} is not said; give --classes")
+        options = Options(classes, weight_bits, qas, momentum, accumulate, head.value, seed)
+    elif classes is not None:
+        raise InputError(f"{classes} classes can only be learned with a scheme; give --scheme")
     with _progress(f"compiling {model} for {target}"):
-        program = compile(load(model), target=str(target))
+        program = compile(load(model), scheme, str(target), options=options)
         program.write(output)
     _show(_compiled(program, output), as_json)
 
@@ -276,9 +239,108 @@ def _compiled(program: Program, folder: Path) -> Compiled:
         files=tuple(sorted(path.name for path in folder.iterdir())),
         peak_bytes=memory.peak,
         lower_bound_bytes=memory.lower_bound,
+        state_bytes=memory.state,
         constant_bytes=memory.constants,
         at_peak=tuple(Use(buffer.name, buffer.bytes) for buffer in memory.at_peak),
     )
+
+
+@app.command()
+def train(
+    model: Model,
+    scheme: Annotated[str, typer.Option(help="What learns: a published name, a file, full, last:K, bias:K or head.")],
+    source: Annotated[Path, typer.Option("--data", help="A folder of images by label, a .zip of one, or an .npz.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the model and its checkpoint.")],
+    target: Target = CompileTarget.host,
+    classes: Classes = None,
+    epochs: Annotated[int, typer.Option(help="Times every image is seen.")] = 12,
+    lr: Annotated[str, typer.Option(help="Learning rate of one sample; a quotient such as 0.1/256 is taken.")] = (
+        "0.1/256"
+    ),
+    schedule: Annotated[Schedule, typer.Option(help="How the rate goes.")] = Schedule.cosine,
+    warmup: Annotated[float, typer.Option(help="Epochs over which the rate rises.")] = 0.0,
+    crop: Annotated[float, typer.Option(help="Least share of an image that a crop keeps; 1: no random crops.")] = 0.08,
+    flip: Annotated[bool, typer.Option("--flip/--no-flip", help="Mirror half of the images.")] = True,
+    weight_bits: WeightBits = 12,
+    head: HeadType = HeadKind.float32,
+    momentum: Momentum = 0.0,
+    accumulate: Accumulate = 1,
+    qas: Qas = True,
+    seed: Seed = 0,
+    resume: Annotated[Path | None, typer.Option(help="A checkpoint of this very run to go on from.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Learn from images with the device's own arithmetic; write the model and a checkpoint."""
+    course = Course(epochs, _rate(lr), schedule.value, warmup, Augment((crop, 1.0), flip=flip), seed)
+    course.check()
+    with _progress(f"reading {source}"):
+        graph, data = load(model), load_data(source)
+    options = Options(classes or len(data.classes), weight_bits, qas, momentum, accumulate, head.value, seed)
+    files = _learned_files(graph, output, Path(model))
+    with _progress(f"compiling {graph.name} for {target}"):
+        images = examples(data.train, graph.inputs[0].type)
+        program = compile(graph, scheme, str(target), options=options, images=images)
+    output.mkdir(parents=True, exist_ok=True)
+    with _epochs(course) as hear:
+        learned = learn(program, data, course, checkpoint=files[2], resume=resume, hear=hear)
+    write_smg(learned.model, files[0])
+    write_whole(files[1], _tflite(learned.model))
+    for warning in learned.warnings:
+        typer.echo(f"smidgen: {warning}", err=True)
+    _show(_taught(learned, data, scheme, program, files), as_json)
+
+
+def _rate(text: str) -> float:
+    """A learning rate, or a quotient of two numbers."""
+    above, slash, below = text.partition("/")
+    try:
+        return float(above) / float(below) if slash else float(above)
+    except (ValueError, ZeroDivisionError):
+        raise InputError(f"a learning rate of {text} cannot be used; give a number, or a quotient as 0.1/256") from None
+
+
+def _learned_files(graph: Graph, folder: Path, source: Path) -> tuple[Path, Path, Path]:
+    """The model as .smg and .tflite, and the checkpoint; never the file that is learned from."""
+    stem = re.sub(r"[^\w.-]", "_", graph.name).strip(".") or "model"
+    smg, tflite, checkpoint = (folder / f"{stem}{suffix}" for suffix in (".smg", ".tflite", ".ckpt"))
+    if source.exists() and any(file.exists() and file.samefile(source) for file in (smg, tflite, checkpoint)):
+        raise InputError(f"{source} would be overwritten by what is learned from it; name another folder than {folder}")
+    return smg, tflite, checkpoint
+
+
+def _taught(learned: Learned, data: Data, scheme: str, program: Program, files: tuple[Path, ...]) -> Taught:
+    return Taught(
+        model=learned.name,
+        scheme=scheme,
+        target=program.target.name,
+        classes=data.classes,
+        train_images=len(data.train),
+        test_images=len(data.test),
+        before=learned.before,
+        accuracy=learned.accuracy,
+        epochs=learned.record,
+        warnings=learned.warnings,
+        files=tuple(map(str, files)),
+    )
+
+
+@contextmanager
+def _epochs(course: Course) -> Iterator[Callable[[Heard], None]]:
+    """A bar on stderr for each epoch and a line when it is done; nothing where that is no terminal."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[loss]}"), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task, shown = bar.add_task("starting", loss=""), [0]
+
+        def hear(heard: Heard) -> None:
+            if heard.last is not None and heard.last.number > shown[0]:
+                shown[0] = heard.last.number
+                bar.console.print(str(heard.last), highlight=False)
+            what = f"{heard.doing} {heard.epoch}/{course.epochs}"
+            loss = "" if heard.loss is None else f"loss {heard.loss:.3f}"
+            bar.update(task, description=what, completed=heard.done, total=heard.total, loss=loss)
+
+        yield hear
 
 
 @app.command()

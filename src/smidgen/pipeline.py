@@ -96,9 +96,12 @@ class Program:
         fields = {
             "prefix": self.sources.prefix, "PREFIX": self.sources.prefix.upper(), "name": self.graph.name,
             "arena_bytes": f"{self.plan.peak:,}", "constant_bytes": f"{self.sources.constant_bytes:,}",
+            "state_bytes": f"{self.sources.state_bytes:,}",
             "sources": " ".join(["main.c", *(name for name in written if name.endswith(".c"))]),
         }  # fmt: skip
-        return {**written, **{name: codegen.render(name, **fields) for name in ("main.c", "Makefile", "README.md")}}
+        kind = "train_" if self.sources.learns else ""
+        templates = {"main.c": f"{kind}main.c", "Makefile": "Makefile", "README.md": f"{kind}README.md"}
+        return {**written, **{name: codegen.render(template, **fields) for name, template in templates.items()}}
 
     def write(self, folder: str | Path) -> None:
         """Write the project into a new or empty folder, whole or not at all."""

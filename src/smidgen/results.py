@@ -1,0 +1,117 @@
+"""What the verbs show: result objects that print themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from smidgen.learning import Epoch
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """An element and its value, as the network holds it and as the number that stands for."""
+
+    index: int
+    value: float | None  # None where it is no finite number
+    real: float | None
+
+
+@dataclass(frozen=True)
+class Output:
+    """One output tensor of a run."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    file: str | None
+    top: tuple[Ranked, ...]
+
+    def __str__(self) -> str:
+        written = f" → {self.file}" if self.file else ""
+        lines = [f"{self.name} {self.dtype}{list(self.shape)}{written}"]
+        lines += [f"  {rank.index:>6}  {rank.value:>6}  {rank.real}" for rank in self.top]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a model on some target."""
+
+    model: str
+    target: str
+    outputs: tuple[Output, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.outputs))
+
+
+@dataclass(frozen=True)
+class Written:
+    """A model written to a file."""
+
+    model: str
+    file: str
+    bytes: int
+    layers: int
+    macs: int
+    parameters: int
+
+    def __str__(self) -> str:
+        size = f"{self.layers} layers, {self.macs:,} MACs, {self.parameters:,} parameters"
+        return f"{self.model}: {size} → {self.file} ({self.bytes:,} bytes)"
+
+
+@dataclass(frozen=True)
+class Use:
+    """A tensor alive at the peak, and its bytes."""
+
+    name: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A project written for a target."""
+
+    model: str
+    target: str
+    folder: str
+    files: tuple[str, ...]
+    peak_bytes: int
+    lower_bound_bytes: int
+    state_bytes: int
+    constant_bytes: int
+    at_peak: tuple[Use, ...]
+
+    def __str__(self) -> str:
+        largest = ", ".join(f"{use.name} {use.bytes:,}" for use in self.at_peak[:3])
+        learns = f"{self.state_bytes:,} for what learns, " if self.state_bytes else ""
+        return (
+            f"{self.model} for {self.target}: {len(self.files)} files → {self.folder}\n"
+            f"arena {self.peak_bytes:,} bytes of SRAM (at least {self.lower_bound_bytes:,}), "
+            f"{learns}constants {self.constant_bytes:,} bytes of flash\n"
+            f"at the peak: {largest}"
+        )
+
+
+@dataclass(frozen=True)
+class Taught:
+    """A model that learned, and the files it was written to."""
+
+    model: str
+    scheme: str
+    target: str
+    classes: tuple[str, ...]
+    train_images: int
+    test_images: int
+    before: float
+    accuracy: float
+    epochs: tuple[Epoch, ...]
+    warnings: tuple[str, ...]
+    files: tuple[str, ...]
+
+    def __str__(self) -> str:
+        data = f"{len(self.classes)} classes, {self.train_images:,} images to learn from, {self.test_images:,} to test"
+        lines = [f"{self.model} with {self.scheme} on {self.target}: {data}"]
+        lines.append(f"before     top-1 {self.before:.2%}")
+        return "\n".join([*lines, *map(str, self.epochs), f"written to {', '.join(self.files)}"])
