@@ -17,6 +17,7 @@ import numpy as np
 from smidgen.errors import InputError, TargetError
 from smidgen.ir import Array, Graph, Node, Op, Type, Value
 from smidgen.plan import Plan, state_bytes, state_offsets
+from smidgen.schedule import WHOLE, Group, Schedule
 
 RUNTIME = Path(__file__).parent / "runtime"
 C_TYPES: Mapping[str, str] = {
@@ -39,9 +40,12 @@ class Sources:
     constant_bytes: int
     state_bytes: int
     learns: bool
+    streamed_input: bool  # input 0 comes row by row from a source, not from memory
 
 
-def generate(graph: Graph, plan: Plan, prefix: str = "model", training: bool = False) -> Sources:
+def generate(
+    graph: Graph, plan: Plan, prefix: str = "model", *, training: bool = False, schedule: Schedule = WHOLE
+) -> Sources:
     """The C of a graph whose tensors lie where the plan says.
 
     A training graph's inputs are image, label and learning rate, its outputs loss and logits: its nodes up to
@@ -50,9 +54,10 @@ def generate(graph: Graph, plan: Plan, prefix: str = "model", training: bool = F
     if not _PREFIX.fullmatch(prefix):
         raise InputError(f"{prefix!r} is no prefix for C names; use lower-case letters, digits and '_', a letter first")
     _check_kernels(graph)
-    writer = _Writer(graph, plan, prefix, training)
+    writer = _Writer(graph, plan, prefix, training, schedule)
+    runtime = runtime_files(_symbols(graph))
     return Sources(
-        prefix, writer.files(), runtime_files(_symbols(graph)), writer.constant_bytes, state_bytes(graph), training
+        prefix, writer.files(), runtime, writer.constant_bytes, state_bytes(graph), training, schedule.streamed_input
     )
 
 
@@ -97,14 +102,15 @@ def render(template: str, **fields: object) -> str:
 class _Writer:
     """Names every value once, then writes the four files."""
 
-    def __init__(self, graph: Graph, plan: Plan, prefix: str, training: bool) -> None:
-        self.graph, self.plan, self.prefix, self.training = graph, plan, prefix, training
+    def __init__(self, graph: Graph, plan: Plan, prefix: str, training: bool, schedule: Schedule) -> None:
+        self.graph, self.plan, self.prefix, self.training, self.schedule = graph, plan, prefix, training, schedule
         label = graph.inputs[1] if training else None
         reads_label = (i for i, node in enumerate(graph.nodes) if label in node.ins)
         self.forward = next(reads_label, len(graph.nodes))
         self.offsets, self.scratch = plan.values(), plan.scratch()
         self.names = _identifiers(graph)
         self.roots = _roots(graph)
+        self.named: set[Value] = set()  # whose address the code asked for
         self.state = state_offsets(graph)
         self.data = dict(self._data())
         self.constant_bytes = sum(array.nbytes for array in self.data.values())
@@ -119,6 +125,8 @@ class _Writer:
             "state_body": render("state.c", **common) if self.state else "",
             "train_header": render("train.h", **common) if self.training else "",
             "train_body": render("train.c", **common, **self._step()) if self.training else "",
+            "source_header": render("source.h", **common) if self.schedule.streamed_input else "",
+            "source_body": render("source.c", **common) if self.schedule.streamed_input else "",
         }
         return {
             f"{self.prefix}.h": render("model.h", **common, **self._header(), **extra),
@@ -135,6 +143,11 @@ class _Writer:
             for field, item in node.op.params(node).items():
                 if isinstance(item, np.ndarray):
                     yield self._array(node, field), item
+        for group in self.schedule.groups:
+            yield self._order(group), np.array(group.order, np.int16).astype(np.uint8)
+
+    def _order(self, group: Group) -> str:
+        return f"{self.prefix}_order_{group.first}"
 
     def _constant(self, value: Value) -> str:
         return f"{self.prefix}_const_{self.names[value]}"
@@ -145,7 +158,10 @@ class _Writer:
     def _place(self, value: Value) -> str:
         """The C expression for a value's address."""
         root = self.roots.get(value, value)
-        return self._constant(root) if root in self.graph.constants else f"at_{self.names[root]}"
+        if root in self.graph.constants:
+            return self._constant(root)
+        self.named.add(root)
+        return f"at_{self.names[root]}"
 
     def _header(self) -> dict[str, object]:
         tensors = [("INPUT", i, v.type) for i, v in enumerate(self.graph.inputs)]
@@ -159,18 +175,19 @@ class _Writer:
 
     def _body(self) -> dict[str, object]:
         scores = self.graph.outputs[1 if self.training else 0]
-        return {
+        inputs = ["0" if self.schedule.rows(v) else self._place(v) for v in self.graph.inputs]
+        body: dict[str, object] = {
             "state_block": f"static SMG_ALIGNED uint8_t state[{state_bytes(self.graph)}];\n" if self.state else "",
             "score_count": scores.type.size,
-            "places": "\n".join(self._places()),
             "params": "\n".join(self._params()),
             "loads": "".join(self._loads()),
             "calls": "".join(self._calls(0, self.forward)),
             "score_type": C_TYPES[scores.type.dtype],
             "scores": self._place(scores),
-            "input_places": ", ".join(self._place(v) for v in self.graph.inputs) or "0",
+            "input_places": ", ".join(inputs) or "0",
             "output_places": ", ".join(self._place(v) for v in self.graph.outputs),
         }
+        return {**body, "places": "\n".join(self._places())}  # last: it declares what the rest named
 
     def _step(self) -> dict[str, object]:
         _, label, rate = self.graph.inputs
@@ -181,12 +198,11 @@ class _Writer:
         }  # fmt: skip
 
     def _places(self) -> Iterator[str]:
-        for value, offset in self.state.items():
-            kind = C_TYPES[value.type.dtype]
-            yield f"static {kind} *const at_{self.names[value]} = ({kind} *)(state + {offset});"
-        for value, offset in self.offsets.items():
-            kind = C_TYPES[value.type.dtype]
-            yield f"static {kind} *const at_{self.names[value]} = ({kind} *)(arena + {offset});"
+        for block, offsets in (("state", self.state), ("arena", self.offsets)):
+            for value, offset in offsets.items():
+                if value in self.named:
+                    kind = C_TYPES[value.type.dtype]
+                    yield f"static {kind} *const at_{self.names[value]} = ({kind} *)({block} + {offset});"
 
     def _loads(self) -> Iterator[str]:
         """Initial state, from flash into its block."""
@@ -208,13 +224,43 @@ class _Writer:
         return _literal(item, "float32" if isinstance(item, float) else "int32")
 
     def _calls(self, first: int, end: int) -> Iterator[str]:
-        for index in range(first, end):
+        groups = {group.first: group for group in self.schedule.groups}
+        index = first
+        while index < end:
+            if index in groups:
+                yield from self._stream(groups[index])
+                index = groups[index].end
+                continue
             node = self.graph.nodes[index]
             yield f"    {_comment(node, self.graph)}\n"
             if not node.op.view:
                 yield f"    {node.op.symbol(node)}({', '.join(self._arguments(index, node))});\n"
+            index += 1
 
-    def _arguments(self, index: int, node: Node) -> Iterator[str]:
+    def _stream(self, group: Group) -> Iterator[str]:
+        """A loop over the group's order: each turn one node computes its next row."""
+        order, row = self._order(group), f"row_{group.first}"
+        yield "    /* Row by row: of each map only the rows still to be read are kept. */\n"
+        yield f"    int32_t {row}[{group.end - group.first + 1}] = {{0}};\n"
+        yield f"    for (int32_t i = 0; i < {len(group.order)}; i++) switch ({order}[i]) {{\n"
+        if -1 in group.order:
+            at = f"{row}[{group.end - group.first}]"
+            place = self._row(self.graph.inputs[0], at)
+            yield f"        case 255: source(source_context, {place}, {at}); {at}++; break;\n"
+        for i, node in enumerate(self.graph.nodes[group.first : group.end]):
+            at = f"{row}[{i}]"
+            call = f"{node.op.symbol(node)}({', '.join(self._arguments(group.first + i, node, at))})"
+            yield f"        case {i}: {_comment(node, self.graph)}\n            {call}; {at}++; break;\n"
+        yield "    }\n"
+
+    def _row(self, value: Value, row: str) -> str:
+        """The address of a row of a map, whole or ring."""
+        rows, size = self.schedule.rows(value), value.type.size // value.type.shape[1]
+        at = row if rows is None else f"({row} % {rows})"
+        return f"{self._place(value)} + {at} * {size}"
+
+    def _arguments(self, index: int, node: Node, row: str | None = None) -> Iterator[str]:
+        """What a kernel is handed; `row` is the one output row it is to compute, where it runs row by row."""
         op, shape = node.op, node.outs[0].type
         yield f"&p_{self.names[node.outs[0]]}"
         if op.variadic:
@@ -224,19 +270,21 @@ class _Writer:
                 yield "0"
             elif op.spatial and value in (node.ins[0], node.outs[0]):
                 yield self._map(value)
+            elif row and value.type.shape == shape.shape:
+                yield self._row(value, row)
             elif not (op.variadic and value in node.ins):
                 yield self._place(value)
         if op.spatial:
-            yield from ("0", str(shape.shape[1]))
+            yield from (row, f"{row} + 1") if row else ("0", str(shape.shape[1]))
         if op.elementwise:
-            yield str(shape.size)
+            yield str(shape.size // shape.shape[1] if row else shape.size)
         if type(op).scratch is not Op.scratch:
             yield f"arena + {self.scratch[index]}" if index in self.scratch else "0"
 
     def _map(self, value: Value) -> str:
-        """A map held as a whole; kernels only read the one that is their input, constant or not."""
-        place = self._place(value)
-        return f"(smg_map){{{place if value in self.offsets else f'(int8_t *){place}'}, {value.type.shape[1]}}}"
+        """A map, whole or ring; kernels only read the one that is their input, constant or not."""
+        place, rows = self._place(value), self.schedule.rows(value) or value.type.shape[1]
+        return f"(smg_map){{{place if value in self.offsets else f'(int8_t *){place}'}, {rows}}}"
 
     def _declarations(self) -> Iterator[str]:
         for name, array in self.data.items():

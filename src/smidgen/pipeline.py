@@ -8,11 +8,12 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from smidgen import codegen, ir, passes, plan, targets
+from smidgen import codegen, ir, passes, plan, streaming, targets
 from smidgen.codegen import Sources
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph
 from smidgen.plan import Buffer, Plan
+from smidgen.schedule import Schedule
 from smidgen.scheme import Scheme, load_scheme
 from smidgen.targets import Device, Target
 from smidgen.training import Options, Training, build_training
@@ -25,12 +26,13 @@ def compile(
     *,
     options: Options | None = None,
     images: tuple[Array, ...] = (),
+    streamed_input: bool = False,
     prefix: str = "model",
 ) -> Program:
     """A model as C for a target: what infers, or with a scheme what learns.
 
-    `options` say how it learns; `images`, where given, set its first exponents; `prefix` begins the names
-    of its files and functions.
+    `options` say how it learns; `images`, where given, set its first exponents; with `streamed_input` the
+    image is handed over row by row and never held whole; `prefix` begins the names of files and functions.
     """
     where = targets.find(target) if isinstance(target, str) else target
     ir.verify(model)
@@ -38,10 +40,11 @@ def compile(
     if scheme is not None:
         training = _train(model, scheme, options, images)
         graph = passes.run(training.step)
-    layout = plan.greedy(plan.buffers(graph))
-    plan.check(graph, layout)
-    sources = codegen.generate(graph, layout, prefix, training=training is not None)
-    return Program(graph, where, layout, sources, training)
+    schedule = streaming.choose(graph, streamed_input)
+    layout = plan.greedy(plan.buffers(graph, schedule))
+    plan.check(graph, layout, schedule)
+    sources = codegen.generate(graph, layout, prefix, training=training is not None, schedule=schedule)
+    return Program(graph, where, schedule, layout, sources, training)
 
 
 def _train(model: Graph, scheme: Scheme | str, options: Options | None, images: tuple[Array, ...]) -> Training:
@@ -77,6 +80,7 @@ class Program:
 
     graph: Graph
     target: Target
+    schedule: Schedule
     plan: Plan
     sources: Sources
     training: Training | None = None

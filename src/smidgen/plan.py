@@ -71,9 +71,17 @@ Planner = Callable[[tuple[Buffer, ...]], Plan]
 
 def _loads(buffers: Iterable[Buffer]) -> Iterator[tuple[int, int]]:
     """Each node where a buffer begins, with the bytes alive there; the most are always at such a node."""
-    buffers = tuple(buffers)
-    for time in sorted({b.start for b in buffers}):
-        yield time, sum(b.padded for b in buffers if b.start <= time < b.end)
+    change: dict[int, int] = {}
+    starts = set()
+    for b in buffers:
+        starts.add(b.start)
+        change[b.start] = change.get(b.start, 0) + b.padded
+        change[b.end] = change.get(b.end, 0) - b.padded
+    load = 0
+    for time in sorted(change):
+        load += change[time]
+        if time in starts:
+            yield time, load
 
 
 def buffers(graph: Graph, schedule: Schedule = WHOLE) -> tuple[Buffer, ...]:
@@ -123,9 +131,11 @@ class _Lives:
                 self.begin(value, home if home and free and value is node.outs[0] else value, index)
 
     def values(self) -> Iterator[Buffer]:
+        used: dict[Value, list[Value]] = {home: [] for home in self.start}
+        for value, home in self.homes.items():
+            used[home].append(value)
         for home, start in self.start.items():
-            used = tuple(value for value, other in self.homes.items() if other is home)
-            yield Buffer(home.name, self.schedule.bytes(home), start, self.end[home], used)
+            yield Buffer(home.name, self.schedule.bytes(home), start, self.end[home], tuple(used[home]))
 
 
 def _working(graph: Graph, schedule: Schedule) -> Iterator[Buffer]:
@@ -137,6 +147,11 @@ def _working(graph: Graph, schedule: Schedule) -> Iterator[Buffer]:
             sizes[span] = max(sizes.get(span, 0), size)
     for (start, end), size in sizes.items():
         yield Buffer(f"scratch of {graph.nodes[start].outs[0].name}", size, start, end)
+
+
+def loads_of(graph: Graph) -> Iterator[tuple[int, int]]:
+    """The bytes alive at each node where something begins, every map whole."""
+    return _loads(buffers(graph))
 
 
 def state_offsets(graph: Graph) -> dict[Value, int]:

@@ -135,19 +135,18 @@ def _rings(
 ) -> dict[Value, int]:
     """For each map that nobody outside reads: the most rows between the oldest still to be read and the newest."""
     outside = {v for i, n in enumerate(graph.nodes) if not first <= i < end for v in n.ins} | set(graph.outputs)
-    own = [node.out for node in nodes if node.out not in outside] + ([image] if image is not None else [])
-    readers = {v: [i for i, node in enumerate(nodes) if v in maps(node)] for v in own}
-    maker = {node.out: i for i, node in enumerate(nodes)} | ({image: -1} if image is not None else {})
-    made = dict.fromkeys((-1, *range(len(nodes))), 0)
+    made = dict.fromkeys(range(-1, len(nodes)), 0)
+    own = {i: node.out for i, node in enumerate(nodes) if node.out not in outside}
+    if image is not None:
+        own[-1] = image
+    readers = {i: [(k, node) for k, node in enumerate(nodes) if v in maps(node)] for i, v in own.items()}
     rings = dict.fromkeys(own, 1)
     for index in order:
         made[index] += 1
-        for value in own:
-            # Just made or about to be read: rows from the oldest any reader still wants up to the newest.
-            wanted = [_oldest(nodes[i], made[i] - (i == index)) for i in readers[value]]
-            oldest = min(wanted, default=made[maker[value]] - 1)
-            rings[value] = max(rings[value], made[maker[value]] - oldest)
-    return {v: min(rows, v.type.shape[1]) for v, rows in rings.items()}
+        if index in own:  # now held: from the oldest row any reader still wants up to this one
+            oldest = min((_oldest(node, made[k]) for k, node in readers[index]), default=made[index] - 1)
+            rings[index] = max(rings[index], made[index] - oldest)
+    return {v: min(rings[i], v.type.shape[1]) for i, v in own.items()}
 
 
 def _oldest(node: Node, row: int) -> int:

@@ -56,7 +56,10 @@ class HostDevice:
         self.graph, self.learns = graph, sources.learns
         self._prefix = sources.prefix
         self._library: ctypes.CDLL | None = _load_copy(library)
-        self._inputs = tuple(self._memory("input", v.type.bytes, i) for i, v in enumerate(graph.inputs))
+        self._inputs = tuple(
+            self._from_rows(v) if i == 0 and sources.streamed_input else self._memory("input", v.type.bytes, i)
+            for i, v in enumerate(graph.inputs)
+        )
         self._outputs = tuple(self._memory("output", v.type.bytes, i) for i, v in enumerate(graph.outputs))
         self._state = self._memory("state", plan.state_bytes(graph)) if graph.state else np.empty(0, np.uint8)
         self._function("init")()
@@ -124,6 +127,18 @@ class HostDevice:
         if self._library is None:
             raise TargetError(f"the device running {self.graph.name} is closed; start another")
         return self._library[f"{self._prefix}_{name}"]
+
+    def _from_rows(self, value: Value) -> Array:
+        """An image in memory of our own, of which the program asks for row after row."""
+        image: Array = np.zeros(value.type.bytes, np.uint8)
+        size = image.size // value.type.shape[1]
+
+        def read(_: object, row: int, index: int) -> None:
+            ctypes.memmove(row, image.ctypes.data + index * size, size)
+
+        self._read = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)(read)
+        self._function("source")(self._read, None)
+        return image
 
     def _kept(self, value: Value, offset: int) -> Array:
         self._function("state")  # raises where the device is closed
