@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -277,15 +277,17 @@ CASES: tuple[Case, ...] = (*_convs(), *_depthwises(), *_denses(), *_elementwises
 GRAPHS = {case.name: case.build(np.random.default_rng(index)) for index, case in enumerate(CASES)}
 
 
-def together() -> Graph:
+def together(graphs: Mapping[str, Graph] = GRAPHS) -> Graph:
     """All cases as one graph, their inputs and outputs in order: one program to build instead of hundreds."""
-    parts = [_renamed(graph, f"c{index}") for index, graph in enumerate(GRAPHS.values())]
+    parts = [_renamed(graph, f"c{index}") for index, graph in enumerate(graphs.values())]
     return Graph(
         tuple(v for part in parts for v in part.inputs),
         tuple(v for part in parts for v in part.outputs),
         tuple(node for part in parts for node in part.nodes),
         {v: data for part in parts for v, data in part.constants.items()},
         "cases",
+        {v: data for part in parts for v, data in part.state.items()},
+        {old: new for part in parts for old, new in part.updates.items()},
     )
 
 
@@ -298,7 +300,9 @@ def _renamed(graph: Graph, prefix: str) -> Graph:
 
     nodes = tuple(Node(node.op, all_new(node.ins), all_new(node.outs)) for node in graph.nodes)
     constants = {new(value): data for value, data in graph.constants.items()}
-    return Graph(all_new(graph.inputs), all_new(graph.outputs), nodes, constants, graph.name)
+    state = {new(value): data for value, data in graph.state.items()}
+    updates = {new(old): new(after) for old, after in graph.updates.items()}
+    return Graph(all_new(graph.inputs), all_new(graph.outputs), nodes, constants, graph.name, state, updates)
 
 
 RUNS = 5

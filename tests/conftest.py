@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from native import Kernels
 from smidgen.targets.host import Host
 
 
@@ -18,3 +19,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def host(cache: Path) -> Host:
     return Host(cache=cache)
+
+
+@pytest.fixture(scope="session")
+def kernels(cache: Path) -> Kernels:
+    return Kernels(cache)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import subprocess
 from pathlib import Path
 
@@ -13,13 +12,11 @@ from hypothesis import strategies as st
 
 from cases import CASES, GRAPHS, RUNS, Case, inputs, together
 from graphs import int8_graphs, random_inputs
-from smidgen.codegen import RUNTIME
-from smidgen.ir import OPS, Array, Graph, Node, evaluate
+from native import Kernels, Map, build_sanitized, pointer
+from smidgen.ir import Array, Graph, evaluate
 from smidgen.pipeline import compile
-from smidgen.targets.compiler import Cache, find_compiler
 from smidgen.targets.host import Host
 
-SANITIZE = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 GUARD = 64  # bytes after working memory that must stay as they are
 
 
@@ -32,10 +29,6 @@ def recorded(host: Host) -> list[dict[str, Array]]:
 
 def _all_inputs(run: int) -> tuple[Array, ...]:
     return tuple(array for graph in GRAPHS.values() for array in inputs(graph, run))
-
-
-def test_every_op_has_a_case() -> None:
-    assert {case.op.__name__ for case in CASES} == set(OPS)
 
 
 def test_case_names_are_unique() -> None:
@@ -65,60 +58,9 @@ def test_no_kernel_trips_a_sanitizer(tmp_path: Path) -> None:
         for run in range(RUNS):
             arrays = _all_inputs(run)
             vectors.writelines(np.ascontiguousarray(array).tobytes() for array in (*arrays, *evaluate(graph, *arrays)))
-    executable = build_sanitized(tmp_path, graph)
+    executable = build_sanitized(tmp_path, graph, RUNS)
     result = subprocess.run([executable, "vectors"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode == 0, f"{result.stdout}\n{result.stderr[:4000]}"
-
-
-def build_sanitized(folder: Path, graph: Graph) -> Path:
-    sources = compile(graph).sources
-    files = {**sources.files, **{path.name: path.read_text() for path in sources.runtime}}
-    tensors = {"input": [v.type.bytes for v in graph.inputs], "output": [v.type.bytes for v in graph.outputs]}
-    sizes = [f"static const size_t {n}_bytes[] = {{{', '.join(map(str, b))}}};" for n, b in tensors.items()]
-    files["sizes.h"] = "\n".join([f"enum {{ RUNS = {RUNS}, LARGEST = {max(tensors['output'])} }};", *sizes, ""])
-    files["main.c"] = (Path(__file__).parent / "sanitized_main.c").read_text()
-    for name, text in files.items():
-        (folder / name).write_text(text)
-    compiler = find_compiler()
-    compiler(*SANITIZE, "-I.", "-o", "sanitized", *(name for name in files if name.endswith(".c")), folder=folder)
-    return folder / "sanitized"
-
-
-class Kernels:
-    """The runtime alone, called kernel by kernel."""
-
-    def __init__(self, cache: Path) -> None:
-        files = {path.name: path.read_text() for path in sorted(RUNTIME.rglob("*.[ch]"))}
-        sources = [name for name in files if name.endswith(".c")]
-        self.library = ctypes.CDLL(str(Cache(cache, find_compiler()).build(".so", files, "-I.", "-shared", *sources)))
-
-    def call(self, node: Node, *arguments: object) -> None:
-        self.library[node.op.symbol(node)](ctypes.byref(struct(node)), *arguments)
-
-
-@pytest.fixture(scope="session")
-def kernels(cache: Path) -> Kernels:
-    return Kernels(cache)
-
-
-def struct(node: Node) -> ctypes.Structure:
-    """The parameters of a node's kernel; ops list them in the order of the C struct."""
-    kinds = {int: ctypes.c_int32, float: ctypes.c_float, np.ndarray: ctypes.c_void_p}
-    params = node.op.params(node)
-    fields = [(name, kinds[type(item)]) for name, item in params.items()]
-    params_type = type("params", (ctypes.Structure,), {"_fields_": fields})
-    made: ctypes.Structure = params_type(
-        *(item.ctypes.data if isinstance(item, np.ndarray) else item for item in params.values())
-    )
-    return made
-
-
-class Map(ctypes.Structure):
-    _fields_ = (("data", ctypes.c_void_p), ("rows", ctypes.c_int32))
-
-
-def pointer(array: Array) -> ctypes.c_void_p:
-    return ctypes.c_void_p(array.ctypes.data)
 
 
 SPATIAL = [case for case in CASES if case.op.spatial]

@@ -123,7 +123,8 @@ def round_gradient(v: Array, t: int, key: int) -> tuple[Array, int]:
     v = v >> min(max(t - MAX_SHIFT, 0), 31)
     t = min(max(t, 0), MAX_SHIFT)
     octets = random_bytes(key, v.size).reshape(v.shape).astype(np.int64)
-    u = (v + ((octets << t) >> 8)) >> t
+    centre = (1 << t) >> 9  # of a byte's step where it is coarser than v, so that rounding has no bias
+    u = (v + centre + ((octets << t) >> 8)) >> t
     seen = int(np.bitwise_or.reduce((u ^ (u >> 63)).ravel()))
     return np.clip(u, -127, 127).astype(np.int8), seen
 

@@ -8,7 +8,7 @@ enum { GROUP = 8 };
 static inline int32_t divide(const smg_rounding *r, int32_t v, int32_t octet) {
     const int32_t most = r->raise ? 1 << 20 : INT32_MAX;
     const int32_t moved = smg_shift_left(smg_clamp(v >> r->deep, -most, most), r->raise);
-    return (moved + ((octet << r->shift) >> 8)) >> r->shift;
+    return (moved + r->centre + ((octet << r->shift) >> 8)) >> r->shift;
 }
 
 /* One element; gives the bits seen in it before it is saturated. */

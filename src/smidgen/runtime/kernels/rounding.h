@@ -7,11 +7,12 @@
 /* Channels whose sums a kernel holds on its stack at once. */
 enum { SMG_SUMS = 128 };
 
-/* One gradient tensor in the making. */
+/* One gradient tensor in the making: v becomes ((v moved) + centre + random part) / 2^shift. */
 typedef struct {
     const int32_t *multiplier; /* one a channel, or one for all */
     int32_t factors, lift;
-    int32_t raise, deep, shift; /* bits up before, bits down before, and bits down with the random part added */
+    int32_t raise, deep, shift;
+    int32_t centre; /* of a random byte's step where it is coarser than v, so that rounding has no bias */
     uint32_t key, seen;
 } smg_rounding;
 
@@ -19,14 +20,9 @@ typedef struct {
 static inline smg_rounding smg_begin(const int32_t *multiplier, int32_t factors, int32_t lift, int32_t t,
                                      uint32_t key) {
     const int32_t max_shift = 22, max_raise = 10; /* so that value and random part fit 32 bits */
-    const smg_rounding r = {multiplier,
-                            factors,
-                            lift,
-                            smg_clamp(-t, 0, max_raise),
-                            smg_clamp(t - max_shift, 0, 31),
-                            smg_clamp(t, 0, max_shift),
-                            key,
-                            0};
+    const int32_t raise = smg_clamp(-t, 0, max_raise), deep = smg_clamp(t - max_shift, 0, 31);
+    const int32_t shift = smg_clamp(t, 0, max_shift);
+    const smg_rounding r = {multiplier, factors, lift, raise, deep, shift, (1 << shift) >> 9, key, 0};
     return r;
 }
 

@@ -1,0 +1,62 @@
+"""The runtime called from Python kernel by kernel, and programs built under sanitizers."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import numpy as np
+
+from smidgen.codegen import RUNTIME
+from smidgen.ir import Array, Graph, Node, Params
+from smidgen.pipeline import compile
+from smidgen.targets.compiler import Cache, find_compiler
+
+SANITIZE = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
+
+
+def build_sanitized(folder: Path, graph: Graph, runs: int) -> Path:
+    """An executable that runs the graph on recorded vectors and compares."""
+    sources = compile(graph).sources
+    files = {**sources.files, **{path.name: path.read_text() for path in sources.runtime}}
+    tensors = {"input": [v.type.bytes for v in graph.inputs], "output": [v.type.bytes for v in graph.outputs]}
+    sizes = [f"static const size_t {n}_bytes[] = {{{', '.join(map(str, b))}}};" for n, b in tensors.items()]
+    files["sizes.h"] = "\n".join([f"enum {{ RUNS = {runs}, LARGEST = {max(tensors['output'])} }};", *sizes, ""])
+    files["main.c"] = (Path(__file__).parent / "sanitized_main.c").read_text()
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    compiler = find_compiler()
+    compiler(*SANITIZE, "-I.", "-o", "sanitized", *(name for name in files if name.endswith(".c")), folder=folder)
+    return folder / "sanitized"
+
+
+class Kernels:
+    """The runtime alone, called kernel by kernel."""
+
+    def __init__(self, cache: Path) -> None:
+        files = {path.name: path.read_text() for path in sorted(RUNTIME.rglob("*.[ch]"))}
+        sources = [name for name in files if name.endswith(".c")]
+        self.library = ctypes.CDLL(str(Cache(cache, find_compiler()).build(".so", files, "-I.", "-shared", *sources)))
+
+    def call(self, node: Node, *arguments: object) -> None:
+        params = node.op.params(node)  # kept until the call is over: the struct only points to its arrays
+        self.library[node.op.symbol(node)](ctypes.byref(struct(params)), *arguments)
+
+
+def struct(params: Params) -> ctypes.Structure:
+    """The parameters of a kernel; ops list them in the order of the C struct."""
+    kinds = {int: ctypes.c_int32, float: ctypes.c_float, np.ndarray: ctypes.c_void_p}
+    fields = [(name, kinds[type(item)]) for name, item in params.items()]
+    params_type = type("params", (ctypes.Structure,), {"_fields_": fields})
+    made: ctypes.Structure = params_type(
+        *(item.ctypes.data if isinstance(item, np.ndarray) else item for item in params.values())
+    )
+    return made
+
+
+class Map(ctypes.Structure):
+    _fields_ = (("data", ctypes.c_void_p), ("rows", ctypes.c_int32))
+
+
+def pointer(array: Array) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)

@@ -1,0 +1,116 @@
+"""Every kernel that trains against the numpy reference, byte for byte: on the host, under sanitizers, and guarded."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cases import CASES, GRAPHS, together
+from feeds import RUNS, TrainingCase
+from native import Kernels, build_sanitized, pointer
+from smidgen.codegen import RUNTIME
+from smidgen.ir import OPS, Array, Op, evaluate_all, evaluate_step
+from smidgen.pipeline import compile
+from smidgen.targets.host import Host
+from training_cases import TRAINING_CASES, TRAINING_GRAPHS
+
+DECLARED = re.compile(r"^void (smg_\w+)\(", re.MULTILINE)
+GUARD = 64  # bytes around what a kernel writes that must stay as they are
+Runs = list[tuple[Array, ...]]
+
+
+def expected(case: TrainingCase) -> Runs:
+    """The outputs of a case's runs, each going on from the state the last one left."""
+    graph = TRAINING_GRAPHS[case.name]
+    state, runs = dict(graph.state), []
+    for run in range(RUNS):
+        outs, state = evaluate_step(graph, state, *case.inputs(run))
+        runs.append(outs)
+    return runs
+
+
+def all_inputs(run: int) -> tuple[Array, ...]:
+    return tuple(array for case in TRAINING_CASES for array in case.inputs(run))
+
+
+@pytest.fixture(scope="session")
+def recorded(host: Host) -> dict[str, Runs]:
+    """What the host gives for every case, run after run."""
+    recorded: dict[str, Runs] = {case.name: [] for case in TRAINING_CASES}
+    with compile(together(TRAINING_GRAPHS), target=host).start() as device:
+        for run in range(RUNS):
+            outs = list(device.run(*all_inputs(run)))
+            for name, graph in TRAINING_GRAPHS.items():
+                recorded[name].append(tuple(outs.pop(0) for _ in graph.outputs))
+    return recorded
+
+
+def same_bytes(a: Array, b: Array) -> bool:
+    return a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def test_every_op_that_trains_has_a_case() -> None:
+    compiled = {name for name, op in OPS.items() if op.kernel or op.symbol is not Op.symbol or op.view}
+    assert {case.op.__name__ for case in (*CASES, *TRAINING_CASES)} == compiled
+
+
+def test_every_kernel_has_a_case() -> None:
+    graphs = (*GRAPHS.values(), *TRAINING_GRAPHS.values())
+    called = {node.op.symbol(node) for graph in graphs for node in graph.nodes if not node.op.view}
+    assert set(DECLARED.findall((RUNTIME / "smidgen.h").read_text())) == called
+
+
+def test_training_case_names_are_unique() -> None:
+    assert len(TRAINING_GRAPHS) == len(TRAINING_CASES)
+
+
+@pytest.mark.parametrize("case", TRAINING_CASES, ids=lambda case: case.name)
+def test_the_host_trains_as_numpy_does(case: TrainingCase, recorded: dict[str, Runs]) -> None:
+    for run, (wanted, got) in enumerate(zip(expected(case), recorded[case.name], strict=True)):
+        for index, (a, b) in enumerate(zip(wanted, got, strict=True)):
+            assert same_bytes(a, b), f"run {run}, output {index}: {a.ravel()[:20]} wanted, {b.ravel()[:20]} got"
+
+
+def test_no_kernel_that_trains_trips_a_sanitizer(tmp_path: Path) -> None:
+    outs = {case.name: expected(case) for case in TRAINING_CASES}
+    with (tmp_path / "vectors").open("wb") as vectors:
+        for run in range(RUNS):
+            vectors.writelines(array.tobytes() for array in all_inputs(run))
+            vectors.writelines(array.tobytes() for runs in outs.values() for array in runs[run])
+    executable = build_sanitized(tmp_path, together(TRAINING_GRAPHS), RUNS)
+    result = subprocess.run([executable, "vectors"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, f"{result.stdout}\n{result.stderr[:4000]}"
+
+
+class Guarded:
+    """An array between bytes that must not change."""
+
+    def __init__(self, data: Array) -> None:
+        self.bytes = np.full(data.nbytes + 2 * GUARD, 0x5A, np.uint8)
+        self.data = self.bytes[GUARD : GUARD + data.nbytes]
+        self.data[:] = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+
+    def intact(self) -> bool:
+        return bool((self.bytes[:GUARD] == 0x5A).all() and (self.bytes[GUARD + self.data.size :] == 0x5A).all())
+
+
+@pytest.mark.parametrize("case", [c for c in TRAINING_CASES if not c.op.variadic], ids=lambda case: case.name)
+def test_a_kernel_that_trains_writes_its_outputs_and_nothing_else(case: TrainingCase, kernels: Kernels) -> None:
+    graph = TRAINING_GRAPHS[case.name]
+    (node,) = graph.nodes
+    values = evaluate_all(graph, graph.state, *case.inputs(RUNS - 1))
+    replaced = {new: old for old, new in graph.updates.items()}
+    held = {v: Guarded(values[v]) for v in node.ins}
+    held |= {v: held[replaced[v]] if v in replaced else Guarded(np.zeros_like(values[v])) for v in node.outs}
+    scratch = Guarded(np.zeros(node.op.scratch(node), np.uint8))
+    arguments = [None if v is None else pointer(held[v].data) for v in node.op.arguments(node)]
+    kernels.call(node, *arguments, pointer(scratch.data))
+    for value, memory in held.items():
+        assert memory.intact(), f"the kernel wrote beside %{value.name}"
+        final = graph.updates.get(value, value)
+        assert memory.data.tobytes() == values[final].tobytes(), f"%{value.name} is not as it should be"
+    assert scratch.intact(), "the kernel wrote past its working memory"

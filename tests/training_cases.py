@@ -1,0 +1,324 @@
+"""One table of small graphs for every op that trains: what its kernel is to agree with `evaluate_step` on.
+
+Everything a kernel reads is an input, drawn anew for each run; what it updates is state that goes on from run to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cases import Rng
+from feeds import (
+    CONVS,
+    DEPTHWISES,
+    Feed,
+    Shape,
+    TrainingCase,
+    activation,
+    carry,
+    case,
+    gradient,
+    integers,
+    label,
+    mask,
+    rate,
+    reals,
+)
+from smidgen import ops
+from smidgen.ir import Array, Builder, Node, Op, Type, Value
+from smidgen.ops.conv_grad import (
+    ConvGradInput,
+    ConvGradWeight,
+    DenseGradInput,
+    DenseGradWeight,
+    DepthwiseGradInput,
+    DepthwiseGradWeight,
+)
+from smidgen.ops.gradient import GradOp
+from smidgen.ops.pool_grad import AvgPoolGrad, MaxPoolGrad, MeanGrad, MulGrad, RepeatGrad
+from smidgen.ops.update import (
+    BiasSumStep,
+    ConvWeightStep,
+    DenseWeightStep,
+    DepthwiseWeightStep,
+    FusedStep,
+    Step,
+    pack,
+)
+
+FACTORS = (0.37, 1.9, 0.0011, 3.1e-7, 12.0)
+SHIFTS = (-12, -3, 0, 7, 15, 22, 24, 40, 70)  # by which sums are divided: raised, whole, rounded, deep, vanished
+
+
+def channel_factors(c: int) -> tuple[float, ...]:
+    return tuple(FACTORS[i % len(FACTORS)] * (1 + i / 7) for i in range(c))
+
+
+def gradients(name: str, op: GradOp, *operands: Feed, shift: int = 17) -> TrainingCase:
+    """A lowered gradient whose sums are divided by 2^shift."""
+    out = op.shape(*(feed.type for feed in operands))
+    op = replace(op, slots=tuple(range(op.gradients + 1)), stream=2 * len(name))
+    feeds = (*operands, *([mask(int(np.prod(out)))] if op.masked else []))
+    node = Node(op, tuple(Value(f"x{i}", feed.type) for i, feed in enumerate(feeds)), (Value("dx", Type(out)),))
+    exponents = (3, -6)[: op.gradients]
+    unit = op.reference(carry(*exponents, 0).draw(np.random.default_rng(0)))
+    here = shift + unit + op.multipliers()[1] - op.lift(node)
+    return case(name, type(op), (*feeds, carry(*exponents, here)), lambda g, _, x: g.emit_all(op, *x))
+
+
+def plain(name: str, op: Op, *feeds: Feed) -> TrainingCase:
+    """An op that needs nothing special."""
+    return case(name, type(op), feeds, lambda g, _, x: g.emit_all(op, *x))
+
+
+def every_way(name: str, op: GradOp, *operands: Feed) -> Iterator[TrainingCase]:
+    """With and without a mask, with one factor and one a channel."""
+    c = op.shape(*(feed.type for feed in operands))[-1]
+    for masked in (False, True):
+        for how, factors in (("", ()), ("-factor", (0.0123,)), ("-factors", channel_factors(c))):
+            changed = replace(op, masked=masked, factors=factors)
+            yield gradients(f"{name}{how}{'-masked' if masked else ''}", changed, *operands)
+
+
+def conv_grad(shape: Shape) -> tuple[GradOp, Feed, Feed]:
+    op = ConvGradInput(
+        stride=shape.stride, pad=shape.pad, dilation=shape.dilation, size=shape.size[:2], groups=shape.groups
+    )
+    return op, shape.dy, activation(shape.out, *shape.k, shape.size[2] // shape.groups, zero=0)
+
+
+def depthwise_grad(shape: Shape) -> tuple[GradOp, Feed, Feed]:
+    times = shape.out // shape.size[2]
+    op = DepthwiseGradInput(
+        stride=shape.stride, pad=shape.pad, dilation=shape.dilation, size=shape.size[:2], multiplier=times
+    )
+    return op, shape.dy, activation(1, *shape.k, shape.out, zero=0)
+
+
+def pool_grad(op: type[AvgPoolGrad] | type[MaxPoolGrad], shape: Shape, **fields: object) -> tuple[GradOp, Feed, Feed]:
+    made = op(size=shape.k, stride=shape.stride, pad=shape.pad, **fields)  # type: ignore[arg-type]
+    return made, shape.dy, activation(1, *shape.size)
+
+
+def _windows() -> Iterator[TrainingCase]:
+    for name, shape in CONVS.items():
+        yield gradients(f"conv-grad-{name}", *conv_grad(shape))
+    for name, shape in DEPTHWISES.items():
+        yield gradients(f"depthwise-grad-{name}", *depthwise_grad(shape))
+    yield from every_way("conv-grad", *conv_grad(Shape((4, 5, 11), 6)))
+    yield from every_way("conv-grad-aligned", *conv_grad(Shape((4, 5, 24), 6)))
+    yield from every_way("depthwise-grad", *depthwise_grad(Shape((4, 5, 19), 19, k=(3, 3))))
+    for shift in SHIFTS:
+        yield gradients(f"conv-grad-by-{shift}", *conv_grad(Shape((4, 4, 17), 30)), shift=shift)
+        yield gradients(f"depthwise-grad-by-{shift}", *depthwise_grad(Shape((4, 4, 17), 17, k=(3, 3))), shift=shift)
+    pools = {
+        "2x2": Shape((6, 8, 9), 9, k=(2, 2), stride=(2, 2)),
+        "overlapping": Shape((5, 6, 24), 24, k=(3, 3)),
+        "gaps": Shape((9, 9, 5), 5, k=(2, 2), stride=(3, 4), same=False),
+        "whole": Shape((5, 4, 130), 130, k=(5, 4), same=False),
+    }
+    for name, shape in pools.items():
+        average, dy, _ = pool_grad(AvgPoolGrad, shape, map=shape.size[:2])
+        yield from every_way(f"avg-pool-grad-{name}", average, dy)
+        yield from every_way(f"max-pool-grad-{name}", *pool_grad(MaxPoolGrad, shape))
+
+
+def _elements() -> Iterator[TrainingCase]:
+    yield from every_way("through", ops.Through(), gradient(1, 4, 5, 13))
+    yield from every_way("through-aligned", ops.Through(), gradient(1, 4, 5, 16))
+    yield from every_way("through-many", ops.Through(), gradient(1, 2, 2, 300))
+    yield from every_way("sum", ops.SumGrads(), gradient(1, 4, 5, 13), gradient(1, 4, 5, 13))
+    for shift in SHIFTS:
+        yield gradients(f"through-by-{shift}", ops.Through(), gradient(3, 50), shift=shift)
+        yield gradients(f"sum-by-{shift}", ops.SumGrads(), gradient(3, 50), gradient(3, 50), shift=shift)
+    for apart in (0, 5, 16, 17, 40, -3, -30):
+        exponents = carry(-apart // 2, apart - apart // 2, 4)
+        op = ops.SumGrads((0.5,), slots=(0, 1, 2), stream=4)
+        yield plain(f"sum-{apart}-apart", op, gradient(1, 70), gradient(1, 70), exponents)
+    yield from every_way("mean-grad", MeanGrad(size=(3, 5)), gradient(1, 37))
+    yield from every_way("mean-grad-aligned", MeanGrad(size=(3, 5)), gradient(1, 136))
+    yield from every_way("mul-grad", MulGrad(), gradient(1, 4, 5, 13), activation(1, 4, 5, 13, zero=-128))
+    yield from every_way("mul-grad-channels", MulGrad(), gradient(1, 4, 5, 13), activation(13, zero=127))
+    yield from every_way("repeat-grad", RepeatGrad(repeated=(1, 1, 1, 13)), gradient(1, 4, 5, 13))
+    yield from every_way("repeat-grad-rows", RepeatGrad(repeated=(5, 70)), gradient(1, 4, 5, 70))
+    yield gradients("repeat-grad-scalar", RepeatGrad(repeated=(1,)), gradient(1, 20, 20, 7))
+    for rows, c, n in ((1, 40, 10), (1, 300, 3), (3, 17, 9)):
+        yield from every_way(f"dense-grad-{rows}-{c}", DenseGradInput(), gradient(rows, n), activation(n, c, zero=0))
+    edges = (np.inf, -np.inf, np.nan, 3e38, -3e38, 1e-42, 0.0)
+    for name, e in (("", -8), ("-vanishes", 20), ("-saturates", -40)):
+        unit = reals(1, spread=0.5, edges=(0.0, 2.0**-41, 1.0))
+        yield plain(f"from-float{name}", ops.FromFloat(0.031, (0,), 6), reals(1, 200, edges=edges), unit, carry(e))
+
+
+SEEN = (0, 1, 5, 64, 127, 128, 2**20, 2**30)
+
+
+def _moves() -> Iterator[TrainingCase]:
+    for size in (1, 7, 8, 100):
+        for limited in ("none", "relu6"):
+            yield plain(f"mask-{size}-{limited}", ops.Mask(limited), activation(1, size, zero=-100))
+    yield plain("crop-map", ops.Crop((0, 1, 2, 0), (1, 4, 5, 6)), activation(1, 6, 5, 6))
+    yield plain("crop-channels", ops.Crop((0, 0, 0, 3), (1, 3, 4, 8)), activation(1, 3, 4, 9))
+    yield plain("crop-vector", ops.Crop((2,), (7,)), activation(9))
+    yield plain("gather", ops.Gather((0, 3, 4, 8)), activation(1, 3, 4, 9))
+    yield plain("gather-one", ops.Gather((16,)), activation(1, 3, 4, 17))
+    yield plain("overlay", ops.Overlay((1, 2, 6)), activation(5, 3, 3, 9), activation(5, 3, 3, 3))
+    yield plain("overlay-all", ops.Overlay((0, 1)), activation(5, 2), activation(5, 2))
+    yield plain("channel-sum", ops.ChannelSum(), gradient(1, 7, 9, 13))
+    yield plain("channel-sum-vector", ops.ChannelSum(), gradient(1, 130))
+    seen = Feed(Type((1,), "int32"), lambda rng: rng.choice(np.array(SEEN, np.int32), 1))
+    yield plain("carry", ops.Carry(), carry(-67, -3, 0, 20, 53), *[seen] * 5)
+    wild = Feed(Type((5,), "int32"), lambda rng: rng.integers(-(2**31), 2**31, 5).astype(np.int32))
+    yield plain("carry-restored-wild", ops.Carry(), wild, *[seen] * 3)
+    yield case("carry-in-place", ops.Carry, (seen, seen), _carry_in_place)
+
+
+def _carry_in_place(g: Builder, rng: Rng, x: tuple[Value, ...]) -> tuple[Value, ...]:
+    state = g.persistent("carry", carry(-3, 10).draw(rng))
+    after = g.emit(ops.Carry(), state, *x)
+    g.updates[state] = after
+    return (after,)
+
+
+def _losses() -> Iterator[TrainingCase]:
+    edges = (np.inf, -np.inf, np.nan, 1e38, -200.0, 0.0)
+    for classes in (2, 10, 103):
+        logits, probabilities = reals(1, classes, spread=9.0), reals(1, classes, spread=0.3)
+        yield plain(f"cross-entropy-{classes}", ops.SoftmaxCrossEntropy(), logits, label(classes))
+        yield plain(f"cross-entropy-grad-{classes}", ops.CrossEntropyGrad(), probabilities, label(classes))
+    yield plain("cross-entropy-edges", ops.SoftmaxCrossEntropy(), reals(1, 9, edges=edges), label(9))
+    yield plain("max-abs", ops.MaxAbs(), reals(1, 33, edges=(-0.0, np.nan, -np.inf)))
+    sizes = (0.0, -1.0, np.nan, np.inf, 1e-38, 1e38, 2.0**-86, 2.0**-87, 2.0**127)
+    for i in range(4):
+        yield plain(f"rate-{i}", ops.Rate(), reals(1, spread=0.01, edges=sizes), reals(1, edges=(1.0,)))
+    for rows, c, n in ((1, 7, 3), (1, 160, 10), (2, 33, 5)):
+        feeds = reals(rows, c), reals(n, c), reals(n)
+        yield case(f"dense-f32-{c}", ops.Dense, feeds, lambda g, _, x: (g.emit(ops.Dense(), *x),))
+        yield plain(f"dense-grad-f32-{c}", DenseGradInput(), reals(rows, n), reals(n, c))
+
+
+def conv_weights(shape: Shape) -> tuple[ConvGradWeight, Feed, Feed]:
+    op = ConvGradWeight(shape.stride, shape.pad, shape.dilation, shape.k, shape.groups)
+    return op, activation(1, *shape.size, zero=-7), shape.dy
+
+
+def depthwise_weights(shape: Shape) -> tuple[DepthwiseGradWeight, Feed, Feed]:
+    op = DepthwiseGradWeight(shape.stride, shape.pad, shape.dilation, shape.k)
+    return op, activation(1, *shape.size, zero=127), shape.dy
+
+
+def _weight_gradients() -> Iterator[TrainingCase]:
+    for name, shape in CONVS.items():
+        yield plain(f"conv-weights-{name}", *conv_weights(shape))
+    for name, shape in DEPTHWISES.items():
+        yield plain(f"depthwise-weights-{name}", *depthwise_weights(shape))
+    for rows, c, n in ((1, 40, 10), (3, 130, 3), (7, 17, 9)):
+        yield plain(f"dense-weights-{rows}-{c}", DenseGradWeight(), activation(rows, c, zero=-128), gradient(rows, n))
+
+
+@dataclass(frozen=True)
+class How:
+    """How a step is taken."""
+
+    bits: int = 12
+    momentum: float = 0.0
+    every: int = 1
+
+
+PLAIN = How()
+HOWS = {
+    "8": How(8), "10": How(10), "12": PLAIN,
+    "8-momentum": How(8, 0.9), "10-momentum": How(10, 0.5), "12-momentum": How(12, 0.999999),
+    "12-every": How(12, 0.0, 3), "8-both": How(8, 0.7, 2), "12-every-step": How(12, 0.9, 1),
+}  # fmt: skip
+
+
+BUFFERS = {"int8": "int16", "int32": "int32"}
+
+
+def step_factors(c: int) -> tuple[float, ...]:
+    """Near each other, but for a dead channel's, which is huge, and one that vanishes."""
+    return tuple(2.0**60 if i % 11 == 4 else 2.0**-90 if i % 11 == 7 else 1.3 ** (i % 5) for i in range(c))
+
+
+def step(name: str, op: Step, w: Type, how: How, sources: tuple[Feed, ...]) -> TrainingCase:
+    """A step of a tensor of type w; its gradient, rate and carry are drawn, its states evolve."""
+    op = replace(op, momentum=how.momentum, every=how.every, slot=0, stream=6)
+    unit = {"int32": 0, "int8": 12 if op.buffered else how.bits - 8}[w.dtype]
+    power = op.lift - 26 - unit  # sums of 2^−4 of their bound then make steps of about one unit
+
+    def build(g: Builder, rng: Rng, x: tuple[Value, ...]) -> tuple[Value, ...]:
+        states = [g.persistent("w", _initial(rng, w))]
+        if w.dtype == "int8" and how.bits > 8:
+            fraction = rng.integers(0, 1 << (how.bits - 8), w.size).astype(np.uint8)
+            states.append(g.persistent("fraction", pack(fraction, how.bits - 8)))
+        if op.buffered:
+            states.append(g.persistent("buffer", _initial(rng, Type(w.shape, BUFFERS[w.dtype]))))
+        after = g.emit_all(op, *states, *x)
+        g.updates.update(zip(states, after, strict=True))
+        return after
+
+    return case(name, type(op), (*sources, rate(power), carry(0)), build)
+
+
+def _initial(rng: Rng, type: Type) -> Array:
+    limits = np.iinfo(type.dtype)
+    return rng.integers(limits.min, limits.max, type.shape, endpoint=True).astype(type.dtype)
+
+
+def fused(name: str, op: type[FusedStep], shape: Shape, how: How = PLAIN) -> TrainingCase:
+    fields = {"stride": shape.stride, "pad": shape.pad, "dilation": shape.dilation, "size": shape.k}
+    if op is ConvWeightStep:
+        axis, w, zero = 0, Type((shape.out, *shape.k, shape.size[2] // shape.groups)), -7
+        fields["groups"] = shape.groups  # type: ignore[assignment]
+    else:
+        axis, w, zero = 3, Type((1, *shape.k, shape.out)), 90
+    made = op(step_factors(shape.out), 0, 0, 255 * 127 * shape.positions, axis=axis, bits=how.bits, **fields)  # type: ignore[arg-type]
+    return step(name, made, w, how, (activation(1, *shape.size, zero=zero), shape.dy))
+
+
+def _steps() -> Iterator[TrainingCase]:
+    for name, how in HOWS.items():
+        c, most = 23, 127 * 64
+        bias = ops.BiasStep(step_factors(c), 0, 0, most)
+        yield step(f"bias-step-{name}", bias, Type((c,), "int32"), how, (integers(c, most=most),))
+        bias = BiasSumStep(step_factors(c), 0, 0, most)
+        yield step(f"bias-sum-step-{name}", bias, Type((c,), "int32"), how, (gradient(1, 8, 8, c),))
+        for axis, w in ((0, (5, 3, 3, 7)), (0, (30, 1, 1, 1)), (3, (1, 3, 3, 13)), (0, (3, 150))):
+            most = 255 * 127 * 64
+            weight = ops.WeightStep(step_factors(w[axis]), 0, 0, most, axis=axis, bits=how.bits)
+            what = f"weight-step-{'x'.join(map(str, w))}-{name}"
+            yield step(what, weight, Type(w), how, (integers(*w, most=most),))
+        yield fused(f"conv-step-{name}", ConvWeightStep, Shape((4, 4, 13), 9), how)
+        yield fused(f"depthwise-step-{name}", DepthwiseWeightStep, Shape((5, 4, 21), 21, k=(3, 3)), how)
+        dense = DenseWeightStep(step_factors(9), 0, 0, 255 * 127 * 2, bits=how.bits)
+        yield step(f"dense-step-{name}", dense, Type((9, 31)), how, (activation(2, 31), gradient(2, 9)))
+        yield head_step(f"head-step-{name}", how)
+    for name, shape in CONVS.items():
+        yield fused(f"conv-step-{name}", ConvWeightStep, shape)
+    for name, shape in DEPTHWISES.items():
+        yield fused(f"depthwise-step-{name}", DepthwiseWeightStep, shape)
+    large = ops.WeightStep(step_factors(6), 0, 0, 2**31 - 1, bits=12)
+    yield step("weight-step-largest", large, Type((6, 9)), PLAIN, (integers(6, 9, most=2**31 - 1),))
+
+
+def head_step(name: str, how: How) -> TrainingCase:
+    op, n, c = ops.DenseStep(how.momentum, how.every), 5, 37
+
+    def build(g: Builder, rng: Rng, x: tuple[Value, ...]) -> tuple[Value, ...]:
+        shapes = [(n, c), (n,)] * (1 + op.buffered)
+        states = [g.persistent(f"s{i}", rng.normal(0, 1, s).astype(np.float32)) for i, s in enumerate(shapes)]
+        after = g.emit_all(op, *states, *x)
+        g.updates.update(zip(states, after, strict=True))
+        return after
+
+    return case(name, ops.DenseStep, (reals(1, c), reals(1, n), reals(1, spread=0.1, edges=(0.0,)), carry()), build)
+
+
+TRAINING_CASES: tuple[TrainingCase, ...] = (
+    *_windows(), *_elements(), *_moves(), *_losses(), *_weight_gradients(), *_steps(),
+)  # fmt: skip
+TRAINING_GRAPHS = {case.name: case.build(np.random.default_rng(index)) for index, case in enumerate(TRAINING_CASES)}
