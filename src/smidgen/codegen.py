@@ -20,6 +20,7 @@ from smidgen.plan import Plan, state_bytes, state_offsets
 from smidgen.schedule import WHOLE, Group, Schedule
 
 RUNTIME = Path(__file__).parent / "runtime"
+PORTABLE = ("kernels",)  # folders of the runtime: C99 for any machine
 C_TYPES: Mapping[str, str] = {
     "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t", "uint32": "uint32_t",
     "float32": "float", "float64": "double",
@@ -41,23 +42,36 @@ class Sources:
     state_bytes: int
     learns: bool
     streamed_input: bool  # input 0 comes row by row from a source, not from memory
+    calls: tuple[int, ...]  # the node behind each kernel call of a step, in order; a prediction makes the first ones
 
 
 def generate(
-    graph: Graph, plan: Plan, prefix: str = "model", *, training: bool = False, schedule: Schedule = WHOLE
+    graph: Graph,
+    plan: Plan,
+    prefix: str = "model",
+    *,
+    training: bool = False,
+    schedule: Schedule = WHOLE,
+    folders: tuple[str, ...] = PORTABLE,
 ) -> Sources:
     """The C of a graph whose tensors lie where the plan says.
 
     A training graph's inputs are image, label and learning rate, its outputs loss and logits: its nodes up to
-    the first that reads the label are what a prediction runs.
+    the first that reads the label are what a prediction runs. Kernels come from `folders` of the runtime.
     """
     if not _PREFIX.fullmatch(prefix):
         raise InputError(f"{prefix!r} is no prefix for C names; use lower-case letters, digits and '_', a letter first")
     _check_kernels(graph)
     writer = _Writer(graph, plan, prefix, training, schedule)
-    runtime = runtime_files(_symbols(graph))
     return Sources(
-        prefix, writer.files(), runtime, writer.constant_bytes, state_bytes(graph), training, schedule.streamed_input
+        prefix=prefix,
+        files=writer.files(),
+        runtime=runtime_files(_symbols(graph), folders),
+        constant_bytes=writer.constant_bytes,
+        state_bytes=state_bytes(graph),
+        learns=training,
+        streamed_input=schedule.streamed_input,
+        calls=tuple(_calls(graph, schedule)),
     )
 
 
@@ -75,9 +89,27 @@ def _check_kernels(graph: Graph) -> None:
             raise TargetError(f"{what} has no C kernel for {found}; quantize the model first")
 
 
-def runtime_files(symbols: Iterable[str]) -> tuple[Path, ...]:
-    """The kernel files that define the symbols, those these call in turn, and every header they include."""
-    texts = {path: path.read_text() for path in sorted(RUNTIME.rglob("*.[ch]"))}
+def _calls(graph: Graph, schedule: Schedule) -> Iterator[int]:
+    """The nodes whose kernels one step calls, call after call."""
+    index = 0
+    while index < len(graph.nodes):
+        first, end = schedule.span(index)
+        group = next((g for g in schedule.groups if g.first == first), None)
+        if group is not None:
+            yield from (first + i for i in group.order if i >= 0)
+        elif not graph.nodes[index].op.view:
+            yield index
+        index = end
+
+
+def runtime_files(symbols: Iterable[str], folders: tuple[str, ...] = PORTABLE) -> tuple[Path, ...]:
+    """The kernel files that define the symbols, those these call in turn, and every header they include.
+
+    A file of a later folder takes the place of the one of its name in an earlier.
+    """
+    places = (RUNTIME, *(RUNTIME / folder for folder in folders))
+    chosen = {path.name: path for place in places for path in sorted(place.glob("*.[ch]"))}
+    texts = {path: path.read_text() for path in chosen.values()}
     home = {symbol: path for path, text in texts.items() if path.suffix == ".c" for symbol in _DEFINED.findall(text)}
     headers = {path.name: path for path in texts if path.suffix == ".h"}
     needed: set[Path] = set()

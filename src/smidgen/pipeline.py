@@ -43,7 +43,8 @@ def compile(
     schedule = streaming.choose(graph, streamed_input)
     layout = plan.greedy(plan.buffers(graph, schedule))
     plan.check(graph, layout, schedule)
-    sources = codegen.generate(graph, layout, prefix, training=training is not None, schedule=schedule)
+    learns = training is not None
+    sources = codegen.generate(graph, layout, prefix, training=learns, schedule=schedule, folders=where.folders)
     return Program(graph, where, schedule, layout, sources, training)
 
 
@@ -103,9 +104,7 @@ class Program:
             "state_bytes": f"{self.sources.state_bytes:,}",
             "sources": " ".join(["main.c", *(name for name in written if name.endswith(".c"))]),
         }  # fmt: skip
-        kind = "train_" if self.sources.learns else ""
-        templates = {"main.c": f"{kind}main.c", "Makefile": "Makefile", "README.md": f"{kind}README.md"}
-        return {**written, **{name: codegen.render(template, **fields) for name, template in templates.items()}}
+        return {**written, **self.target.project(self.sources, fields)}
 
     def write(self, folder: str | Path) -> None:
         """Write the project into a new or empty folder, whole or not at all."""

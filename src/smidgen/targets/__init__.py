@@ -51,6 +51,13 @@ class Target(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Where in the runtime its kernels are; a file replaces that of the same name in an earlier folder."""
+
+    def project(self, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
+        """What a written project holds besides the program and its kernels, by file name."""
+
     def start(self, graph: Graph, sources: Sources) -> Device:
         """Build the program and start it."""
 

@@ -16,7 +16,7 @@ from typing import Self
 import numpy as np
 
 from smidgen import plan
-from smidgen.codegen import Sources
+from smidgen.codegen import PORTABLE, Sources, render
 from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph, Value, check_inputs
 from smidgen.targets import check_state, check_step
@@ -30,6 +30,7 @@ class Host:
     compiler: Compiler | None = None
     cache: Path = field(default_factory=cache_folder)
     name: str = "host"
+    folders: tuple[str, ...] = PORTABLE
 
     def build(self, sources: Sources) -> Path:
         """The shared library of a program. Kernels are built once for all programs."""
@@ -44,6 +45,12 @@ class Host:
         return cache.build(
             ".so", {"smidgen.h": headers["smidgen.h"], **sources.files}, "-I.", "-shared", *own, *objects
         )
+
+    def project(self, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
+        """An example, a Makefile, and how to use them."""
+        kind = "train_" if sources.learns else ""
+        templates = {"main.c": f"{kind}main.c", "Makefile": "Makefile", "README.md": f"{kind}README.md"}
+        return {name: render(template, **fields) for name, template in templates.items()}
 
     def start(self, graph: Graph, sources: Sources) -> HostDevice:
         return HostDevice(graph, sources, self.build(sources))
