@@ -77,7 +77,7 @@ class Add(Op):
         db = through(g, dy, node.out, ratio(b.type, over=node.out.type), self.activation)
         return da, repeat_grad(g, b, db)
 
-    def _multipliers(self, node: Node) -> tuple[tuple[int, int], ...]:
+    def multipliers(self, node: Node) -> tuple[tuple[int, int], ...]:
         a, b, y = node.ins[0].type.scale, node.ins[1].type.scale, node.out.type.scale
         twice = 2 * max(a, b)
         reals = (a / twice, b / twice, twice / ((1 << ADD_SHIFT) * y))
@@ -88,7 +88,7 @@ class Add(Op):
         if a.dtype == np.float32:
             limited: Array = np.clip(a + b, *numerics.activation_limits(self.activation))
             return limited
-        ma, mb, my = self._multipliers(node)
+        ma, mb, my = self.multipliers(node)
         left = numerics.multiply((a.astype(np.int64) - node.ins[0].type.zero) << ADD_SHIFT, *ma)
         right = numerics.multiply((b.astype(np.int64) - node.ins[1].type.zero) << ADD_SHIFT, *mb)
         return numerics.to_int8(
@@ -96,7 +96,7 @@ class Add(Op):
         )
 
     def params(self, node: Node) -> Params:
-        (ma, sa), (mb, sb), (my, sy) = self._multipliers(node)
+        (ma, sa), (mb, sb), (my, sy) = self.multipliers(node)
         scales = {
             "a_multiplier": ma, "a_shift": sa, "b_multiplier": mb, "b_shift": sb, "y_multiplier": my, "y_shift": sy,
         }  # fmt: skip
@@ -124,7 +124,7 @@ class Mul(Op):
         dz = through(g, dy, node.out, ratio(a.type, b.type, over=node.out.type), self.activation)
         return g.emit(MulGrad(), dz, b), repeat_grad(g, b, g.emit(MulGrad(), dz, a))
 
-    def _multiplier(self, node: Node) -> tuple[int, int]:
+    def multiplier(self, node: Node) -> tuple[int, int]:
         a, b = (v.type.scale for v in node.ins)
         return numerics.quantize_single(a, b, over=node.out.type.scale)
 
@@ -134,11 +134,11 @@ class Mul(Op):
             limited: Array = np.clip(a * b, *numerics.activation_limits(self.activation))
             return limited
         product = (a.astype(np.int64) - node.ins[0].type.zero) * (b.astype(np.int64) - node.ins[1].type.zero)
-        scaled = numerics.multiply(product, *self._multiplier(node))
+        scaled = numerics.multiply(product, *self.multiplier(node))
         return numerics.to_int8(scaled, y.zero, *numerics.activation_range(self.activation, y))
 
     def params(self, node: Node) -> Params:
-        multiplier, shift = self._multiplier(node)
+        multiplier, shift = self.multiplier(node)
         return {**pair_params(node, self.activation), "multiplier": multiplier, "shift": shift}
 
 
@@ -168,7 +168,7 @@ class Activate(Op):
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
         return (through(g, dy, node.out, ratio(node.ins[0].type, over=node.out.type), self.activation),)
 
-    def _multiplier(self, node: Node) -> tuple[int, int]:
+    def multiplier(self, node: Node) -> tuple[int, int]:
         return numerics.quantize_single(node.ins[0].type.scale, over=node.out.type.scale)
 
     def ref(self, node: Node, x: Array) -> Array:
@@ -176,11 +176,11 @@ class Activate(Op):
         if x.dtype == np.float32:
             limited: Array = np.clip(x, *numerics.activation_limits(self.activation))
             return limited
-        scaled = numerics.multiply(x.astype(np.int64) - node.ins[0].type.zero, *self._multiplier(node))
+        scaled = numerics.multiply(x.astype(np.int64) - node.ins[0].type.zero, *self.multiplier(node))
         return numerics.to_int8(scaled, y.zero, *numerics.activation_range(self.activation, y))
 
     def params(self, node: Node) -> Params:
-        return rescale_params(node, self._multiplier(node), numerics.activation_range(self.activation, node.out.type))
+        return rescale_params(node, self.multiplier(node), numerics.activation_range(self.activation, node.out.type))
 
 
 @op
@@ -201,15 +201,15 @@ class Requantize(Op):
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
         return (through(g, dy, node.out, ratio(node.ins[0].type, over=node.out.type), "none"),)
 
-    def _multiplier(self, node: Node) -> tuple[int, int]:
+    def multiplier(self, node: Node) -> tuple[int, int]:
         return numerics.quantize_multiplier(node.ins[0].type.scale / node.out.type.scale)
 
     def ref(self, node: Node, x: Array) -> Array:
-        scaled = numerics.multiply(x.astype(np.int64) - node.ins[0].type.zero, *self._multiplier(node))
+        scaled = numerics.multiply(x.astype(np.int64) - node.ins[0].type.zero, *self.multiplier(node))
         return numerics.to_int8(scaled, node.out.type.zero)
 
     def params(self, node: Node) -> Params:
-        return rescale_params(node, self._multiplier(node), (numerics.INT8_MIN, numerics.INT8_MAX))
+        return rescale_params(node, self.multiplier(node), (numerics.INT8_MIN, numerics.INT8_MAX))
 
 
 @op

@@ -116,7 +116,7 @@ class Mean(Op):
         factor = ratio / (x.shape[1] * x.shape[2])
         return (g.emit(MeanGrad((factor,), size=(x.shape[1], x.shape[2])), dy),)
 
-    def _multiplier(self, node: Node) -> tuple[int, int]:
+    def multiplier(self, node: Node) -> tuple[int, int]:
         """s_x / s_y divided by the count, as TFLite folds the division into the multiplier."""
         x = node.ins[0].type
         count = x.shape[1] * x.shape[2]
@@ -129,11 +129,11 @@ class Mean(Op):
             mean: Array = x.mean(axis=(1, 2), dtype=np.float32, keepdims=self.keep_dims)
             return mean
         total = (x.astype(np.int64) - node.ins[0].type.zero).sum(axis=(1, 2), keepdims=self.keep_dims)
-        return numerics.to_int8(numerics.multiply(total, *self._multiplier(node)), node.out.type.zero)
+        return numerics.to_int8(numerics.multiply(total, *self.multiplier(node)), node.out.type.zero)
 
     def params(self, node: Node) -> Params:
         x = node.ins[0].type
-        multiplier, shift = self._multiplier(node)
+        multiplier, shift = self.multiplier(node)
         return {
             "x_h": x.shape[1], "x_w": x.shape[2], "x_c": x.shape[3],
             "x_zero": x.zero, "y_zero": node.out.type.zero, "multiplier": multiplier, "shift": shift,

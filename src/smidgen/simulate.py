@@ -1,0 +1,392 @@
+"""The same graph in PyTorch: the int8 forward pass exactly, its gradients in fp32, and training in fp32 to compare to.
+
+Tensors hold the quantized numbers as floats. Gradients pass straight through rounding, and through a clamp
+strictly inside its limits: what `autodiff` defines, found by torch's own differentiation. Where a graph's leading
+dimension is 1 it may be a batch here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from smidgen import numerics, ops
+from smidgen.errors import GraphError
+from smidgen.ir import Array, Graph, Node, Op, Type, Value
+from smidgen.ops.conv import factors, multipliers
+from smidgen.ops.elementwise import ADD_SHIFT, ratio
+from smidgen.ops.update import DenseStep, Step, WeightStep
+from smidgen.ops.window import Window
+from smidgen.training import Training
+
+Function = Callable[..., Tensor | tuple[Tensor, ...]]
+EXACT_SUMS = (1 << 24) // (128 * 255)  # products of int8 numbers that float32 adds up without rounding
+
+
+class Simulator:
+    """A graph ready to run: its constants and state are `tensors`, to be replaced or differentiated at will.
+
+    With `rounded` off, nothing is rounded and clamps alone remain: the real-valued network behind the int8 one.
+    """
+
+    def __init__(self, graph: Graph, *, rounded: bool = True, device: str = "cpu") -> None:
+        self.graph, self.device = graph, torch.device(device)
+        data = {**graph.constants, **graph.state}
+        self.tensors = {v: self._tensor(array) for v, array in data.items()}
+        arithmetic = Arithmetic(rounded, self.device)
+        self._functions = tuple(
+            (node, RULES.get(type(node.op), by_reference)(node, arithmetic)) for node in graph.nodes
+        )
+
+    def run(self, *arrays: Array) -> dict[Value, Tensor]:
+        """Every value of one run."""
+        if len(arrays) != len(self.graph.inputs):
+            raise GraphError(f"{self.graph.name} takes {len(self.graph.inputs)} inputs, {len(arrays)} were given")
+        values = dict(self.tensors)
+        values.update(zip(self.graph.inputs, (self._tensor(a) for a in arrays), strict=True))
+        for node, function in self._functions:
+            outs = function(*(values[v] for v in node.ins))
+            values.update(zip(node.outs, outs if isinstance(outs, tuple) else (outs,), strict=True))
+        return values
+
+    def gradients(self, wanted: tuple[Value, ...], *arrays: Array) -> tuple[Array, ...]:
+        """The gradients of the first output, summed over the batch, with respect to some of `tensors`."""
+        leaves = [self.tensors[v].requires_grad_() for v in wanted]
+        loss = self.run(*arrays)[self.graph.outputs[0]].sum()
+        return tuple(g.cpu().numpy() for g in torch.autograd.grad(loss, leaves))
+
+    def _tensor(self, array: Array) -> Tensor:
+        """int8 and float32 as float32, which holds them; int32 as float64, which does."""
+        kind = np.float64 if array.dtype == np.int32 else np.float32
+        return torch.from_numpy(array.astype(kind)).to(self.device)
+
+
+class FloatTraining:
+    """SGD a sample at a time with fp32 weights and fp32 gradients: nothing that learns is ever rounded.
+
+    The forward pass, the first weights and the scaling of each step are those of the int8 training given;
+    activations are int8 as there.
+    """
+
+    def __init__(self, training: Training, *, device: str = "cpu") -> None:
+        self._simulator = Simulator(training.forward, device=device)
+        self._logits = training.forward.outputs[0]
+        self._weights = [(self._simulator.tensors[v].requires_grad_(), f) for v, f in _factors(training.step).items()]
+
+    def train(self, image: Array, label: int, learning_rate: float) -> float:
+        """One step; the loss before it."""
+        logits = self._simulator.run(image)[self._logits]
+        loss = F.cross_entropy(logits, torch.tensor([label], device=self._simulator.device))
+        gradients = torch.autograd.grad(loss, [w for w, _ in self._weights])
+        with torch.no_grad():
+            for (w, factor), gradient in zip(self._weights, gradients, strict=True):
+                w.sub_(gradient * factor.to(w), alpha=learning_rate)
+        return float(loss.detach())
+
+    def predict(self, images: Array) -> Array:
+        """The class of each image of a batch."""
+        with torch.inference_mode():
+            classes: Array = self._simulator.run(images)[self._logits].argmax(dim=1).cpu().numpy()
+        return classes
+
+
+def _factors(step: Graph) -> dict[Value, Tensor]:
+    """What multiplies the gradient of each tensor that learns, in its shape or one that repeats along it."""
+    found: dict[Value, Tensor] = {}
+    for node in step.nodes:
+        if isinstance(node.op, Step):
+            axis = node.op.axis if isinstance(node.op, WeightStep) else 0
+            along = [-1 if i == axis else 1 for i in range(len(node.ins[0].type.shape))]
+            found[node.ins[0]] = torch.tensor(node.op.factors, dtype=torch.float64).reshape(along)
+        elif isinstance(node.op, DenseStep):
+            found |= {v: torch.ones(1) for v in node.ins[:2]}
+    return found
+
+
+class _Straight(torch.autograd.Function):
+    """`y` forward; backward the gradient goes to `acc`, times `scale`, where `inside` is set."""
+
+    @staticmethod
+    def forward(ctx: Any, acc: Tensor, scale: Tensor, y: Tensor, inside: Tensor) -> Tensor:
+        ctx.save_for_backward(scale, inside)
+        ctx.kind = acc.dtype
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *dy: Tensor) -> tuple[Tensor | None, ...]:
+        scale, inside = ctx.saved_tensors
+        return (dy[0] * inside * scale).to(ctx.kind), None, None, None
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """How accumulators become outputs: rounded as the contract says, or left real; and where constants lie."""
+
+    rounded: bool
+    device: torch.device
+
+    def limit(self, activation: str) -> Callable[[Tensor], Tensor]:
+        """A float32 output, limited."""
+        low, high = numerics.activation_limits(activation)
+        return lambda real: real.to(torch.float32).clamp(low, high)
+
+    def settle(
+        self, type: Type, activation: str, factors: tuple[float, ...], exact: Callable[..., Tensor], clamps: bool = True
+    ) -> Callable[..., Tensor]:
+        """Accumulators → an int8 output: `exact`, or without rounding times `factors`; then the zero point and limits.
+
+        `exact` reads the accumulators, or the parts they were made of where those are given; `clamps` says
+        whether gradients stop at the limits.
+        """
+        lo, hi = numerics.activation_range(activation, type)
+        scale = self.real(factors)
+
+        def settled(acc: Tensor, *parts: Tensor) -> Tensor:
+            with torch.no_grad():
+                y = ((exact(*(parts or (acc,))) if self.rounded else acc * scale) + type.zero).clamp_(lo, hi)
+                y = y.to(torch.float32)
+                if not acc.requires_grad:
+                    return y
+                inside = (y > lo) & (y < hi) if clamps else torch.ones_like(y, dtype=torch.bool)
+            straight: Tensor = _Straight.apply(acc, scale, y, inside)  # type: ignore[no-untyped-call]
+            return straight
+
+        return settled
+
+    def multiply(self, multiplier: Array | int, shift: Array | int) -> Callable[[Tensor], Tensor]:
+        """`numerics.multiply` of the nearest whole numbers, which wrap beyond int32 as there."""
+        left, right = np.maximum(shift, 0), np.maximum(np.negative(shift), 0).astype(np.int64)
+        m, up, down = self._whole(multiplier), self._whole(left + 32), self._whole(right)
+        half, falls = self._whole((1 << right) >> 1), self._whole(-(right > 0).astype(np.int64))
+
+        def multiplied(x: Tensor) -> Tensor:
+            wrapped = x.round().to(torch.int64).bitwise_left_shift_(up).bitwise_right_shift_(32)
+            high = wrapped.mul_(m).add_(1 << 30).bitwise_right_shift_(31)
+            below = (high >> 63).bitwise_and_(falls)  # halves go away from zero
+            return high.add_(half).add_(below).bitwise_right_shift_(down)
+
+        return multiplied
+
+    def real(self, numbers: tuple[float, ...]) -> Tensor:
+        """One number or one a channel; none means 1."""
+        return torch.tensor(numbers or (1.0,), dtype=torch.float64, device=self.device)
+
+    def _whole(self, numbers: Array | int) -> Tensor:
+        return torch.from_numpy(np.asarray(numbers, np.int64)).to(self.device)
+
+
+Rule = Callable[[Node, Arithmetic], Function]
+RULES: dict[type[Op], Rule] = {}
+
+
+def rule(*kinds: type[Op]) -> Callable[[Rule], Rule]:
+    """Enter a function under the ops it computes."""
+
+    def enter(function: Rule) -> Rule:
+        RULES.update(dict.fromkeys(kinds, function))
+        return function
+
+    return enter
+
+
+def by_reference(node: Node, a: Arithmetic) -> Function:
+    """An op without a gradient is its numpy reference, one sample after another."""
+
+    def run(*xs: Tensor) -> Tensor:
+        arrays = [x.detach().cpu().numpy().astype(v.type.dtype) for x, v in zip(xs, node.ins, strict=True)]
+        made = [np.asarray(node.op.ref(node, *(array[i : i + 1] for array in arrays))) for i in range(len(arrays[0]))]
+        return torch.from_numpy(np.concatenate(made).astype(np.float32)).to(a.device)
+
+    return run
+
+
+def _pad(x: Tensor, window: Window, fill: float) -> Tensor:
+    """[n, h, w, c] → [n, c, h, w] with its padding."""
+    top, bottom, left, right = window.pad
+    x = x.permute(0, 3, 1, 2)
+    return F.pad(x, (left, right, top, bottom), value=fill) if any(window.pad) else x
+
+
+@rule(ops.Conv2D, ops.Depthwise)
+def _convolution(node: Node, a: Arithmetic) -> Function:
+    op, (x_type, w_type, _) = node.op, (v.type for v in node.ins)
+    assert isinstance(op, ops.Conv2D | ops.Depthwise)
+    order = (0, 3, 1, 2) if isinstance(op, ops.Conv2D) else (3, 0, 1, 2)
+    groups = op.groups if isinstance(op, ops.Conv2D) else x_type.shape[3]
+    window = op.window(w_type)
+    taps = w_type.shape[1] * w_type.shape[2] * (x_type.shape[3] // groups)
+    wide = torch.float64 if x_type.dtype == "int8" and taps > EXACT_SUMS else torch.float32
+    finish = (
+        a.limit(op.activation)
+        if x_type.dtype == "float32"
+        else a.settle(node.out.type, op.activation, factors(node), a.multiply(*multipliers(node)))
+    )
+
+    def run(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+        shifted = _pad((x - x_type.zero).to(wide), window, 0.0)
+        sums = F.conv2d(shifted, w.to(wide).permute(order), None, op.stride, 0, op.dilation, groups)
+        return finish(sums.permute(0, 2, 3, 1).to(b.dtype) + b)
+
+    return run
+
+
+@rule(ops.Dense)
+def _dense(node: Node, a: Arithmetic) -> Function:
+    op, zero = node.op, node.ins[0].type.zero
+    assert isinstance(op, ops.Dense)
+    if node.out.type.dtype == "float32":
+        limit = a.limit(op.activation)
+        return lambda x, w, b: limit(F.linear(x, w, b))
+    scale = a.real(factors(node))
+    finish = a.settle(node.out.type, op.activation, factors(node), lambda acc: _half_away(acc * scale))
+    return lambda x, w, b: finish((x - zero).double() @ w.double().T + b)
+
+
+def _half_away(x: Tensor) -> Tensor:
+    """Rounded, halves away from zero."""
+    whole = x.trunc()
+    return whole + (x - whole >= 0.5).to(x) - (x - whole <= -0.5).to(x)
+
+
+@rule(ops.Add)
+def _add(node: Node, a: Arithmetic) -> Function:
+    op, (left, right), y = node.op, (v.type for v in node.ins), node.out.type
+    assert isinstance(op, ops.Add)
+    if y.dtype == "float32":
+        limit = a.limit(op.activation)
+        return lambda p, q: limit(p + q)
+    up_left, up_right, down = (a.multiply(*pair) for pair in op.multipliers(node))
+    scale_left, scale_right = a.real(ratio(left, over=y)), a.real(ratio(right, over=y))
+
+    def exact(p: Tensor, q: Tensor) -> Tensor:
+        return down(up_left(p * (1 << ADD_SHIFT)) + up_right(q * (1 << ADD_SHIFT)))
+
+    finish = a.settle(y, op.activation, (), exact)
+
+    def run(p: Tensor, q: Tensor) -> Tensor:
+        p, q = (p - left.zero).double(), (q - right.zero).double()
+        return finish(p * scale_left + q * scale_right, p, q)
+
+    return run
+
+
+@rule(ops.Mul)
+def _mul(node: Node, a: Arithmetic) -> Function:
+    op, (left, right), y = node.op, (v.type for v in node.ins), node.out.type
+    assert isinstance(op, ops.Mul)
+    if y.dtype == "float32":
+        limit = a.limit(op.activation)
+        return lambda p, q: limit(p * q)
+    finish = a.settle(y, op.activation, ratio(left, right, over=y), a.multiply(*op.multiplier(node)))
+    return lambda p, q: finish((p - left.zero) * (q - right.zero))
+
+
+@rule(ops.Activate, ops.Requantize)
+def _rescale(node: Node, a: Arithmetic) -> Function:
+    op, x, y = node.op, node.ins[0].type, node.out.type
+    assert isinstance(op, ops.Activate | ops.Requantize)
+    activation = op.activation if isinstance(op, ops.Activate) else "none"
+    if y.dtype == "float32":
+        return a.limit(activation)
+    finish = a.settle(y, activation, ratio(x, over=y), a.multiply(*op.multiplier(node)))
+    return lambda q: finish(q - x.zero)
+
+
+@rule(ops.Dequantize)
+def _dequantize(node: Node, a: Arithmetic) -> Function:
+    x_type = node.ins[0].type
+    return lambda x: ((x - x_type.zero).double() * x_type.scale).to(torch.float32)
+
+
+@rule(ops.MaxPool, ops.AvgPool)
+def _pool(node: Node, a: Arithmetic) -> Function:
+    op, y = node.op, node.out.type
+    assert isinstance(op, ops.MaxPool | ops.AvgPool)
+    pool = _largest(op) if isinstance(op, ops.MaxPool) else _average(op, node.ins[0].type, a)
+    if y.dtype == "float32":
+        limit = a.limit(op.activation)
+        return lambda x: limit(pool(x))
+    finish = a.settle(y, op.activation, (), lambda q: _half_away(q) - y.zero, clamps=op.activation != "none")
+
+    def run(x: Tensor) -> Tensor:
+        pooled = pool(x)
+        return finish(pooled - y.zero, pooled)
+
+    return run
+
+
+def _largest(op: ops.MaxPool) -> Callable[[Tensor], Tensor]:
+    return lambda x: F.max_pool2d(_pad(x, op.window, -torch.inf), op.size, op.stride).permute(0, 2, 3, 1)
+
+
+def _average(op: ops.AvgPool, x: Type, a: Arithmetic) -> Callable[[Tensor], Tensor]:
+    """In float64, where a mean on the half is exactly that."""
+
+    def sums(x: Tensor) -> Tensor:
+        padded = _pad(x.double(), op.window, 0.0)
+        return F.avg_pool2d(padded, op.size, op.stride, divisor_override=1).permute(0, 2, 3, 1)
+
+    count = sums(torch.ones((1, *x.shape[1:]), device=a.device))
+    return lambda x: sums(x) / count
+
+
+@rule(ops.Mean)
+def _mean(node: Node, a: Arithmetic) -> Function:
+    op, x, y = node.op, node.ins[0].type, node.out.type
+    assert isinstance(op, ops.Mean)
+    if y.dtype == "float32":
+        return lambda q: q.mean(dim=(1, 2), keepdim=op.keep_dims)
+    factor = (x.scale / y.scale / (x.shape[1] * x.shape[2]),)
+    finish = a.settle(y, "none", factor, a.multiply(*op.multiplier(node)), clamps=False)
+    return lambda q: finish((q - x.zero).double().sum(dim=(1, 2), keepdim=op.keep_dims))
+
+
+@rule(ops.Pad)
+def _zeros_around(node: Node, a: Arithmetic) -> Function:
+    op = node.op
+    assert isinstance(op, ops.Pad)
+    pads = [p for pair in zip(reversed(op.before), reversed(op.after), strict=True) for p in pair]
+    return lambda x: F.pad(x, pads, value=node.ins[0].type.zero)
+
+
+@rule(ops.Reshape)
+def _reshape(node: Node, a: Arithmetic) -> Function:
+    op = node.op
+    assert isinstance(op, ops.Reshape)
+    return lambda x: x.reshape(-1, *op.shape[1:]) if op.shape[:1] == (1,) else x.reshape(op.shape)
+
+
+@rule(ops.Transpose)
+def _transpose(node: Node, a: Arithmetic) -> Function:
+    op = node.op
+    assert isinstance(op, ops.Transpose)
+    return lambda x: x.permute(op.perm)
+
+
+@rule(ops.Concat)
+def _concat(node: Node, a: Arithmetic) -> Function:
+    op = node.op
+    assert isinstance(op, ops.Concat)
+    return lambda *xs: torch.cat(xs, dim=op.axis)
+
+
+@rule(ops.Overlay)
+def _overlay(node: Node, a: Arithmetic) -> Function:
+    op = node.op
+    assert isinstance(op, ops.Overlay)
+    channels = torch.tensor(op.channels, device=a.device)
+    return lambda frozen, trained: frozen.index_copy(-1, channels, trained)
+
+
+@rule(ops.SoftmaxCrossEntropy)
+def _cross_entropy(node: Node, a: Arithmetic) -> Function:
+    def run(logits: Tensor, label: Tensor) -> tuple[Tensor, ...]:
+        return F.cross_entropy(logits, label.long(), reduction="none"), F.softmax(logits, dim=1)
+
+    return run
