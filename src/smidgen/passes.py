@@ -57,14 +57,23 @@ def slice_channels(graph: Graph) -> Graph:
     g = Builder.upon(graph)
     g.nodes = []
     for node in graph.nodes:
-        source = producer.get(node.ins[0]) if isinstance(node.op, Gather) else None
-        if source is None or not isinstance(source.op, ConvGradWeight | DepthwiseGradWeight):
+        source = producer.get(node.ins[0])
+        if (
+            source is None
+            or not isinstance(node.op, Gather)
+            or not isinstance(source.op, ConvGradWeight | DepthwiseGradWeight)
+        ):
             g.nodes.append(node)
             continue
         x, dy = source.ins
-        x = g.emit(node.op, x, name=f"{x.name}.saved")
         if isinstance(source.op, DepthwiseGradWeight):
+            times = dy.type.shape[3] // x.type.shape[3]  # channels of the output for each of the input
+            saved = tuple(c // times for c in node.op.channels)
             dy = g.emit(node.op, dy, name=f"{dy.name}.part")
+        else:
+            wide = x.type.shape[3] // source.op.groups  # channels of a group
+            saved = tuple(first + c for first in range(0, x.type.shape[3], wide) for c in node.op.channels)
+        x = g.emit(Gather(saved), x, name=f"{x.name}.saved")
         g.nodes.append(Node(source.op, (x, dy), node.outs))
     return prune(replace(graph, nodes=tuple(g.nodes)))
 

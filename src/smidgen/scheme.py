@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -16,6 +18,8 @@ from smidgen.ops.conv import Conv2D, Depthwise
 
 Ranking = Literal["largest", "smallest", "random"]
 RANKINGS: tuple[Ranking, ...] = ("largest", "smallest", "random")
+_WHOLE = re.compile(r"-?[0-9]{1,9}")
+_SHARE = re.compile(r"-?[0-9]{1,9}(?:/[0-9]{1,9}|\.[0-9]{1,18})?")
 
 
 class SchemeError(SmidgenError):
@@ -44,8 +48,8 @@ class Scheme:
     def from_json(text: str, source: str = "the scheme") -> Scheme:
         try:
             plain = json.loads(text)
-            weights = tuple((int(layer), Fraction(str(share))) for layer, share in dict(plain["weights"]).items())
-            scheme = Scheme(str(plain["name"]), int(plain["biases"]), tuple(sorted(weights)), plain["channels"])
+            weights = tuple((_whole(layer), _share(share)) for layer, share in dict(plain["weights"]).items())
+            scheme = Scheme(str(plain["name"]), _whole(plain["biases"]), tuple(sorted(weights)), plain["channels"])
         except (ValueError, KeyError, TypeError, ZeroDivisionError, RecursionError) as error:
             raise SchemeError(
                 f"{source} is no scheme ({type(error).__name__}: {error}); it needs name, biases, weights as "
@@ -54,6 +58,20 @@ class Scheme:
         if scheme.channels not in RANKINGS:
             raise SchemeError(f"{source} ranks channels by '{scheme.channels}'; known are {', '.join(RANKINGS)}")
         return scheme
+
+
+def _whole(written: object) -> int:
+    """A number of layers, or a layer's."""
+    if isinstance(written, bool) or not _WHOLE.fullmatch(str(written)):
+        raise ValueError(f"{str(written)[:40]!r} is no whole number")
+    return int(str(written))
+
+
+def _share(written: object) -> Fraction:
+    """A share of channels: 1/8, 0.125 or 1."""
+    if isinstance(written, bool) or not _SHARE.fullmatch(str(written)):
+        raise ValueError(f"{str(written)[:40]!r} is no share of channels like 1/8")
+    return Fraction(str(written))
 
 
 @dataclass(frozen=True)
@@ -136,7 +154,8 @@ def analytic_memory(scheme: Scheme, graph: Graph) -> Memory:
     for trained in resolve(scheme, graph):
         x, w, b = (v.type for v in trained.node.ins)
         share = len(trained.channels)
-        saved += x.shape[1] * x.shape[2] * share
+        groups = trained.node.op.groups if isinstance(trained.node.op, Conv2D) else 1
+        saved += x.shape[1] * x.shape[2] * share * groups
         weights += w.size // w.shape[3] * share
         masks += (trained.node.out.type.size + 7) // 8
         biases += 4 * b.size
@@ -186,14 +205,21 @@ def load_scheme(text: str, graph: Graph) -> Scheme:
         scheme = Scheme(text, 0)
     elif text == "full":
         scheme = Scheme(text, count, tuple((i, Fraction(1)) for i in range(count)))
-    elif word in ("last", "bias") and number.isdigit():
+    elif word in ("last", "bias") and _WHOLE.fullmatch(number):
         k = int(number)
         weights = tuple((i, Fraction(1)) for i in range(max(0, count - k), count)) if word == "last" else ()
         scheme = Scheme(text, k, weights)
-    elif Path(text).is_file():
-        scheme = Scheme.from_json(Path(text).read_text(errors="replace"), text)
+    elif os.path.isfile(text):
+        scheme = Scheme.from_json(_read(text), text)
     else:
         names = ", ".join((*known, "full", "last:K", "bias:K", "head"))
-        raise SchemeError(f"'{text}' is neither a scheme for {graph.name} ({names}) nor a file")
+        raise SchemeError(f"'{text[:80]}' is neither a scheme for {graph.name} ({names}) nor a file")
     resolve(scheme, graph)
     return scheme
+
+
+def _read(file: str) -> str:
+    try:
+        return Path(file).read_text(errors="replace")
+    except OSError as error:
+        raise SchemeError(f"{file} cannot be read: {error.strerror}") from None

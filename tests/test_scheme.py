@@ -1,0 +1,184 @@
+"""Schemes: the published ones take the memory their names say, files round-trip, and what does not fit is refused."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from networks import inverted_residual
+from release_files import SHARED
+from smidgen.frontends import import_model
+from smidgen.ir import Graph
+from smidgen.scheme import (
+    PUBLISHED,
+    RANKINGS,
+    Memory,
+    Scheme,
+    SchemeError,
+    analytic_memory,
+    convolutions,
+    load_scheme,
+    resolve,
+)
+from smidgen.zoo import build_zoo
+
+NETWORKS = {51: "mbv2-w0.35", 42: "mcunet-5fps", 60: "proxyless-w0.3"}
+NAMED = tuple((NETWORKS[count], scheme) for count, schemes in PUBLISHED.items() for scheme in schemes)
+
+
+def released(network: str) -> Graph:
+    path = SHARED / "models" / f"{network}.npz"
+    if not path.exists():
+        pytest.skip(f"the released networks are not beside the checkout: no {path.name}")
+    return import_model(path)
+
+
+def kilobytes(memory: Memory) -> float:
+    return memory.total / 1024
+
+
+def test_there_are_five_published_schemes_for_each_network() -> None:
+    assert len(NAMED) == 15
+
+
+@pytest.mark.parametrize(("network", "scheme"), NAMED)
+def test_a_published_scheme_takes_what_its_name_says_on_the_zoo(network: str, scheme: str) -> None:
+    graph = build_zoo(network)
+    assert abs(kilobytes(analytic_memory(load_scheme(scheme, graph), graph)) - int(scheme.removesuffix("kb"))) <= 1
+
+
+@pytest.mark.parametrize(("network", "scheme"), NAMED)
+def test_a_published_scheme_takes_what_its_name_says_on_the_release(network: str, scheme: str) -> None:
+    graph = released(network)
+    assert abs(kilobytes(analytic_memory(load_scheme(scheme, graph), graph)) - int(scheme.removesuffix("kb"))) <= 1
+
+
+def test_the_parts_of_one_scheme_are_the_published_ones() -> None:
+    graph = build_zoo("mcunet-5fps")
+    memory = analytic_memory(load_scheme("99kb", graph), graph)
+    parts = [round(part / 1024, 1) for part in (memory.saved, memory.masks, memory.weights, memory.biases)]
+    assert parts == [12.1, 17.7, 51.2, 18.7]
+
+
+shares = st.fractions(min_value=Fraction(1, 64), max_value=1, max_denominator=64)
+schemes = st.builds(
+    Scheme,
+    st.text(min_size=1, max_size=20),
+    st.integers(0, 60),
+    st.dictionaries(st.integers(0, 59), shares).map(lambda weights: tuple(sorted(weights.items()))),
+    st.sampled_from(RANKINGS),
+)
+
+
+@given(schemes)
+@settings(max_examples=50, deadline=None)
+def test_a_scheme_survives_json(scheme: Scheme) -> None:
+    assert Scheme.from_json(scheme.to_json()) == scheme
+
+
+def test_a_scheme_is_read_from_a_file(tmp_path: Path) -> None:
+    graph = inverted_residual(0)
+    scheme = Scheme("mine", 3, ((6, Fraction(1, 2)),), "smallest")
+    file = tmp_path / "mine.json"
+    file.write_text(scheme.to_json())
+    assert load_scheme(str(file), graph) == scheme
+
+
+def test_the_short_forms_mean_what_they_say() -> None:
+    graph = inverted_residual(0)
+    count = len(convolutions(graph))
+    for text, biases, layers in (
+        ("full", count, range(count)), ("last:2", 2, range(count - 2, count)), ("bias:3", 3, ()), ("head", 0, ()),
+    ):  # fmt: skip
+        scheme = load_scheme(text, graph)
+        assert (scheme.biases, scheme.weights) == (biases, tuple((i, Fraction(1)) for i in layers))
+
+
+def test_the_share_of_channels_is_what_ranks_first() -> None:
+    graph = inverted_residual(0)
+    layer = len(convolutions(graph)) - 1
+    chosen = {
+        ranking: resolve(Scheme("half", 1, ((layer, Fraction(1, 2)),), ranking), graph)[0].channels
+        for ranking in RANKINGS
+    }
+    assert {len(channels) for channels in chosen.values()} == {3}
+    assert not set(chosen["largest"]) & set(chosen["smallest"])
+    assert all(channels == tuple(sorted(channels)) for channels in chosen.values())
+
+
+@pytest.mark.parametrize(
+    ("scheme", "message"),
+    [
+        (Scheme("s", 9), "trains 9 biases, net0 has 8 convolutions"),
+        (Scheme("s", -1), "trains -1 biases"),
+        (Scheme("s", 3, ((99, Fraction(1)),)), r"names layer 99; net0 has 0 to"),
+        (Scheme("s", 3, ((-1, Fraction(1)),)), "names layer -1"),
+        (Scheme("s", 3, ((6, Fraction(3, 2)),)), "trains 3/2 of layer 6's channels"),
+        (Scheme("s", 3, ((6, Fraction(0)),)), "trains 0 of layer 6's channels"),
+        (Scheme("s", 3, ((6, Fraction(-1, 2)),)), "trains -1/2 of layer 6's channels"),
+        (Scheme("s", 2, ((1, Fraction(1)),)), r"weights of layer 1 but only the last 2 biases .*needs biases"),
+    ],
+)
+def test_a_scheme_that_does_not_fit_is_refused_with_the_numbers(scheme: Scheme, message: str) -> None:
+    with pytest.raises(SchemeError, match=message):
+        resolve(scheme, inverted_residual(0))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no scheme"),
+        ("[]", "no scheme"),
+        ("{}", "name"),
+        ("[" * 100_000, "no scheme"),
+        ('{"name": "s", "biases": "many", "weights": {}, "channels": "largest"}', "many"),
+        ('{"name": "s", "biases": 1e999, "weights": {}, "channels": "largest"}', "no scheme"),
+        ('{"name": "s", "biases": 2.5, "weights": {}, "channels": "largest"}', r"2\.5"),
+        ('{"name": "s", "biases": true, "weights": {}, "channels": "largest"}', "True"),
+        ('{"name": "s", "biases": 1, "weights": {"0": "1e999999999"}, "channels": "largest"}', "1e999999999"),
+        ('{"name": "s", "biases": 1, "weights": {"a": "1"}, "channels": "largest"}', "'a'"),
+        ('{"name": "s", "biases": 1, "weights": {"0": "1/0"}, "channels": "largest"}', "no scheme"),
+        ('{"name": "s", "biases": 1, "weights": {"0": "half"}, "channels": "largest"}', "half"),
+        ('{"name": "s", "biases": 1, "weights": [1, 2], "channels": "largest"}', "no scheme"),
+        ('{"name": "s", "biases": 1, "weights": {}, "channels": "best"}', "'best'; known are largest"),
+    ],
+)
+def test_a_file_that_is_no_scheme_is_refused_with_its_name(text: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "broken.json"
+    file.write_text(text)
+    with pytest.raises(SchemeError, match=message) as error:
+        load_scheme(str(file), inverted_residual(0))
+    assert "broken.json" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["", "99kb", "last:", "last:x", "bias:²", "last:" + "9" * 5000, "no/such/file.json"])
+def test_an_unknown_scheme_lists_those_there_are(text: str) -> None:
+    with pytest.raises(SchemeError, match=r"full, last:K, bias:K, head"):
+        load_scheme(text, inverted_residual(0))
+
+
+@pytest.mark.parametrize("text", ["last:99", "bias:99", "bias:-1"])
+def test_more_or_fewer_layers_than_there_are_is_refused_with_both_numbers(text: str) -> None:
+    with pytest.raises(SchemeError, match=r"trains (99|-1) biases, net0 has 8"):
+        load_scheme(text, inverted_residual(0))
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(anything, anything, anything)
+@settings(max_examples=50, deadline=None)
+def test_any_json_is_a_scheme_or_a_scheme_error(biases: object, weights: object, channels: object) -> None:
+    for plain in (biases, {"name": "s", "biases": biases, "weights": weights, "channels": channels}):
+        with suppress(SchemeError):
+            Scheme.from_json(json.dumps(plain))
