@@ -1,0 +1,262 @@
+"""Training graphs keep their bytes through every pass, print and parse, and survive what is extreme."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+
+from networks import CLASSES, NETWORKS, branches, inverted_residual, samples
+from smidgen import passes
+from smidgen.errors import InputError
+from smidgen.ir import Array, Graph, Value, evaluate_step, verify
+from smidgen.ops.update import BiasSumStep, FusedStep, WeightStep
+from smidgen.passes import TRAINING, Pass
+from smidgen.scheme import Scheme, convolutions, load_scheme
+from smidgen.stochastic import FIRST_LEVEL, LEVEL_LIMIT
+from smidgen.text import parse_graph, print_graph
+from smidgen.training import Head, Options, TrainingError, build_training
+
+State = Mapping[Value, Array]
+RATE = 0.05
+BIAS_LIMIT = 2**30
+
+
+def partly(graph: Graph) -> Scheme:
+    """A share of some layers, depthwise ones too, all of others, none of the first."""
+    layers = convolutions(graph)
+    shares = (Fraction(1, 2), Fraction(1, 3), Fraction(1), Fraction(0))
+    weights = [(i, shares[i % 4]) for i in range(1, len(layers)) if i % 4 < 3]
+    return Scheme("partly", len(layers) - 1, tuple(weights), "random")
+
+
+def steps(
+    graph: Graph, count: int, rate: float = RATE, state: State | None = None
+) -> Iterator[tuple[list[Array], State]]:
+    """Outputs and state after each of some training steps."""
+    state = graph.state if state is None else state
+    for image, label in samples(graph, count):
+        arrays = (image, np.array([label], np.int32), np.array([rate], np.float32))
+        with np.errstate(all="raise", under="ignore"):
+            outputs, state = evaluate_step(graph, state, *arrays)
+        yield list(outputs), state
+
+
+def assert_same_steps(a: Graph, b: Graph, count: int) -> None:
+    for (outs, state), (other_outs, other_state) in zip(steps(a, count), steps(b, count), strict=True):
+        assert all(np.array_equal(x, y) for x, y in zip(outs, other_outs, strict=True))
+        assert set(state) == set(other_state)
+        for value, data in state.items():
+            assert np.array_equal(data, other_state[value]), value.name
+
+
+HEADS: tuple[Head, ...] = ("float32", "int8")
+OPTIONS = tuple(
+    Options(CLASSES, weight_bits=bits, momentum=momentum, every=every, head=head, qas=qas, seed=3)
+    for bits, momentum, every, head, qas in product((8, 10, 12), (0.0, 0.9), (1, 2), HEADS, (True, False))
+)
+
+
+def named(options: Options) -> str:
+    return f"{options.weight_bits}-{options.momentum}-{options.every}-{options.head}-{options.qas}"
+
+
+# --- passes
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=named)
+def test_the_passes_keep_every_byte_whatever_the_options(options: Options) -> None:
+    graph = inverted_residual(0)
+    step = build_training(graph, partly(graph), options).step
+    assert_same_steps(step, passes.run(step), 3)
+
+
+@pytest.mark.parametrize("one", TRAINING, ids=[one.__name__ for one in TRAINING])
+@pytest.mark.parametrize("network", NETWORKS, ids=[n.__name__ for n in NETWORKS])
+def test_each_pass_alone_keeps_every_byte(network: Callable[[int], Graph], one: Pass) -> None:
+    graph = network(2)
+    step = build_training(graph, partly(graph), Options(CLASSES, momentum=0.5)).step
+    after = one(step)
+    verify(after)
+    assert_same_steps(step, after, 2)
+
+
+def test_the_passes_may_run_twice() -> None:
+    graph = branches(5)
+    once = passes.run(build_training(graph, partly(graph), Options(CLASSES)).step)
+    assert_same_steps(once, passes.run(once), 2)
+
+
+def test_no_weight_gradient_is_stored_and_only_trained_channels_are_saved() -> None:
+    graph = inverted_residual(0)
+    after = passes.run(build_training(graph, partly(graph), Options(CLASSES)).step)
+    updates = [node for node in after.nodes if isinstance(node.op, WeightStep | BiasSumStep)]
+    assert updates
+    assert all(isinstance(node.op, FusedStep | BiasSumStep) for node in updates)
+    for node in updates:
+        if isinstance(node.op, FusedStep):
+            w, x = node.ins[0].type, node.ins[-4].type
+            assert x.shape[3] == w.shape[3]
+
+
+def test_an_update_runs_before_the_gradients_of_earlier_layers() -> None:
+    graph = inverted_residual(0)
+    after = passes.run(build_training(graph, load_scheme("full", graph), Options(CLASSES)).step)
+    kinds = [isinstance(node.op, FusedStep | BiasSumStep) for node in after.nodes]
+    first, last = kinds.index(True), len(kinds) - 1 - kinds[::-1].index(True)
+    assert kinds[first:last].count(False) > len(convolutions(graph))
+
+
+# --- text
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=[n.__name__ for n in NETWORKS])
+def test_parsing_a_printed_training_graph_gives_it_back(network: Callable[[int], Graph]) -> None:
+    graph = network(0)
+    training = build_training(graph, partly(graph), Options(CLASSES, momentum=0.9, every=2, head="int8"))
+    for each in (training.step, passes.run(training.step), training.reference, training.forward):
+        assert parse_graph(print_graph(each), {**each.constants, **each.state}) == each
+
+
+# --- extremes
+
+
+def assert_sound(state: State) -> None:
+    """Nothing left its range: weights within ±127, biases within int32, floats finite."""
+    for value, data in state.items():
+        if data.dtype == np.int8:
+            assert np.abs(data.astype(int)).max() <= 127, value.name
+        if data.dtype == np.int32 and value.name != "carry":
+            assert np.abs(data.astype(np.int64)).max() <= BIAS_LIMIT, value.name
+        if data.dtype == np.float32:
+            assert np.isfinite(data).all(), value.name
+        if value.name == "carry":
+            assert np.abs(data[FIRST_LEVEL:]).max() <= LEVEL_LIMIT
+
+
+def with_levels(state: State, level: int) -> State:
+    """The state with every exponent as far off as it can be."""
+    moved = {}
+    for value, data in state.items():
+        moved[value] = data.copy()
+        if value.name == "carry":
+            moved[value][FIRST_LEVEL:] = level
+    return moved
+
+
+MOMENTA = (0.0, 0.9)
+
+
+@pytest.mark.parametrize("momentum", MOMENTA)
+@pytest.mark.parametrize("level", [-LEVEL_LIMIT, LEVEL_LIMIT, -(2**31), 2**31 - 1])
+def test_gradients_that_all_saturate_or_all_vanish_do_no_harm(level: int, momentum: float) -> None:
+    graph = inverted_residual(1)
+    step = build_training(graph, load_scheme("full", graph), Options(CLASSES, momentum=momentum)).step
+    for _, state in steps(step, 8, state=with_levels(step.state, level)):
+        assert_sound(state)
+
+
+def test_an_exponent_that_was_far_too_small_is_right_again_after_a_few_steps() -> None:
+    graph = inverted_residual(1)
+    step = build_training(graph, load_scheme("full", graph), Options(CLASSES)).step
+    *_, (_, usual) = steps(step, 12, rate=0.0)
+    *_, (_, found) = steps(step, 12, rate=0.0, state=with_levels(step.state, -20 << 8))
+    (carry,) = (v for v in step.state if v.name == "carry")
+    assert np.abs(found[carry][FIRST_LEVEL:] - usual[carry][FIRST_LEVEL:]).max() <= 2 << 8
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_dead_channels_stay_numbers(head: Head) -> None:
+    graph = inverted_residual(2, dead=2)
+    step = build_training(graph, load_scheme("full", graph), Options(CLASSES, head=head)).step
+    for outputs, state in steps(step, 6):
+        assert_sound(state)
+        assert np.isfinite(outputs[0]).all()
+
+
+def test_a_loss_without_gradient_changes_nothing_that_learns() -> None:
+    graph = inverted_residual(3)
+    training = build_training(graph, load_scheme("full", graph), Options(CLASSES))
+    ((image, label),) = samples(graph, 1)
+    state = {v: data.copy() for v, data in training.step.state.items()}
+    bias = next(v for v in state if v.name == "head.b")
+    state[bias][label] = 1e6
+    arrays = (image, np.array([label], np.int32), np.array([RATE], np.float32))
+    with np.errstate(all="raise", under="ignore"):
+        (loss, _), after = evaluate_step(training.step, state, *arrays)
+    assert loss[0] == 0
+    changed = {v.name for v, data in after.items() if not np.array_equal(data, state[v])}
+    assert changed == {"carry"}
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("rate", [1e3, 1e12, 1e30])
+def test_a_huge_learning_rate_saturates_and_goes_on(rate: float, head: Head) -> None:
+    graph = inverted_residual(3, dead=1)
+    for options in (Options(CLASSES, head=head), Options(CLASSES, head=head, momentum=0.9, every=2)):
+        step = build_training(graph, load_scheme("full", graph), options).step
+        for outputs, state in steps(step, 6, rate=rate):
+            assert_sound(state)
+            assert np.isfinite(outputs[0]).all()
+
+
+def test_the_largest_learning_rate_there_is_saturates_int8_and_goes_on() -> None:
+    graph = inverted_residual(3)
+    step = build_training(graph, load_scheme("full", graph), Options(CLASSES, head="int8")).step
+    for outputs, state in steps(step, 4, rate=3e38):
+        assert_sound(state)
+        assert np.isfinite(outputs[0]).all()
+
+
+@pytest.mark.parametrize("rate", [-1.0, float("nan"), float("inf"), 1e-45])
+def test_a_rate_that_is_no_rate_leaves_int8_weights_alone(rate: float) -> None:
+    graph = inverted_residual(3)
+    step = build_training(graph, load_scheme("full", graph), Options(CLASSES, head="int8")).step
+    for _, state in steps(step, 2, rate=rate):
+        assert all(np.array_equal(data, step.state[v]) for v, data in state.items() if v.name != "carry")
+
+
+@pytest.mark.parametrize("bits", [8, 10, 12])
+def test_learning_lowers_the_loss_of_what_is_learned(bits: int) -> None:
+    graph = inverted_residual(6)
+    step = build_training(graph, load_scheme("full", graph), Options(CLASSES, weight_bits=bits)).step
+    ((image, label),) = samples(graph, 1)
+    arrays = (image, np.array([label], np.int32), np.array([0.02], np.float32))
+    state: State = step.state
+    losses = []
+    for _ in range(30):
+        (loss, _), state = evaluate_step(step, state, *arrays)
+        losses.append(float(loss[0]))
+    assert losses[-1] < 0.5 * losses[0]
+
+
+# --- bad input
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (Options(0), "0 classes"),
+        (Options(1), "1 classes"),
+        (Options(5000), "5000 classes"),
+        (Options(CLASSES, weight_bits=9), "9 bits"),
+        (Options(CLASSES, momentum=1.0), r"momentum is 1\.0"),
+        (Options(CLASSES, momentum=float("nan")), "momentum is nan"),
+        (Options(CLASSES, every=0), "0 samples"),
+    ],
+)
+def test_options_out_of_range_are_refused_with_the_number(options: Options, message: str) -> None:
+    graph = inverted_residual(0)
+    with pytest.raises(InputError, match=message):
+        build_training(graph, load_scheme("head", graph), options)
+
+
+def test_a_model_without_a_classifier_is_refused_with_the_reason() -> None:
+    graph = inverted_residual(0)
+    headless = passes.prune(replace(graph, outputs=(graph.nodes[0].out,)))
+    with pytest.raises(TrainingError, match="does not end in a Dense classifier"):
+        build_training(headless, Scheme("head", 0), Options(CLASSES))
