@@ -140,7 +140,7 @@ def test_train_writes_the_model_a_checkpoint_and_says_how_it_went(folder: Path) 
     text = train("--epochs", "1", "-o", "out/u")
     assert "8 to test" in text
     assert "before     top-1" in text
-    assert "epoch 1    top-1" in text
+    assert "epoch 1    loss" in text
 
 
 def test_train_goes_on_from_a_checkpoint_to_the_same_bytes(folder: Path) -> None:

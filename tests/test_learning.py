@@ -117,6 +117,15 @@ def test_progress_counts_every_step_and_test(host: Host) -> None:
     assert [p.loss for p in heard if (p.epoch, p.done, p.doing) == (2, steps, "learning")] == [learned.record[1].loss]
 
 
+def test_tests_are_made_as_often_as_asked_and_always_at_the_end(host: Host) -> None:
+    course = Course(5, 0.01, test_every=2)
+    learned = learn(program(host), DATA, course)
+    assert [epoch.accuracy is None for epoch in learned.record] == [True, False, True, False, False]
+    often = learn(program(host), DATA, replace(course, test_every=1))
+    assert (often.accuracy, often.record[1]) == (learned.accuracy, learned.record[1])
+    assert "epoch 1    loss" in str(learned)
+
+
 def test_schedules_rise_and_fall() -> None:
     cosine = Course(4, 0.5, warmup=1)
     rates = [cosine.rate(epoch, step, 10) for epoch in range(4) for step in range(10)]
@@ -150,6 +159,7 @@ def test_every_epoch_shows_all_images_in_an_order_and_with_crops_of_its_own() ->
         (replace(COURSE, schedule="steps"), "no schedule 'steps'; known are cosine, constant"),  # type: ignore[arg-type]
         (replace(COURSE, warmup=3.0), "warm-up of 3.0 epochs does not fit 2"),
         (replace(COURSE, seed=-1), "seed of -1"),
+        (replace(COURSE, test_every=0), "a test every 0 epochs"),
         (replace(COURSE, augment=Augment(scale=(0.0, 1.0))), "crop of 0.0"),
     ],
 )

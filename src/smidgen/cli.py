@@ -261,6 +261,7 @@ def train(
     warmup: Annotated[float, typer.Option(help="Epochs over which the rate rises.")] = 0.0,
     crop: Annotated[float, typer.Option(help="Least share of an image that a crop keeps; 1: no random crops.")] = 0.08,
     flip: Annotated[bool, typer.Option("--flip/--no-flip", help="Mirror half of the images.")] = True,
+    test_every: Annotated[int, typer.Option(help="Epochs between tests; the last is always followed by one.")] = 1,
     weight_bits: WeightBits = 12,
     head: HeadType = HeadKind.float32,
     momentum: Momentum = 0.0,
@@ -271,7 +272,7 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Learn from images with the device's own arithmetic; write the model and a checkpoint."""
-    course = Course(epochs, _rate(lr), schedule.value, warmup, Augment((crop, 1.0), flip=flip), seed)
+    course = Course(epochs, _rate(lr), schedule.value, warmup, Augment((crop, 1.0), flip=flip), seed, test_every)
     course.check()
     with _progress(f"reading {source}"):
         graph, data = load(model), load_data(source)

@@ -31,6 +31,7 @@ class Course:
     warmup: float = 0.0  # epochs over which the rate rises to its full height
     augment: Augment | None = field(default_factory=Augment)
     seed: int = 0
+    test_every: int = 1  # epochs; after the last there is always a test
 
     def check(self) -> None:
         if not 1 <= self.epochs <= 100_000:
@@ -41,10 +42,16 @@ class Course:
             raise InputError(f"there is no schedule {self.schedule!r}; known are {', '.join(get_args(Schedule))}")
         if not 0 <= self.warmup <= self.epochs:
             raise InputError(f"a warm-up of {self.warmup} epochs does not fit {self.epochs} epochs; give 0 to that")
+        if self.test_every < 1:
+            raise InputError(f"a test every {self.test_every} epochs cannot be made; give 1 or more")
         if self.seed < 0:
             raise InputError(f"a seed of {self.seed} cannot be used; give a number from 0 up")
         if self.augment is not None:
             self.augment.check()
+
+    def tests(self, epoch: int) -> bool:
+        """Whether there is a test after an epoch, counted from 1."""
+        return epoch % self.test_every == 0 or epoch == self.epochs
 
     def rate(self, epoch: int, step: int, steps: int) -> float:
         """The learning rate of a step of an epoch of `steps`."""
@@ -72,11 +79,12 @@ class Epoch:
 
     number: int  # from 1
     loss: float
-    accuracy: float
+    accuracy: float | None  # None where the course has no test
     saturated: float  # share of the trained int8 weights that stand at ±127
 
     def __str__(self) -> str:
-        return f"epoch {self.number:<4} top-1 {self.accuracy:.2%}  loss {self.loss:.4f}"
+        tested = "" if self.accuracy is None else f"  top-1 {self.accuracy:.2%}"
+        return f"epoch {self.number:<4} loss {self.loss:.4f}{tested}"
 
 
 @dataclass(frozen=True)

@@ -35,15 +35,11 @@ class Learned:
 
     name: str
     before: float
+    accuracy: float  # after the last epoch
     record: tuple[Epoch, ...]
     warnings: tuple[str, ...]
     state: Mapping[str, Array]
     model: Graph
-
-    @property
-    def accuracy(self) -> float:
-        """Top-1 on the test images after the last epoch."""
-        return self.record[-1].accuracy
 
     def __str__(self) -> str:
         lines = [f"{self.name}: top-1 {self.before:.2%} before, {self.accuracy:.2%} after {len(self.record)} epochs"]
@@ -80,7 +76,9 @@ def learn(
         place, state = run.place, device.state()
     warnings = _warnings(place, course, _classes(program.graph))
     model = learned_graph(training, state)
-    return Learned(program.graph.name, place.before, place.record, warnings, state, model)
+    accuracy = place.record[-1].accuracy
+    assert accuracy is not None
+    return Learned(program.graph.name, place.before, accuracy, place.record, warnings, state, model)
 
 
 def top1(device: Device, samples: Samples, hear: Callable[[int], None] = lambda _: None) -> float:
@@ -121,7 +119,8 @@ class _Run:
                 self.save(self.place)
         state = self._sound_state()
         share = saturation(self.device.graph, state)
-        epoch = Epoch(number + 1, self.place.losses / len(train), self.test(number + 1), share)
+        accuracy = self.test(number + 1) if self.course.tests(number + 1) else None
+        epoch = Epoch(number + 1, self.place.losses / len(train), accuracy, share)
         self.place = replace(self.place, epoch=number + 1, step=0, losses=0.0, record=(*self.place.record, epoch))
         self.save(self.place)
 
