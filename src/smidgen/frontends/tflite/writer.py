@@ -12,6 +12,7 @@ from smidgen.errors import ExportError, GraphError
 from smidgen.frontends.tflite.encode import encode
 from smidgen.frontends.tflite.records import ACTIVATIONS, SAME, VALID, Model, Operator, Options, Tensor
 from smidgen.ir import DTYPES, Array, Graph, Node, Op, Type, Value, verify
+from smidgen.ops.elementwise import ADD_SHIFT
 from smidgen.ops.window import Pad, Window, same_pad
 
 # The least version of each operator that takes int8; in float32, version 1 does.
@@ -51,10 +52,7 @@ class _Lowering:
             if lower is None:
                 known = ", ".join(sorted(op.__name__ for op in LOWERINGS))
                 raise ExportError(f"{where(node)}: TFLite has no such operator; exported are {known}")
-            try:
-                node.op.params(node) if node.out.type.dtype == "int8" else None
-            except GraphError as error:
-                raise ExportError(f"{where(node)}: {error}") from None
+            _check_scales(node)
             lower(self, node)
         outputs = tuple(self.place(value) for value in self.graph.outputs)
         return Model(tuple(self.tensors), tuple(self.operators), inputs, outputs, self.graph.name)
@@ -100,15 +98,26 @@ class _Lowering:
     def bias(self, node: Node) -> int:
         """The bias with the scale TFLite expects of it, s_x·s_w; a constant may be read under several."""
         x, w, b = node.ins
-        if b.type.dtype != "int32" or b not in self.data:
+        if b.type.dtype != "int32":
             return self.place(b)
+        if b not in self.data:
+            raise ExportError(f"{where(node)}: its bias %{b.name} is computed or an input; TFLite wants a constant")
         assert w.type.q is not None
         scales = tuple(float(s) for s in np.float32(x.type.scale) * np.array(w.type.q.scale, np.float32))
         return self.constant(replace(_tensor(b, self.data[b]), scales=scales, zeros=(0,) * len(scales), axis=0))
 
 
 def where(node: Node) -> str:
-    return f"{type(node.op).__name__} of %{node.out.name}"
+    return f"{type(node.op).__name__} of %{node.outs[0].name}"
+
+
+def _check_scales(node: Node) -> None:
+    """Raise where the scales are beyond the arithmetic, ours and TFLite's alike."""
+    try:
+        if node.out.type.dtype == "int8":
+            node.op.params(node)
+    except GraphError as error:
+        raise ExportError(f"{where(node)}: {error}") from None
 
 
 def _tensor(value: Value, data: Array | None) -> Tensor:
@@ -178,6 +187,12 @@ def _dense(lowering: _Lowering, node: Node) -> None:
 
 def _pair(lowering: _Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.Add | ops.Mul)
+    a, b, y = (*node.ins, node.out)
+    if isinstance(node.op, ops.Add) and y.type.q and 2 * max(a.type.scale, b.type.scale) >= y.type.scale * 2**ADD_SHIFT:
+        raise ExportError(
+            f"{where(node)}: TFLite adds only where the output's scale {y.type.scale:.3g} is above 2^{1 - ADD_SHIFT} "
+            f"of its inputs' {a.type.scale:.3g} and {b.type.scale:.3g}; calibrate the model again"
+        )
     options = Options(fused_activation_function=_activation(node.op.activation))
     ins = (lowering.place(value) for value in node.ins)
     lowering.emit("ADD" if isinstance(node.op, ops.Add) else "MUL", node, *ins, options=options)
