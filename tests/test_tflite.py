@@ -195,15 +195,16 @@ def test_an_average_with_padding_tflite_lacks_is_refused() -> None:
         write_tflite(graph)
 
 
-def test_scales_beyond_the_arithmetic_are_refused() -> None:
+@pytest.mark.parametrize("op", [ops.Add(), ops.Mul(), ops.Activate("relu6"), ops.Dense()], ids=str)
+def test_scales_beyond_the_arithmetic_are_refused(op: Op) -> None:
     g = Builder()
-    x = g.input("x", Type((4,), "int8", QParams.per_tensor(1e9)))
-    for op in (ops.Add(), ops.Mul(), ops.Activate("relu6")):
-        ins = (x,) if isinstance(op, ops.Activate) else (x, x)
-        graph = g.graph(g.emit(op, *ins, q=QParams.per_tensor(1e-9), name="y"))
-        with pytest.raises(ExportError, match="calibrate"):
-            write_tflite(graph)
-        g.nodes.clear()
+    x = g.input("x", Type((1, 4), "int8", QParams.per_tensor(1e9)))
+    w = g.constant("w", np.ones((1, 4), np.int8), QParams.per_tensor(1.0))
+    b = g.constant("b", np.zeros(1, np.int32))
+    ins = {ops.Activate: (x,), ops.Dense: (x, w, b)}.get(type(op), (x, x))
+    graph = g.graph(g.emit(op, *ins, q=QParams.per_tensor(1e-9)))
+    with pytest.raises(ExportError, match="calibrate"):
+        write_tflite(graph)
 
 
 def _model(name: str) -> Path:

@@ -12,6 +12,7 @@ from smidgen.errors import ExportError, GraphError
 from smidgen.frontends.tflite.encode import encode
 from smidgen.frontends.tflite.records import ACTIVATIONS, SAME, VALID, Model, Operator, Options, Tensor
 from smidgen.ir import DTYPES, Array, Graph, Node, Op, Type, Value, verify
+from smidgen.numerics import INT32_MAX
 from smidgen.ops.elementwise import ADD_SHIFT
 from smidgen.ops.window import Pad, Window, same_pad
 
@@ -179,10 +180,24 @@ def _dense(lowering: _Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.Dense)
     x, w, _ = node.ins
     per_channel = w.type.q is not None and len(w.type.q.scale) > 1
+    if x.type.dtype == "int8":
+        _check_product(lowering, node)
     options = Options(fused_activation_function=_activation(node.op.activation))
     ins = (lowering.place(x), lowering.place(w), lowering.bias(node))
     version = PER_CHANNEL_DENSE_VERSION if per_channel else 0
     lowering.emit("FULLY_CONNECTED", node, *ins, options=options, version=version)
+
+
+def _check_product(lowering: _Lowering, node: Node) -> None:
+    """TFLite converts the scaled sum to int32 before it saturates: beyond that range its result is undefined."""
+    factor = float(np.max(node.op.params(node)["factor"]))
+    bias = np.abs(lowering.data[node.ins[2]].astype(np.int64)).max() if node.ins[2] in lowering.data else 0
+    most = node.ins[0].type.shape[1] * 255 * 128 + int(bias)
+    if most * factor > INT32_MAX:
+        raise ExportError(
+            f"{where(node)}: sums up to {most:,} times {factor:.3g}, the ratio of scales, are beyond TFLite's int32; "
+            "calibrate the model again"
+        )
 
 
 def _pair(lowering: _Lowering, node: Node) -> None:
