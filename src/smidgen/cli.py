@@ -22,6 +22,7 @@ from smidgen.demo import Demonstration, demonstrate
 from smidgen.errors import InputError, SmidgenError
 from smidgen.frontends.files import parse_npy, read_whole, write_whole
 from smidgen.frontends.native import write_smg
+from smidgen.frontends.tflite import write_tflite
 from smidgen.inspection import Summary, describe
 from smidgen.ir import Array, Graph, Value, check_inputs, evaluate
 from smidgen.loading import load
@@ -174,7 +175,9 @@ def _root(
 @app.command()
 def info(model: Model, as_json: Json = False) -> None:
     """Layers, shapes, MACs, parameters, quantization."""
-    _show(describe(load(model)), as_json)
+    with _progress(f"reading {model}"):
+        summary = describe(load(model))
+    _show(summary, as_json)
 
 
 @app.command()
@@ -186,7 +189,8 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Raw tensors through a model."""
-    graph = load(model)
+    with _progress(f"reading {model}"):
+        graph = load(model)
     files: list[Path] | list[None] = outputs or [None] * len(graph.outputs)
     arrays = tuple(parse_npy(read_whole(path), str(path)) for path in inputs)
     check_inputs(graph, arrays)
@@ -245,8 +249,6 @@ def import_(
         if output.suffix == ".smg":
             write_smg(graph, output)
         else:
-            from smidgen.frontends.tflite import write_tflite  # here, because its schema takes a while to import
-
             write_whole(output, write_tflite(graph))
     size, summary = output.stat().st_size, describe(graph)
     result = Written(graph.name, str(output), size, len(summary.layers), summary.macs, summary.parameters)
@@ -303,5 +305,6 @@ def main() -> None:
 
 
 def _fail(message: str) -> NoReturn:
-    typer.echo(f"smidgen: {message}", err=True)
+    printable = "".join(c if c.isprintable() else "?" for c in message)  # names in files may hold anything
+    typer.echo(f"smidgen: {printable}", err=True)
     sys.exit(2)
