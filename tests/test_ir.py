@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from graphs import int8_graphs, random_inputs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graphs import int8_graphs, random_inputs
 from smidgen.errors import GraphError, InputError
 from smidgen.ir import Builder, Graph, Node, QParams, Type, Value, evaluate, verify
 from smidgen.ops import Add, Conv2D, Reshape

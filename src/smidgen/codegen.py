@@ -94,6 +94,7 @@ class _Writer:
         self.offsets, self.scratch = plan.values(), plan.scratch()
         self.names = _identifiers(graph)
         self.roots = _roots(graph)
+        self.named: set[Value] = set()  # whose address the code asked for
         self.data = dict(self._data())
         self.constant_bytes = sum(array.nbytes for array in self.data.values())
 
@@ -127,7 +128,10 @@ class _Writer:
     def _place(self, value: Value) -> str:
         """The C expression for a value's address."""
         root = self.roots.get(value, value)
-        return self._constant(root) if root in self.graph.constants else f"at_{self.names[value]}"
+        if root in self.graph.constants:
+            return self._constant(root)
+        self.named.add(value)
+        return f"at_{self.names[value]}"
 
     def _header(self) -> dict[str, object]:
         tensors = [("INPUT", i, v.type) for i, v in enumerate(self.graph.inputs)]
@@ -140,8 +144,7 @@ class _Writer:
 
     def _body(self) -> dict[str, object]:
         first = self.graph.outputs[0]
-        return {
-            "places": "\n".join(self._places()),
+        body: dict[str, object] = {
             "params": "\n".join(self._params()),
             "loads": "".join(self._loads()),
             "calls": "".join(self._calls()),
@@ -150,9 +153,12 @@ class _Writer:
             "input_places": ", ".join(self._place(v) for v in self.graph.inputs) or "0",
             "output_places": ", ".join(self._place(v) for v in self.graph.outputs),
         }
+        return {**body, "places": "\n".join(self._places())}  # last: it declares what the rest named
 
     def _places(self) -> Iterator[str]:
         for value, offset in self.offsets.items():
+            if value not in self.named:
+                continue
             kind = C_TYPES[value.type.dtype]
             yield f"static {kind} *const at_{self.names[value]} = ({kind} *)(arena + {offset});"
 
