@@ -81,6 +81,7 @@ class Conv2D(Op):
         return Window((w.shape[1], w.shape[2]), self.stride, self.pad, self.dilation)
 
     def infer(self, x: Type, w: Type, b: Type) -> Type:
+        numerics.check_activation(self.activation)
         if len(w.shape) != 4:
             raise GraphError(f"Conv2D needs weights [out, rows, columns, in], got {list(w.shape)}")
         rows, columns = self.window(w).output(x, "Conv2D")
@@ -132,6 +133,7 @@ class Depthwise(Op):
         return Window((w.shape[1], w.shape[2]), self.stride, self.pad, self.dilation)
 
     def infer(self, x: Type, w: Type, b: Type) -> Type:
+        numerics.check_activation(self.activation)
         if len(w.shape) != 4 or w.shape[0] != 1:
             raise GraphError(f"Depthwise needs weights [1, rows, columns, channels], got {list(w.shape)}")
         rows, columns = self.window(w).output(x, "Depthwise")

@@ -51,6 +51,7 @@ class Add(Op):
     inplace = 0
 
     def infer(self, a: Type, b: Type) -> Type:
+        numerics.check_activation(self.activation)
         check_pair("Add", a, b)
         return Type(a.shape, a.dtype)
 
@@ -93,6 +94,7 @@ class Mul(Op):
     inplace = 0
 
     def infer(self, a: Type, b: Type) -> Type:
+        numerics.check_activation(self.activation)
         check_pair("Mul", a, b)
         return Type(a.shape, a.dtype)
 
@@ -134,6 +136,7 @@ class Activate(Op):
     inplace = 0
 
     def infer(self, x: Type) -> Type:
+        numerics.check_activation(self.activation)
         check_quantized("Activate", x)
         return Type(x.shape, x.dtype)
 
