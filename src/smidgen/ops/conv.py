@@ -12,12 +12,8 @@ from smidgen.errors import GraphError
 from smidgen.ir import Array, Node, Op, Params, Type, op
 from smidgen.ops.window import Pad, Window
 
-TILE = 8  # pixels the C matrix product takes at once: SMG_TILE of its gemm.h
-
-
-def tile_bytes(k: int) -> int:
-    """Working memory of a matrix product over k inputs: a tile of them, widened to int16."""
-    return 2 * TILE * k
+# As in the C kernels, whose working memory they set: channels and pixels at once, the longest piece of a window.
+LANES, PIXELS, DEPTH, CONV_TILE, DEPTHWISE_TILE, KEPT_STRIPS = 16, 4, 64, 32, 8, 4096
 
 
 def check_weighted(what: str, x: Type, w: Type, b: Type, channels: int, axis: int) -> None:
@@ -109,7 +105,8 @@ class Conv2D(Op):
         return {**geometry, "groups": self.groups, **requantize_params(node, self.activation)}
 
     def scratch(self, node: Node) -> int:
-        return tile_bytes(math.prod(node.ins[1].type.shape[1:]))
+        depth = min(DEPTH, math.prod(node.ins[1].type.shape[1:]))
+        return 4 * CONV_TILE * LANES + 4 * PIXELS * depth + 2 * LANES * depth  # sums, windows, weights
 
     def macs(self, node: Node) -> int:
         return node.out.type.size * math.prod(node.ins[1].type.shape[1:])
@@ -153,6 +150,14 @@ class Depthwise(Op):
     def params(self, node: Node) -> Params:
         x, w, _ = (v.type for v in node.ins)
         return {**self.window(w).params(x, node.out.type), **requantize_params(node, self.activation)}
+
+    def scratch(self, node: Node) -> int:
+        _, rows, columns, _ = node.ins[1].type.shape
+        shared = self.dilation[1] == 1 and self.stride[1] <= columns  # windows that share columns go in tiles
+        strip = LANES * (((DEPTHWISE_TILE if shared else 1) - 1) * self.stride[1] + columns)
+        kept = rows if self.dilation[0] == 1 and 4 * rows * strip <= KEPT_STRIPS else 1
+        weights, sums = LANES * rows * columns, LANES * DEPTHWISE_TILE
+        return 4 * (weights + kept * strip + sums) + strip
 
     def macs(self, node: Node) -> int:
         return node.out.type.size * math.prod(node.ins[1].type.shape[1:3])
