@@ -177,7 +177,10 @@ def test_npy_files_that_lie_or_hold_objects_are_refused() -> None:
     data = npy(np.arange(6, dtype=np.int8).reshape(2, 3))
     objects = data.replace(b"'|i1'", b"'|O8'")
     huge = data.replace(b"(2, 3), }        ", b"(999999999, 9), }")
-    for bad, message in ((objects, "'|O8'"), (huge, "declares"), (data[:-1], "holds 5"), (b"", "no .npy file")):
+    apart, digits = data.replace(b"(2, 3)", b"(2  3)"), b"\x93NUMPY\1\0\xff\x0f{'descr': '|i1', " + b"1" * 4096
+    cases = [(objects, "'|O8'"), (huge, "declares"), (data[:-1], "holds 5"), (b"", "no .npy file")]
+    cases += [(apart, "does not read"), (digits, "does not read"), (data[:20], "does not read")]
+    for bad, message in cases:
         with pytest.raises(ImportModelError, match=message.replace("|", r"\|")):
             files.parse_npy(bad, "x.npy")
 

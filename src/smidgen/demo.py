@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from smidgen.errors import TargetError
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.inspection import describe
 from smidgen.ir import Array, Graph, evaluate
@@ -97,9 +96,7 @@ def demonstrate(folder: Path, say: Callable[[str], None] = lambda _: None) -> De
 
 
 def draw_images(count: int, shape: tuple[int, ...]) -> tuple[Array, ...]:
-    """Waves of several directions and colours, as int8 images: pixel − 128."""
-    if len(shape) != 4 or shape[0] != 1:
-        raise TargetError(f"images are [1, height, width, colours], not {list(shape)}")
+    """Waves of several directions and colours, as int8 images [1, height, width, colours]: pixel − 128."""
     y, x = np.mgrid[0 : shape[1], 0 : shape[2]] / max(shape[1:3])
     images = []
     for index in range(count):

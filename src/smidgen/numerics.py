@@ -91,6 +91,12 @@ def activation_range(activation: str, type: Type) -> tuple[int, int]:
     return lo, hi
 
 
+def check_activation(activation: str) -> None:
+    """Raise GraphError unless the activation is one we know."""
+    if activation not in ACTIVATIONS:
+        raise GraphError(f"there is no activation {activation[:40]!r}; known are {', '.join(ACTIVATIONS)}")
+
+
 def activation_limits(activation: str) -> tuple[float, float]:
     """The limits of an activation on real numbers."""
     return _REAL_RANGE[activation]

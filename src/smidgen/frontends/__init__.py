@@ -8,18 +8,12 @@ from pathlib import Path
 from smidgen.errors import ImportModelError
 from smidgen.frontends.native import read_smg
 from smidgen.frontends.release import read_pkl, read_release_npz
+from smidgen.frontends.tflite import read_tflite
 from smidgen.ir import Graph
-
-
-def _read_tflite(path: Path) -> Graph:
-    from smidgen.frontends.tflite import read_tflite  # here, because its schema takes a while to import
-
-    return read_tflite(path)
-
 
 READERS: dict[str, Callable[[Path], Graph]] = {
     ".smg": read_smg,
-    ".tflite": _read_tflite,
+    ".tflite": read_tflite,
     ".npz": read_release_npz,
     ".pkl": read_pkl,
 }

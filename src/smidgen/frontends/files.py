@@ -81,7 +81,7 @@ def _npy_dtype(descr: str, where: str) -> np.dtype[Any]:
 def read_npz(path: Path) -> dict[str, Array]:
     """The arrays of a `.npz` file by name, each checked before memory is taken for it."""
     return {
-        name.removesuffix(".npy"): parse_npy(data, f"{name} in {path.name}")
+        name.removesuffix(".npy"): parse_npy(data, f"{name[:80]!a} in {path.name}")
         for name, data in read_zip(path, ".npy").items()
     }
 

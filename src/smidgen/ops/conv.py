@@ -14,12 +14,8 @@ from smidgen.ops.conv_grad import ConvGradInput, ConvGradWeight, DepthwiseGradIn
 from smidgen.ops.gradient import ChannelSum, through
 from smidgen.ops.window import Pad, Window
 
-TILE = 8  # pixels the C matrix product takes at once: SMG_TILE of its gemm.h
-
-
-def tile_bytes(k: int) -> int:
-    """Working memory of a matrix product over k inputs: a tile of them, widened to int16."""
-    return 2 * TILE * k
+# As in the C kernels, whose working memory they set: channels and pixels at once, the longest piece of a window.
+LANES, PIXELS, DEPTH, CONV_TILE, DEPTHWISE_TILE, KEPT_STRIPS = 16, 4, 64, 32, 8, 4096
 
 
 def check_weighted(what: str, x: Type, w: Type, b: Type, channels: int, axis: int) -> None:
@@ -91,6 +87,7 @@ class Conv2D(Op):
         return Window((w.shape[1], w.shape[2]), self.stride, self.pad, self.dilation)
 
     def infer(self, x: Type, w: Type, b: Type) -> Type:
+        numerics.check_activation(self.activation)
         if len(w.shape) != 4:
             raise GraphError(f"Conv2D needs weights [out, rows, columns, in], got {list(w.shape)}")
         rows, columns = self.window(w).output(x, "Conv2D")
@@ -129,7 +126,8 @@ class Conv2D(Op):
         return g.emit(dx, dz, w), g.emit(dw, x, dz), g.emit(ChannelSum(), dz)
 
     def scratch(self, node: Node) -> int:
-        return tile_bytes(math.prod(node.ins[1].type.shape[1:]))
+        depth = min(DEPTH, math.prod(node.ins[1].type.shape[1:]))
+        return 4 * CONV_TILE * LANES + 4 * PIXELS * depth + 2 * LANES * depth  # sums, windows, weights
 
     def macs(self, node: Node) -> int:
         return node.out.type.size * math.prod(node.ins[1].type.shape[1:])
@@ -153,6 +151,7 @@ class Depthwise(Op):
         return Window((w.shape[1], w.shape[2]), self.stride, self.pad, self.dilation)
 
     def infer(self, x: Type, w: Type, b: Type) -> Type:
+        numerics.check_activation(self.activation)
         if len(w.shape) != 4 or w.shape[0] != 1:
             raise GraphError(f"Depthwise needs weights [1, rows, columns, channels], got {list(w.shape)}")
         rows, columns = self.window(w).output(x, "Depthwise")
@@ -183,6 +182,14 @@ class Depthwise(Op):
         )
         dw = DepthwiseGradWeight(stride, pad, dilation, size=(w.type.shape[1], w.type.shape[2]))
         return g.emit(dx, dz, w), g.emit(dw, x, dz), g.emit(ChannelSum(), dz)
+
+    def scratch(self, node: Node) -> int:
+        _, rows, columns, _ = node.ins[1].type.shape
+        shared = self.dilation[1] == 1 and self.stride[1] <= columns  # windows that share columns go in tiles
+        strip = LANES * (((DEPTHWISE_TILE if shared else 1) - 1) * self.stride[1] + columns)
+        kept = rows if self.dilation[0] == 1 and 4 * rows * strip <= KEPT_STRIPS else 1
+        weights, sums = LANES * rows * columns, LANES * DEPTHWISE_TILE
+        return 4 * (weights + kept * strip + sums) + strip
 
     def macs(self, node: Node) -> int:
         return node.out.type.size * math.prod(node.ins[1].type.shape[1:3])

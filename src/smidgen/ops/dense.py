@@ -44,6 +44,7 @@ class Dense(Op):
         return "smg_dense_f32" if self.activation == "none" else ""
 
     def infer(self, x: Type, w: Type, b: Type) -> Type:
+        numerics.check_activation(self.activation)
         if len(x.shape) != 2 or len(w.shape) != 2 or x.shape[1] != w.shape[1]:
             raise GraphError(f"Dense needs [rows, in] and [out, in], got {list(x.shape)} and {list(w.shape)}")
         check_weighted("Dense", x, w, b, w.shape[0], 0)

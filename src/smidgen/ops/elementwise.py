@@ -68,6 +68,7 @@ class Add(Op):
     inplace = 0
 
     def infer(self, a: Type, b: Type) -> Type:
+        numerics.check_activation(self.activation)
         check_pair("Add", a, b)
         return Type(a.shape, a.dtype)
 
@@ -116,6 +117,7 @@ class Mul(Op):
     inplace = 0
 
     def infer(self, a: Type, b: Type) -> Type:
+        numerics.check_activation(self.activation)
         check_pair("Mul", a, b)
         return Type(a.shape, a.dtype)
 
@@ -162,6 +164,7 @@ class Activate(Op):
     inplace = 0
 
     def infer(self, x: Type) -> Type:
+        numerics.check_activation(self.activation)
         check_quantized("Activate", x)
         return Type(x.shape, x.dtype)
 

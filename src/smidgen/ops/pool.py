@@ -33,6 +33,7 @@ class Pool(Op):
         return Window(self.size, self.stride, self.pad)
 
     def infer(self, x: Type) -> Type:
+        numerics.check_activation(self.activation)
         check_quantized(self.what, x)
         if self.pad[0] >= self.size[0] or self.pad[1] >= self.size[0] or max(self.pad[2:]) >= self.size[1]:
             raise GraphError(f"{self.what} of {self.size} with padding {self.pad} has windows outside the map")

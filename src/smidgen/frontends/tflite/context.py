@@ -11,7 +11,7 @@ from smidgen.errors import ImportModelError
 from smidgen.frontends.tflite.records import Model, Operator, Tensor
 from smidgen.ir import DTYPES, MAX_BYTES, MAX_RANK, Array, Builder, Op, QParams, Type, Value
 
-MAX_NAME = 64  # characters of a tensor's name that are kept: TFLite strings together all it fused
+MAX_NAME = 64  # characters of a value's name
 MAX_INTEGERS = 16  # elements of a constant shape, permutation, …
 
 
@@ -62,6 +62,11 @@ class Import:
         """The value of a tensor that an operator reads."""
         if index not in self.values:
             tensor = self.tensor(index)
+            if index in self.pads:
+                raise ImportModelError(
+                    f"tensor '{tensor.name}' is padded with the least number there is and read by another operator "
+                    "than one MAX_POOL_2D without padding; pad with zero"
+                )
             if tensor.data is None:
                 raise ImportModelError(
                     f"tensor '{tensor.name}' is read before anything writes it; convert the model again"
@@ -93,6 +98,8 @@ class Import:
 
     def integers(self, index: int) -> tuple[int, ...]:
         """A small constant of integers: a shape, axes, a permutation, padding."""
+        if self.tensor(index).shape == (0,):
+            return ()
         data = self.data(index)
         if data.dtype.kind != "i" or data.size > MAX_INTEGERS:
             raise ImportModelError(
@@ -102,8 +109,8 @@ class Import:
 
 
 def identifier(text: str) -> str:
-    """The first of the names fused into one, as an identifier."""
-    name = re.sub(r"[^A-Za-z0-9_.]+", "_", text.partition(";")[0])[:MAX_NAME].strip("_.")
+    """The text with '_' for what a value's name may not hold."""
+    name = re.sub(r"[^A-Za-z0-9_.]+", "_", text)[:MAX_NAME].strip("_.")
     return f"_{name}" if name[:1].isdigit() else name
 
 

@@ -11,17 +11,13 @@ from smidgen.errors import ImportModelError
 from smidgen.frontends.tflite.records import OPERATORS, OPTIONS, TENSOR_TYPES, Model, Operator, Options, Tensor, camel
 
 MAX_ITEMS = 1 << 14  # tensors or operators in one model: hundreds of times what a microcontroller runs
-MAX_NAME = 256  # bytes of a tensor's name that are kept
+MAX_NAME = 96  # bytes of a tensor's name that are kept
 IDENTIFIER = b"TFL3"
 # What flatbuffers' accessors raise where offsets lead out of the file or make no sense.
 CORRUPT = (struct.error, TypeError, ValueError, IndexError, OverflowError)
 
 _OPERATOR_NAMES = {code: name for name, code in OPERATORS.items()}
-_TYPE_NAMES = {code: name for name, code in TENSOR_TYPES.items()} | {
-    code: name.lower()
-    for name, code in vars(tflite.TensorType).items()
-    if isinstance(code, int) and name.lower() not in TENSOR_TYPES
-}
+_TYPE_NAMES = {code: name for name, code in TENSOR_TYPES.items()}
 
 
 def decode(data: bytes) -> Model:
@@ -35,8 +31,7 @@ def decode(data: bytes) -> Model:
         return _Decoder(data).model()
     except CORRUPT as error:
         raise ImportModelError(
-            f"the flatbuffer of {len(data):,} bytes is damaged ({type(error).__name__}: {str(error)[:80]}); "
-            "copy or convert the model again"
+            f"the flatbuffer of {len(data):,} bytes is damaged: {str(error)[:80]}; copy or convert the model again"
         ) from None
 
 
@@ -52,7 +47,7 @@ class _Decoder:
         self.budget -= length * width
         if self.budget < 0:
             raise ImportModelError(
-                f"the flatbuffer is damaged: its {field} vector claims {length:,} elements, more than "
+                f"the flatbuffer is damaged: a {field} vector of {length:,} elements is more than its "
                 f"{len(self.data):,} bytes can hold; copy or convert the model again"
             )
         return length
@@ -89,9 +84,11 @@ class _Decoder:
         )
 
     def text(self, raw: bytes | None) -> str:
+        """A name that can be shown; of those the converter fused into one with ';', the first."""
         raw = raw or b""
         self.budget -= len(raw)
-        return raw[:MAX_NAME].decode("utf-8", "replace")
+        text = raw[:MAX_NAME].decode("utf-8", "replace").partition(";")[0]
+        return "".join(c if c.isprintable() else "?" for c in text)
 
     def code(self, code: Any) -> str:
         """The operator's name; files older than 2020 hold it only in the deprecated byte."""

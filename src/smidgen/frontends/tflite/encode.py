@@ -88,6 +88,7 @@ def _subgraph(
 def _tensor(builder: flatbuffers.Builder, tensor: Tensor, places: dict[bytes, int]) -> int:
     shape, name = _numbers(builder, tensor.shape), builder.CreateString(tensor.name)
     quantization = _quantization(builder, tensor) if tensor.scales else None
+    signature = _numbers(builder, tensor.signature) if tensor.signature else None
     tflite.TensorStart(builder)
     tflite.TensorAddShape(builder, shape)
     tflite.TensorAddType(builder, TENSOR_TYPES[tensor.dtype])
@@ -95,6 +96,8 @@ def _tensor(builder: flatbuffers.Builder, tensor: Tensor, places: dict[bytes, in
     tflite.TensorAddName(builder, name)
     if quantization is not None:
         tflite.TensorAddQuantization(builder, quantization)
+    if signature is not None:
+        tflite.TensorAddShapeSignature(builder, signature)
     tflite.TensorAddHasRank(builder, True)
     return int(tflite.TensorEnd(builder))
 

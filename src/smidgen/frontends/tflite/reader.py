@@ -10,7 +10,7 @@ from smidgen.frontends.tflite.context import Import, identifier
 from smidgen.frontends.tflite.decode import decode
 from smidgen.frontends.tflite.operators import OPERATOR_RULES
 from smidgen.frontends.tflite.records import Model, Operator
-from smidgen.ir import Graph, Type
+from smidgen.ir import Graph, Type, Value
 
 
 def read_tflite(path: Path) -> Graph:
@@ -46,23 +46,27 @@ def _node(c: Import, number: int, operator: Operator) -> None:
     if len(operator.outputs) != 1:
         raise ImportModelError(f"{where} has {len(operator.outputs)} outputs instead of one; convert the model again")
     (out,) = operator.outputs
-    where += f" of '{c.tensor(out).name}'"
-    if out in c.values or c.tensor(out).data is not None:
-        raise ImportModelError(f"{where} writes a tensor that has a value already; convert the model again")
     try:
+        where += f" of '{c.tensor(out).name}'"
+        if out in c.values or c.tensor(out).data is not None:
+            raise ImportModelError("it writes a tensor that has a value already; convert the model again")
         value = rule(c, operator)
-        if value is None:  # folded into the operator that reads it
-            return
-        if value.type.dtype == "int8":
-            c.builder.nodes[-1].op.params(c.builder.nodes[-1])  # raises where scales are beyond int32
+        if value is not None:  # else it is folded into the operator that reads it
+            _check(c, value, c.type(out))
+            c.values[out] = value
     except (GraphError, ImportModelError) as error:
         raise ImportModelError(f"{where}: {error}") from None
-    if value.type != c.type(out):
+
+
+def _check(c: Import, value: Value, declared: Type) -> None:
+    """The operator gives what the file declares, and its scales fit the arithmetic."""
+    if value.type != declared:
         raise ImportModelError(
-            f"{where}: the file declares {_describe(c.type(out))}, the operator gives {_describe(value.type)}; "
-            "convert the model again, with the same quantization on both sides of an operator that only moves data"
+            f"the file declares {_describe(declared)}, the operator gives {_describe(value.type)}; "
+            "convert the model again, with one quantization on both sides of an operator that only moves data"
         )
-    c.values[out] = value
+    if value.type.dtype == "int8":
+        c.builder.nodes[-1].op.params(c.builder.nodes[-1])
 
 
 def _describe(type_: Type) -> str:

@@ -16,10 +16,8 @@ ACTIVATIONS: Mapping[str, int] = {
     "relu6": tflite.ActivationFunctionType.RELU6,
     "relu_n1_to_1": tflite.ActivationFunctionType.RELU_N1_TO_1,
 }
-# The dtypes a graph, or a constant consumed at import, may have; all others are only named in errors.
 TENSOR_TYPES: Mapping[str, int] = {
-    name.lower(): getattr(tflite.TensorType, name)
-    for name in ("FLOAT32", "INT32", "UINT8", "INT64", "INT16", "INT8", "UINT32")
+    name.lower(): code for name, code in vars(tflite.TensorType).items() if isinstance(code, int)
 }
 OPERATORS: Mapping[str, int] = {
     name: code for name, code in vars(tflite.BuiltinOperator).items() if isinstance(code, int)
@@ -31,7 +29,7 @@ _POOL = ("Pool2DOptions", (*_WINDOW, "filter_width", "filter_height"))
 OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "CONV_2D": ("Conv2DOptions", _DILATED),
     "DEPTHWISE_CONV_2D": ("DepthwiseConv2DOptions", (*_DILATED, "depth_multiplier")),
-    "FULLY_CONNECTED": ("FullyConnectedOptions", ("fused_activation_function", "weights_format")),
+    "FULLY_CONNECTED": ("FullyConnectedOptions", ("fused_activation_function", "weights_format", "keep_num_dims")),
     "MAX_POOL_2D": _POOL,
     "AVERAGE_POOL_2D": _POOL,
     "ADD": ("AddOptions", ("fused_activation_function",)),
@@ -56,6 +54,7 @@ class Options:
     depth_multiplier: int = 1
     fused_activation_function: int = 0
     weights_format: int = 0
+    keep_num_dims: bool = False
     keep_dims: bool = False
     axis: int = 0
     beta: float = 1.0

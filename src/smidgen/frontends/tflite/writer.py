@@ -12,6 +12,8 @@ from smidgen.errors import ExportError, GraphError
 from smidgen.frontends.tflite.encode import encode
 from smidgen.frontends.tflite.records import ACTIVATIONS, SAME, VALID, Model, Operator, Options, Tensor
 from smidgen.ir import DTYPES, Array, Graph, Node, Op, Type, Value, verify
+from smidgen.numerics import INT32_MAX
+from smidgen.ops.elementwise import ADD_SHIFT
 from smidgen.ops.window import Pad, Window, same_pad
 
 # The least version of each operator that takes int8; in float32, version 1 does.
@@ -51,10 +53,7 @@ class _Lowering:
             if lower is None:
                 known = ", ".join(sorted(op.__name__ for op in LOWERINGS))
                 raise ExportError(f"{where(node)}: TFLite has no such operator; exported are {known}")
-            try:
-                node.op.params(node) if node.out.type.dtype == "int8" else None
-            except GraphError as error:
-                raise ExportError(f"{where(node)}: {error}") from None
+            _check_scales(node)
             lower(self, node)
         outputs = tuple(self.place(value) for value in self.graph.outputs)
         return Model(tuple(self.tensors), tuple(self.operators), inputs, outputs, self.graph.name)
@@ -100,15 +99,26 @@ class _Lowering:
     def bias(self, node: Node) -> int:
         """The bias with the scale TFLite expects of it, s_x·s_w; a constant may be read under several."""
         x, w, b = node.ins
-        if b.type.dtype != "int32" or b not in self.data:
+        if b.type.dtype != "int32":
             return self.place(b)
+        if b not in self.data:
+            raise ExportError(f"{where(node)}: its bias %{b.name} is computed or an input; TFLite wants a constant")
         assert w.type.q is not None
         scales = tuple(float(s) for s in np.float32(x.type.scale) * np.array(w.type.q.scale, np.float32))
         return self.constant(replace(_tensor(b, self.data[b]), scales=scales, zeros=(0,) * len(scales), axis=0))
 
 
 def where(node: Node) -> str:
-    return f"{type(node.op).__name__} of %{node.out.name}"
+    return f"{type(node.op).__name__} of %{node.outs[0].name}"
+
+
+def _check_scales(node: Node) -> None:
+    """Raise where the scales are beyond the arithmetic, ours and TFLite's alike."""
+    try:
+        if node.out.type.dtype == "int8":
+            node.op.params(node)
+    except GraphError as error:
+        raise ExportError(f"{where(node)}: {error}") from None
 
 
 def _tensor(value: Value, data: Array | None) -> Tensor:
@@ -170,14 +180,34 @@ def _dense(lowering: _Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.Dense)
     x, w, _ = node.ins
     per_channel = w.type.q is not None and len(w.type.q.scale) > 1
+    if x.type.dtype == "int8":
+        _check_product(lowering, node)
     options = Options(fused_activation_function=_activation(node.op.activation))
     ins = (lowering.place(x), lowering.place(w), lowering.bias(node))
     version = PER_CHANNEL_DENSE_VERSION if per_channel else 0
     lowering.emit("FULLY_CONNECTED", node, *ins, options=options, version=version)
 
 
+def _check_product(lowering: _Lowering, node: Node) -> None:
+    """TFLite converts the scaled sum to int32 before it saturates: beyond that range its result is undefined."""
+    factor = float(np.max(node.op.params(node)["factor"]))
+    bias = np.abs(lowering.data[node.ins[2]].astype(np.int64)).max() if node.ins[2] in lowering.data else 0
+    most = node.ins[0].type.shape[1] * 255 * 128 + int(bias)
+    if most * factor > INT32_MAX:
+        raise ExportError(
+            f"{where(node)}: sums up to {most:,} times {factor:.3g}, the ratio of scales, are beyond TFLite's int32; "
+            "calibrate the model again"
+        )
+
+
 def _pair(lowering: _Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.Add | ops.Mul)
+    a, b, y = (*node.ins, node.out)
+    if isinstance(node.op, ops.Add) and y.type.q and 2 * max(a.type.scale, b.type.scale) >= y.type.scale * 2**ADD_SHIFT:
+        raise ExportError(
+            f"{where(node)}: TFLite adds only where the output's scale {y.type.scale:.3g} is above 2^{1 - ADD_SHIFT} "
+            f"of its inputs' {a.type.scale:.3g} and {b.type.scale:.3g}; calibrate the model again"
+        )
     options = Options(fused_activation_function=_activation(node.op.activation))
     ins = (lowering.place(value) for value in node.ins)
     lowering.emit("ADD" if isinstance(node.op, ops.Add) else "MUL", node, *ins, options=options)

@@ -16,10 +16,13 @@ static inline int32_t smg_high_mul(int32_t a, int32_t b) {
     return (int32_t)(uint32_t)((uint64_t)((int64_t)a * b + (1 << 30)) >> 31);
 }
 
-/* x / 2^right for 0 <= right < 32, halves away from zero. */
-static inline int32_t smg_shift_right(int32_t x, int32_t right) {
-    const int32_t mask = (int32_t)(((uint32_t)1 << right) - 1);
+/* x / 2^right for 0 <= right < 32 and mask = 2^right - 1, halves away from zero. */
+static inline int32_t smg_shift_right_masked(int32_t x, int32_t right, int32_t mask) {
     return (x >> right) + ((x & mask) > (mask >> 1) + (x < 0));
+}
+
+static inline int32_t smg_shift_right(int32_t x, int32_t right) {
+    return smg_shift_right_masked(x, right, (int32_t)(((uint32_t)1 << right) - 1));
 }
 
 /* round(x * multiplier * 2^(shift - 31)). */

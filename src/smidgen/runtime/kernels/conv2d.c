@@ -1,23 +1,144 @@
-/* 2-D convolution: tiles of pixels are gathered, window by window, and multiplied by the weights. */
+/* 2-D convolution: four pixels at a time against sixteen channels' weights, the window taken in pieces.
+ *
+ * A piece is a row of the kernel where that is short, else (part of) one tap, so that working memory does not grow
+ * with the window; the sums of a tile of pixels are kept between pieces. */
 #include "smidgen.h"
 
 #include "arithmetic.h"
-#include "gemm.h"
+#include "lanes.h"
 #include "window.h"
 
-/* Lay out the window of one output pixel, `channels` input channels from c on, zero where it leaves the map. */
-static inline void gather(const smg_conv2d_s8_params *p, smg_map x, int32_t oy, int32_t ox, int32_t c,
-                          int32_t channels, int16_t *to) {
-    const int32_t top = oy * p->stride_h - p->pad_h, left = ox * p->stride_w - p->pad_w;
+/* Elements of the longest piece, and pixels of a tile; Op.scratch of the graph's op counts with them. */
+enum { DEPTH = 64, TILE = 32 };
+
+/* Up to sixteen output channels of one group, and what belongs to them. */
+typedef struct {
+    const int8_t *w;
+    const int32_t *b;
+    int32_t first, count; /* output channels */
+    int32_t c, in;        /* input channels [c, c + in) */
+} filters;
+
+/* Of each window: `taps` taps from (i, j) on, of each of them `channels` input channels from c on. */
+typedef struct {
+    int32_t i, j, taps, c, channels;
+} piece;
+
+/* An output pixel. */
+typedef struct {
+    int32_t y, x;
+} place;
+
+/* `by` pixels on, at most to the start of the next row. */
+static inline place advance(place at, int32_t by, int32_t width) {
+    const int32_t x = at.x + by;
+    const place after = {at.y + (x == width), x == width ? 0 : x};
+    return after;
+}
+
+static inline void clear(int32_t *to, int32_t count) {
+    for (int32_t i = 0; i < count; i++) to[i] = 0;
+}
+
+/* Lay out `taps` taps of input row iy from column ix on, the zero point taken off, zeros outside the map. */
+static inline void gather(const smg_conv2d_s8_params *p, smg_map x, const filters *f, const piece *part, int32_t iy,
+                          int32_t ix, int32_t taps, int32_t *to) {
+    const int32_t channels = part->channels;
+    if (iy < 0 || iy >= p->x_h) {
+        clear(to, taps * channels);
+        return;
+    }
+    const smg_taps inside = smg_taps_inside(ix, taps, p->dilation_w, p->x_w);
+    const int8_t *from = smg_row(x, iy, p->x_w * p->x_c) + f->c + part->c + ix * p->x_c;
+    clear(to, inside.from * channels);
+    if (channels == p->x_c && p->dilation_w == 1)
+        smg_lanes_widen(from + inside.from * channels, (inside.to - inside.from) * channels, p->x_zero,
+                        to + inside.from * channels);
+    else
+        for (int32_t t = inside.from; t < inside.to; t++)
+            smg_lanes_widen(from + t * p->dilation_w * p->x_c, channels, p->x_zero, to + t * channels);
+    clear(to + inside.to * channels, (taps - inside.to) * channels);
+}
+
+/* Lay out a piece of the windows of SMG_PIXELS pixels; gives the distance from one to the next. */
+static inline int32_t gather_all(const smg_conv2d_s8_params *p, smg_map x, const filters *f, const piece *part,
+                                 place at, int32_t pixels, int32_t *to) {
+    const int32_t length = part->taps * part->channels, down = part->i * p->dilation_h - p->pad_h;
+    const int32_t right = part->j * p->dilation_w - p->pad_w;
+    /* Neighbours' rows overlap: one strip holds them all. */
+    if (part->taps == p->k_w && p->stride_w <= p->k_w && pixels >= SMG_PIXELS && at.x + SMG_PIXELS <= p->y_w) {
+        const int32_t taps = (SMG_PIXELS - 1) * p->stride_w + p->k_w;
+        gather(p, x, f, part, at.y * p->stride_h + down, at.x * p->stride_w + right, taps, to);
+        return p->stride_w * part->channels;
+    }
+    for (int32_t n = 0; n < SMG_PIXELS; n++, at = advance(at, 1, p->y_w)) {
+        if (n < pixels)
+            gather(p, x, f, part, at.y * p->stride_h + down, at.x * p->stride_w + right, part->taps, to + n * length);
+        else
+            clear(to + n * length, length);
+    }
+    return length;
+}
+
+/* Lay out elements [start, start + length) of the weights, sixteen channels side by side; rows are k long. */
+static inline void pack(const filters *f, int32_t k, int32_t start, int32_t length, int16_t *to) {
+    for (int32_t i = 0; i < length; i++) {
+        for (int32_t n = 0; n < f->count; n++) to[i * SMG_LANES + n] = f->w[n * k + start + i];
+        for (int32_t n = f->count; n < SMG_LANES; n++) to[i * SMG_LANES + n] = 0;
+    }
+}
+
+/* Working memory: the sums of a tile, a piece of four windows, packed weights. */
+typedef struct {
+    uint32_t *acc;
+    int32_t *windows;
+    int16_t *w;
+} work;
+
+/* Add a piece of the windows of `pixels` pixels from `at` on to their sums. */
+static inline void accumulate(const smg_conv2d_s8_params *p, smg_map x, const filters *f, const piece *part, place at,
+                              int32_t pixels, const work *in, const int16_t *w) {
+    for (int32_t n = 0; n < pixels; n += SMG_PIXELS) {
+        const int32_t apart = gather_all(p, x, f, part, at, pixels - n, in->windows);
+        smg_lanes_multiply(in->acc + n * SMG_LANES, in->windows, apart, w, part->taps * part->channels);
+        for (int32_t i = 0; i < SMG_PIXELS; i++) at = advance(at, 1, p->y_w);
+    }
+}
+
+/* The sums of `pixels` pixels from `at` on. */
+static inline void convolve(const smg_conv2d_s8_params *p, smg_map x, const filters *f, place at, int32_t pixels,
+                            const work *in) {
+    const int32_t k = p->k_h * p->k_w * f->in;
+    const int32_t taps = p->dilation_w == 1 && p->k_w * f->in <= DEPTH ? p->k_w : 1;
+    const int32_t channels = smg_min(f->in, DEPTH);
+    for (int32_t i = 0; i < TILE * SMG_LANES; i++) in->acc[i] = 0;
     for (int32_t i = 0; i < p->k_h; i++) {
-        const int32_t iy = top + i * p->dilation_h;
-        const int8_t *row = iy >= 0 && iy < p->x_h ? smg_row(x, iy, p->x_w * p->x_c) + c : 0;
-        for (int32_t j = 0; j < p->k_w; j++, to += channels) {
-            const int32_t ix = left + j * p->dilation_w;
-            if (row && ix >= 0 && ix < p->x_w)
-                for (int32_t n = 0; n < channels; n++) to[n] = (int16_t)(row[ix * p->x_c + n] - p->x_zero);
-            else
-                for (int32_t n = 0; n < channels; n++) to[n] = 0;
+        for (int32_t j = 0; j < p->k_w; j += taps) {
+            for (int32_t c = 0; c < f->in; c += channels) {
+                const piece part = {i, j, taps, c, smg_min(channels, f->in - c)};
+                const int32_t start = (i * p->k_w + j) * f->in + c;
+                if (k > DEPTH) pack(f, k, start, taps * part.channels, in->w);
+                accumulate(p, x, f, &part, at, pixels, in, k > DEPTH ? in->w : in->w + start * SMG_LANES);
+            }
+        }
+    }
+}
+
+/* All pixels of rows [y0, y1) for one set of filters. */
+static void filter(const smg_conv2d_s8_params *p, smg_map x, const filters *f, smg_map y, int32_t y0, int32_t y1,
+                   const work *in) {
+    const smg_requantizer q = smg_requantizer_of(f->b, p->multiplier + f->first, p->shift + f->first, f->count,
+                                                 p->y_zero, p->lo, p->hi);
+    const int32_t k = p->k_h * p->k_w * f->in, total = (y1 - y0) * p->y_w;
+    place at = {y0, 0};
+    if (k <= DEPTH) pack(f, k, 0, k, in->w); /* short rows of weights are packed once for all tiles */
+    for (int32_t start = 0; start < total; start += TILE) {
+        const int32_t pixels = smg_min(TILE, total - start);
+        convolve(p, x, f, at, pixels, in);
+        for (int32_t done = 0, run; done < pixels; done += run, at = advance(at, run, p->y_w)) {
+            int8_t *to = smg_row(y, at.y, p->y_w * p->y_c) + at.x * p->y_c + f->first;
+            run = smg_min(pixels - done, p->y_w - at.x);
+            smg_lanes_requantize(&q, in->acc + done * SMG_LANES, run, f->count, to, p->y_c);
         }
     }
 }
@@ -25,18 +146,13 @@ static inline void gather(const smg_conv2d_s8_params *p, smg_map x, int32_t oy, 
 void smg_conv2d_s8(const smg_conv2d_s8_params *p, smg_map x, const int8_t *w, const int32_t *b, smg_map y,
                    int32_t y0, int32_t y1, void *scratch) {
     const int32_t in = p->x_c / p->groups, out = p->y_c / p->groups, k = p->k_h * p->k_w * in;
-    int16_t *tile = scratch;
-    int8_t *to[SMG_TILE];
-    for (int32_t start = y0 * p->y_w; start < y1 * p->y_w; start += SMG_TILE) {
-        const int32_t pixels = smg_min(SMG_TILE, y1 * p->y_w - start);
-        for (int32_t g = 0; g < p->groups; g++) {
-            const smg_requantize q = {p->multiplier + g * out, p->shift + g * out, p->y_zero, p->lo, p->hi};
-            for (int32_t i = 0; i < pixels; i++) {
-                const int32_t oy = (start + i) / p->y_w, ox = (start + i) % p->y_w;
-                gather(p, x, oy, ox, g * in, in, tile + i * k);
-                to[i] = smg_row(y, oy, p->y_w * p->y_c) + ox * p->y_c + g * out;
-            }
-            smg_gemm_s8(&q, tile, pixels, k, w + g * out * k, b + g * out, out, to);
+    work memory = {scratch, 0, 0};
+    memory.windows = (int32_t *)(memory.acc + TILE * SMG_LANES);
+    memory.w = (int16_t *)(memory.windows + SMG_PIXELS * smg_min(k, DEPTH));
+    for (int32_t g = 0; g < p->groups; g++) {
+        for (int32_t n = g * out; n < (g + 1) * out; n += SMG_LANES) {
+            const filters f = {w + n * k, b + n, n, smg_min(SMG_LANES, (g + 1) * out - n), g * in, in};
+            filter(p, x, &f, y, y0, y1, &memory);
         }
     }
 }

@@ -1,43 +1,105 @@
-/* Depthwise convolution: each input channel has its own filters. */
+/* Depthwise convolution: each input channel has its own filters.
+ *
+ * For sixteen channels and a tile of neighbouring output columns, row after row: the strip of an input row that the
+ * tile looks at is widened once, kept while it is needed where there is room, and the taps slide over it. */
 #include "smidgen.h"
 
 #include "arithmetic.h"
+#include "lanes.h"
 #include "window.h"
 
-/* Channels are taken a block at a time, their accumulators on the stack. */
-enum { BLOCK = 32 };
+/* Output pixels of a tile, and bytes of strips that are worth keeping; Op.scratch of the graph's op counts with them. */
+enum { TILE = 8, KEPT = 4096 };
 
-static inline void finish(const smg_depthwise_s8_params *p, const int32_t *acc, int32_t c, int32_t count, int8_t *y) {
-    for (int32_t i = 0; i < count; i++)
-        y[i] = smg_to_int8(smg_multiply(acc[i], p->multiplier[c + i], p->shift[c + i]), p->y_zero, p->lo, p->hi);
+/* Up to sixteen output channels, `times` of them an input channel, and working memory. */
+typedef struct {
+    int32_t first, count, times;
+    int32_t tile, columns, kept; /* output pixels, columns of a strip, strips */
+    int32_t *w;                  /* [k_h][k_w][lane], widened */
+    int32_t *strips;             /* [kept][column][lane], widened, the zero point taken off */
+    uint32_t *acc;               /* [pixel][lane] */
+    int8_t *raw;                 /* [column][lane], as it is in the map */
+} block;
+
+static inline block lay_out(const smg_depthwise_s8_params *p, void *scratch) {
+    block of = {0, 0, p->y_c / p->x_c, 1, 0, 1, scratch, 0, 0, 0};
+    /* Where windows share no columns, the strip holds the taps of one pixel and nothing else. */
+    if (p->dilation_w == 1 && p->stride_w <= p->k_w) of.tile = TILE;
+    of.columns = (of.tile - 1) * p->stride_w + p->k_w;
+    if (p->dilation_h == 1 && p->k_h * of.columns * SMG_LANES * 4 <= KEPT) of.kept = p->k_h;
+    of.strips = of.w + p->k_h * p->k_w * SMG_LANES;
+    of.acc = (uint32_t *)(of.strips + of.kept * of.columns * SMG_LANES);
+    of.raw = (int8_t *)(of.acc + TILE * SMG_LANES);
+    return of;
 }
 
-/* `count` output channels of one pixel from channel c on. */
-static inline void pixel(const smg_depthwise_s8_params *p, smg_map x, const int8_t *w, const int32_t *b, int32_t oy,
-                         int32_t ox, int32_t c, int32_t count, int8_t *y) {
-    const int32_t top = oy * p->stride_h - p->pad_h, left = ox * p->stride_w - p->pad_w, times = p->y_c / p->x_c;
-    const smg_taps rows = smg_taps_inside(top, p->k_h, p->dilation_h, p->x_h);
-    const smg_taps columns = smg_taps_inside(left, p->k_w, p->dilation_w, p->x_w);
-    uint32_t acc[BLOCK];
-    for (int32_t n = 0; n < count; n++) acc[n] = (uint32_t)b[c + n];
-    for (int32_t i = rows.from; i < rows.to; i++) {
-        const int8_t *row = smg_row(x, top + i * p->dilation_h, p->x_w * p->x_c);
-        for (int32_t j = columns.from; j < columns.to; j++) {
-            const int8_t *taps = row + (left + j * p->dilation_w) * p->x_c;
-            const int8_t *weights = w + (i * p->k_w + j) * p->y_c + c;
-            for (int32_t n = 0; n < count; n++)
-                acc[n] += (uint32_t)((taps[(c + n) / times] - p->x_zero) * weights[n]);
-        }
+static inline void widen_weights(const smg_depthwise_s8_params *p, const int8_t *w, const block *of) {
+    for (int32_t t = 0; t < p->k_h * p->k_w; t++) {
+        int32_t *to = of->w + t * SMG_LANES;
+        for (int32_t n = 0; n < SMG_LANES; n++) to[n] = n < of->count ? w[t * p->y_c + of->first + n] : 0;
     }
-    finish(p, (const int32_t *)acc, c, count, y + c);
+}
+
+/* Bytes that are copied as one. */
+typedef struct {
+    int8_t lane[SMG_LANES];
+} lanes;
+
+/* The block's channels of one input pixel. */
+static inline void copy_pixel(const int8_t *x, const block *of, int8_t *to) {
+    if (of->times == 1 && of->count == SMG_LANES)
+        *(lanes *)to = *(const lanes *)(x + of->first);
+    else
+        for (int32_t n = 0; n < of->count; n++) to[n] = x[(of->first + n) / of->times];
+}
+
+/* The columns of one input row under a tile that begins at output column ox; zeros outside the map. */
+static inline void widen_strip(const smg_depthwise_s8_params *p, const int8_t *row, int32_t ox, const block *of,
+                               int32_t *strip) {
+    int32_t ix = ox * p->stride_w - p->pad_w;
+    for (int32_t q = 0; q < of->columns; q++, ix += p->dilation_w) {
+        int8_t *to = of->raw + q * SMG_LANES;
+        if (ix >= 0 && ix < p->x_w)
+            copy_pixel(row + ix * p->x_c, of, to);
+        else
+            for (int32_t n = 0; n < SMG_LANES; n++) to[n] = (int8_t)p->x_zero;
+    }
+    smg_lanes_widen(of->raw, of->columns * SMG_LANES, p->x_zero, strip);
+}
+
+/* The sums of `pixels` output pixels of row oy from column ox on; input rows before `held` are in their strips. */
+static inline int32_t accumulate(const smg_depthwise_s8_params *p, smg_map x, const block *of, int32_t oy, int32_t ox,
+                                 int32_t pixels, int32_t held) {
+    const int32_t top = oy * p->stride_h - p->pad_h;
+    const smg_taps rows = smg_taps_inside(top, p->k_h, p->dilation_h, p->x_h);
+    for (int32_t i = 0; i < TILE * SMG_LANES; i++) of->acc[i] = 0;
+    for (int32_t i = rows.from; i < rows.to; i++) {
+        const int32_t r = top + i * p->dilation_h;
+        int32_t *strip = of->strips + r % of->kept * of->columns * SMG_LANES;
+        if (r >= held || of->kept == 1) {
+            widen_strip(p, smg_row(x, r, p->x_w * p->x_c), ox, of, strip);
+            held = r + 1;
+        }
+        smg_lanes_slide(of->acc, pixels, strip, p->stride_w, of->w + i * p->k_w * SMG_LANES, p->k_w);
+    }
+    return held;
 }
 
 void smg_depthwise_s8(const smg_depthwise_s8_params *p, smg_map x, const int8_t *w, const int32_t *b, smg_map y,
-                      int32_t y0, int32_t y1) {
-    for (int32_t oy = y0; oy < y1; oy++) {
-        int8_t *out = smg_row(y, oy, p->y_w * p->y_c);
-        for (int32_t ox = 0; ox < p->y_w; ox++, out += p->y_c)
-            for (int32_t c = 0; c < p->y_c; c += BLOCK)
-                pixel(p, x, w, b, oy, ox, c, smg_min(BLOCK, p->y_c - c), out);
+                      int32_t y0, int32_t y1, void *scratch) {
+    block of = lay_out(p, scratch);
+    for (; of.first < p->y_c; of.first += SMG_LANES) {
+        of.count = smg_min(SMG_LANES, p->y_c - of.first);
+        const smg_requantizer q = smg_requantizer_of(b + of.first, p->multiplier + of.first, p->shift + of.first,
+                                                     of.count, p->y_zero, p->lo, p->hi);
+        widen_weights(p, w, &of);
+        for (int32_t ox = 0; ox < p->y_w; ox += of.tile) {
+            const int32_t pixels = smg_min(of.tile, p->y_w - ox);
+            for (int32_t oy = y0, held = 0; oy < y1; oy++) {
+                int8_t *to = smg_row(y, oy, p->y_w * p->y_c) + ox * p->y_c + of.first;
+                held = accumulate(p, x, &of, oy, ox, pixels, held);
+                smg_lanes_requantize(&q, of.acc, pixels, of.count, to, p->y_c);
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@
 #include "smidgen.h"
 
 static inline int8_t *smg_row(smg_map map, int32_t r, int32_t row_bytes) {
-    return map.data + (r % map.rows) * row_bytes;
+    return map.data + (r < map.rows ? r : r % map.rows) * row_bytes; /* the division only where there is a ring */
 }
 
 /* The fields of SMG_WINDOW, to initialize another struct that begins with them. */

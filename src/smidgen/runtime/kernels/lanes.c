@@ -1,0 +1,87 @@
+/* Sixteen channels at a time: the inner loops of convolutions.
+ *
+ * They stand alone so that a compiler sees nothing but them: inlined into their callers, gcc unrolls the loops over
+ * lanes before it thinks of vectors. All sums wrap at 32 bits, as in the contract. */
+#include "lanes.h"
+
+#include "arithmetic.h"
+
+void smg_lanes_widen(const int8_t *restrict x, int32_t count, int32_t zero, int32_t *restrict to) {
+    for (int32_t i = 0; i < count; i++) to[i] = x[i] - zero;
+}
+
+void smg_lanes_multiply(uint32_t *restrict acc, const int32_t *restrict x, int32_t depth, const int16_t *restrict w,
+                        int32_t length) {
+    uint32_t *restrict a = acc, *restrict b = acc + SMG_LANES;
+    uint32_t *restrict c = acc + 2 * SMG_LANES, *restrict d = acc + 3 * SMG_LANES;
+    for (int32_t i = 0; i < length; i++) {
+        const int32_t xa = x[i], xb = x[depth + i], xc = x[2 * depth + i], xd = x[3 * depth + i];
+        for (int32_t n = 0; n < SMG_LANES; n++) {
+            const int32_t v = w[i * SMG_LANES + n];
+            a[n] += (uint32_t)(xa * v);
+            b[n] += (uint32_t)(xb * v);
+            c[n] += (uint32_t)(xc * v);
+            d[n] += (uint32_t)(xd * v);
+        }
+    }
+}
+
+static inline void add_taps(uint32_t *restrict acc, const int32_t *restrict x, const int32_t *restrict w,
+                            int32_t taps) {
+    for (int32_t n = 0; n < SMG_LANES; n++) {
+        uint32_t sum = acc[n];
+        for (int32_t t = 0; t < taps; t++) sum += (uint32_t)(x[t * SMG_LANES + n] * w[t * SMG_LANES + n]);
+        acc[n] = sum;
+    }
+}
+
+void smg_lanes_slide(uint32_t *restrict acc, int32_t pixels, const int32_t *restrict x, int32_t stride,
+                     const int32_t *restrict w, int32_t taps) {
+    for (int32_t p = 0; p < pixels; p++, acc += SMG_LANES, x += stride * SMG_LANES) {
+        if (taps == 3) { /* the common sizes by name: their sums stay in registers */
+            add_taps(acc, x, w, 3);
+        } else if (taps == 5) {
+            add_taps(acc, x, w, 5);
+        } else if (taps == 7) {
+            add_taps(acc, x, w, 7);
+        } else {
+            for (int32_t t = 0; t < taps; t++) add_taps(acc, x + t * SMG_LANES, w + t * SMG_LANES, 1);
+        }
+    }
+}
+
+/* Bytes that are copied as one. */
+typedef struct {
+    int8_t lane[SMG_LANES / 2];
+} half;
+
+static inline void store(const int8_t *from, int32_t channels, int8_t *to) {
+    int32_t n = 0;
+    if (channels >= SMG_LANES / 2) {
+        *(half *)to = *(const half *)from;
+        n = SMG_LANES / 2;
+    }
+    if (channels == SMG_LANES) {
+        *(half *)(to + n) = *(const half *)(from + n);
+        return;
+    }
+    for (; n < channels; n++) to[n] = from[n];
+}
+
+void smg_lanes_requantize(const smg_requantizer *restrict q, const uint32_t *restrict acc, int32_t pixels,
+                          int32_t channels, int8_t *restrict y, int32_t step) {
+    int32_t scaled[SMG_PAIR];
+    int8_t out[SMG_PAIR];
+    for (int32_t p = 0; p < pixels; p += 2, acc += SMG_PAIR, y += 2 * step) {
+        for (int32_t n = 0; n < SMG_PAIR; n++) {
+            const int32_t total = (int32_t)(acc[n] + (uint32_t)q->bias[n]);
+            scaled[n] = smg_high_mul(smg_shift_left(total, q->left[n]), q->multiplier[n]);
+        }
+        for (int32_t n = 0; n < SMG_PAIR; n++) {
+            const int32_t value = smg_shift_right_masked(scaled[n], q->right[n], q->mask[n]);
+            out[n] = smg_to_int8(value, q->zero, q->lo, q->hi);
+        }
+        store(out, channels, y);
+        if (p + 1 < pixels) store(out + SMG_LANES, channels, y + step);
+    }
+}

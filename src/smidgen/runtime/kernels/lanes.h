@@ -1,0 +1,48 @@
+/* Sixteen channels at a time: the width in which convolutions accumulate and requantize.
+ *
+ * Channels past the last are computed too, on zeros, and not stored. */
+#ifndef SMIDGEN_LANES_H
+#define SMIDGEN_LANES_H
+
+#include <stdint.h>
+
+/* Lanes, and the pixels that are multiplied at once; Op.scratch of the graph's ops counts with them. */
+enum { SMG_LANES = 16, SMG_PIXELS = 4 };
+
+/* Two pixels are requantized at once: gcc leaves loops of more than sixteen rounds to its vectorizer. */
+enum { SMG_PAIR = 2 * SMG_LANES };
+
+/* How the accumulators of sixteen channels become int8, twice over. */
+typedef struct {
+    int32_t bias[SMG_PAIR], multiplier[SMG_PAIR], left[SMG_PAIR], right[SMG_PAIR], mask[SMG_PAIR];
+    int32_t zero, lo, hi;
+} smg_requantizer;
+
+static inline smg_requantizer smg_requantizer_of(const int32_t *bias, const int32_t *multiplier,
+                                                 const int32_t *shift, int32_t channels, int32_t zero, int32_t lo,
+                                                 int32_t hi) {
+    smg_requantizer q = {{0}, {0}, {0}, {0}, {0}, zero, lo, hi};
+    for (int32_t n = 0; n < channels; n++) {
+        q.bias[n] = q.bias[SMG_LANES + n] = bias[n];
+        q.multiplier[n] = q.multiplier[SMG_LANES + n] = multiplier[n];
+        q.left[n] = q.left[SMG_LANES + n] = shift[n] > 0 ? shift[n] : 0;
+        q.right[n] = q.right[SMG_LANES + n] = shift[n] < 0 ? -shift[n] : 0;
+        q.mask[n] = q.mask[SMG_LANES + n] = (int32_t)(((uint32_t)1 << q.right[n]) - 1);
+    }
+    return q;
+}
+
+/* to[i] = x[i] - zero. */
+void smg_lanes_widen(const int8_t *x, int32_t count, int32_t zero, int32_t *to);
+
+/* acc[pixel][lane] += x[pixel][i] * w[i][lane] for SMG_PIXELS pixels, i < length; rows of x are `depth` apart. */
+void smg_lanes_multiply(uint32_t *acc, const int32_t *x, int32_t depth, const int16_t *w, int32_t length);
+
+/* acc[pixel][lane] += x[pixel * stride + tap][lane] * w[tap][lane] for tap < taps. */
+void smg_lanes_slide(uint32_t *acc, int32_t pixels, const int32_t *x, int32_t stride, const int32_t *w, int32_t taps);
+
+/* `channels` bytes at y + pixel * step from acc[pixel][lane]; of an odd number of pixels one more is read. */
+void smg_lanes_requantize(const smg_requantizer *q, const uint32_t *acc, int32_t pixels, int32_t channels, int8_t *y,
+                          int32_t step);
+
+#endif
