@@ -32,7 +32,7 @@ def test_numpy_c_and_litert_agree_on_random_graphs(
     def agree(graph: Graph, seed: int) -> None:
         arrays = random_inputs(graph, np.random.default_rng(seed))
         expected = evaluate(graph, *arrays)
-        with compile(graph, host).start() as device:
+        with compile(graph, target=host).start() as device:
             on_host = device.run(*arrays)
         exported = write_tflite(graph)
         on_litert = run_litert(exported, *arrays)

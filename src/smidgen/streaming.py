@@ -51,7 +51,7 @@ def _lifetimes(graph: Graph) -> dict[Value, tuple[int, int]]:
             if value in lives:
                 lives[value] = (lives[value][0], index + 1)
         lives.update({value: (index, index + 1) for value in node.outs if value not in graph.updates.values()})
-    return lives | {v: (lives[v][0], len(graph.nodes)) for v in graph.outputs}
+    return lives | {v: (lives[v][0], len(graph.nodes)) for v in graph.outputs if v in lives}
 
 
 def _crossing(lives: dict[Value, tuple[int, int]], cut: int) -> int:
