@@ -127,7 +127,7 @@ class Conv2D(Op):
 
     def scratch(self, node: Node) -> int:
         depth = min(DEPTH, math.prod(node.ins[1].type.shape[1:]))
-        return 4 * CONV_TILE * LANES + 4 * PIXELS * depth + 2 * LANES * depth  # sums, windows, weights
+        return 4 * CONV_TILE * LANES + 4 * PIXELS * DEPTH + 2 * LANES * depth  # sums, windows, weights
 
     def macs(self, node: Node) -> int:
         return node.out.type.size * math.prod(node.ins[1].type.shape[1:])

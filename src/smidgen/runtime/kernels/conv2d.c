@@ -60,48 +60,59 @@ static inline void gather(const smg_conv2d_s8_params *p, smg_map x, const filter
     clear(to + inside.to * channels, (taps - inside.to) * channels);
 }
 
-/* Lay out a piece of the windows of SMG_PIXELS pixels; gives the distance from one to the next. */
-static inline int32_t gather_all(const smg_conv2d_s8_params *p, smg_map x, const filters *f, const piece *part,
-                                 place at, int32_t pixels, int32_t *to) {
-    const int32_t length = part->taps * part->channels, down = part->i * p->dilation_h - p->pad_h;
-    const int32_t right = part->j * p->dilation_w - p->pad_w;
-    /* Neighbours' rows overlap: one strip holds them all. */
-    if (part->taps == p->k_w && p->stride_w <= p->k_w && pixels >= SMG_PIXELS && at.x + SMG_PIXELS <= p->y_w) {
-        const int32_t taps = (SMG_PIXELS - 1) * p->stride_w + p->k_w;
-        gather(p, x, f, part, at.y * p->stride_h + down, at.x * p->stride_w + right, taps, to);
-        return p->stride_w * part->channels;
-    }
-    for (int32_t n = 0; n < SMG_PIXELS; n++, at = advance(at, 1, p->y_w)) {
-        if (n < pixels)
-            gather(p, x, f, part, at.y * p->stride_h + down, at.x * p->stride_w + right, part->taps, to + n * length);
-        else
-            clear(to + n * length, length);
-    }
-    return length;
-}
-
-/* Lay out elements [start, start + length) of the weights, sixteen channels side by side; rows are k long. */
-static inline void pack(const filters *f, int32_t k, int32_t start, int32_t length, int16_t *to) {
-    for (int32_t i = 0; i < length; i++) {
-        for (int32_t n = 0; n < f->count; n++) to[i * SMG_LANES + n] = f->w[n * k + start + i];
-        for (int32_t n = f->count; n < SMG_LANES; n++) to[i * SMG_LANES + n] = 0;
-    }
-}
-
-/* Working memory: the sums of a tile, a piece of four windows, packed weights. */
+/* Working memory: the sums of a tile, pieces of windows, packed weights. */
 typedef struct {
     uint32_t *acc;
     int32_t *windows;
+    int32_t room; /* elements of `windows` */
     int16_t *w;
 } work;
+
+/* Windows that were laid out: how many, and how far from each other. */
+typedef struct {
+    int32_t pixels, apart;
+} laid;
+
+/* How many of the next `pixels` pixels' kernel rows overlap in one strip that fits; 0 where that gives no four. */
+static inline int32_t strip_pixels(const smg_conv2d_s8_params *p, const piece *part, place at, int32_t pixels,
+                                   int32_t room) {
+    if (part->taps != p->k_w || p->stride_w > p->k_w) return 0;
+    const int32_t fit = (room / part->channels - p->k_w) / p->stride_w + 1;
+    const int32_t most = smg_min(smg_min(pixels, p->y_w - at.x), fit);
+    return most - most % SMG_PIXELS;
+}
+
+/* Lay out a piece of the windows of some of the next `pixels` pixels. */
+static inline laid gather_some(const smg_conv2d_s8_params *p, smg_map x, const filters *f, const piece *part, place at,
+                               int32_t pixels, const work *in) {
+    const int32_t down = part->i * p->dilation_h - p->pad_h, right = part->j * p->dilation_w - p->pad_w;
+    const int32_t strip = strip_pixels(p, part, at, pixels, in->room), length = part->taps * part->channels;
+    if (strip) {
+        const laid done = {strip, p->stride_w * part->channels};
+        gather(p, x, f, part, at.y * p->stride_h + down, at.x * p->stride_w + right,
+               (strip - 1) * p->stride_w + p->k_w, in->windows);
+        return done;
+    }
+    const laid done = {smg_min(SMG_PIXELS, pixels), length};
+    for (int32_t n = 0; n < done.pixels; n++, at = advance(at, 1, p->y_w))
+        gather(p, x, f, part, at.y * p->stride_h + down, at.x * p->stride_w + right, part->taps,
+               in->windows + n * length);
+    clear(in->windows + done.pixels * length, (SMG_PIXELS - done.pixels) * length);
+    return done;
+}
 
 /* Add a piece of the windows of `pixels` pixels from `at` on to their sums. */
 static inline void accumulate(const smg_conv2d_s8_params *p, smg_map x, const filters *f, const piece *part, place at,
                               int32_t pixels, const work *in, const int16_t *w) {
-    for (int32_t n = 0; n < pixels; n += SMG_PIXELS) {
-        const int32_t apart = gather_all(p, x, f, part, at, pixels - n, in->windows);
-        smg_lanes_multiply(in->acc + n * SMG_LANES, in->windows, apart, w, part->taps * part->channels);
-        for (int32_t i = 0; i < SMG_PIXELS; i++) at = advance(at, 1, p->y_w);
+    for (int32_t n = 0; n < pixels;) {
+        const laid some = gather_some(p, x, f, part, at, pixels - n, in);
+        smg_lanes_multiply(in->acc + n * SMG_LANES, some.pixels, in->windows, some.apart, w,
+                           part->taps * part->channels);
+        n += some.pixels;
+        for (int32_t left = some.pixels, step; left > 0; left -= step) {
+            step = smg_min(left, p->y_w - at.x);
+            at = advance(at, step, p->y_w);
+        }
     }
 }
 
@@ -117,7 +128,7 @@ static inline void convolve(const smg_conv2d_s8_params *p, smg_map x, const filt
             for (int32_t c = 0; c < f->in; c += channels) {
                 const piece part = {i, j, taps, c, smg_min(channels, f->in - c)};
                 const int32_t start = (i * p->k_w + j) * f->in + c;
-                if (k > DEPTH) pack(f, k, start, taps * part.channels, in->w);
+                if (k > DEPTH) smg_lanes_pack(f->w + start, k, f->count, taps * part.channels, in->w);
                 accumulate(p, x, f, &part, at, pixels, in, k > DEPTH ? in->w : in->w + start * SMG_LANES);
             }
         }
@@ -131,7 +142,7 @@ static void filter(const smg_conv2d_s8_params *p, smg_map x, const filters *f, s
                                                  p->y_zero, p->lo, p->hi);
     const int32_t k = p->k_h * p->k_w * f->in, total = (y1 - y0) * p->y_w;
     place at = {y0, 0};
-    if (k <= DEPTH) pack(f, k, 0, k, in->w); /* short rows of weights are packed once for all tiles */
+    if (k <= DEPTH) smg_lanes_pack(f->w, k, f->count, k, in->w); /* short rows are packed once for all tiles */
     for (int32_t start = 0; start < total; start += TILE) {
         const int32_t pixels = smg_min(TILE, total - start);
         convolve(p, x, f, at, pixels, in);
@@ -146,9 +157,9 @@ static void filter(const smg_conv2d_s8_params *p, smg_map x, const filters *f, s
 void smg_conv2d_s8(const smg_conv2d_s8_params *p, smg_map x, const int8_t *w, const int32_t *b, smg_map y,
                    int32_t y0, int32_t y1, void *scratch) {
     const int32_t in = p->x_c / p->groups, out = p->y_c / p->groups, k = p->k_h * p->k_w * in;
-    work memory = {scratch, 0, 0};
+    work memory = {scratch, 0, SMG_PIXELS * DEPTH, 0};
     memory.windows = (int32_t *)(memory.acc + TILE * SMG_LANES);
-    memory.w = (int16_t *)(memory.windows + SMG_PIXELS * smg_min(k, DEPTH));
+    memory.w = (int16_t *)(memory.windows + memory.room);
     for (int32_t g = 0; g < p->groups; g++) {
         for (int32_t n = g * out; n < (g + 1) * out; n += SMG_LANES) {
             const filters f = {w + n * k, b + n, n, smg_min(SMG_LANES, (g + 1) * out - n), g * in, in};

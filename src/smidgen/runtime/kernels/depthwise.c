@@ -45,25 +45,30 @@ typedef struct {
     int8_t lane[SMG_LANES];
 } lanes;
 
-/* The block's channels of one input pixel. */
-static inline void copy_pixel(const int8_t *x, const block *of, int8_t *to) {
-    if (of->times == 1 && of->count == SMG_LANES)
-        *(lanes *)to = *(const lanes *)(x + of->first);
-    else
-        for (int32_t n = 0; n < of->count; n++) to[n] = x[(of->first + n) / of->times];
+static inline void fill(int8_t *to, int32_t value, int32_t count) {
+    for (int32_t i = 0; i < count; i++) to[i] = (int8_t)value;
+}
+
+/* The block's channels of `columns` pixels of the input that lie `step` apart. */
+static inline void copy_columns(const int8_t *x, int32_t step, int32_t columns, const block *of, int8_t *to) {
+    if (of->times == 1 && of->count == SMG_LANES) {
+        for (int32_t q = 0; q < columns; q++)
+            *(lanes *)(to + q * SMG_LANES) = *(const lanes *)(x + q * step + of->first);
+    } else {
+        for (int32_t q = 0; q < columns; q++)
+            for (int32_t n = 0; n < of->count; n++) to[q * SMG_LANES + n] = x[q * step + (of->first + n) / of->times];
+    }
 }
 
 /* The columns of one input row under a tile that begins at output column ox; zeros outside the map. */
 static inline void widen_strip(const smg_depthwise_s8_params *p, const int8_t *row, int32_t ox, const block *of,
                                int32_t *strip) {
-    int32_t ix = ox * p->stride_w - p->pad_w;
-    for (int32_t q = 0; q < of->columns; q++, ix += p->dilation_w) {
-        int8_t *to = of->raw + q * SMG_LANES;
-        if (ix >= 0 && ix < p->x_w)
-            copy_pixel(row + ix * p->x_c, of, to);
-        else
-            for (int32_t n = 0; n < SMG_LANES; n++) to[n] = (int8_t)p->x_zero;
-    }
+    const int32_t left = ox * p->stride_w - p->pad_w;
+    const smg_taps in = smg_taps_inside(left, of->columns, p->dilation_w, p->x_w);
+    fill(of->raw, p->x_zero, in.from * SMG_LANES);
+    copy_columns(row + (left + in.from * p->dilation_w) * p->x_c, p->dilation_w * p->x_c, in.to - in.from, of,
+                 of->raw + in.from * SMG_LANES);
+    fill(of->raw + in.to * SMG_LANES, p->x_zero, (of->columns - in.to) * SMG_LANES);
     smg_lanes_widen(of->raw, of->columns * SMG_LANES, p->x_zero, strip);
 }
 

@@ -10,12 +10,19 @@ void smg_lanes_widen(const int8_t *restrict x, int32_t count, int32_t zero, int3
     for (int32_t i = 0; i < count; i++) to[i] = x[i] - zero;
 }
 
-void smg_lanes_multiply(uint32_t *restrict acc, const int32_t *restrict x, int32_t depth, const int16_t *restrict w,
-                        int32_t length) {
+void smg_lanes_pack(const int8_t *restrict w, int32_t k, int32_t channels, int32_t length, int16_t *restrict to) {
+    const int8_t *rows[SMG_LANES];
+    for (int32_t n = 0; n < SMG_LANES; n++) rows[n] = w + smg_min(n, channels - 1) * k;
+    for (int32_t i = 0; i < length; i++)
+        for (int32_t n = 0; n < SMG_LANES; n++) to[i * SMG_LANES + n] = rows[n][i];
+}
+
+static inline void multiply(uint32_t *restrict acc, const int32_t *restrict x, int32_t apart, const int16_t *restrict w,
+                            int32_t length) {
     uint32_t *restrict a = acc, *restrict b = acc + SMG_LANES;
     uint32_t *restrict c = acc + 2 * SMG_LANES, *restrict d = acc + 3 * SMG_LANES;
     for (int32_t i = 0; i < length; i++) {
-        const int32_t xa = x[i], xb = x[depth + i], xc = x[2 * depth + i], xd = x[3 * depth + i];
+        const int32_t xa = x[i], xb = x[apart + i], xc = x[2 * apart + i], xd = x[3 * apart + i];
         for (int32_t n = 0; n < SMG_LANES; n++) {
             const int32_t v = w[i * SMG_LANES + n];
             a[n] += (uint32_t)(xa * v);
@@ -24,6 +31,11 @@ void smg_lanes_multiply(uint32_t *restrict acc, const int32_t *restrict x, int32
             d[n] += (uint32_t)(xd * v);
         }
     }
+}
+
+void smg_lanes_multiply(uint32_t *restrict acc, int32_t pixels, const int32_t *restrict x, int32_t apart,
+                        const int16_t *restrict w, int32_t length) {
+    for (int32_t p = 0; p < pixels; p += SMG_PIXELS) multiply(acc + p * SMG_LANES, x + p * apart, apart, w, length);
 }
 
 static inline void add_taps(uint32_t *restrict acc, const int32_t *restrict x, const int32_t *restrict w,

@@ -1,6 +1,6 @@
 /* Sixteen channels at a time: the width in which convolutions accumulate and requantize.
  *
- * Channels past the last are computed too, on zeros, and not stored. */
+ * Lanes past the last channel are computed too, on whatever lies there, and not stored. */
 #ifndef SMIDGEN_LANES_H
 #define SMIDGEN_LANES_H
 
@@ -35,8 +35,13 @@ static inline smg_requantizer smg_requantizer_of(const int32_t *bias, const int3
 /* to[i] = x[i] - zero. */
 void smg_lanes_widen(const int8_t *x, int32_t count, int32_t zero, int32_t *to);
 
-/* acc[pixel][lane] += x[pixel][i] * w[i][lane] for SMG_PIXELS pixels, i < length; rows of x are `depth` apart. */
-void smg_lanes_multiply(uint32_t *acc, const int32_t *x, int32_t depth, const int16_t *w, int32_t length);
+/* to[i][lane] = w[lane][i] for i < length, of `channels` rows of weights that are k apart. */
+void smg_lanes_pack(const int8_t *w, int32_t k, int32_t channels, int32_t length, int16_t *to);
+
+/* acc[pixel][lane] += x[pixel][i] * w[i][lane] for i < length, SMG_PIXELS pixels at once as often as `pixels` asks;
+ * pixels are `apart` elements from each other in x. */
+void smg_lanes_multiply(uint32_t *acc, int32_t pixels, const int32_t *x, int32_t apart, const int16_t *w,
+                        int32_t length);
 
 /* acc[pixel][lane] += x[pixel * stride + tap][lane] * w[tap][lane] for tap < taps. */
 void smg_lanes_slide(uint32_t *acc, int32_t pixels, const int32_t *x, int32_t stride, const int32_t *w, int32_t taps);
