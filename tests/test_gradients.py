@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +26,7 @@ from smidgen.simulate import RULES, Simulator
 from smidgen.stochastic import exponent
 from smidgen.training import Head, Options, Training, build_training
 
+torch.set_num_threads(1)  # pytest's workers share the cores
 STEP = 2.0**-6  # of a float; int8 values move by one
 NEAR = 0.01  # of the largest gradient: what float32 and curvature leave of a finite difference
 ALL = (*CASES, *SEVERAL_READERS)
@@ -113,8 +115,8 @@ def test_forgetting_to_add_would_show(case: GradientCase, monkeypatch: pytest.Mo
     monkeypatch.setattr(autodiff, "SumGrads", LastOne)
     wrong = gradients(graph, wanted)
     assert not agree_with_differences(graph, wanted, wrong)
-    torch = Simulator(graph).gradients(wanted)
-    assert not all(agree(a, b, 0.1) for a, b in zip(wrong, torch, strict=True))
+    right = Simulator(graph).gradients(wanted)
+    assert not all(agree(a, b, 0.1) for a, b in zip(wrong, right, strict=True))
 
 
 @pytest.mark.parametrize("factor", [0.97, 1.03])
@@ -172,8 +174,8 @@ def test_pytorch_computes_the_same_bytes_and_gradients(network: Callable[[int], 
         for value, tensor in simulator.run(*feed(image, label)).items():
             if value.type.dtype == "int8":
                 assert np.array_equal(tensor.detach().numpy(), values[value]), value.name
-        torch = simulator.gradients(wanted, *feed(image, label))
-        for value, ours, theirs in zip(wanted, reference.outputs[3:-1], torch, strict=True):
+        autograd = simulator.gradients(wanted, *feed(image, label))
+        for value, ours, theirs in zip(wanted, reference.outputs[3:-1], autograd, strict=True):
             assert agree(values[ours], theirs, 2e-4), value.name
 
 

@@ -77,16 +77,18 @@ class FloatTraining:
     def __init__(self, training: Training, *, device: str = "cpu") -> None:
         self._simulator = Simulator(training.forward, device=device)
         self._logits = training.forward.outputs[0]
-        self._weights = [(self._simulator.tensors[v].requires_grad_(), f) for v, f in _factors(training.step).items()]
+        self.weights = {v: self._simulator.tensors[v].requires_grad_() for v in training.forward.state}
+        found = _factors(training.step)
+        self._factors = [found[v].to(w) for v, w in self.weights.items()]
 
     def train(self, image: Array, label: int, learning_rate: float) -> float:
         """One step; the loss before it."""
         logits = self._simulator.run(image)[self._logits]
         loss = F.cross_entropy(logits, torch.tensor([label], device=self._simulator.device))
-        gradients = torch.autograd.grad(loss, [w for w, _ in self._weights])
+        weights = tuple(self.weights.values())
         with torch.no_grad():
-            for (w, factor), gradient in zip(self._weights, gradients, strict=True):
-                w.sub_(gradient * factor.to(w), alpha=learning_rate)
+            for w, factor, gradient in zip(weights, self._factors, torch.autograd.grad(loss, weights), strict=True):
+                w.sub_(gradient * factor, alpha=learning_rate)
         return float(loss.detach())
 
     def predict(self, images: Array) -> Array:

@@ -1,0 +1,167 @@
+"""Flowers-102 learned one photograph at a time: int8 training on the host's C against fp32 training in PyTorch.
+
+MCUNet-5FPS, the 99kb scheme, 12 epochs, bs256_lr 0.1 with a cosine schedule. All learners start from the same
+weights and see the same crops in the same order, step by step together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+import smidgen as sm
+from shared import NETWORKS, flowers, released, spread
+from smidgen.data import Data, Samples, centre, examples
+from smidgen.ir import Array, Graph
+from smidgen.learning import Course, top1
+from smidgen.simulate import FloatTraining
+from smidgen.targets import Device
+from smidgen.training import Options
+
+BATCH = 256  # to which the paper's learning rate refers
+TEST_BATCH = 64
+SPOKEN = 500  # steps between words of progress
+
+
+@dataclass
+class Learner:
+    """Something that learns a sample at a time, and what became of it."""
+
+    name: str
+    step: Callable[[Array, int, float], float]
+    test: Callable[[Samples], float]
+    losses: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def learn(self, image: Array, label: int, rate: float) -> None:
+        begun = time.perf_counter()
+        self.losses.append(self.step(image, label, rate))
+        self.seconds += time.perf_counter() - begun
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Top-1 after the last epoch, the mean loss of that epoch's steps, and the time of a step."""
+
+    learner: str
+    top1: float
+    loss: float
+    milliseconds: float
+
+
+@dataclass(frozen=True)
+class Experiment:
+    network: str
+    scheme: str
+    epochs: int
+    learning_rate: float  # of one sample
+    train: int
+    test: int
+    outcomes: tuple[Outcome, ...]
+
+
+def fp32_learner(graph: Graph, scheme: str, data: Data) -> Learner:
+    program = compile_learner(graph, scheme, data, 12)
+    assert program.training is not None
+    training, type = FloatTraining(program.training), graph.inputs[0].type
+
+    def test(samples: Samples) -> float:
+        correct = 0
+        for at in range(0, len(samples), TEST_BATCH):
+            batch = np.concatenate([centre(image, type) for image in samples.images[at : at + TEST_BATCH]])
+            correct += int((training.predict(batch) == samples.labels[at : at + TEST_BATCH]).sum())
+        return correct / len(samples)
+
+    return Learner("fp32 weights, fp32 gradients", training.train, test)
+
+
+def int8_learner(graph: Graph, scheme: str, data: Data, bits: int) -> Learner:
+    device: Device = compile_learner(graph, scheme, data, bits).start()
+    return Learner(f"{bits}-bit weights, int8 gradients", device.train, lambda samples: top1(device, samples))
+
+
+def compile_learner(graph: Graph, scheme: str, data: Data, bits: int) -> sm.Program:
+    images = examples(data.train, graph.inputs[0].type)
+    return sm.compile(graph, scheme, "host", options=Options(len(data.classes), weight_bits=bits), images=images)
+
+
+def run(learners: list[Learner], graph: Graph, data: Data, course: Course) -> tuple[Outcome, ...]:
+    """Every learner takes every step of the course, then the test."""
+    count = len(data.train)
+    for epoch in range(course.epochs):
+        for step, index in enumerate(course.order(epoch, count)):
+            image = course.image(data.train.images[index], graph.inputs[0].type, epoch, index)
+            for learner in learners:
+                learner.learn(image, data.train.labels[index], course.rate(epoch, step, count))
+            if (step + 1) % SPOKEN == 0 or step + 1 == count:
+                said = ", ".join(f"{np.mean(learner.losses[-SPOKEN:]):.3f}" for learner in learners)
+                print(f"epoch {epoch + 1}, step {step + 1}: losses {said}", file=sys.stderr, flush=True)
+    return tuple(
+        Outcome(
+            learner.name, learner.test(data.test), float(np.mean(learner.losses[-count:])),
+            1000 * learner.seconds / len(learner.losses),
+        )
+        for learner in learners
+    )  # fmt: skip
+
+
+def show(experiment: Experiment) -> None:
+    table = Table("learner", "top-1 %", "loss", "ms a step", title=f"{experiment.network}, {experiment.scheme}")
+    for o in experiment.outcomes:
+        table.add_row(o.learner, f"{100 * o.top1:.2f}", f"{o.loss:.3f}", f"{o.milliseconds:.1f}")
+    console = Console()
+    console.print(table)
+    console.print(
+        f"{experiment.epochs} epochs of {experiment.train:,} photographs, tested on {experiment.test:,}; a learning "
+        f"rate of {experiment.learning_rate:.3g} a sample, cosine"
+    )
+
+
+LEARNERS: dict[str, Callable[[Graph, str, Data], Learner]] = {
+    "fp32": fp32_learner,
+    "12": lambda graph, scheme, data: int8_learner(graph, scheme, data, 12),
+    "10": lambda graph, scheme, data: int8_learner(graph, scheme, data, 10),
+    "8": lambda graph, scheme, data: int8_learner(graph, scheme, data, 8),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--network", choices=NETWORKS, default="mcunet-5fps")
+    parser.add_argument("--scheme", default="99kb")
+    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--lr", type=float, default=0.1, help="for a batch of 256, as the paper gives it")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--limit", type=int, help="learn from and test with so many photographs only")
+    parser.add_argument("--learner", choices=LEARNERS, action="append", help="only this one; may be repeated")
+    parser.add_argument("--threads", type=int, default=1, help="of PyTorch")
+    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    graph, data = released(arguments.network), flowers()
+    if arguments.limit:
+        data = Data(data.name, data.classes, spread(data.train, arguments.limit), spread(data.test, arguments.limit))
+    course = Course(arguments.epochs, arguments.lr / BATCH, seed=arguments.seed)
+    chosen = arguments.learner or ["fp32", "12", "8"]
+    learners = [LEARNERS[name](graph, arguments.scheme, data) for name in chosen]
+    experiment = Experiment(
+        graph.name, arguments.scheme, course.epochs, course.learning_rate, len(data.train), len(data.test),
+        run(learners, graph, data, course),
+    )  # fmt: skip
+    if arguments.json:
+        print(json.dumps(asdict(experiment), indent=2))
+    else:
+        show(experiment)
+
+
+if __name__ == "__main__":
+    main()

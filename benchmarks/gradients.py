@@ -1,0 +1,130 @@
+"""How near int8 gradients come to PyTorch's fp32 ones, tensor by tensor, on real photographs.
+
+For each released backbone and its schemes of about 50, 100 and 150 KB: the cosine between what an int8 training
+step learns from and PyTorch's fp32 gradient of the same quantized graph, at the first weights, averaged over
+photographs of the test split. The first exponents come from photographs of the train split, and are carried from
+one photograph to the next as in training.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from shared import NETWORKS, Int8Gradients, flowers, inputs, loss_graph, released, spread
+from smidgen.data import Data, examples
+from smidgen.ir import Array, Graph
+from smidgen.scheme import load_scheme
+from smidgen.simulate import Simulator
+from smidgen.training import Options, build_training
+
+SCHEMES = {
+    "mbv2-w0.35": ("49kb", "99kb", "138kb"),
+    "proxyless-w0.3": ("49kb", "98kb", "148kb"),
+    "mcunet-5fps": ("49kb", "99kb", "148kb"),
+}
+NEIGHBOURS, EVERYWHERE = 0.99, 0.95  # cosines required
+CALIBRATION = 16  # photographs that set the first exponents
+WORST = 3
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One tensor that learns: its mean cosine over the photographs, and the least of them."""
+
+    name: str
+    mean: float
+    least: float
+    neighbour: bool  # of the head: the last bias and the last weights before it
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All tensors of a network under a scheme, from the first layer that learns to the last."""
+
+    network: str
+    scheme: str
+    images: int
+    tensors: tuple[Tensor, ...]
+
+    def worst(self, neighbours: bool = False) -> tuple[Tensor, ...]:
+        return tuple(sorted((t for t in self.tensors if t.neighbour or not neighbours), key=lambda t: t.mean))
+
+    @property
+    def good(self) -> bool:
+        return self.worst()[0].mean >= EVERYWHERE and self.worst(neighbours=True)[0].mean >= NEIGHBOURS
+
+
+def cosine(a: Array, b: Array) -> float:
+    """Of two gradients; not a number where one of them is nothing."""
+    a, b = a.astype(np.float64).ravel(), b.astype(np.float64).ravel()
+    norms = np.sqrt((a @ a) * (b @ b))
+    return float(a @ b / norms) if norms > 0 else float("nan")
+
+
+def measure(graph: Graph, scheme: str, data: Data, images: int) -> Measured:
+    calibration = examples(data.train, graph.inputs[0].type, CALIBRATION)
+    training = build_training(graph, load_scheme(scheme, graph), Options(len(data.classes)), calibration)
+    ours, theirs = Int8Gradients(training), Simulator(loss_graph(training))
+    cosines = []
+    for image, label in inputs(spread(data.test, images), graph):
+        found = ours.next(image, label)
+        expected = theirs.gradients(ours.trained, image, label)
+        cosines.append([cosine(found[v], e) for v, e in zip(ours.trained, expected, strict=True)])
+    means, least = np.nanmean(cosines, axis=0), np.nanmin(cosines, axis=0)
+    neighbours = {[v.name for v in ours.trained if v.type.dtype == dtype][-1] for dtype in ("int8", "int32")}
+    tensors = tuple(
+        Tensor(v.name, float(m), float(low), v.name in neighbours)
+        for v, m, low in zip(ours.trained, means, least, strict=True)
+    )
+    return Measured(graph.name, scheme, images, tensors)
+
+
+def measure_all(networks: list[str], images: int) -> Iterator[Measured]:
+    data = flowers()
+    for network in networks:
+        graph = released(network)
+        for scheme in SCHEMES[network]:
+            print(f"{network} {scheme}", file=sys.stderr)
+            yield measure(graph, scheme, data, images)
+
+
+def show(results: list[Measured]) -> None:
+    console = Console()
+    table = Table("network", "scheme", "tensors", "least", "mean", "head's neighbours", "worst tensors")
+    for r in results:
+        worst = "\n".join(f"{t.name} {t.mean:.4f}" for t in r.worst()[:WORST])
+        means = [t.mean for t in r.tensors]
+        near = "\n".join(f"{t.name} {t.mean:.4f}" for t in r.worst(neighbours=True))
+        table.add_row(r.network, r.scheme, str(len(means)), f"{min(means):.4f}", f"{np.mean(means):.4f}", near, worst)
+    console.print(table)
+    bad = [f"{r.network} {r.scheme}" for r in results if not r.good]
+    console.print(
+        f"cosines averaged over {results[0].images} photographs; required are {NEIGHBOURS} for the head's neighbours "
+        f"and {EVERYWHERE} for every tensor: {'missed by ' + ', '.join(bad) if bad else 'met everywhere'}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--network", choices=NETWORKS, action="append", help="only this one; may be repeated")
+    parser.add_argument("--images", type=int, default=64)
+    parser.add_argument("--json", action="store_true", help="print the measurements as JSON")
+    arguments = parser.parse_args()
+    results = list(measure_all(arguments.network or list(NETWORKS), arguments.images))
+    if arguments.json:
+        print(json.dumps([asdict(r) for r in results], indent=2))
+    else:
+        show(results)
+    sys.exit(0 if all(r.good for r in results) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""The ratio of weight norm to gradient norm of every tensor, in fp32, in int8, and in int8 with QAS.
+
+The paper's figure per layer: int8 ratios are far larger than those of fp32 and zigzag between weights and biases,
+so that no learning rate suits all; quantization-aware scaling (QAS) brings them back. fp32 is the same network
+without any rounding, differentiated by PyTorch with respect to real weights; int8 is the training step's own
+gradient. All are of the mean loss over some photographs, at the first weights. Channels that the backbone's own
+training switched off (scales almost zero) are left out of every norm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import plotly.graph_objects as go
+from rich.console import Console
+from rich.table import Table
+
+from shared import NETWORKS, Int8Gradients, flowers, inputs, loss_graph, released, spread
+from smidgen.data import Data, examples
+from smidgen.ir import Array, Graph
+from smidgen.ops.update import Step, WeightStep
+from smidgen.scheme import load_scheme
+from smidgen.simulate import Simulator
+from smidgen.training import Options, build_training
+
+DEAD = 0.02  # of the median scale of a tensor's channels
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """log10 ‖W‖ / ‖G‖ of one tensor."""
+
+    tensor: str
+    fp32: float
+    int8: float
+    qas: float
+    dead: int  # channels left out
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """All tensors in the order of the forward pass, and how far the two int8 curves stray from fp32's."""
+
+    network: str
+    scheme: str
+    images: int
+    tensors: tuple[Ratio, ...]
+
+    def strays(self) -> tuple[float, float]:
+        """The spread about fp32 of int8 without and with QAS, an offset common to all tensors taken off."""
+        fp32, int8, qas = (np.array([getattr(t, kind) for t in self.tensors]) for kind in ("fp32", "int8", "qas"))
+        return float(np.std(int8 - fp32)), float(np.std(qas - fp32))
+
+
+def measure(graph: Graph, scheme: str, data: Data, images: int) -> Ratios:
+    calibration = examples(data.train, graph.inputs[0].type)
+    training = build_training(graph, load_scheme(scheme, graph), Options(len(data.classes)), calibration)
+    ours, real = Int8Gradients(training), Simulator(loss_graph(training), rounded=False)
+    samples = list(inputs(spread(data.test, images), graph))
+    int8 = [ours.next(*sample) for sample in samples]
+    fp32 = [real.gradients(ours.trained, *sample) for sample in samples]
+    tensors = []
+    for index, (node, op) in enumerate(ours.steps):
+        w = node.ins[0]
+        found = np.mean([gradients[w] for gradients in int8], axis=0)
+        expected = np.mean([gradients[index] for gradients in fp32], axis=0)
+        tensors.append(_ratio(w.name, training.step.state[w].astype(np.float64), found, expected, op))
+    return Ratios(graph.name, scheme, images, tuple(tensors))
+
+
+def _ratio(name: str, w: Array, int8: Array, fp32: Array, op: Step) -> Ratio:
+    """In fp32, weights are s · w and their gradients G / s, where s² is what QAS divides by."""
+    axis = op.axis if isinstance(op, WeightStep) else 0
+    factors = np.array(op.factors)
+    alive = np.flatnonzero(factors**-0.5 > DEAD * np.median(factors**-0.5))
+    w, int8, fp32 = (np.moveaxis(a, axis, -1)[..., alive] for a in (w, int8, fp32))
+    scale = factors[alive] ** -0.5
+
+    def log_ratio(weights: Array, gradients: Array) -> float:
+        return float(np.log10(np.linalg.norm(weights) / np.linalg.norm(gradients)))
+
+    return Ratio(
+        name, log_ratio(w * scale, fp32 / scale), log_ratio(w, int8), log_ratio(w, int8 / scale**2),
+        len(factors) - len(alive),
+    )  # fmt: skip
+
+
+def show(result: Ratios) -> None:
+    console = Console()
+    table = Table("tensor", "fp32", "int8", "int8 + QAS", "dead channels", title=f"log10 ‖W‖/‖G‖ of {result.network}")
+    for t in result.tensors:
+        table.add_row(t.tensor, f"{t.fp32:.2f}", f"{t.int8:.2f}", f"{t.qas:.2f}", str(t.dead or ""))
+    console.print(table)
+    without, with_qas = result.strays()
+    console.print(
+        f"about fp32's curve, an offset aside, int8 strays by {without:.2f} decades and int8 + QAS by {with_qas:.2f} "
+        f"({result.scheme}, {len(result.tensors)} tensors, the mean loss of {result.images} photographs)"
+    )
+
+
+def plot(result: Ratios, file: Path) -> None:
+    figure = go.Figure()
+    names = [t.tensor for t in result.tensors]
+    for kind, label in (("fp32", "fp32"), ("int8", "int8"), ("qas", "int8 + QAS")):
+        figure.add_trace(go.Scatter(x=names, y=[getattr(t, kind) for t in result.tensors], name=label, mode="lines"))
+    figure.update_layout(
+        title=f"Weight norm over gradient norm, {result.network}", xaxis_title="tensor", yaxis_title="log10 ‖W‖ / ‖G‖"
+    )
+    figure.write_html(file, include_plotlyjs="cdn")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--network", choices=NETWORKS, default="mcunet-5fps")
+    parser.add_argument("--scheme", default="full")
+    parser.add_argument("--images", type=int, default=16)
+    parser.add_argument("--plot", type=Path, help="an HTML file to draw the curves into")
+    parser.add_argument("--json", action="store_true", help="print the measurements as JSON")
+    arguments = parser.parse_args()
+    graph = released(arguments.network)
+    # The option that switches QAS off changes the steps' factors, not the gradients: one training gives both curves.
+    result = measure(graph, arguments.scheme, flowers(), arguments.images)
+    if arguments.json:
+        print(json.dumps(asdict(result), indent=2))
+    else:
+        show(result)
+    if arguments.plot:
+        plot(result, arguments.plot)
+
+
+if __name__ == "__main__":
+    main()

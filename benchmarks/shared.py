@@ -1,0 +1,79 @@
+"""What the benchmarks share: the released backbones and the photographs beside the checkout."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+import smidgen as sm
+from smidgen import passes, stochastic
+from smidgen.data import Data, Samples, centre, load_data
+from smidgen.ir import Array, Graph, Value, evaluate_all
+from smidgen.ops.update import Step
+from smidgen.training import Training
+
+SHARED = Path(__file__).parents[2] / "shared"
+NETWORKS = ("mbv2-w0.35", "proxyless-w0.3", "mcunet-5fps")
+
+
+def released(network: str) -> Graph:
+    """One of the paper's backbones with its ImageNet weights."""
+    return sm.import_model(_there(SHARED / "models" / f"{network}.npz"))
+
+
+def flowers() -> Data:
+    """Oxford Flowers-102 in the official split."""
+    return load_data(_there(SHARED / "data" / "flowers102.zip"))
+
+
+def _there(path: Path) -> Path:
+    if not path.exists():
+        sys.exit(f"there is no {path}: this benchmark measures on the released networks and real photographs")
+    return path
+
+
+def spread(samples: Samples, count: int) -> Samples:
+    """So many samples, evenly from all of them."""
+    places = np.linspace(0, len(samples) - 1, min(count, len(samples))).round().astype(int)
+    return Samples(tuple(samples.images[i] for i in places), tuple(samples.labels[i] for i in places))
+
+
+def inputs(samples: Samples, graph: Graph) -> Iterator[tuple[Array, Array]]:
+    """Images and labels as a training graph takes them."""
+    for image, label in zip(samples.images, samples.labels, strict=True):
+        yield centre(image, graph.inputs[0].type), np.array([label], np.int32)
+
+
+def loss_graph(training: Training) -> Graph:
+    """The part of a training's reference that gives the loss."""
+    return passes.prune(replace(training.reference, outputs=training.reference.outputs[:2]))
+
+
+class Int8Gradients:
+    """The gradients a training step learns from, as real numbers; exponents are carried on, weights stay."""
+
+    def __init__(self, training: Training) -> None:
+        step = training.step
+        self.steps = [(node, node.op) for node in step.nodes if isinstance(node.op, Step)]
+        self.trained = tuple(node.ins[0] for node, _ in self.steps)
+        self._carry = next(v for v in step.state if v.name == "carry")
+        self._unit = next(v for node in step.nodes for v in node.outs if v.name == "g0")
+        wanted = (*(node.ins[-3] for node, _ in self.steps), self._unit)
+        kept = {self._carry: step.updates[self._carry]}
+        self._graph = passes.prune(replace(step, outputs=wanted, updates=kept))
+        self._state = dict(step.state)
+
+    def next(self, image: Array, label: Array) -> dict[Value, Array]:
+        """The gradient of every tensor that learns, from one sample."""
+        rate = np.zeros(1, np.float32)
+        values = evaluate_all(self._graph, self._state, image, label, rate)
+        carry, unit = self._state[self._carry], float(values[self._unit][0])
+        self._state[self._carry] = values[self._graph.updates[self._carry]]
+        return {
+            node.ins[0]: values[node.ins[-3]] * (2.0 ** stochastic.exponent(carry, op.slot) * unit)
+            for node, op in self.steps
+        }
