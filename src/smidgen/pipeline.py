@@ -45,6 +45,7 @@ def compile(
     plan.check(graph, layout, schedule)
     learns = training is not None
     sources = codegen.generate(graph, layout, prefix, training=learns, schedule=schedule, folders=where.folders)
+    where.check(graph, layout, sources)
     return Program(graph, where, schedule, layout, sources, training)
 
 
@@ -104,7 +105,7 @@ class Program:
             "state_bytes": f"{self.sources.state_bytes:,}",
             "sources": " ".join(["main.c", *(name for name in written if name.endswith(".c"))]),
         }  # fmt: skip
-        return {**written, **self.target.project(self.sources, fields)}
+        return {**written, **self.target.project(self.graph, self.sources, fields)}
 
     def write(self, folder: str | Path) -> None:
         """Write the project into a new or empty folder, whole or not at all."""

@@ -10,6 +10,8 @@ from typing import Protocol, Self
 from smidgen.codegen import Sources
 from smidgen.errors import InputError, TargetError
 from smidgen.ir import Array, Graph
+from smidgen.plan import Plan
+from smidgen.targets.boards import BOARDS
 
 
 class Device(Protocol):
@@ -55,8 +57,11 @@ class Target(Protocol):
     def folders(self) -> tuple[str, ...]:
         """Where in the runtime its kernels are; a file replaces that of the same name in an earlier folder."""
 
-    def project(self, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
+    def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
         """What a written project holds besides the program and its kernels, by file name."""
+
+    def check(self, graph: Graph, layout: Plan, sources: Sources) -> None:
+        """Raise TargetError where the program cannot fit."""
 
     def start(self, graph: Graph, sources: Sources) -> Device:
         """Build the program and start it."""
@@ -89,11 +94,13 @@ def check_state(graph: Graph, state: Mapping[str, Array]) -> None:
 
 
 def find(name: str) -> Target:
-    """The target of that name."""
-    from smidgen.targets.host import Host
+    """The target of that name: this machine, or a board."""
+    if name == "host":
+        from smidgen.targets.host import Host
 
-    targets: tuple[Target, ...] = (Host(),)
-    for target in targets:
-        if target.name == name:
-            return target
-    raise TargetError(f"there is no target {name!r}; known are {', '.join(t.name for t in targets)}")
+        return Host()
+    if name in BOARDS:
+        from smidgen.targets.cortex_m import CortexM  # here, because an emulator takes a while to import
+
+        return CortexM(BOARDS[name])
+    raise TargetError(f"there is no target {name!r}; known are host, {', '.join(BOARDS)}")

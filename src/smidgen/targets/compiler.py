@@ -49,13 +49,24 @@ def probe(command: tuple[str, ...]) -> Compiler:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "empty.c").write_text("")
-        version = _execute((*command, "--version"), folder)
-        if version.returncode:
-            raise TargetError(f"{' '.join(command)} does not work: {_first_error(version.stderr)}")
+        version = _version(command, folder)
         # The predefined macros name the processor's features: objects are not for other processors.
         native = _execute((*command, NATIVE, "-dM", "-E", "empty.c"), folder)
     flags = (*FLAGS, NATIVE) if native.returncode == 0 else FLAGS
-    return Compiler(command, flags, digest((*command, *flags, version.stdout, native.stdout)))
+    return Compiler(command, flags, digest((*command, *flags, version, native.stdout)))
+
+
+@cache
+def cross(command: tuple[str, ...], flags: tuple[str, ...]) -> Compiler:
+    """A compiler for another processor, which the flags name."""
+    return Compiler(command, flags, digest((*command, *flags, _version(command, Path.cwd()))))
+
+
+def _version(command: tuple[str, ...], folder: Path) -> str:
+    result = _execute((*command, "--version"), folder)
+    if result.returncode:
+        raise TargetError(f"{' '.join(command)} does not work: {_first_error(result.stderr)}")
+    return result.stdout
 
 
 def _execute(command: tuple[str, ...], folder: Path) -> subprocess.CompletedProcess[str]:

@@ -19,6 +19,7 @@ from smidgen import plan
 from smidgen.codegen import PORTABLE, Sources, render
 from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph, Value, check_inputs
+from smidgen.plan import Plan
 from smidgen.targets import check_state, check_step
 from smidgen.targets.compiler import Cache, Compiler, cache_folder, find_compiler
 
@@ -46,11 +47,14 @@ class Host:
             ".so", {"smidgen.h": headers["smidgen.h"], **sources.files}, "-I.", "-shared", *own, *objects
         )
 
-    def project(self, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
+    def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
         """An example, a Makefile, and how to use them."""
         kind = "train_" if sources.learns else ""
         templates = {"main.c": f"{kind}main.c", "Makefile": "Makefile", "README.md": f"{kind}README.md"}
         return {name: render(template, **fields) for name, template in templates.items()}
+
+    def check(self, graph: Graph, layout: Plan, sources: Sources) -> None:
+        """This machine has room for any program."""
 
     def start(self, graph: Graph, sources: Sources) -> HostDevice:
         return HostDevice(graph, sources, self.build(sources))

@@ -1,0 +1,173 @@
+"""An emulated board: a Cortex-M core with flash and SRAM of exactly a board's size, and a line to the host.
+
+Flash cannot be written, SRAM not executed, and nothing else is there but the core's own registers. The
+program talks to the host by semihosting: it reads requests from one file and writes answers to another.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from unicorn import Uc, UcError
+from unicorn import arm_const as arm
+from unicorn import unicorn_const as uc
+
+from smidgen.errors import TargetError
+from smidgen.targets.boards import PAGE, Board
+from smidgen.targets.counter import Counter
+from smidgen.targets.image import Image
+
+CORE_REGISTERS = 0xE000_E000  # the System Control Space, a page of it: the program switches the FPU on there
+BREAKPOINT = 7  # the exception that semihosting's `bkpt 0xab` raises
+PAINT = b"\xa5"  # what the stack is filled with, to see how far it was used
+OPEN, WRITE, READ, EXIT = 0x01, 0x05, 0x06, 0x18
+REQUESTS, ANSWERS = 1, 2  # the files' handles
+NEVER = 0xFFFF_FFFF  # an address the program never reaches
+
+READS, WRITES = ((uc.UC_MEM_READ_UNMAPPED, uc.UC_MEM_READ_PROT), (uc.UC_MEM_WRITE_UNMAPPED, uc.UC_MEM_WRITE_PROT))
+
+
+@dataclass(frozen=True)
+class _Access:
+    """A memory access that cannot be."""
+
+    kind: int
+    address: int
+    size: int
+
+
+class EmulatedBoard:
+    """Runs a program from reset, request by request."""
+
+    def __init__(self, board: Board, image: Image, counter: Counter, cache: Path) -> None:
+        self.board, self.image, self.counter = board, image, counter
+        self._uc = self._emulator()
+        self._requests, self._answers = b"", bytearray()
+        self._exception: int | None = None
+        self._access: _Access | None = None
+        self._trapped = self._ended = False
+        counter.attach(self._uc, cache)
+        top, self._pc = struct.unpack("<II", self._uc.mem_read(board.flash.origin, 8))
+        self._stack_top = int(top)
+        self._uc.reg_write(arm.UC_ARM_REG_SP, top)
+        self._uc.mem_write(board.sram.origin, PAINT * (top - board.sram.origin))
+
+    def _emulator(self) -> Uc:
+        board = self.board
+        emulator = Uc(uc.UC_ARCH_ARM, uc.UC_MODE_THUMB | uc.UC_MODE_MCLASS)
+        emulator.ctl_set_cpu_model(getattr(arm, f"UC_CPU_ARM_{board.core.model}"))
+        emulator.mem_map(board.flash.origin, board.flash.bytes, uc.UC_PROT_READ | uc.UC_PROT_EXEC)
+        emulator.mem_map(board.sram.origin, board.sram.bytes, uc.UC_PROT_READ | uc.UC_PROT_WRITE)
+        emulator.mem_map(CORE_REGISTERS, PAGE, uc.UC_PROT_READ | uc.UC_PROT_WRITE)
+        for address, data in self.image.loads:
+            emulator.mem_write(address, data)
+        emulator.hook_add(uc.UC_HOOK_INTR, self._interrupted)
+        emulator.hook_add(uc.UC_HOOK_MEM_INVALID, self._refused)
+        return emulator
+
+    def exchange(self, request: bytes, limit: int) -> bytes:
+        """Hand over a request and run until the program waits for the next; what it answered.
+
+        TargetError where the program faults, or is not done after `limit` instructions.
+        """
+        if self._ended:
+            raise TargetError("the program on the board has stopped; start another")
+        self._requests += request
+        self._answers.clear()
+        fields = self.counter.fields
+        fields.limit = fields.total + limit
+        try:
+            while not self._trapped or self._served():
+                self._run(limit)
+                self._trapped = True
+        except TargetError:
+            self._ended = True
+            raise
+        return bytes(self._answers)
+
+    def peak_stack(self) -> int:
+        """Bytes: down to the lowest stack pointer at any block, or the lowest byte that was written."""
+        bottom = self.board.sram.origin
+        stack = self._uc.mem_read(bottom, self._stack_top - bottom)
+        painted = len(stack) - len(stack.lstrip(PAINT))
+        return self._stack_top - min(bottom + painted, int(self.counter.fields.lowest_stack))
+
+    def _run(self, limit: int) -> None:
+        """Up to the next semihosting call."""
+        self._exception = self._access = None
+        try:
+            self._uc.emu_start(self._pc | 1, NEVER)
+        except UcError as error:
+            raise TargetError(self._fault(str(error))) from None
+        self._pc = self._uc.reg_read(arm.UC_ARM_REG_PC)
+        if self._exception == BREAKPOINT:
+            return
+        name, place = self.board.name, self.image.place(self._pc)
+        if self._exception is not None:
+            raise TargetError(f"the program on {name} met exception {self._exception} in {place}")
+        if self.counter.fields.total <= self.counter.fields.limit:
+            raise TargetError(f"the program on {name} left its code: it was about to execute {place}")
+        raise TargetError(
+            f"the program on {name} was stopped in {place} after {limit:,} instructions without an answer; "
+            "it hangs, or needs a higher limit"
+        )
+
+    def _served(self) -> bool:
+        """Do what a semihosting call asks; False where it waits for a request."""
+        operation, at = (self._uc.reg_read(r) for r in (arm.UC_ARM_REG_R0, arm.UC_ARM_REG_R1))
+        result = 0
+        if operation == OPEN:
+            name, _mode, length = self._words(at)
+            result = REQUESTS if self._uc.mem_read(name, length) == b"requests" else ANSWERS
+        elif operation == READ:
+            _, to, size = self._words(at)
+            if len(self._requests) < size:
+                return False
+            self._uc.mem_write(to, self._requests[:size])
+            self._requests = self._requests[size:]
+        elif operation == WRITE:
+            _, data, size = self._words(at)
+            self._answers += self._uc.mem_read(data, size)
+        else:
+            raise TargetError(f"the program on {self.board.name} ended in {self.image.place(self._pc)}")
+        self._uc.reg_write(arm.UC_ARM_REG_R0, result)
+        self._pc += 2  # behind the breakpoint
+        return True
+
+    def _words(self, at: int) -> tuple[int, int, int]:
+        first, second, third = struct.unpack("<III", self._uc.mem_read(at, 12))
+        return int(first), int(second), int(third)
+
+    def _interrupted(self, emulator: Uc, exception: int, _: object) -> None:
+        self._exception = exception
+        emulator.emu_stop()
+
+    def _refused(self, emulator: Uc, kind: int, address: int, size: int, value: int, _: object) -> bool:
+        self._access = _Access(kind, address, size)
+        return False
+
+    def _fault(self, error: str) -> str:
+        """What happened, where, and what lies there."""
+        pc, link = (self._uc.reg_read(r) for r in (arm.UC_ARM_REG_PC, arm.UC_ARM_REG_LR))
+        name, place, access = self.board.name, self.image.place(pc), self._access
+        if access is None:
+            return f"the program on {name} faulted in {place}: {error}"
+        there = self._lies(access.address)
+        if access.kind not in (*READS, *WRITES):
+            return f"the program on {name} jumped from about {self.image.place(link & ~1)} to {there}"
+        what = f"{place} {'wrote' if access.kind in WRITES else 'read'} {access.size} bytes at {there}"
+        if 0 < self.board.sram.origin - access.address <= PAGE:
+            size = self._stack_top - self.board.sram.origin
+            return (
+                f"the stack of the program on {name} outgrew its {size:,} bytes: {what}; give the board a larger stack"
+            )
+        return f"the program on {name} faulted: {what}"
+
+    def _lies(self, address: int) -> str:
+        """An address, and what is there."""
+        board, symbol = self.board, self.image.at(address)
+        memory = next((m for m, r in (("flash", board.flash), ("SRAM", board.sram)) if address in r), "no memory")
+        within = f", {self.image.place(address)}" if symbol else ""
+        return f"0x{address:08x} ({memory}{within})"

@@ -1,0 +1,83 @@
+"""Boards as data: a core, how compilers and the emulator call it, and the memory around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from smidgen.errors import TargetError
+
+KIB = 1024
+PAGE = 4 * KIB  # memory is emulated in whole pages
+
+
+@dataclass(frozen=True)
+class Core:
+    """A processor core."""
+
+    name: str
+    title: str
+    zig: str  # its name to zig, with the extensions that come with it
+    fpu: str  # single precision in hardware, as gcc calls it; empty where floats are computed in software
+    dsp: bool  # packed arithmetic: SMLAD, SXTB16 and their like
+    model: str  # the emulator's CPU model
+
+
+@dataclass(frozen=True)
+class Region:
+    """Memory from `origin` on."""
+
+    origin: int
+    bytes: int
+
+    @property
+    def end(self) -> int:
+        return self.origin + self.bytes
+
+    def __contains__(self, address: int) -> bool:
+        return self.origin <= address < self.end
+
+
+@dataclass(frozen=True)
+class Board:
+    """A core with flash and SRAM; of the SRAM, `stack` bytes at the bottom are the stack."""
+
+    name: str
+    core: Core
+    flash: Region
+    sram: Region
+    stack: int = 4 * KIB
+
+    def __post_init__(self) -> None:
+        for what, region in (("flash", self.flash), ("SRAM", self.sram)):
+            if region.bytes < PAGE or region.bytes % PAGE:
+                raise TargetError(f"{region.bytes:,} bytes of {what} cannot be emulated; give a multiple of {PAGE:,}")
+        if not 0 < self.stack <= self.sram.bytes or self.stack % 8:
+            raise TargetError(
+                f"a stack of {self.stack:,} bytes does not fit {self.name}; give a multiple of 8, "
+                f"up to the {self.sram.bytes:,} bytes of SRAM"
+            )
+
+
+M7 = Core("cortex-m7", "Cortex-M7", "cortex_m7+fp_armv8d16sp", "fpv5-sp-d16", True, "CORTEX_M7")
+M4 = Core("cortex-m4", "Cortex-M4", "cortex_m4+vfp4d16sp", "fpv4-sp-d16", True, "CORTEX_M4")
+M33 = Core("cortex-m33", "Cortex-M33", "cortex_m33+fp_armv8d16sp", "fpv5-sp-d16", True, "CORTEX_M33")
+M3 = Core("cortex-m3", "Cortex-M3", "cortex_m3", "", False, "CORTEX_M3")
+M0PLUS = Core("cortex-m0plus", "Cortex-M0+", "cortex_m0plus", "", False, "CORTEX_M0")
+
+
+def _board(name: str, core: Core, flash: int, sram: int, flash_origin: int = 0x0800_0000) -> Board:
+    return Board(name, core, Region(flash_origin, flash * KIB), Region(0x2000_0000, sram * KIB))
+
+
+_ALL = (
+    *(_board(core.name, core, 1024, 256) for core in (M7, M4, M33, M3, M0PLUS)),  # the size the paper set itself
+    _board("stm32f746", M7, 1024, 320),
+    _board("stm32f446", M4, 512, 128),
+    _board("nrf52840", M4, 1024, 256, flash_origin=0),
+    _board("stm32u575", M33, 2048, 768),
+    _board("stm32f207", M3, 1024, 128),
+    _board("stm32g0b1", M0PLUS, 512, 144),
+    _board("mps2-an500", M7, 4096, 4096, flash_origin=0),  # Arm's prototyping board; QEMU has one too
+)
+BOARDS: Mapping[str, Board] = {board.name: board for board in _ALL}

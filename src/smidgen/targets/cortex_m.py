@@ -1,0 +1,286 @@
+"""Cortex-M as a target: firmware for a board, run on an emulated one."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from smidgen import plan
+from smidgen.codegen import PORTABLE, Sources, render
+from smidgen.errors import TargetError
+from smidgen.ir import Array, Graph, Value, check_inputs
+from smidgen.plan import Plan
+from smidgen.targets import check_state, check_step, toolchain
+from smidgen.targets.board import EmulatedBoard
+from smidgen.targets.boards import BOARDS, KIB, Board, Region
+from smidgen.targets.compiler import Cache, cache_folder
+from smidgen.targets.counter import ENTRY, GENERATED, KERNEL, Counter
+from smidgen.targets.image import Image, read_image
+from smidgen.targets.toolchain import TOOLCHAINS, Toolchain
+
+BLOCKS = ("arena", "state")  # the program's blocks of SRAM, by their names in C
+WAYS_OUT = {
+    "SRAM": "Let fewer layers or channels learn, stream the image, or choose a board with more.",
+    "flash": "Take a smaller network, or choose a board with more.",
+}
+ROOM = 64 * KIB * KIB  # more than any program needs
+PROJECT = ("main.c", "Makefile", "CMakeLists.txt", "README.md")
+LIMIT = 20_000_000_000  # instructions a request may take: minutes of emulation, far above any step
+
+
+@dataclass(frozen=True)
+class CortexM:
+    """Builds firmware for a board with the ziglang wheel, or with arm-none-eabi-gcc, and keeps what it built."""
+
+    board: Board = BOARDS["cortex-m7"]
+    toolchain: Toolchain = "zig"
+    cache: Path = field(default_factory=cache_folder)
+    limit: int = LIMIT
+
+    @property
+    def name(self) -> str:
+        return self.board.name
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Faster kernels take the place of portable ones on a core with packed arithmetic."""
+        return (*PORTABLE, "cortex_m") if self.board.core.dsp else PORTABLE
+
+    def check(self, graph: Graph, layout: Plan, sources: Sources) -> None:
+        """Refuse what the board has no room for, as far as that is known before linking."""
+        board, at_peak = self.board, layout.at_peak()
+        largest = f"{at_peak[0].name} ({at_peak[0].bytes:,}) is the largest at the peak" if at_peak else "it is empty"
+        parts = f"arena {layout.peak:,}, of which {largest}, state {sources.state_bytes:,}, stack {board.stack:,}"
+        _fit(graph, board, "SRAM", layout.peak + sources.state_bytes + board.stack, board.sram, parts)
+        _fit(graph, board, "flash", sources.constant_bytes, board.flash, f"constants {sources.constant_bytes:,}")
+
+    def build(self, graph: Graph, sources: Sources) -> Path:
+        """The firmware of a program, with a main that serves the host."""
+        try:
+            return self._link(graph, sources)
+        except TargetError as error:
+            if not re.search(r"will not fit in region|overflowed by", str(error)):
+                raise
+        # Linked for a board with room for anything, the program shows what it needs.
+        board, origin = self.board, self.board.sram.origin
+        roomy = replace(board, flash=Region(board.flash.origin, ROOM), sram=Region(origin, ROOM))
+        image = read_image(replace(self, board=roomy)._link(graph, sources))
+        static, stack = image.static_bytes, board.stack
+        _fit(graph, board, "SRAM", static + stack, board.sram, f"static data {static:,}, stack {stack:,}")
+        code = image.flash_bytes - image.constant_bytes
+        _fit(
+            graph, board, "flash", image.flash_bytes, board.flash, f"code {code:,}, constants {image.constant_bytes:,}"
+        )
+        raise TargetError(f"the linker found no room for {graph.name} on {board.name}, though there is some")
+
+    def _link(self, graph: Graph, sources: Sources) -> Path:
+        cache = Cache(self.cache, toolchain.find(self.toolchain, self.board.core))
+        headers = {path.name: path.read_text() for path in sources.runtime if path.suffix == ".h"}
+        objects = [
+            cache.build(".o", {**headers, path.name: path.read_text()}, "-I.", "-c", path.name)
+            for path in sources.runtime
+            if path.suffix == ".c"
+        ]
+        serving = {**self._board_files(), "serve.c": _server(graph, sources)}
+        files = {"smidgen.h": headers["smidgen.h"], **sources.files, **serving}
+        own = [name for name in files if name.endswith(".c")]
+        return cache.build(".elf", files, "-I.", *toolchain.link_flags(self.toolchain), *own, *objects)
+
+    def start(self, graph: Graph, sources: Sources) -> BoardDevice:
+        return BoardDevice(graph, sources, self, read_image(self.build(graph, sources)))
+
+    def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
+        """Start-up, linker script, an example, two ways to build it, and how to use it."""
+        core = self.board.core
+        names = (*str(fields["sources"]).split(), "startup.c")
+        flags = {f"{kind}_flags": " ".join(toolchain.core_flags(kind, core)) for kind in TOOLCHAINS}
+        link = {f"{kind}_link": " ".join(toolchain.link_flags(kind)) for kind in TOOLCHAINS}
+        optional = [flag for flag in toolchain.FLAGS if flag != "-Werror"]
+        more = {"sources": " ".join(names), "cmake_sources": "\n  ".join(names), "flags": " ".join(optional)}
+        every = {**fields, **_serving(graph, sources), **flags, **link, **more}
+        return self._board_files() | {name: self._render(name, every) for name in PROJECT}
+
+    def _render(self, name: str, fields: Mapping[str, object]) -> str:
+        """A template of the board's with its own fields and these."""
+        board = self.board
+        own = {
+            "board": board.name, "core": board.core.title, "stack_bytes": board.stack,
+            "flash_origin": f"0x{board.flash.origin:08x}", "flash_bytes": board.flash.bytes,
+            "sram_origin": f"0x{board.sram.origin:08x}", "sram_bytes": board.sram.bytes,
+            "flash_text": f"{board.flash.bytes // KIB} KB", "sram_text": f"{board.sram.bytes // KIB} KB",
+        }  # fmt: skip
+        return render(f"board/{name}", **{**own, **fields})
+
+    def _board_files(self) -> dict[str, str]:
+        return {name: self._render(name, {}) for name in ("startup.c", "board.ld")}
+
+
+def _fit(graph: Graph, board: Board, what: str, needed: int, region: Region, parts: str) -> None:
+    """Raise TargetError unless so many bytes fit a board's memory."""
+    if needed > region.bytes:
+        raise TargetError(
+            f"{graph.name} needs {needed:,} bytes of {what}, {board.name} has {region.bytes:,}: {parts}. "
+            f"{WAYS_OUT[what]}"
+        )
+
+
+def _serving(graph: Graph, sources: Sources) -> dict[str, object]:
+    """What an example or a server has to know of the program."""
+    image = graph.inputs[0].type if sources.streamed_input else None
+    return {
+        "prefix": sources.prefix, "PREFIX": sources.prefix.upper(), "learns": int(sources.learns),
+        "streamed": int(sources.streamed_input), "row_bytes": image.bytes // image.shape[1] if image else 0,
+    }  # fmt: skip
+
+
+def _server(graph: Graph, sources: Sources) -> str:
+    """The main that serves the host."""
+    inputs, outputs = (", ".join(str(v.type.bytes) for v in vs) or "0" for vs in (graph.inputs, graph.outputs))
+    return render("board/serve.c", **_serving(graph, sources), input_bytes=inputs, output_bytes=outputs)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Instructions from a call into the program to its return."""
+
+    total: int
+    by_function: Mapping[str, int]  # most first
+    by_node: tuple[int, ...]  # of the graph, in its order
+    between: int  # outside the kernels: the calls themselves
+
+
+@dataclass(frozen=True)
+class BoardMemory:
+    """Bytes in use on the board."""
+
+    arena: int
+    state: int
+    other: int  # static data of start-up, of the program and of the line to the host
+    stack: int  # at its deepest so far
+    code: int
+    constants: int
+
+    @property
+    def sram(self) -> int:
+        return self.arena + self.state + self.other + self.stack
+
+    @property
+    def flash(self) -> int:
+        return self.code + self.constants
+
+
+class BoardDevice:
+    """A program on an emulated board, from reset on."""
+
+    def __init__(self, graph: Graph, sources: Sources, target: CortexM, image: Image) -> None:
+        self.graph, self.learns, self.image = graph, sources.learns, image
+        self._streamed, self._limit = sources.streamed_input, target.limit
+        self._counter = Counter(image, _roles(graph, sources, image), sources.calls, len(graph.nodes))
+        self._board: EmulatedBoard | None = EmulatedBoard(target.board, image, self._counter, target.cache)
+        self._ask(b"")  # from reset to where it waits for a request
+
+    def run(self, *arrays: Array) -> tuple[Array, ...]:
+        """One run of the graph: inputs in, outputs out."""
+        return self._outputs(self._ask(b"r" + self._bytes(self.graph.inputs, arrays)))
+
+    def predict(self, *arrays: Array) -> int:
+        """The index of the largest element of output 0, or of the logits of a program that learns."""
+        inputs = self.graph.inputs[:1] if self.learns else self.graph.inputs
+        (best,) = struct.unpack("<i", self._ask(b"p" + self._bytes(inputs, arrays)))
+        return int(best)
+
+    def train(self, image: Array, label: int, learning_rate: float) -> float:
+        """One step of a program that learns; the loss before it."""
+        check_step(self, label, learning_rate)
+        how = struct.pack("<if", label, learning_rate)
+        (loss,) = struct.unpack("<f", self._ask(b"t" + how + self._bytes(self.graph.inputs[:1], (image,))))
+        return float(loss)
+
+    def outputs(self) -> tuple[Array, ...]:
+        """The outputs of the last run or step."""
+        return self._outputs(self._ask(b"o"))
+
+    def state(self) -> dict[str, Array]:
+        """A copy of all that outlives a run, by name."""
+        offsets = plan.state_offsets(self.graph)
+        block = self._ask(b"s") if offsets else b""
+        return {v.name: _tensor(v, block, at) for v, at in offsets.items()}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Put back what `state` gave."""
+        check_state(self.graph, state)
+        block: Array = np.zeros(plan.state_bytes(self.graph), np.uint8)
+        for v, at in plan.state_offsets(self.graph).items():
+            block[at : at + v.type.bytes] = np.ascontiguousarray(state[v.name]).reshape(-1).view(np.uint8)
+        self._ask(b"l" + block.tobytes())
+
+    def counts(self) -> Counts:
+        """The instructions of the last run, prediction or step."""
+        *nodes, between = (int(count) for count in self._counter.nodes)
+        return Counts(sum(nodes) + between, self._counter.by_function(self.image), tuple(nodes), between)
+
+    def memory(self) -> BoardMemory:
+        """The bytes in use, the stack at its deepest since reset."""
+        image = self.image
+        arena, state = (sum(s.bytes for s in image.symbols if s.name == name and not s.is_code) for name in BLOCKS)
+        other, stack = image.static_bytes - arena - state, self._running().peak_stack()
+        return BoardMemory(arena, state, other, stack, image.flash_bytes - image.constant_bytes, image.constant_bytes)
+
+    def close(self) -> None:
+        """Switch the board off; its memory is gone with it."""
+        self._board = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _running(self) -> EmulatedBoard:
+        if self._board is None:
+            raise TargetError(f"the device running {self.graph.name} is closed; start another")
+        return self._board
+
+    def _ask(self, request: bytes) -> bytes:
+        return self._running().exchange(request, self._limit)
+
+    def _bytes(self, inputs: tuple[Value, ...], arrays: tuple[Array, ...]) -> bytes:
+        """Inputs as the firmware takes them: in order, but a streamed image last, for it is read while it is used."""
+        self._running()
+        check_inputs(replace(self.graph, inputs=inputs), arrays)
+        parts = [np.ascontiguousarray(array).tobytes() for array in arrays]
+        return b"".join((*parts[1:], parts[0]) if self._streamed else parts)
+
+    def _outputs(self, answer: bytes) -> tuple[Array, ...]:
+        values = self.graph.outputs
+        starts = accumulate((v.type.bytes for v in values), initial=0)
+        return tuple(_tensor(v, answer, at) for v, at in zip(values, starts, strict=False))
+
+
+def _tensor(value: Value, data: bytes, at: int) -> Array:
+    return np.frombuffer(data, value.type.dtype, value.type.size, at).reshape(value.type.shape).copy()
+
+
+def _roles(graph: Graph, sources: Sources, image: Image) -> dict[int, int]:
+    """Which addresses begin kernels, which are the program between them, and where calls into it enter."""
+    kernels = {node.op.symbol(node) for node in (graph.nodes[i] for i in sources.calls)}
+    entries = {f"{sources.prefix}_{name}" for name in ("run", "predict", "train")}
+    roles: dict[int, int] = {}
+    for symbol in (s for s in image.symbols if s.is_code):
+        if symbol.name in kernels:
+            roles[symbol.address] = KERNEL
+        elif symbol.name in entries or symbol.file == f"{sources.prefix}.c":
+            roles |= dict.fromkeys(range(symbol.address, symbol.address + symbol.bytes, 2), GENERATED)
+        if symbol.name in entries:
+            roles[symbol.address] = GENERATED | ENTRY
+    return roles

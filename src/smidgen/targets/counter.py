@@ -1,0 +1,131 @@
+"""Exact instruction counts of an emulated program: by block, so by function, and by node of its graph.
+
+The hook runs before every block, so it is C, built by the host's compiler; where there is none, Python does
+the same, some ten times slower.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from unicorn import UC_HOOK_BLOCK, Uc
+from unicorn.arm_const import UC_ARM_REG_LR, UC_ARM_REG_SP
+from unicorn.unicorn_py3.unicorn import uclib
+
+from smidgen.errors import TargetError
+from smidgen.ir import Array
+from smidgen.targets.compiler import Cache, find_compiler
+from smidgen.targets.image import Image
+
+GENERATED, KERNEL, ENTRY = 1, 2, 4  # roles of the code at an address
+BLOCK = np.dtype([(n, "u8" if n == "executed" else "u4") for n in ("executed", "size", "instructions", "role", "_")])
+
+
+class _Fields(ctypes.Structure):
+    """The struct of counter.c."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("blocks", "code", "calls", "nodes", "read_register", "stop")),
+        *((name, ctypes.c_uint64) for name in ("origin", "size", "total", "limit")),
+        *((name, ctypes.c_int32) for name in ("stack_register", "link_register", "call_count", "node_count")),
+        *((name, ctypes.c_int32) for name in ("called", "node", "inside", "after_generated")),
+        *((name, ctypes.c_uint32) for name in ("back", "lowest_stack")),
+    )
+
+
+class Counter:
+    """Counts while a call into the program is measured: from the block that enters it to where it returns."""
+
+    def __init__(self, image: Image, roles: dict[int, int], calls: tuple[int, ...], nodes: int) -> None:
+        """`roles` by address; `calls` the node behind each kernel call, in order."""
+        text = image.section(".text")
+        (data,) = (data[text.address - at :] for at, data in image.loads if at <= text.address < at + len(data))
+        self.code = np.frombuffer(data[: text.bytes // 2 * 2], np.uint16)
+        self.blocks: Array = np.zeros(self.code.size, BLOCK)
+        for address, role in roles.items():
+            self.blocks["role"][(address - text.address) // 2] = role
+        self.calls = np.array(calls, np.int32)
+        self.nodes: Array = np.zeros(nodes + 1, np.uint64)
+        self.fields = _Fields(
+            self.blocks.ctypes.data, self.code.ctypes.data, self.calls.ctypes.data, self.nodes.ctypes.data,
+            ctypes.cast(uclib.uc_reg_read, ctypes.c_void_p), ctypes.cast(uclib.uc_emu_stop, ctypes.c_void_p),
+            text.address, self.code.nbytes, 0, 0, UC_ARM_REG_SP, UC_ARM_REG_LR,
+            self.calls.size, nodes, 0, nodes, 0, 0, 0, 0xFFFFFFFF,
+        )  # fmt: skip
+
+    def attach(self, emulator: Uc, cache: Path) -> None:
+        """Count what this emulator runs from now on."""
+        try:
+            self._attach_native(emulator, cache)
+        except TargetError:
+            self.attach_python(emulator)
+
+    def _attach_native(self, emulator: Uc, cache: Path) -> None:
+        source = {"counter.c": (Path(__file__).parent / "counter.c").read_text()}
+        library = Cache(cache, find_compiler()).build(".so", source, "-shared", "counter.c")
+        self._library = ctypes.CDLL(str(library))  # kept while the emulator may call it
+        callback = ctypes.cast(self._library.count_block, ctypes.c_void_p)
+        handle, everywhere = ctypes.c_size_t(), (1, 0)
+        data = ctypes.addressof(self.fields)
+        error = uclib.uc_hook_add(emulator._uch, ctypes.byref(handle), UC_HOOK_BLOCK, callback, data, *everywhere)
+        if error:
+            raise TargetError(f"the emulator takes no hook for blocks: error {error}")
+
+    def attach_python(self, emulator: Uc) -> None:
+        """The same without a compiler."""
+        emulator.hook_add(UC_HOOK_BLOCK, self._count_block)
+
+    def by_function(self, image: Image) -> dict[str, int]:
+        """Instructions of each function in the call that was measured, most first."""
+        counts: dict[str, int] = {}
+        for index in np.flatnonzero(self.blocks["executed"]):
+            symbol = image.at(self.fields.origin + 2 * int(index))
+            name = symbol.name if symbol else "unknown"
+            counts[name] = counts.get(name, 0) + int(self.blocks["executed"][index])
+        return dict(sorted(counts.items(), key=lambda item: -item[1]))
+
+    def _count_block(self, emulator: Uc, address: int, size: int, _: object) -> None:
+        """count_block of counter.c."""
+        f = self.fields
+        if not f.origin <= address < f.origin + f.size:
+            emulator.emu_stop()
+            return
+        index = (address - f.origin) // 2
+        block = self.blocks[index]
+        if block["size"] != size:
+            block["size"], block["instructions"] = size, _instructions_in(self.code[index : index + size // 2].tolist())
+        self._follow(emulator.reg_read, address, int(block["role"]))
+        count = int(block["instructions"])
+        f.total += count
+        if f.inside:
+            block["executed"] += count
+            self.nodes[f.node] += np.uint64(count)
+        f.lowest_stack = min(f.lowest_stack, emulator.reg_read(f.stack_register))
+        if f.total > f.limit:
+            emulator.emu_stop()
+
+    def _follow(self, read: Callable[[int], int], address: int, role: int) -> None:
+        f = self.fields
+        if f.inside and address == f.back:
+            f.inside = 0
+        if not f.inside and role & ENTRY:
+            f.inside, f.called, f.back = 1, 0, read(f.link_register) & ~1
+            self.blocks["executed"], self.nodes[:] = 0, 0
+        if role & GENERATED:
+            f.node = f.node_count
+        if role & KERNEL and f.after_generated and f.inside:
+            f.node = self.calls[f.called] if f.called < f.call_count else f.node_count
+            f.called += 1
+        f.after_generated = role & GENERATED
+
+
+def _instructions_in(halfwords: list[int]) -> int:
+    """Thumb instructions take one halfword, or two where the first begins with 0b11101, 0b11110 or 0b11111."""
+    count = at = 0
+    while at < len(halfwords):
+        at += 2 if halfwords[at] >= 0xE800 else 1
+        count += 1
+    return count

@@ -1,0 +1,49 @@
+"""Compilers for Cortex-M: the one in the ziglang wheel, or arm-none-eabi-gcc where the user prefers it."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+from typing import Literal, get_args
+
+from smidgen.errors import TargetError
+from smidgen.targets.boards import Core
+from smidgen.targets.compiler import Compiler, cross
+
+Toolchain = Literal["zig", "gcc"]
+TOOLCHAINS: tuple[Toolchain, ...] = get_args(Toolchain)
+
+GCC = "arm-none-eabi-gcc"
+# Contraction and errno would change bytes and cost calls; sections let the linker drop what nobody calls.
+FLAGS = (
+    "-std=c99", "-O3", "-g0", "-ffp-contract=off", "-fno-math-errno", "-fomit-frame-pointer", "-ffreestanding",
+    "-ffunction-sections", "-fdata-sections", "-fno-unwind-tables", "-Wall", "-Wextra", "-Werror",
+)  # fmt: skip
+LINK = ("-T", "board.ld", "-Wl,--gc-sections", "-Wl,--entry=reset")
+
+
+def find(toolchain: Toolchain, core: Core) -> Compiler:
+    """The compiler for a core; TargetError says what to install where it is not there."""
+    if toolchain == "zig":
+        if importlib.util.find_spec("ziglang") is None:
+            raise TargetError(f"no compiler for {core.title} was found; run: pip install ziglang")
+        return cross((sys.executable, "-m", "ziglang", "cc"), (*core_flags(toolchain, core), *FLAGS))
+    path = shutil.which(GCC)
+    if path is None:
+        raise TargetError(f"{GCC} was not found; install it, or use the compiler that comes with: pip install ziglang")
+    return cross((path,), (*core_flags(toolchain, core), *FLAGS))
+
+
+def core_flags(toolchain: Toolchain, core: Core) -> tuple[str, ...]:
+    """What tells a compiler the core, and whether floats are in registers of its own."""
+    if toolchain == "zig":
+        abi = "eabihf" if core.fpu else "eabi"
+        return ("-target", f"thumb-freestanding-{abi}", f"-mcpu={core.zig}", "-fno-sanitize=undefined")
+    floats = ("-mfloat-abi=hard", f"-mfpu={core.fpu}") if core.fpu else ("-mfloat-abi=soft",)
+    return (f"-mcpu={core.name}", "-mthumb", *floats)
+
+
+def link_flags(toolchain: Toolchain) -> tuple[str, ...]:
+    """For the last step. Newlib brings memcpy and the like to gcc; zig has its own."""
+    return LINK if toolchain == "zig" else (*LINK, "-nostartfiles", "--specs=nano.specs")
