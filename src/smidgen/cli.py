@@ -327,7 +327,7 @@ def _taught(learned: Learned, data: Data, scheme: str, program: Program, files: 
 
 @contextmanager
 def _epochs(course: Course) -> Iterator[Callable[[Heard], None]]:
-    """A bar on stderr for each epoch and a line when it is done; nothing where that is no terminal."""
+    """A bar on stderr, where that is a terminal, and a line there for each epoch that is done."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[loss]}"), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
