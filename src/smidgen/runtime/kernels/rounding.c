@@ -1,51 +1,66 @@
 /* The passage from sums to an int8 gradient: scale, mask, round at random, saturate. */
 #include "rounding.h"
 
-/* Elements taken at once: two random words, one byte of mask. */
-enum { GROUP = 8 };
+/* Elements taken at once, each step of the passage in a loop of its own, which compilers turn into vectors. */
+enum { BLOCK = 64 };
 
-/* v / 2^t rounded at random; the part shifted up is limited first, so that nothing is lost. */
-static inline int32_t divide(const smg_rounding *r, int32_t v, int32_t octet) {
-    const int32_t most = r->raise ? 1 << 20 : INT32_MAX;
-    const int32_t moved = smg_shift_left(smg_clamp(v >> r->deep, -most, most), r->raise);
-    return (moved + r->centre + ((octet << r->shift) >> 8)) >> r->shift;
+/* Random bytes of `count` words from word `first` on, four to a word, lowest first. */
+static inline void draw(uint32_t key, uint32_t first, int32_t count, uint8_t *octets) {
+    for (int32_t i = 0; i < count; i++) {
+        const uint32_t word = smg_word(key, first + (uint32_t)i);
+        octets[4 * i] = (uint8_t)word;
+        octets[4 * i + 1] = (uint8_t)(word >> 8);
+        octets[4 * i + 2] = (uint8_t)(word >> 16);
+        octets[4 * i + 3] = (uint8_t)(word >> 24);
+    }
 }
 
-/* One element; gives the bits seen in it before it is saturated. */
-static inline uint32_t element(const smg_rounding *r, int32_t sum, int32_t multiplier, int32_t octet, int8_t *to) {
-    const int32_t u = divide(r, smg_high_mul(smg_shift_left(sum, r->lift), multiplier), octet);
-    *to = (int8_t)smg_clamp(u, -127, 127);
-    return (uint32_t)(u ^ (u >> 31));
+/* Every bit of `count` bytes of mask as 0 or −1. */
+static inline void unpack(const uint8_t *mask, int32_t count, int8_t *keep) {
+    static const uint8_t bit[8] = {1, 2, 4, 8, 16, 32, 64, 128};
+    for (int32_t i = 0; i < count; i++)
+        for (int32_t k = 0; k < 8; k++) keep[8 * i + k] = (int8_t)-((mask[i] & bit[k]) != 0);
 }
 
-static inline uint32_t single(const smg_rounding *r, int32_t sum, int32_t c, int32_t index, const uint8_t *mask,
+static inline void scale(const smg_rounding *r, const int32_t *sums, int32_t c, int32_t count, int32_t *v) {
+    if (r->factors > 1)
+        for (int32_t i = 0; i < count; i++) v[i] = smg_high_mul(smg_shift_left(sums[i], r->lift), r->multiplier[c + i]);
+    else
+        for (int32_t i = 0; i < count; i++) v[i] = smg_high_mul(smg_shift_left(sums[i], r->lift), r->multiplier[0]);
+}
+
+/* Divide by a power of two, rounding at random; gives the bits seen before saturation. */
+static inline uint32_t divide(const smg_rounding *r, const int32_t *v, const uint8_t *octets, int32_t count,
                               int8_t *to) {
-    const uint32_t word = smg_word(r->key, (uint32_t)index / 4);
-    const int passes = !mask || mask[index / 8] >> index % 8 & 1;
-    return element(r, passes ? sum : 0, r->multiplier[r->factors > 1 ? c : 0], word >> 8 * (index % 4) & 255, to);
-}
-
-/* Eight elements, `multiplier` being theirs. */
-static inline uint32_t group(const smg_rounding *r, const int32_t *sums, const int32_t *multiplier, int32_t index,
-                             int32_t mask, int8_t *to) {
-    const uint32_t at = (uint32_t)index / 4;
-    const uint32_t words[2] = {smg_word(r->key, at), smg_word(r->key, at + 1)};
+    const int32_t raise = r->raise, deep = r->deep, shift = r->shift, centre = r->centre;
+    const int32_t most = raise ? 1 << 20 : INT32_MAX; /* what is shifted up is limited first, so that nothing is lost */
     uint32_t seen = 0;
-    for (int32_t k = 0; k < GROUP; k++) {
-        const int32_t octet = words[k / 4] >> 8 * (k % 4) & 255;
-        seen |= element(r, sums[k] & -(mask >> k & 1), multiplier[k], octet, to + k);
+    for (int32_t i = 0; i < count; i++) {
+        const int32_t moved = smg_shift_left(smg_clamp(v[i] >> deep, -most, most), raise);
+        const int32_t u = (moved + centre + ((octets[i] << shift) >> 8)) >> shift;
+        seen |= (uint32_t)(u ^ (u >> 31));
+        to[i] = (int8_t)smg_clamp(u, -127, 127);
     }
     return seen;
 }
 
+/* Up to BLOCK elements; bytes and masks begin inside a word, or a byte, where `index` does. */
+static inline void block(smg_rounding *r, const int32_t *sums, int32_t count, int32_t c, int32_t index,
+                         const uint8_t *mask, int8_t *to) {
+    uint8_t octets[BLOCK + 8];
+    int8_t keep[BLOCK + 16];
+    int32_t v[BLOCK];
+    draw(r->key, (uint32_t)index / 4, (index % 4 + count + 3) / 4, octets);
+    scale(r, sums, c, count, v);
+    if (mask) {
+        unpack(mask + index / 8, (index % 8 + count + 7) / 8, keep);
+        for (int32_t i = 0; i < count; i++) v[i] &= keep[index % 8 + i];
+    }
+    r->seen |= divide(r, v, octets + index % 4, count, to);
+}
+
 void smg_round_sums(smg_rounding *r, const int32_t *sums, int32_t count, int32_t c, int32_t index,
                     const uint8_t *mask, int8_t *to) {
-    int32_t same[GROUP], i = 0;
-    for (int32_t k = 0; k < GROUP; k++) same[k] = r->multiplier[0];
-    for (; i < count && (index + i) % GROUP; i++) r->seen |= single(r, sums[i], c + i, index + i, mask, to + i);
-    for (; i + GROUP <= count; i += GROUP) {
-        const int32_t *multiplier = r->factors > 1 ? r->multiplier + c + i : same;
-        r->seen |= group(r, sums + i, multiplier, index + i, mask ? mask[(index + i) / 8] : 255, to + i);
-    }
-    for (; i < count; i++) r->seen |= single(r, sums[i], c + i, index + i, mask, to + i);
+    for (int32_t i = 0; i < count; i += BLOCK)
+        block(r, sums + i, smg_min(BLOCK, count - i), c + i, index + i, mask, to + i);
 }

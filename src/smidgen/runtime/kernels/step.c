@@ -24,38 +24,58 @@ static inline int32_t raise(int32_t v, int32_t up) {
     return smg_shift_left(smg_clamp(v, -most, most), by);
 }
 
-static inline int32_t delta(const smg_step *s, int32_t sum, int32_t c, uint32_t word) {
-    const int32_t mantissa = smg_high_mul(s->multiplier[c], s->rate), t = s->lift - s->shift[c] - s->power;
+/* sum * mantissa * 2^-t. */
+static inline int32_t delta(const smg_step *s, int32_t sum, int32_t mantissa, int32_t t, uint32_t index) {
     const int32_t v = smg_high_mul(smg_shift_left(sum, s->lift), mantissa);
-    return t < 0 ? raise(v, -t) : divide(v, t, word);
+    return t < 0 ? raise(v, -t) : divide(v, t, smg_word(s->key, index));
 }
 
-/* The step a buffer lets through now, and the buffer after it. */
-static inline int32_t through_buffer(const smg_step *s, int32_t step, int32_t index, int16_t *buffer) {
-    const int32_t full = smg_clamp(*buffer + step, -INT16_MAX, INT16_MAX), down = SMG_BUFFER_BITS - s->fraction_bits;
-    if (!s->due) {
-        *buffer = (int16_t)full;
-        return 0;
-    }
-    const uint32_t word = smg_word(s->buffer_key, (uint32_t)index);
-    *buffer = (int16_t)((full * s->decay + (int32_t)(word >> 16)) >> 16);
-    return (full + (int32_t)(word & (((uint32_t)1 << down) - 1))) >> down;
+static inline int32_t mantissa_of(const smg_step *s, int32_t c) { return smg_high_mul(s->multiplier[c], s->rate); }
+
+static inline int32_t shift_of(const smg_step *s, int32_t c) { return s->lift - s->shift[c] - s->power; }
+
+/* The steps of `count` weights of one channel; of as many channels, each with a factor of its own. */
+static void channel_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t index,
+                          int32_t *steps) {
+    const int32_t mantissa = mantissa_of(s, c), t = shift_of(s, c);
+    for (int32_t i = 0; i < count; i++) steps[i] = delta(s, sums[i], mantissa, t, (uint32_t)(index + i));
 }
 
-/* Move one weight by a step in units of its last bit; `fraction` holds the bits below its int8. */
-static inline void move(int8_t *w, uint8_t *fraction, int32_t index, int32_t bits, int32_t step) {
-    const int32_t each = bits ? 8 / bits : 1, at = index % each * bits, mask = (1 << bits) - 1, half = (1 << bits) >> 1;
-    uint8_t *byte = bits ? fraction + index / each : 0;
-    const int32_t whole = *w * (1 << bits) + (bits ? *byte >> at & mask : 0) - half, most = 127 * (1 << bits);
-    const int32_t moved = smg_clamp(whole - step, -most, most) + half;
-    *w = (int8_t)(moved >> bits);
-    if (bits) *byte = (uint8_t)((*byte & ~(mask << at)) | (moved & mask) << at);
-}
-
-static void deltas(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t c_step, int32_t index,
-                   int32_t *steps) {
+static void channels_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t index,
+                           int32_t *steps) {
     for (int32_t i = 0; i < count; i++)
-        steps[i] = delta(s, sums[i], c + i * c_step, smg_word(s->key, (uint32_t)(index + i)));
+        steps[i] = delta(s, sums[i], mantissa_of(s, c + i), shift_of(s, c + i), (uint32_t)(index + i));
+}
+
+/* What a buffer lets through of each step now; the buffer goes on to the next. */
+static void through_buffer(const smg_step *s, int32_t *steps, int32_t count, int32_t index, int16_t *buffer) {
+    const int32_t down = SMG_BUFFER_BITS - s->fraction_bits, mask = (1 << down) - 1;
+    for (int32_t i = 0; i < count; i++) {
+        const int32_t full = smg_clamp(buffer[i] + steps[i], -INT16_MAX, INT16_MAX);
+        const uint32_t word = smg_word(s->buffer_key, (uint32_t)(index + i));
+        const int32_t kept = (full * s->decay + (int32_t)(word >> 16)) >> 16;
+        buffer[i] = (int16_t)(s->due ? kept : full);
+        steps[i] = s->due ? (full + (int32_t)(word & (uint32_t)mask)) >> down : 0;
+    }
+}
+
+/* Move weights by steps in units of their last bit: of `bits` bits below the int8, kept beside it lowest first. */
+static void move(int8_t *w, uint8_t *fraction, int32_t index, int32_t bits, const int32_t *steps, int32_t count) {
+    const int32_t half = (1 << bits) >> 1, mask = (1 << bits) - 1, most = 127 * (1 << bits);
+    const int32_t places = bits == 4 ? 1 : 2; /* log2 of the weights to a byte */
+    for (int32_t i = 0; i < count; i++) {
+        uint8_t *byte = fraction + ((index + i) >> places);
+        const int32_t at = ((index + i) & ((1 << places) - 1)) * bits;
+        const int32_t whole = w[i] * (1 << bits) + (*byte >> at & mask) - half;
+        const int32_t moved = smg_clamp(whole - steps[i], -most, most) + half;
+        w[i] = (int8_t)(moved >> bits);
+        *byte = (uint8_t)((*byte & ~(mask << at)) | (moved & mask) << at);
+    }
+}
+
+/* The same for weights that are their int8 alone. */
+static void move_whole(int8_t *w, const int32_t *steps, int32_t count) {
+    for (int32_t i = 0; i < count; i++) w[i] = (int8_t)smg_clamp(w[i] - steps[i], -127, 127);
 }
 
 void smg_step_weights(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t c_step, int32_t index,
@@ -63,16 +83,21 @@ void smg_step_weights(const smg_step *s, const int32_t *sums, int32_t count, int
     int32_t steps[BLOCK];
     for (int32_t start = 0; start < count; start += BLOCK) {
         const int32_t length = smg_min(BLOCK, count - start), first = index + start;
-        deltas(s, sums + start, length, c + start * c_step, c_step, first, steps);
-        if (buffer)
-            for (int32_t i = 0; i < length; i++) steps[i] = through_buffer(s, steps[i], first + i, buffer + first + i);
-        for (int32_t i = 0; i < length; i++) move(w + first + i, fraction, first + i, s->fraction_bits, steps[i]);
+        if (c_step)
+            channels_steps(s, sums + start, length, c + start, first, steps);
+        else
+            channel_steps(s, sums + start, length, c, first, steps);
+        if (buffer) through_buffer(s, steps, length, first, buffer + first);
+        if (fraction)
+            move(w + first, fraction, first, s->fraction_bits, steps, length);
+        else
+            move_whole(w + first, steps, length);
     }
 }
 
 void smg_step_biases(const smg_step *s, const int32_t *sums, int32_t count, int32_t *b, int32_t *buffer) {
     for (int32_t i = 0; i < count; i++) {
-        int64_t step = delta(s, sums[i], i, smg_word(s->key, (uint32_t)i));
+        int64_t step = delta(s, sums[i], mantissa_of(s, i), shift_of(s, i), (uint32_t)i);
         if (buffer) {
             const int64_t full = limit(buffer[i] + step);
             const uint32_t word = smg_word(s->buffer_key, (uint32_t)i);
