@@ -28,7 +28,7 @@ from feeds import (
     reals,
 )
 from smidgen import ops
-from smidgen.ir import Array, Builder, Node, Op, Type, Value
+from smidgen.ir import Array, Builder, Node, Op, QParams, Type, Value
 from smidgen.ops.conv_grad import (
     ConvGradInput,
     ConvGradWeight,
@@ -165,8 +165,6 @@ def _moves() -> Iterator[TrainingCase]:
     yield plain("crop-vector", ops.Crop((2,), (7,)), activation(9))
     yield plain("gather", ops.Gather((0, 3, 4, 8)), activation(1, 3, 4, 9))
     yield plain("gather-one", ops.Gather((16,)), activation(1, 3, 4, 17))
-    yield plain("overlay", ops.Overlay((1, 2, 6)), activation(5, 3, 3, 9), activation(5, 3, 3, 3))
-    yield plain("overlay-all", ops.Overlay((0, 1)), activation(5, 2), activation(5, 2))
     yield plain("channel-sum", ops.ChannelSum(), gradient(1, 7, 9, 13))
     yield plain("channel-sum-vector", ops.ChannelSum(), gradient(1, 130))
     seen = Feed(Type((1,), "int32"), lambda rng: rng.choice(np.array(SEEN, np.int32), 1))
@@ -174,6 +172,42 @@ def _moves() -> Iterator[TrainingCase]:
     wild = Feed(Type((5,), "int32"), lambda rng: rng.integers(-(2**31), 2**31, 5).astype(np.int32))
     yield plain("carry-restored-wild", ops.Carry(), wild, *[seen] * 3)
     yield case("carry-in-place", ops.Carry, (seen, seen), _carry_in_place)
+
+
+def _overlays() -> Iterator[TrainingCase]:
+    """Weights some of whose channels are trained, under every kernel that reads such weights."""
+    for name, shape in CONVS.items():
+        width = shape.size[2] // shape.groups
+        yield from _overlaid(f"overlay-conv-{name}", *conv_grad(shape), _conv(shape), shape, tuple(range(0, width, 3)))
+    for name, shape in DEPTHWISES.items():
+        every = tuple(range(shape.out - 1, -1, -2))[::-1]
+        yield from _overlaid(f"overlay-depthwise-{name}", *depthwise_grad(shape), _depthwise(shape), shape, every)
+
+
+def _conv(shape: Shape) -> Op:
+    return ops.Conv2D(shape.stride, shape.pad, shape.dilation, shape.groups)
+
+
+def _depthwise(shape: Shape) -> Op:
+    return ops.Depthwise(shape.stride, shape.pad, shape.dilation)
+
+
+def _overlaid(
+    name: str, grad: GradOp, dy: Feed, w: Feed, forward: Op, shape: Shape, channels: tuple[int, ...]
+) -> Iterator[TrainingCase]:
+    trained = activation(*w.type.shape[:-1], len(channels), zero=0)
+    overlay = ops.Overlay(channels)
+    x, b = activation(1, *shape.size), integers(shape.out, most=5000)
+    q = QParams.per_tensor(0.4, 5)
+    yield case(
+        name, ops.Overlay, (x, w, trained, b),
+        lambda g, _, v: (g.emit(forward, v[0], g.emit(overlay, v[1], v[2]), v[3], q=q),),
+    )  # fmt: skip
+    lowered = replace(grad, slots=(0, 1), stream=len(name))
+    yield case(
+        f"{name}-grad", ops.Overlay, (dy, w, trained, carry(3, 12)),
+        lambda g, _, v: g.emit_all(lowered, v[0], g.emit(overlay, v[1], v[2]), v[3]),
+    )  # fmt: skip
 
 
 def _carry_in_place(g: Builder, rng: Rng, x: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -319,6 +353,6 @@ def head_step(name: str, how: How) -> TrainingCase:
 
 
 TRAINING_CASES: tuple[TrainingCase, ...] = (
-    *_windows(), *_elements(), *_moves(), *_losses(), *_weight_gradients(), *_steps(),
+    *_windows(), *_elements(), *_overlays(), *_moves(), *_losses(), *_weight_gradients(), *_steps(),
 )  # fmt: skip
 TRAINING_GRAPHS = {case.name: case.build(np.random.default_rng(index)) for index, case in enumerate(TRAINING_CASES)}

@@ -76,13 +76,18 @@ def generate(
 
 
 def _symbols(graph: Graph) -> set[str]:
-    return {node.op.symbol(node) for node in graph.nodes if not node.op.view}
+    return {node.op.symbol(node) for node in graph.nodes if _runs(node)}
+
+
+def _runs(node: Node) -> bool:
+    """Whether a node is a call in C."""
+    return not (node.op.view or node.op.virtual)
 
 
 def _check_kernels(graph: Graph) -> None:
     for node in graph.nodes:
         op, what = node.op, f"{type(node.op).__name__}, which gives %{node.outs[0].name},"
-        if op.view:
+        if not _runs(node):
             continue
         if not op.symbol(node):
             found = node.ins[0].type.dtype
@@ -97,7 +102,7 @@ def _calls(graph: Graph, schedule: Schedule) -> Iterator[int]:
         group = next((g for g in schedule.groups if g.first == first), None)
         if group is not None:
             yield from (first + i for i in group.order if i >= 0)
-        elif not graph.nodes[index].op.view:
+        elif _runs(graph.nodes[index]):
             yield index
         index = end
 
@@ -142,6 +147,7 @@ class _Writer:
         self.offsets, self.scratch = plan.values(), plan.scratch()
         self.names = _identifiers(graph)
         self.roots = _roots(graph)
+        self.layers = {node.out: node for node in graph.nodes if node.op.virtual}
         self.named: set[Value] = set()  # whose address the code asked for
         self.state = state_offsets(graph)
         self.data = dict(self._data())
@@ -244,7 +250,7 @@ class _Writer:
 
     def _params(self) -> Iterator[str]:
         for node in self.graph.nodes:
-            if node.op.view:
+            if not _runs(node):
                 continue
             fields = [f".{field} = {self._field(node, field, item)}" for field, item in node.op.params(node).items()]
             head = f"static const {node.op.symbol(node)}_params p_{self.names[node.outs[0]]} = {{"
@@ -265,7 +271,7 @@ class _Writer:
                 continue
             node = self.graph.nodes[index]
             yield f"    {_comment(node, self.graph)}\n"
-            if not node.op.view:
+            if _runs(node):
                 yield f"    {node.op.symbol(node)}({', '.join(self._arguments(index, node))});\n"
             index += 1
 
@@ -300,6 +306,8 @@ class _Writer:
         for value in op.arguments(node):
             if value is None:
                 yield "0"
+            elif op.layered is not None and value is node.ins[op.layered]:
+                yield self._weights(value)
             elif op.spatial and value in (node.ins[0], node.outs[0]):
                 yield self._map(value)
             elif row and value.type.shape == shape.shape:
@@ -312,6 +320,14 @@ class _Writer:
             yield str(shape.size // shape.shape[1] if row else shape.size)
         if type(op).scratch is not Op.scratch:
             yield f"arena + {self.scratch[index]}" if index in self.scratch else "0"
+
+    def _weights(self, value: Value) -> str:
+        """Weights as a whole, or frozen ones with trained channels laid over them."""
+        if value not in self.layers:
+            return f"(smg_weights){{{self._place(value)}, 0, 0, 0}}"
+        node = self.layers[value]
+        frozen, trained = (self._place(v) for v in node.ins)
+        return f"(smg_weights){{{frozen}, {trained}, {self._array(node, 'channel')}, {node.ins[1].type.shape[-1]}}}"
 
     def _map(self, value: Value) -> str:
         """A map, whole or ring; kernels only read the one that is their input, constant or not."""

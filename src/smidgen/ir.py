@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
@@ -115,6 +115,8 @@ class Op:
     elementwise: ClassVar[bool] = False  # the kernel takes the number of elements to compute
     variadic: ClassVar[bool] = False  # the kernel takes its inputs as an array of pointers
     inplace: ClassVar[int | None] = None  # this input's memory may become the output's
+    virtual: ClassVar[bool] = False  # no memory and no code: kernels that read the output are handed its inputs
+    layered: ClassVar[int | None] = None  # the input that may be such an output
     view: ClassVar[bool] = False  # the output is the first input's memory under another type: no code runs
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
@@ -329,8 +331,9 @@ def _verify_updates(graph: Graph) -> None:
     if not set(graph.updates) <= set(graph.state) or len(replaced) != len(graph.updates):
         raise GraphError(f"the updates of {graph.name} must each replace one state value by a value of its own")
     gone: set[Value] = set()
+    sources = virtual_sources(graph)
     for node in graph.nodes:
-        for value in node.ins:
+        for value in memory_read(node, sources):
             if value in gone:
                 raise GraphError(f"%{value.name} is read by {type(node.op).__name__} after its update took its place")
         for value in node.outs:
@@ -382,6 +385,17 @@ def _verify_type(value: Value) -> None:
         raise GraphError(f"{where} has zero point {q.zero}, outside {low}…{high} for {type_.dtype}")
     if q.axis is not None and q.zero != 0:
         raise GraphError(f"{where} has several scales and zero point {q.zero}; per-channel tensors are symmetric")
+
+
+def virtual_sources(graph: Graph) -> dict[Value, tuple[Value, ...]]:
+    """For each value that has no memory of its own, those in whose memory it lies."""
+    return {node.out: node.ins for node in graph.nodes if node.op.virtual}
+
+
+def memory_read(node: Node, sources: Mapping[Value, tuple[Value, ...]]) -> Iterator[Value]:
+    """The values whose memory a node reads; those of a value that has none stand for it."""
+    for value in () if node.op.virtual else node.ins:
+        yield from sources.get(value, (value,))
 
 
 def check_inputs(graph: Graph, arrays: tuple[Array, ...]) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from smidgen.ir import Builder, Graph, Node, Value, verify
+from smidgen.ir import Builder, Graph, Node, Value, memory_read, verify, virtual_sources
 from smidgen.ops.conv_grad import ConvGradWeight, DenseGradWeight, DepthwiseGradWeight
 from smidgen.ops.gradient import ChannelSum, Gather, Mask
 from smidgen.ops.loss import Rate
@@ -120,7 +120,7 @@ def update_early(graph: Graph) -> Graph:
 
 def _move(graph: Graph, moved: Iterable[Node]) -> Graph:
     """Put each of these nodes right behind the last one it must follow."""
-    order = list(graph.nodes)
+    order, sources = list(graph.nodes), virtual_sources(graph)
     replaced = {new: old for old, new in graph.updates.items()}
     for node in moved:
         order.remove(node)
@@ -128,7 +128,7 @@ def _move(graph: Graph, moved: Iterable[Node]) -> Graph:
         must_follow = [
             index
             for index, other in enumerate(order)
-            if set(other.outs) & set(node.ins) or overwritten & set(other.ins)
+            if set(other.outs) & set(node.ins) or overwritten & set(memory_read(other, sources))
         ]
         order.insert(max(must_follow, default=-1) + 1, node)
     return replace(graph, nodes=tuple(order))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from smidgen.errors import PlanError
-from smidgen.ir import Graph, Node, Value
+from smidgen.ir import Graph, Node, Value, memory_read, virtual_sources
 from smidgen.schedule import WHOLE, Group, Schedule, maps, rows_read
 
 ALIGNMENT = 4  # bytes: a word, whatever a tensor's elements are
@@ -104,8 +104,13 @@ class _Lives:
 
     def __init__(self, graph: Graph, schedule: Schedule) -> None:
         self.schedule = schedule
-        self.apart = set(graph.updates.values())
-        self.last = {value: schedule.span(index)[1] for index, node in enumerate(graph.nodes) for value in node.ins}
+        self.apart = {*graph.updates.values(), *virtual_sources(graph)}
+        sources = virtual_sources(graph)
+        self.last = {
+            value: schedule.span(index)[1]
+            for index, node in enumerate(graph.nodes)
+            for value in memory_read(node, sources)
+        }
         self.last |= dict.fromkeys(graph.outputs, len(graph.nodes) + 1)
         self.homes: dict[Value, Value] = {}
         self.start: dict[Value, int] = {}
@@ -265,7 +270,8 @@ class _Memory:
         self.scratch = plan.scratch()
         self.held: dict[Value, _Region] = {}
         # What never was in the arena: constants, state and what replaces it, and views of them.
-        self.outside = {*graph.constants, *graph.state, *graph.updates.values()}
+        self.sources = virtual_sources(graph)
+        self.outside = {*graph.constants, *graph.state, *graph.updates.values(), *self.sources}
         for node in graph.nodes:
             if node.op.view and node.ins[0] in self.outside:
                 self.outside.add(node.out)
@@ -283,7 +289,7 @@ class _Memory:
                 index = groups[index].end
                 continue
             node = self.graph.nodes[index]
-            regions = tuple(self.read(value, f"%{node.outs[0].name}") for value in node.ins)
+            regions = tuple(self.read(v, f"%{node.outs[0].name}") for v in memory_read(node, self.sources))
             if node.op.view:
                 self.view(node)
             else:
@@ -324,7 +330,8 @@ class _Memory:
         """Everything a group touches lies apart, all the while."""
         nodes = self.graph.nodes[group.first : group.end]
         made = {node.out for node in nodes}
-        inputs = {v for node in nodes for v in node.ins if v not in made and v not in self.outside}
+        read = {v for node in nodes for v in memory_read(node, self.sources)}
+        inputs = {v for v in read if v not in made and v not in self.outside}
         for value in inputs:
             self.read(value, f"the group of %{nodes[0].out.name}")
         used = [(f"%{v.name}", self.region(v)) for v in (*inputs, *made)]

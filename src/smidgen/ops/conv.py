@@ -80,6 +80,7 @@ class Conv2D(Op):
     activation: str = "none"
 
     kernel = "smg_conv2d_s8"
+    layered = 1
     requantizes = True
     spatial = True
 
@@ -144,6 +145,7 @@ class Depthwise(Op):
     activation: str = "none"
 
     kernel = "smg_depthwise_s8"
+    layered = 1
     requantizes = True
     spatial = True
 

@@ -18,7 +18,7 @@ class Overlay(Op):
 
     channels: tuple[int, ...]
 
-    kernel = "smg_overlay_s8"
+    virtual = True
 
     def infer(self, frozen: Type, trained: Type) -> Type:
         if trained.shape != (*frozen.shape[:-1], len(self.channels)) or trained.dtype != frozen.dtype:
@@ -36,8 +36,4 @@ class Overlay(Op):
         return None, g.emit(Gather(self.channels), dy)
 
     def params(self, node: Node) -> Params:
-        frozen = node.ins[0].type
-        return {
-            "n": frozen.size // frozen.shape[-1], "x_c": frozen.shape[-1], "y_c": len(self.channels),
-            "channel": np.array(self.channels, np.int32),
-        }  # fmt: skip
+        return {"channel": np.array(self.channels, np.int16)}

@@ -15,71 +15,6 @@
 #define SMG_ALIGNED __attribute__((aligned(16)))
 #else
 #define SMG_ALIGNED
-/* Gradients: a NULL mask lets everything pass; `seen` gets the bits that occur before saturation. */
-void smg_mask_s8(const smg_mask_s8_params *p, const int8_t *y, uint8_t *mask);
-void smg_through_g8(const smg_through_g8_params *p, const int8_t *dy, const uint8_t *mask, const int32_t *carry,
-                    int8_t *dx, int32_t *seen);
-void smg_sum_g8(const smg_sum_g8_params *p, const int8_t *a, const int8_t *b, const uint8_t *mask,
-                const int32_t *carry, int8_t *dx, int32_t *seen);
-void smg_mul_grad_g8(const smg_mul_grad_g8_params *p, const int8_t *dy, const int8_t *b, const uint8_t *mask,
-                     const int32_t *carry, int8_t *dx, int32_t *seen);
-void smg_repeat_grad_g8(const smg_repeat_grad_g8_params *p, const int8_t *dy, const uint8_t *mask,
-                        const int32_t *carry, int8_t *dx, int32_t *seen);
-void smg_from_float_g8(const smg_from_float_g8_params *p, const float *dy, const float *g0, const int32_t *carry,
-                       int8_t *dx, int32_t *seen);
-void smg_crop_s8(const smg_crop_s8_params *p, const int8_t *x, int8_t *y);
-void smg_gather_s8(const smg_gather_s8_params *p, const int8_t *x, int8_t *y);
-void smg_overlay_s8(const smg_overlay_s8_params *p, const int8_t *frozen, const int8_t *trained, int8_t *whole);
-void smg_carry(const smg_carry_params *p, const int32_t *const *x, int32_t *after);
-void smg_channel_sum_g8(const smg_channel_sum_g8_params *p, const int8_t *dy, int32_t *sums);
-void smg_mean_grad_g8(const smg_mean_grad_g8_params *p, const int8_t *dy, const uint8_t *mask, const int32_t *carry,
-                      int8_t *dx, int32_t *seen);
-void smg_avg_pool_grad_g8(const smg_avg_pool_grad_g8_params *p, const int8_t *dy, const uint8_t *mask,
-                          const int32_t *carry, int8_t *dx, int32_t *seen);
-void smg_max_pool_grad_g8(const smg_max_pool_grad_g8_params *p, const int8_t *dy, const int8_t *x,
-                          const uint8_t *mask, const int32_t *carry, int8_t *dx, int32_t *seen);
-void smg_conv2d_grad_g8(const smg_conv2d_grad_g8_params *p, const int8_t *dy, const int8_t *w, const uint8_t *mask,
-                        const int32_t *carry, int8_t *dx, int32_t *seen);
-void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *dy, const int8_t *w,
-                           const uint8_t *mask, const int32_t *carry, int8_t *dx, int32_t *seen);
-void smg_dense_grad_g8(const smg_dense_grad_g8_params *p, const int8_t *dy, const int8_t *w, const uint8_t *mask,
-                       const int32_t *carry, int8_t *dx, int32_t *seen);
-void smg_conv2d_grad_weight_g8(const smg_conv2d_grad_weight_g8_params *p, const int8_t *x, const int8_t *dy,
-                               int32_t *dw);
-void smg_depthwise_grad_weight_g8(const smg_depthwise_grad_weight_g8_params *p, const int8_t *x, const int8_t *dy,
-                                  int32_t *dw);
-void smg_dense_grad_weight_g8(const smg_dense_grad_weight_g8_params *p, const int8_t *x, const int8_t *dy,
-                              int32_t *dw);
-
-/* The loss and the float32 classifier. */
-void smg_dense_f32(const smg_dense_f32_params *p, const float *x, const float *w, const float *b, float *y);
-void smg_dense_grad_f32(const smg_dense_grad_f32_params *p, const float *dy, const float *w, float *dx);
-void smg_softmax_cross_entropy_f32(const smg_softmax_cross_entropy_f32_params *p, const float *logits,
-                                   const int32_t *label, float *loss, float *probabilities);
-void smg_cross_entropy_grad_f32(const smg_cross_entropy_grad_f32_params *p, const float *probabilities,
-                                const int32_t *label, float *d);
-void smg_max_abs_f32(const smg_max_abs_f32_params *p, const float *x, float *largest);
-void smg_rate_f32(const smg_rate_f32_params *p, const float *learning_rate, const float *g0, int32_t *rate);
-
-/* Steps: weights, their fractions and their buffers in place, NULL for what is not kept. */
-void smg_bias_step(const smg_bias_step_params *p, int32_t *b, int32_t *buffer, const int32_t *sums,
-                   const int32_t *rate, const int32_t *carry);
-void smg_bias_sum_step(const smg_bias_sum_step_params *p, int32_t *b, int32_t *buffer, const int8_t *dy,
-                       const int32_t *rate, const int32_t *carry, void *scratch);
-void smg_weight_step(const smg_weight_step_params *p, int8_t *w, uint8_t *fraction, int16_t *buffer,
-                     const int32_t *sums, const int32_t *rate, const int32_t *carry);
-void smg_conv2d_weight_step(const smg_conv2d_weight_step_params *p, int8_t *w, uint8_t *fraction, int16_t *buffer,
-                            const int8_t *x, const int8_t *dy, const int32_t *rate, const int32_t *carry,
-                            void *scratch);
-void smg_depthwise_weight_step(const smg_depthwise_weight_step_params *p, int8_t *w, uint8_t *fraction,
-                               int16_t *buffer, const int8_t *x, const int8_t *dy, const int32_t *rate,
-                               const int32_t *carry, void *scratch);
-void smg_dense_weight_step(const smg_dense_weight_step_params *p, int8_t *w, uint8_t *fraction, int16_t *buffer,
-                           const int8_t *x, const int8_t *dy, const int32_t *rate, const int32_t *carry,
-                           void *scratch);
-void smg_dense_step_f32(const smg_dense_step_f32_params *p, float *w, float *b, float *w_buffer, float *b_buffer,
-                        const float *x, const float *dy, const float *learning_rate, const int32_t *carry);
-
 #endif
 
 /* A map of which the last `rows` rows are held: row r lies at data + (r % rows) * row_bytes.
@@ -88,6 +23,15 @@ typedef struct {
     int8_t *data;
     int32_t rows;
 } smg_map;
+
+/* Weights, of which `count` channels of the last axis may be trained: channel[i], in ascending order, lies in
+ * `trained`, whose last axis has `count` elements, instead of in `data`. */
+typedef struct {
+    const int8_t *data;
+    const int8_t *trained;
+    const int16_t *channel;
+    int32_t count;
+} smg_weights;
 
 /* The geometry every spatial kernel's parameters begin with; padding is what lies before the map. */
 #define SMG_WINDOW                                       \
@@ -216,7 +160,6 @@ typedef struct {
     const int32_t *channel;
 } smg_gather_s8_params;
 
-typedef smg_gather_s8_params smg_overlay_s8_params;
 
 typedef struct {
     int32_t count;
@@ -338,9 +281,9 @@ typedef struct {
     int32_t every;
 } smg_dense_step_f32_params;
 
-void smg_conv2d_s8(const smg_conv2d_s8_params *p, smg_map x, const int8_t *w, const int32_t *b, smg_map y,
+void smg_conv2d_s8(const smg_conv2d_s8_params *p, smg_map x, smg_weights w, const int32_t *b, smg_map y,
                    int32_t y0, int32_t y1, void *scratch);
-void smg_depthwise_s8(const smg_depthwise_s8_params *p, smg_map x, const int8_t *w, const int32_t *b, smg_map y,
+void smg_depthwise_s8(const smg_depthwise_s8_params *p, smg_map x, smg_weights w, const int32_t *b, smg_map y,
                       int32_t y0, int32_t y1, void *scratch);
 void smg_dense_s8(const smg_dense_s8_params *p, const int8_t *x, const int8_t *w, const int32_t *b, int8_t *y);
 void smg_max_pool_s8(const smg_max_pool_s8_params *p, smg_map x, smg_map y, int32_t y0, int32_t y1);
@@ -370,7 +313,6 @@ void smg_from_float_g8(const smg_from_float_g8_params *p, const float *dy, const
                        int8_t *dx, int32_t *seen);
 void smg_crop_s8(const smg_crop_s8_params *p, const int8_t *x, int8_t *y);
 void smg_gather_s8(const smg_gather_s8_params *p, const int8_t *x, int8_t *y);
-void smg_overlay_s8(const smg_overlay_s8_params *p, const int8_t *frozen, const int8_t *trained, int8_t *whole);
 void smg_carry(const smg_carry_params *p, const int32_t *const *x, int32_t *after);
 void smg_channel_sum_g8(const smg_channel_sum_g8_params *p, const int8_t *dy, int32_t *sums);
 void smg_mean_grad_g8(const smg_mean_grad_g8_params *p, const int8_t *dy, const uint8_t *mask, const int32_t *carry,
@@ -379,9 +321,9 @@ void smg_avg_pool_grad_g8(const smg_avg_pool_grad_g8_params *p, const int8_t *dy
                           const int32_t *carry, int8_t *dx, int32_t *seen);
 void smg_max_pool_grad_g8(const smg_max_pool_grad_g8_params *p, const int8_t *dy, const int8_t *x,
                           const uint8_t *mask, const int32_t *carry, int8_t *dx, int32_t *seen);
-void smg_conv2d_grad_g8(const smg_conv2d_grad_g8_params *p, const int8_t *dy, const int8_t *w, const uint8_t *mask,
+void smg_conv2d_grad_g8(const smg_conv2d_grad_g8_params *p, const int8_t *dy, smg_weights w, const uint8_t *mask,
                         const int32_t *carry, int8_t *dx, int32_t *seen);
-void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *dy, const int8_t *w,
+void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *dy, smg_weights w,
                            const uint8_t *mask, const int32_t *carry, int8_t *dx, int32_t *seen);
 void smg_dense_grad_g8(const smg_dense_grad_g8_params *p, const int8_t *dy, const int8_t *w, const uint8_t *mask,
                        const int32_t *carry, int8_t *dx, int32_t *seen);

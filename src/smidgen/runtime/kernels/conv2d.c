@@ -13,7 +13,7 @@ enum { DEPTH = 64, TILE = 32 };
 
 /* Up to sixteen output channels of one group, and what belongs to them. */
 typedef struct {
-    const int8_t *w;
+    smg_weights w;
     const int32_t *b;
     int32_t first, count; /* output channels */
     int32_t c, in;        /* input channels [c, c + in) */
@@ -116,6 +116,20 @@ static inline void accumulate(const smg_conv2d_s8_params *p, smg_map x, const fi
     }
 }
 
+/* Lay out elements [start, start + length) of each filter side by side, trained channels over the frozen ones. */
+static inline void pack(const smg_conv2d_s8_params *p, const filters *f, int32_t start, int32_t length, int16_t *to) {
+    const int32_t taps = p->k_h * p->k_w, row = taps * f->w.count;
+    smg_lanes_pack(f->w.data + start, taps * f->in, f->count, length, to);
+    for (int32_t i = 0; i < f->w.count; i++) {
+        for (int32_t t = start / f->in; t * f->in < start + length; t++) {
+            const int32_t at = t * f->in + f->w.channel[i] - start;
+            if (at < 0 || at >= length) continue;
+            for (int32_t n = 0; n < f->count; n++)
+                to[at * SMG_LANES + n] = f->w.trained[n * row + t * f->w.count + i];
+        }
+    }
+}
+
 /* The sums of `pixels` pixels from `at` on. */
 static inline void convolve(const smg_conv2d_s8_params *p, smg_map x, const filters *f, place at, int32_t pixels,
                             const work *in) {
@@ -128,7 +142,7 @@ static inline void convolve(const smg_conv2d_s8_params *p, smg_map x, const filt
             for (int32_t c = 0; c < f->in; c += channels) {
                 const piece part = {i, j, taps, c, smg_min(channels, f->in - c)};
                 const int32_t start = (i * p->k_w + j) * f->in + c;
-                if (k > DEPTH) smg_lanes_pack(f->w + start, k, f->count, taps * part.channels, in->w);
+                if (k > DEPTH) pack(p, f, start, taps * part.channels, in->w);
                 accumulate(p, x, f, &part, at, pixels, in, k > DEPTH ? in->w : in->w + start * SMG_LANES);
             }
         }
@@ -142,7 +156,7 @@ static void filter(const smg_conv2d_s8_params *p, smg_map x, const filters *f, s
                                                  p->y_zero, p->lo, p->hi);
     const int32_t k = p->k_h * p->k_w * f->in, total = (y1 - y0) * p->y_w;
     place at = {y0, 0};
-    if (k <= DEPTH) smg_lanes_pack(f->w, k, f->count, k, in->w); /* short rows are packed once for all tiles */
+    if (k <= DEPTH) pack(p, f, 0, k, in->w); /* short rows are packed once for all tiles */
     for (int32_t start = 0; start < total; start += TILE) {
         const int32_t pixels = smg_min(TILE, total - start);
         convolve(p, x, f, at, pixels, in);
@@ -154,7 +168,7 @@ static void filter(const smg_conv2d_s8_params *p, smg_map x, const filters *f, s
     }
 }
 
-void smg_conv2d_s8(const smg_conv2d_s8_params *p, smg_map x, const int8_t *w, const int32_t *b, smg_map y,
+void smg_conv2d_s8(const smg_conv2d_s8_params *p, smg_map x, smg_weights w, const int32_t *b, smg_map y,
                    int32_t y0, int32_t y1, void *scratch) {
     const int32_t in = p->x_c / p->groups, out = p->y_c / p->groups, k = p->k_h * p->k_w * in;
     work memory = {scratch, 0, SMG_PIXELS * DEPTH, 0};
@@ -162,7 +176,9 @@ void smg_conv2d_s8(const smg_conv2d_s8_params *p, smg_map x, const int8_t *w, co
     memory.w = (int16_t *)(memory.windows + memory.room);
     for (int32_t g = 0; g < p->groups; g++) {
         for (int32_t n = g * out; n < (g + 1) * out; n += SMG_LANES) {
-            const filters f = {w + n * k, b + n, n, smg_min(SMG_LANES, (g + 1) * out - n), g * in, in};
+            const smg_weights rows = {w.data + n * k, w.count ? w.trained + n * p->k_h * p->k_w * w.count : 0, w.channel,
+                                      w.count};
+            const filters f = {rows, b + n, n, smg_min(SMG_LANES, (g + 1) * out - n), g * in, in};
             filter(p, x, &f, y, y0, y1, &memory);
         }
     }

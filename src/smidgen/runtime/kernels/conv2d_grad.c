@@ -23,7 +23,21 @@ static void element(const smg_conv2d_grad_g8_params *p, const int8_t *dy, const 
     }
 }
 
-void smg_conv2d_grad_g8(const smg_conv2d_grad_g8_params *p, const int8_t *dy, const int8_t *w, const uint8_t *mask,
+/* What trained channels get comes from their own weights: sums of the channels [c, c + count) that are trained. */
+static void retrain(const smg_conv2d_grad_g8_params *p, const int8_t *dy, smg_weights w, int32_t iy, int32_t ix,
+                    int32_t c, int32_t count, int32_t *sums) {
+    const int32_t in = p->x_c / p->groups, first = c % in;
+    int32_t part[SMG_SUMS], from = 0, to;
+    while (from < w.count && w.channel[from] < first) from++;
+    for (to = from; to < w.count && w.channel[to] < first + count;) to++;
+    if (from == to) return;
+    smg_conv2d_grad_g8_params narrow = *p;
+    narrow.x_c = w.count * p->groups;
+    element(&narrow, dy, w.trained, iy, ix, c / in * w.count + from, to - from, part);
+    for (int32_t i = from; i < to; i++) sums[w.channel[i] - first] = part[i - from];
+}
+
+void smg_conv2d_grad_g8(const smg_conv2d_grad_g8_params *p, const int8_t *dy, smg_weights w, const uint8_t *mask,
                         const int32_t *carry, int8_t *dx, int32_t *seen) {
     smg_rounding r = SMG_BEGIN(p, carry, smg_exponent(carry, p->slot_in));
     const int32_t in = p->x_c / p->groups;
@@ -32,7 +46,8 @@ void smg_conv2d_grad_g8(const smg_conv2d_grad_g8_params *p, const int8_t *dy, co
         for (int32_t c = 0, count; c < p->x_c; c += count) {
             const int32_t index = at * p->x_c + c;
             count = smg_min(SMG_SUMS, in - c % in);
-            element(p, dy, w, at / p->x_w, at % p->x_w, c, count, sums);
+            element(p, dy, w.data, at / p->x_w, at % p->x_w, c, count, sums);
+            if (w.count) retrain(p, dy, w, at / p->x_w, at % p->x_w, c, count, sums);
             smg_round_sums(&r, sums, count, c, index, mask, dx + index);
         }
     }

@@ -33,10 +33,14 @@ static inline block lay_out(const smg_depthwise_s8_params *p, void *scratch) {
     return of;
 }
 
-static inline void widen_weights(const smg_depthwise_s8_params *p, const int8_t *w, const block *of) {
+static inline void widen_weights(const smg_depthwise_s8_params *p, smg_weights w, const block *of) {
     for (int32_t t = 0; t < p->k_h * p->k_w; t++) {
         int32_t *to = of->w + t * SMG_LANES;
-        for (int32_t n = 0; n < SMG_LANES; n++) to[n] = n < of->count ? w[t * p->y_c + of->first + n] : 0;
+        for (int32_t n = 0; n < SMG_LANES; n++) to[n] = n < of->count ? w.data[t * p->y_c + of->first + n] : 0;
+        for (int32_t i = 0; i < w.count; i++) {
+            const int32_t n = w.channel[i] - of->first;
+            if (n >= 0 && n < of->count) to[n] = w.trained[t * w.count + i];
+        }
     }
 }
 
@@ -90,7 +94,7 @@ static inline int32_t accumulate(const smg_depthwise_s8_params *p, smg_map x, co
     return held;
 }
 
-void smg_depthwise_s8(const smg_depthwise_s8_params *p, smg_map x, const int8_t *w, const int32_t *b, smg_map y,
+void smg_depthwise_s8(const smg_depthwise_s8_params *p, smg_map x, smg_weights w, const int32_t *b, smg_map y,
                       int32_t y0, int32_t y1, void *scratch) {
     block of = lay_out(p, scratch);
     for (; of.first < p->y_c; of.first += SMG_LANES) {

@@ -49,14 +49,35 @@ static void element(const smg_depthwise_grad_g8_params *p, const int8_t *dy, con
     if (last.dy) add_one(sums, last, count);
 }
 
-void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *dy, const int8_t *w,
+/* What outputs with trained weights add: their own products instead of those with the frozen weights. */
+static void retrain(const smg_depthwise_grad_g8_params *p, const int8_t *dy, smg_weights w, int32_t iy, int32_t ix,
+                    int32_t c, int32_t count, int32_t *sums) {
+    const int32_t times = p->y_c / p->x_c;
+    for (int32_t n = 0; n < w.count; n++) {
+        const int32_t output = w.channel[n], at = output / times - c;
+        if (at < 0 || at >= count) continue;
+        for (int32_t i = 0; i < p->k_h; i++) {
+            const int32_t oy = smg_output_of(iy + p->pad_h, i * p->dilation_h, p->stride_h, p->y_h);
+            for (int32_t j = 0; oy >= 0 && j < p->k_w; j++) {
+                const int32_t ox = smg_output_of(ix + p->pad_w, j * p->dilation_w, p->stride_w, p->y_w);
+                const int32_t t = i * p->k_w + j;
+                if (ox < 0) continue;
+                sums[at] += dy[(oy * p->y_w + ox) * p->y_c + output] *
+                            (w.trained[t * w.count + n] - w.data[t * p->y_c + output]);
+            }
+        }
+    }
+}
+
+void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *dy, smg_weights w,
                            const uint8_t *mask, const int32_t *carry, int8_t *dx, int32_t *seen) {
     smg_rounding r = SMG_BEGIN(p, carry, smg_exponent(carry, p->slot_in));
     int32_t sums[SMG_SUMS];
     for (int32_t at = 0; at < p->x_h * p->x_w; at++) {
         for (int32_t c = 0; c < p->x_c; c += SMG_SUMS) {
             const int32_t count = smg_min(SMG_SUMS, p->x_c - c), index = at * p->x_c + c;
-            element(p, dy, w, at / p->x_w, at % p->x_w, c, count, sums);
+            element(p, dy, w.data, at / p->x_w, at % p->x_w, c, count, sums);
+            if (w.count) retrain(p, dy, w, at / p->x_w, at % p->x_w, c, count, sums);
             smg_round_sums(&r, sums, count, c, index, mask, dx + index);
         }
     }

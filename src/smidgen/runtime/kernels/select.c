@@ -1,4 +1,4 @@
-/* Parts of tensors: crops, some channels of one, and some channels laid over another. */
+/* Parts of tensors: crops, and some channels of one. */
 #include "smidgen.h"
 
 void smg_crop_s8(const smg_crop_s8_params *p, const int8_t *x, int8_t *y) {
@@ -17,11 +17,4 @@ void smg_crop_s8(const smg_crop_s8_params *p, const int8_t *x, int8_t *y) {
 void smg_gather_s8(const smg_gather_s8_params *p, const int8_t *x, int8_t *y) {
     for (int32_t i = 0; i < p->n; i++, x += p->x_c, y += p->y_c)
         for (int32_t c = 0; c < p->y_c; c++) y[c] = x[p->channel[c]];
-}
-
-void smg_overlay_s8(const smg_overlay_s8_params *p, const int8_t *frozen, const int8_t *trained, int8_t *whole) {
-    for (int32_t i = 0; i < p->n; i++, frozen += p->x_c, trained += p->y_c, whole += p->x_c) {
-        for (int32_t c = 0; c < p->x_c; c++) whole[c] = frozen[c];
-        for (int32_t c = 0; c < p->y_c; c++) whole[p->channel[c]] = trained[c];
-    }
 }
