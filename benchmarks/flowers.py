@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
@@ -23,9 +24,9 @@ from shared import NETWORKS, flowers, released, spread
 from smidgen.data import Data, Samples, centre, examples
 from smidgen.ir import Array, Graph
 from smidgen.learning import Course, top1
+from smidgen.scheme import load_scheme
 from smidgen.simulate import FloatTraining
-from smidgen.targets import Device
-from smidgen.training import Options
+from smidgen.training import Options, build_training
 
 BATCH = 256  # to which the paper's learning rate refers
 TEST_BATCH = 64
@@ -62,6 +63,7 @@ class Outcome:
 class Experiment:
     network: str
     scheme: str
+    qas: bool
     epochs: int
     learning_rate: float  # of one sample
     train: int
@@ -69,10 +71,10 @@ class Experiment:
     outcomes: tuple[Outcome, ...]
 
 
-def fp32_learner(graph: Graph, scheme: str, data: Data) -> Learner:
-    program = compile_learner(graph, scheme, data, 12)
-    assert program.training is not None
-    training, type = FloatTraining(program.training), graph.inputs[0].type
+def fp32_learner(graph: Graph, scheme: str, data: Data, qas: bool) -> Learner:
+    options = Options(len(data.classes), qas=qas)
+    training = FloatTraining(build_training(graph, load_scheme(scheme, graph), options))
+    type = graph.inputs[0].type
 
     def test(samples: Samples) -> float:
         correct = 0
@@ -84,14 +86,11 @@ def fp32_learner(graph: Graph, scheme: str, data: Data) -> Learner:
     return Learner("fp32 weights, fp32 gradients", training.train, test)
 
 
-def int8_learner(graph: Graph, scheme: str, data: Data, bits: int) -> Learner:
-    device: Device = compile_learner(graph, scheme, data, bits).start()
-    return Learner(f"{bits}-bit weights, int8 gradients", device.train, lambda samples: top1(device, samples))
-
-
-def compile_learner(graph: Graph, scheme: str, data: Data, bits: int) -> sm.Program:
+def int8_learner(bits: int, graph: Graph, scheme: str, data: Data, qas: bool) -> Learner:
     images = examples(data.train, graph.inputs[0].type)
-    return sm.compile(graph, scheme, "host", options=Options(len(data.classes), weight_bits=bits), images=images)
+    options = Options(len(data.classes), weight_bits=bits, qas=qas)
+    device = sm.compile(graph, scheme, "host", options=options, images=images).start()
+    return Learner(f"{bits}-bit weights, int8 gradients", device.train, lambda samples: top1(device, samples))
 
 
 def run(learners: list[Learner], graph: Graph, data: Data, course: Course) -> tuple[Outcome, ...]:
@@ -122,15 +121,13 @@ def show(experiment: Experiment) -> None:
     console.print(table)
     console.print(
         f"{experiment.epochs} epochs of {experiment.train:,} photographs, tested on {experiment.test:,}; a learning "
-        f"rate of {experiment.learning_rate:.3g} a sample, cosine"
+        f"rate of {experiment.learning_rate:.3g} a sample, cosine, {'with' if experiment.qas else 'without'} QAS"
     )
 
 
-LEARNERS: dict[str, Callable[[Graph, str, Data], Learner]] = {
+LEARNERS: dict[str, Callable[[Graph, str, Data, bool], Learner]] = {
     "fp32": fp32_learner,
-    "12": lambda graph, scheme, data: int8_learner(graph, scheme, data, 12),
-    "10": lambda graph, scheme, data: int8_learner(graph, scheme, data, 10),
-    "8": lambda graph, scheme, data: int8_learner(graph, scheme, data, 8),
+    **{str(bits): partial(int8_learner, bits) for bits in (12, 10, 8)},
 }
 
 
@@ -143,6 +140,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=int, help="learn from and test with so many photographs only")
     parser.add_argument("--learner", choices=LEARNERS, action="append", help="only this one; may be repeated")
+    parser.add_argument("--no-qas", action="store_true", help="without quantization-aware scaling")
     parser.add_argument("--threads", type=int, default=1, help="of PyTorch")
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
     arguments = parser.parse_args()
@@ -152,9 +150,10 @@ def main() -> None:
         data = Data(data.name, data.classes, spread(data.train, arguments.limit), spread(data.test, arguments.limit))
     course = Course(arguments.epochs, arguments.lr / BATCH, seed=arguments.seed)
     chosen = arguments.learner or ["fp32", "12", "8"]
-    learners = [LEARNERS[name](graph, arguments.scheme, data) for name in chosen]
+    qas = not arguments.no_qas
+    learners = [LEARNERS[name](graph, arguments.scheme, data, qas) for name in chosen]
     experiment = Experiment(
-        graph.name, arguments.scheme, course.epochs, course.learning_rate, len(data.train), len(data.test),
+        graph.name, arguments.scheme, qas, course.epochs, course.learning_rate, len(data.train), len(data.test),
         run(learners, graph, data, course),
     )  # fmt: skip
     if arguments.json:
