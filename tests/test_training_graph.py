@@ -10,6 +10,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+import smidgen as sm
 from networks import CLASSES, NETWORKS, branches, inverted_residual, samples
 from smidgen import passes
 from smidgen.errors import InputError
@@ -18,6 +19,7 @@ from smidgen.ops.update import BiasSumStep, FusedStep, WeightStep
 from smidgen.passes import TRAINING, Pass
 from smidgen.scheme import Scheme, convolutions, load_scheme
 from smidgen.stochastic import FIRST_LEVEL, LEVEL_LIMIT
+from smidgen.targets.host import Host
 from smidgen.text import parse_graph, print_graph
 from smidgen.training import Head, Options, TrainingError, build_training
 
@@ -109,6 +111,21 @@ def test_an_update_runs_before_the_gradients_of_earlier_layers() -> None:
     kinds = [isinstance(node.op, FusedStep | BiasSumStep) for node in after.nodes]
     first, last = kinds.index(True), len(kinds) - 1 - kinds[::-1].index(True)
     assert kinds[first:last].count(False) > len(convolutions(graph))
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("network", NETWORKS, ids=[n.__name__ for n in NETWORKS])
+def test_the_host_takes_the_same_steps(network: Callable[[int], Graph], head: Head, host: Host) -> None:
+    graph = network(2)
+    program = sm.compile(graph, partly(graph), host, options=Options(CLASSES, momentum=0.5, head=head))
+    with program.start() as device:
+        pairs = zip(samples(graph, 5), steps(program.graph, 5), strict=True)
+        for (image, label), ((_, logits), state) in pairs:
+            device.train(image, label, RATE)
+            assert np.array_equal(device.outputs()[1], logits)
+            kept = device.state()
+            for value, data in state.items():
+                assert np.array_equal(kept[value.name], data), value.name
 
 
 # --- text
