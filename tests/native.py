@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from smidgen.codegen import RUNTIME
-from smidgen.ir import Array, Graph, Node, Params
+from smidgen.ir import Array, Graph, Node, Params, Value
 from smidgen.pipeline import compile
 from smidgen.targets.compiler import Cache, find_compiler
 
@@ -58,5 +58,20 @@ class Map(ctypes.Structure):
     _fields_ = (("data", ctypes.c_void_p), ("rows", ctypes.c_int32))
 
 
+class Weights(ctypes.Structure):
+    """Weights as a whole: no channels are laid over them."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p), ("trained", ctypes.c_void_p), ("channel", ctypes.c_void_p),
+        ("count", ctypes.c_int32),
+    )  # fmt: skip
+
+
 def pointer(array: Array) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.ctypes.data)
+
+
+def argument(node: Node, value: Value, array: Array) -> object:
+    """An input as its kernel takes it."""
+    layered = node.op.layered is not None and value is node.ins[node.op.layered]
+    return Weights(array.ctypes.data) if layered else pointer(array)

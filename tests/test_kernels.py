@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cases import CASES, GRAPHS, RUNS, Case, inputs, together
 from graphs import int8_graphs, random_inputs
-from native import Kernels, Map, build_sanitized, pointer
+from native import Kernels, Map, argument, build_sanitized, pointer
 from smidgen.ir import Array, Graph, evaluate
 from smidgen.pipeline import compile
 from smidgen.targets.host import Host
@@ -78,7 +78,7 @@ def test_a_ring_of_just_enough_rows_gives_the_whole_map(case: Case, kernels: Ker
     ring, out = np.zeros((rows, *x_type.shape[2:]), np.int8), np.zeros(y_type.shape[2:], np.int8)
     size = node.op.scratch(node)
     scratch = np.full(size + GUARD, 0x5A, np.uint8)
-    constants = [pointer(graph.constants[v]) for v in node.ins[1:]]
+    constants = [argument(node, v, graph.constants[v]) for v in node.ins[1:]]
     working = [pointer(scratch)] if size else []
     got, held = [], 0
     for y in range(y_type.shape[1]):
