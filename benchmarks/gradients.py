@@ -33,6 +33,7 @@ SCHEMES = {
 NEIGHBOURS, EVERYWHERE = 0.99, 0.95  # cosines required
 CALIBRATION = 16  # photographs that set the first exponents
 WORST = 3
+WIDTH = 120  # columns the table takes, whatever the terminal has
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,7 @@ def measure_all(networks: list[str], images: int) -> Iterator[Measured]:
 
 def show(results: list[Measured]) -> None:
     console = Console()
+    console.width = max(console.width, WIDTH)
     table = Table("network", "scheme", "tensors", "least", "mean", "head's neighbours", "worst tensors")
     for r in results:
         worst = "\n".join(f"{t.name} {t.mean:.4f}" for t in r.worst()[:WORST])
