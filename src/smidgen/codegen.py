@@ -136,6 +136,15 @@ def render(template: str, **fields: object) -> str:
     return Template(text).substitute({name: str(value) for name, value in fields.items()})
 
 
+def interface(graph: Graph, sources: Sources) -> dict[str, object]:
+    """What a main has to know of a program, as fields of templates."""
+    image = graph.inputs[0].type if sources.streamed_input else None
+    return {
+        "prefix": sources.prefix, "PREFIX": sources.prefix.upper(), "learns": int(sources.learns),
+        "streamed": int(sources.streamed_input), "row_bytes": image.bytes // image.shape[1] if image else 0,
+    }  # fmt: skip
+
+
 class _Writer:
     """Names every value once, then writes the four files."""
 

@@ -100,9 +100,9 @@ class Program:
         """A project that builds by `make`: the program, the kernels it uses, an example, how to build it."""
         written = {**self.sources.files, **{path.name: path.read_text() for path in self.sources.runtime}}
         fields = {
-            "prefix": self.sources.prefix, "PREFIX": self.sources.prefix.upper(), "name": self.graph.name,
+            "name": self.graph.name,
             "arena_bytes": f"{self.plan.peak:,}", "constant_bytes": f"{self.sources.constant_bytes:,}",
-            "state_bytes": f"{self.sources.state_bytes:,}",
+            "state_bytes": f"{self.sources.state_bytes:,}", **codegen.interface(self.graph, self.sources),
             "sources": " ".join(["main.c", *(name for name in written if name.endswith(".c"))]),
         }  # fmt: skip
         return {**written, **self.target.project(self.graph, self.sources, fields)}

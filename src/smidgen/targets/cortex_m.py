@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 
 from smidgen import plan
-from smidgen.codegen import PORTABLE, Sources, render
+from smidgen.codegen import PORTABLE, Sources, interface, render
 from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph, Value, check_inputs
 from smidgen.plan import Plan
@@ -92,7 +92,9 @@ class CortexM:
         serving = {**self._board_files(), "serve.c": _server(graph, sources)}
         files = {"smidgen.h": headers["smidgen.h"], **sources.files, **serving}
         own = [name for name in files if name.endswith(".c")]
-        return cache.build(".elf", files, "-I.", *toolchain.link_flags(self.toolchain), *own, *objects)
+        return cache.build(
+            ".elf", files, "-I.", "-T", "board.ld", *toolchain.link_flags(self.toolchain), *own, *objects
+        )
 
     def start(self, graph: Graph, sources: Sources) -> BoardDevice:
         return BoardDevice(graph, sources, self, read_image(self.build(graph, sources)))
@@ -105,7 +107,7 @@ class CortexM:
         link = {f"{kind}_link": " ".join(toolchain.link_flags(kind)) for kind in TOOLCHAINS}
         optional = [flag for flag in toolchain.FLAGS if flag != "-Werror"]
         more = {"sources": " ".join(names), "cmake_sources": "\n  ".join(names), "flags": " ".join(optional)}
-        every = {**fields, **_serving(graph, sources), **flags, **link, **more}
+        every = {**fields, **flags, **link, **more}
         return self._board_files() | {name: self._render(name, every) for name in PROJECT}
 
     def _render(self, name: str, fields: Mapping[str, object]) -> str:
@@ -132,19 +134,10 @@ def _fit(graph: Graph, board: Board, what: str, needed: int, region: Region, par
         )
 
 
-def _serving(graph: Graph, sources: Sources) -> dict[str, object]:
-    """What an example or a server has to know of the program."""
-    image = graph.inputs[0].type if sources.streamed_input else None
-    return {
-        "prefix": sources.prefix, "PREFIX": sources.prefix.upper(), "learns": int(sources.learns),
-        "streamed": int(sources.streamed_input), "row_bytes": image.bytes // image.shape[1] if image else 0,
-    }  # fmt: skip
-
-
 def _server(graph: Graph, sources: Sources) -> str:
     """The main that serves the host."""
     inputs, outputs = (", ".join(str(v.type.bytes) for v in vs) or "0" for vs in (graph.inputs, graph.outputs))
-    return render("board/serve.c", **_serving(graph, sources), input_bytes=inputs, output_bytes=outputs)
+    return render("board/serve.c", **interface(graph, sources), input_bytes=inputs, output_bytes=outputs)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ FLAGS = (
     "-std=c99", "-O3", "-g0", "-ffp-contract=off", "-fno-math-errno", "-fomit-frame-pointer", "-ffreestanding",
     "-ffunction-sections", "-fdata-sections", "-fno-unwind-tables", "-Wall", "-Wextra", "-Werror",
 )  # fmt: skip
-LINK = ("-T", "board.ld", "-Wl,--gc-sections", "-Wl,--entry=reset")
+LINK = ("-Wl,--gc-sections", "-Wl,--entry=reset")
 
 
 def find(toolchain: Toolchain, core: Core) -> Compiler:
@@ -45,5 +45,5 @@ def core_flags(toolchain: Toolchain, core: Core) -> tuple[str, ...]:
 
 
 def link_flags(toolchain: Toolchain) -> tuple[str, ...]:
-    """For the last step. Newlib brings memcpy and the like to gcc; zig has its own."""
+    """For the last step, beside the linker script. Newlib brings memcpy and the like to gcc; zig has its own."""
     return LINK if toolchain == "zig" else (*LINK, "-nostartfiles", "--specs=nano.specs")
