@@ -13,7 +13,7 @@ ROOT = Path(smidgen.__file__).parent
 ORDER = (
     "errors", "ir", "text", "numerics", "stochastic", "ops", "frontends", "quantize", "zoo", "loading", "scheme",
     "autodiff", "lowering", "training", "passes", "schedule", "plan", "streaming", "codegen", "targets", "simulate",
-    "search", "pipeline", "inspection", "data", "learning", "results", "report", "demo", "cli",
+    "search", "pipeline", "profiling", "inspection", "data", "learning", "results", "report", "demo", "cli",
 )  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -16,8 +15,9 @@ from typing import Annotated, NoReturn
 
 import numpy as np
 import typer
-from rich.console import Console
+from rich.console import Console, RichCast
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 from smidgen import __version__
 from smidgen.data import Augment, Data, examples, load_data
@@ -26,15 +26,16 @@ from smidgen.errors import InputError, SmidgenError
 from smidgen.frontends.files import parse_npy, read_whole, write_whole
 from smidgen.frontends.native import write_smg
 from smidgen.inspection import Summary, describe
-from smidgen.ir import Array, Graph, Value, check_inputs, evaluate
+from smidgen.ir import Array, Graph, check_inputs, evaluate
 from smidgen.learning import Course, Learned, learn
 from smidgen.learning import Progress as Heard
 from smidgen.loading import load
 from smidgen.pipeline import Program, compile
-from smidgen.results import Compiled, Output, Ranked, Run, Taught, Use, Written
-from smidgen.training import Options
+from smidgen.profiling import Profile, profile
+from smidgen.results import Compiled, Run, Taught, Use, Written, largest
+from smidgen.targets import find_board
+from smidgen.training import Head, Options
 
-TOP = 5  # classes shown
 WIDTH = 120  # columns, where the output is no terminal
 
 app = typer.Typer(
@@ -45,17 +46,11 @@ app = typer.Typer(
 )
 
 
-class RunTarget(StrEnum):
-    """Where `run` computes: the numpy reference, or C on this machine."""
+class Image(StrEnum):
+    """How a program gets its image."""
 
-    reference = "reference"
-    host = "host"
-
-
-class CompileTarget(StrEnum):
-    """What `compile` writes C for and `train` learns on."""
-
-    host = "host"
+    streamed = "streamed"
+    buffered = "buffered"
 
 
 class HeadKind(StrEnum):
@@ -73,7 +68,9 @@ class Schedule(StrEnum):
 
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A network of the zoo, or a model file.")]
-Target = Annotated[CompileTarget, typer.Option(help="What to write C for, or to learn on.")]
+Target = Annotated[str, typer.Option(help="This machine, or a board: host, cortex-m7, cortex-m4, stm32f746, …")]
+Input = Annotated[Image, typer.Option("--input", help="The image row by row while it is used, or whole in SRAM.")]
+OneScheme = Annotated[str | None, typer.Option(help="What learns; without it the program only infers.")]
 Classes = Annotated[int | None, typer.Option(help="Classes to learn.")]
 WeightBits = Annotated[int, typer.Option(help="Bits kept of a weight that learns: 8, 10 or 12.")]
 HeadType = Annotated[HeadKind, typer.Option("--head", help="Arithmetic of the classifier.")]
@@ -83,16 +80,20 @@ Qas = Annotated[bool, typer.Option("--qas/--no-qas", help="Quantization-aware sc
 Seed = Annotated[int, typer.Option(help="Fixes the head's first weights, the order and the crops.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
-Result = Summary | Run | Written | Compiled | Taught | Demonstration
+Result = Summary | Run | Written | Compiled | Profile | Taught | Demonstration
 
 
 def _show(result: Result, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(asdict(result), allow_nan=False))
-    elif isinstance(result, Summary):
-        Console(width=None if sys.stdout.isatty() else WIDTH).print(result)
+    elif isinstance(result, Summary | Profile):
+        _print(result)
     else:
         typer.echo(str(result))
+
+
+def _print(shown: RichCast | Table) -> None:
+    Console(width=None if sys.stdout.isatty() else WIDTH).print(shown)
 
 
 @contextmanager
@@ -126,7 +127,7 @@ def run(
     model: Model,
     inputs: Annotated[list[Path], typer.Option("--input", "-i", help="A .npy file for each input, in order.")],
     outputs: Annotated[list[Path] | None, typer.Option("--output", "-o", help="A .npy file for each output.")] = None,
-    target: Annotated[RunTarget, typer.Option(help="Where to compute.")] = RunTarget.reference,
+    target: Annotated[str, typer.Option(help="Where to compute: reference, host, or a board.")] = "reference",
     as_json: Json = False,
 ) -> None:
     """Raw tensors through a model."""
@@ -142,31 +143,17 @@ def run(
         if file:
             _write_npy(file, array)
     shown = [
-        _output(value, array, str(file) if file else None)
+        largest(value, array, str(file) if file else None)
         for value, array, file in zip(graph.outputs, results, files, strict=True)
     ]
-    _show(Run(graph.name, str(target), tuple(shown)), as_json)
+    _show(Run(graph.name, target, tuple(shown)), as_json)
 
 
-def _compute(graph: Graph, arrays: tuple[Array, ...], target: RunTarget) -> tuple[Array, ...]:
-    if target is RunTarget.reference:
+def _compute(graph: Graph, arrays: tuple[Array, ...], target: str) -> tuple[Array, ...]:
+    if target == "reference":
         return evaluate(graph, *arrays)
-    with compile(graph, target=str(target)).start() as device:
+    with compile(graph, target=target).start() as device:
         return device.run(*arrays)
-
-
-def _output(value: Value, array: Array, file: str | None) -> Output:
-    flat, q = array.reshape(-1), value.type.q
-    best = np.argsort(-flat.astype(np.float64), kind="stable")[:TOP]
-    scale, zero = (q.one, q.zero) if q is not None and q.axis is None else (1.0, 0)
-    top = tuple(_ranked(int(index), flat[index].item(), scale, zero) for index in best)
-    return Output(value.name, value.type.dtype, value.type.shape, file, top)
-
-
-def _ranked(index: int, value: float, scale: float, zero: int) -> Ranked:
-    if not math.isfinite(value):
-        return Ranked(index, None, None)
-    return Ranked(index, value, scale * (value - zero))
 
 
 def _write_npy(path: Path, array: Array) -> None:
@@ -205,8 +192,9 @@ def _tflite(graph: Graph) -> bytes:
 def compile_(
     model: Model,
     output: Annotated[Path, typer.Option("--output", "-o", help="A folder that is new or empty.")],
-    scheme: Annotated[str | None, typer.Option(help="What learns; without it the program only infers.")] = None,
-    target: Target = CompileTarget.host,
+    scheme: OneScheme = None,
+    target: Target = "host",
+    image: Input = Image.buffered,
     classes: Classes = None,
     weight_bits: WeightBits = 12,
     head: HeadType = HeadKind.float32,
@@ -217,17 +205,24 @@ def compile_(
     as_json: Json = False,
 ) -> None:
     """C sources, header, example main, and how to build them."""
-    options = None
-    if scheme is not None:
-        if classes is None:
-            raise InputError(f"how many classes {model} shall learn with {scheme} is not said; give --classes")
-        options = Options(classes, weight_bits, qas, momentum, accumulate, head.value, seed)
-    elif classes is not None:
-        raise InputError(f"{classes} classes can only be learned with a scheme; give --scheme")
+    options = _options(model, scheme, classes, (weight_bits, qas, momentum, accumulate, head.value, seed))
     with _progress(f"compiling {model} for {target}"):
-        program = compile(load(model), scheme, str(target), options=options)
+        program = compile(load(model), scheme, target, options=options, streamed_input=image is Image.streamed)
         program.write(output)
     _show(_compiled(program, output), as_json)
+
+
+def _options(
+    model: str, scheme: str | None, classes: int | None, how: tuple[int, bool, float, int, Head, int]
+) -> Options | None:
+    """How a program learns; None for one that only infers."""
+    if scheme is None:
+        if classes is not None:
+            raise InputError(f"{classes} classes can only be learned with a scheme; give --scheme")
+        return None
+    if classes is None:
+        raise InputError(f"how many classes {model} shall learn with {scheme} is not said; give --classes")
+    return Options(classes, *how)
 
 
 def _compiled(program: Program, folder: Path) -> Compiled:
@@ -245,13 +240,45 @@ def _compiled(program: Program, folder: Path) -> Compiled:
     )
 
 
+@app.command("profile")
+def profile_(
+    model: Model,
+    scheme: OneScheme = None,
+    target: Target = "cortex-m7",
+    image: Input = Image.streamed,
+    steps: Annotated[int, typer.Option(help="Steps to compare with the reference.")] = 3,
+    sram: Annotated[str | None, typer.Option(help="SRAM of the board, as 128KB, instead of its own.")] = None,
+    flash: Annotated[str | None, typer.Option(help="Flash of the board, as 1MB, instead of its own.")] = None,
+    stack: Annotated[str | None, typer.Option(help="SRAM set aside for the stack, as 4KB.")] = None,
+    layers: Annotated[bool, typer.Option("--layers", help="Show every node, too.")] = False,
+    classes: Classes = None,
+    weight_bits: WeightBits = 12,
+    head: HeadType = HeadKind.float32,
+    momentum: Momentum = 0.0,
+    accumulate: Accumulate = 1,
+    qas: Qas = True,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """SRAM, flash, instructions and exactness, measured on an emulated board."""
+    options = _options(model, scheme, classes, (weight_bits, qas, momentum, accumulate, head.value, seed))
+    where = find_board(target, sram, flash, stack)
+    with _progress(f"compiling {model} for {target}"):
+        program = compile(load(model), scheme, where, options=options, streamed_input=image is Image.streamed)
+    with _progress(f"measuring {program.graph.name} on {target}"):
+        result = profile(program, steps, seed)
+    if layers and not as_json:
+        _print(result.layers())
+    _show(result, as_json)
+
+
 @app.command()
 def train(
     model: Model,
     scheme: Annotated[str, typer.Option(help="What learns: a published name, a file, full, last:K, bias:K or head.")],
     source: Annotated[Path, typer.Option("--data", help="A folder of images by label, a .zip of one, or an .npz.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the model and its checkpoint.")],
-    target: Target = CompileTarget.host,
+    target: Target = "host",
     classes: Classes = None,
     epochs: Annotated[int, typer.Option(help="Times every image is seen.")] = 12,
     lr: Annotated[str, typer.Option(help="Learning rate of one sample; a quotient such as 0.1/256 is taken.")] = (
@@ -280,7 +307,7 @@ def train(
     files = _learned_files(graph, output, Path(model))
     with _progress(f"compiling {graph.name} for {target}"):
         images = examples(data.train, graph.inputs[0].type)
-        program = compile(graph, scheme, str(target), options=options, images=images)
+        program = compile(graph, scheme, target, options=options, images=images)
     output.mkdir(parents=True, exist_ok=True)
     with _epochs(course) as hear:
         learned = learn(program, data, course, checkpoint=files[2], resume=resume, hear=hear)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+import numpy as np
+
+from smidgen.ir import Array, Value
 from smidgen.learning import Epoch
+
+TOP = 5  # elements shown
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,21 @@ class Output:
         lines = [f"{self.name} {self.dtype}{list(self.shape)}{written}"]
         lines += [f"  {rank.index:>6}  {rank.value:>6}  {rank.real}" for rank in self.top]
         return "\n".join(lines)
+
+
+def largest(value: Value, array: Array, file: str | None) -> Output:
+    """An output tensor with its largest elements."""
+    flat, q = array.reshape(-1), value.type.q
+    best = np.argsort(-flat.astype(np.float64), kind="stable")[:TOP]
+    scale, zero = (q.one, q.zero) if q is not None and q.axis is None else (1.0, 0)
+    top = tuple(_ranked(int(index), flat[index].item(), scale, zero) for index in best)
+    return Output(value.name, value.type.dtype, value.type.shape, file, top)
+
+
+def _ranked(index: int, value: float, scale: float, zero: int) -> Ranked:
+    if not math.isfinite(value):
+        return Ranked(index, None, None)
+    return Ranked(index, value, scale * (value - zero))
 
 
 @dataclass(frozen=True)

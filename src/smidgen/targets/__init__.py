@@ -11,7 +11,7 @@ from smidgen.codegen import Sources
 from smidgen.errors import InputError, TargetError
 from smidgen.ir import Array, Graph
 from smidgen.plan import Plan
-from smidgen.targets.boards import BOARDS
+from smidgen.targets.boards import BOARDS, resize
 
 
 class Device(Protocol):
@@ -99,8 +99,15 @@ def find(name: str) -> Target:
         from smidgen.targets.host import Host
 
         return Host()
-    if name in BOARDS:
-        from smidgen.targets.cortex_m import CortexM  # here, because an emulator takes a while to import
+    if name not in BOARDS:
+        raise TargetError(f"there is no target {name!r}; known are host, {', '.join(BOARDS)}")
+    return find_board(name)
 
-        return CortexM(BOARDS[name])
-    raise TargetError(f"there is no target {name!r}; known are host, {', '.join(BOARDS)}")
+
+def find_board(name: str, sram: str | None = None, flash: str | None = None, stack: str | None = None) -> Target:
+    """The board of that name, with other memory than its own where sizes are given."""
+    from smidgen.targets.cortex_m import CortexM  # here, because an emulator takes a while to import
+
+    if name not in BOARDS:
+        raise TargetError(f"there is no board {name!r} to measure on; known are {', '.join(BOARDS)}")
+    return CortexM(resize(BOARDS[name], sram, flash, stack))

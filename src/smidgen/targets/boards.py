@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from smidgen.errors import TargetError
+from smidgen.errors import InputError, TargetError
 
 KIB = 1024
 PAGE = 4 * KIB  # memory is emulated in whole pages
@@ -68,6 +69,25 @@ M0PLUS = Core("cortex-m0plus", "Cortex-M0+", "cortex_m0plus", "", False, "CORTEX
 
 def _board(name: str, core: Core, flash: int, sram: int, flash_origin: int = 0x0800_0000) -> Board:
     return Board(name, core, Region(flash_origin, flash * KIB), Region(0x2000_0000, sram * KIB))
+
+
+def parse_size(text: str) -> int:
+    """Bytes: 131072, 128KB or 0.5MB."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(B|KB|MB)?", text.strip(), re.IGNORECASE)
+    size = float(found[1]) * {"KB": KIB, "MB": KIB * KIB}.get((found[2] or "B").upper(), 1) if found else 0.5
+    if size != int(size):
+        raise InputError(f"{text!r} is no size; give bytes, or a number with KB or MB, as 256KB")
+    return int(size)
+
+
+def resize(board: Board, sram: str | None = None, flash: str | None = None, stack: str | None = None) -> Board:
+    """A board with other memory than it is sold with."""
+    return replace(
+        board,
+        sram=replace(board.sram, bytes=parse_size(sram)) if sram else board.sram,
+        flash=replace(board.flash, bytes=parse_size(flash)) if flash else board.flash,
+        stack=parse_size(stack) if stack else board.stack,
+    )
 
 
 _ALL = (
