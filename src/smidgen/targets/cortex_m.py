@@ -15,13 +15,13 @@ import numpy as np
 
 from smidgen import plan
 from smidgen.codegen import PORTABLE, Sources, interface, render
+from smidgen.compiler import Cache, cache_folder
 from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph, Value, check_inputs
 from smidgen.plan import Plan
 from smidgen.targets import check_state, check_step, toolchain
 from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS, KIB, Board, Region
-from smidgen.targets.compiler import Cache, cache_folder
 from smidgen.targets.counter import ENTRY, GENERATED, KERNEL, Counter
 from smidgen.targets.image import Image, read_image
 from smidgen.targets.toolchain import TOOLCHAINS, Toolchain

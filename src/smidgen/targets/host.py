@@ -17,11 +17,11 @@ import numpy as np
 
 from smidgen import plan
 from smidgen.codegen import PORTABLE, Sources, render
+from smidgen.compiler import Cache, Compiler, cache_folder, find_compiler
 from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph, Value, check_inputs
 from smidgen.plan import Plan
 from smidgen.targets import check_state, check_step
-from smidgen.targets.compiler import Cache, Compiler, cache_folder, find_compiler
 
 
 @dataclass(frozen=True)
