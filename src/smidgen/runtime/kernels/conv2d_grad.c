@@ -61,14 +61,17 @@ static void tap(const shape *p, const int8_t *x, const int8_t *dy, int32_t i, in
     const int32_t top = i * p->dilation_h - p->pad_h, left = j * p->dilation_w - p->pad_w;
     const smg_taps rows = smg_taps_inside(top, p->y_h, p->stride_h, p->x_h);
     const smg_taps columns = smg_taps_inside(left, p->y_w, p->stride_w, p->x_w);
-    const int32_t count = columns.to - columns.from;
+    const int32_t count = columns.to - columns.from, high = rows.to - rows.from;
+    /* Where whole rows follow each other in both maps, they are taken as one. */
+    const int joined = p->stride_h == 1 && p->stride_w == 1 && p->x_w == p->y_w && count == p->y_w;
+    const int32_t length = joined ? high * count : count;
     int32_t total = 0;
     for (int32_t n = 0; n < in; n++) sums[n] = 0;
-    for (int32_t oy = rows.from; oy < rows.to; oy++) {
+    for (int32_t oy = rows.from; oy < rows.to; oy += joined ? high : 1) {
         const int8_t *d = dy + (oy * p->y_w + columns.from) * p->y_c;
         const int8_t *from = x + ((top + oy * p->stride_h) * p->x_w + left + columns.from * p->stride_w) * p->x_c;
-        smg_accumulate(sums, in, d, p->y_c, from, p->stride_w * p->x_c, count);
-        for (int32_t ox = 0; ox < count; ox++) total += d[ox * p->y_c];
+        smg_accumulate(sums, in, d, p->y_c, from, p->stride_w * p->x_c, length);
+        for (int32_t at = 0; at < length; at++) total += d[at * p->y_c];
     }
     smg_take_zero(sums, in, p->x_zero, total);
 }

@@ -35,7 +35,8 @@ static void element(const smg_depthwise_grad_g8_params *p, const int8_t *dy, con
         for (int32_t j = 0; oy >= 0 && j < p->k_w; j++) {
             const int32_t ox = smg_output_of(ix + p->pad_w, j * p->dilation_w, p->stride_w, p->y_w);
             if (ox < 0) continue;
-            const waiting now = {dy + (oy * p->y_w + ox) * p->y_c + c * times, w + (i * p->k_w + j) * p->y_c + c * times};
+            const int32_t position = (oy * p->y_w + ox) * p->y_c, tap_at = (i * p->k_w + j) * p->y_c, first = c * times;
+            const waiting now = {dy + position + first, w + tap_at + first};
             if (times > 1) {
                 add_times(sums, now, times, count);
             } else if (last.dy) {
@@ -97,7 +98,8 @@ static inline void add_products(int32_t *restrict sums, const int8_t *restrict x
 
 static inline void add_repeated(int32_t *sums, const int8_t *x, const int8_t *dy, int32_t zero, int32_t times,
                                 int32_t count) {
-    for (int32_t n = 0; n < count; n++) sums[n] = (int32_t)((uint32_t)sums[n] + (uint32_t)((x[n / times] - zero) * dy[n]));
+    for (int32_t n = 0; n < count; n++)
+        sums[n] = (int32_t)((uint32_t)sums[n] + (uint32_t)((x[n / times] - zero) * dy[n]));
 }
 
 /* The gradient of the weights at one tap: sums[c] = Σ (x[c] − zero) dy[c] over all positions. */
