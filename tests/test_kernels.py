@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cases import CASES, GRAPHS, RUNS, Case, inputs, together
+from cases import CASES, GRAPHS, RUNS, Case, conv, depthwise, inputs, together
 from graphs import int8_graphs, random_inputs
 from smidgen.codegen import RUNTIME
-from smidgen.ir import OPS, Array, Graph, Node, evaluate
+from smidgen.ir import OPS, Array, Graph, Node, Params, QParams, evaluate
 from smidgen.pipeline import compile
 from smidgen.targets.compiler import Cache, find_compiler
 from smidgen.targets.host import Host
@@ -93,7 +93,8 @@ class Kernels:
         self.library = ctypes.CDLL(str(Cache(cache, find_compiler()).build(".so", files, "-I.", "-shared", *sources)))
 
     def call(self, node: Node, *arguments: object) -> None:
-        self.library[node.op.symbol(node)](ctypes.byref(struct(node)), *arguments)
+        params = node.op.params(node)  # kept until the kernel is done: the struct only points to its arrays
+        self.library[node.op.symbol(node)](ctypes.byref(struct(params)), *arguments)
 
 
 @pytest.fixture(scope="session")
@@ -101,13 +102,11 @@ def kernels(cache: Path) -> Kernels:
     return Kernels(cache)
 
 
-def struct(node: Node) -> ctypes.Structure:
-    """The parameters of a node's kernel; ops list them in the order of the C struct."""
+def struct(params: Params) -> ctypes.Structure:
+    """The parameters of a kernel; ops list them in the order of the C struct."""
     kinds = {int: ctypes.c_int32, float: ctypes.c_float, np.ndarray: ctypes.c_void_p}
-    params = node.op.params(node)
     fields = [(name, kinds[type(item)]) for name, item in params.items()]
-    params_type = type("params", (ctypes.Structure,), {"_fields_": fields})
-    made: ctypes.Structure = params_type(
+    made: ctypes.Structure = type("params", (ctypes.Structure,), {"_fields_": fields})(
         *(item.ctypes.data if isinstance(item, np.ndarray) else item for item in params.values())
     )
     return made
@@ -121,34 +120,76 @@ def pointer(array: Array) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.ctypes.data)
 
 
+def compute(kernels: Kernels, graph: Graph, x: Array, y: Array, y0: int, y1: int) -> None:
+    """Output rows [y0, y1) of a graph of one spatial op; x and y hold as many rows of their maps as they have."""
+    (node,) = graph.nodes
+    size = node.op.scratch(node)
+    scratch = np.full(size + GUARD, 0x5A, np.uint8)
+    constants = [pointer(graph.constants[v]) for v in node.ins[1:]]
+    working = [pointer(scratch)] if size else []
+    maps = Map(x.ctypes.data, len(x)), Map(y.ctypes.data, len(y))
+    kernels.call(node, maps[0], *constants, maps[1], y0, y1, *working)
+    assert (scratch[size:] == 0x5A).all(), "the kernel wrote past its working memory"
+
+
+def whole(kernels: Kernels, graph: Graph, x: Array) -> Array:
+    y = np.zeros(graph.outputs[0].type.shape, np.int8)
+    compute(kernels, graph, x[0], y[0], 0, y.shape[1])
+    return y
+
+
+def by_rows(kernels: Kernels, graph: Graph, x: Array) -> Array:
+    """Row by row, the input in a ring of just enough rows, the output in a single row."""
+    (node,) = graph.nodes
+    params, height = node.op.params(node), x.shape[1]
+    stride, pad, k, dilation = (int(params[name]) for name in ("stride_h", "pad_h", "k_h", "dilation_h"))
+    reach = (k - 1) * dilation + 1
+    ring = np.zeros((min(reach, height), *x.shape[2:]), np.int8)
+    out = np.zeros((1, *node.out.type.shape[2:]), np.int8)
+    got, held = [], 0
+    for y in range(node.out.type.shape[1]):
+        needed = min(y * stride - pad + reach, height)
+        for r in range(held, needed):
+            ring[r % len(ring)] = x[0, r]
+        held = max(held, needed)
+        compute(kernels, graph, ring, out, y, y + 1)
+        got.append(out.copy())
+    return np.stack(got, axis=1)
+
+
 SPATIAL = [case for case in CASES if case.op.spatial]
 
 
 @pytest.mark.parametrize("case", SPATIAL, ids=lambda case: case.name)
 def test_a_ring_of_just_enough_rows_gives_the_whole_map(case: Case, kernels: Kernels) -> None:
     graph = GRAPHS[case.name]
-    (node,) = graph.nodes
-    x_type, y_type, params = node.ins[0].type, node.out.type, node.op.params(node)
-    x = np.random.default_rng(2).integers(-128, 128, x_type.shape).astype(np.int8)
-    stride, pad, k, dilation = (int(params[name]) for name in ("stride_h", "pad_h", "k_h", "dilation_h"))
-    reach = (k - 1) * dilation + 1
-    rows = min(reach, x_type.shape[1])
-    ring, out = np.zeros((rows, *x_type.shape[2:]), np.int8), np.zeros(y_type.shape[2:], np.int8)
-    size = node.op.scratch(node)
-    scratch = np.full(size + GUARD, 0x5A, np.uint8)
-    constants = [pointer(graph.constants[v]) for v in node.ins[1:]]
-    working = [pointer(scratch)] if size else []
-    got, held = [], 0
-    for y in range(y_type.shape[1]):
-        needed = min(y * stride - pad + reach, x_type.shape[1])
-        for r in range(held, needed):
-            ring[r % rows] = x[0, r]
-        held = max(held, needed)
-        kernels.call(node, Map(ring.ctypes.data, rows), *constants, Map(out.ctypes.data, 1), y, y + 1, *working)
-        got.append(out.copy())
+    x = np.random.default_rng(2).integers(-128, 128, graph.inputs[0].type.shape).astype(np.int8)
+    np.testing.assert_array_equal(by_rows(kernels, graph, x), evaluate(graph, x)[0])
+
+
+@st.composite
+def convolutions(draw: st.DrawFn) -> Case:
+    """Any geometry: sizes, windows, strides, padding, dilation, groups and multipliers, small enough to be quick."""
+    pairs = st.tuples(st.integers(1, 5), st.integers(1, 5))
+    height, width, groups = draw(st.integers(1, 12)), draw(st.integers(1, 40)), draw(st.integers(1, 3))
+    channels, out = groups * draw(st.integers(1, 40)), groups * draw(st.integers(1, 20))
+    k, stride, dilation = draw(pairs), draw(pairs), draw(st.sampled_from([(1, 1), (1, 1), (1, 2), (2, 1), (3, 3)]))
+    zero = QParams.per_tensor(0.05, draw(st.integers(-128, 127)))
+    if draw(st.booleans()):
+        times = draw(st.integers(1, 3))
+        return depthwise("any", (height, width, channels), times, k, stride, True, dilation, x=zero)
+    return conv("any", (height, width, channels), out, k, stride, True, dilation, groups, x=zero)
+
+
+@settings(max_examples=150, deadline=None)
+@given(case=convolutions(), seed=st.integers(0, 2**31))
+def test_convolutions_of_any_geometry_agree_with_numpy(kernels: Kernels, case: Case, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    graph = case.build(rng)
+    x = rng.integers(-128, 128, graph.inputs[0].type.shape).astype(np.int8)
     (expected,) = evaluate(graph, x)
-    np.testing.assert_array_equal(np.stack(got)[None], expected)
-    assert (scratch[size:] == 0x5A).all(), "the kernel wrote past its working memory"
+    np.testing.assert_array_equal(whole(kernels, graph, x), expected)
+    np.testing.assert_array_equal(by_rows(kernels, graph, x), expected)
 
 
 # Those whose second operand, if any, repeats within a row.

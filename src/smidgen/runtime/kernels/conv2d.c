@@ -76,7 +76,7 @@ typedef struct {
 /* How many of the next `pixels` pixels' kernel rows overlap in one strip that fits; 0 where that gives no four. */
 static inline int32_t strip_pixels(const smg_conv2d_s8_params *p, const piece *part, place at, int32_t pixels,
                                    int32_t room) {
-    if (part->taps != p->k_w || p->stride_w > p->k_w) return 0;
+    if (part->taps != p->k_w || p->dilation_w != 1 || p->stride_w > p->k_w) return 0;
     const int32_t fit = (room / part->channels - p->k_w) / p->stride_w + 1;
     const int32_t most = smg_min(smg_min(pixels, p->y_w - at.x), fit);
     return most - most % SMG_PIXELS;
