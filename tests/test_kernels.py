@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +18,11 @@ from graphs import int8_graphs, random_inputs
 from smidgen.codegen import RUNTIME
 from smidgen.ir import OPS, Array, Graph, Node, Params, QParams, evaluate
 from smidgen.pipeline import compile
-from smidgen.targets.compiler import Cache, find_compiler
+from smidgen.targets.compiler import Cache, find_compiler, probe
 from smidgen.targets.host import Host
 
 SANITIZE = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
+ZIG = (sys.executable, "-m", "ziglang", "cc")
 GUARD = 64  # bytes after working memory that must stay as they are
 
 
@@ -48,6 +51,15 @@ def test_the_host_agrees_with_numpy(case: Case, recorded: list[dict[str, Array]]
     for run in range(RUNS):
         (expected,) = evaluate(graph, *inputs(graph, run))
         np.testing.assert_array_equal(recorded[run][case.name], expected)
+
+
+@pytest.mark.parametrize("command", [("cc",), ZIG], ids=["cc", "zig"])
+def test_every_kernel_compiles_without_a_warning(command: tuple[str, ...], tmp_path: Path) -> None:
+    if shutil.which(command[0]) is None:
+        pytest.skip("this machine has no cc")
+    files = sorted(RUNTIME.rglob("*.c"))
+    warnings = ("-pedantic", "-Wshadow", "-Wstrict-prototypes", "-Wconversion", "-Wno-sign-conversion")
+    probe(command)(*warnings, f"-I{RUNTIME}", "-shared", "-o", "all.so", *files, folder=tmp_path)
 
 
 @settings(max_examples=25, deadline=None)

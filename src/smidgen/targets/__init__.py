@@ -8,6 +8,7 @@ from typing import Protocol, Self
 from smidgen.codegen import Sources
 from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph
+from smidgen.targets.host import Host
 
 
 class Device(Protocol):
@@ -40,8 +41,6 @@ class Target(Protocol):
 
 def find(name: str) -> Target:
     """The target of that name."""
-    from smidgen.targets.host import Host
-
     targets: tuple[Target, ...] = (Host(),)
     for target in targets:
         if target.name == name:
