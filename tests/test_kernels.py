@@ -62,6 +62,13 @@ def test_every_kernel_compiles_without_a_warning(command: tuple[str, ...], tmp_p
     probe(command)(*warnings, f"-I{RUNTIME}", "-shared", "-o", "all.so", *files, folder=tmp_path)
 
 
+def test_another_compiler_gives_the_same_bytes(cache: Path, recorded: list[dict[str, Array]]) -> None:
+    with compile(together(), Host(probe(ZIG), cache)).start() as device:
+        for run in range(RUNS):
+            for (name, expected), got in zip(recorded[run].items(), device.run(*_all_inputs(run)), strict=True):
+                np.testing.assert_array_equal(got, expected, err_msg=name)
+
+
 @settings(max_examples=25, deadline=None)
 @given(graph=int8_graphs(), seed=st.integers(0, 2**31))
 def test_random_graphs_on_the_host_agree_with_numpy(host: Host, graph: Graph, seed: int) -> None:
