@@ -147,6 +147,8 @@ def _convs() -> Iterator[Case]:
     yield conv("window-is-the-map", (4, 4, 6), 5, k=(4, 4), same=False)
     yield conv("dilation", (9, 11, 4), 6, dilation=(2, 3))
     yield conv("dilation-beyond-the-map", (3, 3, 4), 6, dilation=(4, 4))
+    yield conv("1x1-dilation", (4, 9, 6), 6, k=(1, 1), dilation=(2, 2))
+    yield conv("strides-beyond-the-window", (9, 17, 6), 6, stride=(4, 5))
     yield conv("groups", (5, 5, 12), 8, groups=4)
     yield conv("groups-of-one", (5, 5, 6), 6, groups=6)
     yield conv("groups-1x1-dilated-strided", (9, 9, 10), 15, groups=5, stride=(2, 2), dilation=(2, 2))
@@ -177,6 +179,8 @@ def _depthwises() -> Iterator[Case]:
     yield depthwise("window-larger-than-the-map", (3, 2, 20), k=(7, 7))
     yield depthwise("dilation", (9, 11, 20), dilation=(2, 3))
     yield depthwise("dilation-beyond-the-map", (3, 3, 20), dilation=(4, 4))
+    yield depthwise("1x1-dilation", (4, 9, 20), k=(1, 1), dilation=(2, 2))
+    yield depthwise("strides-beyond-the-window", (9, 17, 20), stride=(4, 5))
     for times in (2, 3, 8):
         yield depthwise(f"times-{times}", (5, 6, 7), times=times)
     yield depthwise("times-of-one-channel", (6, 6, 1), times=24, stride=(2, 2))

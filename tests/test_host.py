@@ -15,7 +15,7 @@ import pytest
 from smidgen import compiler, ops
 from smidgen.compiler import probe
 from smidgen.errors import InputError, SmidgenError, TargetError
-from smidgen.ir import Array, Builder, Graph, QParams, Type, evaluate
+from smidgen.ir import Array, Builder, Graph, QParams, Type, evaluate, evaluate_step
 from smidgen.pipeline import Program, compile
 from smidgen.targets.host import Host
 
@@ -194,6 +194,21 @@ def test_inputs_and_constants_may_be_outputs(host: Host) -> None:
     with compile(graph, target=host).start() as device:
         for got, expected in zip(device.run(array), evaluate(graph, array), strict=True):
             np.testing.assert_array_equal(got, expected)
+
+
+def test_state_is_loaded_at_the_start_and_outlives_a_run(host: Host) -> None:
+    g = Builder("counting")
+    x = g.input("x", Type((1, 4), "int8", Q(0.1)))
+    total = g.persistent("total", np.arange(4, dtype=np.int8)[None], Q(0.1))
+    fixed = g.persistent("fixed", np.full((1, 4), 7, np.int8), Q(0.1))
+    g.updates[total] = g.emit(ops.Add(), total, x, q=Q(0.1), name="next")
+    graph = g.graph(g.emit(ops.Add(), g.updates[total], fixed, q=Q(0.1)))
+    state = dict(graph.state)
+    with compile(graph, host).start() as device:
+        for step in range(4):
+            array = np.array([[step, -step, 3, 0]], np.int8)
+            expected, state = evaluate_step(graph, state, array)
+            np.testing.assert_array_equal(device.run(array)[0], expected[0])
 
 
 @pytest.mark.parametrize("graph", [network(), odd_names()], ids=["network", "odd-names"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cases import CASES, GRAPHS, RUNS, Case, inputs, together
+from cases import CASES, GRAPHS, RUNS, Case, conv, depthwise, inputs, together
 from graphs import int8_graphs, random_inputs
 from native import Kernels, Map, argument, build_sanitized, pointer
-from smidgen.ir import Array, Graph, evaluate
+from smidgen.codegen import RUNTIME
+from smidgen.compiler import probe
+from smidgen.ir import Array, Graph, QParams, evaluate
 from smidgen.pipeline import compile
 from smidgen.targets.host import Host
 
+ZIG = (sys.executable, "-m", "ziglang", "cc")
 GUARD = 64  # bytes after working memory that must stay as they are
 
 
@@ -43,6 +48,22 @@ def test_the_host_agrees_with_numpy(case: Case, recorded: list[dict[str, Array]]
         np.testing.assert_array_equal(recorded[run][case.name], expected)
 
 
+@pytest.mark.parametrize("command", [("cc",), ZIG], ids=["cc", "zig"])
+def test_every_kernel_compiles_without_a_warning(command: tuple[str, ...], tmp_path: Path) -> None:
+    if shutil.which(command[0]) is None:
+        pytest.skip("this machine has no cc")
+    files = sorted((RUNTIME / "kernels").glob("*.c"))
+    warnings = ("-pedantic", "-Wshadow", "-Wstrict-prototypes", "-Wconversion", "-Wno-sign-conversion")
+    probe(command)(*warnings, f"-I{RUNTIME}", "-shared", "-o", "all.so", *files, folder=tmp_path)
+
+
+def test_another_compiler_gives_the_same_bytes(cache: Path, recorded: list[dict[str, Array]]) -> None:
+    with compile(together(), target=Host(probe(ZIG), cache)).start() as device:
+        for run in range(RUNS):
+            for (name, expected), got in zip(recorded[run].items(), device.run(*_all_inputs(run)), strict=True):
+                np.testing.assert_array_equal(got, expected, err_msg=name)
+
+
 @settings(max_examples=25, deadline=None)
 @given(graph=int8_graphs(), seed=st.integers(0, 2**31))
 def test_random_graphs_on_the_host_agree_with_numpy(host: Host, graph: Graph, seed: int) -> None:
@@ -63,34 +84,76 @@ def test_no_kernel_trips_a_sanitizer(tmp_path: Path) -> None:
     assert result.returncode == 0, f"{result.stdout}\n{result.stderr[:4000]}"
 
 
+def compute(kernels: Kernels, graph: Graph, x: Array, y: Array, y0: int, y1: int) -> None:
+    """Output rows [y0, y1) of a graph of one spatial op; x and y hold as many rows of their maps as they have."""
+    (node,) = graph.nodes
+    size = node.op.scratch(node)
+    scratch = np.full(size + GUARD, 0x5A, np.uint8)
+    constants = [argument(node, v, graph.constants[v]) for v in node.ins[1:]]
+    working = [pointer(scratch)] if size else []
+    maps = Map(x.ctypes.data, len(x)), Map(y.ctypes.data, len(y))
+    kernels.call(node, maps[0], *constants, maps[1], y0, y1, *working)
+    assert (scratch[size:] == 0x5A).all(), "the kernel wrote past its working memory"
+
+
+def whole(kernels: Kernels, graph: Graph, x: Array) -> Array:
+    y = np.zeros(graph.outputs[0].type.shape, np.int8)
+    compute(kernels, graph, x[0], y[0], 0, y.shape[1])
+    return y
+
+
+def by_rows(kernels: Kernels, graph: Graph, x: Array) -> Array:
+    """Row by row, the input in a ring of just enough rows, the output in a single row."""
+    (node,) = graph.nodes
+    params, height = node.op.params(node), x.shape[1]
+    stride, pad, k, dilation = (int(params[name]) for name in ("stride_h", "pad_h", "k_h", "dilation_h"))
+    reach = (k - 1) * dilation + 1
+    ring = np.zeros((min(reach, height), *x.shape[2:]), np.int8)
+    out = np.zeros((1, *node.out.type.shape[2:]), np.int8)
+    got, held = [], 0
+    for y in range(node.out.type.shape[1]):
+        needed = min(y * stride - pad + reach, height)
+        for r in range(held, needed):
+            ring[r % len(ring)] = x[0, r]
+        held = max(held, needed)
+        compute(kernels, graph, ring, out, y, y + 1)
+        got.append(out.copy())
+    return np.stack(got, axis=1)
+
+
 SPATIAL = [case for case in CASES if case.op.spatial]
 
 
 @pytest.mark.parametrize("case", SPATIAL, ids=lambda case: case.name)
 def test_a_ring_of_just_enough_rows_gives_the_whole_map(case: Case, kernels: Kernels) -> None:
     graph = GRAPHS[case.name]
-    (node,) = graph.nodes
-    x_type, y_type, params = node.ins[0].type, node.out.type, node.op.params(node)
-    x = np.random.default_rng(2).integers(-128, 128, x_type.shape).astype(np.int8)
-    stride, pad, k, dilation = (int(params[name]) for name in ("stride_h", "pad_h", "k_h", "dilation_h"))
-    reach = (k - 1) * dilation + 1
-    rows = min(reach, x_type.shape[1])
-    ring, out = np.zeros((rows, *x_type.shape[2:]), np.int8), np.zeros(y_type.shape[2:], np.int8)
-    size = node.op.scratch(node)
-    scratch = np.full(size + GUARD, 0x5A, np.uint8)
-    constants = [argument(node, v, graph.constants[v]) for v in node.ins[1:]]
-    working = [pointer(scratch)] if size else []
-    got, held = [], 0
-    for y in range(y_type.shape[1]):
-        needed = min(y * stride - pad + reach, x_type.shape[1])
-        for r in range(held, needed):
-            ring[r % rows] = x[0, r]
-        held = max(held, needed)
-        kernels.call(node, Map(ring.ctypes.data, rows), *constants, Map(out.ctypes.data, 1), y, y + 1, *working)
-        got.append(out.copy())
+    x = np.random.default_rng(2).integers(-128, 128, graph.inputs[0].type.shape).astype(np.int8)
+    np.testing.assert_array_equal(by_rows(kernels, graph, x), evaluate(graph, x)[0])
+
+
+@st.composite
+def convolutions(draw: st.DrawFn) -> Case:
+    """Any geometry: sizes, windows, strides, padding, dilation, groups and multipliers, small enough to be quick."""
+    pairs = st.tuples(st.integers(1, 5), st.integers(1, 5))
+    height, width, groups = draw(st.integers(1, 12)), draw(st.integers(1, 40)), draw(st.integers(1, 3))
+    channels, out = groups * draw(st.integers(1, 40)), groups * draw(st.integers(1, 20))
+    k, stride, dilation = draw(pairs), draw(pairs), draw(st.sampled_from([(1, 1), (1, 1), (1, 2), (2, 1), (3, 3)]))
+    zero = QParams.per_tensor(0.05, draw(st.integers(-128, 127)))
+    if draw(st.booleans()):
+        times = draw(st.integers(1, 3))
+        return depthwise("any", (height, width, channels), times, k, stride, True, dilation, x=zero)
+    return conv("any", (height, width, channels), out, k, stride, True, dilation, groups, x=zero)
+
+
+@settings(max_examples=150, deadline=None)
+@given(case=convolutions(), seed=st.integers(0, 2**31))
+def test_convolutions_of_any_geometry_agree_with_numpy(kernels: Kernels, case: Case, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    graph = case.build(rng)
+    x = rng.integers(-128, 128, graph.inputs[0].type.shape).astype(np.int8)
     (expected,) = evaluate(graph, x)
-    np.testing.assert_array_equal(np.stack(got)[None], expected)
-    assert (scratch[size:] == 0x5A).all(), "the kernel wrote past its working memory"
+    np.testing.assert_array_equal(whole(kernels, graph, x), expected)
+    np.testing.assert_array_equal(by_rows(kernels, graph, x), expected)
 
 
 # Those whose second operand, if any, repeats within a row.

@@ -166,3 +166,22 @@ def test_a_value_without_a_place_is_refused() -> None:
 def test_the_peak_names_its_tensors_largest_first() -> None:
     many = (Buffer("small", 10, 0, 2), Buffer("large", 100, 1, 3), Buffer("later", 90, 2, 4))
     assert [b.name for b in greedy(many).at_peak()] == ["large", "later"]
+
+
+def test_what_replaces_state_lies_in_its_place() -> None:
+    g = Builder("state")
+    x = g.input("x", Type((1, 8), "int8", Q))
+    old = g.persistent("old", np.ones((1, 8), np.int8), Q)
+    new = g.updates[old] = g.emit(ops.Add(), old, x, q=Q, name="new")
+    graph = g.graph(g.emit(ops.Activate(), new, q=Q, name="y"))
+    plan = greedy(buffers(graph))
+    check(graph, plan)
+    assert plan.values()[old] == plan.values()[new]
+    assert [b.end - b.start for b in plan.buffers if old in b.values] == [len(graph.nodes) + 1]
+    apart = (
+        *(b for b in plan.buffers if new not in b.values),
+        Buffer("old", 8, 0, 3, (old,)),
+        Buffer("new", 8, 0, 3, (new,)),
+    )
+    with pytest.raises(PlanError, match="lies elsewhere"):
+        check(graph, greedy(apart))

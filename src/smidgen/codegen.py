@@ -349,9 +349,10 @@ class _Writer:
 
     def _definitions(self) -> Iterator[str]:
         for name, array in self.data.items():
-            items = [_literal(x, array.dtype.name) for x in array.ravel().tolist()]
+            dtype, numbers = array.dtype.name, array.ravel().tolist()
+            items = [_literal(x, dtype) for x in numbers] if array.dtype.kind == "f" else list(map(str, numbers))
             rows = [",".join(items[i : i + 32]) for i in range(0, len(items), 32)]
-            yield f"const {C_TYPES[array.dtype.name]} {name}[{array.size}] = {{\n" + ",\n".join(rows) + "};"
+            yield f"const {C_TYPES[dtype]} {name}[{array.size}] = {{\n" + ",\n".join(rows) + "};"
 
 
 def _identifiers(graph: Graph) -> dict[Value, str]:

@@ -191,7 +191,7 @@ class Depthwise(Op):
         strip = LANES * (((DEPTHWISE_TILE if shared else 1) - 1) * self.stride[1] + columns)
         kept = rows if self.dilation[0] == 1 and 4 * rows * strip <= KEPT_STRIPS else 1
         weights, sums = LANES * rows * columns, LANES * DEPTHWISE_TILE
-        return 4 * (weights + kept * strip + sums) + strip
+        return 4 * (weights + kept * strip + sums)
 
     def macs(self, node: Node) -> int:
         return node.out.type.size * math.prod(node.ins[1].type.shape[1:3])

@@ -76,7 +76,7 @@ typedef struct {
 /* How many of the next `pixels` pixels' kernel rows overlap in one strip that fits; 0 where that gives no four. */
 static inline int32_t strip_pixels(const smg_conv2d_s8_params *p, const piece *part, place at, int32_t pixels,
                                    int32_t room) {
-    if (part->taps != p->k_w || p->stride_w > p->k_w) return 0;
+    if (part->taps != p->k_w || p->dilation_w != 1 || p->stride_w > p->k_w) return 0;
     const int32_t fit = (room / part->channels - p->k_w) / p->stride_w + 1;
     const int32_t most = smg_min(smg_min(pixels, p->y_w - at.x), fit);
     return most - most % SMG_PIXELS;
@@ -152,10 +152,13 @@ static inline void convolve(const smg_conv2d_s8_params *p, smg_map x, const filt
 /* All pixels of rows [y0, y1) for one set of filters. */
 static void filter(const smg_conv2d_s8_params *p, smg_map x, const filters *f, smg_map y, int32_t y0, int32_t y1,
                    const work *in) {
-    const smg_requantizer q = smg_requantizer_of(f->b, p->multiplier + f->first, p->shift + f->first, f->count,
-                                                 p->y_zero, p->lo, p->hi);
+    smg_requantizer q;
     const int32_t k = p->k_h * p->k_w * f->in, total = (y1 - y0) * p->y_w;
     place at = {y0, 0};
+    q.zero = p->y_zero;
+    q.lo = p->lo;
+    q.hi = p->hi;
+    smg_lanes_scales(&q, f->b, p->multiplier + f->first, p->shift + f->first, f->count);
     if (k <= DEPTH) pack(p, f, 0, k, in->w); /* short rows are packed once for all tiles */
     for (int32_t start = 0; start < total; start += TILE) {
         const int32_t pixels = smg_min(TILE, total - start);

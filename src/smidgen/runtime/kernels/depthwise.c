@@ -18,18 +18,16 @@ typedef struct {
     int32_t *w;                  /* [k_h][k_w][lane], widened */
     int32_t *strips;             /* [kept][column][lane], widened, the zero point taken off */
     uint32_t *acc;               /* [pixel][lane] */
-    int8_t *raw;                 /* [column][lane], as it is in the map */
 } block;
 
 static inline block lay_out(const smg_depthwise_s8_params *p, void *scratch) {
-    block of = {0, 0, p->y_c / p->x_c, 1, 0, 1, scratch, 0, 0, 0};
+    block of = {0, 0, p->y_c / p->x_c, 1, 0, 1, scratch, 0, 0};
     /* Where windows share no columns, the strip holds the taps of one pixel and nothing else. */
     if (p->dilation_w == 1 && p->stride_w <= p->k_w) of.tile = TILE;
     of.columns = (of.tile - 1) * p->stride_w + p->k_w;
     if (p->dilation_h == 1 && p->k_h * of.columns * SMG_LANES * 4 <= KEPT) of.kept = p->k_h;
     of.strips = of.w + p->k_h * p->k_w * SMG_LANES;
     of.acc = (uint32_t *)(of.strips + of.kept * of.columns * SMG_LANES);
-    of.raw = (int8_t *)(of.acc + TILE * SMG_LANES);
     return of;
 }
 
@@ -44,36 +42,32 @@ static inline void widen_weights(const smg_depthwise_s8_params *p, smg_weights w
     }
 }
 
-/* Bytes that are copied as one. */
-typedef struct {
-    int8_t lane[SMG_LANES];
-} lanes;
-
-static inline void fill(int8_t *to, int32_t value, int32_t count) {
-    for (int32_t i = 0; i < count; i++) to[i] = (int8_t)value;
+static inline void clear(int32_t *to, int32_t count) {
+    for (int32_t i = 0; i < count; i++) to[i] = 0;
 }
 
-/* The block's channels of `columns` pixels of the input that lie `step` apart. */
-static inline void copy_columns(const int8_t *x, int32_t step, int32_t columns, const block *of, int8_t *to) {
+/* The block's channels of `columns` input pixels that lie `step` apart, the zero point taken off. */
+static inline void widen_columns(const int8_t *x, int32_t step, int32_t columns, int32_t zero, const block *of,
+                                 int32_t *to) {
     if (of->times == 1 && of->count == SMG_LANES) {
-        for (int32_t q = 0; q < columns; q++)
-            *(lanes *)(to + q * SMG_LANES) = *(const lanes *)(x + q * step + of->first);
-    } else {
-        for (int32_t q = 0; q < columns; q++)
-            for (int32_t n = 0; n < of->count; n++) to[q * SMG_LANES + n] = x[q * step + (of->first + n) / of->times];
+        smg_lanes_widen_columns(x + of->first, step, columns, zero, to);
+        return;
     }
+    clear(to, columns * SMG_LANES);
+    for (int32_t q = 0; q < columns; q++)
+        for (int32_t n = 0; n < of->count; n++)
+            to[q * SMG_LANES + n] = x[q * step + (of->first + n) / of->times] - zero;
 }
 
 /* The columns of one input row under a tile that begins at output column ox; zeros outside the map. */
 static inline void widen_strip(const smg_depthwise_s8_params *p, const int8_t *row, int32_t ox, const block *of,
                                int32_t *strip) {
     const int32_t left = ox * p->stride_w - p->pad_w;
-    const smg_taps in = smg_taps_inside(left, of->columns, p->dilation_w, p->x_w);
-    fill(of->raw, p->x_zero, in.from * SMG_LANES);
-    copy_columns(row + (left + in.from * p->dilation_w) * p->x_c, p->dilation_w * p->x_c, in.to - in.from, of,
-                 of->raw + in.from * SMG_LANES);
-    fill(of->raw + in.to * SMG_LANES, p->x_zero, (of->columns - in.to) * SMG_LANES);
-    smg_lanes_widen(of->raw, of->columns * SMG_LANES, p->x_zero, strip);
+    const smg_taps inside = smg_taps_inside(left, of->columns, p->dilation_w, p->x_w);
+    clear(strip, inside.from * SMG_LANES);
+    widen_columns(row + (left + inside.from * p->dilation_w) * p->x_c, p->dilation_w * p->x_c,
+                  inside.to - inside.from, p->x_zero, of, strip + inside.from * SMG_LANES);
+    clear(strip + inside.to * SMG_LANES, (of->columns - inside.to) * SMG_LANES);
 }
 
 /* The sums of `pixels` output pixels of row oy from column ox on; input rows before `held` are in their strips. */
@@ -97,10 +91,13 @@ static inline int32_t accumulate(const smg_depthwise_s8_params *p, smg_map x, co
 void smg_depthwise_s8(const smg_depthwise_s8_params *p, smg_map x, smg_weights w, const int32_t *b, smg_map y,
                       int32_t y0, int32_t y1, void *scratch) {
     block of = lay_out(p, scratch);
+    smg_requantizer q;
+    q.zero = p->y_zero;
+    q.lo = p->lo;
+    q.hi = p->hi;
     for (; of.first < p->y_c; of.first += SMG_LANES) {
         of.count = smg_min(SMG_LANES, p->y_c - of.first);
-        const smg_requantizer q = smg_requantizer_of(b + of.first, p->multiplier + of.first, p->shift + of.first,
-                                                     of.count, p->y_zero, p->lo, p->hi);
+        smg_lanes_scales(&q, b + of.first, p->multiplier + of.first, p->shift + of.first, of.count);
         widen_weights(p, w, &of);
         for (int32_t ox = 0; ox < p->y_w; ox += of.tile) {
             const int32_t pixels = smg_min(of.tile, p->y_w - ox);

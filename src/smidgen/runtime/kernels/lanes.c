@@ -10,6 +10,12 @@ void smg_lanes_widen(const int8_t *restrict x, int32_t count, int32_t zero, int3
     for (int32_t i = 0; i < count; i++) to[i] = x[i] - zero;
 }
 
+void smg_lanes_widen_columns(const int8_t *restrict x, int32_t step, int32_t columns, int32_t zero,
+                             int32_t *restrict to) {
+    for (int32_t q = 0; q < columns; q++)
+        for (int32_t n = 0; n < SMG_LANES; n++) to[q * SMG_LANES + n] = x[q * step + n] - zero;
+}
+
 void smg_lanes_pack(const int8_t *restrict w, int32_t k, int32_t channels, int32_t length, int16_t *restrict to) {
     const int8_t *rows[SMG_LANES];
     for (int32_t n = 0; n < SMG_LANES; n++) rows[n] = w + smg_min(n, channels - 1) * k;
@@ -59,6 +65,18 @@ void smg_lanes_slide(uint32_t *restrict acc, int32_t pixels, const int32_t *rest
         } else {
             for (int32_t t = 0; t < taps; t++) add_taps(acc, x + t * SMG_LANES, w + t * SMG_LANES, 1);
         }
+    }
+}
+
+void smg_lanes_scales(smg_requantizer *restrict q, const int32_t *restrict bias, const int32_t *restrict multiplier,
+                      const int32_t *restrict shift, int32_t channels) {
+    for (int32_t n = 0; n < SMG_PAIR; n++) {
+        const int32_t c = smg_min(n % SMG_LANES, channels - 1);
+        q->bias[n] = bias[c];
+        q->multiplier[n] = multiplier[c];
+        q->left[n] = smg_max(shift[c], 0);
+        q->right[n] = smg_max(-shift[c], 0);
+        q->mask[n] = (int32_t)(((uint32_t)1 << q->right[n]) - 1);
     }
 }
 

@@ -18,22 +18,15 @@ typedef struct {
     int32_t zero, lo, hi;
 } smg_requantizer;
 
-static inline smg_requantizer smg_requantizer_of(const int32_t *bias, const int32_t *multiplier,
-                                                 const int32_t *shift, int32_t channels, int32_t zero, int32_t lo,
-                                                 int32_t hi) {
-    smg_requantizer q = {{0}, {0}, {0}, {0}, {0}, zero, lo, hi};
-    for (int32_t n = 0; n < channels; n++) {
-        q.bias[n] = q.bias[SMG_LANES + n] = bias[n];
-        q.multiplier[n] = q.multiplier[SMG_LANES + n] = multiplier[n];
-        q.left[n] = q.left[SMG_LANES + n] = shift[n] > 0 ? shift[n] : 0;
-        q.right[n] = q.right[SMG_LANES + n] = shift[n] < 0 ? -shift[n] : 0;
-        q.mask[n] = q.mask[SMG_LANES + n] = (int32_t)(((uint32_t)1 << q.right[n]) - 1);
-    }
-    return q;
-}
+/* Set up the scales of `channels` channels; the rest of q is the caller's. */
+void smg_lanes_scales(smg_requantizer *q, const int32_t *bias, const int32_t *multiplier, const int32_t *shift,
+                      int32_t channels);
 
 /* to[i] = x[i] - zero. */
 void smg_lanes_widen(const int8_t *x, int32_t count, int32_t zero, int32_t *to);
+
+/* to[column][lane] = x[column * step + lane] - zero. */
+void smg_lanes_widen_columns(const int8_t *x, int32_t step, int32_t columns, int32_t zero, int32_t *to);
 
 /* to[i][lane] = w[lane][i] for i < length, of `channels` rows of weights that are k apart. */
 void smg_lanes_pack(const int8_t *w, int32_t k, int32_t channels, int32_t length, int16_t *to);
