@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from smidgen.codegen import RUNTIME
+from smidgen.codegen import PORTABLE, RUNTIME
 from smidgen.compiler import Cache, find_compiler
 from smidgen.ir import Array, Graph, Node, Params, Value
 from smidgen.pipeline import compile
@@ -34,7 +34,8 @@ class Kernels:
     """The runtime alone, called kernel by kernel."""
 
     def __init__(self, cache: Path) -> None:
-        files = {path.name: path.read_text() for path in sorted(RUNTIME.rglob("*.[ch]"))}
+        folders = (RUNTIME, *(RUNTIME / folder for folder in PORTABLE))
+        files = {path.name: path.read_text() for folder in folders for path in sorted(folder.glob("*.[ch]"))}
         sources = [name for name in files if name.endswith(".c")]
         self.library = ctypes.CDLL(str(Cache(cache, find_compiler()).build(".so", files, "-I.", "-shared", *sources)))
 

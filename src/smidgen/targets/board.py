@@ -47,7 +47,7 @@ class EmulatedBoard:
         self._requests, self._answers = b"", bytearray()
         self._exception: int | None = None
         self._access: _Access | None = None
-        self._trapped = self._ended = False
+        self._trapped = self._last = self._ended = False
         counter.attach(self._uc, cache)
         top, self._pc = struct.unpack("<II", self._uc.mem_read(board.flash.origin, 8))
         self._stack_top = int(top)
@@ -87,6 +87,13 @@ class EmulatedBoard:
             raise
         return bytes(self._answers)
 
+    def finish(self, limit: int) -> int:
+        """Say that no request follows and let the program end; the instructions since reset."""
+        self._last = True
+        self.exchange(b"", limit)
+        self._ended = True
+        return int(self.counter.fields.total)
+
     def peak_stack(self) -> int:
         """Bytes: down to the lowest stack pointer at any block, or the lowest byte that was written."""
         bottom = self.board.sram.origin
@@ -123,13 +130,16 @@ class EmulatedBoard:
             result = REQUESTS if self._uc.mem_read(name, length) == b"requests" else ANSWERS
         elif operation == READ:
             _, to, size = self._words(at)
-            if len(self._requests) < size:
+            if len(self._requests) < size and not self._last:
                 return False
-            self._uc.mem_write(to, self._requests[:size])
-            self._requests = self._requests[size:]
+            taken, self._requests = self._requests[:size], self._requests[size:]
+            self._uc.mem_write(to, taken)
+            result = size - len(taken)
         elif operation == WRITE:
             _, data, size = self._words(at)
             self._answers += self._uc.mem_read(data, size)
+        elif self._last:
+            return False
         else:
             raise TargetError(f"the program on {self.board.name} ended in {self.image.place(self._pc)}")
         self._uc.reg_write(arm.UC_ARM_REG_R0, result)
@@ -150,7 +160,7 @@ class EmulatedBoard:
 
     def _fault(self, error: str) -> str:
         """What happened, where, and what lies there."""
-        pc, link = (self._uc.reg_read(r) for r in (arm.UC_ARM_REG_PC, arm.UC_ARM_REG_LR))
+        pc, link, sp = (self._uc.reg_read(r) for r in (arm.UC_ARM_REG_PC, arm.UC_ARM_REG_LR, arm.UC_ARM_REG_SP))
         name, place, access = self.board.name, self.image.place(pc), self._access
         if access is None:
             return f"the program on {name} faulted in {place}: {error}"
@@ -158,7 +168,7 @@ class EmulatedBoard:
         if access.kind not in (*READS, *WRITES):
             return f"the program on {name} jumped from about {self.image.place(link & ~1)} to {there}"
         what = f"{place} {'wrote' if access.kind in WRITES else 'read'} {access.size} bytes at {there}"
-        if 0 < self.board.sram.origin - access.address <= PAGE:
+        if sp < self.board.sram.origin or 0 < self.board.sram.origin - access.address <= PAGE:
             size = self._stack_top - self.board.sram.origin
             return (
                 f"the stack of the program on {name} outgrew its {size:,} bytes: {what}; give the board a larger stack"

@@ -62,7 +62,7 @@ class Board:
 
 M7 = Core("cortex-m7", "Cortex-M7", "cortex_m7+fp_armv8d16sp", "fpv5-sp-d16", True, "CORTEX_M7")
 M4 = Core("cortex-m4", "Cortex-M4", "cortex_m4+vfp4d16sp", "fpv4-sp-d16", True, "CORTEX_M4")
-M33 = Core("cortex-m33", "Cortex-M33", "cortex_m33+fp_armv8d16sp", "fpv5-sp-d16", True, "CORTEX_M33")
+M33 = Core("cortex-m33", "Cortex-M33", "cortex_m33+dsp+fp_armv8d16sp", "fpv5-sp-d16", True, "CORTEX_M33")
 M3 = Core("cortex-m3", "Cortex-M3", "cortex_m3", "", False, "CORTEX_M3")
 M0PLUS = Core("cortex-m0plus", "Cortex-M0+", "cortex_m0plus", "", False, "CORTEX_M0")
 

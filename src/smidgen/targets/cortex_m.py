@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
@@ -84,11 +86,13 @@ class CortexM:
     def _link(self, graph: Graph, sources: Sources) -> Path:
         cache = Cache(self.cache, toolchain.find(self.toolchain, self.board.core))
         headers = {path.name: path.read_text() for path in sources.runtime if path.suffix == ".h"}
-        objects = [
-            cache.build(".o", {**headers, path.name: path.read_text()}, "-I.", "-c", path.name)
-            for path in sources.runtime
-            if path.suffix == ".c"
-        ]
+        kernels = [path for path in sources.runtime if path.suffix == ".c"]
+
+        def compiled(path: Path) -> Path:
+            return cache.build(".o", {**headers, path.name: path.read_text()}, "-I.", "-c", path.name)
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            objects = list(pool.map(compiled, kernels))
         serving = {**self._board_files(), "serve.c": _server(graph, sources)}
         files = {"smidgen.h": headers["smidgen.h"], **sources.files, **serving}
         own = [name for name in files if name.endswith(".c")]
@@ -226,6 +230,10 @@ class BoardDevice:
         arena, state = (sum(s.bytes for s in image.symbols if s.name == name and not s.is_code) for name in BLOCKS)
         other, stack = image.static_bytes - arena - state, self._running().peak_stack()
         return BoardMemory(arena, state, other, stack, image.flash_bytes - image.constant_bytes, image.constant_bytes)
+
+    def finish(self) -> int:
+        """Let the program end, as it does where no request follows; the instructions since reset."""
+        return self._running().finish(self._limit)
 
     def close(self) -> None:
         """Switch the board off; its memory is gone with it."""

@@ -1,0 +1,92 @@
+"""`smidgen profile` measures what it says, and compares every byte with the reference."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from networks import CLASSES, inverted_residual
+from smidgen.cli import app
+from smidgen.errors import InputError
+from smidgen.frontends.native import write_smg
+from smidgen.pipeline import compile
+from smidgen.profiling import NOTE, profile
+from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.host import Host
+from smidgen.training import Options
+
+ANSWER = "float model_train(int label, float learning_rate) {\n"
+
+
+@pytest.fixture(scope="session")
+def m7(cache: Path) -> CortexM:
+    return CortexM(cache=cache)
+
+
+def test_a_profile_adds_up_and_is_exact(m7: CortexM) -> None:
+    program = compile(inverted_residual(3), "last:4", m7, options=Options(CLASSES), streamed_input=True)
+    result = profile(program)
+    sram, flash, spent = result.sram, result.flash, result.instructions
+    assert result.sram_bytes == sram.arena + sram.state + sram.other + sram.stack
+    assert result.flash_bytes == flash.code + flash.constants
+    assert spent.step is not None
+    assert spent.forward < spent.step
+    for costs in (spent.by_op, spent.by_node):
+        assert sum(cost.instructions for cost in costs) + spent.between == spent.step
+        assert sum(cost.macs for cost in costs) == sum(node.op.macs(node) for node in program.graph.nodes)
+    assert (result.plan.peak_bytes, result.exact.steps, result.exact.equal) == (program.plan.peak, 3, True)
+    shown = Console(width=120)
+    with shown.capture() as text:
+        shown.print(result, result.layers())
+    for words in ("ConvWeightStep", "image streamed", "3 of 3 steps give the reference's bytes", NOTE):
+        assert words in text.get()
+
+
+def test_a_program_that_only_infers_is_measured_too(m7: CortexM) -> None:
+    result = profile(compile(inverted_residual(3), target=m7), steps=1)
+    assert result.instructions.step is None
+    assert result.exact.equal
+    assert (
+        sum(c.instructions for c in result.instructions.by_op) + result.instructions.between
+        == result.instructions.forward
+    )
+
+
+def test_a_wrong_byte_is_seen_and_named(m7: CortexM) -> None:
+    program = compile(inverted_residual(3), "last:4", m7, options=Options(CLASSES))
+    files = program.sources.files
+    assert ANSWER in files["model.c"]
+    spoiled = files["model.c"].replace(ANSWER, f"{ANSWER}    state[0] ^= 1;\n")
+    sources = replace(program.sources, files={**files, "model.c": spoiled})
+    exact = profile(replace(program, sources=sources), steps=1).exact
+    assert not exact.equal
+    assert exact.differs is not None
+    assert exact.differs.endswith("after step 1")
+
+
+def test_only_boards_are_measured(host: Host, m7: CortexM) -> None:
+    with pytest.raises(InputError, match="not counted on host; name a board"):
+        profile(compile(inverted_residual(3), target=host))
+    with pytest.raises(InputError, match="0 steps measure nothing"):
+        profile(compile(inverted_residual(3), target=m7), steps=0)
+
+
+def test_the_verb_prints_one_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    monkeypatch.setattr("smidgen.targets.cortex_m.cache_folder", lambda: cache)
+    write_smg(inverted_residual(3), tmp_path / "net.smg")
+    words = ["profile", str(tmp_path / "net.smg"), "--scheme", "last:4", "--classes", str(CLASSES), "--steps", "1"]
+    run = CliRunner().invoke(app, [*words, "--weight-bits", "8", "--sram", "32KB", "--json"], catch_exceptions=False)
+    printed = json.loads(run.stdout)
+    assert set(printed) >= {"sram_bytes", "sram", "flash_bytes", "instructions", "plan", "exact"}
+    assert set(printed["instructions"]) >= {"forward", "step", "by_op"}
+    assert set(printed["plan"]) == {"peak_bytes", "lower_bound_bytes"}
+    assert printed["exact"]["equal"] is True
+    assert printed["streamed_input"] is True
+    buffered = CliRunner().invoke(app, [*words, "--input", "buffered", "--layers"], catch_exceptions=False)
+    assert "image buffered" in buffered.stdout
+    assert "node by node" in buffered.stdout
