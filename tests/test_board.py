@@ -252,8 +252,10 @@ def sized(target: CortexM, **sizes: str) -> CortexM:
 def test_a_program_too_large_for_sram_is_refused_with_the_figures(m7: CortexM) -> None:
     with pytest.raises(TargetError, match=r"pooled needs 22,\d{3} bytes of SRAM, cortex-m7 has 16,384: arena 18,\d{3}"):
         compile(pooled(45), target=sized(m7, sram="16KB"))
-    with pytest.raises(TargetError, match=r"fewer layers or channels learn, stream the image"):
+    with pytest.raises(TargetError, match=r"\. Let fewer layers or channels learn, stream the image, take a smaller"):
         learner(sized(m7, sram="4KB"))
+    with pytest.raises(TargetError, match=r"\. Let fewer layers or channels learn, take a smaller network or a board"):
+        learner(sized(m7, sram="4KB"), streamed=True)
 
 
 def test_what_only_the_linker_sees_is_refused_with_the_figures_too(m7: CortexM) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -29,10 +29,6 @@ from smidgen.targets.image import Image, read_image
 from smidgen.targets.toolchain import TOOLCHAINS, Toolchain
 
 BLOCKS = ("arena", "state")  # the program's blocks of SRAM, by their names in C
-WAYS_OUT = {
-    "SRAM": "Let fewer layers or channels learn, stream the image, or choose a board with more.",
-    "flash": "Take a smaller network, or choose a board with more.",
-}
 ROOM = 64 * KIB * KIB  # more than any program needs
 PROJECT = ("main.c", "Makefile", "CMakeLists.txt", "README.md")
 LIMIT = 20_000_000_000  # instructions a request may take: minutes of emulation, far above any step
@@ -59,10 +55,10 @@ class CortexM:
     def check(self, graph: Graph, layout: Plan, sources: Sources) -> None:
         """Refuse what the board has no room for, as far as that is known before linking."""
         board, at_peak = self.board, layout.at_peak()
-        largest = f"{at_peak[0].name} ({at_peak[0].bytes:,}) is the largest at the peak" if at_peak else "it is empty"
-        parts = f"arena {layout.peak:,}, of which {largest}, state {sources.state_bytes:,}, stack {board.stack:,}"
-        _fit(graph, board, "SRAM", layout.peak + sources.state_bytes + board.stack, board.sram, parts)
-        _fit(graph, board, "flash", sources.constant_bytes, board.flash, f"constants {sources.constant_bytes:,}")
+        largest = f" ({at_peak[0].name}, {at_peak[0].bytes:,}, is the largest at its peak)" if at_peak else ""
+        parts = f"arena {layout.peak:,}{largest}, state {sources.state_bytes:,}, stack {board.stack:,}"
+        _fit(graph, sources, board, "SRAM", layout.peak + sources.state_bytes + board.stack, parts)
+        _fit(graph, sources, board, "flash", sources.constant_bytes, f"constants {sources.constant_bytes:,}")
 
     def build(self, graph: Graph, sources: Sources) -> Path:
         """The firmware of a program, with a main that serves the host."""
@@ -75,13 +71,12 @@ class CortexM:
         board, origin = self.board, self.board.sram.origin
         roomy = replace(board, flash=Region(board.flash.origin, ROOM), sram=Region(origin, ROOM))
         image = read_image(replace(self, board=roomy)._link(graph, sources))
-        static, stack = image.static_bytes, board.stack
-        _fit(graph, board, "SRAM", static + stack, board.sram, f"static data {static:,}, stack {stack:,}")
+        stack, end = board.stack, max(section.address + section.bytes for section in image.sections)
+        static = end - origin - stack
+        _fit(graph, sources, board, "SRAM", static + stack, f"static data {static:,}, stack {stack:,}")
         code = image.flash_bytes - image.constant_bytes
-        _fit(
-            graph, board, "flash", image.flash_bytes, board.flash, f"code {code:,}, constants {image.constant_bytes:,}"
-        )
-        raise TargetError(f"the linker found no room for {graph.name} on {board.name}, though there is some")
+        _fit(graph, sources, board, "flash", image.flash_bytes, f"code {code:,}, constants {image.constant_bytes:,}")
+        raise TargetError(f"the linker found no room for {graph.name} on {board.name}")
 
     def _link(self, graph: Graph, sources: Sources) -> Path:
         cache = Cache(self.cache, toolchain.find(self.toolchain, self.board.core))
@@ -129,13 +124,22 @@ class CortexM:
         return {name: self._render(name, {}) for name in ("startup.c", "board.ld")}
 
 
-def _fit(graph: Graph, board: Board, what: str, needed: int, region: Region, parts: str) -> None:
-    """Raise TargetError unless so many bytes fit a board's memory."""
-    if needed > region.bytes:
-        raise TargetError(
-            f"{graph.name} needs {needed:,} bytes of {what}, {board.name} has {region.bytes:,}: {parts}. "
-            f"{WAYS_OUT[what]}"
-        )
+def _fit(graph: Graph, sources: Sources, board: Board, what: str, needed: int, parts: str) -> None:
+    """Raise TargetError unless so many bytes of flash or SRAM are there."""
+    there = (board.flash if what == "flash" else board.sram).bytes
+    if needed > there:
+        ways = [] if what == "flash" else list(_smaller(sources))
+        way = ", ".join([*ways, "take a smaller network or a board with more"])
+        figures = f"{graph.name} needs {needed:,} bytes of {what}, {board.name} has {there:,}: {parts}"
+        raise TargetError(f"{figures}. {way[0].upper()}{way[1:]}.")
+
+
+def _smaller(sources: Sources) -> Iterator[str]:
+    """What would lower a program's SRAM."""
+    if sources.learns:
+        yield "let fewer layers or channels learn"
+    if not sources.streamed_input:
+        yield "stream the image"
 
 
 def _server(graph: Graph, sources: Sources) -> str:
