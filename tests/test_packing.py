@@ -1,0 +1,240 @@
+"""Packings are sound, as low as they can be, and honest about it."""
+
+from __future__ import annotations
+
+import csv
+import ctypes
+import subprocess
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from native import SANITIZE
+from smidgen.compiler import find_compiler
+from smidgen.errors import PlanError, TargetError
+from smidgen.packing import Item, Packing, pack, search, skyline
+from smidgen.packing.problem import MOST_BYTES, pose
+from smidgen.packing.search import Outcome
+from smidgen.plan import ALIGNMENT, Buffer, Plan, check_apart
+
+INSTANCES = Path(__file__).parents[2] / "shared" / "planner"
+CAPACITY = 1_048_576
+SECONDS = 20.0  # far more than anything here takes
+
+Items = tuple[Item, ...]
+
+
+def items(most: int, largest: int = 9, last: int = 12) -> st.SearchStrategy[Items]:
+    one = st.builds(
+        lambda start, length, size: Item(start, start + length, size * ALIGNMENT),
+        st.integers(0, last),
+        st.integers(1, max(1, last // 2)),
+        st.integers(1, largest),
+    )
+    return st.lists(one, min_size=1, max_size=most).map(tuple)
+
+
+def crowd(seed: int, count: int, last: int = 40) -> Items:
+    """So many items with all kinds of lifetimes, most of them short."""
+    random = Random(seed)
+    starts = [random.randrange(last) for _ in range(count)]
+    return tuple(
+        Item(start, start + 1 + min(int(random.expovariate(0.2)), last), random.randrange(1, 60) * ALIGNMENT)
+        for start in starts
+    )
+
+
+def full(seed: int, cuts: int) -> Items:
+    """A rectangle of time and 200 units cut into items at random: they fit into 200 units without a gap."""
+    random = Random(seed)
+    pieces = [(0, 100, 0, 200)]
+    for _ in range(cuts):
+        start, end, low, high = pieces.pop(max(range(len(pieces)), key=lambda i: random.random() * _area(pieces[i])))
+        if end - start > 1 and (random.random() < 0.5 or high - low == 1):
+            at = random.randrange(start + 1, end)
+            pieces += [(start, at, low, high), (at, end, low, high)]
+        elif high - low > 1:
+            at = random.randrange(low + 1, high)
+            pieces += [(start, end, low, at), (start, end, at, high)]
+        else:
+            pieces.append((start, end, low, high))
+    random.shuffle(pieces)
+    return tuple(Item(start, end, (high - low) * ALIGNMENT) for start, end, low, high in pieces)
+
+
+def _area(piece: tuple[int, int, int, int]) -> int:
+    return (piece[1] - piece[0]) * (piece[3] - piece[2])
+
+
+def check(items: Items, packing: Packing) -> None:
+    """Judge a packing by the check that every plan goes through."""
+    buffers = tuple(Buffer(f"item {index}", item.size, item.start, item.end) for index, item in enumerate(items))
+    plan = Plan(buffers, packing.offsets)
+    check_apart(plan)
+    assert packing.peak == plan.peak
+    assert packing.peak >= packing.lower_bound >= plan.lower_bound
+    assert packing.optimal == (packing.peak == packing.lower_bound)
+
+
+def least_peak(items: Items) -> int:
+    """The optimum by brute force: some order of the items, each on top of all before that it meets, is as good."""
+    best = sum(item.size for item in items)
+
+    def stack(placed: list[tuple[Item, int]], left: frozenset[int], peak: int) -> None:
+        nonlocal best
+        if peak >= best:
+            return
+        if not left:
+            best = peak
+        for index in left:
+            item = items[index]
+            tops = (top for other, top in placed if other.start < item.end and item.start < other.end)
+            top = max(tops, default=0) + item.size
+            stack([*placed, (item, top)], left - {index}, max(peak, top))
+
+    stack([], frozenset(range(len(items))), 0)
+    return best
+
+
+@given(items(40))
+@settings(max_examples=50, deadline=None)
+def test_any_lifetimes_are_packed_soundly_and_no_worse_than_by_the_heuristic(items: Items) -> None:
+    heuristic, exact = pack(items, 0), pack(items, 0.2)
+    check(items, heuristic)
+    check(items, exact)
+    assert exact.peak <= heuristic.peak
+    assert heuristic.method == "skyline"
+
+
+@given(items(6, largest=4, last=6))
+@settings(max_examples=150, deadline=None)
+def test_few_items_are_packed_as_low_as_brute_force_can(items: Items) -> None:
+    packing = pack(items, SECONDS)
+    assert packing.optimal
+    assert packing.peak == least_peak(items)
+
+
+@given(items(6, largest=4, last=6), st.randoms(use_true_random=False))
+@settings(max_examples=150, deadline=None)
+def test_the_search_finds_the_optimum_in_any_order_and_proves_that_there_is_nothing_below(
+    items: Items, random: Random
+) -> None:
+    library = search.load()
+    assert library is not None
+    problem = pose(items)
+    best = least_peak(items) // problem.unit
+    order = random.sample(range(len(items)), len(items))
+    outcome, offsets = search.attempt(library, problem, order, best, 10**6, ctypes.c_int32(0))
+    assert outcome is Outcome.FOUND
+    assert problem.peak(offsets) == best
+    outcome, _ = search.attempt(library, problem, order, best - 1, 10**6, ctypes.c_int32(0))
+    assert outcome is Outcome.IMPOSSIBLE
+
+
+def test_a_bound_above_the_live_set_is_proved() -> None:
+    lives = ((0, 1, 3), (0, 2, 3), (1, 3, 1), (2, 3, 1), (2, 3, 1), (1, 4, 2), (2, 4, 1), (3, 5, 3), (4, 5, 3))
+    items = tuple(Item(*life) for life in lives)  # 6 are alive at every time, and yet they do not fit into 6
+    packing = pack(items, SECONDS)
+    assert packing.method == "search"
+    assert packing.optimal
+    assert packing.peak == least_peak(items) == 7
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_items_that_leave_no_gap_are_packed_without_one(seed: int) -> None:
+    items = full(seed, 60)
+    packing = pack(items, SECONDS)
+    check(items, packing)
+    assert packing.optimal
+    assert packing.peak == 200 * ALIGNMENT
+
+
+def test_a_packing_within_the_capacity_ends_the_search_and_one_capacity_too_small_does_not() -> None:
+    items = full(0, 60)
+    assert pack(items, SECONDS, capacity=250 * ALIGNMENT).peak <= 250 * ALIGNMENT
+    assert pack(items, SECONDS, capacity=1).optimal
+
+
+def test_the_same_seed_gives_the_same_packing() -> None:
+    items = full(1, 60)
+    first, second = (pack(items, SECONDS, seed=7) for _ in range(2))
+    assert first.method == "search"
+    assert first.offsets == second.offsets
+
+
+def test_the_time_limit_holds_and_the_best_so_far_is_returned() -> None:
+    items = full(2, 400)
+    search.load()  # the compiler's time is not the search's
+    packing = pack(items, 0.5)
+    check(items, packing)
+    assert packing.seconds < 3  # the heuristic alone may be over the limit on a busy machine
+
+
+def test_without_a_compiler_or_with_too_many_items_the_heuristic_climbs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing() -> None:
+        raise TargetError("no C compiler was found")
+
+    items = full(1, 60)
+    monkeypatch.setattr(search, "_library", nothing)
+    packing = pack(items, 1)
+    check(items, packing)
+    assert packing.method == "climb"
+    assert packing.peak <= pack(items, 0).peak
+    monkeypatch.undo()
+    monkeypatch.setattr(search, "MOST_ITEMS", 10)
+    assert pack(items, 1).method == "climb"
+
+
+def test_nothing_needs_no_memory() -> None:
+    assert pack((), 1).peak == pack((), 1).lower_bound == pack((), 1).gap == 0
+    assert pack((), 1).optimal
+
+
+@pytest.mark.parametrize(
+    ("item", "time_limit", "capacity", "sentence"),
+    [
+        (Item(3, 3, 8), 1.0, None, r"item 1 is alive over \[3, 3\), which is never"),
+        (Item(5, 2, 8), 1.0, None, r"item 1 is alive over \[5, 2\), which is never"),
+        (Item(0, 1, 0), 1.0, None, "item 1 has 0 bytes"),
+        (Item(0, 1, -16), 1.0, None, "item 1 has -16 bytes"),
+        (Item(0, 1, MOST_BYTES), 1.0, None, "2,147,483,651 bytes together, and 2,147,483,647 can be packed"),
+        (Item(0, 1, 1.5), 1.0, None, "must be whole numbers"),  # type: ignore[arg-type]
+        (Item(0, 1, 8), -1.0, None, "the time limit is -1.0 seconds"),
+        (Item(0, 1, 8), float("nan"), None, "the time limit is nan seconds"),
+        (Item(0, 1, 8), 1.0, 0, "the capacity is 0 bytes"),
+    ],
+)
+def test_inconsistent_items_are_an_error_and_never_a_packing(
+    item: Item, time_limit: float, capacity: int | None, sentence: str
+) -> None:
+    with pytest.raises(PlanError, match=sentence):
+        pack((Item(0, 1, 4), item), time_limit, capacity)
+
+
+def test_the_search_is_clean_under_sanitizers(tmp_path: Path) -> None:
+    sources = (search.SOURCE, Path(__file__).parent / "packing_main.c")
+    find_compiler()(*SANITIZE, "-o", "sanitized", *sources, folder=tmp_path)
+    for seed, items in enumerate((full(3, 80), crowd(1, 150), crowd(2, 7))):
+        problem = pose(items)
+        order = skyline.ordered(problem, skyline.ORDERS[seed], Random(seed))
+        lines = [f"{len(items)} {problem.sections} {max(problem.loads)} 3000"]
+        lines += [f"{problem.first[i]} {problem.end[i]} {problem.size[i]}" for i in order]
+        result = subprocess.run(
+            tmp_path / "sanitized", input="\n".join(lines), capture_output=True, text=True, check=False
+        )
+        assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("name", "ABCDEFGHIJK")
+def test_the_published_instances_reach_their_capacity(name: str) -> None:
+    file = INSTANCES / f"{name}.{CAPACITY}.csv"
+    if not file.exists():
+        pytest.skip(f"there is no {file}")
+    with file.open() as rows:
+        items = tuple(Item(int(r["lower"]), int(r["upper"]), int(r["size"])) for r in csv.DictReader(rows))
+    packing = pack(items, 60, CAPACITY)
+    check(items, packing)
+    assert packing.peak <= CAPACITY
