@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from smidgen.errors import PlanError
 from smidgen.ir import Graph, Node, Value, memory_read, virtual_sources
+from smidgen.packing import Item, pack
 from smidgen.schedule import WHOLE, Group, Schedule, maps, rows_read
 
 ALIGNMENT = 4  # bytes: a word, whatever a tensor's elements are
@@ -181,6 +182,12 @@ def _donor(node: Node) -> Value | None:
     if node.op.inplace is None or node.ins[node.op.inplace].type.bytes != node.outs[0].type.bytes:
         return None
     return node.ins[node.op.inplace]
+
+
+def packed(buffers: tuple[Buffer, ...], time_limit: float = 5.0) -> Plan:
+    """The best plan found within `time_limit` seconds; at once where it meets the lower bound."""
+    packing = pack((Item(b.start, b.end, b.padded) for b in buffers), time_limit)
+    return Plan(buffers, packing.offsets)
 
 
 def greedy(buffers: tuple[Buffer, ...]) -> Plan:

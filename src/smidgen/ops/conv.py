@@ -15,7 +15,7 @@ from smidgen.ops.gradient import ChannelSum, through
 from smidgen.ops.window import Pad, Window
 
 # As in the C kernels, whose working memory they set: channels and pixels at once, the longest piece of a window.
-LANES, PIXELS, DEPTH, CONV_TILE, DEPTHWISE_TILE, KEPT_STRIPS = 16, 4, 64, 32, 8, 4096
+LANES, PIXELS, DEPTH, CONV_TILE, CONV_SHORT_TILE, DEPTHWISE_TILE, KEPT_STRIPS = 16, 4, 64, 32, 8, 8, 4096
 
 
 def check_weighted(what: str, x: Type, w: Type, b: Type, channels: int, axis: int) -> None:
@@ -127,8 +127,9 @@ class Conv2D(Op):
         return g.emit(dx, dz, w), g.emit(dw, x, dz), g.emit(ChannelSum(), dz)
 
     def scratch(self, node: Node) -> int:
-        depth = min(DEPTH, math.prod(node.ins[1].type.shape[1:]))
-        return 4 * CONV_TILE * LANES + 4 * PIXELS * DEPTH + 2 * LANES * depth  # sums, windows, weights
+        row = math.prod(node.ins[1].type.shape[1:])
+        tile = CONV_TILE if row > DEPTH else CONV_SHORT_TILE
+        return 4 * tile * LANES + 4 * PIXELS * DEPTH + 2 * LANES * min(DEPTH, row)  # sums, windows, weights
 
     def macs(self, node: Node) -> int:
         return node.out.type.size * math.prod(node.ins[1].type.shape[1:])

@@ -8,8 +8,11 @@
 #include "lanes.h"
 #include "window.h"
 
-/* Elements of the longest piece, and pixels of a tile; Op.scratch of the graph's op counts with them. */
-enum { DEPTH = 64, TILE = 32 };
+/* Elements of the longest piece, and pixels of a tile: weights longer than a piece are laid out again for each tile,
+ * shorter ones once, so that their tiles can be small. Op.scratch of the graph's op counts with them. */
+enum { DEPTH = 64, TILE = 32, SHORT_TILE = 8 };
+
+static inline int32_t tile_of(int32_t k) { return k > DEPTH ? TILE : SHORT_TILE; }
 
 /* Up to sixteen output channels of one group, and what belongs to them. */
 typedef struct {
@@ -136,7 +139,7 @@ static inline void convolve(const smg_conv2d_s8_params *p, smg_map x, const filt
     const int32_t k = p->k_h * p->k_w * f->in;
     const int32_t taps = p->dilation_w == 1 && p->k_w * f->in <= DEPTH ? p->k_w : 1;
     const int32_t channels = smg_min(f->in, DEPTH);
-    for (int32_t i = 0; i < TILE * SMG_LANES; i++) in->acc[i] = 0;
+    for (int32_t i = 0; i < tile_of(k) * SMG_LANES; i++) in->acc[i] = 0;
     for (int32_t i = 0; i < p->k_h; i++) {
         for (int32_t j = 0; j < p->k_w; j += taps) {
             for (int32_t c = 0; c < f->in; c += channels) {
@@ -153,15 +156,15 @@ static inline void convolve(const smg_conv2d_s8_params *p, smg_map x, const filt
 static void filter(const smg_conv2d_s8_params *p, smg_map x, const filters *f, smg_map y, int32_t y0, int32_t y1,
                    const work *in) {
     smg_requantizer q;
-    const int32_t k = p->k_h * p->k_w * f->in, total = (y1 - y0) * p->y_w;
+    const int32_t k = p->k_h * p->k_w * f->in, total = (y1 - y0) * p->y_w, tile = tile_of(k);
     place at = {y0, 0};
     q.zero = p->y_zero;
     q.lo = p->lo;
     q.hi = p->hi;
     smg_lanes_scales(&q, f->b, p->multiplier + f->first, p->shift + f->first, f->count);
     if (k <= DEPTH) pack(p, f, 0, k, in->w); /* short rows are packed once for all tiles */
-    for (int32_t start = 0; start < total; start += TILE) {
-        const int32_t pixels = smg_min(TILE, total - start);
+    for (int32_t start = 0; start < total; start += tile) {
+        const int32_t pixels = smg_min(tile, total - start);
         convolve(p, x, f, at, pixels, in);
         for (int32_t done = 0, run; done < pixels; done += run, at = advance(at, run, p->y_w)) {
             int8_t *to = smg_row(y, at.y, p->y_w * p->y_c) + at.x * p->y_c + f->first;
@@ -175,7 +178,7 @@ void smg_conv2d_s8(const smg_conv2d_s8_params *p, smg_map x, smg_weights w, cons
                    int32_t y0, int32_t y1, void *scratch) {
     const int32_t in = p->x_c / p->groups, out = p->y_c / p->groups, k = p->k_h * p->k_w * in;
     work memory = {scratch, 0, SMG_PIXELS * DEPTH, 0};
-    memory.windows = (int32_t *)(memory.acc + TILE * SMG_LANES);
+    memory.windows = (int32_t *)(memory.acc + tile_of(k) * SMG_LANES);
     memory.w = (int16_t *)(memory.windows + memory.room);
     for (int32_t g = 0; g < p->groups; g++) {
         for (int32_t n = g * out; n < (g + 1) * out; n += SMG_LANES) {
