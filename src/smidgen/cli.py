@@ -195,6 +195,9 @@ def compile_(
     scheme: OneScheme = None,
     target: Target = "host",
     image: Input = Image.buffered,
+    budget: Annotated[
+        str | None, typer.Option(help="The most SRAM that arena and state may take, as 128KB (of 1,024 bytes each).")
+    ] = None,
     classes: Classes = None,
     weight_bits: WeightBits = 12,
     head: HeadType = HeadKind.float32,
@@ -207,7 +210,8 @@ def compile_(
     """C sources, header, example main, and how to build them."""
     options = _options(model, scheme, classes, (weight_bits, qas, momentum, accumulate, head.value, seed))
     with _progress(f"compiling {model} for {target}"):
-        program = compile(load(model), scheme, target, options=options, streamed_input=image is Image.streamed)
+        streamed = image is Image.streamed
+        program = compile(load(model), scheme, target, options=options, streamed_input=streamed, budget=budget)
         program.write(output)
     _show(_compiled(program, output), as_json)
 

@@ -10,12 +10,13 @@ from pathlib import Path
 
 from smidgen import codegen, ir, passes, plan, streaming, targets
 from smidgen.codegen import Sources
-from smidgen.errors import InputError
+from smidgen.errors import InputError, PlanError
 from smidgen.ir import Array, Graph
 from smidgen.plan import Buffer, Plan
 from smidgen.schedule import Schedule
 from smidgen.scheme import Scheme, load_scheme
 from smidgen.targets import Device, Target
+from smidgen.targets.boards import parse_size
 from smidgen.training import Options, Training, build_training
 
 
@@ -27,22 +28,27 @@ def compile(
     options: Options | None = None,
     images: tuple[Array, ...] = (),
     streamed_input: bool = False,
+    budget: int | str | None = None,
     prefix: str = "model",
 ) -> Program:
     """A model as C for a target: what infers, or with a scheme what learns.
 
     `options` say how it learns; `images`, where given, set its first exponents; with `streamed_input` the
-    image is handed over row by row and never held whole; `prefix` begins the names of files and functions.
+    image is handed over row by row and never held whole; a `budget`, in bytes or as "128KB" (of 1,024 bytes each),
+    is the most that arena and state may take; `prefix` begins the names of files and functions.
     """
     where = targets.find(target) if isinstance(target, str) else target
+    most = None if budget is None else parse_size(str(budget))
     ir.verify(model)
     graph, training = model, None
     if scheme is not None:
         training = _train(model, scheme, options, images)
         graph = passes.run(training.step)
     schedule = streaming.choose(graph, streamed_input)
-    layout = plan.greedy(plan.buffers(graph, schedule))
+    layout = plan.packed(plan.buffers(graph, schedule))
     plan.check(graph, layout, schedule)
+    if most is not None:
+        _afford(graph, layout, schedule, most)
     learns = training is not None
     sources = codegen.generate(graph, layout, prefix, training=learns, schedule=schedule, folders=where.folders)
     where.check(graph, layout, sources)
@@ -56,6 +62,36 @@ def _train(model: Graph, scheme: Scheme | str, options: Options | None, images: 
     return build_training(model, chosen, options, images)
 
 
+def _afford(graph: Graph, layout: Plan, schedule: Schedule, budget: int) -> None:
+    """Raise PlanError where arena and state exceed the budget."""
+    state = plan.state_bytes(graph)
+    needed = state + layout.peak
+    if needed <= budget:
+        return
+    streamed = needed if schedule.streamed_input else _streamed(graph, needed)
+    least = f"{streamed:,}, with the image streamed" if streamed < needed else f"{needed:,}"
+    less = "Let less learn" if graph.updates else "Take a smaller model"
+    raise PlanError(
+        f"{graph.name} needs {needed:,} bytes of SRAM (arena {layout.peak:,}, state {state:,}), the budget is "
+        f"{budget:,}; the least that can be reached is {least}. At the peak stand {_named(layout.at_peak())}. "
+        + ("Stream the image." if streamed <= budget else f"{less}, or raise the budget.")
+    )
+
+
+def _streamed(graph: Graph, otherwise: int) -> int:
+    """Bytes of arena and state with the image streamed, or `otherwise` where it has to be held whole."""
+    try:
+        schedule = streaming.choose(graph, streamed_input=True)
+    except PlanError:
+        return otherwise
+    return plan.state_bytes(graph) + plan.packed(plan.buffers(graph, schedule)).peak
+
+
+def _named(buffers: tuple[Buffer, ...]) -> str:
+    """The largest buffers with their bytes."""
+    return ", ".join(f"{b.name} {b.bytes:,}" for b in buffers[:3]) or "nothing"
+
+
 @dataclass(frozen=True)
 class Memory:
     """What a program takes, in bytes: SRAM for the arena, flash for constants."""
@@ -67,12 +103,11 @@ class Memory:
     at_peak: tuple[Buffer, ...]  # largest first
 
     def __str__(self) -> str:
-        largest = ", ".join(f"{b.name} {b.bytes:,}" for b in self.at_peak[:3])
         return (
             f"arena      {self.peak:>11,} bytes of SRAM; no plan of this order needs less than {self.lower_bound:,}\n"
             f"state      {self.state:>11,} bytes of SRAM that outlive a run\n"
             f"constants  {self.constants:>11,} bytes of flash\n"
-            f"at the peak: {largest or 'nothing'}"
+            f"at the peak: {_named(self.at_peak)}"
         )
 
 
