@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal
@@ -149,17 +149,18 @@ def _channels(graph: Graph, node: Node, share: Fraction, ranking: Ranking, rng: 
 
 
 def analytic_memory(scheme: Scheme, graph: Graph) -> Memory:
+    """The sum over the layers that learn."""
+    layers = [layer_memory(trained) for trained in resolve(scheme, graph)]
+    return Memory(*(sum(getattr(layer, f.name) for layer in layers) for f in fields(Memory)))
+
+
+def layer_memory(trained: Trained) -> Memory:
     """Saved input channels, one mask bit an output element, updated weights (1 byte) and biases (4 bytes)."""
-    saved = masks = weights = biases = 0
-    for trained in resolve(scheme, graph):
-        x, w, b = (v.type for v in trained.node.ins)
-        share = len(trained.channels)
-        groups = trained.node.op.groups if isinstance(trained.node.op, Conv2D) else 1
-        saved += x.shape[1] * x.shape[2] * share * groups
-        weights += w.size // w.shape[3] * share
-        masks += (trained.node.out.type.size + 7) // 8
-        biases += 4 * b.size
-    return Memory(saved, masks, weights, biases)
+    x, w, b = (v.type for v in trained.node.ins)
+    share = len(trained.channels)
+    groups = trained.node.op.groups if isinstance(trained.node.op, Conv2D) else 1
+    saved = x.shape[1] * x.shape[2] * share * groups
+    return Memory(saved, (trained.node.out.type.size + 7) // 8, w.size // w.shape[3] * share, 4 * b.size)
 
 
 def _published(biases: int, weights: str) -> tuple[int, tuple[tuple[int, Fraction], ...]]:
