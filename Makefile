@@ -1,7 +1,7 @@
 # Two commands do all: `make demo` and `make test`. Each sets up .venv from pyproject.toml first.
 PYTHON ?= python3
 BIN := .venv/bin
-KERNELS := $(wildcard src/smidgen/runtime/kernels/*.c)
+KERNELS := $(wildcard src/smidgen/runtime/kernels/*.c) $(wildcard src/smidgen/packing/*.c)
 CWARNINGS := -std=c99 -pedantic -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -fsyntax-only -Isrc/smidgen/runtime
 
 .PHONY: demo test lint types cwarnings unit clean
