@@ -204,7 +204,7 @@ def test_state_is_loaded_at_the_start_and_outlives_a_run(host: Host) -> None:
     g.updates[total] = g.emit(ops.Add(), total, x, q=Q(0.1), name="next")
     graph = g.graph(g.emit(ops.Add(), g.updates[total], fixed, q=Q(0.1)))
     state = dict(graph.state)
-    with compile(graph, host).start() as device:
+    with compile(graph, target=host).start() as device:
         for step in range(4):
             array = np.array([[step, -step, 3, 0]], np.int8)
             expected, state = evaluate_step(graph, state, array)
