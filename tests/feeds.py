@@ -114,7 +114,7 @@ def rate(power: int) -> Feed:
     def draw(rng: Rng) -> Array:
         if rng.random() < 0.1:
             return np.zeros(2, np.int32)
-        far = int(rng.choice([0, 0, 0, 3, -12, 12, -40, 40]))
+        far = int(rng.choice([0, 0, 0, 3, -12, 12, -40, 40, 75]))
         return np.array([rng.integers(2**30, 2**31), power + far], np.int64).astype(np.int32)
 
     return Feed(Type((2,), "int32"), draw)

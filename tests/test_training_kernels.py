@@ -116,3 +116,15 @@ def test_a_kernel_that_trains_writes_its_outputs_and_nothing_else(case: Training
         final = graph.updates.get(value, value)
         assert memory.data.tobytes() == values[final].tobytes(), f"%{value.name} is not as it should be"
     assert scratch.intact(), "the kernel wrote past its working memory"
+
+
+@pytest.mark.parametrize("spread", [0.01, 1.0, 30.0])
+def test_the_loss_is_the_same_number_for_many_logits(spread: float, kernels: Kernels) -> None:
+    (node,) = TRAINING_GRAPHS["cross-entropy-10"].nodes
+    rng, loss, probabilities = np.random.default_rng(1), np.zeros(1, np.float32), np.zeros((1, 10), np.float32)
+    for index in range(2000):
+        logits, label = rng.normal(0, spread, (1, 10)).astype(np.float32), np.array([index % 10], np.int32)
+        kernels.call(node, *(pointer(array) for array in (logits, label, loss, probabilities)))
+        wanted = node.op.ref(node, logits, label)
+        assert same_bytes(wanted[0], loss), f"{logits} has loss {wanted[0]}, got {loss}"
+        assert same_bytes(wanted[1], probabilities), f"{logits} has probabilities {wanted[1]}, got {probabilities}"
