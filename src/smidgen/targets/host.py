@@ -19,6 +19,8 @@ from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph, check_inputs
 from smidgen.targets.compiler import Cache, Compiler, cache_folder, find_compiler
 
+INSIDE = ("-fvisibility=hidden",)  # kernels are called within the library only, and so directly
+
 
 @dataclass(frozen=True)
 class Host:
@@ -33,7 +35,7 @@ class Host:
         cache = Cache(self.cache, self.compiler or find_compiler())
         headers = {path.name: path.read_text() for path in sources.runtime if path.suffix == ".h"}
         objects = [
-            cache.build(".o", {**headers, path.name: path.read_text()}, "-I.", "-c", path.name)
+            cache.build(".o", {**headers, path.name: path.read_text()}, *INSIDE, "-I.", "-c", path.name)
             for path in sources.runtime
             if path.suffix == ".c"
         ]
