@@ -8,7 +8,7 @@
 #include "lanes.h"
 #include "window.h"
 
-/* Output pixels of a tile, and bytes of strips that are worth keeping; Op.scratch of the graph's op counts with them. */
+/* Output pixels of a tile, and bytes of strips worth keeping; Op.scratch of the graph's op counts with them. */
 enum { TILE = 8, KEPT = 4096 };
 
 /* Up to sixteen output channels, `times` of them an input channel, and working memory. */
@@ -25,7 +25,7 @@ static inline block lay_out(const smg_depthwise_s8_params *p, void *scratch) {
     /* Where windows share no columns, the strip holds the taps of one pixel and nothing else. */
     if (p->dilation_w == 1 && p->stride_w <= p->k_w) of.tile = TILE;
     of.columns = (of.tile - 1) * p->stride_w + p->k_w;
-    if (p->dilation_h == 1 && p->k_h * of.columns * SMG_LANES * 4 <= KEPT) of.kept = p->k_h;
+    if (p->dilation_h == 1 && of.columns <= KEPT / (4 * SMG_LANES) / p->k_h) of.kept = p->k_h;
     of.strips = of.w + p->k_h * p->k_w * SMG_LANES;
     of.acc = (uint32_t *)(of.strips + of.kept * of.columns * SMG_LANES);
     return of;
@@ -66,7 +66,8 @@ static inline void widen_strip(const smg_depthwise_s8_params *p, const int8_t *r
     clear(strip + inside.to * SMG_LANES, (of->columns - inside.to) * SMG_LANES);
 }
 
-/* Add to the sums of `pixels` output pixels of row oy from column ox on; input rows before `held` are in their strips. */
+/* Add up `pixels` output pixels of row oy from column ox on. Input rows before `held` are in their strips already;
+ * gives the first that is not. */
 static inline int32_t accumulate(const smg_depthwise_s8_params *p, smg_map x, const block *of, int32_t oy, int32_t ox,
                                  int32_t pixels, int32_t held) {
     const int32_t top = oy * p->stride_h - p->pad_h;
