@@ -23,6 +23,8 @@ from smidgen.ir import Array, Graph, Value, check_inputs
 from smidgen.plan import Plan
 from smidgen.targets import check_state, check_step
 
+INSIDE = ("-fvisibility=hidden",)  # kernels are called within the library only, and so directly
+
 
 @dataclass(frozen=True)
 class Host:
@@ -38,7 +40,7 @@ class Host:
         cache = Cache(self.cache, self.compiler or find_compiler())
         headers = {path.name: path.read_text() for path in sources.runtime if path.suffix == ".h"}
         objects = [
-            cache.build(".o", {**headers, path.name: path.read_text()}, "-I.", "-c", path.name)
+            cache.build(".o", {**headers, path.name: path.read_text()}, *INSIDE, "-I.", "-c", path.name)
             for path in sources.runtime
             if path.suffix == ".c"
         ]

@@ -139,7 +139,7 @@ static inline void convolve(const smg_conv2d_s8_params *p, smg_map x, const filt
     const int32_t k = p->k_h * p->k_w * f->in;
     const int32_t taps = p->dilation_w == 1 && p->k_w * f->in <= DEPTH ? p->k_w : 1;
     const int32_t channels = smg_min(f->in, DEPTH);
-    for (int32_t i = 0; i < tile_of(k) * SMG_LANES; i++) in->acc[i] = 0;
+    smg_lanes_start(in->acc, tile_of(k), f->b, f->count);
     for (int32_t i = 0; i < p->k_h; i++) {
         for (int32_t j = 0; j < p->k_w; j += taps) {
             for (int32_t c = 0; c < f->in; c += channels) {
@@ -161,7 +161,7 @@ static void filter(const smg_conv2d_s8_params *p, smg_map x, const filters *f, s
     q.zero = p->y_zero;
     q.lo = p->lo;
     q.hi = p->hi;
-    smg_lanes_scales(&q, f->b, p->multiplier + f->first, p->shift + f->first, f->count);
+    smg_lanes_scales(&q, p->multiplier + f->first, p->shift + f->first, f->count);
     if (k <= DEPTH) pack(p, f, 0, k, in->w); /* short rows are packed once for all tiles */
     for (int32_t start = 0; start < total; start += tile) {
         const int32_t pixels = smg_min(tile, total - start);

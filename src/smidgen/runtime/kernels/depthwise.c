@@ -8,7 +8,7 @@
 #include "lanes.h"
 #include "window.h"
 
-/* Output pixels of a tile, and bytes of strips that are worth keeping; Op.scratch of the graph's op counts with them. */
+/* Output pixels of a tile, and bytes of strips worth keeping; Op.scratch of the graph's op counts with them. */
 enum { TILE = 8, KEPT = 4096 };
 
 /* Up to sixteen output channels, `times` of them an input channel, and working memory. */
@@ -25,7 +25,7 @@ static inline block lay_out(const smg_depthwise_s8_params *p, void *scratch) {
     /* Where windows share no columns, the strip holds the taps of one pixel and nothing else. */
     if (p->dilation_w == 1 && p->stride_w <= p->k_w) of.tile = TILE;
     of.columns = (of.tile - 1) * p->stride_w + p->k_w;
-    if (p->dilation_h == 1 && p->k_h * of.columns * SMG_LANES * 4 <= KEPT) of.kept = p->k_h;
+    if (p->dilation_h == 1 && of.columns <= KEPT / (4 * SMG_LANES) / p->k_h) of.kept = p->k_h;
     of.strips = of.w + p->k_h * p->k_w * SMG_LANES;
     of.acc = (uint32_t *)(of.strips + of.kept * of.columns * SMG_LANES);
     return of;
@@ -70,12 +70,12 @@ static inline void widen_strip(const smg_depthwise_s8_params *p, const int8_t *r
     clear(strip + inside.to * SMG_LANES, (of->columns - inside.to) * SMG_LANES);
 }
 
-/* The sums of `pixels` output pixels of row oy from column ox on; input rows before `held` are in their strips. */
+/* Add up `pixels` output pixels of row oy from column ox on. Input rows before `held` are in their strips already;
+ * gives the first that is not. */
 static inline int32_t accumulate(const smg_depthwise_s8_params *p, smg_map x, const block *of, int32_t oy, int32_t ox,
                                  int32_t pixels, int32_t held) {
     const int32_t top = oy * p->stride_h - p->pad_h;
     const smg_taps rows = smg_taps_inside(top, p->k_h, p->dilation_h, p->x_h);
-    for (int32_t i = 0; i < TILE * SMG_LANES; i++) of->acc[i] = 0;
     for (int32_t i = rows.from; i < rows.to; i++) {
         const int32_t r = top + i * p->dilation_h;
         int32_t *strip = of->strips + r % of->kept * of->columns * SMG_LANES;
@@ -97,12 +97,13 @@ void smg_depthwise_s8(const smg_depthwise_s8_params *p, smg_map x, smg_weights w
     q.hi = p->hi;
     for (; of.first < p->y_c; of.first += SMG_LANES) {
         of.count = smg_min(SMG_LANES, p->y_c - of.first);
-        smg_lanes_scales(&q, b + of.first, p->multiplier + of.first, p->shift + of.first, of.count);
+        smg_lanes_scales(&q, p->multiplier + of.first, p->shift + of.first, of.count);
         widen_weights(p, w, &of);
         for (int32_t ox = 0; ox < p->y_w; ox += of.tile) {
             const int32_t pixels = smg_min(of.tile, p->y_w - ox);
             for (int32_t oy = y0, held = 0; oy < y1; oy++) {
                 int8_t *to = smg_row(y, oy, p->y_w * p->y_c) + ox * p->y_c + of.first;
+                smg_lanes_start(of.acc, pixels, b + of.first, of.count);
                 held = accumulate(p, x, &of, oy, ox, pixels, held);
                 smg_lanes_requantize(&q, of.acc, pixels, of.count, to, p->y_c);
             }

@@ -23,6 +23,13 @@ void smg_lanes_pack(const int8_t *restrict w, int32_t k, int32_t channels, int32
         for (int32_t n = 0; n < SMG_LANES; n++) to[i * SMG_LANES + n] = rows[n][i];
 }
 
+void smg_lanes_start(uint32_t *restrict acc, int32_t pixels, const int32_t *restrict bias, int32_t channels) {
+    uint32_t lanes[SMG_LANES];
+    for (int32_t n = 0; n < SMG_LANES; n++) lanes[n] = (uint32_t)bias[smg_min(n, channels - 1)];
+    for (int32_t p = 0; p < pixels; p++)
+        for (int32_t n = 0; n < SMG_LANES; n++) acc[p * SMG_LANES + n] = lanes[n];
+}
+
 static inline void multiply(uint32_t *restrict acc, const int32_t *restrict x, int32_t apart, const int16_t *restrict w,
                             int32_t length) {
     uint32_t *restrict a = acc, *restrict b = acc + SMG_LANES;
@@ -68,15 +75,16 @@ void smg_lanes_slide(uint32_t *restrict acc, int32_t pixels, const int32_t *rest
     }
 }
 
-void smg_lanes_scales(smg_requantizer *restrict q, const int32_t *restrict bias, const int32_t *restrict multiplier,
-                      const int32_t *restrict shift, int32_t channels) {
+void smg_lanes_scales(smg_requantizer *restrict q, const int32_t *restrict multiplier, const int32_t *restrict shift,
+                      int32_t channels) {
+    q->lefts = 0;
     for (int32_t n = 0; n < SMG_PAIR; n++) {
         const int32_t c = smg_min(n % SMG_LANES, channels - 1);
-        q->bias[n] = bias[c];
         q->multiplier[n] = multiplier[c];
         q->left[n] = smg_max(shift[c], 0);
         q->right[n] = smg_max(-shift[c], 0);
         q->mask[n] = (int32_t)(((uint32_t)1 << q->right[n]) - 1);
+        q->lefts |= q->left[n];
     }
 }
 
@@ -98,14 +106,14 @@ static inline void store(const int8_t *from, int32_t channels, int8_t *to) {
     for (; n < channels; n++) to[n] = from[n];
 }
 
-void smg_lanes_requantize(const smg_requantizer *restrict q, const uint32_t *restrict acc, int32_t pixels,
-                          int32_t channels, int8_t *restrict y, int32_t step) {
+static inline void requantize(const smg_requantizer *restrict q, const uint32_t *restrict acc, int32_t pixels,
+                              int32_t channels, int8_t *restrict y, int32_t step, int lefts) {
     int32_t scaled[SMG_PAIR];
     int8_t out[SMG_PAIR];
     for (int32_t p = 0; p < pixels; p += 2, acc += SMG_PAIR, y += 2 * step) {
         for (int32_t n = 0; n < SMG_PAIR; n++) {
-            const int32_t total = (int32_t)(acc[n] + (uint32_t)q->bias[n]);
-            scaled[n] = smg_high_mul(smg_shift_left(total, q->left[n]), q->multiplier[n]);
+            const int32_t total = (int32_t)acc[n];
+            scaled[n] = smg_high_mul(lefts ? smg_shift_left(total, q->left[n]) : total, q->multiplier[n]);
         }
         for (int32_t n = 0; n < SMG_PAIR; n++) {
             const int32_t value = smg_shift_right_masked(scaled[n], q->right[n], q->mask[n]);
@@ -114,4 +122,12 @@ void smg_lanes_requantize(const smg_requantizer *restrict q, const uint32_t *res
         store(out, channels, y);
         if (p + 1 < pixels) store(out + SMG_LANES, channels, y + step);
     }
+}
+
+void smg_lanes_requantize(const smg_requantizer *restrict q, const uint32_t *restrict acc, int32_t pixels,
+                          int32_t channels, int8_t *restrict y, int32_t step) {
+    if (q->lefts)
+        requantize(q, acc, pixels, channels, y, step, 1);
+    else
+        requantize(q, acc, pixels, channels, y, step, 0);
 }
