@@ -198,6 +198,7 @@ def compile_(
     budget: Annotated[
         str | None, typer.Option(help="The most SRAM that arena and state may take, as 128KB (of 1,024 bytes each).")
     ] = None,
+    picture: Annotated[Path | None, typer.Option(help="An HTML file to draw its memory in.")] = None,
     classes: Classes = None,
     weight_bits: WeightBits = 12,
     head: HeadType = HeadKind.float32,
@@ -212,8 +213,17 @@ def compile_(
     with _progress(f"compiling {model} for {target}"):
         streamed = image is Image.streamed
         program = compile(load(model), scheme, target, options=options, streamed_input=streamed, budget=budget)
+        page = _drawn(program) if picture else b""
         program.write(output)
-    _show(_compiled(program, output), as_json)
+        if picture:
+            write_whole(picture, page)
+    _show(_compiled(program, output, picture), as_json)
+
+
+def _drawn(program: Program) -> bytes:
+    from smidgen.report import draw_memory  # here, because plotly takes a while to import
+
+    return draw_memory(program).encode()
 
 
 def _options(
@@ -229,7 +239,7 @@ def _options(
     return Options(classes, *how)
 
 
-def _compiled(program: Program, folder: Path) -> Compiled:
+def _compiled(program: Program, folder: Path, picture: Path | None) -> Compiled:
     memory = program.memory
     return Compiled(
         model=program.graph.name,
@@ -241,6 +251,7 @@ def _compiled(program: Program, folder: Path) -> Compiled:
         state_bytes=memory.state,
         constant_bytes=memory.constants,
         at_peak=tuple(Use(buffer.name, buffer.bytes) for buffer in memory.at_peak),
+        picture=str(picture) if picture else None,
     )
 
 

@@ -103,6 +103,7 @@ class Compiled:
     state_bytes: int
     constant_bytes: int
     at_peak: tuple[Use, ...]
+    picture: str | None  # the file its memory is drawn in
 
     def __str__(self) -> str:
         largest = ", ".join(f"{use.name} {use.bytes:,}" for use in self.at_peak[:3])
@@ -111,7 +112,7 @@ class Compiled:
             f"{self.model} for {self.target}: {len(self.files)} files → {self.folder}\n"
             f"arena {self.peak_bytes:,} bytes of SRAM (at least {self.lower_bound_bytes:,}), "
             f"{learns}constants {self.constant_bytes:,} bytes of flash\n"
-            f"at the peak: {largest}"
+            f"at the peak: {largest}" + (f"\nits memory drawn → {self.picture}" if self.picture else "")
         )
 
 
