@@ -14,10 +14,12 @@ from feeds import RUNS, TrainingCase
 from native import Kernels, argument, build_sanitized, pointer
 from smidgen.codegen import RUNTIME
 from smidgen.ir import OPS, Array, Op, evaluate_all, evaluate_step
+from smidgen.ops import loss
 from smidgen.pipeline import compile
 from smidgen.targets.host import Host
 from training_cases import TRAINING_CASES, TRAINING_GRAPHS
 
+LITERAL = re.compile(r"-?\b\d+(?:\.\d+)?(?:e[+-]?\d+)?f\b")
 DECLARED = re.compile(r"^void (smg_\w+)\(", re.MULTILINE)
 GUARD = 64  # bytes around what a kernel writes that must stay as they are
 Runs = list[tuple[Array, ...]]
@@ -121,10 +123,17 @@ def test_a_kernel_that_trains_writes_its_outputs_and_nothing_else(case: Training
 @pytest.mark.parametrize("spread", [0.01, 1.0, 30.0])
 def test_the_loss_is_the_same_number_for_many_logits(spread: float, kernels: Kernels) -> None:
     (node,) = TRAINING_GRAPHS["cross-entropy-10"].nodes
-    rng, loss, probabilities = np.random.default_rng(1), np.zeros(1, np.float32), np.zeros((1, 10), np.float32)
+    rng, total, probabilities = np.random.default_rng(1), np.zeros(1, np.float32), np.zeros((1, 10), np.float32)
     for index in range(2000):
         logits, label = rng.normal(0, spread, (1, 10)).astype(np.float32), np.array([index % 10], np.int32)
-        kernels.call(node, *(pointer(array) for array in (logits, label, loss, probabilities)))
+        kernels.call(node, *(pointer(array) for array in (logits, label, total, probabilities)))
         wanted = node.op.ref(node, logits, label)
-        assert same_bytes(wanted[0], loss), f"{logits} has loss {wanted[0]}, got {loss}"
+        assert same_bytes(wanted[0], total), f"{logits} has loss {wanted[0]}, got {total}"
         assert same_bytes(wanted[1], probabilities), f"{logits} has probabilities {wanted[1]}, got {probabilities}"
+
+
+def test_the_loss_has_the_same_constants_in_c() -> None:
+    literals = LITERAL.findall((RUNTIME / "kernels" / "loss.c").read_text())
+    ours = {np.float32(text[:-1]) for text in literals}
+    named = {loss.LOG2_E, loss.LN2_HIGH, loss.LN2_LOW, loss.LOGIT_LIMIT, *loss.EXP_TERMS, *loss.LOG_TERMS}
+    assert named <= ours

@@ -337,6 +337,8 @@ def _steps() -> Iterator[TrainingCase]:
         yield fused(f"depthwise-step-{name}", DepthwiseWeightStep, shape)
     large = ops.WeightStep(step_factors(6), 0, 0, 2**31 - 1, bits=12)
     yield step("weight-step-largest", large, Type((6, 9)), PLAIN, (integers(6, 9, most=2**31 - 1),))
+    bias = ops.BiasStep(step_factors(60), 0, 0, 2**31 - 1)
+    yield step("bias-step-largest", bias, Type((60,), "int32"), PLAIN, (integers(60, most=2**31 - 1),))
 
 
 def head_step(name: str, how: How) -> TrainingCase:
