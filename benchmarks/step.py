@@ -49,7 +49,7 @@ CALIBRATION = 8  # photographs that set the first exponents
 WARM_UP = 10  # steps of each before the clock starts
 AIM = 10.0  # times as fast as PyTorch
 LOWEST = -128  # of int8: where it stands for zero, the layer's output is rectified
-WIDTH = 120  # columns the table takes, whatever the terminal has
+WIDTH = 124  # columns the table takes, whatever the terminal has
 
 Sample = tuple[Array, int]
 Step = Callable[[Array, int], float]  # an input and its label → the loss before the step
