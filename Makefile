@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 KERNELS := $(wildcard src/smidgen/runtime/kernels/*.c) $(wildcard src/smidgen/packing/*.c)
-CWARNINGS := -std=c99 -pedantic -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -fsyntax-only -Isrc/smidgen/runtime
+CWARNINGS := -std=c99 -pedantic -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Isrc/smidgen/runtime -fPIC -shared -o build/warnings.so
 
 .PHONY: demo test lint types cwarnings unit clean
 
@@ -20,6 +20,7 @@ types: .venv/.dev
 
 # Every kernel with all warnings as errors, by the machine's compiler where there is one and by the ziglang wheel.
 cwarnings: .venv/.dev
+	mkdir -p build
 	$(BIN)/python -m ziglang cc $(CWARNINGS) $(KERNELS)
 	if command -v cc > /dev/null; then cc $(CWARNINGS) $(KERNELS); fi
 
