@@ -97,13 +97,13 @@ void smg_depthwise_s8(const smg_depthwise_s8_params *p, smg_map x, smg_weights w
     q.hi = p->hi;
     for (; of.first < p->y_c; of.first += SMG_LANES) {
         of.count = smg_min(SMG_LANES, p->y_c - of.first);
-        smg_lanes_scales(&q, p->multiplier + of.first, p->shift + of.first, of.count);
+        smg_lanes_scales(&q, b + of.first, p->multiplier + of.first, p->shift + of.first, of.count);
         widen_weights(p, w, &of);
         for (int32_t ox = 0; ox < p->y_w; ox += of.tile) {
             const int32_t pixels = smg_min(of.tile, p->y_w - ox);
             for (int32_t oy = y0, held = 0; oy < y1; oy++) {
                 int8_t *to = smg_row(y, oy, p->y_w * p->y_c) + ox * p->y_c + of.first;
-                smg_lanes_start(of.acc, pixels, b + of.first, of.count);
+                smg_lanes_start(&q, of.acc, pixels);
                 held = accumulate(p, x, &of, oy, ox, pixels, held);
                 smg_lanes_requantize(&q, of.acc, pixels, of.count, to, p->y_c);
             }

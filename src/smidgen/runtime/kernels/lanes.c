@@ -23,11 +23,9 @@ void smg_lanes_pack(const int8_t *restrict w, int32_t k, int32_t channels, int32
         for (int32_t n = 0; n < SMG_LANES; n++) to[i * SMG_LANES + n] = rows[n][i];
 }
 
-void smg_lanes_start(uint32_t *restrict acc, int32_t pixels, const int32_t *restrict bias, int32_t channels) {
-    uint32_t lanes[SMG_LANES];
-    for (int32_t n = 0; n < SMG_LANES; n++) lanes[n] = (uint32_t)bias[smg_min(n, channels - 1)];
+void smg_lanes_start(const smg_requantizer *restrict q, uint32_t *restrict acc, int32_t pixels) {
     for (int32_t p = 0; p < pixels; p++)
-        for (int32_t n = 0; n < SMG_LANES; n++) acc[p * SMG_LANES + n] = lanes[n];
+        for (int32_t n = 0; n < SMG_LANES; n++) acc[p * SMG_LANES + n] = (uint32_t)q->bias[n];
 }
 
 static inline void multiply(uint32_t *restrict acc, const int32_t *restrict x, int32_t apart, const int16_t *restrict w,
@@ -75,8 +73,9 @@ void smg_lanes_slide(uint32_t *restrict acc, int32_t pixels, const int32_t *rest
     }
 }
 
-void smg_lanes_scales(smg_requantizer *restrict q, const int32_t *restrict multiplier, const int32_t *restrict shift,
-                      int32_t channels) {
+void smg_lanes_scales(smg_requantizer *restrict q, const int32_t *restrict bias, const int32_t *restrict multiplier,
+                      const int32_t *restrict shift, int32_t channels) {
+    for (int32_t n = 0; n < SMG_LANES; n++) q->bias[n] = bias[smg_min(n, channels - 1)];
     q->lefts = 0;
     for (int32_t n = 0; n < SMG_PAIR; n++) {
         const int32_t c = smg_min(n % SMG_LANES, channels - 1);

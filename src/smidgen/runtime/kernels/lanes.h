@@ -12,15 +12,17 @@ enum { SMG_LANES = 16, SMG_PIXELS = 4 };
 /* Two pixels are requantized at once: gcc leaves loops of more than sixteen rounds to its vectorizer. */
 enum { SMG_PAIR = 2 * SMG_LANES };
 
-/* How the accumulators of sixteen channels become int8, twice over. */
+/* Where the accumulators of sixteen channels start, and how they become int8: the latter twice over. */
 typedef struct {
+    int32_t bias[SMG_LANES];
     int32_t multiplier[SMG_PAIR], left[SMG_PAIR], right[SMG_PAIR], mask[SMG_PAIR];
     int32_t lefts; /* 0 where no channel is shifted to the left, as is usual */
     int32_t zero, lo, hi;
 } smg_requantizer;
 
-/* Set up the scales of `channels` channels; the rest of q is the caller's. */
-void smg_lanes_scales(smg_requantizer *q, const int32_t *multiplier, const int32_t *shift, int32_t channels);
+/* Set up biases and scales of `channels` channels; the rest of q is the caller's. */
+void smg_lanes_scales(smg_requantizer *q, const int32_t *bias, const int32_t *multiplier, const int32_t *shift,
+                      int32_t channels);
 
 /* to[i] = x[i] - zero. */
 void smg_lanes_widen(const int8_t *x, int32_t count, int32_t zero, int32_t *to);
@@ -32,7 +34,7 @@ void smg_lanes_widen_columns(const int8_t *x, int32_t step, int32_t columns, int
 void smg_lanes_pack(const int8_t *w, int32_t k, int32_t channels, int32_t length, int16_t *to);
 
 /* acc[pixel][lane] = bias[lane]. */
-void smg_lanes_start(uint32_t *acc, int32_t pixels, const int32_t *bias, int32_t channels);
+void smg_lanes_start(const smg_requantizer *q, uint32_t *acc, int32_t pixels);
 
 /* acc[pixel][lane] += x[pixel][i] * w[i][lane] for i < length, SMG_PIXELS pixels at once as often as `pixels` asks;
  * pixels are `apart` elements from each other in x. */
