@@ -17,11 +17,12 @@ import smidgen as sm
 from graphs import random_inputs
 from release_files import npy, npz_members, pickled, tiny_network, zipped
 from smidgen import cli
+from smidgen.data.shapes import SHAPES, draw_shapes
 from smidgen.frontends.native import write_smg
 from smidgen.frontends.network import build
 from smidgen.ir import Builder, QParams, Type, evaluate
 from smidgen.ops import Add, Requantize
-from toys import SHAPES, shapes, small_network
+from toys import small_network
 
 
 @pytest.fixture
@@ -114,7 +115,7 @@ def test_compile_writes_a_project_and_says_what_it_takes(folder: Path) -> None:
 def photographs(folder: Path) -> None:
     """Shapes as an image folder, and a small network for them."""
     write_smg(small_network(), Path("small.smg"))
-    data = shapes(5, 2)
+    data = draw_shapes(5, 2)
     for split, samples in (("train", data.train), ("test", data.test)):
         for place, (image, label) in enumerate(zip(samples.images, samples.labels, strict=True)):
             file = folder / split / SHAPES[label] / f"{place}.png"
@@ -222,11 +223,13 @@ def test_bad_requests_to_learn_are_answered_in_one_sentence(
 
 
 def test_the_demo_agrees_byte_for_byte_and_can_be_repeated(folder: Path) -> None:
-    for _ in range(2):
-        shown = json.loads(invoke("demo", "--json"))
-        assert shown["same_after_file"]
-        assert shown["equal_images"] == shown["images"] > 1
-        assert (folder / shown["project"] / "model.h").exists()
+    shown = json.loads(invoke("demo", "--json"))
+    assert shown["same_after_file"]
+    assert shown["equal_steps"] == shown["steps"] > 1
+    assert shown["board_equal"]
+    assert shown["after"] > shown["before"] + 0.3
+    assert (folder / shown["project"] / "model.h").exists()
+    assert "b13.expand" in (folder / shown["picture"]).read_text()
     assert "out/demo/project" in invoke("demo")
 
 

@@ -15,6 +15,7 @@ from safetensors.numpy import load, save
 
 from litert import LiteRT
 from smidgen.data import Augment, Data, Samples, centre, examples
+from smidgen.data.shapes import draw_shapes
 from smidgen.errors import InputError, SmidgenError
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.frontends.tflite import write_tflite
@@ -37,10 +38,10 @@ from smidgen.pipeline import Program, compile
 from smidgen.scheme import Scheme, load_scheme
 from smidgen.targets.host import Host
 from smidgen.training import Head, Options
-from toys import shapes, small_network
+from toys import small_network
 
 COURSE = Course(2, 0.01)
-DATA = shapes(8, 3)
+DATA = draw_shapes(8, 3)
 
 
 def program(host: Host, scheme: str | Scheme = "last:4", options: Options | None = None, data: Data = DATA) -> Program:
@@ -55,7 +56,7 @@ def same(a: Learned, b: Learned) -> bool:
 
 
 def test_shapes_are_learned(host: Host) -> None:
-    data = shapes(40, 20)
+    data = draw_shapes(40, 20)
     learned = learn(program(host, "last:5", data=data), data, Course(8, 0.05, augment=None))
     assert learned.before < 0.5
     assert learned.accuracy > 0.75

@@ -1,40 +1,12 @@
-"""A toy to learn: discs, squares, crosses and rings in any colour and place, and a network small enough for tests."""
+"""A network small enough for tests, of the size of the shapes it learns."""
 
 from __future__ import annotations
 
-import numpy as np
-
-from smidgen.data import Data, Samples
+from smidgen.data.shapes import SIDE
 from smidgen.frontends.network import build
-from smidgen.ir import Array, Graph
+from smidgen.ir import Graph
 from smidgen.zoo.draw import draw
 from smidgen.zoo.tables import Stage, Table
-
-SHAPES = ("cross", "disc", "ring", "square")
-SIDE = 32
-
-
-def shape_image(kind: str, rng: np.random.Generator) -> Array:
-    """A shape in one colour on a ground of another, with some noise."""
-    y, x = np.mgrid[:SIDE, :SIDE] - rng.uniform(11, 20, (2, 1, 1))
-    r, far = rng.uniform(7, 10), np.maximum(abs(x), abs(y))
-    inside = {
-        "cross": (np.minimum(abs(x), abs(y)) < 2) & (far < r),
-        "disc": x * x + y * y < r * r,
-        "ring": abs(np.hypot(x, y) - r) < 2,
-        "square": (abs(far - r) < 1) | (far < r / 3),
-    }[kind]
-    shape, ground = rng.uniform(150, 255, 3), rng.uniform(0, 100, 3)
-    pixels = np.where(inside[..., None], shape, ground) + rng.normal(0, 8, (SIDE, SIDE, 3))
-    return np.clip(pixels, 0, 255).astype(np.uint8)
-
-
-def shapes(train: int, test: int, seed: int = 0) -> Data:
-    """So many images of each kind."""
-    rng = np.random.default_rng(seed)
-    labels = [[i % len(SHAPES) for i in range(len(SHAPES) * count)] for count in (train, test)]
-    parts = [Samples(tuple(shape_image(SHAPES[k], rng) for k in part), tuple(part)) for part in labels]
-    return Data("shapes", SHAPES, *parts)
 
 
 def small_network(name: str = "small") -> Graph:
