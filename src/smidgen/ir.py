@@ -138,6 +138,10 @@ class Op:
         """Bytes of working memory the kernel needs; kernels of ops that define this take a pointer to it."""
         return 0
 
+    def row_scratch(self, node: Node) -> int:
+        """Bytes of working memory where the kernel computes one output row a call."""
+        return self.scratch(node)
+
     def macs(self, node: Node) -> int:
         """Multiply-accumulates, for `info` and profiles."""
         return 0

@@ -148,8 +148,9 @@ def _working(graph: Graph, schedule: Schedule) -> Iterator[Buffer]:
     """Working memory: each node's own, or one for all that take turns in a group."""
     sizes: dict[tuple[int, int], int] = {}
     for index, node in enumerate(graph.nodes):
-        if size := node.op.scratch(node):
-            span = schedule.span(index)
+        span = schedule.span(index)
+        streamed = span != (index, index + 1) or any(group.first == index for group in schedule.groups)
+        if size := node.op.row_scratch(node) if streamed else node.op.scratch(node):
             sizes[span] = max(sizes.get(span, 0), size)
     for (start, end), size in sizes.items():
         yield Buffer(f"scratch of {graph.nodes[start].outs[0].name}", size, start, end)
@@ -342,7 +343,7 @@ class _Memory:
         for value in inputs:
             self.read(value, f"the group of %{nodes[0].out.name}")
         used = [(f"%{v.name}", self.region(v)) for v in (*inputs, *made)]
-        size = max(node.op.scratch(node) for node in nodes)
+        size = max(node.op.row_scratch(node) for node in nodes)
         if size:
             if group.first not in self.scratch:
                 raise PlanError(f"the group of %{nodes[0].out.name} has no working memory in the plan")

@@ -69,4 +69,4 @@ def _alive(graph: Graph, lives: dict[Value, tuple[int, int]], group: Group) -> i
     """Bytes alive while a group runs."""
     schedule = Schedule((group,))
     held = sum(schedule.bytes(v) for v, (start, end) in lives.items() if start < group.end and end > group.first)
-    return held + max(node.op.scratch(node) for node in graph.nodes[group.first : group.end])
+    return held + max(node.op.row_scratch(node) for node in graph.nodes[group.first : group.end])

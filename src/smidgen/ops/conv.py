@@ -15,7 +15,8 @@ from smidgen.ops.gradient import ChannelSum, through
 from smidgen.ops.window import Pad, Window
 
 # As in the C kernels, whose working memory they set: channels and pixels at once, the longest piece of a window.
-LANES, PIXELS, DEPTH, CONV_TILE, CONV_SHORT_TILE, DEPTHWISE_TILE, KEPT_STRIPS = 16, 4, 64, 32, 8, 8, 4096
+LANES, PIXELS, DEPTH, KEPT_STRIPS = 16, 4, 64, 4096
+CONV_TILE, CONV_ROW_TILE, DEPTHWISE_TILE, DEPTHWISE_ROW_TILE = 32, 8, 8, 4
 
 
 def check_weighted(what: str, x: Type, w: Type, b: Type, channels: int, axis: int) -> None:
@@ -127,9 +128,14 @@ class Conv2D(Op):
         return g.emit(dx, dz, w), g.emit(dw, x, dz), g.emit(ChannelSum(), dz)
 
     def scratch(self, node: Node) -> int:
-        row = math.prod(node.ins[1].type.shape[1:])
-        tile = CONV_TILE if row > DEPTH else CONV_SHORT_TILE
-        return 4 * tile * LANES + 4 * PIXELS * DEPTH + 2 * LANES * min(DEPTH, row)  # sums, windows, weights
+        depth = min(DEPTH, math.prod(node.ins[1].type.shape[1:]))
+        return 4 * CONV_TILE * LANES + 4 * PIXELS * DEPTH + 2 * LANES * depth  # sums, windows, weights
+
+    def row_scratch(self, node: Node) -> int:
+        depth = math.prod(node.ins[1].type.shape[1:])
+        if depth > DEPTH:
+            return self.scratch(node)
+        return 4 * CONV_ROW_TILE * LANES + (4 * PIXELS + 2 * LANES) * depth
 
     def macs(self, node: Node) -> int:
         return node.out.type.size * math.prod(node.ins[1].type.shape[1:])
@@ -187,12 +193,23 @@ class Depthwise(Op):
         return g.emit(dx, dz, w), g.emit(dw, x, dz), g.emit(ChannelSum(), dz)
 
     def scratch(self, node: Node) -> int:
-        _, rows, columns, _ = node.ins[1].type.shape
-        shared = self.dilation[1] == 1 and self.stride[1] <= columns  # windows that share columns go in tiles
-        strip = LANES * (((DEPTHWISE_TILE if shared else 1) - 1) * self.stride[1] + columns)
+        rows, strip = node.ins[1].type.shape[1], self._strip(node, DEPTHWISE_TILE)
         kept = rows if self.dilation[0] == 1 and 4 * rows * strip <= KEPT_STRIPS else 1
-        weights, sums = LANES * rows * columns, LANES * DEPTHWISE_TILE
-        return 4 * (weights + kept * strip + sums)
+        return self._working(node, DEPTHWISE_TILE, kept)
+
+    def row_scratch(self, node: Node) -> int:
+        return self._working(node, DEPTHWISE_ROW_TILE, 1)
+
+    def _strip(self, node: Node, tile: int) -> int:
+        """Elements of the strip of an input row that a tile looks at; windows that share columns go in tiles."""
+        columns = node.ins[1].type.shape[2]
+        shared = self.dilation[1] == 1 and self.stride[1] <= columns
+        return LANES * (((tile if shared else 1) - 1) * self.stride[1] + columns)
+
+    def _working(self, node: Node, tile: int, kept: int) -> int:
+        """Weights, strips and sums."""
+        _, rows, columns, _ = node.ins[1].type.shape
+        return 4 * (LANES * rows * columns + kept * self._strip(node, tile) + LANES * tile)
 
     def macs(self, node: Node) -> int:
         return node.out.type.size * math.prod(node.ins[1].type.shape[1:3])

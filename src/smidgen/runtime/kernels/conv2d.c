@@ -8,11 +8,10 @@
 #include "lanes.h"
 #include "window.h"
 
-/* Elements of the longest piece, and pixels of a tile: weights longer than a piece are laid out again for each tile,
- * shorter ones once, so that their tiles can be small. Op.scratch of the graph's op counts with them. */
-enum { DEPTH = 64, TILE = 32, SHORT_TILE = 8 };
-
-static inline int32_t tile_of(int32_t k) { return k > DEPTH ? TILE : SHORT_TILE; }
+/* Elements of the longest piece, and pixels of a tile. Weights longer than a piece are laid out again for each tile;
+ * where they are shorter and a single row is computed, a small tile saves memory. Op.scratch and Op.row_scratch of
+ * the graph's op count with them. */
+enum { DEPTH = 64, TILE = 32, ROW_TILE = 8 };
 
 /* Up to sixteen output channels of one group, and what belongs to them. */
 typedef struct {
@@ -69,6 +68,7 @@ typedef struct {
     int32_t *windows;
     int32_t room; /* elements of `windows` */
     int16_t *w;
+    int32_t tile; /* pixels */
 } work;
 
 /* Windows that were laid out: how many, and how far from each other. */
@@ -155,7 +155,7 @@ static inline void convolve(const smg_conv2d_s8_params *p, smg_map x, const filt
 static void filter(const smg_conv2d_s8_params *p, smg_map x, const filters *f, smg_map y, int32_t y0, int32_t y1,
                    const work *in) {
     smg_requantizer q;
-    const int32_t k = p->k_h * p->k_w * f->in, total = (y1 - y0) * p->y_w, tile = tile_of(k);
+    const int32_t k = p->k_h * p->k_w * f->in, total = (y1 - y0) * p->y_w, tile = in->tile;
     place at = {y0, 0};
     q.zero = p->y_zero;
     q.lo = p->lo;
@@ -177,8 +177,9 @@ static void filter(const smg_conv2d_s8_params *p, smg_map x, const filters *f, s
 void smg_conv2d_s8(const smg_conv2d_s8_params *p, smg_map x, smg_weights w, const int32_t *b, smg_map y,
                    int32_t y0, int32_t y1, void *scratch) {
     const int32_t in = p->x_c / p->groups, out = p->y_c / p->groups, k = p->k_h * p->k_w * in;
-    work memory = {scratch, 0, SMG_PIXELS * DEPTH, 0};
-    memory.windows = (int32_t *)(memory.acc + tile_of(k) * SMG_LANES);
+    const int32_t little = y1 - y0 == 1 && k <= DEPTH;
+    work memory = {scratch, 0, SMG_PIXELS * (little ? k : DEPTH), 0, little ? ROW_TILE : TILE};
+    memory.windows = (int32_t *)(memory.acc + memory.tile * SMG_LANES);
     memory.w = (int16_t *)(memory.windows + memory.room);
     for (int32_t g = 0; g < p->groups; g++) {
         for (int32_t n = g * out; n < (g + 1) * out; n += SMG_LANES) {

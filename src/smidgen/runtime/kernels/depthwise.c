@@ -8,8 +8,9 @@
 #include "lanes.h"
 #include "window.h"
 
-/* Output pixels of a tile, and bytes of strips worth keeping; Op.scratch of the graph's op counts with them. */
-enum { TILE = 8, KEPT = 4096 };
+/* Output pixels of a tile, fewer where a single row is computed, and bytes of strips worth keeping; Op.scratch and
+ * Op.row_scratch of the graph's op count with them. */
+enum { TILE = 8, ROW_TILE = 4, KEPT = 4096 };
 
 /* Up to sixteen output channels, `times` of them an input channel, and working memory. */
 typedef struct {
@@ -20,12 +21,12 @@ typedef struct {
     uint32_t *acc;               /* [pixel][lane] */
 } block;
 
-static inline block lay_out(const smg_depthwise_s8_params *p, void *scratch) {
+static inline block lay_out(const smg_depthwise_s8_params *p, int32_t rows, void *scratch) {
     block of = {0, 0, p->y_c / p->x_c, 1, 0, 1, scratch, 0, 0};
     /* Where windows share no columns, the strip holds the taps of one pixel and nothing else. */
-    if (p->dilation_w == 1 && p->stride_w <= p->k_w) of.tile = TILE;
+    if (p->dilation_w == 1 && p->stride_w <= p->k_w) of.tile = rows > 1 ? TILE : ROW_TILE;
     of.columns = (of.tile - 1) * p->stride_w + p->k_w;
-    if (p->dilation_h == 1 && of.columns <= KEPT / (4 * SMG_LANES) / p->k_h) of.kept = p->k_h;
+    if (rows > 1 && p->dilation_h == 1 && of.columns <= KEPT / (4 * SMG_LANES) / p->k_h) of.kept = p->k_h;
     of.strips = of.w + p->k_h * p->k_w * SMG_LANES;
     of.acc = (uint32_t *)(of.strips + of.kept * of.columns * SMG_LANES);
     return of;
@@ -90,7 +91,7 @@ static inline int32_t accumulate(const smg_depthwise_s8_params *p, smg_map x, co
 
 void smg_depthwise_s8(const smg_depthwise_s8_params *p, smg_map x, smg_weights w, const int32_t *b, smg_map y,
                       int32_t y0, int32_t y1, void *scratch) {
-    block of = lay_out(p, scratch);
+    block of = lay_out(p, y1 - y0, scratch);
     smg_requantizer q;
     q.zero = p->y_zero;
     q.lo = p->lo;
