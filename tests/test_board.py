@@ -169,7 +169,7 @@ def test_every_instruction_is_counted_by_function_and_by_node(m7: CortexM) -> No
     for counts in (forward, step):
         assert counts.total == sum(counts.by_function.values()) == sum(counts.by_node) + counts.between
     ran = [index for index, count in enumerate(step.by_node) if count]
-    assert ran == sorted(program.sources.calls), "a node that runs has instructions, a view has none"
+    assert ran == sorted(set(program.sources.calls)), "a node that runs has instructions, a view has none"
     assert sum(step.by_node[: len(forward.by_node)]) > sum(forward.by_node)
     assert forward.by_node[0] == step.by_node[0] > 0, "the same work takes the same instructions"
     assert step.by_function["smg_mean_s8"] <= step.by_node[_first(program.graph, ops.Mean)]

@@ -114,7 +114,7 @@ class Op:
     spatial: ClassVar[bool] = False  # the kernel computes a range of output rows and finds its input by rows
     elementwise: ClassVar[bool] = False  # the kernel takes the number of elements to compute
     variadic: ClassVar[bool] = False  # the kernel takes its inputs as an array of pointers
-    inplace: ClassVar[int | None] = None  # this input's memory may become the output's
+    inplace: ClassVar[int | None] = None  # this input's memory may become the output's, where it is as large
     virtual: ClassVar[bool] = False  # no memory and no code: kernels that read the output are handed its inputs
     layered: ClassVar[int | None] = None  # the input that may be such an output
     view: ClassVar[bool] = False  # the output is the first input's memory under another type: no code runs
@@ -137,6 +137,12 @@ class Op:
     def scratch(self, node: Node) -> int:
         """Bytes of working memory the kernel needs; kernels of ops that define this take a pointer to it."""
         return 0
+
+    def donor(self, node: Node) -> int | None:
+        """The input whose memory the first output may take, where nobody reads it later."""
+        if self.inplace is None or node.ins[self.inplace].type.bytes != node.outs[0].type.bytes:
+            return None
+        return self.inplace
 
     def row_scratch(self, node: Node) -> int:
         """Bytes of working memory where the kernel computes one output row a call."""

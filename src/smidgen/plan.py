@@ -130,8 +130,7 @@ class _Lives:
             if home:  # else the view of a constant or of state, which needs no memory either
                 self.begin(node.out, home, index)
             return
-        alone = self.schedule.span(index) == (index, index + 1)
-        free = home is not None and alone and self.end[home] == index + 1
+        free = home is not None and not self.schedule.streams(index) and self.end[home] == index + 1
         for value in node.outs:
             if value not in self.apart:
                 self.begin(value, home if home and free and value is node.outs[0] else value, index)
@@ -149,8 +148,7 @@ def _working(graph: Graph, schedule: Schedule) -> Iterator[Buffer]:
     sizes: dict[tuple[int, int], int] = {}
     for index, node in enumerate(graph.nodes):
         span = schedule.span(index)
-        streamed = span != (index, index + 1) or any(group.first == index for group in schedule.groups)
-        if size := node.op.row_scratch(node) if streamed else node.op.scratch(node):
+        if size := node.op.row_scratch(node) if schedule.streams(index) else node.op.scratch(node):
             sizes[span] = max(sizes.get(span, 0), size)
     for (start, end), size in sizes.items():
         yield Buffer(f"scratch of {graph.nodes[start].outs[0].name}", size, start, end)
@@ -180,9 +178,8 @@ def _donor(node: Node) -> Value | None:
     """The input whose memory the output is, or may become."""
     if node.op.view:
         return node.ins[0]
-    if node.op.inplace is None or node.ins[node.op.inplace].type.bytes != node.outs[0].type.bytes:
-        return None
-    return node.ins[node.op.inplace]
+    donor = node.op.donor(node)
+    return None if donor is None else node.ins[donor]
 
 
 def packed(buffers: tuple[Buffer, ...], time_limit: float = 5.0) -> Plan:
@@ -362,7 +359,8 @@ class _Memory:
         """Everything the kernel touches lies apart, but for an output in its own input's place."""
         written = [value for value in node.outs if value not in self.outside]
         regions = [self.region(value) for value in written]
-        donor = inputs[node.op.inplace] if node.op.inplace is not None else None
+        index_of = node.op.donor(node)
+        donor = inputs[index_of] if index_of is not None else None
         size = node.op.scratch(node)
         if size and index not in self.scratch:
             raise PlanError(f"node {index}, %{node.outs[0].name}, has no working memory in the plan")

@@ -41,6 +41,10 @@ class Schedule:
         group = next((g for g in self.groups if g.first <= index < g.end), None)
         return (index, index + 1) if group is None else (group.first, group.end)
 
+    def streams(self, index: int) -> bool:
+        """Whether a node runs row by row."""
+        return any(group.first <= index < group.end for group in self.groups)
+
     def rows(self, value: Value) -> int | None:
         """Rows held of a value that is a ring buffer; None for one held whole."""
         return next((g.rings[value] for g in self.groups if value in g.rings), None)

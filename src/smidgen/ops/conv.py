@@ -10,7 +10,13 @@ import numpy as np
 from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, Type, Value, op
-from smidgen.ops.conv_grad import ConvGradInput, ConvGradWeight, DepthwiseGradInput, DepthwiseGradWeight
+from smidgen.ops.conv_grad import (
+    ConvGradInput,
+    ConvGradWeight,
+    DepthwiseGradInput,
+    DepthwiseGradWeight,
+    block_copy,
+)
 from smidgen.ops.gradient import ChannelSum, through
 from smidgen.ops.window import Pad, Window
 
@@ -195,7 +201,10 @@ class Depthwise(Op):
     def scratch(self, node: Node) -> int:
         rows, strip = node.ins[1].type.shape[1], self._strip(node, DEPTHWISE_TILE)
         kept = rows if self.dilation[0] == 1 and 4 * rows * strip <= KEPT_STRIPS else 1
-        return self._working(node, DEPTHWISE_TILE, kept)
+        return self._working(node, DEPTHWISE_TILE, kept) + block_copy(node)
+
+    def donor(self, node: Node) -> int | None:
+        return 0 if block_copy(node) else None
 
     def row_scratch(self, node: Node) -> int:
         return self._working(node, DEPTHWISE_ROW_TILE, 1)

@@ -35,6 +35,15 @@ def scatter(columns: Array, window: Window, shape: tuple[int, ...]) -> Array:
     return full[None, top : top + h, left : left + w]
 
 
+BLOCK = 16  # channels a depthwise kernel copies at a time, so that its output can take its input's place
+
+
+def block_copy(node: Node) -> int:
+    """Bytes of that copy of a map; none where the output is not as large as the input, pixel for pixel."""
+    x, y = node.ins[0].type, node.outs[0].type
+    return x.shape[1] * x.shape[2] * BLOCK if x.shape == y.shape else 0
+
+
 @dataclass(frozen=True)
 class WindowGrad(GradOp):
     """The geometry of the convolution whose input gradient this is, and that input's rows and columns."""
@@ -120,6 +129,12 @@ class DepthwiseGradInput(WindowGrad):
 
     def params(self, node: Node) -> Params:
         return {**self.geometry(node), **self.rounding(node)}
+
+    def scratch(self, node: Node) -> int:
+        return block_copy(node)
+
+    def donor(self, node: Node) -> int | None:
+        return 0 if block_copy(node) else None
 
     def macs(self, node: Node) -> int:
         return node.ins[0].type.size * math.prod(node.ins[1].type.shape[1:3])

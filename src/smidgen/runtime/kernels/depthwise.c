@@ -19,16 +19,24 @@ typedef struct {
     int32_t *w;                  /* [k_h][k_w][lane], widened */
     int32_t *strips;             /* [kept][column][lane], widened, the zero point taken off */
     uint32_t *acc;               /* [pixel][lane] */
+    int8_t *copy;                /* [pixel][lane] of the whole map, where the output takes the input's place */
 } block;
 
+/* Where the block's input is: a map of c channels, of which its own begin at `first`. */
+typedef struct {
+    smg_map map;
+    int32_t c, first;
+} source;
+
 static inline block lay_out(const smg_depthwise_s8_params *p, int32_t rows, void *scratch) {
-    block of = {0, 0, p->y_c / p->x_c, 1, 0, 1, scratch, 0, 0};
+    block of = {0, 0, p->y_c / p->x_c, 1, 0, 1, scratch, 0, 0, 0};
     /* Where windows share no columns, the strip holds the taps of one pixel and nothing else. */
     if (p->dilation_w == 1 && p->stride_w <= p->k_w) of.tile = rows > 1 ? TILE : ROW_TILE;
     of.columns = (of.tile - 1) * p->stride_w + p->k_w;
     if (rows > 1 && p->dilation_h == 1 && of.columns <= KEPT / (4 * SMG_LANES) / p->k_h) of.kept = p->k_h;
     of.strips = of.w + p->k_h * p->k_w * SMG_LANES;
     of.acc = (uint32_t *)(of.strips + of.kept * of.columns * SMG_LANES);
+    of.copy = (int8_t *)(of.acc + (rows > 1 ? TILE : ROW_TILE) * SMG_LANES);
     return of;
 }
 
@@ -48,45 +56,55 @@ static inline void clear(int32_t *to, int32_t count) {
 }
 
 /* The block's channels of `columns` input pixels that lie `step` apart, the zero point taken off. */
-static inline void widen_columns(const int8_t *x, int32_t step, int32_t columns, int32_t zero, const block *of,
-                                 int32_t *to) {
+static inline void widen_columns(const int8_t *x, int32_t first, int32_t step, int32_t columns, int32_t zero,
+                                 const block *of, int32_t *to) {
     if (of->times == 1 && of->count == SMG_LANES) {
-        smg_lanes_widen_columns(x + of->first, step, columns, zero, to);
+        smg_lanes_widen_columns(x + first, step, columns, zero, to);
         return;
     }
     clear(to, columns * SMG_LANES);
     for (int32_t q = 0; q < columns; q++)
         for (int32_t n = 0; n < of->count; n++)
-            to[q * SMG_LANES + n] = x[q * step + (of->first + n) / of->times] - zero;
+            to[q * SMG_LANES + n] = x[q * step + (first + n) / of->times] - zero;
 }
 
 /* The columns of one input row under a tile that begins at output column ox; zeros outside the map. */
-static inline void widen_strip(const smg_depthwise_s8_params *p, const int8_t *row, int32_t ox, const block *of,
-                               int32_t *strip) {
+static inline void widen_strip(const smg_depthwise_s8_params *p, const source *x, int32_t r, int32_t ox,
+                               const block *of, int32_t *strip) {
     const int32_t left = ox * p->stride_w - p->pad_w;
     const smg_taps inside = smg_taps_inside(left, of->columns, p->dilation_w, p->x_w);
+    const int8_t *from = smg_row(x->map, r, p->x_w * x->c) + (left + inside.from * p->dilation_w) * x->c;
     clear(strip, inside.from * SMG_LANES);
-    widen_columns(row + (left + inside.from * p->dilation_w) * p->x_c, p->dilation_w * p->x_c,
-                  inside.to - inside.from, p->x_zero, of, strip + inside.from * SMG_LANES);
+    widen_columns(from, x->first, p->dilation_w * x->c, inside.to - inside.from, p->x_zero, of,
+                  strip + inside.from * SMG_LANES);
     clear(strip + inside.to * SMG_LANES, (of->columns - inside.to) * SMG_LANES);
 }
 
 /* Add up `pixels` output pixels of row oy from column ox on. Input rows before `held` are in their strips already;
  * gives the first that is not. */
-static inline int32_t accumulate(const smg_depthwise_s8_params *p, smg_map x, const block *of, int32_t oy, int32_t ox,
-                                 int32_t pixels, int32_t held) {
+static inline int32_t accumulate(const smg_depthwise_s8_params *p, const source *x, const block *of, int32_t oy,
+                                 int32_t ox, int32_t pixels, int32_t held) {
     const int32_t top = oy * p->stride_h - p->pad_h;
     const smg_taps rows = smg_taps_inside(top, p->k_h, p->dilation_h, p->x_h);
     for (int32_t i = rows.from; i < rows.to; i++) {
         const int32_t r = top + i * p->dilation_h;
         int32_t *strip = of->strips + r % of->kept * of->columns * SMG_LANES;
         if (r >= held || of->kept == 1) {
-            widen_strip(p, smg_row(x, r, p->x_w * p->x_c), ox, of, strip);
+            widen_strip(p, x, r, ox, of, strip);
             held = r + 1;
         }
         smg_lanes_slide(of->acc, pixels, strip, p->stride_w, of->w + i * p->k_w * SMG_LANES, p->k_w);
     }
     return held;
+}
+
+/* The block's input: in the map, or, where the output is about to take its place, in a copy. */
+static inline source find(const smg_depthwise_s8_params *p, smg_map x, smg_map y, const block *of) {
+    const source there = {x, p->x_c, of->first}, copied = {{of->copy, p->x_h}, SMG_LANES, 0};
+    if (x.data != y.data) return there;
+    for (int32_t i = 0; i < p->x_h * p->x_w; i++)
+        for (int32_t n = 0; n < of->count; n++) of->copy[i * SMG_LANES + n] = x.data[i * p->x_c + of->first + n];
+    return copied;
 }
 
 void smg_depthwise_s8(const smg_depthwise_s8_params *p, smg_map x, smg_weights w, const int32_t *b, smg_map y,
@@ -100,12 +118,13 @@ void smg_depthwise_s8(const smg_depthwise_s8_params *p, smg_map x, smg_weights w
         of.count = smg_min(SMG_LANES, p->y_c - of.first);
         smg_lanes_scales(&q, b + of.first, p->multiplier + of.first, p->shift + of.first, of.count);
         widen_weights(p, w, &of);
+        const source from = find(p, x, y, &of);
         for (int32_t ox = 0; ox < p->y_w; ox += of.tile) {
             const int32_t pixels = smg_min(of.tile, p->y_w - ox);
             for (int32_t oy = y0, held = 0; oy < y1; oy++) {
                 int8_t *to = smg_row(y, oy, p->y_w * p->y_c) + ox * p->y_c + of.first;
                 smg_lanes_start(&q, of.acc, pixels);
-                held = accumulate(p, x, &of, oy, ox, pixels, held);
+                held = accumulate(p, &from, &of, oy, ox, pixels, held);
                 smg_lanes_requantize(&q, of.acc, pixels, of.count, to, p->y_c);
             }
         }
