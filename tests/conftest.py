@@ -18,7 +18,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def host(cache: Path) -> Host:
-    return Host(cache=cache)
+    return Host(cache=cache, frugal=True)  # so that tests run what boards run
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ from smidgen.ir import Builder, Type
 from smidgen.pipeline import Program
 from smidgen.report import draw_memory, life_cycle
 from smidgen.scheme import Memory, analytic_memory, load_scheme
+from smidgen.targets.host import Host
 from toys import small_network
 
 SCHEME = "last:4"
@@ -28,7 +29,8 @@ SCHEME = "last:4"
 @cache
 def program(scheme: str | None, streamed_input: bool = False) -> Program:
     options = sm.Options(classes=4, weight_bits=8) if scheme else None
-    return sm.compile(small_network(), scheme, options=options, streamed_input=streamed_input)
+    frugal = Host(frugal=True)  # as a budget asks
+    return sm.compile(small_network(), scheme, frugal, options=options, streamed_input=streamed_input)
 
 
 PROGRAMS = [(None, False), (SCHEME, False), (SCHEME, True), ("full", False)]

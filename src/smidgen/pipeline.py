@@ -13,7 +13,7 @@ from smidgen.codegen import Sources
 from smidgen.errors import InputError, PlanError
 from smidgen.ir import Array, Graph
 from smidgen.plan import Buffer, Plan
-from smidgen.schedule import Schedule
+from smidgen.schedule import WHOLE, Schedule
 from smidgen.scheme import Scheme, load_scheme
 from smidgen.targets import Device, Target
 from smidgen.targets.boards import parse_size
@@ -35,7 +35,9 @@ def compile(
 
     `options` say how it learns; `images`, where given, set its first exponents; with `streamed_input` the
     image is handed over row by row and never held whole; a `budget`, in bytes or as "128KB" (of 1,024 bytes each),
-    is the most that arena and state may take; `prefix` begins the names of files and functions.
+    is the most that arena and state may take. Early layers run row by row where the target's memory is scarce, the
+    image is streamed or there is a budget; the bytes computed are the same. `prefix` begins the names of files and
+    functions.
     """
     where = targets.find(target) if isinstance(target, str) else target
     most = None if budget is None else parse_size(str(budget))
@@ -44,7 +46,8 @@ def compile(
     if scheme is not None:
         training = _train(model, scheme, options, images)
         graph = passes.run(training.step)
-    schedule = streaming.choose(graph, streamed_input)
+    frugal = where.frugal or streamed_input or most is not None
+    schedule = streaming.choose(graph, streamed_input) if frugal else WHOLE
     layout = plan.packed(plan.buffers(graph, schedule))
     plan.check(graph, layout, schedule)
     if most is not None:

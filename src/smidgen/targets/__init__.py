@@ -54,6 +54,10 @@ class Target(Protocol):
     def name(self) -> str: ...
 
     @property
+    def frugal(self) -> bool:
+        """Whether memory is scarce there, so that early layers run row by row; else whole maps, which are faster."""
+
+    @property
     def folders(self) -> tuple[str, ...]:
         """Where in the runtime its kernels are; a file replaces that of the same name in an earlier folder."""
 

@@ -42,6 +42,7 @@ class CortexM:
     toolchain: Toolchain = "zig"
     cache: Path = field(default_factory=cache_folder)
     limit: int = LIMIT
+    frugal: bool = True
 
     @property
     def name(self) -> str:

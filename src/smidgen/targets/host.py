@@ -28,10 +28,14 @@ INSIDE = ("-fvisibility=hidden",)  # kernels are called within the library only,
 
 @dataclass(frozen=True)
 class Host:
-    """Builds with the machine's compiler, or the one given, and keeps what it built in `cache`."""
+    """Builds with the machine's compiler, or the one given, and keeps what it built in `cache`.
+
+    A `frugal` host lays programs out as a board does.
+    """
 
     compiler: Compiler | None = None
     cache: Path = field(default_factory=cache_folder)
+    frugal: bool = False
     name: str = "host"
     folders: tuple[str, ...] = PORTABLE
 
