@@ -37,11 +37,11 @@ class Kernels:
         folders = (RUNTIME, *(RUNTIME / folder for folder in PORTABLE))
         files = {path.name: path.read_text() for folder in folders for path in sorted(folder.glob("*.[ch]"))}
         sources = [name for name in files if name.endswith(".c")]
-        self.library = ctypes.CDLL(str(Cache(cache, find_compiler()).build(".so", files, "-I.", "-shared", *sources)))
+        self.loaded = ctypes.CDLL(str(Cache(cache, find_compiler()).build(".so", files, "-I.", "-shared", *sources)))
 
     def call(self, node: Node, *arguments: object) -> None:
         params = node.op.params(node)  # kept until the call is over: the struct only points to its arrays
-        self.library[node.op.symbol(node)](ctypes.byref(struct(params)), *arguments)
+        self.loaded[node.op.symbol(node)](ctypes.byref(struct(params)), *arguments)
 
 
 def struct(params: Params) -> ctypes.Structure:
