@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import warnings
 import zipfile
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +15,7 @@ from PIL import Image, ImageOps
 
 from smidgen.data.samples import Data, DataError, Samples, hold_out
 from smidgen.errors import ImportModelError
-from smidgen.frontends.files import parse_npy
+from smidgen.frontends.files import CORRUPT_ZIP, parse_npy
 from smidgen.ir import Array
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
@@ -26,7 +25,6 @@ MAX_PIXELS = 2**26  # of one image
 MAX_TOTAL = 2**33  # bytes of all images in memory
 MAX_CLASSES = 4096
 LAYOUT = "put images in train/<label>/ and test/<label>/, or in <label>/"
-_CORRUPT_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, NotImplementedError)
 
 
 def load_data(source: str | Path) -> Data:
@@ -47,7 +45,7 @@ def load_data(source: str | Path) -> Data:
             return _arrays(path, archive) if path.suffix.lower() == ".npz" else _labelled(str(path), _zip(archive))
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
-    except _CORRUPT_ZIP as error:
+    except CORRUPT_ZIP as error:
         raise DataError(f"{path} is no whole archive: {_first_line(error)}") from None
 
 

@@ -23,6 +23,8 @@ _NPY_HEADER = re.compile(
     r"\{\s*'descr':\s*'([<>|=][A-Za-z0-9]+)',\s*'fortran_order':\s*(True|False),\s*"
     r"'shape':\s*\(((?:[0-9]{1,10}, ?)*(?:[0-9]{1,10})?)\),?\s*\}\s*"
 )
+# What zipfile raises on damaged archives; the last where a member claims a feature it does not know.
+CORRUPT_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, NotImplementedError)
 _STORED_OR_DEFLATED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
@@ -101,7 +103,7 @@ def read_zip(path: Path, suffix: str) -> dict[str, bytes]:
             if any(m.compress_type not in _STORED_OR_DEFLATED for m in members):
                 raise ImportModelError(f"{path.name} is compressed in a way other than deflate; repack it")
             return {m.filename: archive.read(m) for m in members}
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, NotImplementedError) as error:
+    except CORRUPT_ZIP as error:
         raise ImportModelError(f"{path.name} is no whole archive: {_first_line(error)}") from None
 
 
