@@ -154,7 +154,7 @@ class Trainer:
 
     def capture(self) -> torch.cuda.CUDAGraph:
         """The step as one graph, after a few in the open."""
-        stream = torch.cuda.Stream()
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(3):
