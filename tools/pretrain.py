@@ -2,32 +2,26 @@
 
     python tools/pretrain.py mcunet-5fps --data DIR --epochs 200 -o mcunet-5fps.safetensors
 
-DIR holds train_*.npz and val.npz: `blob`, the images' files end to end, `off`, where each begins, and `y`. Images lie
-on the GPU as bytes; crops, flips and colours are drawn there, a batch at a time, so that the CPU does nothing.
+Images lie on the GPU as bytes; crops, flips and colours are drawn there, a batch at a time: the CPU does nothing.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
-import itertools
 import json
 import math
 import time
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
-from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from networks import Network, initialize
 from smidgen.zoo import find_table
+from tiny_imagenet import read_images
 
 RESOLUTION = 128
 PIXEL_ZERO, PIXEL_SCALE = 128.0, 2 / 255  # a pixel's number is (pixel − 128)·2/255, as in the int8 graphs
@@ -50,24 +44,10 @@ class Recipe:
     seed: int = 0
 
 
-def decode(files: list[bytes]) -> NDArray[np.uint8]:
-    """Image files as [n, colours, rows, columns]."""
-    arrays = [np.asarray(Image.open(io.BytesIO(file)).convert("RGB")) for file in files]
-    return np.stack(arrays).transpose(0, 3, 1, 2)
-
-
-def read_images(paths: list[Path], workers: int = 16) -> tuple[Tensor, Tensor]:
-    """All images and labels of some archives."""
-    files, labels = [], []
-    for path in paths:
-        with np.load(path, allow_pickle=False) as archive:
-            blob, offsets = archive["blob"].tobytes(), archive["off"]
-            labels.append(archive["y"])
-        files += [blob[a:b] for a, b in itertools.pairwise(offsets)]
-    chunks = [files[i : i + 500] for i in range(0, len(files), 500)]
-    with ProcessPoolExecutor(workers) as pool:
-        images = np.concatenate(list(pool.map(decode, chunks)))
-    return torch.from_numpy(images), torch.from_numpy(np.concatenate(labels).astype(np.int64))
+def on_gpu(archives: list[Path]) -> tuple[Tensor, Tensor]:
+    """Images [n, colours, rows, columns] and labels."""
+    images, labels = read_images(archives)
+    return torch.from_numpy(images.transpose(0, 3, 1, 2)).cuda().contiguous(), torch.from_numpy(labels).cuda()
 
 
 def to_numbers(pixels: Tensor) -> Tensor:
@@ -213,8 +193,8 @@ def main() -> None:
     recipe = Recipe(given.epochs, rate=given.rate, weight_decay=given.weight_decay, smoothing=given.smoothing)
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = True
-    images, labels = (t.cuda() for t in read_images(sorted(given.data.glob("train_*.npz"))))
-    pixels, answers = (t.cuda() for t in read_images([given.data / "val.npz"]))
+    images, labels = on_gpu(sorted(given.data.glob("train_*.npz")))
+    pixels, answers = on_gpu([given.data / "val.npz"])
     trainer = Trainer(given.name, int(labels.max()) + 1, images, labels, recipe)
     train(trainer, (pixels, answers))
     top = accuracy(trainer.average, pixels, answers)
