@@ -42,13 +42,15 @@ typedef struct {
 typedef struct {
     SMG_WINDOW;
     int32_t groups, x_zero, y_zero, lo, hi;
-    const int32_t *multiplier, *shift;
+    const int32_t *multiplier;
+    const int8_t *shift;
 } smg_conv2d_s8_params;
 
 typedef struct {
     SMG_WINDOW;
     int32_t x_zero, y_zero, lo, hi;
-    const int32_t *multiplier, *shift;
+    const int32_t *multiplier;
+    const int8_t *shift;
 } smg_depthwise_s8_params;
 
 typedef struct {
@@ -235,8 +237,9 @@ typedef struct {
 
 /* How sums become steps: raised by `lift` bits and scaled by their channel's multiplier * 2^(shift - 31) and by the
  * rate; `slot` is that of the gradient they are sums of, `decay` momentum in 1/65536. */
-#define SMG_STEPPING                   \
-    const int32_t *multiplier, *shift; \
+#define SMG_STEPPING           \
+    const int32_t *multiplier; \
+    const int8_t *shift;       \
     int32_t slot, stream, lift, decay, every
 
 typedef struct {
