@@ -27,7 +27,7 @@ from smidgen import passes, plan, streaming
 from smidgen.errors import PlanError
 from smidgen.ir import Graph
 from smidgen.passes import Pass
-from smidgen.plan import Buffer
+from smidgen.plan import Buffer, Plan
 from smidgen.schedule import WHOLE, Schedule
 from smidgen.scheme import PUBLISHED, convolutions, load_scheme
 from smidgen.training import Options, build_training
@@ -141,12 +141,18 @@ def step(graph: Graph, scheme: str) -> Graph:
 def plan_step(graph: Graph, image: Image, in_place: bool = True) -> Planned:
     """A step's memory; where not `in_place`, no result takes the place of another."""
     began = time.perf_counter()
-    schedule = WHOLE if image == "whole" else streaming.choose(graph, streamed_input=image == "streamed")
-    buffers = plan.buffers(graph, schedule)
-    layout = plan.packed(buffers if in_place else tuple(apart(graph, schedule, buffers)))
+    schedule, layout = _lay_out(graph, image, in_place)
     plan.check(graph, layout, schedule)
     seconds = time.perf_counter() - began
     return Planned(image, plan.state_bytes(graph), layout.peak, layout.lower_bound, seconds)
+
+
+def _lay_out(graph: Graph, image: Image, in_place: bool) -> tuple[Schedule, Plan]:
+    if image != "whole" and in_place:
+        return streaming.lay_out(graph, image == "streamed")
+    schedule = WHOLE if image == "whole" else streaming.choose(graph, image == "streamed", slides=False)
+    buffers = plan.buffers(graph, schedule)
+    return schedule, plan.packed(buffers if in_place else tuple(apart(graph, schedule, buffers)))
 
 
 def apart(graph: Graph, schedule: Schedule, buffers: tuple[Buffer, ...]) -> Iterator[Buffer]:

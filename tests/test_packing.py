@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import ctypes
 import subprocess
+from itertools import combinations, pairwise
 from pathlib import Path
 from random import Random
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from native import SANITIZE
 from smidgen.compiler import find_compiler
 from smidgen.errors import PlanError, TargetError
-from smidgen.packing import Item, Packing, pack, search, skyline
+from smidgen.packing import Item, Packing, Tie, pack, pack_tied, search, skyline
 from smidgen.packing.problem import MOST_BYTES, pose
 from smidgen.packing.search import Outcome
 from smidgen.plan import ALIGNMENT, Buffer, Plan, check_apart
@@ -186,6 +187,31 @@ def test_without_a_compiler_or_with_too_many_items_the_heuristic_climbs(monkeypa
     monkeypatch.undo()
     monkeypatch.setattr(search, "MOST_ITEMS", 10)
     assert pack(items, 1).method == "climb"
+
+
+@given(items(14), st.data())
+@settings(max_examples=100, deadline=None)
+def test_tied_items_keep_their_distance_and_all_others_lie_apart(items: Items, data: st.DataObject) -> None:
+    order = data.draw(st.permutations(range(len(items))))
+    chained = data.draw(st.integers(0, len(items) - 1))
+    ties = []
+    for lower, upper in pairwise(order[: chained + 1]):
+        rise = data.draw(st.integers(0, items[lower].size // ALIGNMENT)) * ALIGNMENT
+        ties.append(Tie(upper, lower, rise))
+    packing = pack_tied(items, ties, 0.02)
+    for tie in ties:
+        assert packing.offsets[tie.upper] == packing.offsets[tie.lower] + tie.rise
+    shape = set(order[: chained + 1])
+    for a, b in combinations(range(len(items)), 2):
+        together = items[a].start < items[b].end and items[b].start < items[a].end
+        if together and not {a, b} <= shape:
+            assert packing.offsets[a] + items[a].size <= packing.offsets[b] or (
+                packing.offsets[b] + items[b].size <= packing.offsets[a]
+            )
+    assert min(packing.offsets) == 0
+    assert packing.peak == max(offset + item.size for item, offset in zip(items, packing.offsets, strict=True))
+    if len(ties) < 2:  # of longer chains only such count as the planner makes: never three alive at once
+        assert packing.peak >= packing.lower_bound
 
 
 def test_nothing_needs_no_memory() -> None:

@@ -47,8 +47,7 @@ def compile(
         training = _train(model, scheme, options, images)
         graph = passes.run(training.step)
     frugal = where.frugal or streamed_input or most is not None
-    schedule = streaming.choose(graph, streamed_input) if frugal else WHOLE
-    layout = plan.packed(plan.buffers(graph, schedule))
+    schedule, layout = streaming.lay_out(graph, streamed_input) if frugal else (WHOLE, plan.packed(plan.buffers(graph)))
     plan.check(graph, layout, schedule)
     if most is not None:
         _afford(graph, layout, schedule, most)
@@ -84,10 +83,10 @@ def _afford(graph: Graph, layout: Plan, schedule: Schedule, budget: int) -> None
 def _streamed(graph: Graph, otherwise: int) -> int:
     """Bytes of arena and state with the image streamed, or `otherwise` where it has to be held whole."""
     try:
-        schedule = streaming.choose(graph, streamed_input=True)
+        _, layout = streaming.lay_out(graph, streamed_input=True)
     except PlanError:
         return otherwise
-    return plan.state_bytes(graph) + plan.packed(plan.buffers(graph, schedule)).peak
+    return plan.state_bytes(graph) + layout.peak
 
 
 def _named(buffers: tuple[Buffer, ...]) -> str:

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from smidgen import plan
 from smidgen.errors import PlanError
 from smidgen.ir import Graph, Value
-from smidgen.plan import loads_of
+from smidgen.plan import Plan
 from smidgen.schedule import Group, Schedule, stream, streamable
 
 Cost = tuple[int, int]  # bytes alive at the peak, then nodes streamed: streaming that gains nothing is not worth it
 
 
-def choose(graph: Graph, streamed_input: bool = False) -> Schedule:
+def lay_out(graph: Graph, streamed_input: bool = False) -> tuple[Schedule, Plan]:
+    """A schedule and its plan, in which maps grow into each other's place only if that lowers the peak."""
+    schedule = choose(graph, streamed_input)
+    layout = plan.packed(plan.buffers(graph, schedule))
+    apart = choose(graph, streamed_input, slides=False)
+    buffers = plan.buffers(graph, apart)
+    if layout.peak <= plan.most(buffers):
+        return schedule, layout
+    other = plan.packed(buffers)
+    return (schedule, layout) if layout.peak <= other.peak else (apart, other)
+
+
+def choose(graph: Graph, streamed_input: bool = False, slides: bool = True) -> Schedule:
     """The best division of the leading streamable nodes into groups and nodes on their own.
 
     What is alive while a group runs does not depend on how other nodes run, so the best way to reach a node
@@ -20,7 +35,7 @@ def choose(graph: Graph, streamed_input: bool = False) -> Schedule:
     if streamed_input and reach == 0:
         what = type(graph.nodes[0].op).__name__ if graph.nodes else "nothing"
         raise PlanError(f"the image of {graph.name} cannot be streamed: its first reader, {what}, needs it whole")
-    alone = dict(loads_of(graph))
+    alone = dict(plan.loads_of(graph))
     lives = _lifetimes(graph)
     cuts = [i for i in range(reach + 1) if i in (0, 1, reach) or _crossing(lives, i) == 1]
     best: dict[int, tuple[Cost, tuple[Group, ...]]] = {0: ((0, 0), ())}
@@ -33,6 +48,7 @@ def choose(graph: Graph, streamed_input: bool = False) -> Schedule:
                 options.append(((max(peak, single), streamed), groups))
             group = stream(graph, first, end, streamed_input)
             if group is not None:
+                group = group if slides else replace(group, slide=None)
                 cost = (max(peak, _alive(graph, lives, group)), streamed + end - first)
                 options.append((cost, (*groups, group)))
         if options:
@@ -69,4 +85,6 @@ def _alive(graph: Graph, lives: dict[Value, tuple[int, int]], group: Group) -> i
     """Bytes alive while a group runs."""
     schedule = Schedule((group,))
     held = sum(schedule.bytes(v) for v, (start, end) in lives.items() if start < group.end and end > group.first)
-    return held + max(node.op.row_scratch(node) for node in graph.nodes[group.first : group.end])
+    slide = group.slide
+    shared = 0 if slide is None else min(slide.made.type.bytes - slide.distance, slide.consumed.type.bytes)
+    return held - shared + max(node.op.row_scratch(node) for node in graph.nodes[group.first : group.end])

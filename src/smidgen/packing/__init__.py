@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
 from smidgen.errors import PlanError
 from smidgen.packing import search, skyline
 from smidgen.packing.problem import Item, Problem, pose
+from smidgen.packing.tied import Tie, best_tied
 
-__all__ = ["Item", "Packing", "pack"]
+__all__ = ["Item", "Packing", "Tie", "pack", "pack_tied"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Packing:
     offsets: tuple[int, ...]
     peak: int  # bytes
     lower_bound: int  # bytes: the most alive at one time, or more where the search has proved it
-    method: str  # "skyline", "search", or "climb" where there are too many items or no compiler for the search
+    method: str  # "skyline", "search", "climb" where the search has no compiler or too many items, "first fit" if tied
     seconds: float
 
     @property
@@ -66,6 +67,15 @@ def pack(items: Iterable[Item], time_limit: float, capacity: int | None = None, 
         method,
         time.monotonic() - began,
     )
+
+
+def pack_tied(items: Iterable[Item], ties: Sequence[Tie], time_limit: float, seed: int = 0) -> Packing:
+    """The best packing found in `time_limit` seconds where some items are tied; earlier where it is optimal."""
+    began = time.monotonic()
+    items = tuple(items)
+    offsets, bound = best_tied(items, ties, began + time_limit, Random(seed))
+    peak = max(offset + item.size for item, offset in zip(items, offsets, strict=True))
+    return Packing(offsets, peak, bound, "first fit", time.monotonic() - began)
 
 
 def _begin(problem: Problem, capacity: int | None) -> search.Bracket:

@@ -9,7 +9,7 @@ from typing import Literal
 from smidgen.ir import Graph, Value
 from smidgen.ops.loss import SoftmaxCrossEntropy
 from smidgen.pipeline import Program
-from smidgen.plan import Buffer
+from smidgen.plan import Buffer, shared
 from smidgen.scheme import Memory, Trained, convolutions, layer_memory
 
 Kind = Literal["state", "saved", "activation", "gradient", "scratch"]
@@ -124,6 +124,9 @@ def _steps(graph: Graph, buffers: tuple[Buffer, ...], kinds: tuple[Kind, ...], s
         for buffer, kind in zip(buffers, kinds, strict=True):
             if buffer.start <= index < buffer.end:
                 alive[kind] += buffer.padded
+        for size, start, end in shared(buffers):
+            if start <= index < end:
+                alive["activation"] -= size
         yield Step(node.outs[0].name, type(node.op).__name__, alive)
 
 
