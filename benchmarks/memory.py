@@ -23,13 +23,14 @@ from rich.progress import track
 from rich.table import Table
 
 from shared import NETWORKS, released
-from smidgen import passes, plan, streaming
+from smidgen import ordering, passes, plan, streaming
 from smidgen.errors import PlanError
 from smidgen.ir import Graph
 from smidgen.passes import Pass
-from smidgen.plan import Buffer, Plan
+from smidgen.plan import Buffer
 from smidgen.schedule import WHOLE, Schedule
 from smidgen.scheme import PUBLISHED, convolutions, load_scheme
+from smidgen.streaming import Layout
 from smidgen.training import Options, build_training
 
 Image = Literal["whole", "buffered", "streamed"]  # every map whole; early layers row by row; and the image by rows
@@ -141,18 +142,23 @@ def step(graph: Graph, scheme: str) -> Graph:
 def plan_step(graph: Graph, image: Image, in_place: bool = True) -> Planned:
     """A step's memory; where not `in_place`, no result takes the place of another."""
     began = time.perf_counter()
-    schedule, layout = _lay_out(graph, image, in_place)
-    plan.check(graph, layout, schedule)
+    best = _lay_out(graph, image, in_place)
+    plan.check(best.graph, best.plan, best.schedule)
     seconds = time.perf_counter() - began
-    return Planned(image, plan.state_bytes(graph), layout.peak, layout.lower_bound, seconds)
+    return Planned(image, plan.state_bytes(graph), best.peak, best.plan.lower_bound, seconds)
 
 
-def _lay_out(graph: Graph, image: Image, in_place: bool) -> tuple[Schedule, Plan]:
-    if image != "whole" and in_place:
-        return streaming.lay_out(graph, image == "streamed")
-    schedule = WHOLE if image == "whole" else streaming.choose(graph, image == "streamed", slides=False)
+def _lay_out(graph: Graph, image: Image, in_place: bool) -> Layout:
+    streamed = image == "streamed"
+    if in_place:
+        plans = (
+            streaming.lay_out(one) if image == "whole" else streaming.stream_rows(one, streamed)
+            for one in ordering.candidates(graph)
+        )
+        return min(plans, key=lambda layout: layout.peak)
+    schedule = WHOLE if image == "whole" else streaming.choose(graph, streamed, slides=False)
     buffers = plan.buffers(graph, schedule)
-    return schedule, plan.packed(buffers if in_place else tuple(apart(graph, schedule, buffers)))
+    return Layout(graph, schedule, plan.packed(tuple(apart(graph, schedule, buffers))))
 
 
 def apart(graph: Graph, schedule: Schedule, buffers: tuple[Buffer, ...]) -> Iterator[Buffer]:
