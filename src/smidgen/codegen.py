@@ -5,6 +5,7 @@ Kernels are files of the runtime; what is written here only calls them.
 
 from __future__ import annotations
 
+import math
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,6 +16,7 @@ from string import Template
 import numpy as np
 
 from smidgen.errors import InputError, TargetError
+from smidgen.initial import Copied, Filled, Gathered, initial
 from smidgen.ir import Array, Graph, Node, Op, Type, Value
 from smidgen.plan import Plan, state_bytes, state_offsets
 from smidgen.schedule import WHOLE, Group, Schedule
@@ -76,7 +78,8 @@ def generate(
 
 
 def _symbols(graph: Graph) -> set[str]:
-    return {node.op.symbol(node) for node in graph.nodes if _runs(node)}
+    kernels = {node.op.symbol(node) for node in graph.nodes if _runs(node)}
+    return kernels | {"smg_begin_state"} if graph.state else kernels
 
 
 def _runs(node: Node) -> bool:
@@ -158,7 +161,7 @@ class _Writer:
         self.roots = _roots(graph)
         self.layers = {node.out: node for node in graph.nodes if node.op.virtual}
         self.named: set[Value] = set()  # whose address the code asked for
-        self.state = state_offsets(graph)
+        self.state, self.initial = state_offsets(graph), tuple(initial(graph))
         self.data = dict(self._data())
         self.constant_bytes = sum(array.nbytes for array in self.data.values())
 
@@ -184,8 +187,10 @@ class _Writer:
 
     def _data(self) -> Iterator[tuple[str, Array]]:
         """Everything in flash by its C name: constants, initial state, and the arrays of parameter structs."""
+        copied = {start.value for start in self.initial if isinstance(start, Copied)}
         for value, array in (*self.graph.constants.items(), *self.graph.state.items()):
-            yield self._constant(value), array
+            if value in self.graph.constants or value in copied:
+                yield self._constant(value), array
         for node in self.graph.nodes:
             for field, item in node.op.params(node).items():
                 if isinstance(item, np.ndarray):
@@ -224,7 +229,7 @@ class _Writer:
         scores = self.graph.outputs[1 if self.training else 0]
         inputs = ["0" if self.schedule.rows(v) else self._place(v) for v in self.graph.inputs]
         body: dict[str, object] = {
-            "state_block": f"static SMG_ALIGNED uint8_t state[{state_bytes(self.graph)}];\n" if self.state else "",
+            "state_block": "".join(self._state_block()),
             "score_count": scores.type.size,
             "params": "\n".join(self._params()),
             "loads": "".join(self._loads()),
@@ -251,11 +256,33 @@ class _Writer:
                     kind = C_TYPES[value.type.dtype]
                     yield f"static {kind} *const at_{self.names[value]} = ({kind} *)({block} + {offset});"
 
+    def _state_block(self) -> Iterator[str]:
+        """The block of state, and tables of what it begins as."""
+        if self.state:
+            yield f"static SMG_ALIGNED uint8_t state[{state_bytes(self.graph)}];\n"
+        plain, gathered = [], []
+        for start in self.initial:
+            if isinstance(start, Gathered):
+                *rows, channels = start.frozen.type.shape
+                sizes = f"{start.offset}, {math.prod(rows)}, {channels}, {start.value.type.shape[-1]}"
+                channel = self._array(start.overlay, "channel")
+                gathered.append(f"    {{{self._place(start.frozen)}, {channel}, {sizes}}},\n")
+            else:
+                source = self._constant(start.value) if isinstance(start, Copied) else "0"
+                fill = start.byte if isinstance(start, Filled) else 0
+                plain.append(f"    {{{source}, {start.offset}, {start.value.type.bytes}, {fill}}},\n")
+        if plain:
+            yield f"\nstatic const smg_initial initial[] = {{\n{''.join(plain)}}};\n"
+        if gathered:
+            yield f"\nstatic const smg_gathered gathered[] = {{\n{''.join(gathered)}}};\n"
+
     def _loads(self) -> Iterator[str]:
-        """Initial state, from flash into its block."""
-        for value in self.graph.state:
-            to, count = self._place(value), value.type.size
-            yield f"    for (int32_t i = 0; i < {count}; i++) {to}[i] = {self._constant(value)}[i];\n"
+        """Initial state into its block."""
+        gathers = sum(isinstance(start, Gathered) for start in self.initial)
+        if copies := len(self.initial) - gathers:
+            yield f"    smg_begin_state(state, initial, {copies});\n"
+        if gathers:
+            yield f"    smg_gather_state(state, gathered, {gathers});\n"
 
     def _params(self) -> Iterator[str]:
         for node in self.graph.nodes:

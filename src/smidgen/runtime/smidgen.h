@@ -366,4 +366,22 @@ void smg_dense_weight_step(const smg_dense_weight_step_params *p, int8_t *w, uin
 void smg_dense_step_f32(const smg_dense_step_f32_params *p, float *w, float *b, float *w_buffer, float *b_buffer,
                         const float *x, const float *dy, const float *learning_rate, const int32_t *carry);
 
+/* State as it begins: `bytes` at `to` in its block, copied from flash or, where there is nothing to copy, all alike. */
+typedef struct {
+    const void *from;
+    int32_t to, bytes;
+    uint8_t fill;
+} smg_initial;
+
+void smg_begin_state(uint8_t *state, const smg_initial *initial, int32_t count);
+
+/* Trained channels, `count` of the `channels` in each row, begin as the frozen ones they are laid over. */
+typedef struct {
+    const int8_t *from;
+    const int16_t *channel;
+    int32_t to, rows, channels, count;
+} smg_gathered;
+
+void smg_gather_state(uint8_t *state, const smg_gathered *gathered, int32_t count);
+
 #endif
