@@ -76,7 +76,7 @@ def life_cycle(program: Program) -> LifeCycle:
     """What a program's plan says, node after node."""
     graph, plan, state = program.graph, program.plan, program.memory.state
     backward = _backward(graph)
-    kinds = _kinds(graph, plan.buffers, backward)
+    kinds = kinds_of(graph, plan.buffers)
     tensors = tuple(
         Tensor(b.name, kind, b.bytes, offset, b.start, b.end, tuple(v.name for v in b.values), _rows(program, b))
         for (b, offset), kind in zip(plan.placed, kinds, strict=True)
@@ -92,8 +92,9 @@ def _backward(graph: Graph) -> int | None:
     return next((i + 1 for i, node in enumerate(graph.nodes) if isinstance(node.op, SoftmaxCrossEntropy)), None)
 
 
-def _kinds(graph: Graph, buffers: tuple[Buffer, ...], backward: int | None) -> tuple[Kind, ...]:
-    """Gradients depend on the loss; what else the backward pass reads was saved for it."""
+def kinds_of(graph: Graph, buffers: tuple[Buffer, ...]) -> tuple[Kind, ...]:
+    """What each buffer holds: gradients depend on the loss; what else the backward pass reads was saved for it."""
+    backward = _backward(graph)
     behind = graph.nodes[backward:] if backward is not None else ()
     gradients: set[Value] = set(graph.nodes[backward - 1].outs) if backward is not None else set()
     for node in behind:
