@@ -13,8 +13,8 @@ ROOT = Path(smidgen.__file__).parent
 ORDER = (
     "errors", "compiler", "ir", "text", "numerics", "stochastic", "ops", "frontends", "quantize", "zoo", "loading",
     "scheme", "autodiff", "lowering", "training", "passes", "schedule", "packing", "plan", "ordering", "streaming",
-    "initial", "codegen", "targets", "simulate", "search", "pipeline", "profiling", "inspection", "data", "learning",
-    "results", "report", "demo", "cli",
+    "initial", "spelling", "codegen", "targets", "simulate", "search", "pipeline", "profiling", "inspection", "data",
+    "learning", "results", "report", "demo", "cli",
 )  # fmt: skip
 
 

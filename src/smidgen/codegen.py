@@ -17,16 +17,13 @@ import numpy as np
 
 from smidgen.errors import InputError, TargetError
 from smidgen.initial import Copied, Filled, Gathered, initial
-from smidgen.ir import Array, Graph, Node, Op, Type, Value
+from smidgen.ir import Array, Graph, Node, Op, Value
 from smidgen.plan import Plan, state_bytes, state_offsets
 from smidgen.schedule import WHOLE, Group, Schedule
+from smidgen.spelling import C_TYPES, comment, defines, identifiers, literal, wrapped
 
 RUNTIME = Path(__file__).parent / "runtime"
 PORTABLE = ("kernels",)  # folders of the runtime: C99 for any machine
-C_TYPES: Mapping[str, str] = {
-    "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t", "uint32": "uint32_t",
-    "float32": "float", "float64": "double",
-}  # fmt: skip
 _PREFIX = re.compile(r"[a-z][a-z0-9_]*")
 _DEFINED = re.compile(r"^void (smg_\w+)\(", re.MULTILINE)
 _INCLUDED = re.compile(r'^#include "([\w.]+)"', re.MULTILINE)
@@ -157,7 +154,7 @@ class _Writer:
         reads_label = (i for i, node in enumerate(graph.nodes) if label in node.ins)
         self.forward = next(reads_label, len(graph.nodes))
         self.offsets, self.scratch = plan.values(), plan.scratch()
-        self.names = _identifiers(graph)
+        self.names = identifiers(graph)
         self.roots = _roots(graph)
         self.layers = {node.out: node for node in graph.nodes if node.op.virtual}
         self.named: set[Value] = set()  # whose address the code asked for
@@ -218,7 +215,7 @@ class _Writer:
     def _header(self) -> dict[str, object]:
         tensors = [("INPUT", i, v.type) for i, v in enumerate(self.graph.inputs)]
         tensors += [("OUTPUT", i, v.type) for i, v in enumerate(self.graph.outputs)]
-        lines = [line for role, i, t in tensors for line in _defines(f"{self.prefix.upper()}_{role}_{i}", t)]
+        lines = [line for role, i, t in tensors for line in defines(f"{self.prefix.upper()}_{role}_{i}", t)]
         return {
             "arena_bytes": max(self.plan.peak, 1), "constant_bytes": self.constant_bytes,
             "state_bytes": state_bytes(self.graph),
@@ -290,12 +287,12 @@ class _Writer:
                 continue
             fields = [f".{field} = {self._field(node, field, item)}" for field, item in node.op.params(node).items()]
             head = f"static const {node.op.symbol(node)}_params p_{self.names[node.outs[0]]} = {{"
-            yield "\n    ".join(_wrapped(head, fields)) + "};"
+            yield "\n    ".join(wrapped(head, fields)) + "};"
 
     def _field(self, node: Node, field: str, item: int | float | Array) -> str:
         if isinstance(item, np.ndarray):
             return self._array(node, field)
-        return _literal(item, "float32" if isinstance(item, float) else "int32")
+        return literal(item, "float32" if isinstance(item, float) else "int32")
 
     def _calls(self, first: int, end: int) -> Iterator[str]:
         groups = {group.first: group for group in self.schedule.groups}
@@ -306,7 +303,7 @@ class _Writer:
                 index = groups[index].end
                 continue
             node = self.graph.nodes[index]
-            yield f"    {_comment(node, self.graph)}\n"
+            yield f"    {comment(node, self.graph)}\n"
             if _runs(node):
                 yield f"    {node.op.symbol(node)}({', '.join(self._arguments(index, node))});\n"
             index += 1
@@ -324,7 +321,7 @@ class _Writer:
         for i, node in enumerate(self.graph.nodes[group.first : group.end]):
             at = f"{row}[{i}]"
             call = f"{node.op.symbol(node)}({', '.join(self._arguments(group.first + i, node, at))})"
-            yield f"        case {i}: {_comment(node, self.graph)}\n            {call}; {at}++; break;\n"
+            yield f"        case {i}: {comment(node, self.graph)}\n            {call}; {at}++; break;\n"
         yield "    }\n"
 
     def _row(self, value: Value, row: str) -> str:
@@ -377,25 +374,9 @@ class _Writer:
     def _definitions(self) -> Iterator[str]:
         for name, array in self.data.items():
             dtype, numbers = array.dtype.name, array.ravel().tolist()
-            items = [_literal(x, dtype) for x in numbers] if array.dtype.kind == "f" else list(map(str, numbers))
+            items = [literal(x, dtype) for x in numbers] if array.dtype.kind == "f" else list(map(str, numbers))
             rows = [",".join(items[i : i + 32]) for i in range(0, len(items), 32)]
             yield f"const {C_TYPES[dtype]} {name}[{array.size}] = {{\n" + ",\n".join(rows) + "};"
-
-
-def _identifiers(graph: Graph) -> dict[Value, str]:
-    """A C name for each value: dots become '_', and what would then meet is numbered."""
-    names: dict[Value, str] = {}
-    values = (*graph.inputs, *graph.constants, *graph.state, *(v for node in graph.nodes for v in node.outs))
-    taken: set[str] = set()
-    for value in values:
-        stem = name = value.name.replace(".", "_")
-        count = 0
-        while name in taken:
-            count += 1
-            name = f"{stem}_{count}"
-        taken.add(name)
-        names[value] = name
-    return names
 
 
 def _roots(graph: Graph) -> dict[Value, Value]:
@@ -413,47 +394,3 @@ def _fingerprint(graph: Graph) -> int:
     """A number for what the state means: a checkpoint of another program has another."""
     described = [f"{v.name} {v.type.dtype} {v.type.shape}" for v in graph.state]
     return zlib.crc32("\n".join([graph.name, *described]).encode())
-
-
-def _defines(stem: str, type: Type) -> Iterator[str]:
-    yield f"#define {stem}_SHAPE {{{', '.join(map(str, type.shape))}}}"
-    yield f"#define {stem}_SIZE {type.size}"
-    yield f"#define {stem}_BYTES {type.bytes}"
-    if type.q is not None and type.q.axis is None:
-        yield f"#define {stem}_SCALE {_literal(type.scale, 'float32')}"
-        yield f"#define {stem}_ZERO ({type.zero})"
-
-
-def _literal(x: float, dtype: str) -> str:
-    """A number as C spells it: nine digits bring a float32 back exactly, seventeen a float64."""
-    if not dtype.startswith("float"):
-        return str(x)
-    if not np.isfinite(x):
-        raise TargetError(f"a constant holds {x}, which C has no literal for; replace it by a finite number")
-    text = f"{x:.9g}" if dtype == "float32" else f"{x:.17g}"
-    whole = text if "." in text or "e" in text else f"{text}.0"
-    return f"{whole}f" if dtype == "float32" else whole
-
-
-def _wrapped(head: str, fields: list[str]) -> list[str]:
-    """Fields in lines of at most about a hundred columns."""
-    lines = [head]
-    for field in fields:
-        if len(lines) == 1 or len(lines[-1]) + len(field) > 100:
-            lines.append("")
-        lines[-1] += f"{field}, " if field is not fields[-1] else field
-    return [line.rstrip() for line in lines]
-
-
-def _comment(node: Node, graph: Graph) -> str:
-    inputs = [v for v in node.ins if v not in graph.constants]
-    source = " and ".join(dict.fromkeys(_dimensions(v.type) for v in inputs))
-    names = ", ".join(v.name for v in inputs)
-    outs = ", ".join(v.name for v in node.outs)
-    return f"/* {outs} = {type(node.op).__name__}({names}): {source} -> {_dimensions(node.outs[0].type)} */"
-
-
-def _dimensions(type: Type) -> str:
-    """The shape in words, without the batch of one."""
-    shape = type.shape[1:] if len(type.shape) > 1 and type.shape[0] == 1 else type.shape
-    return "x".join(map(str, shape)) or "1"
