@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
@@ -23,13 +24,15 @@ from rich.progress import track
 from rich.table import Table
 
 from shared import NETWORKS, released
-from smidgen import passes, plan, streaming
+from smidgen import ordering, passes, plan, streaming
 from smidgen.errors import PlanError
 from smidgen.ir import Graph
 from smidgen.passes import Pass
 from smidgen.plan import Buffer
+from smidgen.report.lifecycle import kinds_of
 from smidgen.schedule import WHOLE, Schedule
 from smidgen.scheme import PUBLISHED, convolutions, load_scheme
+from smidgen.streaming import Layout
 from smidgen.training import Options, build_training
 
 Image = Literal["whole", "buffered", "streamed"]  # every map whole; early layers row by row; and the image by rows
@@ -54,6 +57,7 @@ class Planned:
     arena: int
     lower_bound: int  # of the arena
     seconds: float  # to choose what is streamed, plan, and check the plan
+    at_peak: dict[str, int]  # bytes alive where most are, by what they hold; what shares memory counts for each
 
     @property
     def total(self) -> int:
@@ -141,12 +145,33 @@ def step(graph: Graph, scheme: str) -> Graph:
 def plan_step(graph: Graph, image: Image, in_place: bool = True) -> Planned:
     """A step's memory; where not `in_place`, no result takes the place of another."""
     began = time.perf_counter()
-    schedule = WHOLE if image == "whole" else streaming.choose(graph, streamed_input=image == "streamed")
-    buffers = plan.buffers(graph, schedule)
-    layout = plan.packed(buffers if in_place else tuple(apart(graph, schedule, buffers)))
-    plan.check(graph, layout, schedule)
+    best = _lay_out(graph, image, in_place)
+    plan.check(best.graph, best.plan, best.schedule)
     seconds = time.perf_counter() - began
-    return Planned(image, plan.state_bytes(graph), layout.peak, layout.lower_bound, seconds)
+    alive = best.plan.at_peak()
+    at_peak: Counter[str] = Counter()
+    for buffer, kind in zip(alive, kinds_of(best.graph, alive), strict=True):
+        at_peak[_held(buffer, kind)] += buffer.bytes
+    return Planned(image, plan.state_bytes(graph), best.peak, best.plan.lower_bound, seconds, dict(at_peak))
+
+
+def _held(buffer: Buffer, kind: str) -> str:
+    """Gradients of weights are int32 sums, those of maps int8."""
+    whole = bool(buffer.values) and kind == "gradient" and buffer.values[0].type.dtype == "int32"
+    return "gradients of weights" if whole else kind
+
+
+def _lay_out(graph: Graph, image: Image, in_place: bool) -> Layout:
+    streamed = image == "streamed"
+    if in_place:
+        plans = (
+            streaming.lay_out(one) if image == "whole" else streaming.stream_rows(one, streamed)
+            for one in ordering.candidates(graph)
+        )
+        return min(plans, key=lambda layout: layout.peak)
+    schedule = WHOLE if image == "whole" else streaming.choose(graph, streamed, slides=False)
+    buffers = plan.buffers(graph, schedule)
+    return Layout(graph, schedule, plan.packed(tuple(apart(graph, schedule, buffers))))
 
 
 def apart(graph: Graph, schedule: Schedule, buffers: tuple[Buffer, ...]) -> Iterator[Buffer]:
@@ -171,6 +196,8 @@ def show(measured: Measured) -> None:
     for one in measured.ladders:
         console.print(_ladder_table(one))
         full, optimized = PAPER[one.network]
+        for rung in one.rungs:
+            console.print(f"{rung.name}, every map whole: {_parts(rung.plans[0])}")
         console.print(f"From the most to the least: {one.reduction():.1f}×; the paper's {full / optimized:.1f}×.\n")
     console.print(_scheme_table(measured.schemes))
     plans = [p for scheme in measured.schemes for p in scheme.plans]
@@ -194,6 +221,14 @@ def _ladder_table(one: Ladder) -> Table:
         table.add_row(rung.name, *map(_cell, above, rung.plans), said)
         above = rung.plans
     return table
+
+
+def _parts(planned: Planned | None) -> str:
+    """What is counted."""
+    if planned is None:
+        return "—"
+    parts = {"state": planned.state, **planned.at_peak}
+    return ", ".join(f"{what} {size:,}" for what, size in sorted(parts.items(), key=lambda part: -part[1]))
 
 
 def _cell(above: Planned | None, here: Planned | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import ctypes
 import subprocess
+from itertools import combinations, pairwise
 from pathlib import Path
 from random import Random
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from native import SANITIZE
 from smidgen.compiler import find_compiler
 from smidgen.errors import PlanError, TargetError
-from smidgen.packing import Item, Packing, pack, search, skyline
+from smidgen.packing import Item, Packing, Tie, pack, pack_tied, search, skyline
 from smidgen.packing.problem import MOST_BYTES, pose
 from smidgen.packing.search import Outcome
 from smidgen.plan import ALIGNMENT, Buffer, Plan, check_apart
@@ -79,9 +80,9 @@ def check(items: Items, packing: Packing) -> None:
     assert packing.optimal == (packing.peak == packing.lower_bound)
 
 
-def least_peak(items: Items) -> int:
+def least_peak(items: Items, ground: Items = ()) -> int:
     """The optimum by brute force: some order of the items, each on top of all before that it meets, is as good."""
-    best = sum(item.size for item in items)
+    best = sum(item.size for item in (*items, *ground)) + 1
 
     def stack(placed: list[tuple[Item, int]], left: frozenset[int], peak: int) -> None:
         nonlocal best
@@ -95,7 +96,7 @@ def least_peak(items: Items) -> int:
             top = max(tops, default=0) + item.size
             stack([*placed, (item, top)], left - {index}, max(peak, top))
 
-    stack([], frozenset(range(len(items))), 0)
+    stack([(item, item.size) for item in ground], frozenset(range(len(items))), 0)
     return best
 
 
@@ -130,6 +131,26 @@ def test_the_search_finds_the_optimum_in_any_order_and_proves_that_there_is_noth
     outcome, offsets = search.attempt(library, problem, order, best, 10**6, ctypes.c_int32(0))
     assert outcome is Outcome.FOUND
     assert problem.peak(offsets) == best
+    outcome, _ = search.attempt(library, problem, order, best - 1, 10**6, ctypes.c_int32(0))
+    assert outcome is Outcome.IMPOSSIBLE
+
+
+@given(items(5, largest=4, last=6), items(2, largest=4, last=6), st.randoms(use_true_random=False))
+@settings(max_examples=150, deadline=None)
+def test_the_search_finds_the_optimum_on_uneven_ground_too(items: Items, pinned: Items, random: Random) -> None:
+    library = search.load()
+    assert library is not None
+    ground = tuple(
+        max((p.size for p in pinned if p.start < item.end and item.start < p.end), default=0) for item in items
+    )
+    problem = pose(items, ground)
+    best = least_peak(items, pinned) // problem.unit
+    assert problem.lower_bound <= best
+    order = random.sample(range(len(items)), len(items))
+    outcome, offsets = search.attempt(library, problem, order, best, 10**6, ctypes.c_int32(0))
+    assert outcome is Outcome.FOUND
+    assert problem.peak(offsets) == best
+    assert all(at >= least for at, least in zip(offsets, problem.ground, strict=True))
     outcome, _ = search.attempt(library, problem, order, best - 1, 10**6, ctypes.c_int32(0))
     assert outcome is Outcome.IMPOSSIBLE
 
@@ -188,6 +209,31 @@ def test_without_a_compiler_or_with_too_many_items_the_heuristic_climbs(monkeypa
     assert pack(items, 1).method == "climb"
 
 
+@given(items(14), st.data())
+@settings(max_examples=100, deadline=None)
+def test_tied_items_keep_their_distance_and_all_others_lie_apart(items: Items, data: st.DataObject) -> None:
+    order = data.draw(st.permutations(range(len(items))))
+    chained = data.draw(st.integers(0, len(items) - 1))
+    ties = []
+    for lower, upper in pairwise(order[: chained + 1]):
+        rise = data.draw(st.integers(0, items[lower].size // ALIGNMENT)) * ALIGNMENT
+        ties.append(Tie(upper, lower, rise))
+    packing = pack_tied(items, ties, 0.1)
+    for tie in ties:
+        assert packing.offsets[tie.upper] == packing.offsets[tie.lower] + tie.rise
+    shape = set(order[: chained + 1])
+    for a, b in combinations(range(len(items)), 2):
+        together = items[a].start < items[b].end and items[b].start < items[a].end
+        if together and not {a, b} <= shape:
+            assert packing.offsets[a] + items[a].size <= packing.offsets[b] or (
+                packing.offsets[b] + items[b].size <= packing.offsets[a]
+            )
+    assert min(packing.offsets) == 0
+    assert packing.peak == max(offset + item.size for item, offset in zip(items, packing.offsets, strict=True))
+    if len(ties) < 2:  # of longer chains only such count as the planner makes: never three alive at once
+        assert packing.peak >= packing.lower_bound
+
+
 def test_nothing_needs_no_memory() -> None:
     assert pack((), 1).peak == pack((), 1).lower_bound == pack((), 1).gap == 0
     assert pack((), 1).optimal
@@ -218,10 +264,11 @@ def test_the_search_is_clean_under_sanitizers(tmp_path: Path) -> None:
     sources = (search.SOURCE, Path(__file__).parent / "packing_main.c")
     find_compiler()(*SANITIZE, "-o", "sanitized", *sources, folder=tmp_path)
     for seed, items in enumerate((full(3, 80), crowd(1, 150), crowd(2, 7))):
-        problem = pose(items)
+        problem = pose(items, tuple(ALIGNMENT * (item.start % 3) for item in items))
         order = skyline.ordered(problem, skyline.ORDERS[seed], Random(seed))
         lines = [f"{len(items)} {problem.sections} {max(problem.loads)} 3000"]
-        lines += [f"{problem.first[i]} {problem.end[i]} {problem.size[i]}" for i in order]
+        columns = (problem.first, problem.end, problem.size, problem.ground)
+        lines += [" ".join(str(column[i]) for column in columns) for i in order]
         result = subprocess.run(
             tmp_path / "sanitized", input="\n".join(lines), capture_output=True, text=True, check=False
         )

@@ -5,6 +5,7 @@ Kernels are files of the runtime; what is written here only calls them.
 
 from __future__ import annotations
 
+import math
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,16 +16,14 @@ from string import Template
 import numpy as np
 
 from smidgen.errors import InputError, TargetError
-from smidgen.ir import Array, Graph, Node, Op, Type, Value
+from smidgen.initial import Copied, Filled, Gathered, initial
+from smidgen.ir import Array, Graph, Node, Op, Value
 from smidgen.plan import Plan, state_bytes, state_offsets
 from smidgen.schedule import WHOLE, Group, Schedule
+from smidgen.spelling import C_TYPES, comment, defines, identifiers, literal, wrapped
 
 RUNTIME = Path(__file__).parent / "runtime"
 PORTABLE = ("kernels",)  # folders of the runtime: C99 for any machine
-C_TYPES: Mapping[str, str] = {
-    "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t", "uint32": "uint32_t",
-    "float32": "float", "float64": "double",
-}  # fmt: skip
 _PREFIX = re.compile(r"[a-z][a-z0-9_]*")
 _DEFINED = re.compile(r"^void (smg_\w+)\(", re.MULTILINE)
 _INCLUDED = re.compile(r'^#include "([\w.]+)"', re.MULTILINE)
@@ -76,7 +75,8 @@ def generate(
 
 
 def _symbols(graph: Graph) -> set[str]:
-    return {node.op.symbol(node) for node in graph.nodes if _runs(node)}
+    kernels = {node.op.symbol(node) for node in graph.nodes if _runs(node)}
+    return kernels | {"smg_begin_state"} if graph.state else kernels
 
 
 def _runs(node: Node) -> bool:
@@ -154,11 +154,11 @@ class _Writer:
         reads_label = (i for i, node in enumerate(graph.nodes) if label in node.ins)
         self.forward = next(reads_label, len(graph.nodes))
         self.offsets, self.scratch = plan.values(), plan.scratch()
-        self.names = _identifiers(graph)
+        self.names = identifiers(graph)
         self.roots = _roots(graph)
         self.layers = {node.out: node for node in graph.nodes if node.op.virtual}
         self.named: set[Value] = set()  # whose address the code asked for
-        self.state = state_offsets(graph)
+        self.state, self.initial = state_offsets(graph), tuple(initial(graph))
         self.data = dict(self._data())
         self.constant_bytes = sum(array.nbytes for array in self.data.values())
 
@@ -184,8 +184,10 @@ class _Writer:
 
     def _data(self) -> Iterator[tuple[str, Array]]:
         """Everything in flash by its C name: constants, initial state, and the arrays of parameter structs."""
+        copied = {start.value for start in self.initial if isinstance(start, Copied)}
         for value, array in (*self.graph.constants.items(), *self.graph.state.items()):
-            yield self._constant(value), array
+            if value in self.graph.constants or value in copied:
+                yield self._constant(value), array
         for node in self.graph.nodes:
             for field, item in node.op.params(node).items():
                 if isinstance(item, np.ndarray):
@@ -213,7 +215,7 @@ class _Writer:
     def _header(self) -> dict[str, object]:
         tensors = [("INPUT", i, v.type) for i, v in enumerate(self.graph.inputs)]
         tensors += [("OUTPUT", i, v.type) for i, v in enumerate(self.graph.outputs)]
-        lines = [line for role, i, t in tensors for line in _defines(f"{self.prefix.upper()}_{role}_{i}", t)]
+        lines = [line for role, i, t in tensors for line in defines(f"{self.prefix.upper()}_{role}_{i}", t)]
         return {
             "arena_bytes": max(self.plan.peak, 1), "constant_bytes": self.constant_bytes,
             "state_bytes": state_bytes(self.graph),
@@ -224,7 +226,7 @@ class _Writer:
         scores = self.graph.outputs[1 if self.training else 0]
         inputs = ["0" if self.schedule.rows(v) else self._place(v) for v in self.graph.inputs]
         body: dict[str, object] = {
-            "state_block": f"static SMG_ALIGNED uint8_t state[{state_bytes(self.graph)}];\n" if self.state else "",
+            "state_block": "".join(self._state_block()),
             "score_count": scores.type.size,
             "params": "\n".join(self._params()),
             "loads": "".join(self._loads()),
@@ -251,11 +253,33 @@ class _Writer:
                     kind = C_TYPES[value.type.dtype]
                     yield f"static {kind} *const at_{self.names[value]} = ({kind} *)({block} + {offset});"
 
+    def _state_block(self) -> Iterator[str]:
+        """The block of state, and tables of what it begins as."""
+        if self.state:
+            yield f"static SMG_ALIGNED uint8_t state[{state_bytes(self.graph)}];\n"
+        plain, gathered = [], []
+        for start in self.initial:
+            if isinstance(start, Gathered):
+                *rows, channels = start.frozen.type.shape
+                sizes = f"{start.offset}, {math.prod(rows)}, {channels}, {start.value.type.shape[-1]}"
+                channel = self._array(start.overlay, "channel")
+                gathered.append(f"    {{{self._place(start.frozen)}, {channel}, {sizes}}},\n")
+            else:
+                source = self._constant(start.value) if isinstance(start, Copied) else "0"
+                fill = start.byte if isinstance(start, Filled) else 0
+                plain.append(f"    {{{source}, {start.offset}, {start.value.type.bytes}, {fill}}},\n")
+        if plain:
+            yield f"\nstatic const smg_initial initial[] = {{\n{''.join(plain)}}};\n"
+        if gathered:
+            yield f"\nstatic const smg_gathered gathered[] = {{\n{''.join(gathered)}}};\n"
+
     def _loads(self) -> Iterator[str]:
-        """Initial state, from flash into its block."""
-        for value in self.graph.state:
-            to, count = self._place(value), value.type.size
-            yield f"    for (int32_t i = 0; i < {count}; i++) {to}[i] = {self._constant(value)}[i];\n"
+        """Initial state into its block."""
+        gathers = sum(isinstance(start, Gathered) for start in self.initial)
+        if copies := len(self.initial) - gathers:
+            yield f"    smg_begin_state(state, initial, {copies});\n"
+        if gathers:
+            yield f"    smg_gather_state(state, gathered, {gathers});\n"
 
     def _params(self) -> Iterator[str]:
         for node in self.graph.nodes:
@@ -263,12 +287,12 @@ class _Writer:
                 continue
             fields = [f".{field} = {self._field(node, field, item)}" for field, item in node.op.params(node).items()]
             head = f"static const {node.op.symbol(node)}_params p_{self.names[node.outs[0]]} = {{"
-            yield "\n    ".join(_wrapped(head, fields)) + "};"
+            yield "\n    ".join(wrapped(head, fields)) + "};"
 
     def _field(self, node: Node, field: str, item: int | float | Array) -> str:
         if isinstance(item, np.ndarray):
             return self._array(node, field)
-        return _literal(item, "float32" if isinstance(item, float) else "int32")
+        return literal(item, "float32" if isinstance(item, float) else "int32")
 
     def _calls(self, first: int, end: int) -> Iterator[str]:
         groups = {group.first: group for group in self.schedule.groups}
@@ -279,7 +303,7 @@ class _Writer:
                 index = groups[index].end
                 continue
             node = self.graph.nodes[index]
-            yield f"    {_comment(node, self.graph)}\n"
+            yield f"    {comment(node, self.graph)}\n"
             if _runs(node):
                 yield f"    {node.op.symbol(node)}({', '.join(self._arguments(index, node))});\n"
             index += 1
@@ -297,7 +321,7 @@ class _Writer:
         for i, node in enumerate(self.graph.nodes[group.first : group.end]):
             at = f"{row}[{i}]"
             call = f"{node.op.symbol(node)}({', '.join(self._arguments(group.first + i, node, at))})"
-            yield f"        case {i}: {_comment(node, self.graph)}\n            {call}; {at}++; break;\n"
+            yield f"        case {i}: {comment(node, self.graph)}\n            {call}; {at}++; break;\n"
         yield "    }\n"
 
     def _row(self, value: Value, row: str) -> str:
@@ -350,25 +374,9 @@ class _Writer:
     def _definitions(self) -> Iterator[str]:
         for name, array in self.data.items():
             dtype, numbers = array.dtype.name, array.ravel().tolist()
-            items = [_literal(x, dtype) for x in numbers] if array.dtype.kind == "f" else list(map(str, numbers))
+            items = [literal(x, dtype) for x in numbers] if array.dtype.kind == "f" else list(map(str, numbers))
             rows = [",".join(items[i : i + 32]) for i in range(0, len(items), 32)]
             yield f"const {C_TYPES[dtype]} {name}[{array.size}] = {{\n" + ",\n".join(rows) + "};"
-
-
-def _identifiers(graph: Graph) -> dict[Value, str]:
-    """A C name for each value: dots become '_', and what would then meet is numbered."""
-    names: dict[Value, str] = {}
-    values = (*graph.inputs, *graph.constants, *graph.state, *(v for node in graph.nodes for v in node.outs))
-    taken: set[str] = set()
-    for value in values:
-        stem = name = value.name.replace(".", "_")
-        count = 0
-        while name in taken:
-            count += 1
-            name = f"{stem}_{count}"
-        taken.add(name)
-        names[value] = name
-    return names
 
 
 def _roots(graph: Graph) -> dict[Value, Value]:
@@ -386,47 +394,3 @@ def _fingerprint(graph: Graph) -> int:
     """A number for what the state means: a checkpoint of another program has another."""
     described = [f"{v.name} {v.type.dtype} {v.type.shape}" for v in graph.state]
     return zlib.crc32("\n".join([graph.name, *described]).encode())
-
-
-def _defines(stem: str, type: Type) -> Iterator[str]:
-    yield f"#define {stem}_SHAPE {{{', '.join(map(str, type.shape))}}}"
-    yield f"#define {stem}_SIZE {type.size}"
-    yield f"#define {stem}_BYTES {type.bytes}"
-    if type.q is not None and type.q.axis is None:
-        yield f"#define {stem}_SCALE {_literal(type.scale, 'float32')}"
-        yield f"#define {stem}_ZERO ({type.zero})"
-
-
-def _literal(x: float, dtype: str) -> str:
-    """A number as C spells it: nine digits bring a float32 back exactly, seventeen a float64."""
-    if not dtype.startswith("float"):
-        return str(x)
-    if not np.isfinite(x):
-        raise TargetError(f"a constant holds {x}, which C has no literal for; replace it by a finite number")
-    text = f"{x:.9g}" if dtype == "float32" else f"{x:.17g}"
-    whole = text if "." in text or "e" in text else f"{text}.0"
-    return f"{whole}f" if dtype == "float32" else whole
-
-
-def _wrapped(head: str, fields: list[str]) -> list[str]:
-    """Fields in lines of at most about a hundred columns."""
-    lines = [head]
-    for field in fields:
-        if len(lines) == 1 or len(lines[-1]) + len(field) > 100:
-            lines.append("")
-        lines[-1] += f"{field}, " if field is not fields[-1] else field
-    return [line.rstrip() for line in lines]
-
-
-def _comment(node: Node, graph: Graph) -> str:
-    inputs = [v for v in node.ins if v not in graph.constants]
-    source = " and ".join(dict.fromkeys(_dimensions(v.type) for v in inputs))
-    names = ", ".join(v.name for v in inputs)
-    outs = ", ".join(v.name for v in node.outs)
-    return f"/* {outs} = {type(node.op).__name__}({names}): {source} -> {_dimensions(node.outs[0].type)} */"
-
-
-def _dimensions(type: Type) -> str:
-    """The shape in words, without the batch of one."""
-    shape = type.shape[1:] if len(type.shape) > 1 and type.shape[0] == 1 else type.shape
-    return "x".join(map(str, shape)) or "1"

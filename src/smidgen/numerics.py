@@ -48,18 +48,19 @@ def quantize_single(*factors: float, over: float) -> tuple[int, int]:
 
 
 def quantize_multipliers(reals: Array) -> tuple[Array, Array]:
-    """Multipliers and shifts of an array of factors, as int32."""
+    """Multipliers of an array of factors, as int32, and their shifts, as int8."""
     pairs = [quantize_multiplier(float(r)) for r in reals]
-    return np.array([m for m, _ in pairs], np.int32), np.array([s for _, s in pairs], np.int32)
+    return np.array([m for m, _ in pairs], np.int32), np.array([s for _, s in pairs], np.int8)
 
 
 def multiply(x: Array, multiplier: Array | int, shift: Array | int) -> Array:
     """round(x · multiplier · 2^(shift − 31)) as TFLite rounds it: a doubling high half, then a rounding shift."""
+    shift = np.asarray(shift, np.int64)
     wide = np.asarray(x, np.int64) << np.maximum(shift, 0)
     product = wide.astype(np.int32).astype(np.int64) * np.asarray(multiplier, np.int64)
     nudged = product + np.where(product >= 0, 1 << 30, 1 - (1 << 30))
     high = np.where(nudged >= 0, nudged >> 31, -(-nudged >> 31))
-    right = np.maximum(np.negative(shift), 0).astype(np.int64)
+    right = np.maximum(-shift, 0)
     mask = (np.int64(1) << right) - 1
     threshold = (mask >> 1) + (high < 0)
     result: Array = (high >> right) + ((high & mask) > threshold)

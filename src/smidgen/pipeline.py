@@ -8,13 +8,14 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from smidgen import codegen, ir, passes, plan, streaming, targets
+from smidgen import codegen, ir, ordering, passes, plan, streaming, targets
 from smidgen.codegen import Sources
 from smidgen.errors import InputError, PlanError
 from smidgen.ir import Array, Graph
 from smidgen.plan import Buffer, Plan
-from smidgen.schedule import WHOLE, Schedule
+from smidgen.schedule import Schedule
 from smidgen.scheme import Scheme, load_scheme
+from smidgen.streaming import Layout
 from smidgen.targets import Device, Target
 from smidgen.targets.boards import parse_size
 from smidgen.training import Options, Training, build_training
@@ -47,15 +48,25 @@ def compile(
         training = _train(model, scheme, options, images)
         graph = passes.run(training.step)
     frugal = where.frugal or streamed_input or most is not None
-    schedule = streaming.choose(graph, streamed_input) if frugal else WHOLE
-    layout = plan.packed(plan.buffers(graph, schedule))
-    plan.check(graph, layout, schedule)
+    best = _lay_out(graph, frugal, streamed_input)
+    plan.check(best.graph, best.plan, best.schedule)
     if most is not None:
-        _afford(graph, layout, schedule, most)
+        _afford(graph, best, most)
     learns = training is not None
-    sources = codegen.generate(graph, layout, prefix, training=learns, schedule=schedule, folders=where.folders)
-    where.check(graph, layout, sources)
-    return Program(graph, where, schedule, layout, sources, training)
+    sources = codegen.generate(
+        best.graph, best.plan, prefix, training=learns, schedule=best.schedule, folders=where.folders
+    )
+    where.check(best.graph, best.plan, sources)
+    return Program(best.graph, where, best.schedule, best.plan, sources, training)
+
+
+def _lay_out(graph: Graph, frugal: bool, streamed_input: bool) -> Layout:
+    """The graph in its own order, or in another under which it takes less memory."""
+    plans = (
+        streaming.stream_rows(one, streamed_input) if frugal else streaming.lay_out(one)
+        for one in ordering.candidates(graph)
+    )
+    return min(plans, key=lambda layout: layout.peak)
 
 
 def _train(model: Graph, scheme: Scheme | str, options: Options | None, images: tuple[Array, ...]) -> Training:
@@ -65,13 +76,13 @@ def _train(model: Graph, scheme: Scheme | str, options: Options | None, images: 
     return build_training(model, chosen, options, images)
 
 
-def _afford(graph: Graph, layout: Plan, schedule: Schedule, budget: int) -> None:
+def _afford(graph: Graph, best: Layout, budget: int) -> None:
     """Raise PlanError where arena and state exceed the budget."""
-    state = plan.state_bytes(graph)
+    state, layout = plan.state_bytes(graph), best.plan
     needed = state + layout.peak
     if needed <= budget:
         return
-    streamed = needed if schedule.streamed_input else _streamed(graph, needed)
+    streamed = needed if best.schedule.streamed_input else _streamed(graph, needed)
     least = f"{streamed:,}, with the image streamed" if streamed < needed else f"{needed:,}"
     less = "Let less learn" if graph.updates else "Take a smaller model"
     raise PlanError(
@@ -84,10 +95,9 @@ def _afford(graph: Graph, layout: Plan, schedule: Schedule, budget: int) -> None
 def _streamed(graph: Graph, otherwise: int) -> int:
     """Bytes of arena and state with the image streamed, or `otherwise` where it has to be held whole."""
     try:
-        schedule = streaming.choose(graph, streamed_input=True)
+        return plan.state_bytes(graph) + _lay_out(graph, frugal=True, streamed_input=True).peak
     except PlanError:
         return otherwise
-    return plan.state_bytes(graph) + plan.packed(plan.buffers(graph, schedule)).peak
 
 
 def _named(buffers: tuple[Buffer, ...]) -> str:

@@ -17,6 +17,15 @@ Rows = tuple[int, int]  # half-open
 
 
 @dataclass(frozen=True)
+class Slide:
+    """A map that a group makes grows into the place of one it consumes, which begins `distance` bytes further on."""
+
+    consumed: Value
+    made: Value
+    distance: int  # the least at which every row is read before it is written over
+
+
+@dataclass(frozen=True)
 class Group:
     """Nodes [first, end) of a graph, streamed: node `first + order[i]` computes its next row at step i.
 
@@ -27,6 +36,7 @@ class Group:
     end: int
     order: tuple[int, ...]
     rings: Mapping[Value, int]  # rows held of each map that lives in the group alone
+    slide: Slide | None = None
 
 
 @dataclass(frozen=True)
@@ -100,7 +110,8 @@ def stream(graph: Graph, first: int, end: int, streamed_input: bool) -> Group | 
     if image is not None and any(image in node.ins for node in graph.nodes[end:]):
         return None
     order = tuple(_Order(nodes, image))
-    return Group(first, end, order, _rings(graph, nodes, first, end, order, image))
+    rings = _rings(graph, nodes, first, end, order, image)
+    return Group(first, end, order, rings, _slide(graph, first, end, order, rings))
 
 
 class _Order:
@@ -151,6 +162,38 @@ def _rings(
             oldest = min((_oldest(node, made[k]) for k, node in readers[index]), default=made[index] - 1)
             rings[index] = max(rings[index], made[index] - oldest)
     return {v: min(rings[i], v.type.shape[1]) for i, v in own.items()}
+
+
+def _slide(graph: Graph, first: int, end: int, order: tuple[int, ...], rings: Mapping[Value, int]) -> Slide | None:
+    """The pair of a map consumed and a map made that have most bytes in common; None where none have any."""
+    nodes = graph.nodes[first:end]
+    before = {*graph.inputs, *(v for node in graph.nodes[:first] for v in node.outs)}
+    kept = {*graph.outputs, *(v for node in graph.nodes[end:] for v in node.ins)}
+    by_rows = {v for node in nodes for v in maps(node)}
+    whole = {v for node in nodes for v in node.ins if v not in maps(node)}
+    best: tuple[int, Slide] | None = None
+    for consumed in sorted((by_rows & before) - kept - whole - rings.keys(), key=lambda v: v.name):
+        for node in (node for node in nodes if node.out not in rings):
+            distance = _distance(nodes, order, consumed, node.out)
+            shared = min(node.out.type.bytes - distance, consumed.type.bytes)
+            if shared > 0 and (best is None or shared > best[0]):
+                best = shared, Slide(consumed, node.out, distance)
+    return best[1] if best else None
+
+
+def _distance(nodes: tuple[Node, ...], order: tuple[int, ...], consumed: Value, made: Value) -> int:
+    """How far, at most, what is written of one map is ahead of the oldest row still to be read of the other."""
+    read, written = (v.type.bytes // v.type.shape[1] for v in (consumed, made))
+    readers = [(i, node) for i, node in enumerate(nodes) if consumed in maps(node)]
+    done = [0] * len(nodes)
+    ahead = 0
+    for index in (index for index in order if index >= 0):
+        if nodes[index].out is made:  # its own reading counts as still to be done
+            oldest = min(_oldest(node, done[i]) for i, node in readers)
+            if oldest < consumed.type.shape[1]:
+                ahead = max(ahead, (done[index] + 1) * written - oldest * read)
+        done[index] += 1
+    return ahead
 
 
 def _oldest(node: Node, row: int) -> int:

@@ -90,10 +90,10 @@ def carry_level(level: int, seen: int) -> int:
 
 
 def mantissas(reals: Array) -> tuple[Array, Array]:
-    """real ≈ m · 2^(e − 31) with m in [2^30, 2^31), of any size; (0, 0) for zero."""
+    """real ≈ m · 2^(e − 31) with m in [2^30, 2^31) and e limited to an int8; (0, 0) for zero."""
     fraction, exponent_ = np.frexp(np.asarray(reals, np.float64))
     m = np.minimum(np.floor(fraction * 2.0**31 + 0.5), 2.0**31 - 1)
-    return m.astype(np.int32), exponent_.astype(np.int32)
+    return m.astype(np.int32), np.clip(exponent_, -128, 127).astype(np.int8)
 
 
 def shared_mantissas(reals: Array) -> tuple[Array, int]:

@@ -2,39 +2,90 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
+from smidgen import plan
 from smidgen.errors import PlanError
 from smidgen.ir import Graph, Value
-from smidgen.plan import loads_of
-from smidgen.schedule import Group, Schedule, stream, streamable
+from smidgen.plan import Plan
+from smidgen.schedule import WHOLE, Group, Schedule, stream, streamable
 
+Groups = dict[tuple[int, int], Group | None]  # by the nodes [first, end) they would run
 Cost = tuple[int, int]  # bytes alive at the peak, then nodes streamed: streaming that gains nothing is not worth it
 
 
-def choose(graph: Graph, streamed_input: bool = False) -> Schedule:
+@dataclass(frozen=True)
+class Layout:
+    """A graph in an order, what of it is streamed, and where everything lies."""
+
+    graph: Graph
+    schedule: Schedule
+    plan: Plan
+
+    @property
+    def peak(self) -> int:
+        return self.plan.peak
+
+
+def lay_out(graph: Graph, schedule: Schedule = WHOLE) -> Layout:
+    """The plan of a schedule."""
+    return Layout(graph, schedule, plan.packed(plan.buffers(graph, schedule)))
+
+
+def stream_rows(graph: Graph, streamed_input: bool = False) -> Layout:
+    """The best schedule and its plan, in which maps grow into each other's place only if that lowers the peak."""
+    groups = _groups(graph, streamed_input)
+    layout = lay_out(graph, _choose(graph, streamed_input, groups))
+    apart = _choose(graph, streamed_input, _apart(groups))
+    if layout.peak <= plan.most(plan.buffers(graph, apart)):
+        return layout
+    return min(layout, lay_out(graph, apart), key=lambda one: one.peak)
+
+
+def choose(graph: Graph, streamed_input: bool = False, slides: bool = True) -> Schedule:
+    """The groups under which the fewest bytes are alive at once, without maps in each other's place if not `slides`."""
+    groups = _groups(graph, streamed_input)
+    return _choose(graph, streamed_input, groups if slides else _apart(groups))
+
+
+def _groups(graph: Graph, streamed_input: bool) -> Groups:
+    """Every group that could be: between two places that a single map crosses, before the first node that cannot."""
+    reach = next((i for i, node in enumerate(graph.nodes) if not streamable(node)), len(graph.nodes))
+    if streamed_input and reach == 0:
+        what = type(graph.nodes[0].op).__name__ if graph.nodes else "nothing"
+        raise PlanError(f"the image of {graph.name} cannot be streamed: its first reader, {what}, needs it whole")
+    lives = _lifetimes(graph)
+    cuts = [i for i in range(reach + 1) if i in (0, 1, reach) or _crossing(lives, i) == 1]
+    return {
+        (first, end): stream(graph, first, end, streamed_input) for end in cuts[1:] for first in cuts if first < end
+    }
+
+
+def _apart(groups: Groups) -> Groups:
+    """The same groups, with every map in a place of its own."""
+    return {span: group and replace(group, slide=None) for span, group in groups.items()}
+
+
+def _choose(graph: Graph, streamed_input: bool, groups: Groups) -> Schedule:
     """The best division of the leading streamable nodes into groups and nodes on their own.
 
     What is alive while a group runs does not depend on how other nodes run, so the best way to reach a node
     is the best way to one before it, and then a group, or that node alone.
     """
-    reach = next((i for i, node in enumerate(graph.nodes) if not streamable(node)), len(graph.nodes))
-    if streamed_input and reach == 0:
-        what = type(graph.nodes[0].op).__name__ if graph.nodes else "nothing"
-        raise PlanError(f"the image of {graph.name} cannot be streamed: its first reader, {what}, needs it whole")
-    alone = dict(loads_of(graph))
+    alone = dict(plan.loads_of(graph))
     lives = _lifetimes(graph)
-    cuts = [i for i in range(reach + 1) if i in (0, 1, reach) or _crossing(lives, i) == 1]
     best: dict[int, tuple[Cost, tuple[Group, ...]]] = {0: ((0, 0), ())}
-    for end in cuts[1:]:
+    for end in dict.fromkeys(end for _, end in groups):
         options = []
-        for first in (cut for cut in cuts if cut < end and cut in best):
-            (peak, streamed), groups = best[first]
+        for first in (first for first in best if (first, end) in groups):
+            (peak, streamed), before = best[first]
             if not (streamed_input and first == 0):
                 single = max((alone.get(i, 0) for i in range(first, end)), default=0)
-                options.append(((max(peak, single), streamed), groups))
-            group = stream(graph, first, end, streamed_input)
+                options.append(((max(peak, single), streamed), before))
+            group = groups[first, end]
             if group is not None:
                 cost = (max(peak, _alive(graph, lives, group)), streamed + end - first)
-                options.append((cost, (*groups, group)))
+                options.append((cost, (*before, group)))
         if options:
             best[end] = min(options, key=lambda option: option[0])
     rest = {end: max((load for i, load in alone.items() if i >= end), default=0) for end in best}
@@ -69,4 +120,6 @@ def _alive(graph: Graph, lives: dict[Value, tuple[int, int]], group: Group) -> i
     """Bytes alive while a group runs."""
     schedule = Schedule((group,))
     held = sum(schedule.bytes(v) for v, (start, end) in lives.items() if start < group.end and end > group.first)
-    return held + max(node.op.row_scratch(node) for node in graph.nodes[group.first : group.end])
+    slide = group.slide
+    shared = 0 if slide is None else min(slide.made.type.bytes - slide.distance, slide.consumed.type.bytes)
+    return held - shared + max(node.op.row_scratch(node) for node in graph.nodes[group.first : group.end])

@@ -40,7 +40,7 @@ def check_weighted(what: str, x: Type, w: Type, b: Type, channels: int, axis: in
 
 
 def multipliers(node: Node) -> tuple[Array, Array]:
-    """Per-channel s_x·s_w / s_y as int32 multipliers and shifts."""
+    """Per-channel s_x·s_w / s_y as multipliers and shifts."""
     x, w = node.ins[0].type, node.ins[1].type
     assert w.q is not None
     reals = x.scale * np.array(w.q.scale, np.float64) / node.out.type.scale

@@ -79,8 +79,8 @@ class Step(Op):
         multiplier, shift = stochastic.mantissas(np.array(self.factors))
         mantissa = stochastic.high_product(multiplier, int(rate[0])).reshape(along)
         v = stochastic.high_product(sums.astype(np.int64) << self.lift, mantissa)
-        power = shift.reshape(along) + int(rate[1]) + stochastic.exponent(carry, self.slot) + fraction_bits
-        t = np.broadcast_to(self.lift - power, v.shape)
+        power = int(rate[1]) + stochastic.exponent(carry, self.slot) + fraction_bits
+        t = np.broadcast_to(self.lift - power - shift.reshape(along).astype(np.int64), v.shape)
         return stochastic.round_update(v, t, stochastic.stream_key(carry, self.stream))
 
     @property

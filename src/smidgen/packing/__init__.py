@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
 from smidgen.errors import PlanError
 from smidgen.packing import search, skyline
 from smidgen.packing.problem import Item, Problem, pose
+from smidgen.packing.tied import Tie, ground_of, lower_bound, stack
 
-__all__ = ["Item", "Packing", "pack"]
+__all__ = ["Item", "Packing", "Tie", "pack", "pack_tied"]
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,18 @@ class Packing:
         return self.peak / self.lower_bound - 1 if self.lower_bound else 0.0
 
 
-def pack(items: Iterable[Item], time_limit: float, capacity: int | None = None, seed: int = 0) -> Packing:
+def pack(
+    items: Iterable[Item],
+    time_limit: float,
+    capacity: int | None = None,
+    seed: int = 0,
+    ground: tuple[int, ...] = (),
+) -> Packing:
     """The best packing found in `time_limit` seconds; earlier where it is optimal or within `capacity` bytes.
 
-    The heuristics always run, and with a time limit of 0 nothing else. The same items and seed give the same packing
-    if there is time to finish. Where the search was not built yet, the compiler takes a moment more.
+    Where there is a `ground`, each item lies so many bytes up at least. The heuristics always run, and with a time
+    limit of 0 nothing else. The same items and seed give the same packing if there is time to finish. Where the search
+    was not built yet, the compiler takes a moment more.
     """
     began = time.monotonic()
     items = tuple(items)
@@ -54,7 +62,7 @@ def pack(items: Iterable[Item], time_limit: float, capacity: int | None = None, 
         raise PlanError(f"the capacity is {capacity:,} bytes; it must be above 0")
     if not items:
         return Packing((), 0, 0, "skyline", 0.0)
-    problem = pose(items)
+    problem = pose(items, ground)
     bracket = _begin(problem, capacity)
     deadline = began + time_limit
     late = time.monotonic() >= deadline
@@ -68,8 +76,23 @@ def pack(items: Iterable[Item], time_limit: float, capacity: int | None = None, 
     )
 
 
+def pack_tied(items: Iterable[Item], ties: Sequence[Tie], time_limit: float, seed: int = 0) -> Packing:
+    """The best packing found in `time_limit` seconds with tied items at the bottom and all others around them."""
+    began = time.monotonic()
+    items = tuple(items)
+    fixed = stack(items, ties)
+    free = [index for index in range(len(items)) if index not in fixed]
+    ground = tuple(ground_of(items[i], items, fixed) for i in free)
+    bound = lower_bound(items, ties)
+    rest = pack((items[i] for i in free), time_limit, bound, seed, ground)
+    placed = fixed | dict(zip(free, rest.offsets, strict=True))
+    offsets = tuple(placed[index] for index in range(len(items)))
+    peak = max(offset + item.size for item, offset in zip(items, offsets, strict=True))
+    return Packing(offsets, peak, bound, rest.method, time.monotonic() - began)
+
+
 def _begin(problem: Problem, capacity: int | None) -> search.Bracket:
-    lower = max(problem.loads)
+    lower = problem.lower_bound
     goal = lower if capacity is None else max(lower, capacity // problem.unit)
     offsets = skyline.best_of_orders(problem, lambda peak: peak <= goal)
     return search.Bracket(offsets, problem.peak(offsets), lower, goal)

@@ -38,6 +38,7 @@ class Problem:
     first: tuple[int, ...]
     end: tuple[int, ...]
     size: tuple[int, ...]
+    ground: tuple[int, ...]  # what each item cannot lie below
     sections: int
 
     @cached_property
@@ -48,6 +49,15 @@ class Problem:
             changes[first] += size
             changes[end] -= size
         return tuple(accumulate(changes[:-1]))
+
+    @property
+    def lower_bound(self) -> int:
+        """Units that no packing can stay below: in each section all that is alive, above the lowest ground there."""
+        lowest = [0] * self.sections
+        for section in range(self.sections):
+            alive = (g for g, a, b in zip(self.ground, self.first, self.end, strict=True) if a <= section < b)
+            lowest[section] = min(alive, default=0)
+        return max(load + ground for load, ground in zip(self.loads, lowest, strict=True))
 
     @cached_property
     def together(self) -> tuple[tuple[int, ...], ...]:
@@ -62,20 +72,25 @@ class Problem:
         return max(offset + size for offset, size in zip(offsets, self.size, strict=True))
 
 
-def pose(items: tuple[Item, ...]) -> Problem:
-    """Raise PlanError unless the items make sense; else the problem they pose. There must be one at least."""
+def pose(items: tuple[Item, ...], ground: tuple[int, ...] = ()) -> Problem:
+    """Raise PlanError unless the items make sense; else the problem they pose. There must be one at least.
+
+    `ground` says how many bytes up each item begins at the lowest; without it, all may begin at 0.
+    """
     check_items(items)
     starts = sorted({item.start for item in items})
     ends = sorted({item.end for item in items})
     # Between two starts, the set of items alive only shrinks: the last start before an end is where it is whole.
     times = sorted({starts[bisect_left(starts, end) - 1] for end in ends})
-    unit = gcd(*(item.size for item in items))
+    ground = ground or (0,) * len(items)
+    unit = gcd(*(item.size for item in items), *ground)
     return Problem(
         items,
         unit,
         tuple(bisect_left(times, item.start) for item in items),
         tuple(bisect_left(times, item.end) for item in items),
         tuple(item.size // unit for item in items),
+        tuple(least // unit for least in ground),
         len(times),
     )
 

@@ -36,7 +36,7 @@ typedef struct {
     int32_t capacity;
     int64_t nodes, limit;
     const volatile int32_t *stop;
-    const int32_t *first, *end, *size;
+    const int32_t *first, *end, *size, *ground; /* ground: what an item cannot lie below in any case */
     int32_t *floor;    /* of items not placed; the offset of those that are */
     int32_t *low;      /* floors that take account of what must lift held items */
     int32_t *placed;   /* booleans */
@@ -83,7 +83,7 @@ static void copy(Part *to, int at, const Part *from, int i) {
 /* Explain why the item lies at `at` or above: by the items under it, and why it is not under those. */
 static void explain_floor(Search *s, int item, int32_t at) {
     int event = s->latest[item];
-    while (at > 0) {
+    while (at > s->ground[item]) {
         while (s->trail[event].before >= at) event = s->trail[event].previous;
         int under = s->trail[event].under;
         add(s->reason, under);
@@ -335,26 +335,28 @@ static int solve(Search *s, const Part *p) {
 static int start(Search *s) {
     Part all = take_part(s, s->n);
     for (int i = 0; i < s->n; i++) {
-        all.id[i] = i;
-        all.first[i] = s->first[i];
-        all.end[i] = s->end[i];
-        all.size[i] = s->size[i];
-        all.floor[i] = all.held[i] = 0;
-        s->floor[i] = 0;
+        int at = i;
+        for (; at > 0 && all.floor[at - 1] > s->ground[i]; at--) copy(&all, at, &all, at - 1);
+        all.id[at] = i;
+        all.first[at] = s->first[i];
+        all.end[at] = s->end[i];
+        all.size[at] = s->size[i];
+        all.floor[at] = s->floor[i] = s->ground[i];
+        all.held[at] = 0;
         s->latest[i] = -1;
     }
     return solve(s, &all);
 }
 
-/* Place n items, alive over sections [first, end), below the capacity: 1 and their offsets, 0 where that is
- * impossible, 2 after `limit` decisions, when `stop` is no longer zero, or without memory. Items should be in the
+/* Place n items, alive over sections [first, end), at `ground` or above and below the capacity: 1 and their offsets,
+ * 0 where that is impossible, 2 after `limit` decisions, when `stop` is no longer zero, or without memory. Items should be in the
  * order in which to try them. Sizes may add up to 2^31 - 1. */
-int smg_pack(int n, const int32_t *first, const int32_t *end, const int32_t *size, int sections, int32_t capacity,
-             int64_t limit, const volatile int32_t *stop, int32_t *offsets) {
+int smg_pack(int n, const int32_t *first, const int32_t *end, const int32_t *size, const int32_t *ground,
+             int sections, int32_t capacity, int64_t limit, const volatile int32_t *stop, int32_t *offsets) {
     Search s = {0};
     size_t items = (size_t)n, numbers = 16 * items + 2 * ((size_t)sections + 2);
     s.n = n, s.sections = sections, s.capacity = capacity, s.limit = limit, s.stop = stop;
-    s.first = first, s.end = end, s.size = size, s.floor = offsets;
+    s.first = first, s.end = end, s.size = size, s.ground = ground, s.floor = offsets;
     s.words = (items + 63) / 64;
     s.margin = 2 * (numbers * sizeof(int32_t) + s.words * sizeof(uint64_t) + sizeof(Step) + 64);
     s.room = (items + 8) * s.margin;

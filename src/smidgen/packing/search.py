@@ -104,7 +104,9 @@ def attempt(
     library: ctypes.CDLL, problem: Problem, order: list[int], capacity: int, decisions: int, stop: ctypes.c_int32
 ) -> tuple[Outcome, Offsets]:
     """One run of the search; the offsets mean something where it found a packing."""
-    columns = [np.array(column, np.int32)[order] for column in (problem.first, problem.end, problem.size)]
+    columns = [
+        np.array(column, np.int32)[order] for column in (problem.first, problem.end, problem.size, problem.ground)
+    ]
     offsets = np.empty(len(order), np.int32)
     outcome = library.smg_pack(
         len(order),

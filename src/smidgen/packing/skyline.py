@@ -35,9 +35,9 @@ def ordered(problem: Problem, order: str, random: Random, spread: float = 0.0) -
 
 def skyline(problem: Problem, rank: Sequence[float]) -> Offsets:
     """Again and again, of the items that can lie lowest, the one of least rank."""
-    floors = [0] * len(rank)
+    floors = list(problem.ground)
     placed = [False] * len(rank)
-    queue = [(0, value, index) for index, value in enumerate(rank)]
+    queue = [(floors[index], value, index) for index, value in enumerate(rank)]
     heapify(queue)
     while queue:
         floor, _, index = heappop(queue)
@@ -61,7 +61,7 @@ def first_fit(problem: Problem, order: Sequence[int]) -> Offsets:
             for other in problem.together[index]
             if offsets[other] >= 0
         )
-        at = 0
+        at = problem.ground[index]
         for low, high in taken:
             if low - at >= problem.size[index]:
                 break

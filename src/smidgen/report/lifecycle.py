@@ -9,7 +9,7 @@ from typing import Literal
 from smidgen.ir import Graph, Value
 from smidgen.ops.loss import SoftmaxCrossEntropy
 from smidgen.pipeline import Program
-from smidgen.plan import Buffer
+from smidgen.plan import Buffer, shared
 from smidgen.scheme import Memory, Trained, convolutions, layer_memory
 
 Kind = Literal["state", "saved", "activation", "gradient", "scratch"]
@@ -76,7 +76,7 @@ def life_cycle(program: Program) -> LifeCycle:
     """What a program's plan says, node after node."""
     graph, plan, state = program.graph, program.plan, program.memory.state
     backward = _backward(graph)
-    kinds = _kinds(graph, plan.buffers, backward)
+    kinds = kinds_of(graph, plan.buffers)
     tensors = tuple(
         Tensor(b.name, kind, b.bytes, offset, b.start, b.end, tuple(v.name for v in b.values), _rows(program, b))
         for (b, offset), kind in zip(plan.placed, kinds, strict=True)
@@ -92,8 +92,9 @@ def _backward(graph: Graph) -> int | None:
     return next((i + 1 for i, node in enumerate(graph.nodes) if isinstance(node.op, SoftmaxCrossEntropy)), None)
 
 
-def _kinds(graph: Graph, buffers: tuple[Buffer, ...], backward: int | None) -> tuple[Kind, ...]:
-    """Gradients depend on the loss; what else the backward pass reads was saved for it."""
+def kinds_of(graph: Graph, buffers: tuple[Buffer, ...]) -> tuple[Kind, ...]:
+    """What each buffer holds: gradients depend on the loss; what else the backward pass reads was saved for it."""
+    backward = _backward(graph)
     behind = graph.nodes[backward:] if backward is not None else ()
     gradients: set[Value] = set(graph.nodes[backward - 1].outs) if backward is not None else set()
     for node in behind:
@@ -124,6 +125,9 @@ def _steps(graph: Graph, buffers: tuple[Buffer, ...], kinds: tuple[Kind, ...], s
         for buffer, kind in zip(buffers, kinds, strict=True):
             if buffer.start <= index < buffer.end:
                 alive[kind] += buffer.padded
+        for size, start, end in shared(buffers):
+            if start <= index < end:
+                alive["activation"] -= size
         yield Step(node.outs[0].name, type(node.op).__name__, alive)
 
 

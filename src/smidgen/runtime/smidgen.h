@@ -42,13 +42,15 @@ typedef struct {
 typedef struct {
     SMG_WINDOW;
     int32_t groups, x_zero, y_zero, lo, hi;
-    const int32_t *multiplier, *shift;
+    const int32_t *multiplier;
+    const int8_t *shift;
 } smg_conv2d_s8_params;
 
 typedef struct {
     SMG_WINDOW;
     int32_t x_zero, y_zero, lo, hi;
-    const int32_t *multiplier, *shift;
+    const int32_t *multiplier;
+    const int8_t *shift;
 } smg_depthwise_s8_params;
 
 typedef struct {
@@ -235,8 +237,9 @@ typedef struct {
 
 /* How sums become steps: raised by `lift` bits and scaled by their channel's multiplier * 2^(shift - 31) and by the
  * rate; `slot` is that of the gradient they are sums of, `decay` momentum in 1/65536. */
-#define SMG_STEPPING                   \
-    const int32_t *multiplier, *shift; \
+#define SMG_STEPPING           \
+    const int32_t *multiplier; \
+    const int8_t *shift;       \
     int32_t slot, stream, lift, decay, every
 
 typedef struct {
@@ -362,5 +365,23 @@ void smg_dense_weight_step(const smg_dense_weight_step_params *p, int8_t *w, uin
                            void *scratch);
 void smg_dense_step_f32(const smg_dense_step_f32_params *p, float *w, float *b, float *w_buffer, float *b_buffer,
                         const float *x, const float *dy, const float *learning_rate, const int32_t *carry);
+
+/* State as it begins: `bytes` at `to` in its block, copied from flash or, where there is nothing to copy, all alike. */
+typedef struct {
+    const void *from;
+    int32_t to, bytes;
+    uint8_t fill;
+} smg_initial;
+
+void smg_begin_state(uint8_t *state, const smg_initial *initial, int32_t count);
+
+/* Trained channels, `count` of the `channels` in each row, begin as the frozen ones they are laid over. */
+typedef struct {
+    const int8_t *from;
+    const int16_t *channel;
+    int32_t to, rows, channels, count;
+} smg_gathered;
+
+void smg_gather_state(uint8_t *state, const smg_gathered *gathered, int32_t count);
 
 #endif

@@ -74,7 +74,7 @@ void smg_lanes_slide(uint32_t *restrict acc, int32_t pixels, const int32_t *rest
 }
 
 void smg_lanes_scales(smg_requantizer *restrict q, const int32_t *restrict bias, const int32_t *restrict multiplier,
-                      const int32_t *restrict shift, int32_t channels) {
+                      const int8_t *restrict shift, int32_t channels) {
     for (int32_t n = 0; n < SMG_LANES; n++) q->bias[n] = bias[smg_min(n, channels - 1)];
     q->lefts = 0;
     for (int32_t n = 0; n < SMG_PAIR; n++) {

@@ -21,7 +21,7 @@ typedef struct {
 } smg_requantizer;
 
 /* Set up biases and scales of `channels` channels; the rest of q is the caller's. */
-void smg_lanes_scales(smg_requantizer *q, const int32_t *bias, const int32_t *multiplier, const int32_t *shift,
+void smg_lanes_scales(smg_requantizer *q, const int32_t *bias, const int32_t *multiplier, const int8_t *shift,
                       int32_t channels);
 
 /* to[i] = x[i] - zero. */

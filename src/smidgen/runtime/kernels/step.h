@@ -9,12 +9,13 @@ enum { SMG_BUFFER_BITS = 12 };
 
 /* One tensor's update in the making: delta = sum * multiplier * rate * 2^power, in units of 2^-unit_bits. */
 typedef struct {
-    const int32_t *multiplier, *shift; /* one a channel */
+    const int32_t *multiplier; /* one a channel */
+    const int8_t *shift;
     int32_t lift, decay, fraction_bits, rate, power, due;
     uint32_t key, buffer_key;
 } smg_step;
 
-static inline smg_step smg_begin_step(const int32_t *multiplier, const int32_t *shift, int32_t lift, int32_t decay,
+static inline smg_step smg_begin_step(const int32_t *multiplier, const int8_t *shift, int32_t lift, int32_t decay,
                                       int32_t fraction_bits, int32_t rate, int32_t power, int32_t due, uint32_t key,
                                       uint32_t buffer_key) {
     const smg_step s = {multiplier, shift, lift, decay, fraction_bits, rate, power, due, key, buffer_key};

@@ -1,0 +1,105 @@
+"""What a plan is: buffers with their lifetimes, and where each of them begins."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from smidgen.ir import Value
+
+ALIGNMENT = 4  # bytes: a word, whatever a tensor's elements are
+
+
+@dataclass(frozen=True)
+class Above:
+    """A buffer whose map is consumed row by row lies so far above the one that grows into its place meanwhile."""
+
+    made: Value  # the map that grows, the first in its own buffer
+    distance: int  # bytes from the beginning of that buffer to this one's, less than the former is long
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory that one or more values use in turn, or a node's working memory, over nodes [start, end)."""
+
+    name: str
+    bytes: int
+    start: int
+    end: int
+    values: tuple[Value, ...] = ()
+    above: Above | None = None
+
+    @property
+    def padded(self) -> int:
+        """Bytes up to where the next buffer may begin."""
+        return -(-self.bytes // ALIGNMENT) * ALIGNMENT
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Buffers and, in the same order, their offsets in one arena."""
+
+    buffers: tuple[Buffer, ...]
+    offsets: tuple[int, ...]
+
+    @property
+    def placed(self) -> Iterator[tuple[Buffer, int]]:
+        return zip(self.buffers, self.offsets, strict=True)
+
+    @property
+    def peak(self) -> int:
+        """Bytes of the arena."""
+        return max((offset + buffer.padded for buffer, offset in self.placed), default=0)
+
+    @property
+    def lower_bound(self) -> int:
+        """The most bytes alive at one node: no plan of these buffers, overlapping as they do, can use less."""
+        return most(self.buffers)
+
+    def at_peak(self) -> tuple[Buffer, ...]:
+        """The buffers alive where most bytes are, largest first."""
+        time, _ = max(loads(self.buffers), key=lambda pair: pair[1], default=(0, 0))
+        return tuple(sorted((b for b in self.buffers if b.start <= time < b.end), key=lambda b: -b.bytes))
+
+    def values(self) -> dict[Value, int]:
+        """The offset of every value that lies in the arena."""
+        return {value: offset for buffer, offset in self.placed for value in buffer.values}
+
+    def scratch(self) -> dict[int, int]:
+        """The offset of working memory, by the index of each node that may use it."""
+        return {i: offset for b, offset in self.placed if not b.values for i in range(b.start, b.end)}
+
+
+def shared(buffers: Iterable[Buffer]) -> Iterator[tuple[int, int, int]]:
+    """The bytes that two buffers have in common, and the nodes [start, end) over which both are alive."""
+    buffers = tuple(buffers)
+    begun = {b.values[0]: b for b in buffers if b.values}
+    for b in buffers:
+        if b.above is not None:
+            below = begun[b.above.made]
+            both = max(below.padded, b.above.distance + b.padded)
+            yield below.padded + b.padded - both, below.start, b.end
+
+
+def loads(buffers: Iterable[Buffer]) -> Iterator[tuple[int, int]]:
+    """Each node where a buffer begins, with the bytes alive there; the most are always at such a node."""
+    buffers = tuple(buffers)
+    change: Counter[int] = Counter()
+    for b in buffers:
+        change[b.start] += b.padded
+        change[b.end] -= b.padded
+    for size, start, end in shared(buffers):
+        change[start] -= size
+        change[end] += size
+    starts = {b.start for b in buffers}
+    load = 0
+    for time in sorted(change):
+        load += change[time]
+        if time in starts:
+            yield time, load
+
+
+def most(buffers: Iterable[Buffer]) -> int:
+    """The most bytes alive at one node."""
+    return max((load for _, load in loads(buffers)), default=0)

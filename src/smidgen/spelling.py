@@ -1,0 +1,75 @@
+"""How names, numbers, shapes and structs are spelled in C."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from smidgen.errors import TargetError
+from smidgen.ir import Graph, Node, Type, Value
+
+C_TYPES: Mapping[str, str] = {
+    "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t", "uint32": "uint32_t",
+    "float32": "float", "float64": "double",
+}  # fmt: skip
+
+
+def identifiers(graph: Graph) -> dict[Value, str]:
+    """A C name for each value: dots become '_', and what would then meet is numbered."""
+    names: dict[Value, str] = {}
+    values = (*graph.inputs, *graph.constants, *graph.state, *(v for node in graph.nodes for v in node.outs))
+    taken: set[str] = set()
+    for value in values:
+        stem = name = value.name.replace(".", "_")
+        count = 0
+        while name in taken:
+            count += 1
+            name = f"{stem}_{count}"
+        taken.add(name)
+        names[value] = name
+    return names
+
+
+def defines(stem: str, type: Type) -> Iterator[str]:
+    yield f"#define {stem}_SHAPE {{{', '.join(map(str, type.shape))}}}"
+    yield f"#define {stem}_SIZE {type.size}"
+    yield f"#define {stem}_BYTES {type.bytes}"
+    if type.q is not None and type.q.axis is None:
+        yield f"#define {stem}_SCALE {literal(type.scale, 'float32')}"
+        yield f"#define {stem}_ZERO ({type.zero})"
+
+
+def literal(x: float, dtype: str) -> str:
+    """A number as C spells it: nine digits bring a float32 back exactly, seventeen a float64."""
+    if not dtype.startswith("float"):
+        return str(x)
+    if not np.isfinite(x):
+        raise TargetError(f"a constant holds {x}, which C has no literal for; replace it by a finite number")
+    text = f"{x:.9g}" if dtype == "float32" else f"{x:.17g}"
+    whole = text if "." in text or "e" in text else f"{text}.0"
+    return f"{whole}f" if dtype == "float32" else whole
+
+
+def wrapped(head: str, fields: list[str]) -> list[str]:
+    """Fields in lines of at most about a hundred columns."""
+    lines = [head]
+    for field in fields:
+        if len(lines) == 1 or len(lines[-1]) + len(field) > 100:
+            lines.append("")
+        lines[-1] += f"{field}, " if field is not fields[-1] else field
+    return [line.rstrip() for line in lines]
+
+
+def comment(node: Node, graph: Graph) -> str:
+    inputs = [v for v in node.ins if v not in graph.constants]
+    source = " and ".join(dict.fromkeys(_dimensions(v.type) for v in inputs))
+    names = ", ".join(v.name for v in inputs)
+    outs = ", ".join(v.name for v in node.outs)
+    return f"/* {outs} = {type(node.op).__name__}({names}): {source} -> {_dimensions(node.outs[0].type)} */"
+
+
+def _dimensions(type: Type) -> str:
+    """The shape in words, without the batch of one."""
+    shape = type.shape[1:] if len(type.shape) > 1 and type.shape[0] == 1 else type.shape
+    return "x".join(map(str, shape)) or "1"

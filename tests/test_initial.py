@@ -1,0 +1,57 @@
+"""State begins as its graph says, with no second copy of it in flash where there need not be one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from networks import CLASSES, inverted_residual
+from smidgen import codegen, passes, plan
+from smidgen.initial import Copied, Filled, Gathered, initial
+from smidgen.ir import Array, Graph, Value
+from smidgen.scheme import Scheme
+from smidgen.targets.host import Host
+from smidgen.training import Options, build_training
+
+
+def step() -> Graph:
+    """Some channels of two layers learn, with fractions and momentum."""
+    scheme = Scheme("some", 4, ((4, Fraction(1, 2)), (6, Fraction(1, 2))))
+    return passes.run(build_training(inverted_residual(7), scheme, Options(CLASSES, weight_bits=12, momentum=0.5)).step)
+
+
+def begins(graph: Graph, host: Host) -> tuple[dict[str, Array], int]:
+    """The state of a program that has just been started, and the bytes of its constants."""
+    sources = codegen.generate(graph, plan.greedy(plan.buffers(graph)), training=True)
+    with host.start(graph, sources) as device:
+        return device.state(), sources.constant_bytes
+
+
+def same(found: dict[str, Array], state: dict[Value, Array]) -> bool:
+    return all(found[value.name].tobytes() == array.tobytes() for value, array in state.items())
+
+
+def test_state_begins_as_the_graph_says_however_it_is_loaded(host: Host) -> None:
+    graph = step()
+    kinds = {type(start) for start in initial(graph)}
+    assert kinds == {Copied, Filled, Gathered}
+    found, _ = begins(graph, host)
+    assert same(found, dict(graph.state))
+
+
+def test_what_can_be_gathered_or_filled_takes_no_flash(host: Host) -> None:
+    graph = step()
+    spared = [start.value for start in initial(graph) if not isinstance(start, Copied)]
+    changed = dict(graph.state)
+    for value in spared:  # one byte unlike what it would begin as
+        data = np.frombuffer(changed[value].tobytes(), np.uint8).copy()
+        data[-1] ^= 1
+        changed[value] = np.frombuffer(data.tobytes(), value.type.dtype).reshape(value.type.shape)
+    other = replace(graph, state=changed)
+    assert {type(start) for start in initial(other) if start.value.type.size > 1} == {Copied}
+    (found, smaller), (moved, larger) = begins(graph, host), begins(other, host)
+    assert same(moved, changed)
+    assert not same(found, changed)
+    assert larger - smaller == sum(value.type.bytes for value in spared if value.type.size > 1)

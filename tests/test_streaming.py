@@ -1,0 +1,180 @@
+"""Rows through rings, and maps that grow into the place of others: the same bytes, and refused where they are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+import smidgen as sm
+from graphs import int8_graphs, random_inputs
+from networks import CLASSES, NETWORKS, samples
+from release_files import SHARED
+from smidgen import codegen, passes, plan, streaming
+from smidgen.errors import PlanError
+from smidgen.ir import Builder, Graph, QParams, Type, evaluate, evaluate_step
+from smidgen.ops import Conv2D, MaxPool
+from smidgen.pipeline import Program
+from smidgen.plan import ALIGNMENT, Plan
+from smidgen.schedule import Group, Schedule, stream, streamable
+from smidgen.scheme import load_scheme
+from smidgen.targets.host import Host
+from smidgen.training import Options, build_training
+
+RATE = 0.01
+
+
+def grouped(graph: Graph, data: st.DataObject) -> Schedule:
+    """Runs of nodes that can be streamed, cut into groups at random."""
+    groups: list[Group] = []
+    first = 0
+    while first < len(graph.nodes):
+        end = first
+        while end < len(graph.nodes) and streamable(graph.nodes[end]):
+            end += 1
+        end = data.draw(st.integers(first, end))
+        group = stream(graph, first, end, streamed_input=False)
+        groups += [group] if group else []
+        first = max(end, first + 1)
+    return Schedule(tuple(groups))
+
+
+def slid(graph: Graph, schedule: Schedule) -> Plan:
+    """A plan in which everything that may lie over something else does."""
+    layout = plan.overlapping(plan.buffers(graph, schedule), time_limit=0.1)
+    plan.check(graph, layout, schedule)
+    assert layout.peak >= layout.lower_bound
+    return layout
+
+
+def test_random_graphs_with_maps_in_each_others_place_compute_the_same_bytes(host: Host) -> None:
+    overlaps = 0
+
+    @given(int8_graphs(), st.data())
+    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    def agree(graph: Graph, data: st.DataObject) -> None:
+        nonlocal overlaps
+        schedule = grouped(graph, data)
+        assume(any(b.above for b in plan.buffers(graph, schedule)))
+        overlaps += 1
+        layout = slid(graph, schedule)
+        arrays = random_inputs(graph, np.random.default_rng(data.draw(st.integers(0, 2**32 - 1))))
+        with host.start(graph, codegen.generate(graph, layout, schedule=schedule)) as device:
+            found = device.run(*arrays)
+        for want, got in zip(evaluate(graph, *arrays), found, strict=True):
+            np.testing.assert_array_equal(want, got)
+
+    agree()
+    assert overlaps >= 30
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.__name__)
+def test_networks_learn_the_same_bytes_with_maps_in_each_others_place(
+    network: Callable[[int], Graph], host: Host
+) -> None:
+    graph = network(5)
+    training = build_training(graph, load_scheme("last:1", graph), Options(CLASSES))
+    step = passes.run(training.step)
+    reach = next(i for i, node in enumerate(step.nodes) if not streamable(node))
+    one = stream(step, 0, 1, streamed_input=False)
+    rest = stream(step, 1, reach, streamed_input=False)
+    schedule = Schedule(tuple(group for group in (one, rest) if group))
+    layout = slid(step, schedule)
+    assert any(b.above for b in layout.buffers)
+    program = Program(
+        step, host, schedule, layout, codegen.generate(step, layout, training=True, schedule=schedule), training
+    )
+    state = step.state
+    with program.start() as device:
+        for image, label in samples(graph, 3):
+            arrays = (image, np.array([label], np.int32), np.array([RATE], np.float32))
+            (loss, _), state = evaluate_step(step, state, *arrays)
+            assert device.train(image, label, RATE) == loss.item()
+        for value, array in state.items():
+            assert device.state()[value.name].tobytes() == array.tobytes()
+
+
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
+@given(int8_graphs(), st.data())
+def test_a_step_less_between_two_maps_is_refused(graph: Graph, data: st.DataObject) -> None:
+    schedule = grouped(graph, data)
+    layout = slid(graph, schedule)
+    uppers = [i for i, b in enumerate(layout.buffers) if b.above is not None and b.above.distance > 0]
+    assume(uppers)
+    moved = data.draw(st.sampled_from(uppers))
+    offsets = tuple(at - ALIGNMENT * (i == moved) for i, at in enumerate(layout.offsets))
+    with pytest.raises(PlanError, match=r"overlap|written"):
+        plan.check(graph, Plan(layout.buffers, offsets), schedule)
+
+
+def shrinking(*, read_again: bool = False) -> Graph:
+    """An image, a convolution and a pool that halves it; the image may be an output too."""
+    g = Builder("shrinking")
+    q = QParams.per_tensor(0.1)
+    x = g.input("x", Type((1, 16, 16, 4), "int8", q))
+    w, b = g.constant("w", np.ones((4, 3, 3, 4), np.int8), q), g.constant("b", np.zeros(4, np.int32))
+    y = g.emit(MaxPool((2, 2), (2, 2)), g.emit(Conv2D(pad=(1, 1, 1, 1)), x, w, b, q=q))
+    return g.graph(y, x) if read_again else g.graph(y)
+
+
+def whole(graph: Graph) -> Schedule:
+    group = stream(graph, 0, len(graph.nodes), streamed_input=False)
+    assert group is not None
+    return Schedule((group,))
+
+
+def test_an_output_grows_into_the_image_a_row_ahead_of_what_is_still_read() -> None:
+    graph = shrinking()
+    slide = whole(graph).groups[0].slide
+    assert slide is not None
+    # The pool's first row follows two of the convolution, whose next row reads image rows from the second on.
+    assert slide.distance == 0
+    layout = plan.packed(plan.buffers(graph, whole(graph)))
+    plan.check(graph, layout, whole(graph))
+    values = layout.values()
+    assert values[graph.inputs[0]] == values[graph.outputs[0]]
+    assert layout.peak == layout.lower_bound
+
+
+def test_only_the_rows_say_that_a_map_may_lie_over_another() -> None:
+    graph = shrinking()
+    schedule = whole(graph)
+    layout = plan.packed(plan.buffers(graph, schedule))
+    output = next(i for i, b in enumerate(layout.buffers) if graph.outputs[0] in b.values)
+    raised = tuple(at + 1024 * (i == output) for i, at in enumerate(layout.offsets))
+    for offsets in (raised, tuple(at + 512 * (i == output) for i, at in enumerate(layout.offsets))):
+        with pytest.raises(PlanError, match=r"overlap|written"):
+            plan.check(graph, Plan(layout.buffers, offsets), schedule)
+    unsaid = tuple(replace(b, above=None) for b in layout.buffers)
+    with pytest.raises(PlanError, match="overlap"):
+        plan.check(graph, Plan(unsaid, layout.offsets), schedule)
+
+
+def test_a_map_that_is_read_later_is_not_grown_into() -> None:
+    graph = shrinking(read_again=True)
+    assert all(b.above is None for b in plan.buffers(graph, whole(graph)))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(int8_graphs(max_nodes=10))
+def test_plans_with_overlaps_are_never_worse_than_plans_without(graph: Graph) -> None:
+    layout = streaming.stream_rows(graph)
+    plan.check(graph, layout.plan, layout.schedule)
+    assert layout.peak <= streaming.lay_out(graph, streaming.choose(graph, slides=False)).peak
+
+
+def test_a_published_scheme_fits_because_its_first_map_grows_into_the_image() -> None:
+    model = SHARED / "models" / "proxyless-w0.3.npz"
+    if not model.exists():
+        pytest.skip(f"there is no {model}")
+    graph = sm.import_model(model)
+    step = passes.run(build_training(graph, load_scheme("98kb", graph), Options(10, weight_bits=8)).step)
+    layout = streaming.stream_rows(step)
+    plan.check(step, layout.plan, layout.schedule)
+    image = next(b for b in layout.plan.buffers if step.inputs[0] in b.values)
+    assert image.above is not None
+    assert plan.state_bytes(step) + layout.peak <= 160_000
