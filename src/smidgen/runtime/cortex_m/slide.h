@@ -1,0 +1,247 @@
+/* Filters slid over strips of packed halfwords: one channel, four neighbouring outputs at a time.
+ *
+ * A word holds one column of two rows, one below the other; so do the words of a filter. Where windows step over every
+ * other column, a strip holds the even columns first, then the odd ones, and a row of the filter likewise. */
+#ifndef SMIDGEN_SLIDE_H
+#define SMIDGEN_SLIDE_H
+
+#include "assembly.h"
+#include "scales.h"
+
+/* From one row of outputs to the next: bytes on in the strips and in the filter. */
+typedef struct {
+    int32_t x, w;
+} smg_stride;
+
+typedef struct {
+    const uint32_t *x, *w;
+    int32_t bias[4];
+    int8_t *y;
+    int32_t y_c;
+    int32_t multiplier, shifted, zero; /* zero: twice the zero point and 1 */
+    const int8_t *y_end;               /* of the row */
+    int32_t kind, way;                 /* kind: the filter's width - 3, and 1 more where columns are stepped over */
+    int32_t down, last, across;        /* bytes from strip to strip of a window: to the next, the last, the odd half */
+    int32_t rows;
+    const uint32_t *row; /* where x begins */
+    smg_stride stride, other;
+    int32_t y_on, y_row; /* bytes from a row's end to the next one's start, from row to row */
+} smg_slides;
+
+/* Slide over all columns of all rows, multiply, scale. */
+void smg_slide(const smg_slides *slides);
+
+/* Four channels of `count` columns of two rows, `steps` apart, to four strips that are `apart` bytes from each other;
+ * `minus` is added to both halves. */
+typedef struct {
+    const int8_t *a, *b;
+    int32_t a_step, b_step;
+    uint32_t minus;
+    uint32_t *to;
+    int32_t apart, count;
+} smg_columns;
+
+void smg_pack_columns(const smg_columns *columns);
+
+/* The same of row a alone, to two strips: channels 0 and 2, channels 1 and 3. */
+void smg_widen_columns(const smg_columns *columns);
+
+__asm__(SMG_FUNCTION("smg_pack_columns")
+        "push {r4-r11, lr}\n"
+        "ldmia r0, {r0-r6, r8}\n"
+        "add r7, r6, r6, lsl #1\n"
+        "add r8, r5, r8, lsl #2\n"
+        "0: ldr r9, [r0]\n"
+        "ldr r10, [r1]\n"
+        "add r0, r2\n"
+        "add r1, r3\n"
+        "pkhbt r11, r9, r10, lsl #16\n"
+        "pkhtb r12, r10, r9, asr #16\n"
+        "sxtab16 r9, r4, r11\n"
+        "sxtab16 r10, r4, r11, ror #8\n"
+        "sxtab16 r11, r4, r12\n"
+        "sxtab16 r12, r4, r12, ror #8\n"
+        "str r10, [r5, r6]\n"
+        "str r11, [r5, r6, lsl #1]\n"
+        "str r12, [r5, r7]\n"
+        "str r9, [r5], #4\n"
+        "cmp r5, r8\n"
+        "bne 0b\n"
+        "pop {r4-r11, pc}\n" SMG_END("smg_pack_columns"));
+
+__asm__(SMG_FUNCTION("smg_widen_columns")
+        "push {r4-r8, lr}\n"
+        "ldmia r0, {r0-r6, r8}\n"
+        "add r8, r5, r8, lsl #2\n"
+        "0: ldr r1, [r0]\n"
+        "add r0, r2\n"
+        "sxtab16 r3, r4, r1, ror #8\n"
+        "sxtab16 r1, r4, r1\n"
+        "str r3, [r5, r6]\n"
+        "str r1, [r5], #4\n"
+        "cmp r5, r8\n"
+        "bne 0b\n"
+        "pop {r4-r8, pc}\n" SMG_END("smg_widen_columns"));
+
+/* One row of a filter over one strip: r0 and r1 walk over columns and filter, r8-r11 are the sums. */
+__asm__(SMG_SCALE_MACROS
+        ".macro smg_add sum, x, w\n"
+        "smlad \\sum, \\x, \\w, \\sum\n"
+        ".endm\n"
+        ".macro smg_taps1\n"
+        "ldr r2, [r1], #4\n"
+        "ldmia r0!, {r4-r7}\n"
+        "smg_add r8, r4, r2\n smg_add r9, r5, r2\n smg_add r10, r6, r2\n smg_add r11, r7, r2\n"
+        ".endm\n"
+        ".macro smg_taps2\n"
+        "ldmia r1!, {r2, r3}\n"
+        "ldmia r0!, {r4-r7, r12}\n"
+        "smg_add r8, r4, r2\n smg_add r8, r5, r3\n smg_add r9, r5, r2\n smg_add r9, r6, r3\n"
+        "smg_add r10, r6, r2\n smg_add r10, r7, r3\n smg_add r11, r7, r2\n smg_add r11, r12, r3\n"
+        ".endm\n"
+        ".macro smg_taps3\n"
+        "ldmia r1!, {r2-r4}\n"
+        "ldmia r0!, {r5-r7}\n"
+        "smg_add r8, r5, r2\n smg_add r8, r6, r3\n smg_add r8, r7, r4\n"
+        "smg_add r9, r6, r2\n smg_add r9, r7, r3\n smg_add r10, r7, r2\n"
+        "ldmia r0!, {r5-r7}\n"
+        "smg_add r9, r5, r4\n smg_add r10, r5, r3\n smg_add r10, r6, r4\n"
+        "smg_add r11, r5, r2\n smg_add r11, r6, r3\n smg_add r11, r7, r4\n"
+        ".endm\n"
+        ".macro smg_taps4\n"
+        "ldmia r1!, {r2-r5}\n"
+        "ldmia r0!, {r6, r7, r12, lr}\n"
+        "smg_add r8, r6, r2\n smg_add r8, r7, r3\n smg_add r8, r12, r4\n smg_add r8, lr, r5\n"
+        "smg_add r9, r7, r2\n smg_add r9, r12, r3\n smg_add r9, lr, r4\n"
+        "smg_add r10, r12, r2\n smg_add r10, lr, r3\n smg_add r11, lr, r2\n"
+        "ldmia r0!, {r6, r7, r12}\n"
+        "smg_add r9, r6, r5\n smg_add r10, r6, r4\n smg_add r10, r7, r5\n"
+        "smg_add r11, r6, r3\n smg_add r11, r7, r4\n smg_add r11, r12, r5\n"
+        ".endm\n"
+        ".macro smg_taps5\n"
+        "ldmia r1!, {r2-r6}\n"
+        "ldmia r0!, {r7, r12, lr}\n"
+        "smg_add r8, r7, r2\n smg_add r8, r12, r3\n smg_add r8, lr, r4\n"
+        "smg_add r9, r12, r2\n smg_add r9, lr, r3\n smg_add r10, lr, r2\n"
+        "ldmia r0!, {r7, r12, lr}\n"
+        "smg_add r8, r7, r5\n smg_add r8, r12, r6\n"
+        "smg_add r9, r7, r4\n smg_add r9, r12, r5\n smg_add r9, lr, r6\n"
+        "smg_add r10, r7, r3\n smg_add r10, r12, r4\n smg_add r10, lr, r5\n"
+        "smg_add r11, r7, r2\n smg_add r11, r12, r3\n smg_add r11, lr, r4\n"
+        "ldmia r0!, {r7, r12}\n"
+        "smg_add r10, r7, r6\n smg_add r11, r7, r5\n smg_add r11, r12, r6\n"
+        ".endm\n"
+        ".macro smg_taps7\n" /* the columns that the first four taps end with are those the last three begin with */
+        "smg_taps4\n"
+        "ldmia r1!, {r2-r4}\n"
+        "smg_add r8, r6, r2\n smg_add r8, r7, r3\n smg_add r8, r12, r4\n"
+        "smg_add r9, r7, r2\n smg_add r9, r12, r3\n smg_add r10, r12, r2\n"
+        "ldmia r0!, {r6, r7, r12}\n"
+        "smg_add r9, r6, r4\n smg_add r10, r6, r3\n smg_add r10, r7, r4\n"
+        "smg_add r11, r6, r2\n smg_add r11, r7, r3\n smg_add r11, r12, r4\n"
+        ".endm\n");
+
+/* Whole windows, and what becomes of their sums. Offsets are those of smg_slides; `kind` and `way` are addresses. */
+__asm__(".macro smg_move by\n"
+        "ldr r2, [sp, #\\by]\n"
+        "add r0, r2\n"
+        ".endm\n"
+        ".macro smg_window strips, taps\n"
+        ".rept \\strips - 2\n"
+        "\\taps\n"
+        "smg_move 56\n"
+        ".endr\n"
+        "\\taps\n"
+        "smg_move 60\n"
+        "\\taps\n"
+        "ldr pc, [sp, #52]\n"
+        ".endm\n"
+        ".macro smg_window_halves strips, even, odd\n"
+        ".rept \\strips - 2\n"
+        "\\even\n"
+        "smg_move 64\n"
+        "\\odd\n"
+        "smg_move 56\n"
+        ".endr\n"
+        "\\even\n"
+        "smg_move 64\n"
+        "\\odd\n"
+        "smg_move 60\n"
+        "\\even\n"
+        "smg_move 64\n"
+        "\\odd\n"
+        "ldr pc, [sp, #52]\n"
+        ".endm\n"
+        ".macro smg_outputs way\n"
+        "add r1, sp, #24\n"
+        "ldmia r1, {r1-r5}\n"
+        "\\way r8, r3, r4, r5\n"
+        "strb r8, [r1]\n"
+        "\\way r9, r3, r4, r5\n"
+        "strb r9, [r1, r2]\n"
+        "\\way r10, r3, r4, r5\n"
+        "strb r10, [r1, r2, lsl #1]\n"
+        "add r8, r2, r2, lsl #1\n"
+        "\\way r11, r3, r4, r5\n"
+        "strb r11, [r1, r8]\n"
+        "add r1, r1, r2, lsl #2\n"
+        "ldr r3, [sp, #44]\n"
+        "str r1, [sp, #24]\n"
+        "cmp r1, r3\n"
+        "bne 0b\n"
+        ".endm\n");
+
+__asm__(SMG_FUNCTION("smg_slide")
+        "push {r4-r11, lr}\n"
+        "sub sp, #104\n"
+        "mov r12, sp\n"
+        "ldmia r0!, {r1-r11}\n"
+        "stmia r12!, {r1-r11}\n"
+        "ldmia r0!, {r1-r8}\n"
+        "adr r9, 30f\n"
+        "ldr r2, [r9, r2, lsl #2]\n"
+        "add r2, r9\n"
+        "cmp r3, #0\n"
+        "ite eq\n adreq r3, 1f\n adrne r3, 2f\n"
+        "orr r2, #1\n"
+        "orr r3, #1\n"
+        "stmia r12!, {r1-r8}\n"
+        "ldmia r0, {r1-r6}\n"
+        "stmia r12, {r1-r6}\n"
+        "0: ldmia sp, {r0, r1, r8-r11}\n"
+        "add r2, r0, #16\n"
+        "str r2, [sp]\n"
+        "ldr pc, [sp, #48]\n"
+        "1: smg_outputs smg_near\n"
+        "b 3f\n"
+        "2: smg_outputs smg_far\n"
+        "3: ldr r2, [sp, #68]\n"
+        "subs r2, #1\n"
+        "beq 4f\n"
+        "str r2, [sp, #68]\n"
+        "add r0, sp, #72\n"
+        "ldmia r0, {r0, r4-r9}\n" /* row, stride, other, y_on, y_row */
+        "add r0, r4\n"
+        "ldr r11, [sp, #4]\n"
+        "str r0, [sp, #72]\n"
+        "add r11, r5\n"
+        "strd r6, r7, [sp, #76]\n"
+        "strd r4, r5, [sp, #84]\n"
+        "strd r0, r11, [sp]\n"
+        "add r1, r8\n"
+        "add r3, r9\n"
+        "str r1, [sp, #24]\n"
+        "str r3, [sp, #44]\n"
+        "b 0b\n"
+        "4: add sp, #104\n"
+        "pop {r4-r11, pc}\n"
+        ".balign 4\n"
+        "30: .word 31f - 30b, 32f - 30b, 33f - 30b, 34f - 30b, 35f - 30b, 36f - 30b\n"
+        "31: smg_window 2, smg_taps3\n"
+        "32: smg_window_halves 2, smg_taps2, smg_taps1\n"
+        "33: smg_window 3, smg_taps5\n"
+        "34: smg_window_halves 3, smg_taps3, smg_taps2\n"
+        "35: smg_window 4, smg_taps7\n"
+        "36: smg_window_halves 4, smg_taps4, smg_taps3\n" SMG_END("smg_slide"));
+
+#endif
