@@ -11,8 +11,9 @@
  *   the rounded upper half of twice the product: twice a multiplier of [2^30, 2^31) is 2^32 more than the number in
  *   `m`, so the sum itself is added to the upper half;
  *   a shift to the right by r, halves away from zero: 1 off a negative number, half a unit on, then down. All but
- *   the last bit of the shift and the zero point are one multiplication by 2^(17 - r) for 3 <= r <= 17 (`near`); for
- *   other shifts it takes two instructions (`far`). `c` is twice the zero point, and 1 for the half. */
+ *   the last bit of the shift and the zero point are one multiplication by h = 2^(17 - r) for 3 <= r <= 17 (`near`);
+ *   for other shifts, with h = r - 1, it takes two instructions (`far`). `c` is twice the zero point, and 1 for the
+ *   half. */
 #define SMG_SCALE_MACROS                                                                  \
     ".macro smg_near sum, m, h, c\n"                                                      \
     "smmlar \\sum, \\sum, \\m, \\sum\n"                                                   \

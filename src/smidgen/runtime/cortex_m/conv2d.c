@@ -6,6 +6,7 @@
 
 #include "arithmetic.h"
 #include "multiply.h"
+#include "scales.h"
 #include "window.h"
 
 /* Working memory, as Op.scratch and Op.row_scratch of the graph's op count it. Windows are taken in pieces where it
@@ -170,67 +171,58 @@ static void finish(const layer *l, const smg_tiles *job, int32_t n, int32_t more
     }
 }
 
-/* The job of channels n and n + more on `tiles` tiles. */
-static smg_tiles prepare(const layer *l, int32_t n, int32_t more, int32_t tiles, int32_t count) {
-    const smg_conv2d_s8_params *p = l->p;
-    const int32_t a = p->multiplier[n], b = p->multiplier[n + more];
-    const int32_t way = smg_max(smg_way(a, p->shift[n]), smg_way(b, p->shift[n + more]));
-    const smg_tiles job = {
-        .x = l->windows, .x_end = l->windows + tiles * 2 * rounded(count), .w = l->pair,
-        .w_end = l->pair + rounded(count), .steps = rounded(count) / 4, .way = more ? way : SMG_OTHER,
-        .multiplier = smg_twice(a), .shifted = smg_shifted(a, p->shift[n], way), .zero = 2 * p->y_zero + 1,
-        .next_multiplier = smg_twice(b), .next_shifted = smg_shifted(b, p->shift[n + more], way),
-    };
-    return job;
-}
-
 static void start(int32_t *sums, int32_t a, int32_t b) {
     for (int32_t i = 0; i < 4; i++) sums[i] = a;
     for (int32_t i = 4; i < 8; i++) sums[i] = b;
 }
 
-/* Tile by tile: where sums were begun in an earlier piece, or end in C. */
-static void multiply_singly(const layer *l, smg_tiles *job, int32_t n, int32_t more, int32_t *sums) {
-    const int32_t way = job->way, words = 8 * job->steps;
-    const uint32_t *end = job->x_end;
+/* Tile by tile: where sums were begun in an earlier piece, or are scaled in C. */
+static void multiply_singly(const layer *l, smg_tiles job, int32_t n, int32_t more, int32_t *sums) {
+    const uint32_t *end = job.x_end;
     int32_t own[8];
-    for (; job->x < end; job->x += words, job->y += 4 * job->y_c) {
-        job->x_end = job->x + words;
-        job->sums = sums ? sums : own;
+    for (; job.x < end; job.x = job.x_end, job.y += 4 * job.y_c) {
+        job.x_end = job.x + 8 * job.steps;
+        job.sums = sums ? sums : own;
         if (sums)
             sums += 8;
         else
-            start(own, l->b[n], l->b[n + more]);
-        smg_multiply_tiles(job);
-        if (way == SMG_OTHER) finish(l, job, n, more);
+            start(own, job.bias, job.next_bias);
+        smg_multiply_tiles(&job);
+        if (job.keep) finish(l, &job, n, more);
     }
+}
+
+/* Whether C must scale the sums of channels n and n + more. */
+static int32_t unusual(const smg_tiles *job, int32_t more) {
+    const int32_t a = smg_unusual(job->multiplier, job->shift), b = smg_unusual(job->next_multiplier, job->next_shift);
+    return (a | b) < 0 || !more;
 }
 
 /* One piece of the windows of `tiles` tiles, for channels [n, end) of the group. */
 static void multiply(const layer *l, span part, int32_t n, int32_t end, int32_t tiles, int8_t *y, int32_t y_c) {
-    const int32_t more = l->out > 1, last = part.to == l->k;
+    const smg_conv2d_s8_params *p = l->p;
+    const int32_t more = l->out > 1, last = part.to == l->k, length = rounded(part.to - part.from);
     int32_t *sums = l->sums;
+    smg_tiles job = {.w = l->pair, .w_end = l->pair + length, .x = l->windows, .x_end = l->windows + tiles * 2 * length,
+                     .steps = length / 4, .y_c = y_c, .zero = 2 * p->y_zero + 1};
     for (; n < end; n += 2) {
         const int32_t at = smg_min(n, l->out - 1 - more), c = l->first + at;
-        smg_tiles job = prepare(l, c, more, tiles, part.to - part.from);
         widen_filters(l, at, more, part);
         job.y = y + c;
-        job.y_c = y_c;
+        job.multiplier = p->multiplier[c];
+        job.shift = p->shift[c];
+        job.next_multiplier = p->multiplier[c + more];
+        job.next_shift = p->shift[c + more];
+        job.bias = l->b[c];
+        job.next_bias = l->b[c + more];
+        job.sums = sums;
+        job.keep = last ? unusual(&job, more) : 1;
         if (sums && part.from == 0)
-            for (int32_t t = 0; t < tiles; t++) start(sums + 8 * t, l->b[c], l->b[c + more]);
-        if (last && (sums || job.way == SMG_OTHER)) {
-            multiply_singly(l, &job, c, more, sums);
-        } else {
-            int32_t biases[8];
-            job.sums = sums;
-            if (sums) {
-                job.way = SMG_OTHER;
-            } else {
-                start(biases, l->b[c], l->b[c + more]);
-                job.sums = biases;
-            }
+            for (int32_t t = 0; t < tiles; t++) start(sums + 8 * t, job.bias, job.next_bias);
+        if (last && (sums || job.keep))
+            multiply_singly(l, job, c, more, sums);
+        else
             smg_multiply_tiles(&job);
-        }
         if (sums) sums += 8 * tiles;
     }
 }

@@ -4,11 +4,16 @@
 #include "smidgen.h"
 
 #include "arithmetic.h"
+#include "columns.h"
+#include "scales.h"
 #include "slide.h"
 #include "window.h"
 
 /* Channels at once, and what Op.scratch and Op.row_scratch of the graph's op count with. */
 enum { BLOCK = 4, LANES = 16, TILE = 8, ROW_TILE = 4, KEPT = 4096 };
+
+/* Lists of columns that are made once for all blocks, at most. */
+enum { LISTS = 20 };
 
 static const int8_t ZEROS[4];
 
@@ -22,10 +27,12 @@ typedef struct {
     int32_t single;      /* one row of outputs: the last row of its windows is packed alone */
     int32_t width, band; /* output columns and rows whose strips are held */
     int32_t half, strip; /* words of a strip for one parity of columns, and for all */
+    smg_taps inside[2];  /* of them, by parity: what lies inside the map */
     int32_t filter;      /* words of a packed filter */
     uint32_t *filters;   /* [4 channels][phase][filter]: windows begin at a pair's first row, or at its second */
     uint32_t *strips;    /* [pair of rows][4 channels][strip]; of a single row [2][strip] */
     int8_t *taps, *rows; /* [k][k][4], and [2 rows][columns][4], where the channels of a block lie apart */
+    uint32_t zeros;      /* the input's zero point, four times */
 } layer;
 
 /* Channels [first, first + count). */
@@ -66,18 +73,24 @@ static int32_t divide(layer *l, int32_t width, int32_t rows, int32_t bytes, uint
     return l->band;
 }
 
+/* Bytes from the start of a strip to behind what a window has read of it last. */
+static int32_t read_bytes(const layer *l) {
+    return 4 * (l->p->stride_w == 2 ? l->half + 3 + (l->k - 1) / 2 : l->k + 3);
+}
+
 /* Prepare to slide; 0 where this geometry is for `add_up`. */
 static int32_t prepare(layer *l, int32_t rows, void *scratch) {
     const smg_depthwise_s8_params *p = l->p;
     const int32_t in_place = l->x.data == l->y.data, bytes = room(p, rows, in_place);
     const int32_t whole = l->x.rows >= p->x_h && l->y.rows >= p->y_h;
-    int32_t width = p->y_w;
+    int32_t tiles = 1, width = p->y_w;
+    l->width = width;
     if (p->k_h != p->k_w || (l->k != 3 && l->k != 5 && l->k != 7) || p->stride_w > 2 || width < 4) return 0;
     if (p->dilation_h != 1 || p->dilation_w != 1) return 0;
     l->single = rows == 1;
     while (!divide(l, width, whole ? rows : 1, bytes, scratch)) {
-        width = (width - 1) & ~3;
-        if (width < 4) return 0;
+        if (width <= 4) return 0;
+        width = (p->y_w / ++tiles + 3) & ~3;
     }
     return !in_place || (l->band == rows && l->width == p->y_w);
 }
@@ -88,143 +101,182 @@ static void gather(const int8_t *x, int32_t step, int32_t columns, block of, int
         for (int32_t n = 0; n < BLOCK; n++) to[n] = n < of.count ? x[(of.first + n) / times] : 0;
 }
 
-/* Where the words of a block's taps are, `step` bytes apart: trained channels over the frozen ones. */
-static const int8_t *find_taps(const layer *l, block of, int32_t *step) {
-    const int32_t c = l->p->y_c, taps = l->k * l->k;
+/* Put a block's taps together, trained channels over the frozen ones; 0 where they lie together as they are. */
+static int32_t gather_taps(const layer *l, block of) {
+    const int32_t taps = l->k * l->k;
     int32_t from = 0, to;
     while (from < l->w.count && l->w.channel[from] < of.first) from++;
     for (to = from; to < l->w.count && l->w.channel[to] < of.first + of.count;) to++;
-    *step = c;
-    if (from == to && of.count == BLOCK) return l->w.data + of.first;
-    gather(l->w.data, c, taps, of, 1, l->taps);
+    if (from == to && of.count == BLOCK) return 0;
+    gather(l->w.data, l->p->y_c, taps, of, 1, l->taps);
     for (int32_t i = from; i < to; i++)
         for (int32_t t = 0; t < taps; t++)
             l->taps[t * BLOCK + l->w.channel[i] - of.first] = l->w.trained[t * l->w.count + i];
-    *step = BLOCK;
-    return l->taps;
+    return 1;
 }
 
-/* Pack two rows of a filter, of which one may be missing. */
-static void pack_taps(const layer *l, const int8_t *a, const int8_t *b, int32_t step, uint32_t *to) {
-    const int32_t parities = l->p->stride_w;
-    for (int32_t parity = 0; parity < parities; parity++) {
-        const int32_t count = (l->k - parity + parities - 1) / parities;
-        const smg_columns columns = {
-            a ? a + parity * step : ZEROS, b ? b + parity * step : ZEROS, a ? parities * step : 0,
-            b ? parities * step : 0, 0, to, 4 * phases(l) * l->filter, count,
-        };
-        smg_pack_columns(&columns);
-        to += count;
-    }
-}
-
-static void pack_filters(const layer *l, block of) {
-    int32_t step;
-    const int8_t *w = find_taps(l, of, &step);
+/* The lists of a block's filters, whose taps are `step` bytes apart from w on; gives their number. */
+static int32_t list_filters(const layer *l, const int8_t *w, int32_t step, smg_columns *list) {
+    const int32_t parities = l->p->stride_w, row = l->k * step, far = 4 * phases(l) * l->filter;
+    const smg_columns *const start = list;
     uint32_t *to = l->filters;
     for (int32_t phase = 0; phase < phases(l); phase++) {
-        for (int32_t i = -phase; i < l->k; i += 2, to += l->k) {
-            const int8_t *a = w + i * l->k * step;
-            pack_taps(l, i < 0 ? 0 : a, i + 1 < l->k ? a + l->k * step : 0, step, to);
+        for (int32_t i = -phase; i < l->k; i += 2) {
+            for (int32_t parity = 0; parity < parities; parity++, list++) {
+                const int8_t *at = w + i * row + parity * step;
+                const int32_t a = i >= 0, b = i + 1 < l->k, on = parities * step, count = (l->k - parity + 1) / parities;
+                const smg_columns columns = {
+                    a ? at : ZEROS, b ? at + row : ZEROS, a ? on : 0, b ? on : 0, 0, to, far,
+                    parities == 1 ? l->k : count, l->single && !b ? SMG_ALONE_FILTER : SMG_PAIR,
+                };
+                *list = columns;
+                to += columns.count;
+            }
         }
     }
-    if (l->single) /* of the last row alone, channels 2 and 3 are in upper halves */
-        for (int32_t n = 2; n < BLOCK; n++)
-            for (int32_t j = 1; j <= l->k; j++) l->filters[(n + 1) * l->filter - j] <<= 16;
+    return (int32_t)(list - start);
 }
 
-/* The columns [from, to) of one parity that lie inside the map, under a tile that begins at output column ox. */
-static smg_taps inside(const layer *l, int32_t ox, int32_t parity) {
-    return smg_taps_inside(ox * l->p->stride_w - l->p->pad_w + parity, l->half, l->p->stride_w, l->p->x_w);
-}
-
-/* Zeros left and right of the map, in all strips: packing leaves them as they are. */
-static void clear_borders(const layer *l, int32_t ox) {
-    const int32_t strips = l->single ? 2 * l->k : BLOCK * pairs(l, l->band);
-    for (int32_t parity = 0; parity < l->p->stride_w; parity++) {
-        const smg_taps in = inside(l, ox, parity);
+/* Begin a tile at output column ox: zeros left and right of the map, in all strips; packing leaves them as they are. */
+static void begin_tile(layer *l, int32_t ox) {
+    const int32_t strips = l->single ? 2 * l->k : BLOCK * pairs(l, l->band), stride = l->p->stride_w;
+    for (int32_t parity = 0; parity < stride; parity++) {
+        const smg_taps in = smg_taps_inside(ox * stride - l->p->pad_w + parity, l->half, stride, l->p->x_w);
         uint32_t *to = l->strips + parity * l->half;
         for (int32_t i = 0; i < strips; i++, to += l->strip) {
             for (int32_t j = 0; j < in.from; j++) to[j] = 0;
             for (int32_t j = in.to; j < l->half; j++) to[j] = 0;
         }
+        l->inside[parity] = in;
     }
 }
 
-/* Where column q of row r is, in the map or in a copy; the zero point where the row is outside. */
-static const int8_t *find_row(const layer *l, block of, int32_t r, int32_t q, int32_t count, int8_t *copy,
-                              const uint32_t *zeros, int32_t *step) {
+/* The input row r from column q on; the zero point where it is outside the map. */
+static const int8_t *find_row(const layer *l, int32_t r, int32_t q, int32_t *step) {
     const smg_depthwise_s8_params *p = l->p;
     *step = 0;
-    if (r < 0 || r >= p->x_h) return (const int8_t *)zeros;
-    const int8_t *x = smg_row(l->x, r, p->x_w * p->x_c) + q * p->x_c;
+    if (r < 0 || r >= p->x_h) return (const int8_t *)&l->zeros;
     *step = p->x_c * p->stride_w;
-    if (!apart(l, of)) return x + of.first;
-    gather(x, *step, count, of, l->times, copy);
-    *step = BLOCK;
-    return copy;
+    return smg_row(l->x, r, p->x_w * p->x_c) + q * p->x_c;
 }
 
-/* Pack input rows r and r + 1, or r alone, to the strips at `to`. */
-static void pack_rows(const layer *l, block of, int32_t r, int32_t alone, int32_t ox, uint32_t *to) {
+/* The lists of input rows r and r + 1, or of r alone, to the strips at `to`; gives their number. */
+static int32_t list_rows(const layer *l, int32_t r, int32_t alone, int32_t ox, uint32_t *to, smg_columns *list) {
     const smg_depthwise_s8_params *p = l->p;
-    const uint32_t zeros = (uint32_t)(uint8_t)p->x_zero * 0x01010101u;
-    smg_columns columns = {0, 0, 0, 0, (uint32_t)(uint16_t)-p->x_zero * 0x10001u, 0, 4 * l->strip, 0};
-    for (int32_t parity = 0; parity < p->stride_w; parity++) {
-        const smg_taps in = inside(l, ox, parity);
-        const int32_t q = ox * p->stride_w - p->pad_w + parity + in.from * p->stride_w;
-        columns.count = in.to - in.from;
-        columns.to = to + parity * l->half + in.from;
-        if (columns.count == 0) continue;
-        columns.a = find_row(l, of, r, q, columns.count, l->rows, &zeros, &columns.a_step);
-        if (alone) {
-            smg_widen_columns(&columns);
-        } else {
-            columns.b = find_row(l, of, r + 1, q, columns.count, l->rows + BLOCK * columns.count, &zeros,
-                                 &columns.b_step);
-            smg_pack_columns(&columns);
+    const smg_columns *const start = list;
+    for (int32_t parity = 0; parity < p->stride_w; parity++, to += l->half) {
+        const smg_taps in = l->inside[parity];
+        const int32_t q = (ox + in.from) * p->stride_w - p->pad_w + parity;
+        if (in.from == in.to) continue;
+        list->a = find_row(l, r, q, &list->a_step);
+        list->b = find_row(l, alone ? r : r + 1, q, &list->b_step);
+        list->minus = (uint32_t)(uint16_t)-p->x_zero * 0x10001u;
+        list->to = to + in.from;
+        list->apart = 4 * l->strip;
+        list->count = in.to - in.from;
+        list->kind = alone ? SMG_ALONE : SMG_PAIR;
+        list++;
+    }
+    return (int32_t)(list - start);
+}
+
+/* Lists for all pairs of rows under outputs rows [oy, oy + rows). */
+static int32_t list_band(const layer *l, int32_t oy, int32_t rows, int32_t ox, smg_columns *list) {
+    const int32_t top = oy * l->p->stride_h - l->p->pad_h, count = pairs(l, rows);
+    int32_t lists = 0;
+    for (int32_t i = 0; i < count; i++)
+        lists += list_rows(l, top + 2 * i, l->single && i == count - 1, ox, l->strips + i * BLOCK * l->strip,
+                           list + lists);
+    return lists;
+}
+
+/* Pack columns whose channels lie apart: put their words together first. */
+static void pack_apart(const layer *l, smg_columns *list, block of) {
+    if (list->a_step) {
+        gather(list->a, list->a_step, list->count, of, l->times, l->rows);
+        list->a = l->rows;
+        list->a_step = BLOCK;
+    }
+    if (list->b_step) {
+        int8_t *to = l->rows + BLOCK * list->count;
+        gather(list->b, list->b_step, list->count, of, l->times, to);
+        list->b = to;
+        list->b_step = BLOCK;
+    }
+    smg_pack_columns(list, 1, 0);
+}
+
+/* Pack a band's rows pair by pair. */
+static void pack_band(const layer *l, block of, int32_t oy, int32_t rows, int32_t ox) {
+    const int32_t top = oy * l->p->stride_h - l->p->pad_h, count = pairs(l, rows);
+    smg_columns list[2];
+    for (int32_t i = 0; i < count; i++) {
+        const int32_t alone = l->single && i == count - 1;
+        const int32_t lists = list_rows(l, top + 2 * i, alone, ox, l->strips + i * BLOCK * l->strip, list);
+        if (!apart(l, of)) smg_pack_columns(list, lists, of.first);
+        for (int32_t j = 0; apart(l, of) && j < lists; j++) pack_apart(l, list + j, of);
+    }
+}
+
+/* Slide a block's filters over its strips, for `rows` rows of outputs from (oy, ox) on. */
+static void slide(const layer *l, block of, const smg_channel *channel, int32_t oy, int32_t ox, int32_t rows) {
+    const smg_depthwise_s8_params *p = l->p;
+    const int32_t stride = p->stride_h, pair = 4 * BLOCK * l->strip, row = p->y_w * p->y_c, filter = 4 * l->filter;
+    const int32_t width = (l->width & ~3) * p->y_c, odd = stride % 2;
+    smg_slides job = {
+        .channel = channel, .channels = of.count, .x = l->strips, .w = l->filters, .x_on = 4 * l->strip,
+        .w_on = phases(l) * filter, .y = smg_row(l->y, oy, row) + ox * p->y_c + of.first, .y_width = width,
+        .rows = rows, .stride = {stride / 2 * pair, odd * filter},
+        .other = {(stride + odd) / 2 * pair, -odd * filter}, .y_c = p->y_c, .zero = 2 * p->y_zero + 1,
+        .kind = l->k - 3 + (p->stride_w == 2), .down = pair - read_bytes(l),
+        .across = 4 * (l->half - 4 - (l->k - 1) / 2), .y_on = row - width, .y_row = row,
+    };
+    smg_slide(&job);
+    if (l->width % 4 == 0) return;
+    job.x += l->width - 4; /* the last four columns, of which some are done */
+    job.y += (l->width - 4) * p->y_c;
+    job.y_width = 4 * p->y_c;
+    job.y_on = row - job.y_width;
+    smg_slide(&job);
+}
+
+/* How a block's channels start and are scaled; 0 where that is not for the assembly. */
+static int32_t prepare_channels(const layer *l, block of, smg_channel *to) {
+    const smg_depthwise_s8_params *p = l->p;
+    const int32_t strip = 4 * l->strip, last = BLOCK * strip - read_bytes(l);
+    int32_t unusual = 0;
+    for (int32_t n = 0; n < of.count; n++, to++) {
+        const int32_t c = of.first + n;
+        to->bias = l->b[c];
+        to->multiplier = p->multiplier[c];
+        to->shift = p->shift[c];
+        to->last = l->single ? last - (n & 2) * strip : last; /* two channels share the strip of a single row */
+        unusual |= smg_unusual(to->multiplier, to->shift);
+    }
+    return unusual >= 0;
+}
+
+/* A tile of output columns from ox on, rows [y0, y1). What is the same for all blocks is listed once, if it fits. */
+static void slide_tile(const layer *l, int32_t ox, int32_t y0, int32_t y1) {
+    const smg_depthwise_s8_params *p = l->p;
+    smg_columns list[LISTS];
+    smg_channel channel[BLOCK];
+    const int32_t filters = list_filters(l, l->w.data, p->y_c, list);
+    const int32_t once = y1 - y0 <= l->band && filters + pairs(l, y1 - y0) * p->stride_w <= LISTS;
+    const int32_t lists = once ? filters + list_band(l, y0, y1 - y0, ox, list + filters) : filters;
+    for (block of = {0, 0}; of.first < p->y_c; of.first += BLOCK) {
+        of.count = smg_min(BLOCK, p->y_c - of.first);
+        if (!prepare_channels(l, of, channel)) continue;
+        const int32_t taps = gather_taps(l, of), plain = !taps && once && !apart(l, of);
+        if (taps) list_filters(l, l->taps, BLOCK, list);
+        smg_pack_columns(list, plain ? lists : filters, taps ? 0 : of.first);
+        if (taps) list_filters(l, l->w.data, p->y_c, list);
+        for (int32_t oy = y0; oy < y1; oy += l->band) {
+            const int32_t rows = smg_min(l->band, y1 - oy);
+            if (!plain) pack_band(l, of, oy, rows, ox);
+            slide(l, of, channel, oy, ox, rows);
         }
     }
-}
-
-/* Slide channel n of a block over its strips, for `rows` rows of outputs from (oy, ox) on. */
-static void slide(const layer *l, block of, int32_t n, int32_t oy, int32_t ox, int32_t rows) {
-    const smg_depthwise_s8_params *p = l->p;
-    const int32_t c = of.first + n, stride = p->stride_h, pair = 4 * BLOCK * l->strip, row = p->y_w * p->y_c;
-    const int32_t wide = l->width & ~3, halves = p->stride_w == 2, read = halves ? 3 + (l->k - 1) / 2 : l->k + 3;
-    const int32_t way = smg_way(p->multiplier[c], p->shift[c]), b = l->b[c];
-    const int32_t to_next = 4 * (l->strip - (halves ? l->half : 0) - read);
-    const uint32_t *x = l->strips + n * l->strip;
-    int8_t *y = smg_row(l->y, oy, row) + ox * p->y_c + c;
-    smg_slides job = {
-        .x = x, .w = l->filters + n * phases(l) * l->filter, .bias = {b, b, b, b}, .y = y, .y_c = p->y_c,
-        .multiplier = smg_twice(p->multiplier[c]), .shifted = smg_shifted(p->multiplier[c], p->shift[c], way),
-        .zero = 2 * p->y_zero + 1, .y_end = y + wide * p->y_c, .kind = l->k - 3 + halves, .way = way,
-        .down = to_next + 12 * l->strip, .last = to_next + (l->single ? 4 * (3 - n + (n & 1)) : 12) * l->strip,
-        .across = 4 * (l->half - 4 - (l->k - 1) / 2), .rows = rows, .row = x,
-        .stride = {stride / 2 * pair, stride % 2 * 4 * l->filter}, .y_on = row - wide * p->y_c, .y_row = row,
-    };
-    job.other = job.stride;
-    if (stride % 2) {
-        job.other.x = (stride + 1) / 2 * pair;
-        job.other.w = -4 * l->filter;
-    }
-    smg_slide(&job);
-    if (wide == l->width) return;
-    job.x = job.row = x + l->width - 4; /* the last four columns, of which some are done */
-    job.y = y + (l->width - 4) * p->y_c;
-    job.y_end = job.y + 4 * p->y_c;
-    job.y_on = row - 4 * p->y_c;
-    smg_slide(&job);
-}
-
-/* A tile of output columns, a band of rows: pack the block's rows, then slide. */
-static void slide_block(const layer *l, block of, int32_t oy, int32_t ox, int32_t rows) {
-    const int32_t top = oy * l->p->stride_h - l->p->pad_h, count = l->single ? (l->k + 1) / 2 : pairs(l, rows);
-    uint32_t *to = l->strips;
-    for (int32_t i = 0; i < count; i++, to += BLOCK * l->strip)
-        pack_rows(l, of, top + 2 * i, l->single && i == count - 1, ox, to);
-    for (int32_t n = 0; n < of.count; n++) slide(l, of, n, oy, ox, rows);
 }
 
 /* One output: tap by tap, from column `at` of a map of c channels. */
@@ -262,30 +314,22 @@ static void add_up(const layer *l, block of, int32_t y0, int32_t y1, int8_t *cop
     }
 }
 
-/* Whether the assembly can scale all channels of a block. */
-static int32_t scales(const smg_depthwise_s8_params *p, block of) {
-    int32_t worst = SMG_NEAR;
-    for (int32_t n = of.first; n < of.first + of.count; n++)
-        worst = smg_max(worst, smg_way(p->multiplier[n], p->shift[n]));
-    return worst != SMG_OTHER;
-}
-
 void smg_depthwise_s8(const smg_depthwise_s8_params *p, smg_map x, smg_weights w, const int32_t *b, smg_map y,
                       int32_t y0, int32_t y1, void *scratch) {
     layer l = {.p = p, .x = x, .y = y, .w = w, .b = b, .times = p->y_c / p->x_c, .k = p->k_w};
     const int32_t slides = prepare(&l, y1 - y0, scratch);
-    for (block of = {0, 0}; of.first < p->y_c; of.first += BLOCK) {
+    smg_channel channel[BLOCK];
+    int32_t unusual = 0;
+    l.zeros = (uint32_t)(uint8_t)p->x_zero * 0x01010101u;
+    for (int32_t n = 0; n < p->y_c; n++) unusual |= smg_unusual(p->multiplier[n], p->shift[n]);
+    for (block of = {0, 0}; of.first < p->y_c && (unusual < 0 || !slides); of.first += BLOCK) {
         of.count = smg_min(BLOCK, p->y_c - of.first);
-        if (!slides || !scales(p, of)) {
-            add_up(&l, of, y0, y1, scratch);
-            continue;
-        }
-        pack_filters(&l, of);
-        for (int32_t ox = 0; ox < p->y_w; ox += l.width) {
-            const int32_t at = smg_min(ox, p->y_w - l.width);
-            clear_borders(&l, at);
-            for (int32_t oy = y0; oy < y1; oy += l.band) slide_block(&l, of, oy, at, smg_min(l.band, y1 - oy));
-        }
+        if (!slides || !prepare_channels(&l, of, channel)) add_up(&l, of, y0, y1, scratch);
+    }
+    for (int32_t ox = 0; slides && ox < p->y_w; ox += l.width) {
+        const int32_t at = smg_min(ox, p->y_w - l.width);
+        begin_tile(&l, at);
+        slide_tile(&l, at, y0, y1);
     }
     for (int32_t oy = y0; oy < y1; oy++) smg_limit(smg_row(y, oy, p->y_w * p->y_c), p->y_w * p->y_c, p->lo, p->hi);
 }

@@ -2,20 +2,22 @@
 #ifndef SMIDGEN_MULTIPLY_H
 #define SMIDGEN_MULTIPLY_H
 
+#include <stdint.h>
+
 #include "assembly.h"
-#include "scales.h"
 
 /* Two channels against consecutive tiles. A tile is [step][4 pixels] words of two elements and, as the weights are,
  * for two steps at a time: elements 0 and 2 of four, then elements 1 and 3. */
 typedef struct {
-    const uint32_t *x, *x_end;
     const uint32_t *w, *w_end; /* [step][2 channels] */
-    int32_t *sums;             /* [2 channels][4 pixels]: where sums start; SMG_OTHER: a tile each, in place */
-    int32_t steps, way;        /* steps: fours of elements */
+    const uint32_t *x, *x_end;
+    int32_t *sums;       /* [tile][2 channels][4 pixels]: where sums start; without, at the biases */
+    int32_t steps, keep; /* steps: fours of elements; keep: leave the sums where they started */
     int8_t *y;
     int32_t y_c;
-    int32_t multiplier, shifted, zero; /* of the first channel; twice the zero point and 1 */
-    int32_t next_multiplier, next_shifted;
+    int32_t multiplier, shift, zero; /* of the first channel; twice the zero point and 1 */
+    int32_t next_multiplier, next_shift;
+    int32_t bias, next_bias;
 } smg_tiles;
 
 /* Widen `words` words of each of four pixels, which are `apart` bytes from each other, to a tile, adding `minus`, the
@@ -25,7 +27,7 @@ void smg_widen_pixels(const int8_t *x, int32_t apart, int32_t words, uint32_t mi
 /* Widen `words` words of two rows of weights, which are `apart` bytes from each other. */
 void smg_widen_pair(const int8_t *w, int32_t apart, int32_t words, uint32_t *to);
 
-/* Multiply and scale, or, where the way is SMG_OTHER, leave the sums. */
+/* Multiply, and scale or keep. */
 void smg_multiply_tiles(const smg_tiles *tiles);
 
 __asm__(SMG_FUNCTION("smg_widen_pixels")
@@ -73,7 +75,8 @@ __asm__(SMG_FUNCTION("smg_widen_pair")
         "pop {r4-r7}\n"
         "bx lr\n" SMG_END("smg_widen_pair"));
 
-/* The frame is smg_tiles, with addresses in the place of `steps` (where to enter the loop of four steps) and `way`.
+/* The frame: 0 w, 4 eight biases, 36 w_end, 40 x_end, 44 sums, 48 where to enter the loop of four steps, 52 the end, 56 y,
+ * y_c, twice the multiplier, h, zero, 76 the next multiplier and h.
  * r0 and r1 walk over pixels and weights, r6-r9 and r10-lr are the sums. */
 __asm__(SMG_SCALE_MACROS
         ".macro smg_products pixels, p, q, r, s\n"
@@ -91,7 +94,7 @@ __asm__(SMG_SCALE_MACROS
         ".endr\n"
         ".endm\n"
         ".macro smg_finish way\n"
-        "add r1, sp, #28\n"
+        "add r1, sp, #56\n"
         "ldmia r1, {r1-r5}\n"
         "\\way r6, r3, r4, r5\n"
         "strb r6, [r1]\n"
@@ -102,7 +105,7 @@ __asm__(SMG_SCALE_MACROS
         "add r6, r2, r2, lsl #1\n"
         "\\way r9, r3, r4, r5\n"
         "strb r9, [r1, r6]\n"
-        "ldrd r3, r4, [sp, #48]\n"
+        "ldrd r3, r4, [sp, #76]\n"
         "adds r1, #1\n"
         "\\way r10, r3, r4, r5\n"
         "strb r10, [r1]\n"
@@ -114,57 +117,79 @@ __asm__(SMG_SCALE_MACROS
         "strb lr, [r1, r6]\n"
         "add r1, r1, r2, lsl #2\n"
         "subs r1, #1\n"
-        "ldr r2, [sp, #4]\n"
-        "str r1, [sp, #28]\n"
+        "ldr r2, [sp, #40]\n"
+        "str r1, [sp, #56]\n"
         "cmp r0, r2\n"
         "bne 0b\n"
-        "add sp, #56\n"
+        "add sp, #84\n"
         "pop {r4-r11, pc}\n"
         ".endm\n");
 
 __asm__(SMG_FUNCTION("smg_multiply_tiles")
         "push {r4-r11, lr}\n"
-        "sub sp, #56\n"
-        "mov r12, sp\n"
-        "ldmia r0!, {r2-r8}\n"
-        "stmia r12!, {r2-r8}\n"
-        "ands r1, r7, #3\n"
+        "sub sp, #84\n"
+        "ldmia r0!, {r1-r11}\n" /* w, w_end, x, x_end, sums, steps, keep, y, y_c, multiplier, shift */
+        "str r1, [sp]\n"
+        "str r2, [sp, #36]\n"
+        "strd r4, r5, [sp, #40]\n"
+        "strd r8, r9, [sp, #56]\n"
+        "mov r1, r3\n"
+        "ands r6, #3\n"
         "adr r2, 14f\n"
         "it eq\n adreq r2, 11f\n"
-        "cmp r1, #2\n"
+        "cmp r6, #2\n"
         "it eq\n adreq r2, 13f\n"
         "it hi\n adrhi r2, 12f\n"
-        "adr r3, 3f\n"
-        "cmp r8, #1\n"
-        "it eq\n adreq r3, 2f\n"
-        "it lo\n adrlo r3, 1f\n"
         "orr r2, #1\n"
-        "orr r3, #1\n"
-        "strd r2, r3, [sp, #20]\n"
-        "ldmia r0, {r2-r8}\n"
-        "stmia r12, {r2-r8}\n"
-        "ldr r0, [sp]\n"
-        "0: ldr r1, [sp, #16]\n"
-        "ldmia r1, {r6-r12, lr}\n"
-        "ldr r1, [sp, #8]\n"
-        "ldr pc, [sp, #20]\n"
+        "ldmia r0, {r3, r4, r6, r8, r9}\n" /* zero, the next multiplier and shift, biases */
+        "strd r8, r8, [sp, #4]\n"
+        "strd r8, r8, [sp, #12]\n"
+        "strd r9, r9, [sp, #20]\n"
+        "strd r9, r9, [sp, #28]\n"
+        "lsl r10, #1\n"
+        "lsl r4, #1\n"
+        "add r8, r11, #17\n"
+        "add r9, r6, #17\n"
+        "cmp r8, #14\n"
+        "it ls\n cmpls r9, #14\n"
+        "ittee ls\n"
+        "movls r11, #1\n"
+        "lslls r6, r11, r9\n"
+        "mvnhi r11, r11\n"
+        "mvnhi r6, r6\n"
+        "ite ls\n adrls r12, 1f\n adrhi r12, 2f\n"
+        "it ls\n lslls r11, r8\n"
+        "strd r10, r11, [sp, #64]\n"
+        "str r3, [sp, #72]\n"
+        "strd r4, r6, [sp, #76]\n"
+        "cmp r7, #0\n"
+        "it ne\n adrne r12, 3f\n"
+        "orr r12, #1\n"
+        "strd r2, r12, [sp, #48]\n"
+        "mov r0, r1\n"
+        "cbnz r5, 4f\n"
+        "0: ldmia sp, {r1, r6-r12, lr}\n"
+        "ldr pc, [sp, #48]\n"
+        "4: ldmia r5, {r6-r12, lr}\n"
+        "ldr r1, [sp]\n"
+        "ldr pc, [sp, #48]\n"
         "11: smg_step\n"
         "12: smg_step\n"
         "13: smg_step\n"
         "14: smg_step\n"
-        "ldr r5, [sp, #12]\n"
+        "ldr r5, [sp, #36]\n"
         "cmp r1, r5\n"
         "bne 11b\n"
-        "ldr pc, [sp, #24]\n"
+        "ldr pc, [sp, #52]\n"
         "1: smg_finish smg_near\n"
         "2: smg_finish smg_far\n"
-        "3: ldr r1, [sp, #16]\n"
-        "stmia r1!, {r6-r12, lr}\n"
-        "ldr r2, [sp, #4]\n"
-        "str r1, [sp, #16]\n"
+        "3: ldr r5, [sp, #44]\n"
+        "stmia r5!, {r6-r12, lr}\n"
+        "ldr r2, [sp, #40]\n"
+        "str r5, [sp, #44]\n"
         "cmp r0, r2\n"
-        "bne 0b\n"
-        "add sp, #56\n"
+        "bne 4b\n"
+        "add sp, #84\n"
         "pop {r4-r11, pc}\n" SMG_END("smg_multiply_tiles"));
 
 #endif

@@ -5,83 +5,37 @@
 #ifndef SMIDGEN_SLIDE_H
 #define SMIDGEN_SLIDE_H
 
+#include <stdint.h>
+
 #include "assembly.h"
-#include "scales.h"
 
 /* From one row of outputs to the next: bytes on in the strips and in the filter. */
 typedef struct {
     int32_t x, w;
 } smg_stride;
 
+/* A channel: where its sums start, how they are scaled, and bytes from a window's last strip but one to the last. */
 typedef struct {
-    const uint32_t *x, *w;
-    int32_t bias[4];
+    int32_t bias, multiplier, shift, last;
+} smg_channel;
+
+/* All rows and columns of some channels, one channel after another. */
+typedef struct {
+    const smg_channel *channel;
+    int32_t channels;
+    const uint32_t *x, *w; /* of the first channel, and bytes from channel to channel */
+    int32_t x_on, w_on;
     int8_t *y;
-    int32_t y_c;
-    int32_t multiplier, shifted, zero; /* zero: twice the zero point and 1 */
-    const int8_t *y_end;               /* of the row */
-    int32_t kind, way;                 /* kind: the filter's width - 3, and 1 more where columns are stepped over */
-    int32_t down, last, across;        /* bytes from strip to strip of a window: to the next, the last, the odd half */
-    int32_t rows;
-    const uint32_t *row; /* where x begins */
-    smg_stride stride, other;
-    int32_t y_on, y_row; /* bytes from a row's end to the next one's start, from row to row */
+    int32_t y_width, rows;    /* bytes of a row from its first output to behind the last */
+    smg_stride stride, other; /* after one row, after the next, and so on in turn */
+    int32_t y_c, zero;        /* zero: twice the zero point and 1 */
+    int32_t kind;             /* the filter's width - 3, and 1 more where columns are stepped over */
+    int32_t down, across;     /* bytes from strip to strip of a window, and to its odd half */
+    int32_t y_on, y_row;      /* bytes from a row's end to the next one's start, from row to row */
 } smg_slides;
 
-/* Slide over all columns of all rows, multiply, scale. */
+/* Slide, multiply, scale. */
 void smg_slide(const smg_slides *slides);
-
-/* Four channels of `count` columns of two rows, `steps` apart, to four strips that are `apart` bytes from each other;
- * `minus` is added to both halves. */
-typedef struct {
-    const int8_t *a, *b;
-    int32_t a_step, b_step;
-    uint32_t minus;
-    uint32_t *to;
-    int32_t apart, count;
-} smg_columns;
-
-void smg_pack_columns(const smg_columns *columns);
-
-/* The same of row a alone, to two strips: channels 0 and 2, channels 1 and 3. */
-void smg_widen_columns(const smg_columns *columns);
-
-__asm__(SMG_FUNCTION("smg_pack_columns")
-        "push {r4-r11, lr}\n"
-        "ldmia r0, {r0-r6, r8}\n"
-        "add r7, r6, r6, lsl #1\n"
-        "add r8, r5, r8, lsl #2\n"
-        "0: ldr r9, [r0]\n"
-        "ldr r10, [r1]\n"
-        "add r0, r2\n"
-        "add r1, r3\n"
-        "pkhbt r11, r9, r10, lsl #16\n"
-        "pkhtb r12, r10, r9, asr #16\n"
-        "sxtab16 r9, r4, r11\n"
-        "sxtab16 r10, r4, r11, ror #8\n"
-        "sxtab16 r11, r4, r12\n"
-        "sxtab16 r12, r4, r12, ror #8\n"
-        "str r10, [r5, r6]\n"
-        "str r11, [r5, r6, lsl #1]\n"
-        "str r12, [r5, r7]\n"
-        "str r9, [r5], #4\n"
-        "cmp r5, r8\n"
-        "bne 0b\n"
-        "pop {r4-r11, pc}\n" SMG_END("smg_pack_columns"));
-
-__asm__(SMG_FUNCTION("smg_widen_columns")
-        "push {r4-r8, lr}\n"
-        "ldmia r0, {r0-r6, r8}\n"
-        "add r8, r5, r8, lsl #2\n"
-        "0: ldr r1, [r0]\n"
-        "add r0, r2\n"
-        "sxtab16 r3, r4, r1, ror #8\n"
-        "sxtab16 r1, r4, r1\n"
-        "str r3, [r5, r6]\n"
-        "str r1, [r5], #4\n"
-        "cmp r5, r8\n"
-        "bne 0b\n"
-        "pop {r4-r8, pc}\n" SMG_END("smg_widen_columns"));
 
 /* One row of a filter over one strip: r0 and r1 walk over columns and filter, r8-r11 are the sums. */
 __asm__(SMG_SCALE_MACROS
@@ -141,7 +95,11 @@ __asm__(SMG_SCALE_MACROS
         "smg_add r11, r6, r2\n smg_add r11, r7, r3\n smg_add r11, r12, r4\n"
         ".endm\n");
 
-/* Whole windows, and what becomes of their sums. Offsets are those of smg_slides; `kind` and `way` are addresses. */
+/* Whole windows, and what becomes of their sums. The frame:
+ *     0 x, w, four biases      44 y_end            68 rows to come            100 smg_slides, up to `other`
+ *    24 y, y_c                 48 the window       72 where the row begins
+ *    32 twice multiplier, h    52 its end          76 stride, other
+ *    40 zero                   56 down, last, across   92 y_on, y_row */
 __asm__(".macro smg_move by\n"
         "ldr r2, [sp, #\\by]\n"
         "add r0, r2\n"
@@ -193,34 +151,70 @@ __asm__(".macro smg_move by\n"
 
 __asm__(SMG_FUNCTION("smg_slide")
         "push {r4-r11, lr}\n"
-        "sub sp, #104\n"
-        "mov r12, sp\n"
-        "ldmia r0!, {r1-r11}\n"
-        "stmia r12!, {r1-r11}\n"
-        "ldmia r0!, {r1-r8}\n"
+        "sub sp, #152\n"
+        "add r12, sp, #100\n"
+        "ldmia r0!, {r1-r11, lr}\n"
+        "stmia r12!, {r1-r11, lr}\n"
+        "ldmia r0, {r1-r8}\n"
         "adr r9, 30f\n"
-        "ldr r2, [r9, r2, lsl #2]\n"
-        "add r2, r9\n"
-        "cmp r3, #0\n"
-        "ite eq\n adreq r3, 1f\n adrne r3, 2f\n"
-        "orr r2, #1\n"
-        "orr r3, #1\n"
-        "stmia r12!, {r1-r8}\n"
-        "ldmia r0, {r1-r6}\n"
-        "stmia r12, {r1-r6}\n"
-        "0: ldmia sp, {r0, r1, r8-r11}\n"
+        "ldr r4, [r9, r4, lsl #2]\n"
+        "add r4, r9\n"
+        "orr r4, #1\n"
+        "str r1, [r12]\n"
+        "str r2, [sp, #28]\n"
+        "str r3, [sp, #40]\n"
+        "str r4, [sp, #48]\n"
+        "str r5, [sp, #56]\n"
+        "str r6, [sp, #64]\n"
+        "strd r7, r8, [sp, #92]\n"
+        "5: add r0, sp, #100\n" /* a channel */
+        "ldmia r0, {r1-r9}\n"
+        "ldmia r1!, {r0, r10-r12}\n"
+        "str r1, [sp, #100]\n"
+        "strd r0, r0, [sp, #8]\n"
+        "strd r0, r0, [sp, #16]\n"
+        "str r12, [sp, #60]\n"
+        "lsl r10, #1\n"
+        "add r12, r11, #17\n"
+        "cmp r12, #14\n"
+        "itttt ls\n"
+        "movls r11, #1\n"
+        "lslls r11, r12\n"
+        "adrls r0, 1f\n"
+        "bls 6f\n"
+        "mvn r11, r11\n"
+        "adr r0, 2f\n"
+        "6: strd r10, r11, [sp, #32]\n"
+        "orr r0, #1\n"
+        "str r0, [sp, #52]\n"
+        "strd r3, r4, [sp]\n"
+        "str r3, [sp, #72]\n"
+        "add r3, r5\n"
+        "add r4, r6\n"
+        "strd r3, r4, [sp, #108]\n"
+        "str r7, [sp, #24]\n"
+        "add r8, r7\n"
+        "str r8, [sp, #44]\n"
+        "adds r7, #1\n"
+        "str r7, [sp, #124]\n"
+        "str r9, [sp, #68]\n"
+        "add r0, sp, #136\n"
+        "ldmia r0, {r0-r3}\n"
+        "strd r0, r1, [sp, #76]\n"
+        "strd r2, r3, [sp, #84]\n"
+        "0: ldmia sp, {r0, r1, r8-r11}\n" /* four outputs */
         "add r2, r0, #16\n"
         "str r2, [sp]\n"
         "ldr pc, [sp, #48]\n"
         "1: smg_outputs smg_near\n"
         "b 3f\n"
         "2: smg_outputs smg_far\n"
-        "3: ldr r2, [sp, #68]\n"
+        "3: ldr r2, [sp, #68]\n" /* the next row */
         "subs r2, #1\n"
         "beq 4f\n"
         "str r2, [sp, #68]\n"
         "add r0, sp, #72\n"
-        "ldmia r0, {r0, r4-r9}\n" /* row, stride, other, y_on, y_row */
+        "ldmia r0, {r0, r4-r9}\n"
         "add r0, r4\n"
         "ldr r11, [sp, #4]\n"
         "str r0, [sp, #72]\n"
@@ -233,7 +227,11 @@ __asm__(SMG_FUNCTION("smg_slide")
         "str r1, [sp, #24]\n"
         "str r3, [sp, #44]\n"
         "b 0b\n"
-        "4: add sp, #104\n"
+        "4: ldr r2, [sp, #104]\n"
+        "subs r2, #1\n"
+        "str r2, [sp, #104]\n"
+        "bne 5b\n"
+        "add sp, #152\n"
         "pop {r4-r11, pc}\n"
         ".balign 4\n"
         "30: .word 31f - 30b, 32f - 30b, 33f - 30b, 34f - 30b, 35f - 30b, 36f - 30b\n"
