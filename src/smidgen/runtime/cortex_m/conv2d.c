@@ -21,6 +21,7 @@ typedef struct {
     const int32_t *b;
     int32_t in, out, k; /* input and output channels of the group, elements of a window */
     int32_t c, first;   /* where they begin */
+    int32_t usual;      /* pairs of filters are done one after another by the assembly */
     int32_t direct;     /* windows consist of whole words in the map: they need not be copied */
     int32_t pixels, piece;
     uint32_t *windows; /* [pixels][piece], in tiles */
@@ -58,9 +59,9 @@ static layer lay_out(const smg_conv2d_s8_params *p, int32_t rows, void *scratch)
     return l;
 }
 
-static void copy(const int8_t *from, int32_t count, int8_t *to) {
-    for (; count >= 4; count -= 4, from += 4, to += 4) __builtin_memcpy(to, from, 4);
-    for (; count > 0; count--) *to++ = *from++;
+/* `count` bytes from a place inside the map, or the zero point. */
+static void fill(const int8_t *from, int32_t count, int32_t zero, int8_t *to) {
+    for (int32_t i = 0; i < count; i++) to[i] = from ? from[i] : (int8_t)zero;
 }
 
 /* Part of the window at output pixel (oy, ox), tap by tap, the zero point outside the map. */
@@ -70,11 +71,10 @@ static void gather(const layer *l, int32_t oy, int32_t ox, span part, int8_t *to
         const int32_t tap = k / l->in, channel = k % l->in;
         const int32_t iy = oy * p->stride_h - p->pad_h + tap / p->k_w * p->dilation_h;
         const int32_t ix = ox * p->stride_w - p->pad_w + tap % p->k_w * p->dilation_w;
+        const int32_t inside = iy >= 0 && iy < p->x_h && ix >= 0 && ix < p->x_w;
+        const int8_t *x = smg_row(l->x, inside ? iy : 0, p->x_w * p->x_c) + ix * p->x_c + l->c + channel;
         count = smg_min(l->in - channel, part.to - k);
-        if (iy >= 0 && iy < p->x_h && ix >= 0 && ix < p->x_w)
-            copy(smg_row(l->x, iy, p->x_w * p->x_c) + ix * p->x_c + l->c + channel, count, to);
-        else
-            for (int32_t i = 0; i < count; i++) to[i] = (int8_t)p->x_zero;
+        fill(inside ? x : 0, count, p->x_zero, to);
     }
 }
 
@@ -98,13 +98,10 @@ static void gather_runs(const layer *l, int32_t oy, int32_t ox, span part, int32
             smg_widen_pixels(x, step, count / 4, both(-p->x_zero), to, 1);
         } else if (l->direct) {
             for (int32_t n = 0; n < 2 * count; n++) to[n] = 0;
+        } else if (inside && count >= 4) {
+            smg_copy_pixels(x, step, count, bytes, apart);
         } else {
-            for (int32_t n = 0; n < 4; n++) {
-                if (inside)
-                    copy(x + n * step, count, bytes + n * apart);
-                else
-                    for (int32_t at = 0; at < count; at++) bytes[n * apart + at] = (int8_t)p->x_zero;
-            }
+            for (int32_t n = 0; n < 4; n++) fill(inside ? x + n * step : 0, count, p->x_zero, bytes + n * apart);
         }
         to += 2 * count;
     }
@@ -171,59 +168,80 @@ static void finish(const layer *l, const smg_tiles *job, int32_t n, int32_t more
     }
 }
 
-static void start(int32_t *sums, int32_t a, int32_t b) {
-    for (int32_t i = 0; i < 4; i++) sums[i] = a;
-    for (int32_t i = 4; i < 8; i++) sums[i] = b;
+static void start(int32_t *sums, const int32_t *bias) {
+    for (int32_t i = 0; i < 8; i++) sums[i] = bias[i / 4];
 }
 
-/* Tile by tile: where sums were begun in an earlier piece, or are scaled in C. */
-static void multiply_singly(const layer *l, smg_tiles job, int32_t n, int32_t more, int32_t *sums) {
-    const uint32_t *end = job.x_end;
-    int32_t own[8];
+/* Channels n and n + more of the group, whose filters are widened: tile by tile where sums were begun in an earlier
+ * piece, or are scaled in C. */
+static void multiply_pair(const layer *l, smg_tiles job, int32_t n, int32_t more, int32_t last) {
+    const smg_conv2d_s8_params *p = l->p;
+    const uint32_t *const end = job.x_end;
+    const int32_t bias[2] = {l->b[n], l->b[n + more]}, shift[2] = {p->shift[n], p->shift[n + more]};
+    const int32_t multiplier[2] = {p->multiplier[n], p->multiplier[n + more]};
+    int32_t own[8], *sums = job.sums;
+    job.bias = bias;
+    job.multiplier = multiplier;
+    job.shift = shift;
+    job.narrow = 0;
+    job.pairs = 1;
+    job.keep = !last || !more || (smg_unusual(multiplier[0], shift[0]) | smg_unusual(multiplier[1], shift[1])) < 0;
+    const int32_t singly = last && (sums || job.keep);
     for (; job.x < end; job.x = job.x_end, job.y += 4 * job.y_c) {
-        job.x_end = job.x + 8 * job.steps;
-        job.sums = sums ? sums : own;
-        if (sums)
-            sums += 8;
-        else
-            start(own, job.bias, job.next_bias);
+        if (singly) job.x_end = job.x + 8 * job.steps;
+        if (singly && !sums) {
+            start(own, bias);
+            job.sums = own;
+        }
         smg_multiply_tiles(&job);
-        if (job.keep) finish(l, &job, n, more);
+        if (singly && job.keep) finish(l, &job, n, more);
+        if (sums) job.sums += 8;
     }
 }
 
-/* Whether C must scale the sums of channels n and n + more. */
-static int32_t unusual(const smg_tiles *job, int32_t more) {
-    const int32_t a = smg_unusual(job->multiplier, job->shift), b = smg_unusual(job->next_multiplier, job->next_shift);
-    return (a | b) < 0 || !more;
+/* Whether the assembly can do all pairs of channels one after another. */
+static int32_t usual(const layer *l) {
+    const smg_conv2d_s8_params *p = l->p;
+    int32_t any = 0;
+    if (l->w.count || l->k < 4) return 0;
+    for (int32_t n = l->first; n < l->first + l->out; n++) any |= smg_unusual(p->multiplier[n], p->shift[n]);
+    return any >= 0;
 }
 
 /* One piece of the windows of `tiles` tiles, for channels [n, end) of the group. */
 static void multiply(const layer *l, span part, int32_t n, int32_t end, int32_t tiles, int8_t *y, int32_t y_c) {
     const smg_conv2d_s8_params *p = l->p;
-    const int32_t more = l->out > 1, last = part.to == l->k, length = rounded(part.to - part.from);
-    int32_t *sums = l->sums;
+    const int32_t more = l->out > 1, last = part.to == l->k, length = rounded(part.to - part.from), c = l->first + n;
     smg_tiles job = {.w = l->pair, .w_end = l->pair + length, .x = l->windows, .x_end = l->windows + tiles * 2 * length,
-                     .steps = length / 4, .y_c = y_c, .zero = 2 * p->y_zero + 1};
+                     .sums = l->sums, .steps = length / 4, .y = y + c, .y_c = y_c, .zero = 2 * p->y_zero + 1};
+    if (l->sums && part.from == 0)
+        for (int32_t i = 0; i < (end - n + 1) / 2 * tiles; i++) {
+            const int32_t at = l->first + smg_min(n + i / tiles * 2, l->out - 1 - more);
+            const int32_t bias[2] = {l->b[at], l->b[at + more]};
+            start(l->sums + 8 * i, bias);
+        }
+    if (l->usual && (!l->sums || !last) && end - n > 1) {
+        job.keep = !last;
+        job.from = l->w.data + n * l->k + part.from;
+        job.apart = l->k;
+        job.words = (part.to - part.from) / 4;
+        job.tail = (part.to - part.from) % 4;
+        job.bias = l->b + c;
+        job.multiplier = p->multiplier + c;
+        job.shift = p->shift + c;
+        job.narrow = sizeof *p->shift == 1;
+        job.pairs = (end - n) / 2;
+        smg_multiply_tiles(&job);
+        n += 2 * job.pairs;
+        if (job.sums) job.sums += 8 * tiles * job.pairs;
+        job.words = 0;
+    }
     for (; n < end; n += 2) {
-        const int32_t at = smg_min(n, l->out - 1 - more), c = l->first + at;
+        const int32_t at = smg_min(n, l->out - 1 - more);
         widen_filters(l, at, more, part);
-        job.y = y + c;
-        job.multiplier = p->multiplier[c];
-        job.shift = p->shift[c];
-        job.next_multiplier = p->multiplier[c + more];
-        job.next_shift = p->shift[c + more];
-        job.bias = l->b[c];
-        job.next_bias = l->b[c + more];
-        job.sums = sums;
-        job.keep = last ? unusual(&job, more) : 1;
-        if (sums && part.from == 0)
-            for (int32_t t = 0; t < tiles; t++) start(sums + 8 * t, job.bias, job.next_bias);
-        if (last && (sums || job.keep))
-            multiply_singly(l, job, c, more, sums);
-        else
-            smg_multiply_tiles(&job);
-        if (sums) sums += 8 * tiles;
+        job.y = y + l->first + at;
+        multiply_pair(l, job, l->first + at, more, last);
+        if (job.sums) job.sums += 8 * tiles;
     }
 }
 
@@ -274,6 +292,7 @@ void smg_conv2d_s8(const smg_conv2d_s8_params *p, smg_map x, smg_weights w, cons
         const int32_t row = p->k_h * p->k_w * w.count;
         const smg_weights rows = {w.data + l.first * l.k, w.count ? w.trained + l.first * row : 0, w.channel, w.count};
         l.w = rows;
+        l.usual = usual(&l);
         for (int32_t oy = y0; oy < y1; oy++) convolve_row(&l, y, oy);
     }
     for (int32_t oy = y0; oy < y1; oy++)

@@ -6,18 +6,23 @@
 
 #include "assembly.h"
 
-/* Two channels against consecutive tiles. A tile is [step][4 pixels] words of two elements and, as the weights are,
+/* Pairs of channels against consecutive tiles. A tile is [step][4 pixels] words of two elements and, as the weights are,
  * for two steps at a time: elements 0 and 2 of four, then elements 1 and 3. */
 typedef struct {
-    const uint32_t *w, *w_end; /* [step][2 channels] */
+    uint32_t *w, *w_end; /* [step][2 channels]: one pair after another is widened to it */
     const uint32_t *x, *x_end;
-    int32_t *sums;       /* [tile][2 channels][4 pixels]: where sums start; without, at the biases */
+    int32_t *sums;       /* [pair][tile][2 channels][4 pixels]: where sums start; without, at the biases */
     int32_t steps, keep; /* steps: fours of elements; keep: leave the sums where they started */
     int8_t *y;
-    int32_t y_c;
-    int32_t multiplier, shift, zero; /* of the first channel; twice the zero point and 1 */
-    int32_t next_multiplier, next_shift;
-    int32_t bias, next_bias;
+    int32_t y_c, zero;  /* zero: twice the zero point and 1 */
+    const int8_t *from; /* weights, */
+    int32_t apart;      /* bytes from channel to channel, */
+    int32_t words;      /* words of each; none where they are widened already */
+    const int32_t *bias, *multiplier;
+    const void *shift;
+    int32_t narrow; /* shifts are bytes, not words */
+    int32_t pairs;
+    int32_t tail; /* bytes behind the words */
 } smg_tiles;
 
 /* Widen `words` words of each of four pixels, which are `apart` bytes from each other, to a tile, adding `minus`, the
@@ -26,6 +31,9 @@ void smg_widen_pixels(const int8_t *x, int32_t apart, int32_t words, uint32_t mi
 
 /* Widen `words` words of two rows of weights, which are `apart` bytes from each other. */
 void smg_widen_pair(const int8_t *w, int32_t apart, int32_t words, uint32_t *to);
+
+/* Copy `count` bytes, four or more, of each of four pixels. */
+void smg_copy_pixels(const int8_t *x, int32_t apart, int32_t count, int8_t *to, int32_t to_apart);
 
 /* Multiply, and scale or keep. */
 void smg_multiply_tiles(const smg_tiles *tiles);
@@ -75,8 +83,31 @@ __asm__(SMG_FUNCTION("smg_widen_pair")
         "pop {r4-r7}\n"
         "bx lr\n" SMG_END("smg_widen_pair"));
 
-/* The frame: 0 w, 4 eight biases, 36 w_end, 40 x_end, 44 sums, 48 where to enter the loop of four steps, 52 the end, 56 y,
- * y_c, twice the multiplier, h, zero, 76 the next multiplier and h.
+/* The last four bytes again, to end with a whole word. */
+__asm__(SMG_FUNCTION("smg_copy_pixels")
+        "push {r4-r7, lr}\n"
+        "ldr r4, [sp, #20]\n"
+        "subs r2, #4\n"
+        "movs r5, #4\n"
+        "0: movs r6, #0\n"
+        "ldr r7, [r0, r2]\n"
+        "str r7, [r3, r2]\n"
+        "1: ldr r7, [r0, r6]\n"
+        "str r7, [r3, r6]\n"
+        "adds r6, #4\n"
+        "cmp r6, r2\n"
+        "blt 1b\n"
+        "add r0, r1\n"
+        "add r3, r4\n"
+        "subs r5, #1\n"
+        "bne 0b\n"
+        "pop {r4-r7, pc}\n" SMG_END("smg_copy_pixels"));
+
+/* The frame:
+ *    0 w, eight biases           52 its end                      84 from, apart, words      108 narrow
+ *   36 w_end, x_end, sums        56 y, y_c                       96 bias, multiplier        112 pairs to come
+ *   48 where to enter the loop   64 twice multiplier, h, zero   104 shift                   116 x, y, tail
+ *      of four steps             76 the same of the next channel
  * r0 and r1 walk over pixels and weights, r6-r9 and r10-lr are the sums. */
 __asm__(SMG_SCALE_MACROS
         ".macro smg_products pixels, p, q, r, s\n"
@@ -121,19 +152,19 @@ __asm__(SMG_SCALE_MACROS
         "str r1, [sp, #56]\n"
         "cmp r0, r2\n"
         "bne 0b\n"
-        "add sp, #84\n"
-        "pop {r4-r11, pc}\n"
         ".endm\n");
 
 __asm__(SMG_FUNCTION("smg_multiply_tiles")
         "push {r4-r11, lr}\n"
-        "sub sp, #84\n"
-        "ldmia r0!, {r1-r11}\n" /* w, w_end, x, x_end, sums, steps, keep, y, y_c, multiplier, shift */
+        "sub sp, #128\n"
+        "ldmia r0!, {r1-r10}\n" /* w, w_end, x, x_end, sums, steps, keep, y, y_c, zero */
         "str r1, [sp]\n"
         "str r2, [sp, #36]\n"
         "strd r4, r5, [sp, #40]\n"
-        "strd r8, r9, [sp, #56]\n"
-        "mov r1, r3\n"
+        "str r7, [sp, #52]\n"
+        "str r9, [sp, #60]\n"
+        "str r10, [sp, #72]\n"
+        "strd r3, r8, [sp, #116]\n"
         "ands r6, #3\n"
         "adr r2, 14f\n"
         "it eq\n adreq r2, 11f\n"
@@ -141,32 +172,84 @@ __asm__(SMG_FUNCTION("smg_multiply_tiles")
         "it eq\n adreq r2, 13f\n"
         "it hi\n adrhi r2, 12f\n"
         "orr r2, #1\n"
-        "ldmia r0, {r3, r4, r6, r8, r9}\n" /* zero, the next multiplier and shift, biases */
-        "strd r8, r8, [sp, #4]\n"
-        "strd r8, r8, [sp, #12]\n"
-        "strd r9, r9, [sp, #20]\n"
-        "strd r9, r9, [sp, #28]\n"
-        "lsl r10, #1\n"
+        "str r2, [sp, #48]\n"
+        "add r12, sp, #84\n"
+        "ldmia r0, {r1-r9}\n"
+        "stmia r12!, {r1-r8}\n"
+        "str r9, [sp, #124]\n"
+        "5: add r0, sp, #84\n" /* a pair */
+        "ldmia r0, {r0-r2, r8, r10, r12}\n"
+        "ldr r3, [sp]\n"
+        "cmp r2, #0\n"
+        "beq 7f\n"
+        "add r9, r0, r1, lsl #1\n"
+        "str r9, [sp, #84]\n"
+        "6: ldr r7, [r0, r1]\n"
+        "ldr r6, [r0], #4\n"
+        "sxtb16 r5, r7\n"
+        "sxtb16 r4, r6\n"
+        "sxtb16 r7, r7, ror #8\n"
+        "sxtb16 r6, r6, ror #8\n"
+        "stmia r3!, {r4-r7}\n"
+        "subs r2, #1\n"
+        "bne 6b\n"
+        "ldr r2, [sp, #124]\n"
+        "cbz r2, 7f\n"
+        "movs r6, #0\n"
+        "movs r7, #0\n"
+        "15: subs r2, #1\n"
+        "add r9, r0, r2\n"
+        "ldrb r4, [r0, r2]\n"
+        "ldrb r5, [r9, r1]\n"
+        "orr r6, r4, r6, lsl #8\n"
+        "orr r7, r5, r7, lsl #8\n"
+        "bne 15b\n"
+        "sxtb16 r4, r6\n"
+        "sxtb16 r5, r7\n"
+        "sxtb16 r6, r6, ror #8\n"
+        "sxtb16 r7, r7, ror #8\n"
+        "stmia r3!, {r4-r7}\n"
+        "7: ldmia r8!, {r0, r1}\n"
+        "ldmia r10!, {r4, r5}\n"
+        "ldr r3, [sp, #108]\n"
+        "strd r8, r10, [sp, #96]\n"
+        "cbz r3, 8f\n"
+        "ldrsb r6, [r12], #1\n"
+        "ldrsb r7, [r12], #1\n"
+        "b 9f\n"
+        "8: ldmia r12!, {r6, r7}\n"
+        "9: str r12, [sp, #104]\n"
+        "strd r0, r0, [sp, #4]\n"
+        "strd r0, r0, [sp, #12]\n"
+        "strd r1, r1, [sp, #20]\n"
+        "strd r1, r1, [sp, #28]\n"
         "lsl r4, #1\n"
-        "add r8, r11, #17\n"
-        "add r9, r6, #17\n"
+        "lsl r5, #1\n"
+        "add r8, r6, #17\n"
+        "add r9, r7, #17\n"
         "cmp r8, #14\n"
         "it ls\n cmpls r9, #14\n"
-        "ittee ls\n"
-        "movls r11, #1\n"
-        "lslls r6, r11, r9\n"
-        "mvnhi r11, r11\n"
+        "itttt ls\n"
+        "movls r6, #1\n"
+        "lslls r7, r6, r9\n"
+        "lslls r6, r8\n"
+        "adrls r12, 1f\n"
+        "ittt hi\n"
         "mvnhi r6, r6\n"
-        "ite ls\n adrls r12, 1f\n adrhi r12, 2f\n"
-        "it ls\n lslls r11, r8\n"
-        "strd r10, r11, [sp, #64]\n"
-        "str r3, [sp, #72]\n"
-        "strd r4, r6, [sp, #76]\n"
-        "cmp r7, #0\n"
-        "it ne\n adrne r12, 3f\n"
+        "mvnhi r7, r7\n"
+        "adrhi r12, 2f\n"
+        "strd r4, r6, [sp, #64]\n"
+        "strd r5, r7, [sp, #76]\n"
+        "ldr r5, [sp, #44]\n"
+        "ldr r7, [sp, #52]\n"
+        "ldrd r0, r1, [sp, #116]\n"
+        "cmp r7, #1\n" /* keep; below, the address of another way */
+        "it eq\n adreq r12, 3f\n"
         "orr r12, #1\n"
-        "strd r2, r12, [sp, #48]\n"
-        "mov r0, r1\n"
+        "str r12, [sp, #52]\n"
+        "str r1, [sp, #56]\n"
+        "adds r1, #2\n"
+        "str r1, [sp, #120]\n"
         "cbnz r5, 4f\n"
         "0: ldmia sp, {r1, r6-r12, lr}\n"
         "ldr pc, [sp, #48]\n"
@@ -182,14 +265,22 @@ __asm__(SMG_FUNCTION("smg_multiply_tiles")
         "bne 11b\n"
         "ldr pc, [sp, #52]\n"
         "1: smg_finish smg_near\n"
+        "b 10f\n"
         "2: smg_finish smg_far\n"
+        "b 10f\n"
         "3: ldr r5, [sp, #44]\n"
         "stmia r5!, {r6-r12, lr}\n"
         "ldr r2, [sp, #40]\n"
         "str r5, [sp, #44]\n"
         "cmp r0, r2\n"
         "bne 4b\n"
-        "add sp, #84\n"
+        "movs r1, #1\n"
+        "str r1, [sp, #52]\n"
+        "10: ldr r1, [sp, #112]\n"
+        "subs r1, #1\n"
+        "str r1, [sp, #112]\n"
+        "bne 5b\n"
+        "add sp, #128\n"
         "pop {r4-r11, pc}\n" SMG_END("smg_multiply_tiles"));
 
 #endif
