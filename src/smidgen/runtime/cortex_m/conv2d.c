@@ -59,22 +59,31 @@ static layer lay_out(const smg_conv2d_s8_params *p, int32_t rows, void *scratch)
     return l;
 }
 
-/* `count` bytes from a place inside the map, or the zero point. */
-static void fill(const int8_t *from, int32_t count, int32_t zero, int8_t *to) {
-    for (int32_t i = 0; i < count; i++) to[i] = from ? from[i] : (int8_t)zero;
+/* Out of line: rare, and shorter so. */
+#define SELDOM static __attribute__((noinline))
+
+SELDOM void fill(int8_t *to, int32_t count, int32_t value) {
+    for (int32_t i = 0; i < count; i++) to[i] = (int8_t)value;
 }
 
-/* Part of the window at output pixel (oy, ox), tap by tap, the zero point outside the map. */
-static void gather(const layer *l, int32_t oy, int32_t ox, span part, int8_t *to) {
+/* Of elements [k, k + count) of a window, which lie at x: those of `part`. */
+SELDOM void copy(const int8_t *x, int32_t k, int32_t count, span part, int8_t *to) {
+    const int32_t end = smg_min(k + count, part.to);
+    for (int32_t i = smg_max(k, part.from); i < end; i++) to[i - part.from] = x[i - k];
+}
+
+/* Part of the window at output pixel (oy, ox), the zero point outside the map. */
+SELDOM void gather(const layer *l, int32_t oy, int32_t ox, span part, int8_t *to) {
     const smg_conv2d_s8_params *p = l->p;
-    for (int32_t k = part.from, count; k < part.to; k += count, to += count) {
-        const int32_t tap = k / l->in, channel = k % l->in;
-        const int32_t iy = oy * p->stride_h - p->pad_h + tap / p->k_w * p->dilation_h;
-        const int32_t ix = ox * p->stride_w - p->pad_w + tap % p->k_w * p->dilation_w;
-        const int32_t inside = iy >= 0 && iy < p->x_h && ix >= 0 && ix < p->x_w;
-        const int8_t *x = smg_row(l->x, inside ? iy : 0, p->x_w * p->x_c) + ix * p->x_c + l->c + channel;
-        count = smg_min(l->in - channel, part.to - k);
-        fill(inside ? x : 0, count, p->x_zero, to);
+    const int32_t top = oy * p->stride_h - p->pad_h, left = ox * p->stride_w - p->pad_w;
+    const smg_taps rows = smg_taps_inside(top, p->k_h, p->dilation_h, p->x_h);
+    const smg_taps columns = smg_taps_inside(left, p->k_w, p->dilation_w, p->x_w);
+    const int32_t run = p->groups == 1 && p->dilation_w == 1 ? columns.to - columns.from : 1;
+    fill(to, part.to - part.from, p->x_zero);
+    for (int32_t i = rows.from; i < rows.to; i++) {
+        const int8_t *x = smg_row(l->x, top + i * p->dilation_h, p->x_w * p->x_c) + left * p->x_c + l->c;
+        for (int32_t j = columns.from; j < columns.to; j += run)
+            copy(x + j * p->dilation_w * p->x_c, (i * p->k_w + j) * l->in, run * l->in, part, to);
     }
 }
 
@@ -86,7 +95,7 @@ static int32_t runs(const layer *l, int32_t ox) {
 }
 
 /* The same for four windows whose columns are all inside the map: kernel row by kernel row. */
-static void gather_runs(const layer *l, int32_t oy, int32_t ox, span part, int32_t apart, uint32_t *to) {
+SELDOM void gather_runs(const layer *l, int32_t oy, int32_t ox, span part, int32_t apart, uint32_t *to) {
     const smg_conv2d_s8_params *p = l->p;
     const int32_t run = p->k_w * l->in, step = p->stride_w * p->x_c, left = ox * p->stride_w - p->pad_w;
     int8_t *bytes = l->bytes;
@@ -101,7 +110,8 @@ static void gather_runs(const layer *l, int32_t oy, int32_t ox, span part, int32
         } else if (inside && count >= 4) {
             smg_copy_pixels(x, step, count, bytes, apart);
         } else {
-            for (int32_t n = 0; n < 4; n++) fill(inside ? x + n * step : 0, count, p->x_zero, bytes + n * apart);
+            for (int32_t n = 0; n < 4; n++) gather(l, oy, ox + n, part, l->bytes + n * apart);
+            return;
         }
         to += 2 * count;
     }
@@ -126,7 +136,7 @@ static void widen(const layer *l, int32_t oy, int32_t ox, int32_t tiles, span pa
         if (inside && l->direct) continue;
         for (int32_t n = 0; n < 4; n++) {
             if (!inside) gather(l, oy, p->y_w < 4 ? ox : ox + n, part, l->bytes + n * apart);
-            for (int32_t k = count; k < apart; k++) l->bytes[n * apart + k] = (int8_t)p->x_zero;
+            if (count < apart) fill(l->bytes + n * apart + count, apart - count, p->x_zero);
         }
         smg_widen_pixels(l->bytes, apart, apart / 4, both(-p->x_zero), to, 1);
     }
@@ -138,7 +148,7 @@ static int16_t *element(uint32_t *pair, int32_t k, int32_t n) {
 }
 
 /* Lay out part of filters n and n + 1, or of n twice, trained channels over the frozen ones. */
-static void widen_filters(const layer *l, int32_t n, int32_t more, span part) {
+SELDOM void widen_filters(const layer *l, int32_t n, int32_t more, span part) {
     const int32_t count = part.to - part.from, whole = count & ~3, taps = l->p->k_h * l->p->k_w;
     const int8_t *w = l->w.data + n * l->k + part.from;
     if (whole) smg_widen_pair(w, more * l->k, whole / 4, l->pair);
@@ -160,7 +170,7 @@ static void widen_filters(const layer *l, int32_t n, int32_t more, span part) {
 }
 
 /* The sums of a tile in C, for channels n to n + more. */
-static void finish(const layer *l, const smg_tiles *job, int32_t n, int32_t more) {
+SELDOM void finish(const layer *l, const smg_tiles *job, int32_t n, int32_t more) {
     const smg_conv2d_s8_params *p = l->p;
     for (int32_t i = 0; i < 4 * more + 4; i++) {
         const int32_t c = n + i / 4, scaled = smg_multiply(job->sums[i], p->multiplier[c], p->shift[c]);
@@ -174,7 +184,7 @@ static void start(int32_t *sums, const int32_t *bias) {
 
 /* Channels n and n + more of the group, whose filters are widened: tile by tile where sums were begun in an earlier
  * piece, or are scaled in C. */
-static void multiply_pair(const layer *l, smg_tiles job, int32_t n, int32_t more, int32_t last) {
+SELDOM void multiply_pair(const layer *l, smg_tiles job, int32_t n, int32_t more, int32_t last) {
     const smg_conv2d_s8_params *p = l->p;
     const uint32_t *const end = job.x_end;
     const int32_t bias[2] = {l->b[n], l->b[n + more]}, shift[2] = {p->shift[n], p->shift[n + more]};
