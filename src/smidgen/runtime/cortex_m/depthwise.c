@@ -4,9 +4,9 @@
 #include "smidgen.h"
 
 #include "arithmetic.h"
-#include "columns.h"
 #include "scales.h"
 #include "slide.h"
+#include "strips.h"
 #include "window.h"
 
 /* Channels at once, and what Op.scratch and Op.row_scratch of the graph's op count with. */

@@ -1,6 +1,6 @@
 /* Columns of a map, or of filters, packed: four channels at a time, two rows to a word. */
-#ifndef SMIDGEN_COLUMNS_H
-#define SMIDGEN_COLUMNS_H
+#ifndef SMIDGEN_STRIPS_H
+#define SMIDGEN_STRIPS_H
 
 #include <stdint.h>
 
