@@ -17,13 +17,16 @@ enum { LISTS = 20 };
 
 static const int8_t ZEROS[4];
 
+/* Out of line: rare, and shorter so. */
+#define SELDOM static __attribute__((noinline))
+
 /* One call, and how it uses working memory. */
 typedef struct {
     const smg_depthwise_s8_params *p;
     smg_map x, y;
     smg_weights w;
     const int32_t *b;
-    int32_t times, k;
+    int32_t times, k, usual; /* usual: the assembly can scale all channels */
     int32_t single;      /* one row of outputs: the last row of its windows is packed alone */
     int32_t width, band; /* output columns and rows whose strips are held */
     int32_t half, strip; /* words of a strip for one parity of columns, and for all */
@@ -79,7 +82,7 @@ static int32_t read_bytes(const layer *l) {
 }
 
 /* Prepare to slide; 0 where this geometry is for `add_up`. */
-static int32_t prepare(layer *l, int32_t rows, void *scratch) {
+SELDOM int32_t prepare(layer *l, int32_t rows, void *scratch) {
     const smg_depthwise_s8_params *p = l->p;
     const int32_t in_place = l->x.data == l->y.data, bytes = room(p, rows, in_place);
     const int32_t whole = l->x.rows >= p->x_h && l->y.rows >= p->y_h;
@@ -96,13 +99,13 @@ static int32_t prepare(layer *l, int32_t rows, void *scratch) {
 }
 
 /* The words of `columns` columns of a row, four channels each, put together from where they lie. */
-static void gather(const int8_t *x, int32_t step, int32_t columns, block of, int32_t times, int8_t *to) {
+SELDOM void gather(const int8_t *x, int32_t step, int32_t columns, block of, int32_t times, int8_t *to) {
     for (int32_t q = 0; q < columns; q++, x += step, to += BLOCK)
         for (int32_t n = 0; n < BLOCK; n++) to[n] = n < of.count ? x[(of.first + n) / times] : 0;
 }
 
 /* Put a block's taps together, trained channels over the frozen ones; 0 where they lie together as they are. */
-static int32_t gather_taps(const layer *l, block of) {
+SELDOM int32_t gather_taps(const layer *l, block of) {
     const int32_t taps = l->k * l->k;
     int32_t from = 0, to;
     while (from < l->w.count && l->w.channel[from] < of.first) from++;
@@ -116,7 +119,7 @@ static int32_t gather_taps(const layer *l, block of) {
 }
 
 /* The lists of a block's filters, whose taps are `step` bytes apart from w on; gives their number. */
-static int32_t list_filters(const layer *l, const int8_t *w, int32_t step, smg_columns *list) {
+SELDOM int32_t list_filters(const layer *l, const int8_t *w, int32_t step, smg_columns *list) {
     const int32_t parities = l->p->stride_w, row = l->k * step, far = 4 * phases(l) * l->filter;
     const smg_columns *const start = list;
     uint32_t *to = l->filters;
@@ -138,7 +141,7 @@ static int32_t list_filters(const layer *l, const int8_t *w, int32_t step, smg_c
 }
 
 /* Begin a tile at output column ox: zeros left and right of the map, in all strips; packing leaves them as they are. */
-static void begin_tile(layer *l, int32_t ox) {
+SELDOM void begin_tile(layer *l, int32_t ox) {
     const int32_t strips = l->single ? 2 * l->k : BLOCK * pairs(l, l->band), stride = l->p->stride_w;
     for (int32_t parity = 0; parity < stride; parity++) {
         const smg_taps in = smg_taps_inside(ox * stride - l->p->pad_w + parity, l->half, stride, l->p->x_w);
@@ -161,7 +164,7 @@ static const int8_t *find_row(const layer *l, int32_t r, int32_t q, int32_t *ste
 }
 
 /* The lists of input rows r and r + 1, or of r alone, to the strips at `to`; gives their number. */
-static int32_t list_rows(const layer *l, int32_t r, int32_t alone, int32_t ox, uint32_t *to, smg_columns *list) {
+SELDOM int32_t list_rows(const layer *l, int32_t r, int32_t alone, int32_t ox, uint32_t *to, smg_columns *list) {
     const smg_depthwise_s8_params *p = l->p;
     const smg_columns *const start = list;
     for (int32_t parity = 0; parity < p->stride_w; parity++, to += l->half) {
@@ -191,7 +194,7 @@ static int32_t list_band(const layer *l, int32_t oy, int32_t rows, int32_t ox, s
 }
 
 /* Pack columns whose channels lie apart: put their words together first. */
-static void pack_apart(const layer *l, smg_columns *list, block of) {
+SELDOM void pack_apart(const layer *l, smg_columns *list, block of) {
     if (list->a_step) {
         gather(list->a, list->a_step, list->count, of, l->times, l->rows);
         list->a = l->rows;
@@ -207,7 +210,7 @@ static void pack_apart(const layer *l, smg_columns *list, block of) {
 }
 
 /* Pack a band's rows pair by pair. */
-static void pack_band(const layer *l, block of, int32_t oy, int32_t rows, int32_t ox) {
+SELDOM void pack_band(const layer *l, block of, int32_t oy, int32_t rows, int32_t ox) {
     const int32_t top = oy * l->p->stride_h - l->p->pad_h, count = pairs(l, rows);
     smg_columns list[2];
     for (int32_t i = 0; i < count; i++) {
@@ -218,42 +221,55 @@ static void pack_band(const layer *l, block of, int32_t oy, int32_t rows, int32_
     }
 }
 
-/* Slide a block's filters over its strips, for `rows` rows of outputs from (oy, ox) on. */
-static void slide(const layer *l, block of, const smg_channel *channel, int32_t oy, int32_t ox, int32_t rows) {
+/* What sliding over all strips takes that is the same for all blocks. */
+static smg_slides prepare_slides(const layer *l, const smg_channel *channel) {
     const smg_depthwise_s8_params *p = l->p;
     const int32_t stride = p->stride_h, pair = 4 * BLOCK * l->strip, row = p->y_w * p->y_c, filter = 4 * l->filter;
     const int32_t width = (l->width & ~3) * p->y_c, odd = stride % 2;
-    smg_slides job = {
-        .channel = channel, .channels = of.count, .x = l->strips, .w = l->filters, .x_on = 4 * l->strip,
-        .w_on = phases(l) * filter, .y = smg_row(l->y, oy, row) + ox * p->y_c + of.first, .y_width = width,
-        .rows = rows, .stride = {stride / 2 * pair, odd * filter},
+    const smg_slides job = {
+        .channel = channel, .x = l->strips, .w = l->filters, .x_on = 4 * l->strip, .w_on = phases(l) * filter,
+        .y_width = width, .stride = {stride / 2 * pair, odd * filter},
         .other = {(stride + odd) / 2 * pair, -odd * filter}, .y_c = p->y_c, .zero = 2 * p->y_zero + 1,
         .kind = l->k - 3 + (p->stride_w == 2), .down = pair - read_bytes(l),
         .across = 4 * (l->half - 4 - (l->k - 1) / 2), .y_on = row - width, .y_row = row,
     };
-    smg_slide(&job);
-    if (l->width % 4 == 0) return;
-    job.x += l->width - 4; /* the last four columns, of which some are done */
-    job.y += (l->width - 4) * p->y_c;
-    job.y_width = 4 * p->y_c;
-    job.y_on = row - job.y_width;
-    smg_slide(&job);
+    return job;
 }
 
-/* How a block's channels start and are scaled; 0 where that is not for the assembly. */
-static int32_t prepare_channels(const layer *l, block of, smg_channel *to) {
+/* Slide over what is packed, its outputs beginning at y; at last over the last four columns, of which some are done. */
+static void slide(const layer *l, smg_slides *job, int8_t *y) {
+    const int32_t column = job->y_c, width = job->y_width;
+    job->y = y;
+    smg_slide(job);
+    if (l->width % 4 == 0) return;
+    job->x += l->width - 4;
+    job->y += (l->width - 4) * column;
+    job->y_width = 4 * column;
+    job->y_on = job->y_row - job->y_width;
+    smg_slide(job);
+    job->x -= l->width - 4;
+    job->y_width = width;
+    job->y_on = job->y_row - width;
+}
+
+/* How a block's channels start and are scaled. */
+static void prepare_channels(const layer *l, block of, smg_channel *to) {
     const smg_depthwise_s8_params *p = l->p;
     const int32_t strip = 4 * l->strip, last = BLOCK * strip - read_bytes(l);
-    int32_t unusual = 0;
     for (int32_t n = 0; n < of.count; n++, to++) {
         const int32_t c = of.first + n;
         to->bias = l->b[c];
         to->multiplier = p->multiplier[c];
         to->shift = p->shift[c];
         to->last = l->single ? last - (n & 2) * strip : last; /* two channels share the strip of a single row */
-        unusual |= smg_unusual(to->multiplier, to->shift);
     }
-    return unusual >= 0;
+}
+
+/* Whether the assembly can scale channels [first, end). */
+static int32_t usual(const smg_depthwise_s8_params *p, int32_t first, int32_t end) {
+    int32_t any = 0;
+    for (int32_t n = first; n < end; n++) any |= smg_unusual(p->multiplier[n], p->shift[n]);
+    return any >= 0;
 }
 
 /* A tile of output columns from ox on, rows [y0, y1). What is the same for all blocks is listed once, if it fits. */
@@ -261,20 +277,23 @@ static void slide_tile(const layer *l, int32_t ox, int32_t y0, int32_t y1) {
     const smg_depthwise_s8_params *p = l->p;
     smg_columns list[LISTS];
     smg_channel channel[BLOCK];
+    smg_slides job = prepare_slides(l, channel);
     const int32_t filters = list_filters(l, l->w.data, p->y_c, list);
     const int32_t once = y1 - y0 <= l->band && filters + pairs(l, y1 - y0) * p->stride_w <= LISTS;
     const int32_t lists = once ? filters + list_band(l, y0, y1 - y0, ox, list + filters) : filters;
     for (block of = {0, 0}; of.first < p->y_c; of.first += BLOCK) {
         of.count = smg_min(BLOCK, p->y_c - of.first);
-        if (!prepare_channels(l, of, channel)) continue;
+        if (!l->usual && !usual(p, of.first, of.first + of.count)) continue;
         const int32_t taps = gather_taps(l, of), plain = !taps && once && !apart(l, of);
         if (taps) list_filters(l, l->taps, BLOCK, list);
         smg_pack_columns(list, plain ? lists : filters, taps ? 0 : of.first);
         if (taps) list_filters(l, l->w.data, p->y_c, list);
+        prepare_channels(l, of, channel);
+        job.channels = of.count;
         for (int32_t oy = y0; oy < y1; oy += l->band) {
-            const int32_t rows = smg_min(l->band, y1 - oy);
-            if (!plain) pack_band(l, of, oy, rows, ox);
-            slide(l, of, channel, oy, ox, rows);
+            job.rows = smg_min(l->band, y1 - oy);
+            if (!plain) pack_band(l, of, oy, job.rows, ox);
+            slide(l, &job, smg_row(l->y, oy, job.y_row) + ox * p->y_c + of.first);
         }
     }
 }
@@ -300,7 +319,7 @@ static int8_t add_taps(const layer *l, smg_map x, int32_t c, int32_t at, int32_t
 }
 
 /* A block tap by tap; its input is copied first where the output is about to take its place. */
-static void add_up(const layer *l, block of, int32_t y0, int32_t y1, int8_t *copy) {
+SELDOM void add_up(const layer *l, block of, int32_t y0, int32_t y1, int8_t *copy) {
     const smg_depthwise_s8_params *p = l->p;
     const int32_t in_place = l->x.data == l->y.data;
     const smg_map copied = {copy, p->x_h};
@@ -318,13 +337,11 @@ void smg_depthwise_s8(const smg_depthwise_s8_params *p, smg_map x, smg_weights w
                       int32_t y0, int32_t y1, void *scratch) {
     layer l = {.p = p, .x = x, .y = y, .w = w, .b = b, .times = p->y_c / p->x_c, .k = p->k_w};
     const int32_t slides = prepare(&l, y1 - y0, scratch);
-    smg_channel channel[BLOCK];
-    int32_t unusual = 0;
+    l.usual = usual(p, 0, p->y_c);
     l.zeros = (uint32_t)(uint8_t)p->x_zero * 0x01010101u;
-    for (int32_t n = 0; n < p->y_c; n++) unusual |= smg_unusual(p->multiplier[n], p->shift[n]);
-    for (block of = {0, 0}; of.first < p->y_c && (unusual < 0 || !slides); of.first += BLOCK) {
+    for (block of = {0, 0}; of.first < p->y_c && !(slides && l.usual); of.first += BLOCK) {
         of.count = smg_min(BLOCK, p->y_c - of.first);
-        if (!slides || !prepare_channels(&l, of, channel)) add_up(&l, of, y0, y1, scratch);
+        if (!slides || !usual(p, of.first, of.first + of.count)) add_up(&l, of, y0, y1, scratch);
     }
     for (int32_t ox = 0; slides && ox < p->y_w; ox += l.width) {
         const int32_t at = smg_min(ox, p->y_w - l.width);
