@@ -6,6 +6,7 @@
 
 #include "arithmetic.h"
 #include "multiply.h"
+#include "packed.h"
 #include "scales.h"
 #include "window.h"
 
@@ -36,8 +37,6 @@ typedef struct {
 } span;
 
 static inline int32_t rounded(int32_t k) { return (k + 3) & ~3; }
-
-static inline uint32_t both(int32_t x) { return (uint32_t)(uint16_t)x * 0x10001u; }
 
 static layer lay_out(const smg_conv2d_s8_params *p, int32_t rows, void *scratch) {
     layer l = {.p = p, .in = p->x_c / p->groups, .out = p->y_c / p->groups};
@@ -104,7 +103,7 @@ SELDOM void gather_runs(const layer *l, int32_t oy, int32_t ox, span part, int32
         const int8_t *x = smg_row(l->x, inside ? iy : 0, p->x_w * p->x_c) + left * p->x_c + l->c + k - i * run;
         count = smg_min((i + 1) * run, part.to) - k;
         if (l->direct && inside) {
-            smg_widen_pixels(x, step, count / 4, both(-p->x_zero), to, 1);
+            smg_widen_pixels(x, step, count / 4, smg_both(-p->x_zero), to, 1);
         } else if (l->direct) {
             for (int32_t n = 0; n < 2 * count; n++) to[n] = 0;
         } else if (inside && count >= 4) {
@@ -127,7 +126,7 @@ static void widen(const layer *l, int32_t oy, int32_t ox, int32_t tiles, span pa
     if (l->direct && p->k_w == 1 && p->k_h == 1 && runs(l, ox) && runs(l, ox + 4 * tiles - 4) && iy >= 0 &&
         iy < p->x_h) { /* nothing but pixels side by side */
         const int8_t *x = smg_row(l->x, iy, p->x_w * p->x_c) + (ox * p->stride_w - p->pad_w) * p->x_c;
-        smg_widen_pixels(x + l->c + part.from, p->stride_w * p->x_c, count / 4, both(-p->x_zero), to, tiles);
+        smg_widen_pixels(x + l->c + part.from, p->stride_w * p->x_c, count / 4, smg_both(-p->x_zero), to, tiles);
         return;
     }
     for (int32_t t = 0; t < tiles; t++, ox += 4, to += 2 * apart) {
@@ -138,7 +137,7 @@ static void widen(const layer *l, int32_t oy, int32_t ox, int32_t tiles, span pa
             if (!inside) gather(l, oy, p->y_w < 4 ? ox : ox + n, part, l->bytes + n * apart);
             if (count < apart) fill(l->bytes + n * apart + count, apart - count, p->x_zero);
         }
-        smg_widen_pixels(l->bytes, apart, apart / 4, both(-p->x_zero), to, 1);
+        smg_widen_pixels(l->bytes, apart, apart / 4, smg_both(-p->x_zero), to, 1);
     }
 }
 

@@ -4,6 +4,7 @@
 #include "smidgen.h"
 
 #include "arithmetic.h"
+#include "packed.h"
 #include "scales.h"
 #include "slide.h"
 #include "strips.h"
@@ -173,7 +174,7 @@ SELDOM int32_t list_rows(const layer *l, int32_t r, int32_t alone, int32_t ox, u
         if (in.from == in.to) continue;
         list->a = find_row(l, r, q, &list->a_step);
         list->b = find_row(l, alone ? r : r + 1, q, &list->b_step);
-        list->minus = (uint32_t)(uint16_t)-p->x_zero * 0x10001u;
+        list->minus = smg_both(-p->x_zero);
         list->to = to + in.from;
         list->apart = 4 * l->strip;
         list->count = in.to - in.from;
