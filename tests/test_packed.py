@@ -1,4 +1,4 @@
-"""Kernels in packed arithmetic give the portable kernels' bytes on the emulated board, and numpy's, within their memory."""
+"""Kernels in packed arithmetic give the portable ones' bytes on the emulated board, and numpy's, in their memory."""
 
 from __future__ import annotations
 

@@ -13,11 +13,16 @@
  *   a shift to the right by r, halves away from zero: 1 off a negative number, half a unit on, then down. All but
  *   the last bit of the shift and the zero point are one multiplication by h = 2^(17 - r) for 3 <= r <= 17 (`near`);
  *   for other shifts, with h = r - 1, it takes two instructions (`far`). `c` is twice the zero point, and 1 for the
- *   half. */
+ *   half. Where the zero point is the least int8, all that is negative becomes that, and needs no care (`floor`). */
 #define SMG_SCALE_MACROS                                                                  \
     ".macro smg_near sum, m, h, c\n"                                                      \
     "smmlar \\sum, \\sum, \\m, \\sum\n"                                                   \
     "add \\sum, \\sum, \\sum, asr #31\n"                                                  \
+    "smlawb \\sum, \\sum, \\h, \\c\n"                                                     \
+    "ssat \\sum, #8, \\sum, asr #1\n"                                                     \
+    ".endm\n"                                                                             \
+    ".macro smg_floor sum, m, h, c\n"                                                     \
+    "smmlar \\sum, \\sum, \\m, \\sum\n"                                                   \
     "smlawb \\sum, \\sum, \\h, \\c\n"                                                     \
     "ssat \\sum, #8, \\sum, asr #1\n"                                                     \
     ".endm\n"                                                                             \

@@ -106,7 +106,7 @@ __asm__(SMG_FUNCTION("smg_copy_pixels")
 /* The frame:
  *    0 w, eight biases           52 its end                      84 from, apart, words      108 narrow
  *   36 w_end, x_end, sums        56 y, y_c                       96 bias, multiplier        112 pairs to come
- *   48 where to enter the loop   64 twice multiplier, h, zero   104 shift                   116 x, y, tail
+ *   48 where to enter the loop   64 twice multiplier, h, zero   104 shift                   116 x, y, tail, the near end
  *      of four steps             76 the same of the next channel
  * r0 and r1 walk over pixels and weights, r6-r9 and r10-lr are the sums. */
 __asm__(SMG_SCALE_MACROS
@@ -156,7 +156,7 @@ __asm__(SMG_SCALE_MACROS
 
 __asm__(SMG_FUNCTION("smg_multiply_tiles")
         "push {r4-r11, lr}\n"
-        "sub sp, #128\n"
+        "sub sp, #132\n"
         "ldmia r0!, {r1-r10}\n" /* w, w_end, x, x_end, sums, steps, keep, y, y_c, zero */
         "str r1, [sp]\n"
         "str r2, [sp, #36]\n"
@@ -165,6 +165,10 @@ __asm__(SMG_FUNCTION("smg_multiply_tiles")
         "str r9, [sp, #60]\n"
         "str r10, [sp, #72]\n"
         "strd r3, r8, [sp, #116]\n"
+        "adr r1, 1f\n"
+        "cmn r10, #255\n"
+        "it eq\n adreq r1, 16f\n"
+        "str r1, [sp, #128]\n"
         "ands r6, #3\n"
         "adr r2, 14f\n"
         "it eq\n adreq r2, 11f\n"
@@ -233,7 +237,7 @@ __asm__(SMG_FUNCTION("smg_multiply_tiles")
         "movls r6, #1\n"
         "lslls r7, r6, r9\n"
         "lslls r6, r8\n"
-        "adrls r12, 1f\n"
+        "ldrls r12, [sp, #128]\n"
         "ittt hi\n"
         "mvnhi r6, r6\n"
         "mvnhi r7, r7\n"
@@ -266,6 +270,8 @@ __asm__(SMG_FUNCTION("smg_multiply_tiles")
         "ldr pc, [sp, #52]\n"
         "1: smg_finish smg_near\n"
         "b 10f\n"
+        "16: smg_finish smg_floor\n"
+        "b 10f\n"
         "2: smg_finish smg_far\n"
         "b 10f\n"
         "3: ldr r5, [sp, #44]\n"
@@ -280,7 +286,7 @@ __asm__(SMG_FUNCTION("smg_multiply_tiles")
         "subs r1, #1\n"
         "str r1, [sp, #112]\n"
         "bne 5b\n"
-        "add sp, #128\n"
+        "add sp, #132\n"
         "pop {r4-r11, pc}\n" SMG_END("smg_multiply_tiles"));
 
 #endif

@@ -96,7 +96,7 @@ __asm__(SMG_SCALE_MACROS
         ".endm\n");
 
 /* Whole windows, and what becomes of their sums. The frame:
- *     0 x, w, four biases      44 y_end            68 rows to come            100 smg_slides, up to `other`
+ *     0 x, w, four biases      44 y_end            68 rows to come            100 smg_slides, up to `other`; the near end
  *    24 y, y_c                 48 the window       72 where the row begins
  *    32 twice multiplier, h    52 its end          76 stride, other
  *    40 zero                   56 down, last, across   92 y_on, y_row */
@@ -151,7 +151,7 @@ __asm__(".macro smg_move by\n"
 
 __asm__(SMG_FUNCTION("smg_slide")
         "push {r4-r11, lr}\n"
-        "sub sp, #152\n"
+        "sub sp, #156\n"
         "add r12, sp, #100\n"
         "ldmia r0!, {r1-r11, lr}\n"
         "stmia r12!, {r1-r11, lr}\n"
@@ -163,6 +163,10 @@ __asm__(SMG_FUNCTION("smg_slide")
         "str r1, [r12]\n"
         "str r2, [sp, #28]\n"
         "str r3, [sp, #40]\n"
+        "adr r9, 1f\n"
+        "cmn r3, #255\n"
+        "it eq\n adreq r9, 7f\n"
+        "str r9, [sp, #152]\n"
         "str r4, [sp, #48]\n"
         "str r5, [sp, #56]\n"
         "str r6, [sp, #64]\n"
@@ -180,7 +184,7 @@ __asm__(SMG_FUNCTION("smg_slide")
         "itttt ls\n"
         "movls r11, #1\n"
         "lslls r11, r12\n"
-        "adrls r0, 1f\n"
+        "ldrls r0, [sp, #152]\n"
         "bls 6f\n"
         "mvn r11, r11\n"
         "adr r0, 2f\n"
@@ -208,6 +212,8 @@ __asm__(SMG_FUNCTION("smg_slide")
         "ldr pc, [sp, #48]\n"
         "1: smg_outputs smg_near\n"
         "b 3f\n"
+        "7: smg_outputs smg_floor\n"
+        "b 3f\n"
         "2: smg_outputs smg_far\n"
         "3: ldr r2, [sp, #68]\n" /* the next row */
         "subs r2, #1\n"
@@ -231,7 +237,7 @@ __asm__(SMG_FUNCTION("smg_slide")
         "subs r2, #1\n"
         "str r2, [sp, #104]\n"
         "bne 5b\n"
-        "add sp, #152\n"
+        "add sp, #156\n"
         "pop {r4-r11, pc}\n"
         ".balign 4\n"
         "30: .word 31f - 30b, 32f - 30b, 33f - 30b, 34f - 30b, 35f - 30b, 36f - 30b\n"
