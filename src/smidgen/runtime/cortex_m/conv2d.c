@@ -14,6 +14,9 @@
  * holds fewer than FEW of them; then the sums of PIXELS pixels and CHANNELS channels take SUMS bytes of it. */
 enum { DEPTH = 64, FEW = 8, PIXELS = 16, CHANNELS = 32, SUMS = 4 * PIXELS * CHANNELS };
 
+/* Rows of a kernel whose windows are copied by the assembly, at most. */
+enum { ROWS = 8 };
+
 /* One group's filters on one row of pixels, and working memory. */
 typedef struct {
     const smg_conv2d_s8_params *p;
@@ -93,51 +96,68 @@ static int32_t runs(const layer *l, int32_t ox) {
     return left >= 0 && end <= p->x_w && ox + 4 <= p->y_w && (p->k_w == 1 || (p->groups == 1 && p->dilation_w == 1));
 }
 
-/* The same for four windows whose columns are all inside the map: kernel row by kernel row. */
-SELDOM void gather_runs(const layer *l, int32_t oy, int32_t ox, span part, int32_t apart, uint32_t *to) {
+/* Lay out part of four windows whose columns are all inside the map, and whose kernel rows are whole words. */
+static void widen_runs(const layer *l, int32_t oy, int32_t ox, span part, uint32_t *to) {
     const smg_conv2d_s8_params *p = l->p;
-    const int32_t run = p->k_w * l->in, step = p->stride_w * p->x_c, left = ox * p->stride_w - p->pad_w;
-    int8_t *bytes = l->bytes;
-    for (int32_t i = part.from / run, k = part.from, count; k < part.to; i++, k += count, bytes += count) {
+    const int32_t run = p->k_w * l->in, left = ox * p->stride_w - p->pad_w;
+    for (int32_t i = part.from / run, k = part.from, count; k < part.to; i++, k += count, to += 2 * count) {
         const int32_t iy = oy * p->stride_h - p->pad_h + i * p->dilation_h, inside = iy >= 0 && iy < p->x_h;
         const int8_t *x = smg_row(l->x, inside ? iy : 0, p->x_w * p->x_c) + left * p->x_c + l->c + k - i * run;
         count = smg_min((i + 1) * run, part.to) - k;
-        if (l->direct && inside) {
-            smg_widen_pixels(x, step, count / 4, smg_both(-p->x_zero), to, 1);
-        } else if (l->direct) {
+        if (inside)
+            smg_widen_pixels(x, p->stride_w * p->x_c, count / 4, smg_both(-p->x_zero), to, 1);
+        else
             for (int32_t n = 0; n < 2 * count; n++) to[n] = 0;
-        } else if (inside && count >= 4) {
-            smg_copy_pixels(x, step, count, bytes, apart);
-        } else {
-            for (int32_t n = 0; n < 4; n++) gather(l, oy, ox + n, part, l->bytes + n * apart);
-            return;
-        }
-        to += 2 * count;
     }
+}
+
+/* Begin to copy windows of row oy; 0 rows where they must be gathered. */
+static smg_windows begin_copy(const layer *l, int32_t oy, span part, const int8_t *row[ROWS]) {
+    const smg_conv2d_s8_params *p = l->p;
+    const int32_t top = oy * p->stride_h - p->pad_h, whole = part.to - part.from == l->k, run = p->k_w * l->in;
+    const smg_windows windows = {row, whole && p->k_h <= ROWS && run >= 4 ? p->k_h : 0, p->stride_w * p->x_c, run,
+                                 l->bytes, rounded(l->k), (uint32_t)(uint8_t)p->x_zero * 0x01010101u};
+    for (int32_t i = 0; i < windows.rows; i++) {
+        const int32_t iy = top + i * p->dilation_h;
+        row[i] = iy >= 0 && iy < p->x_h ? smg_row(l->x, iy, p->x_w * p->x_c) + l->c : 0;
+    }
+    return windows;
 }
 
 /* Lay out part of the windows of `tiles` times four pixels of row oy from column ox on; in a narrower row, of one pixel
  * four times. */
-static void widen(const layer *l, int32_t oy, int32_t ox, int32_t tiles, span part) {
+static void widen_windows(const layer *l, int32_t oy, int32_t ox, int32_t tiles, span part) {
     const smg_conv2d_s8_params *p = l->p;
     const int32_t count = part.to - part.from, apart = rounded(count);
+    const int8_t *row[ROWS];
+    const smg_windows windows = begin_copy(l, oy, part, row);
     uint32_t *to = l->windows;
-    const int32_t iy = oy * p->stride_h - p->pad_h;
-    if (l->direct && p->k_w == 1 && p->k_h == 1 && runs(l, ox) && runs(l, ox + 4 * tiles - 4) && iy >= 0 &&
-        iy < p->x_h) { /* nothing but pixels side by side */
-        const int8_t *x = smg_row(l->x, iy, p->x_w * p->x_c) + (ox * p->stride_w - p->pad_w) * p->x_c;
-        smg_widen_pixels(x + l->c + part.from, p->stride_w * p->x_c, count / 4, smg_both(-p->x_zero), to, tiles);
-        return;
-    }
+    for (int32_t n = 0; n < 4 && count < apart; n++) fill(l->bytes + n * apart + count, apart - count, p->x_zero);
     for (int32_t t = 0; t < tiles; t++, ox += 4, to += 2 * apart) {
         const int32_t inside = runs(l, ox);
-        if (inside) gather_runs(l, oy, ox, part, apart, to);
-        if (inside && l->direct) continue;
-        for (int32_t n = 0; n < 4; n++) {
-            if (!inside) gather(l, oy, p->y_w < 4 ? ox : ox + n, part, l->bytes + n * apart);
-            if (count < apart) fill(l->bytes + n * apart + count, apart - count, p->x_zero);
+        if (inside && l->direct) {
+            widen_runs(l, oy, ox, part, to);
+            continue;
         }
+        if (inside && windows.rows)
+            smg_copy_windows(&windows, (ox * p->stride_w - p->pad_w) * p->x_c);
+        else
+            for (int32_t n = 0; n < 4; n++) gather(l, oy, p->y_w < 4 ? ox : ox + n, part, l->bytes + n * apart);
         smg_widen_pixels(l->bytes, apart, apart / 4, smg_both(-p->x_zero), to, 1);
+    }
+}
+
+/* The same; where windows are nothing but pixels side by side, at once. */
+static void widen(const layer *l, int32_t oy, int32_t ox, int32_t tiles, span part) {
+    const smg_conv2d_s8_params *p = l->p;
+    const int32_t iy = oy * p->stride_h - p->pad_h;
+    if (l->direct && p->k_w == 1 && p->k_h == 1 && runs(l, ox) && runs(l, ox + 4 * tiles - 4) && iy >= 0 &&
+        iy < p->x_h) {
+        const int8_t *x = smg_row(l->x, iy, p->x_w * p->x_c) + (ox * p->stride_w - p->pad_w) * p->x_c;
+        smg_widen_pixels(x + l->c + part.from, p->stride_w * p->x_c, (part.to - part.from) / 4, smg_both(-p->x_zero),
+                         l->windows, tiles);
+    } else {
+        widen_windows(l, oy, ox, tiles, part);
     }
 }
 

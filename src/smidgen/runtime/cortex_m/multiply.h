@@ -32,8 +32,17 @@ void smg_widen_pixels(const int8_t *x, int32_t apart, int32_t words, uint32_t mi
 /* Widen `words` words of two rows of weights, which are `apart` bytes from each other. */
 void smg_widen_pair(const int8_t *w, int32_t apart, int32_t words, uint32_t *to);
 
-/* Copy `count` bytes, four or more, of each of four pixels. */
-void smg_copy_pixels(const int8_t *x, int32_t apart, int32_t count, int8_t *to, int32_t to_apart);
+/* Windows of four pixels that are `step` bytes from each other: of `rows` rows, `run` bytes each, four or more. */
+typedef struct {
+    const int8_t *const *row; /* none where a row lies outside the map */
+    int32_t rows, step, run;
+    int8_t *to;
+    int32_t apart;
+    uint32_t zeros; /* for rows outside */
+} smg_windows;
+
+/* Copy them, `offset` bytes into the rows. */
+void smg_copy_windows(const smg_windows *windows, int32_t offset);
 
 /* Multiply, and scale or keep. */
 void smg_multiply_tiles(const smg_tiles *tiles);
@@ -83,25 +92,43 @@ __asm__(SMG_FUNCTION("smg_widen_pair")
         "pop {r4-r7}\n"
         "bx lr\n" SMG_END("smg_widen_pair"));
 
-/* The last four bytes again, to end with a whole word. */
-__asm__(SMG_FUNCTION("smg_copy_pixels")
-        "push {r4-r7, lr}\n"
-        "ldr r4, [sp, #20]\n"
-        "subs r2, #4\n"
-        "movs r5, #4\n"
-        "0: movs r6, #0\n"
-        "ldr r7, [r0, r2]\n"
-        "str r7, [r3, r2]\n"
-        "1: ldr r7, [r0, r6]\n"
-        "str r7, [r3, r6]\n"
-        "adds r6, #4\n"
-        "cmp r6, r2\n"
-        "blt 1b\n"
+/* Of each run first the last four bytes, so as to be done with whole words. */
+__asm__(SMG_FUNCTION("smg_copy_windows")
+        "push {r4-r11, lr}\n"
+        "ldmia r0, {r2-r8}\n"
+        "subs r5, #4\n"
+        "0: ldr r0, [r2], #4\n"
+        "mov r9, r6\n"
+        "mov r10, #4\n"
+        "cbz r0, 3f\n"
         "add r0, r1\n"
-        "add r3, r4\n"
-        "subs r5, #1\n"
+        "1: mov r11, #0\n"
+        "ldr r12, [r0, r5]\n"
+        "str r12, [r9, r5]\n"
+        "2: ldr r12, [r0, r11]\n"
+        "str r12, [r9, r11]\n"
+        "add r11, #4\n"
+        "cmp r11, r5\n"
+        "blt 2b\n"
+        "add r0, r4\n"
+        "add r9, r7\n"
+        "subs r10, #1\n"
+        "bne 1b\n"
+        "b 5f\n"
+        "3: mov r11, #0\n"
+        "str r8, [r9, r5]\n"
+        "4: str r8, [r9, r11]\n"
+        "add r11, #4\n"
+        "cmp r11, r5\n"
+        "blt 4b\n"
+        "add r9, r7\n"
+        "subs r10, #1\n"
+        "bne 3b\n"
+        "5: add r6, r5\n"
+        "adds r6, #4\n"
+        "subs r3, #1\n"
         "bne 0b\n"
-        "pop {r4-r7, pc}\n" SMG_END("smg_copy_pixels"));
+        "pop {r4-r11, pc}\n" SMG_END("smg_copy_windows"));
 
 /* The frame:
  *    0 w, eight biases           52 its end                      84 from, apart, words      108 narrow
