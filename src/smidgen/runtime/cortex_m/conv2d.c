@@ -1,0 +1,329 @@
+/* 2-D convolution in packed halfwords: windows of pixels and pairs of filters are widened, then multiplied.
+ *
+ * Windows that are longer than working memory can hold for a few pixels are taken in pieces, for some channels at a
+ * time whose sums are kept. */
+#include "smidgen.h"
+
+#include "arithmetic.h"
+#include "multiply.h"
+#include "packed.h"
+#include "scales.h"
+#include "window.h"
+
+/* Working memory, as Op.scratch and Op.row_scratch of the graph's op count it. Windows are taken in pieces where it
+ * holds fewer than FEW of them; then the sums of PIXELS pixels and CHANNELS channels take SUMS bytes of it. */
+enum { DEPTH = 64, FEW = 8, PIXELS = 16, CHANNELS = 32, SUMS = 4 * PIXELS * CHANNELS };
+
+/* Rows of a kernel whose windows are copied by the assembly, at most. */
+enum { ROWS = 8 };
+
+/* One group's filters on one row of pixels, and working memory. */
+typedef struct {
+    const smg_conv2d_s8_params *p;
+    smg_map x;
+    smg_weights w;
+    const int32_t *b;
+    int32_t in, out, k; /* input and output channels of the group, elements of a window */
+    int32_t c, first;   /* where they begin */
+    int32_t usual;      /* pairs of filters are done one after another by the assembly */
+    int32_t direct;     /* windows consist of whole words in the map: they need not be copied */
+    int32_t pixels, piece;
+    uint32_t *windows; /* [pixels][piece], in tiles */
+    uint32_t *pair;    /* [piece] of two filters */
+    int8_t *bytes;     /* [4][piece] */
+    int32_t *sums;     /* [pair][tile][8], where windows are taken in pieces */
+} layer;
+
+/* Elements [from, to) of each window. */
+typedef struct {
+    int32_t from, to;
+} span;
+
+static inline int32_t rounded(int32_t k) { return (k + 3) & ~3; }
+
+static layer lay_out(const smg_conv2d_s8_params *p, int32_t rows, void *scratch) {
+    layer l = {.p = p, .in = p->x_c / p->groups, .out = p->y_c / p->groups};
+    l.k = p->k_h * p->k_w * l.in;
+    const int32_t room = rows == 1 && l.k <= DEPTH ? 512 + 48 * l.k : 3072 + 32 * smg_min(l.k, DEPTH);
+    l.direct = (p->groups == 1 && p->dilation_w == 1 ? p->k_w * l.in : l.in) % 4 == 0;
+    l.piece = rounded(l.k);
+    l.pixels = (room / l.piece - 8) / 2 & ~3;
+    l.windows = scratch;
+    if (l.pixels < FEW) {
+        const int32_t most = (room - SUMS) / (2 * PIXELS + 8) & ~3, pieces = (l.k + most - 1) / most;
+        l.pixels = PIXELS;
+        l.piece = rounded((l.k + pieces - 1) / pieces);
+        l.sums = scratch;
+        l.windows += SUMS / 4;
+    }
+    l.pair = l.windows + l.pixels * l.piece / 2;
+    l.bytes = (int8_t *)(l.pair + l.piece);
+    return l;
+}
+
+/* Out of line: rare, and shorter so. */
+#define SELDOM static __attribute__((noinline))
+
+SELDOM void fill(int8_t *to, int32_t count, int32_t value) {
+    for (int32_t i = 0; i < count; i++) to[i] = (int8_t)value;
+}
+
+/* Of elements [k, k + count) of a window, which lie at x: those of `part`. */
+SELDOM void copy(const int8_t *x, int32_t k, int32_t count, span part, int8_t *to) {
+    const int32_t end = smg_min(k + count, part.to);
+    for (int32_t i = smg_max(k, part.from); i < end; i++) to[i - part.from] = x[i - k];
+}
+
+/* Part of the window at output pixel (oy, ox), the zero point outside the map. */
+SELDOM void gather(const layer *l, int32_t oy, int32_t ox, span part, int8_t *to) {
+    const smg_conv2d_s8_params *p = l->p;
+    const int32_t top = oy * p->stride_h - p->pad_h, left = ox * p->stride_w - p->pad_w;
+    const smg_taps rows = smg_taps_inside(top, p->k_h, p->dilation_h, p->x_h);
+    const smg_taps columns = smg_taps_inside(left, p->k_w, p->dilation_w, p->x_w);
+    const int32_t run = p->groups == 1 && p->dilation_w == 1 ? columns.to - columns.from : 1;
+    fill(to, part.to - part.from, p->x_zero);
+    for (int32_t i = rows.from; i < rows.to; i++) {
+        const int8_t *x = smg_row(l->x, top + i * p->dilation_h, p->x_w * p->x_c) + left * p->x_c + l->c;
+        for (int32_t j = columns.from; j < columns.to; j += run)
+            copy(x + j * p->dilation_w * p->x_c, (i * p->k_w + j) * l->in, run * l->in, part, to);
+    }
+}
+
+/* Whether four windows from output column ox on lie inside the map's columns, in runs of a kernel row each. */
+static int32_t runs(const layer *l, int32_t ox) {
+    const smg_conv2d_s8_params *p = l->p;
+    const int32_t left = ox * p->stride_w - p->pad_w, end = left + 3 * p->stride_w + p->k_w;
+    return left >= 0 && end <= p->x_w && ox + 4 <= p->y_w && (p->k_w == 1 || (p->groups == 1 && p->dilation_w == 1));
+}
+
+/* Lay out part of four windows whose columns are all inside the map, and whose kernel rows are whole words. */
+static void widen_runs(const layer *l, int32_t oy, int32_t ox, span part, uint32_t *to) {
+    const smg_conv2d_s8_params *p = l->p;
+    const int32_t run = p->k_w * l->in, left = ox * p->stride_w - p->pad_w;
+    for (int32_t i = part.from / run, k = part.from, count; k < part.to; i++, k += count, to += 2 * count) {
+        const int32_t iy = oy * p->stride_h - p->pad_h + i * p->dilation_h, inside = iy >= 0 && iy < p->x_h;
+        const int8_t *x = smg_row(l->x, inside ? iy : 0, p->x_w * p->x_c) + left * p->x_c + l->c + k - i * run;
+        count = smg_min((i + 1) * run, part.to) - k;
+        if (inside)
+            smg_widen_pixels(x, p->stride_w * p->x_c, count / 4, smg_both(-p->x_zero), to, 1);
+        else
+            for (int32_t n = 0; n < 2 * count; n++) to[n] = 0;
+    }
+}
+
+/* Begin to copy windows of row oy; 0 rows where they must be gathered. */
+static smg_windows begin_copy(const layer *l, int32_t oy, span part, const int8_t *row[ROWS]) {
+    const smg_conv2d_s8_params *p = l->p;
+    const int32_t top = oy * p->stride_h - p->pad_h, whole = part.to - part.from == l->k, run = p->k_w * l->in;
+    const smg_windows windows = {row, whole && p->k_h <= ROWS && run >= 4 ? p->k_h : 0, p->stride_w * p->x_c, run,
+                                 l->bytes, rounded(l->k), (uint32_t)(uint8_t)p->x_zero * 0x01010101u};
+    for (int32_t i = 0; i < windows.rows; i++) {
+        const int32_t iy = top + i * p->dilation_h;
+        row[i] = iy >= 0 && iy < p->x_h ? smg_row(l->x, iy, p->x_w * p->x_c) + l->c : 0;
+    }
+    return windows;
+}
+
+/* Lay out part of the windows of `tiles` times four pixels of row oy from column ox on; in a narrower row, of one pixel
+ * four times. */
+static void widen_windows(const layer *l, int32_t oy, int32_t ox, int32_t tiles, span part) {
+    const smg_conv2d_s8_params *p = l->p;
+    const int32_t count = part.to - part.from, apart = rounded(count);
+    const int8_t *row[ROWS];
+    const smg_windows windows = begin_copy(l, oy, part, row);
+    uint32_t *to = l->windows;
+    for (int32_t n = 0; n < 4 && count < apart; n++) fill(l->bytes + n * apart + count, apart - count, p->x_zero);
+    for (int32_t t = 0; t < tiles; t++, ox += 4, to += 2 * apart) {
+        const int32_t inside = runs(l, ox);
+        if (inside && l->direct) {
+            widen_runs(l, oy, ox, part, to);
+            continue;
+        }
+        if (inside && windows.rows)
+            smg_copy_windows(&windows, (ox * p->stride_w - p->pad_w) * p->x_c);
+        else
+            for (int32_t n = 0; n < 4; n++) gather(l, oy, p->y_w < 4 ? ox : ox + n, part, l->bytes + n * apart);
+        smg_widen_pixels(l->bytes, apart, apart / 4, smg_both(-p->x_zero), to, 1);
+    }
+}
+
+/* The same; where windows are nothing but pixels side by side, at once. */
+static void widen(const layer *l, int32_t oy, int32_t ox, int32_t tiles, span part) {
+    const smg_conv2d_s8_params *p = l->p;
+    const int32_t iy = oy * p->stride_h - p->pad_h;
+    if (l->direct && p->k_w == 1 && p->k_h == 1 && runs(l, ox) && runs(l, ox + 4 * tiles - 4) && iy >= 0 &&
+        iy < p->x_h) {
+        const int8_t *x = smg_row(l->x, iy, p->x_w * p->x_c) + (ox * p->stride_w - p->pad_w) * p->x_c;
+        smg_widen_pixels(x + l->c + part.from, p->stride_w * p->x_c, (part.to - part.from) / 4, smg_both(-p->x_zero),
+                         l->windows, tiles);
+    } else {
+        widen_windows(l, oy, ox, tiles, part);
+    }
+}
+
+/* Element k of channel `n` of a widened pair. */
+static int16_t *element(uint32_t *pair, int32_t k, int32_t n) {
+    return (int16_t *)pair + k / 4 * 8 + (k & 1) * 4 + n * 2 + (k >> 1 & 1);
+}
+
+/* Lay out part of filters n and n + 1, or of n twice, trained channels over the frozen ones. */
+SELDOM void widen_filters(const layer *l, int32_t n, int32_t more, span part) {
+    const int32_t count = part.to - part.from, whole = count & ~3, taps = l->p->k_h * l->p->k_w;
+    const int8_t *w = l->w.data + n * l->k + part.from;
+    if (whole) smg_widen_pair(w, more * l->k, whole / 4, l->pair);
+    for (int32_t k = whole; k < rounded(count); k++) {
+        *element(l->pair, k, 0) = k < count ? w[k] : 0;
+        *element(l->pair, k, 1) = k < count ? w[more * l->k + k] : 0;
+    }
+    if (l->w.count == 0) return;
+    const int8_t *trained = l->w.trained + n * taps * l->w.count;
+    for (int32_t t = 0; t < taps; t++) {
+        for (int32_t i = 0; i < l->w.count; i++, trained++) {
+            const int32_t k = t * l->in + l->w.channel[i] - part.from;
+            if (k < 0 || k >= count) continue;
+            int16_t *to = element(l->pair, k, 0);
+            to[0] = trained[0];
+            to[2] = trained[more * taps * l->w.count];
+        }
+    }
+}
+
+/* The sums of a tile in C, for channels n to n + more. */
+SELDOM void finish(const layer *l, const smg_tiles *job, int32_t n, int32_t more) {
+    const smg_conv2d_s8_params *p = l->p;
+    for (int32_t i = 0; i < 4 * more + 4; i++) {
+        const int32_t c = n + i / 4, scaled = smg_multiply(job->sums[i], p->multiplier[c], p->shift[c]);
+        job->y[i % 4 * job->y_c + i / 4] = smg_to_int8(scaled, p->y_zero, p->lo, p->hi);
+    }
+}
+
+static void start(int32_t *sums, const int32_t *bias) {
+    for (int32_t i = 0; i < 8; i++) sums[i] = bias[i / 4];
+}
+
+/* Channels n and n + more of the group, whose filters are widened: tile by tile where sums were begun in an earlier
+ * piece, or are scaled in C. */
+SELDOM void multiply_pair(const layer *l, smg_tiles job, int32_t n, int32_t more, int32_t last) {
+    const smg_conv2d_s8_params *p = l->p;
+    const uint32_t *const end = job.x_end;
+    const int32_t bias[2] = {l->b[n], l->b[n + more]}, shift[2] = {p->shift[n], p->shift[n + more]};
+    const int32_t multiplier[2] = {p->multiplier[n], p->multiplier[n + more]};
+    int32_t own[8], *sums = job.sums;
+    job.bias = bias;
+    job.multiplier = multiplier;
+    job.shift = shift;
+    job.narrow = 0;
+    job.pairs = 1;
+    job.keep = !last || !more || (smg_unusual(multiplier[0], shift[0]) | smg_unusual(multiplier[1], shift[1])) < 0;
+    const int32_t singly = last && (sums || job.keep);
+    for (; job.x < end; job.x = job.x_end, job.y += 4 * job.y_c) {
+        if (singly) job.x_end = job.x + 8 * job.steps;
+        if (singly && !sums) {
+            start(own, bias);
+            job.sums = own;
+        }
+        smg_multiply_tiles(&job);
+        if (singly && job.keep) finish(l, &job, n, more);
+        if (sums) job.sums += 8;
+    }
+}
+
+/* Whether the assembly can do all pairs of channels one after another. */
+static int32_t usual(const layer *l) {
+    const smg_conv2d_s8_params *p = l->p;
+    int32_t any = 0;
+    if (l->w.count || l->k < 4) return 0;
+    for (int32_t n = l->first; n < l->first + l->out; n++) any |= smg_unusual(p->multiplier[n], p->shift[n]);
+    return any >= 0;
+}
+
+/* One piece of the windows of `tiles` tiles, for channels [n, end) of the group. */
+static void multiply(const layer *l, span part, int32_t n, int32_t end, int32_t tiles, int8_t *y, int32_t y_c) {
+    const smg_conv2d_s8_params *p = l->p;
+    const int32_t more = l->out > 1, last = part.to == l->k, length = rounded(part.to - part.from), c = l->first + n;
+    smg_tiles job = {.w = l->pair, .w_end = l->pair + length, .x = l->windows, .x_end = l->windows + tiles * 2 * length,
+                     .sums = l->sums, .steps = length / 4, .y = y + c, .y_c = y_c, .zero = 2 * p->y_zero + 1};
+    if (l->sums && part.from == 0)
+        for (int32_t i = 0; i < (end - n + 1) / 2 * tiles; i++) {
+            const int32_t at = l->first + smg_min(n + i / tiles * 2, l->out - 1 - more);
+            const int32_t bias[2] = {l->b[at], l->b[at + more]};
+            start(l->sums + 8 * i, bias);
+        }
+    if (l->usual && (!l->sums || !last) && end - n > 1) {
+        job.keep = !last;
+        job.from = l->w.data + n * l->k + part.from;
+        job.apart = l->k;
+        job.words = (part.to - part.from) / 4;
+        job.tail = (part.to - part.from) % 4;
+        job.bias = l->b + c;
+        job.multiplier = p->multiplier + c;
+        job.shift = p->shift + c;
+        job.narrow = sizeof *p->shift == 1;
+        job.pairs = (end - n) / 2;
+        smg_multiply_tiles(&job);
+        n += 2 * job.pairs;
+        if (job.sums) job.sums += 8 * tiles * job.pairs;
+        job.words = 0;
+    }
+    for (; n < end; n += 2) {
+        const int32_t at = smg_min(n, l->out - 1 - more);
+        widen_filters(l, at, more, part);
+        job.y = y + l->first + at;
+        multiply_pair(l, job, l->first + at, more, last);
+        if (job.sums) job.sums += 8 * tiles;
+    }
+}
+
+/* Four times `tiles` pixels of row oy from column ox on, which go to y. */
+static void convolve(const layer *l, int32_t oy, int32_t ox, int32_t tiles, int8_t *y, int32_t y_c) {
+    const int32_t channels = l->sums ? CHANNELS : l->out;
+    for (int32_t n = 0; n < l->out; n += channels) {
+        for (span part = {0, 0}; part.from < l->k; part.from = part.to) {
+            part.to = smg_min(part.from + l->piece, l->k);
+            if (n == 0 || l->sums) widen(l, oy, ox, tiles, part);
+            multiply(l, part, n, smg_min(n + channels, l->out), tiles, y, y_c);
+        }
+    }
+}
+
+/* Row oy: blocks of pixels, the last of which reaches back over the one before to be whole. */
+static void convolve_row(const layer *l, smg_map y, int32_t oy) {
+    const smg_conv2d_s8_params *p = l->p;
+    int8_t *row = smg_row(y, oy, p->y_w * p->y_c);
+    if (p->y_w < 4) {
+        for (int32_t ox = 0; ox < p->y_w; ox++) convolve(l, oy, ox, 1, row + ox * p->y_c, 0);
+        return;
+    }
+    for (int32_t ox = 0, tiles; ox < p->y_w; ox += 4 * tiles) {
+        tiles = smg_max(smg_min(l->pixels, p->y_w - ox) / 4, 1);
+        const int32_t at = smg_min(ox, p->y_w - 4 * tiles);
+        convolve(l, oy, at, tiles, row + at * p->y_c, p->y_c);
+    }
+}
+
+void smg_conv2d_s8(const smg_conv2d_s8_params *p, smg_map x, smg_weights w, const int32_t *b, smg_map y,
+                   int32_t y0, int32_t y1, void *scratch) {
+    smg_conv2d_s8_params flat = *p;
+    layer l = lay_out(p, y1 - y0, scratch);
+    if (p->k_h * p->k_w * p->stride_h * p->stride_w == 1 && p->x_h == p->y_h && p->x_w == p->y_w && x.rows >= p->x_h &&
+        y.rows >= p->y_h) { /* pixel by pixel: one long row */
+        flat.x_h = flat.y_h = 1;
+        flat.x_w = flat.y_w = (y1 - y0) * p->x_w;
+        x.data += y0 * p->x_w * p->x_c;
+        y.data += y0 * p->y_w * p->y_c;
+        y1 = y1 - y0 > 0;
+        y0 = 0;
+        l.p = &flat;
+    }
+    l.x = x;
+    l.b = b;
+    for (int32_t g = 0; g < p->groups; g++, l.c += l.in, l.first += l.out) {
+        const int32_t row = p->k_h * p->k_w * w.count;
+        const smg_weights rows = {w.data + l.first * l.k, w.count ? w.trained + l.first * row : 0, w.channel, w.count};
+        l.w = rows;
+        l.usual = usual(&l);
+        for (int32_t oy = y0; oy < y1; oy++) convolve_row(&l, y, oy);
+    }
+    for (int32_t oy = y0; oy < y1; oy++)
+        smg_limit(smg_row(y, oy, l.p->y_w * p->y_c), l.p->y_w * p->y_c, p->lo, p->hi);
+}

@@ -1,0 +1,353 @@
+/* Depthwise convolution in packed halfwords: four channels at a time, whose rows are packed two by two to strips.
+ *
+ * Filters of 3, 5 and 7 rows and columns slide over the strips; what is rarer is added up tap by tap. */
+#include "smidgen.h"
+
+#include "arithmetic.h"
+#include "packed.h"
+#include "scales.h"
+#include "slide.h"
+#include "strips.h"
+#include "window.h"
+
+/* Channels at once, and what Op.scratch and Op.row_scratch of the graph's op count with. */
+enum { BLOCK = 4, LANES = 16, TILE = 8, ROW_TILE = 4, KEPT = 4096 };
+
+/* Lists of columns that are made once for all blocks, at most. */
+enum { LISTS = 20 };
+
+static const int8_t ZEROS[4];
+
+/* Out of line: rare, and shorter so. */
+#define SELDOM static __attribute__((noinline))
+
+/* One call, and how it uses working memory. */
+typedef struct {
+    const smg_depthwise_s8_params *p;
+    smg_map x, y;
+    smg_weights w;
+    const int32_t *b;
+    int32_t times, k, usual; /* usual: the assembly can scale all channels */
+    int32_t single;      /* one row of outputs: the last row of its windows is packed alone */
+    int32_t width, band; /* output columns and rows whose strips are held */
+    int32_t half, strip; /* words of a strip for one parity of columns, and for all */
+    smg_taps inside[2];  /* of them, by parity: what lies inside the map */
+    int32_t filter;      /* words of a packed filter */
+    uint32_t *filters;   /* [4 channels][phase][filter]: windows begin at a pair's first row, or at its second */
+    uint32_t *strips;    /* [pair of rows][4 channels][strip]; of a single row [2][strip] */
+    int8_t *taps, *rows; /* [k][k][4], and [2 rows][columns][4], where the channels of a block lie apart */
+    uint32_t zeros;      /* the input's zero point, four times */
+} layer;
+
+/* Channels [first, first + count). */
+typedef struct {
+    int32_t first, count;
+} block;
+
+static int32_t pairs(const layer *l, int32_t rows) { return ((rows - 1) * l->p->stride_h + l->k + 1) / 2; }
+
+static int32_t phases(const layer *l) { return l->single || l->p->stride_h % 2 == 0 ? 1 : 2; }
+
+/* Whether the words of four channels must be put together byte by byte. */
+static int32_t apart(const layer *l, block of) { return l->times > 1 || of.count < BLOCK; }
+
+/* Bytes of working memory; as large as the portable kernel's. */
+static int32_t room(const smg_depthwise_s8_params *p, int32_t rows, int32_t in_place) {
+    const int32_t tile = rows > 1 ? TILE : ROW_TILE, columns = (tile - 1) * p->stride_w + p->k_w;
+    const int32_t kept = rows > 1 && columns <= KEPT / (4 * LANES) / p->k_h ? p->k_h : 1;
+    return 4 * LANES * (p->k_h * p->k_w + kept * columns + tile) + (in_place ? p->x_h * p->x_w * LANES : 0);
+}
+
+/* Divide working memory so that strips of `width` columns are held for as many rows as fit; 0 where none do. */
+static int32_t divide(layer *l, int32_t width, int32_t rows, int32_t bytes, uint32_t *scratch) {
+    const smg_depthwise_s8_params *p = l->p;
+    const int32_t columns = (width - 1) * p->stride_w + l->k, gathers = l->times > 1 || p->y_c % BLOCK;
+    l->width = width;
+    l->half = p->stride_w == 2 ? width + (l->k - 1) / 2 : width + l->k - 1;
+    l->strip = l->half * p->stride_w;
+    l->filter = (l->k + 1) / 2 * l->k;
+    l->filters = scratch;
+    l->strips = scratch + BLOCK * phases(l) * l->filter;
+    const int32_t left = bytes / 4 - BLOCK * phases(l) * l->filter - l->k * l->k - (gathers ? 2 * columns : 0);
+    const int32_t held = left / l->strip / BLOCK, most = (2 * held - l->k) / p->stride_h + 1;
+    l->band = l->single ? left / l->strip >= 2 * l->k : 2 * held < l->k + 1 ? 0 : smg_min(rows, most);
+    const int32_t used = l->single ? 2 * l->k : BLOCK * pairs(l, l->band);
+    l->taps = (int8_t *)(l->strips + used * l->strip);
+    l->rows = l->taps + BLOCK * l->k * l->k;
+    return l->band;
+}
+
+/* Bytes from the start of a strip to behind what a window has read of it last. */
+static int32_t read_bytes(const layer *l) {
+    return 4 * (l->p->stride_w == 2 ? l->half + 3 + (l->k - 1) / 2 : l->k + 3);
+}
+
+/* Prepare to slide; 0 where this geometry is for `add_up`. */
+SELDOM int32_t prepare(layer *l, int32_t rows, void *scratch) {
+    const smg_depthwise_s8_params *p = l->p;
+    const int32_t in_place = l->x.data == l->y.data, bytes = room(p, rows, in_place);
+    const int32_t whole = l->x.rows >= p->x_h && l->y.rows >= p->y_h;
+    int32_t tiles = 1, width = p->y_w;
+    l->width = width;
+    if (p->k_h != p->k_w || (l->k != 3 && l->k != 5 && l->k != 7) || p->stride_w > 2 || width < 4) return 0;
+    if (p->dilation_h != 1 || p->dilation_w != 1) return 0;
+    l->single = rows == 1;
+    while (!divide(l, width, whole ? rows : 1, bytes, scratch)) {
+        if (width <= 4) return 0;
+        width = (p->y_w / ++tiles + 3) & ~3;
+    }
+    return !in_place || (l->band == rows && l->width == p->y_w);
+}
+
+/* The words of `columns` columns of a row, four channels each, put together from where they lie. */
+SELDOM void gather(const int8_t *x, int32_t step, int32_t columns, block of, int32_t times, int8_t *to) {
+    for (int32_t q = 0; q < columns; q++, x += step, to += BLOCK)
+        for (int32_t n = 0; n < BLOCK; n++) to[n] = n < of.count ? x[(of.first + n) / times] : 0;
+}
+
+/* Put a block's taps together, trained channels over the frozen ones; 0 where they lie together as they are. */
+SELDOM int32_t gather_taps(const layer *l, block of) {
+    const int32_t taps = l->k * l->k;
+    int32_t from = 0, to;
+    while (from < l->w.count && l->w.channel[from] < of.first) from++;
+    for (to = from; to < l->w.count && l->w.channel[to] < of.first + of.count;) to++;
+    if (from == to && of.count == BLOCK) return 0;
+    gather(l->w.data, l->p->y_c, taps, of, 1, l->taps);
+    for (int32_t i = from; i < to; i++)
+        for (int32_t t = 0; t < taps; t++)
+            l->taps[t * BLOCK + l->w.channel[i] - of.first] = l->w.trained[t * l->w.count + i];
+    return 1;
+}
+
+/* The lists of a block's filters, whose taps are `step` bytes apart from w on; gives their number. */
+SELDOM int32_t list_filters(const layer *l, const int8_t *w, int32_t step, smg_columns *list) {
+    const int32_t parities = l->p->stride_w, row = l->k * step, far = 4 * phases(l) * l->filter;
+    const smg_columns *const start = list;
+    uint32_t *to = l->filters;
+    for (int32_t phase = 0; phase < phases(l); phase++) {
+        for (int32_t i = -phase; i < l->k; i += 2) {
+            for (int32_t parity = 0; parity < parities; parity++, list++) {
+                const int8_t *at = w + i * row + parity * step;
+                const int32_t a = i >= 0, b = i + 1 < l->k, on = parities * step, count = (l->k - parity + 1) / parities;
+                const smg_columns columns = {
+                    a ? at : ZEROS, b ? at + row : ZEROS, a ? on : 0, b ? on : 0, 0, to, far,
+                    parities == 1 ? l->k : count, l->single && !b ? SMG_ALONE_FILTER : SMG_PAIR,
+                };
+                *list = columns;
+                to += columns.count;
+            }
+        }
+    }
+    return (int32_t)(list - start);
+}
+
+/* Begin a tile at output column ox: zeros left and right of the map, in all strips; packing leaves them as they are. */
+SELDOM void begin_tile(layer *l, int32_t ox) {
+    const int32_t strips = l->single ? 2 * l->k : BLOCK * pairs(l, l->band), stride = l->p->stride_w;
+    for (int32_t parity = 0; parity < stride; parity++) {
+        const smg_taps in = smg_taps_inside(ox * stride - l->p->pad_w + parity, l->half, stride, l->p->x_w);
+        uint32_t *to = l->strips + parity * l->half;
+        for (int32_t i = 0; i < strips; i++, to += l->strip) {
+            for (int32_t j = 0; j < in.from; j++) to[j] = 0;
+            for (int32_t j = in.to; j < l->half; j++) to[j] = 0;
+        }
+        l->inside[parity] = in;
+    }
+}
+
+/* The input row r from column q on; the zero point where it is outside the map. */
+static const int8_t *find_row(const layer *l, int32_t r, int32_t q, int32_t *step) {
+    const smg_depthwise_s8_params *p = l->p;
+    *step = 0;
+    if (r < 0 || r >= p->x_h) return (const int8_t *)&l->zeros;
+    *step = p->x_c * p->stride_w;
+    return smg_row(l->x, r, p->x_w * p->x_c) + q * p->x_c;
+}
+
+/* The lists of input rows r and r + 1, or of r alone, to the strips at `to`; gives their number. */
+SELDOM int32_t list_rows(const layer *l, int32_t r, int32_t alone, int32_t ox, uint32_t *to, smg_columns *list) {
+    const smg_depthwise_s8_params *p = l->p;
+    const smg_columns *const start = list;
+    for (int32_t parity = 0; parity < p->stride_w; parity++, to += l->half) {
+        const smg_taps in = l->inside[parity];
+        const int32_t q = (ox + in.from) * p->stride_w - p->pad_w + parity;
+        if (in.from == in.to) continue;
+        list->a = find_row(l, r, q, &list->a_step);
+        list->b = find_row(l, alone ? r : r + 1, q, &list->b_step);
+        list->minus = smg_both(-p->x_zero);
+        list->to = to + in.from;
+        list->apart = 4 * l->strip;
+        list->count = in.to - in.from;
+        list->kind = alone ? SMG_ALONE : SMG_PAIR;
+        list++;
+    }
+    return (int32_t)(list - start);
+}
+
+/* Lists for all pairs of rows under outputs rows [oy, oy + rows). */
+static int32_t list_band(const layer *l, int32_t oy, int32_t rows, int32_t ox, smg_columns *list) {
+    const int32_t top = oy * l->p->stride_h - l->p->pad_h, count = pairs(l, rows);
+    int32_t lists = 0;
+    for (int32_t i = 0; i < count; i++)
+        lists += list_rows(l, top + 2 * i, l->single && i == count - 1, ox, l->strips + i * BLOCK * l->strip,
+                           list + lists);
+    return lists;
+}
+
+/* Pack columns whose channels lie apart: put their words together first. */
+SELDOM void pack_apart(const layer *l, smg_columns *list, block of) {
+    if (list->a_step) {
+        gather(list->a, list->a_step, list->count, of, l->times, l->rows);
+        list->a = l->rows;
+        list->a_step = BLOCK;
+    }
+    if (list->b_step) {
+        int8_t *to = l->rows + BLOCK * list->count;
+        gather(list->b, list->b_step, list->count, of, l->times, to);
+        list->b = to;
+        list->b_step = BLOCK;
+    }
+    smg_pack_columns(list, 1, 0);
+}
+
+/* Pack a band's rows pair by pair. */
+SELDOM void pack_band(const layer *l, block of, int32_t oy, int32_t rows, int32_t ox) {
+    const int32_t top = oy * l->p->stride_h - l->p->pad_h, count = pairs(l, rows);
+    smg_columns list[2];
+    for (int32_t i = 0; i < count; i++) {
+        const int32_t alone = l->single && i == count - 1;
+        const int32_t lists = list_rows(l, top + 2 * i, alone, ox, l->strips + i * BLOCK * l->strip, list);
+        if (!apart(l, of)) smg_pack_columns(list, lists, of.first);
+        for (int32_t j = 0; apart(l, of) && j < lists; j++) pack_apart(l, list + j, of);
+    }
+}
+
+/* What sliding over all strips takes that is the same for all blocks. */
+static smg_slides prepare_slides(const layer *l, const smg_channel *channel) {
+    const smg_depthwise_s8_params *p = l->p;
+    const int32_t stride = p->stride_h, pair = 4 * BLOCK * l->strip, row = p->y_w * p->y_c, filter = 4 * l->filter;
+    const int32_t width = (l->width & ~3) * p->y_c, odd = stride % 2;
+    const smg_slides job = {
+        .channel = channel, .x = l->strips, .w = l->filters, .x_on = 4 * l->strip, .w_on = phases(l) * filter,
+        .y_width = width, .stride = {stride / 2 * pair, odd * filter},
+        .other = {(stride + odd) / 2 * pair, -odd * filter}, .y_c = p->y_c, .zero = 2 * p->y_zero + 1,
+        .kind = l->k - 3 + (p->stride_w == 2), .down = pair - read_bytes(l),
+        .across = 4 * (l->half - 4 - (l->k - 1) / 2), .y_on = row - width, .y_row = row,
+    };
+    return job;
+}
+
+/* Slide over what is packed, its outputs beginning at y; at last over the last four columns, of which some are done. */
+static void slide(const layer *l, smg_slides *job, int8_t *y) {
+    const int32_t column = job->y_c, width = job->y_width;
+    job->y = y;
+    smg_slide(job);
+    if (l->width % 4 == 0) return;
+    job->x += l->width - 4;
+    job->y += (l->width - 4) * column;
+    job->y_width = 4 * column;
+    job->y_on = job->y_row - job->y_width;
+    smg_slide(job);
+    job->x -= l->width - 4;
+    job->y_width = width;
+    job->y_on = job->y_row - width;
+}
+
+/* How a block's channels start and are scaled. */
+static void prepare_channels(const layer *l, block of, smg_channel *to) {
+    const smg_depthwise_s8_params *p = l->p;
+    const int32_t strip = 4 * l->strip, last = BLOCK * strip - read_bytes(l);
+    for (int32_t n = 0; n < of.count; n++, to++) {
+        const int32_t c = of.first + n;
+        to->bias = l->b[c];
+        to->multiplier = p->multiplier[c];
+        to->shift = p->shift[c];
+        to->last = l->single ? last - (n & 2) * strip : last; /* two channels share the strip of a single row */
+    }
+}
+
+/* Whether the assembly can scale channels [first, end). */
+static int32_t usual(const smg_depthwise_s8_params *p, int32_t first, int32_t end) {
+    int32_t any = 0;
+    for (int32_t n = first; n < end; n++) any |= smg_unusual(p->multiplier[n], p->shift[n]);
+    return any >= 0;
+}
+
+/* A tile of output columns from ox on, rows [y0, y1). What is the same for all blocks is listed once, if it fits. */
+static void slide_tile(const layer *l, int32_t ox, int32_t y0, int32_t y1) {
+    const smg_depthwise_s8_params *p = l->p;
+    smg_columns list[LISTS];
+    smg_channel channel[BLOCK];
+    smg_slides job = prepare_slides(l, channel);
+    const int32_t filters = list_filters(l, l->w.data, p->y_c, list);
+    const int32_t once = y1 - y0 <= l->band && filters + pairs(l, y1 - y0) * p->stride_w <= LISTS;
+    const int32_t lists = once ? filters + list_band(l, y0, y1 - y0, ox, list + filters) : filters;
+    for (block of = {0, 0}; of.first < p->y_c; of.first += BLOCK) {
+        of.count = smg_min(BLOCK, p->y_c - of.first);
+        if (!l->usual && !usual(p, of.first, of.first + of.count)) continue;
+        const int32_t taps = gather_taps(l, of), plain = !taps && once && !apart(l, of);
+        if (taps) list_filters(l, l->taps, BLOCK, list);
+        smg_pack_columns(list, plain ? lists : filters, taps ? 0 : of.first);
+        if (taps) list_filters(l, l->w.data, p->y_c, list);
+        prepare_channels(l, of, channel);
+        job.channels = of.count;
+        for (int32_t oy = y0; oy < y1; oy += l->band) {
+            job.rows = smg_min(l->band, y1 - oy);
+            if (!plain) pack_band(l, of, oy, job.rows, ox);
+            slide(l, &job, smg_row(l->y, oy, job.y_row) + ox * p->y_c + of.first);
+        }
+    }
+}
+
+/* One output: tap by tap, from column `at` of a map of c channels. */
+static int8_t add_taps(const layer *l, smg_map x, int32_t c, int32_t at, int32_t n, int32_t oy, int32_t ox) {
+    const smg_depthwise_s8_params *p = l->p;
+    const int32_t top = oy * p->stride_h - p->pad_h, left = ox * p->stride_w - p->pad_w;
+    const smg_taps rows = smg_taps_inside(top, p->k_h, p->dilation_h, p->x_h);
+    const smg_taps columns = smg_taps_inside(left, p->k_w, p->dilation_w, p->x_w);
+    uint32_t sum = (uint32_t)l->b[n];
+    int32_t trained = 0;
+    while (trained < l->w.count && l->w.channel[trained] != n) trained++;
+    const int32_t step = trained < l->w.count ? l->w.count : p->y_c;
+    const int8_t *w = trained < l->w.count ? l->w.trained + trained : l->w.data + n;
+    for (int32_t i = rows.from; i < rows.to; i++) {
+        const int8_t *row = smg_row(x, top + i * p->dilation_h, p->x_w * c) + at;
+        for (int32_t j = columns.from; j < columns.to; j++)
+            sum += (uint32_t)((row[(left + j * p->dilation_w) * c] - p->x_zero) * w[(i * p->k_w + j) * step]);
+    }
+    const int32_t scaled = smg_multiply((int32_t)sum, p->multiplier[n], p->shift[n]);
+    return smg_to_int8(scaled, p->y_zero, p->lo, p->hi);
+}
+
+/* A block tap by tap; its input is copied first where the output is about to take its place. */
+SELDOM void add_up(const layer *l, block of, int32_t y0, int32_t y1, int8_t *copy) {
+    const smg_depthwise_s8_params *p = l->p;
+    const int32_t in_place = l->x.data == l->y.data;
+    const smg_map copied = {copy, p->x_h};
+    if (in_place) gather(l->x.data, p->x_c, p->x_h * p->x_w, of, 1, copy);
+    for (int32_t oy = y0; oy < y1; oy++) {
+        int8_t *y = smg_row(l->y, oy, p->y_w * p->y_c) + of.first;
+        for (int32_t ox = 0; ox < p->y_w; ox++, y += p->y_c)
+            for (int32_t n = 0; n < of.count; n++)
+                y[n] = add_taps(l, in_place ? copied : l->x, in_place ? BLOCK : p->x_c,
+                                in_place ? n : (of.first + n) / l->times, of.first + n, oy, ox);
+    }
+}
+
+void smg_depthwise_s8(const smg_depthwise_s8_params *p, smg_map x, smg_weights w, const int32_t *b, smg_map y,
+                      int32_t y0, int32_t y1, void *scratch) {
+    layer l = {.p = p, .x = x, .y = y, .w = w, .b = b, .times = p->y_c / p->x_c, .k = p->k_w};
+    const int32_t slides = prepare(&l, y1 - y0, scratch);
+    l.usual = usual(p, 0, p->y_c);
+    l.zeros = (uint32_t)(uint8_t)p->x_zero * 0x01010101u;
+    for (block of = {0, 0}; of.first < p->y_c && !(slides && l.usual); of.first += BLOCK) {
+        of.count = smg_min(BLOCK, p->y_c - of.first);
+        if (!slides || !usual(p, of.first, of.first + of.count)) add_up(&l, of, y0, y1, scratch);
+    }
+    for (int32_t ox = 0; slides && ox < p->y_w; ox += l.width) {
+        const int32_t at = smg_min(ox, p->y_w - l.width);
+        begin_tile(&l, at);
+        slide_tile(&l, at, y0, y1);
+    }
+    for (int32_t oy = y0; oy < y1; oy++) smg_limit(smg_row(y, oy, p->y_w * p->y_c), p->y_w * p->y_c, p->lo, p->hi);
+}

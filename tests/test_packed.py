@@ -1,0 +1,169 @@
+"""Kernels in packed arithmetic give the portable ones' bytes on the emulated board, and numpy's, in their memory."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cases import GRAPHS, RUNS, Q, Weights, inputs, together
+from smidgen import ops
+from smidgen.ir import Array, Builder, Graph, Node, Op, Type, evaluate
+from smidgen.ops.window import same_pad
+from smidgen.pipeline import Program, compile
+from smidgen.targets.boards import BOARDS, resize
+from smidgen.targets.cortex_m import CortexM
+
+GUARD = 64  # bytes after working memory that must stay as they are
+CALL = re.compile(r"smg_(?:conv2d|depthwise)_s8\(&p_(\w+), [^;]*, arena \+ (\d+)\);")
+WATCHED = (ops.Conv2D, ops.Depthwise)
+Run = dict[str, tuple[Array, ...]]  # a graph's inputs, by its name
+
+
+@pytest.fixture(scope="session")
+def m7(cache: Path) -> CortexM:
+    return CortexM(resize(BOARDS["mps2-an500"], stack="64KB"), cache=cache)  # with room for all cases at once
+
+
+@pytest.fixture(scope="session")
+def portable(m7: CortexM) -> CortexM:
+    """The same board, but the kernels of a core without packed arithmetic."""
+    return replace(m7, board=replace(m7.board, core=replace(m7.board.core, dsp=False)))
+
+
+@pytest.fixture(scope="session")
+def _margins() -> object:
+    """Working memory with a margin that no kernel may touch."""
+    with pytest.MonkeyPatch.context() as patch:
+        for op in WATCHED:
+            for name in ("scratch", "row_scratch"):
+                patch.setattr(op, name, _wider(getattr(op, name)))
+        yield
+
+
+def _wider(size: Callable[[Op, Node], int]) -> Callable[[Op, Node], int]:
+    return lambda op, node: size(op, node) + GUARD
+
+
+def watched(program: Program) -> Program:
+    """The program, with a trap behind every call that touched the margin of its working memory."""
+    nodes = {node.outs[0].name.replace(".", "_"): i for i, node in enumerate(program.graph.nodes)}
+
+    def surrounded(call: re.Match[str]) -> str:
+        index = nodes[call[1]]
+        node = program.graph.nodes[index]
+        size = node.op.row_scratch(node) if program.schedule.streams(index) else node.op.scratch(node)
+        loop, byte = f"for (int m = 0; m < {GUARD}; m++)", f"arena[{int(call[2]) + size - GUARD} + m]"
+        lines = (f"{loop} {byte} = 90;", call[0], f'{loop} if ({byte} != 90) __asm__ volatile("udf #0");\n')
+        return "\n".join(lines)
+
+    files = program.sources.files
+    text, count = CALL.subn(surrounded, files["model.c"])
+    assert count == sum(isinstance(node.op, WATCHED) for node in program.graph.nodes)
+    return replace(program, sources=replace(program.sources, files={**files, "model.c": text}))
+
+
+def agrees(graphs: Mapping[str, Graph], runs: list[Run], program: Program) -> None:
+    """The program of all graphs together gives what numpy gives for each."""
+    with watched(program).start() as board:
+        for run in runs:
+            found = board.run(*(array for name in graphs for array in run[name]))
+            for (name, graph), got in zip(graphs.items(), found, strict=True):
+                np.testing.assert_array_equal(got, evaluate(graph, *run[name])[0], err_msg=name)
+
+
+CASE_RUNS: list[Run] = [{name: inputs(graph, run) for name, graph in GRAPHS.items()} for run in range(RUNS)]
+
+
+@pytest.mark.usefixtures("_margins")
+@pytest.mark.parametrize("frugal", [True, False], ids=["rows", "maps"])
+def test_every_case_in_packed_arithmetic_agrees_with_numpy(m7: CortexM, frugal: bool) -> None:
+    agrees(GRAPHS, CASE_RUNS, compile(together(), target=replace(m7, frugal=frugal)))
+
+
+@pytest.mark.usefixtures("_margins")
+def test_every_case_in_portable_c_agrees_with_numpy_on_the_board(portable: CortexM) -> None:
+    program = compile(together(), target=portable)
+    assert {path.parent.name for path in program.sources.runtime} == {"runtime", "kernels"}
+    agrees(GRAPHS, CASE_RUNS[-2:], program)
+
+
+@pytest.mark.usefixtures("_margins")
+@pytest.mark.skipif(not shutil.which("arm-none-eabi-gcc"), reason="arm-none-eabi-gcc is not installed")
+def test_gcc_builds_kernels_in_packed_arithmetic_of_the_same_bytes(m7: CortexM) -> None:
+    agrees(GRAPHS, CASE_RUNS[-2:], compile(together(), target=replace(m7, toolchain="gcc")))
+
+
+@pytest.mark.usefixtures("_margins")
+@pytest.mark.parametrize("core", ["cortex-m4", "cortex-m33"])
+def test_other_cores_with_packed_arithmetic_agree_with_numpy(m7: CortexM, core: str) -> None:
+    board = replace(m7.board, core=BOARDS[core].core)
+    agrees(GRAPHS, CASE_RUNS[-1:], compile(together(), target=replace(m7, board=board)))
+
+
+@st.composite
+def layers(draw: st.DrawFn) -> Graph:
+    """A convolution of any geometry behind a rescaled image, whose place a depthwise one may take; some channels of
+    its weights may be trained, and its multipliers large, small or nothing."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    deep, groups = draw(st.booleans()), draw(st.sampled_from([1, 1, 1, 2, 3]))
+    height, width, channels = (
+        draw(st.integers(1, 9)),
+        draw(st.integers(1, 20)),
+        groups * draw(st.integers(1, 40 // groups)),
+    )
+    odd = st.sampled_from(
+        [(3, 3), (5, 5), (7, 7), (1, 1), (2, 3), (3, 1)] if deep else [(1, 1), (1, 1), (3, 3), (2, 5)]
+    )
+    k, stride = draw(odd), draw(st.sampled_from([(1, 1), (1, 1), (2, 2), (2, 1), (1, 2), (3, 3)]))
+    dilation = draw(st.sampled_from([(1, 1), (1, 1), (1, 1), (2, 2)]))
+    pad = same_pad((1, height, width, channels), k, stride, dilation)
+    zero, y = draw(st.integers(-128, 127)), draw(st.sampled_from([0.1, 0.1, 3.0, 1e-3, 1e5, 1e-6, 1e12]))
+    weights = Weights(draw(st.sampled_from([127, 1000])), draw(st.sampled_from([3000, 2**31 - 1])))
+    g = Builder("layer")
+    x = g.emit(ops.Requantize(), g.input("x", Type((1, height, width, channels), "int8", Q(0.04, 3))), q=Q(0.05, zero))
+    op: Op = ops.Depthwise(stride, pad, dilation, draw(st.sampled_from(["none", "relu6"])))
+    shape = (1, *k, channels * draw(st.sampled_from([1, 1, 1, 2])))
+    if not deep:
+        op = ops.Conv2D(stride, pad, dilation, groups, draw(st.sampled_from(["none", "relu6"])))
+        shape = (groups * draw(st.integers(1, 20)), *k, channels // groups)
+    w, b = weights.draw(g, rng, shape, 3 if deep else 0)
+    chosen = tuple(np.flatnonzero(rng.random(shape[3]) < draw(st.sampled_from([0, 0, 0.3, 1]))).tolist())
+    if chosen:
+        trained = rng.integers(-128, 128, (*shape[:3], len(chosen))).astype(np.int8)
+        w = g.emit(ops.Overlay(chosen), w, g.constant("trained", trained, Q(0.01)))
+    return g.graph(g.emit(op, x, w, b, q=Q(y, draw(st.integers(-128, 127)))))
+
+
+@pytest.mark.usefixtures("_margins")
+@settings(max_examples=8, deadline=None)
+@given(graphs=st.lists(layers(), min_size=30, max_size=30), frugal=st.booleans(), seed=st.integers(0, 2**31))
+def test_layers_of_any_geometry_agree_with_numpy(m7: CortexM, graphs: list[Graph], frugal: bool, seed: int) -> None:
+    named = {f"{i} {graph.nodes[-1]}": graph for i, graph in enumerate(graphs)}
+    runs = [{name: inputs(graph, run) for name, graph in named.items()} for run in (2, 3 + seed)]
+    agrees(named, runs, compile(together(named), target=replace(m7, frugal=frugal)))
+
+
+@pytest.mark.usefixtures("_margins")
+def test_a_depthwise_layer_takes_its_inputs_place(m7: CortexM) -> None:
+    def graph(k: int, height: int, width: int, channels: int) -> Graph:
+        g = Builder("placed")
+        x = g.emit(ops.Requantize(), g.input("x", Type((1, height, width, channels), "int8", Q(0.04))), q=Q(0.05, 7))
+        w, b = Weights().draw(g, np.random.default_rng(k), (1, k, k, channels), 3)
+        return g.graph(g.emit(ops.Depthwise((1, 1), (k // 2,) * 4), x, w, b, q=Q(0.1)))
+
+    shapes = [(3, 16, 16, 24), (5, 9, 13, 21), (7, 8, 8, 16), (7, 1, 100, 9), (3, 2, 3, 5), (7, 70, 5, 17)]
+    graphs = {str(shape): graph(*shape) for shape in shapes}
+    program = compile(together(graphs), target=replace(m7, frugal=False))
+    offsets = program.plan.values()
+    for node in program.graph.nodes:
+        if isinstance(node.op, ops.Depthwise):
+            assert offsets[node.ins[0]] == offsets[node.out]
+    agrees(graphs, [{name: inputs(g, run) for name, g in graphs.items()} for run in (2, 3)], program)
