@@ -178,10 +178,10 @@ def _overlays() -> Iterator[TrainingCase]:
     """Weights some of whose channels are trained, under every kernel that reads such weights."""
     for name, shape in CONVS.items():
         width = shape.size[2] // shape.groups
-        yield from _overlaid(f"overlay-conv-{name}", *conv_grad(shape), _conv(shape), shape, tuple(range(0, width, 3)))
+        yield from overlaid(f"overlay-conv-{name}", *conv_grad(shape), _conv(shape), shape, tuple(range(0, width, 3)))
     for name, shape in DEPTHWISES.items():
         every = tuple(range(shape.out - 1, -1, -2))[::-1]
-        yield from _overlaid(f"overlay-depthwise-{name}", *depthwise_grad(shape), _depthwise(shape), shape, every)
+        yield from overlaid(f"overlay-depthwise-{name}", *depthwise_grad(shape), _depthwise(shape), shape, every)
 
 
 def _conv(shape: Shape) -> Op:
@@ -192,7 +192,7 @@ def _depthwise(shape: Shape) -> Op:
     return ops.Depthwise(shape.stride, shape.pad, shape.dilation)
 
 
-def _overlaid(
+def overlaid(
     name: str, grad: GradOp, dy: Feed, w: Feed, forward: Op, shape: Shape, channels: tuple[int, ...]
 ) -> Iterator[TrainingCase]:
     trained = activation(*w.type.shape[:-1], len(channels), zero=0)

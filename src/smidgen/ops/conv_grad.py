@@ -38,7 +38,7 @@ def scatter(columns: Array, window: Window, shape: tuple[int, ...]) -> Array:
 # Dot products of a masked 1x1 convolution: channels rounded at once and packed at once, gradients multiplied at once,
 # elements held at once, and how many widened gradients they have at most.
 COLUMNS, LANES, STRETCH, PIXELS, WIDENED = 8, 4, 8, 32, 1800
-LARGEST = 1024  # elements of a map whose depthwise gradients are laid out for dot products
+LARGEST, WIDEST = 1024, 8  # elements of a map, and columns of a window, that are laid out for dot products
 BLOCK = 16  # channels a depthwise kernel copies at a time, so that its output can take its input's place
 
 
@@ -147,7 +147,8 @@ class DepthwiseGradInput(WindowGrad):
     def scratch(self, node: Node) -> int:
         """A copy of some channels; or, of eight, weights and gradients in int16, spread and bordered with zeros."""
         dy, (_, high, wide, _), (_, rows, columns, c) = node.ins[0].type, node.ins[1].type.shape, node.outs[0].type.shape
-        if self.multiplier > 1 or c % COLUMNS or self.dilation != (1, 1) or rows * columns > LARGEST:
+        odd = self.multiplier > 1 or c % COLUMNS or self.dilation != (1, 1)
+        if odd or wide > WIDEST or rows * columns > LARGEST:
             return block_copy(node)
         return max(block_copy(node), 2 * COLUMNS * (high * (wide + wide % 2) + dy.shape[1] * (columns + wide)))
 

@@ -9,8 +9,8 @@
 #include "grad_any.h"
 #include "window.h"
 
-/* Elements of the largest map that is laid out so; Op.scratch of the graph's op counts with it. */
-enum { LARGEST = 1024 };
+/* Elements of the largest map that is laid out so, and the widest window; Op.scratch of the graph's op counts so. */
+enum { LARGEST = 1024, WIDEST = 8 };
 
 /* Eight channels' weights, `taps` halfwords to a channel, and their gradients, `row` halfwords to a row of a channel,
  * `plane` to a channel. */
@@ -22,78 +22,100 @@ typedef struct {
 static void lay_weights(const block *b, const smg_depthwise_grad_g8_params *p, smg_weights w, int32_t c) {
     const int32_t wide = (p->k_w + 1) / 2 * 2;
     for (int32_t n = 0; n < SMG_COLUMNS; n++) {
-        int32_t t = 0, step = p->y_c;
+        int32_t step = p->y_c;
         const int8_t *from = w.data + c + n;
         for (int32_t i = 0; i < w.count; i++)
             if (w.channel[i] == c + n) from = w.trained + i, step = w.count;
-        for (int32_t i = 0; i < p->k_h; i++) {
-            int16_t *row = b->weights + n * b->taps + i * wide;
+        int16_t *row = b->weights + n * b->taps;
+        for (int32_t i = 0; i < p->k_h; i++, row += wide) {
             row[wide - 1] = 0;
-            for (int32_t j = p->k_w - 1; j >= 0; j--, t++) row[j] = from[t * step];
+            for (int32_t j = p->k_w - 1; j >= 0; j--, from += step) row[j] = *from;
         }
     }
 }
 
-/* Gradients of an output lie where the window of the first element they belong to begins. */
-static void lay_gradients(const block *b, const smg_depthwise_grad_g8_params *p, const int8_t *dy) {
+/* Four channels' gradients. Those of an output lie where the window of the first element they belong to begins. */
+static void lay_gradients(const block *b, const smg_depthwise_grad_g8_params *p, const int8_t *dy, int16_t *to) {
     const int32_t first = p->k_w - 1 - p->pad_w, end = b->row - 1;
+    int16_t *to1 = to + b->plane, *to2 = to1 + b->plane, *to3 = to2 + b->plane;
     for (int32_t oy = 0; oy < p->y_h; oy++) {
-        for (int32_t ox = 0; ox < p->y_w; ox++, dy += p->y_c) {
-            const int32_t at = first + ox * p->stride_w;
-            int16_t *to = b->dy + oy * b->row + at;
-            if (at < 0 || at >= end) continue;
-            for (int32_t n = 0; n < SMG_COLUMNS; n++) to[n * b->plane] = dy[n];
+        for (int32_t ox = 0, at = oy * b->row + first; ox < p->y_w; ox++, at += p->stride_w, dy += p->y_c) {
+            int8x4_t word;
+            if (at < oy * b->row || at >= oy * b->row + end) continue;
+            __builtin_memcpy(&word, dy, sizeof word);
+            const int16x2_t even = __sxtb16(word), odd = __sxtb16(word >> 8 | word << 24);
+            to[at] = (int16_t)even, to2[at] = (int16_t)((uint32_t)even >> 16);
+            to1[at] = (int16_t)odd, to3[at] = (int16_t)((uint32_t)odd >> 16);
         }
     }
 }
 
-static inline int32_t pair(const int16_t *from) {
-    int32_t both;
-    __builtin_memcpy(&both, from, sizeof both);
-    return both;
+/* Elements of a row, at the offsets the assembly names: the first channel's gradients of the last row of outputs that
+ * saw them and the weights with which, both with the bytes to the next channel; how many such rows there are, and the
+ * bytes to the one above and to its weights. */
+typedef struct {
+    const int16_t *dy;
+    int32_t dy_step;
+    const int16_t *weights;
+    int32_t weights_step, rows, up, down;
+    const uint8_t *mask;
+    int32_t mask_step;
+    int32_t *sums, *sums_end;
+} elements;
+
+/* The dot products that the mask lets pass; the other sums are 0. r3 holds the bits left, r11 the sums, lr points to
+ * the elements; a row's weights are in REGISTERS, of which ROW multiplies each with the pair r8 holds. */
+#define ELEMENTS(REGISTERS, ROW)                                                                            \
+    "push {r4-r11, lr}\n mov lr, r0\n ldr r11, [lr, #36]\n ldrd r9, r10, [lr, #20]\n"                       \
+    "1: ldrd r4, r5, [lr, #28]\n ldrb r3, [r4]\n add r4, r4, r5\n str r4, [lr, #28]\n"                      \
+    "mov r4, #0\n mov r5, #0\n strd r4, r5, [r11]\n strd r4, r5, [r11, #8]\n strd r4, r5, [r11, #16]\n"     \
+    "strd r4, r5, [r11, #24]\n cmp r3, #0\n beq 4f\n"                                                       \
+    "2: rbit r4, r3\n clz r4, r4\n sub r5, r3, #1\n and r3, r3, r5\n ldm lr, {r0, r1, r5, r6}\n"            \
+    "mla r0, r4, r1, r0\n mla r1, r4, r6, r5\n add r4, r11, r4, lsl #2\n push {r4}\n ldr r2, [lr, #16]\n"   \
+    "mov r12, #0\n"                                                                                         \
+    "3: ldm r1, {" REGISTERS "}\n add r1, r1, r10\n" ROW "sub r0, r0, r9\n subs r2, r2, #1\n bne 3b\n"      \
+    "pop {r4}\n str r12, [r4]\n cmp r3, #0\n bne 2b\n"                                                      \
+    "4: ldr r4, [lr]\n add r4, r4, #2\n str r4, [lr]\n add r11, r11, #32\n ldr r5, [lr, #40]\n cmp r11, r5\n" \
+    "bne 1b\n pop {r4-r11, lr}\n"
+#define PAIR(w, at) "ldr r8, [r0, #" at "]\n smlad r12, r8, " w ", r12\n"
+#define RUN(...) \
+    __asm__ volatile(ELEMENTS(__VA_ARGS__) : "+r"(r0) : : "r1", "r2", "r3", "r12", "cc", "memory")
+
+static void multiply(elements *all, int32_t words) {
+    register uint32_t r0 __asm__("r0") = (uint32_t)(uintptr_t)all;
+    if (words == 1)
+        RUN("r4", PAIR("r4", "0"));
+    else if (words == 2)
+        RUN("r4, r5", PAIR("r4", "0") PAIR("r5", "4"));
+    else if (words == 3)
+        RUN("r4, r5, r6", PAIR("r4", "0") PAIR("r5", "4") PAIR("r6", "8"));
+    else
+        RUN("r4, r5, r6, r7", PAIR("r4", "0") PAIR("r5", "4") PAIR("r6", "8") PAIR("r7", "12"));
 }
 
-/* `rows` rows of gradients and weights, which lie `up` and `down` halfwords apart. */
-static inline int32_t dot(const int16_t *dy, int32_t up, const int16_t *w, int32_t down, int32_t rows, int32_t words) {
-    int32_t sum = 0;
-    for (int32_t i = 0; i < rows; i++, dy -= up, w += down)
-        for (int32_t k = 0; k < words; k++) sum = __smlad(pair(dy + 2 * k), pair(w + 2 * k), sum);
-    return sum;
-}
-
-/* A row of elements: sums of those among the eight channels that the mask lets pass. */
-static inline void sum_row(const block *b, const smg_depthwise_grad_g8_params *p, int32_t iy, int32_t ix, int32_t count,
-                           const uint8_t *mask, int32_t mask_step, int32_t words, int32_t *sums) {
-    const int32_t last = iy + p->pad_h, beyond = smg_max(last / p->stride_h - p->y_h + 1, 0);
-    const int32_t i0 = last % p->stride_h + beyond * p->stride_h, oy = (last - i0) / p->stride_h;
+/* The sums of `count` elements of row iy from column ix on, of the channels that the mask lets pass. */
+static void sum_up(const block *b, const smg_depthwise_grad_g8_params *p, int32_t iy, int32_t ix, int32_t count,
+                   const uint8_t *mask, int32_t mask_step, int32_t *sums) {
+    static const uint8_t nothing = 0;
+    const int32_t last = iy + p->pad_h, beyond = smg_max(last / p->stride_h - p->y_h + 1, 0), words = (p->k_w + 1) / 2;
+    const int32_t i0 = last % p->stride_h + beyond * p->stride_h, oy = last / p->stride_h - beyond;
     const int32_t rows = i0 < p->k_h ? smg_min((p->k_h - 1 - i0) / p->stride_h, oy) + 1 : 0;
-    for (int32_t x = 0; x < count; x++, mask += mask_step, sums += SMG_COLUMNS) {
-        uint32_t bits = *mask;
-        for (int32_t n = 0; n < SMG_COLUMNS; n++) sums[n] = 0;
-        for (; bits && rows > 0; bits &= bits - 1) {
-            const int32_t n = (int32_t)__clz(__rbit(bits));
-            sums[n] = dot(b->dy + n * b->plane + oy * b->row + ix + x, b->row, b->weights + n * b->taps + i0 * 2 * words,
-                          2 * words * p->stride_h, rows, words);
-        }
-    }
+    elements all = {b->dy + oy * b->row + ix, 2 * b->plane, b->weights + i0 * 2 * words, 2 * b->taps,
+                    rows, 2 * b->row, 4 * words * p->stride_h,
+                    rows > 0 ? mask : &nothing, rows > 0 ? mask_step : 0, sums, sums + count * SMG_COLUMNS};
+    multiply(&all, words);
 }
 
 static void eight_channels(const smg_depthwise_grad_g8_params *p, smg_rounding *r, const block *b, int32_t c,
                            const uint8_t *mask, int8_t *dx) {
     static const uint8_t everything = 255;
-    const int32_t words = (p->k_w + 1) / 2;
     int32_t sums[SMG_SUMS];
     for (int32_t iy = 0; iy < p->x_h; iy++) {
         for (int32_t ix = 0, count; ix < p->x_w; ix += count) {
             const int32_t index = (iy * p->x_w + ix) * p->x_c + c, step = mask ? p->x_c / 8 : 0;
             const uint8_t *bits = mask ? mask + index / 8 : &everything;
             count = smg_min(SMG_ELEMENTS, p->x_w - ix);
-            if (words == 2)
-                sum_row(b, p, iy, ix, count, bits, step, 2, sums);
-            else if (words == 3)
-                sum_row(b, p, iy, ix, count, bits, step, 3, sums);
-            else
-                sum_row(b, p, iy, ix, count, bits, step, words, sums);
+            sum_up(b, p, iy, ix, count, bits, step, sums);
             smg_round_columns(r, sums, count, c, index, p->x_c, mask, dx + index);
         }
     }
@@ -102,7 +124,7 @@ static void eight_channels(const smg_depthwise_grad_g8_params *p, smg_rounding *
 /* Whether the working memory is for what is done here. */
 static int regular(const smg_depthwise_grad_g8_params *p) {
     return p->x_c == p->y_c && p->x_c % SMG_COLUMNS == 0 && p->dilation_h == 1 && p->dilation_w == 1 &&
-           p->x_h * p->x_w <= LARGEST;
+           p->k_w <= WIDEST && p->x_h * p->x_w <= LARGEST;
 }
 
 void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *dy, smg_weights w,
@@ -115,7 +137,8 @@ void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *
         for (int32_t i = 0; i < SMG_COLUMNS * b.plane; i++) b.dy[i] = 0;
         for (int32_t c = 0; c < p->x_c; c += SMG_COLUMNS) {
             lay_weights(&b, p, w, c);
-            lay_gradients(&b, p, dy + c);
+            lay_gradients(&b, p, dy + c, b.dy);
+            lay_gradients(&b, p, dy + c + 4, b.dy + 4 * b.plane);
             eight_channels(p, &r, &b, c, mask, dx);
         }
     } else {
