@@ -85,3 +85,31 @@ void smg_accumulate(int32_t *sums, int32_t c, const int8_t *d, int32_t d_step, c
         rows += length * row_step;
     }
 }
+
+/* Rows whose sum a halfword holds. */
+enum { HALFWORD = 256 };
+
+/* Sums of four channels of rows that lie `step` bytes apart. */
+static inline void sum_four(int32_t *sums, const int8_t *rows, int32_t step, int32_t count) {
+    int16x2_t even = 0, odd = 0;
+    for (const int8_t *end = rows + count * step; rows != end; rows += step) {
+        int8x4_t word;
+        __builtin_memcpy(&word, rows, sizeof word);
+        even = __sxtab16(even, word);
+        odd = __sxtab16(odd, word >> 8 | word << 24);
+    }
+    sums[0] += (int16_t)even;
+    sums[1] += (int16_t)odd;
+    sums[2] += even >> 16;
+    sums[3] += odd >> 16;
+}
+
+void smg_sum_rows(int32_t *sums, int32_t c, const int8_t *rows, int32_t count) {
+    const int32_t whole = c - c % LANES;
+    for (int32_t n = 0; n < c; n++) sums[n] = 0;
+    for (int32_t start = 0; start < count; start += HALFWORD)
+        for (int32_t n = 0; n < whole; n += LANES)
+            sum_four(sums + n, rows + start * c + n, c, smg_min(HALFWORD, count - start));
+    for (int32_t n = whole; n < c; n++)
+        for (int32_t i = 0; i < count; i++) sums[n] += rows[i * c + n];
+}
