@@ -17,8 +17,6 @@ static inline uint32_t load(const int8_t *from) {
     return word;
 }
 
-static inline uint32_t low_halves(uint32_t a, uint32_t b) { return (a & 0xFFFF) | b << 16; }
-static inline uint32_t high_halves(uint32_t a, uint32_t b) { return a >> 16 | (b & 0xFFFF0000u); }
 static inline int16x2_t even_bytes(uint32_t x) { return __sxtb16((int8x4_t)x); }
 static inline int16x2_t odd_bytes(uint32_t x) { return __sxtb16((int8x4_t)(x >> 8 | x << 24)); }
 
@@ -38,31 +36,41 @@ static void widen(const int8_t *from, int32_t count, int32_t length, int16x2_t *
     }
 }
 
-/* Columns c to c + 3 of a matrix, each widened as above, one after another. */
-static void pack(const int8_t *w, int32_t rows, int32_t step, int32_t length, int16x2_t *to) {
-    const int32_t apart = length / 2;
-    for (int32_t i = 0; i < length; i += 4, w += 4 * step, to += 2) {
-        uint32_t a = 0, b = 0, c = 0, d = 0;
-        if (i < rows) a = load(w);
-        if (i + 1 < rows) b = load(w + step);
-        if (i + 2 < rows) c = load(w + 2 * step);
-        if (i + 3 < rows) d = load(w + 3 * step);
-        const uint32_t ac = low_halves(a, c), bd = low_halves(b, d), ac2 = high_halves(a, c), bd2 = high_halves(b, d);
-        to[0] = even_bytes(ac), to[1] = even_bytes(bd);
-        to[apart] = odd_bytes(ac), to[apart + 1] = odd_bytes(bd);
-        to[2 * apart] = even_bytes(ac2), to[2 * apart + 1] = even_bytes(bd2);
-        to[3 * apart] = odd_bytes(ac2), to[3 * apart + 1] = odd_bytes(bd2);
-    }
+/* Four columns of a matrix, widened as above, four rows at a time, until the first column ends; columns lie `apart`
+ * bytes from each other. */
+static void pack_rows(const int8_t *w, int32_t step, int16x2_t *to, int32_t apart, const int16x2_t *end) {
+    register uint32_t r0 __asm__("r0") = (uint32_t)(uintptr_t)w, r2 __asm__("r2") = (uint32_t)(uintptr_t)to;
+    register int32_t r1 __asm__("r1") = step, r3 __asm__("r3") = apart;
+    register uint32_t r12 __asm__("r12") = (uint32_t)(uintptr_t)end;
+    __asm__ volatile(
+        "push {r4-r11}\n add r10, r2, r3, lsl #1\n add r11, r10, r3\n add r3, r2, r3\n"
+        "1: ldr r4, [r0]\n ldr r5, [r0, r1]\n add r0, r0, r1, lsl #1\n ldr r6, [r0]\n ldr r7, [r0, r1]\n"
+        "add r0, r0, r1, lsl #1\n pkhbt r8, r4, r6, lsl #16\n pkhbt r9, r5, r7, lsl #16\n"
+        "pkhtb r4, r6, r4, asr #16\n pkhtb r5, r7, r5, asr #16\n"
+        "sxtb16 r6, r8\n sxtb16 r7, r9\n strd r6, r7, [r2], #8\n"
+        "sxtb16 r6, r8, ror #8\n sxtb16 r7, r9, ror #8\n strd r6, r7, [r3], #8\n"
+        "sxtb16 r6, r4\n sxtb16 r7, r5\n strd r6, r7, [r10], #8\n"
+        "sxtb16 r6, r4, ror #8\n sxtb16 r7, r5, ror #8\n strd r6, r7, [r11], #8\n"
+        "cmp r2, r12\n bne 1b\n pop {r4-r11}\n"
+        : "+r"(r0), "+r"(r1), "+r"(r2), "+r"(r3)
+        : "r"(r12)
+        : "cc", "memory");
 }
 
-/* Where one of the columns [c, c + LANES) is trained, its own weights instead. */
-static void pack_trained(smg_weights w, int32_t rows, int32_t c, int32_t length, int16x2_t *to) {
+/* Where a halfword lies in a column that is widened as above. */
+static inline int32_t place(int32_t i) { return (i & ~3) + (i & 1) * 2 + (i >> 1 & 1); }
+
+/* The columns [c, c + LANES) of the weights, `length` halfwords each: where one is trained, its own weights. */
+static void pack(smg_weights w, int32_t rows, int32_t step, int32_t c, int32_t length, int16x2_t *to) {
+    const int32_t whole = rows & ~3;
+    if (whole) pack_rows(w.data + c, step, to, 2 * length, to + whole / 2);
+    for (int32_t lane = 0; lane < LANES; lane++)
+        for (int32_t i = whole; i < length; i++)
+            ((int16_t *)to)[lane * length + place(i)] = i < rows ? w.data[i * step + c + lane] : 0;
     for (int32_t n = 0; n < w.count; n++) {
         const int32_t lane = w.channel[n] - c;
-        if (lane < 0 || lane >= LANES) continue;
-        int16_t *column = (int16_t *)to + lane * length;
-        for (int32_t i = 0; i < rows; i++)
-            column[(i & ~3) + (i & 1) * 2 + (i >> 1 & 1)] = w.trained[i * w.count + n];
+        for (int32_t i = 0; lane >= 0 && lane < LANES && i < rows; i++)
+            ((int16_t *)to)[lane * length + place(i)] = w.trained[i * w.count + n];
     }
 }
 
@@ -110,8 +118,7 @@ static void masked(const smg_conv2d_grad_g8_params *p, smg_rounding *r, const in
         for (int32_t lane = 0; lane < SMG_COLUMNS; lane += LANES) {
             dots all = {columns, 2 * length, wide, wide + count * half, sums + lane,
                         mask + (index + c) / 8, p->x_c / 8, lane};
-            pack(w.data + c + lane, p->y_c, p->x_c, length, columns);
-            if (w.count) pack_trained(w, p->y_c, c + lane, length, columns);
+            pack(w, p->y_c, p->x_c, c + lane, length, columns);
             multiply(&all);
         }
         smg_round_columns(r, sums, count, c, index + c, p->x_c, mask, dx + index + c);

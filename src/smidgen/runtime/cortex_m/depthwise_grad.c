@@ -19,34 +19,54 @@ typedef struct {
     int32_t taps, row, plane;
 } block;
 
-static void lay_weights(const block *b, const smg_depthwise_grad_g8_params *p, smg_weights w, int32_t c) {
-    const int32_t wide = (p->k_w + 1) / 2 * 2;
-    for (int32_t n = 0; n < SMG_COLUMNS; n++) {
-        int32_t step = p->y_c;
-        const int8_t *from = w.data + c + n;
-        for (int32_t i = 0; i < w.count; i++)
-            if (w.channel[i] == c + n) from = w.trained + i, step = w.count;
-        int16_t *row = b->weights + n * b->taps;
-        for (int32_t i = 0; i < p->k_h; i++, row += wide) {
-            row[wide - 1] = 0;
-            for (int32_t j = p->k_w - 1; j >= 0; j--, from += step) row[j] = *from;
-        }
+/* One channel's taps, which lie `step` bytes from each other, in rows of `wide` halfwords, each row backwards. */
+static void lay_taps(const smg_depthwise_grad_g8_params *p, const int8_t *from, int32_t step, int32_t wide,
+                     int16_t *row) {
+    for (int32_t i = 0; i < p->k_h; i++, row += wide) {
+        row[wide - 1] = 0;
+        for (int16_t *to = row + p->k_w; to != row; from += step) *--to = *from;
     }
 }
 
-/* Four channels' gradients. Those of an output lie where the window of the first element they belong to begins. */
-static void lay_gradients(const block *b, const smg_depthwise_grad_g8_params *p, const int8_t *dy, int16_t *to) {
-    const int32_t first = p->k_w - 1 - p->pad_w, end = b->row - 1;
-    int16_t *to1 = to + b->plane, *to2 = to1 + b->plane, *to3 = to2 + b->plane;
-    for (int32_t oy = 0; oy < p->y_h; oy++) {
-        for (int32_t ox = 0, at = oy * b->row + first; ox < p->y_w; ox++, at += p->stride_w, dy += p->y_c) {
-            int8x4_t word;
-            if (at < oy * b->row || at >= oy * b->row + end) continue;
-            __builtin_memcpy(&word, dy, sizeof word);
-            const int16x2_t even = __sxtb16(word), odd = __sxtb16(word >> 8 | word << 24);
-            to[at] = (int16_t)even, to2[at] = (int16_t)((uint32_t)even >> 16);
-            to1[at] = (int16_t)odd, to3[at] = (int16_t)((uint32_t)odd >> 16);
-        }
+static void lay_weights(const block *b, const smg_depthwise_grad_g8_params *p, smg_weights w, int32_t c) {
+    const int32_t wide = (p->k_w + 1) / 2 * 2;
+    for (int32_t n = 0; n < SMG_COLUMNS; n++)
+        lay_taps(p, w.data + c + n, p->y_c, wide, b->weights + n * b->taps);
+    for (int32_t i = 0; i < w.count; i++)
+        if (w.channel[i] >= c && w.channel[i] < c + SMG_COLUMNS)
+            lay_taps(p, w.trained + i, w.count, wide, b->weights + (w.channel[i] - c) * b->taps);
+}
+
+/* The outputs [from, to) of a row that belong to elements at all. */
+static smg_taps useful(const smg_depthwise_grad_g8_params *p) {
+    return smg_taps_inside(p->k_w - 1 - p->pad_w, p->y_w, p->stride_w, p->x_w + p->k_w - 1);
+}
+
+/* Gradients of four channels: from pixels that lie `step` bytes apart to four planes that lie `plane` bytes apart,
+ * until the first has got to `end`; there they lie `apart` bytes from each other. */
+static void lay_row(const int8_t *from, int32_t step, int16_t *to, int32_t plane, int32_t apart, const int16_t *end) {
+    register uint32_t r0 __asm__("r0") = (uint32_t)(uintptr_t)from, r2 __asm__("r2") = (uint32_t)(uintptr_t)to;
+    register int32_t r1 __asm__("r1") = step, r3 __asm__("r3") = plane;
+    register uint32_t r12 __asm__("r12") = (uint32_t)apart, lr __asm__("lr") = (uint32_t)(uintptr_t)end;
+    __asm__ volatile(
+        "push {r4-r7}\n"
+        "1: ldr r4, [r0]\n add r0, r0, r1\n sxtb16 r5, r4\n sxtb16 r6, r4, ror #8\n strh r5, [r2]\n"
+        "add r7, r2, r3\n strh r6, [r7]\n lsr r5, r5, #16\n strh r5, [r7, r3]\n add r7, r7, r3\n lsr r6, r6, #16\n"
+        "strh r6, [r7, r3]\n add r2, r2, r12\n cmp r2, lr\n bne 1b\n pop {r4-r7}\n"
+        : "+r"(r0), "+r"(r2)
+        : "r"(r1), "r"(r3), "r"(r12), "r"(lr)
+        : "cc", "memory");
+}
+
+/* Eight channels' gradients. Those of an output lie where the window of the first element they belong to begins. */
+static void lay_gradients(const block *b, const smg_depthwise_grad_g8_params *p, const int8_t *dy) {
+    const smg_taps there = useful(p);
+    for (int32_t oy = 0; oy < p->y_h && there.from < there.to; oy++) {
+        const int8_t *from = dy + (oy * p->y_w + there.from) * p->y_c;
+        int16_t *row = b->dy + oy * b->row + p->k_w - 1 - p->pad_w, *to = row + there.from * p->stride_w;
+        int16_t *end = row + there.to * p->stride_w, *further = to + 4 * b->plane;
+        lay_row(from, p->y_c, to, 2 * b->plane, 2 * p->stride_w, end);
+        lay_row(from + 4, p->y_c, further, 2 * b->plane, 2 * p->stride_w, end + 4 * b->plane);
     }
 }
 
@@ -137,8 +157,7 @@ void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *
         for (int32_t i = 0; i < SMG_COLUMNS * b.plane; i++) b.dy[i] = 0;
         for (int32_t c = 0; c < p->x_c; c += SMG_COLUMNS) {
             lay_weights(&b, p, w, c);
-            lay_gradients(&b, p, dy + c, b.dy);
-            lay_gradients(&b, p, dy + c + 4, b.dy + 4 * b.plane);
+            lay_gradients(&b, p, dy + c);
             eight_channels(p, &r, &b, c, mask, dx);
         }
     } else {
