@@ -14,26 +14,64 @@ typedef struct {
     int32_t a, b, factors;
 } pair;
 
-/* The rows that count, in pairs; an even number of pairs, the last perhaps without factors. */
+/* A byte of the word r4 as a factor, if it is one: the first of a pair, then on to the next byte as a second; or the
+ * second, then on as a first. */
+#define FIRST(here, mask, bit, row, zero, found)                                                                 \
+    here ": tst r4, #" mask "\n beq " zero "f\n sbfx r7, r4, #" bit ", #8\n add r11, r5, " row "\n str r11, [r0]\n" \
+    "strh r7, [r0, #8]\n b " found "f\n"
+#define SECOND(here, mask, bit, row, zero, found)                                                                \
+    here ": tst r4, #" mask "\n beq " zero "f\n sbfx r7, r4, #" bit ", #8\n add r11, r5, " row "\n"             \
+    "str r11, [r0, #4]\n strh r7, [r0, #10]\n add r0, r0, #12\n b " found
+
+/* The rows that count, in pairs, of factors that lie side by side, a multiple of four of them. r5 is how far the word's
+ * first row lies from the first of all; r8 to r12 are one to four rows. */
+static pair *pick_words(pair *pairs, const int8_t *d, int32_t row_step, int32_t count) {
+    register uint32_t r0 __asm__("r0") = (uint32_t)(uintptr_t)pairs, r1 __asm__("r1") = (uint32_t)(uintptr_t)d;
+    register uint32_t r2 __asm__("r2") = (uint32_t)(uintptr_t)(d + count);
+    register int32_t r3 __asm__("r3") = row_step;
+    __asm__ volatile(
+        "push {r4-r11}\n mov r5, #0\n mov r6, #0\n lsl r9, r3, #1\n add r10, r9, r3\n lsl r12, r3, #2\n"
+        "1: ldr r4, [r1], #4\n cbz r4, 14f\n"
+        FIRST("10", "0xff", "0", "r6", "11", "21") FIRST("11", "0xff00", "8", "r3", "12", "22")
+        FIRST("12", "0xff0000", "16", "r9", "13", "23") FIRST("13", "0xff000000", "24", "r10", "14", "24")
+        "14: add r5, r5, r12\n cmp r1, r2\n bne 1b\n b 30f\n"
+        "2: ldr r4, [r1], #4\n cmp r4, #0\n beq 24f\n"
+        SECOND("20", "0xff", "0", "r6", "21", "11b\n") SECOND("21", "0xff00", "8", "r3", "22", "12b\n")
+        SECOND("22", "0xff0000", "16", "r9", "23", "13b\n") SECOND("23", "0xff000000", "24", "r10", "24", "14b\n")
+        "24: add r5, r5, r12\n cmp r1, r2\n bne 2b\n"
+        "ldr r4, [r0]\n str r4, [r0, #4]\n strh r6, [r0, #10]\n add r0, r0, #12\n"
+        "30: pop {r4-r11}\n"
+        : "+r"(r0), "+r"(r1)
+        : "r"(r2), "r"(r3)
+        : "r12", "cc", "memory");
+    return (pair *)(uintptr_t)r0;
+}
+
+/* The same of any number of factors, which lie `d_step` from each other. */
+static pair *pick_any(pair *to, const int8_t *d, int32_t d_step, int32_t row_step, int32_t count) {
+    int second = 0;
+    for (int32_t at = 0; count--; d += d_step, at += row_step) {
+        const int32_t factor = *d;
+        if (!factor) continue;
+        if (second) {
+            to->b = at;
+            to++->factors |= factor << 16;
+        } else {
+            to->a = to->b = at;
+            to->factors = factor & 0xFFFF;
+        }
+        second = !second;
+    }
+    return to + second;
+}
+
+/* An even number of pairs, the last perhaps without factors. */
 static int32_t pick(pair *pairs, const int8_t *d, int32_t d_step, int32_t row_step, int32_t count) {
     const pair none = {0, 0, 0};
-    pair *to = pairs;
-    int32_t at = 0, factor;
-    for (const int8_t *end = d + count * d_step; d != end; d += d_step, at += row_step) {
-        if (!(factor = *d)) continue;
-        to->a = at;
-        to->factors = factor & 0xFFFF;
-        to->b = at;
-        for (d += d_step, at += row_step; d != end && !(factor = *d); d += d_step) at += row_step;
-        if (d == end) {
-            to++;
-            break;
-        }
-        to->b = at;
-        to++->factors |= factor << 16;
-    }
-    if ((to - pairs) % 2) *to++ = none;
-    return (int32_t)(to - pairs);
+    pair *end = d_step == 1 && count % 4 == 0 ? pick_words(pairs, d, row_step, count)
+                                              : pick_any(pairs, d, d_step, row_step, count);
+    if ((end - pairs) % 2) *end++ = none;
+    return (int32_t)(end - pairs);
 }
 
 /* What a run over all channels needs, in the order its assembly loads it. */
