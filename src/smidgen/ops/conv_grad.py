@@ -107,9 +107,9 @@ class ConvGradInput(WindowGrad):
         """Where most outputs are masked, dot products serve: of widened gradients, and of columns of weights."""
         dy, w, dx = node.ins[0].type, node.ins[1].type, node.outs[0].type
         plain = w.shape[1:3] == (1, 1) and self.stride == (1, 1) and dy.shape[1:3] == dx.shape[1:3]
-        if not (plain and self.masked and self.groups == 1 and dx.shape[3] % COLUMNS == 0):
-            return 0
         length, pixels = -(-dy.shape[3] // STRETCH) * STRETCH, dy.shape[1] * dy.shape[2]
+        if not (plain and self.masked and self.groups == 1 and dx.shape[3] % COLUMNS == 0 and pixels <= LARGEST):
+            return 0
         parts = -(-pixels // max(1, min(PIXELS, WIDENED // length)))
         return -(-pixels // parts) * (4 * COLUMNS + 2 * length) + 2 * LANES * length
 

@@ -21,18 +21,22 @@ static void element(const smg_conv2d_grad_g8_params *p, const int8_t *dy, const 
     }
 }
 
+/* Trained channels whose sums are held on the stack at once. */
+enum { TRAINED = 32 };
+
 /* What trained channels get comes from their own weights: sums of the channels [c, c + count) that are trained. */
 static void retrain(const smg_conv2d_grad_g8_params *p, const int8_t *dy, smg_weights w, int32_t iy, int32_t ix,
                     int32_t c, int32_t count, int32_t *sums) {
     const int32_t in = p->x_c / p->groups, first = c % in;
-    int32_t part[SMG_SUMS], from = 0, to;
-    while (from < w.count && w.channel[from] < first) from++;
-    for (to = from; to < w.count && w.channel[to] < first + count;) to++;
-    if (from == to) return;
+    int32_t part[TRAINED], from = 0, to;
     smg_conv2d_grad_g8_params narrow = *p;
     narrow.x_c = w.count * p->groups;
-    element(&narrow, dy, w.trained, iy, ix, c / in * w.count + from, to - from, part);
-    for (int32_t i = from; i < to; i++) sums[w.channel[i] - first] = part[i - from];
+    while (from < w.count && w.channel[from] < first) from++;
+    for (; from < w.count && w.channel[from] < first + count; from = to) {
+        for (to = from; to < smg_min(from + TRAINED, w.count) && w.channel[to] < first + count;) to++;
+        element(&narrow, dy, w.trained, iy, ix, c / in * w.count + from, to - from, part);
+        for (int32_t i = from; i < to; i++) sums[w.channel[i] - first] = part[i - from];
+    }
 }
 
 void smg_conv2d_grad_any(const smg_conv2d_grad_g8_params *p, smg_rounding *r, const int8_t *dy, smg_weights w,
