@@ -39,6 +39,7 @@ def scatter(columns: Array, window: Window, shape: tuple[int, ...]) -> Array:
 # elements held at once, and how many widened gradients they have at most.
 COLUMNS, LANES, STRETCH, PIXELS, WIDENED = 8, 4, 8, 32, 1800
 LARGEST, WIDEST = 1024, 8  # elements of a map, and columns of a window, that are laid out for dot products
+LARGEST_APART = 144  # the same of a map that cannot take its gradient's place, so that its peak stays what it is
 BLOCK = 16  # channels a depthwise kernel copies at a time, so that its output can take its input's place
 
 
@@ -148,7 +149,7 @@ class DepthwiseGradInput(WindowGrad):
         """A copy of some channels; or, of eight, weights and gradients in int16, spread and bordered with zeros."""
         dy, (_, high, wide, _), (_, rows, columns, c) = node.ins[0].type, node.ins[1].type.shape, node.outs[0].type.shape
         odd = self.multiplier > 1 or c % COLUMNS or self.dilation != (1, 1)
-        if odd or wide > WIDEST or rows * columns > LARGEST:
+        if odd or wide > WIDEST or rows * columns > (LARGEST if dy.shape[1:3] == (rows, columns) else LARGEST_APART):
             return block_copy(node)
         return max(block_copy(node), 2 * COLUMNS * (high * (wide + wide % 2) + dy.shape[1] * (columns + wide)))
 
