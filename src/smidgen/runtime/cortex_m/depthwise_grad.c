@@ -85,8 +85,8 @@ typedef struct {
 } elements;
 
 /* The dot products that the mask lets pass; the other sums are 0. r3 holds the bits left, r11 the sums, lr points to
- * the elements; a row's weights are in REGISTERS, of which ROW multiplies each with the pair r8 holds. */
-#define ELEMENTS(REGISTERS, ROW)                                                                            \
+ * the elements; LOAD loads a row's weights, ROW multiplies each with the pair r8 holds. */
+#define ELEMENTS(LOAD, ROW)                                                                                 \
     "push {r4-r11, lr}\n mov lr, r0\n ldr r11, [lr, #36]\n ldrd r9, r10, [lr, #20]\n"                       \
     "1: ldrd r4, r5, [lr, #28]\n ldrb r3, [r4]\n add r4, r4, r5\n str r4, [lr, #28]\n"                      \
     "mov r4, #0\n mov r5, #0\n strd r4, r5, [r11]\n strd r4, r5, [r11, #8]\n strd r4, r5, [r11, #16]\n"     \
@@ -94,7 +94,7 @@ typedef struct {
     "2: rbit r4, r3\n clz r4, r4\n sub r5, r3, #1\n and r3, r3, r5\n ldm lr, {r0, r1, r5, r6}\n"            \
     "mla r0, r4, r1, r0\n mla r1, r4, r6, r5\n add r4, r11, r4, lsl #2\n push {r4}\n ldr r2, [lr, #16]\n"   \
     "mov r12, #0\n"                                                                                         \
-    "3: ldm r1, {" REGISTERS "}\n add r1, r1, r10\n" ROW "sub r0, r0, r9\n subs r2, r2, #1\n bne 3b\n"      \
+    "3: " LOAD "\n add r1, r1, r10\n" ROW "sub r0, r0, r9\n subs r2, r2, #1\n bne 3b\n"      \
     "pop {r4}\n str r12, [r4]\n cmp r3, #0\n bne 2b\n"                                                      \
     "4: ldr r4, [lr]\n add r4, r4, #2\n str r4, [lr]\n add r11, r11, #32\n ldr r5, [lr, #40]\n cmp r11, r5\n" \
     "bne 1b\n pop {r4-r11, lr}\n"
@@ -105,13 +105,13 @@ typedef struct {
 static void multiply(elements *all, int32_t words) {
     register uint32_t r0 __asm__("r0") = (uint32_t)(uintptr_t)all;
     if (words == 1)
-        RUN("r4", PAIR("r4", "0"));
+        RUN("ldr r4, [r1]", PAIR("r4", "0"));
     else if (words == 2)
-        RUN("r4, r5", PAIR("r4", "0") PAIR("r5", "4"));
+        RUN("ldm r1, {r4, r5}", PAIR("r4", "0") PAIR("r5", "4"));
     else if (words == 3)
-        RUN("r4, r5, r6", PAIR("r4", "0") PAIR("r5", "4") PAIR("r6", "8"));
+        RUN("ldm r1, {r4, r5, r6}", PAIR("r4", "0") PAIR("r5", "4") PAIR("r6", "8"));
     else
-        RUN("r4, r5, r6, r7", PAIR("r4", "0") PAIR("r5", "4") PAIR("r6", "8") PAIR("r7", "12"));
+        RUN("ldm r1, {r4, r5, r6, r7}", PAIR("r4", "0") PAIR("r5", "4") PAIR("r6", "8") PAIR("r7", "12"));
 }
 
 /* The sums of `count` elements of row iy from column ix on, of the channels that the mask lets pass. */
