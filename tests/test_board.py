@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from networks import CLASSES, NETWORKS, inverted_residual, samples
+from qemu import run_firmware
 from smidgen import codegen, ops
-from smidgen.compiler import find_compiler
 from smidgen.errors import InputError, TargetError
 from smidgen.ir import Array, Builder, Graph, QParams, Type, evaluate, evaluate_step
 from smidgen.pipeline import Program, compile
@@ -28,7 +28,6 @@ from smidgen.training import Options
 
 RATE = 0.02
 DEEP = "volatile char deep[{0}]; for (int i = {0}; i--;) deep[i] = 1;"  # so many bytes of stack
-PLUGIN = Path(__file__).parent / "qemu_count.c"
 Q = QParams.per_tensor
 
 
@@ -322,7 +321,7 @@ def test_qemu_runs_the_same_firmware_in_as_many_instructions(cache: Path, tmp_pa
     images = [image for image, _ in samples(program.graph, 3)]
     steps = [b"t" + np.int32(1).tobytes() + np.float32(RATE).tobytes() + image.tobytes() for image in images]
     (tmp_path / "requests").write_bytes(b"".join(steps) + b"s")
-    _qemu(firmware, tmp_path)
+    run_firmware(firmware, tmp_path)
     with started(target, program) as board:
         losses = [np.float32(board.train(image, 1, RATE)).tobytes() for image in images]
         state = b"".join(_padded(array) for array in board.state().values())
@@ -336,18 +335,6 @@ def test_qemu_runs_the_same_firmware_in_as_many_instructions(cache: Path, tmp_pa
 
 def _padded(array: Array) -> bytes:
     return array.tobytes() + bytes(-array.nbytes % 4)
-
-
-def _qemu(firmware: Path, folder: Path) -> None:
-    """Run firmware in QEMU; with the plugin that counts, where this QEMU takes one of ours."""
-    command = ["qemu-system-arm", "-M", "mps2-an500", "-cpu", "cortex-m7", "-nographic", "-monitor", "none"]
-    command += ["-serial", "none", "-semihosting", "-kernel", str(firmware)]
-    for version in (1, 2, 3, 4):
-        find_compiler()("-shared", f"-DPLUGIN_VERSION={version}", "-o", "count.so", str(PLUGIN), folder=folder)
-        counting = [*command, "-plugin", "./count.so"]
-        if subprocess.run(counting, cwd=folder, capture_output=True, timeout=60, check=False).returncode == 0:
-            return
-    subprocess.run(command, cwd=folder, capture_output=True, timeout=60, check=True)
 
 
 @pytest.fixture(scope="session")

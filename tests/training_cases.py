@@ -176,12 +176,14 @@ def _moves() -> Iterator[TrainingCase]:
 
 def _overlays() -> Iterator[TrainingCase]:
     """Weights some of whose channels are trained, under every kernel that reads such weights."""
+    yield masked_overlay("overlay-conv-masked", *conv_grad(Shape((4, 5, 24), 10)), (0, 5, 6, 7, 8, 20))
+    yield masked_overlay("overlay-depthwise-masked", *depthwise_grad(Shape((4, 5, 24), 24, k=(3, 3))), (1, 2, 17))
     for name, shape in CONVS.items():
         width = shape.size[2] // shape.groups
-        yield from _overlaid(f"overlay-conv-{name}", *conv_grad(shape), _conv(shape), shape, tuple(range(0, width, 3)))
+        yield from overlaid(f"overlay-conv-{name}", *conv_grad(shape), _conv(shape), shape, tuple(range(0, width, 3)))
     for name, shape in DEPTHWISES.items():
         every = tuple(range(shape.out - 1, -1, -2))[::-1]
-        yield from _overlaid(f"overlay-depthwise-{name}", *depthwise_grad(shape), _depthwise(shape), shape, every)
+        yield from overlaid(f"overlay-depthwise-{name}", *depthwise_grad(shape), _depthwise(shape), shape, every)
 
 
 def _conv(shape: Shape) -> Op:
@@ -192,7 +194,7 @@ def _depthwise(shape: Shape) -> Op:
     return ops.Depthwise(shape.stride, shape.pad, shape.dilation)
 
 
-def _overlaid(
+def overlaid(
     name: str, grad: GradOp, dy: Feed, w: Feed, forward: Op, shape: Shape, channels: tuple[int, ...]
 ) -> Iterator[TrainingCase]:
     trained = activation(*w.type.shape[:-1], len(channels), zero=0)
@@ -207,6 +209,17 @@ def _overlaid(
     yield case(
         f"{name}-grad", ops.Overlay, (dy, w, trained, carry(3, 12)),
         lambda g, _, v: g.emit_all(lowered, v[0], g.emit(overlay, v[1], v[2]), v[3]),
+    )  # fmt: skip
+
+
+def masked_overlay(name: str, grad: GradOp, dy: Feed, w: Feed, channels: tuple[int, ...]) -> TrainingCase:
+    """A gradient behind a mask, one factor a channel, of weights some of whose channels are trained."""
+    out = grad.shape(dy.type, w.type)
+    lowered = replace(grad, slots=(0, 1), stream=len(name), masked=True, factors=channel_factors(out[-1]))
+    trained, overlay = activation(*w.type.shape[:-1], len(channels), zero=0), ops.Overlay(channels)
+    return case(
+        name, ops.Overlay, (dy, w, trained, mask(int(np.prod(out))), carry(3, 9)),
+        lambda g, _, v: g.emit_all(lowered, v[0], g.emit(overlay, v[1], v[2]), v[3], v[4]),
     )  # fmt: skip
 
 

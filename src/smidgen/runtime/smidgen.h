@@ -325,7 +325,7 @@ void smg_avg_pool_grad_g8(const smg_avg_pool_grad_g8_params *p, const int8_t *dy
 void smg_max_pool_grad_g8(const smg_max_pool_grad_g8_params *p, const int8_t *dy, const int8_t *x,
                           const uint8_t *mask, const int32_t *carry, int8_t *dx, int32_t *seen);
 void smg_conv2d_grad_g8(const smg_conv2d_grad_g8_params *p, const int8_t *dy, smg_weights w, const uint8_t *mask,
-                        const int32_t *carry, int8_t *dx, int32_t *seen);
+                        const int32_t *carry, int8_t *dx, int32_t *seen, void *scratch);
 void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *dy, smg_weights w,
                            const uint8_t *mask, const int32_t *carry, int8_t *dx, int32_t *seen, void *scratch);
 void smg_dense_grad_g8(const smg_dense_grad_g8_params *p, const int8_t *dy, const int8_t *w, const uint8_t *mask,

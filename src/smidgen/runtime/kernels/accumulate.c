@@ -76,3 +76,9 @@ void smg_accumulate(int32_t *sums, int32_t c, const int8_t *d, int32_t d_step, c
     }
     for (int32_t n = 0; n < rest; n++) add(sums + c - rest + n, last[lanes - rest + n]);
 }
+
+void smg_sum_rows(int32_t *sums, int32_t c, const int8_t *rows, int32_t count) {
+    for (int32_t n = 0; n < c; n++) sums[n] = 0;
+    for (int32_t i = 0; i < count; i++, rows += c)
+        for (int32_t n = 0; n < c; n++) add(sums + n, rows[n]);
+}

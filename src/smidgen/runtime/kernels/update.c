@@ -1,6 +1,7 @@
 /* The steps of biases, and of weights whose gradient is already summed. */
 #include "smidgen.h"
 
+#include "accumulate.h"
 #include "step.h"
 
 void smg_bias_step(const smg_bias_step_params *p, int32_t *b, int32_t *buffer, const int32_t *sums,
@@ -9,21 +10,14 @@ void smg_bias_step(const smg_bias_step_params *p, int32_t *b, int32_t *buffer, c
     smg_step_biases(&s, sums, p->c, b, buffer);
 }
 
-/* sums[c] = Σ dy[c] over n positions. */
-static void channel_sums(const int8_t *dy, int32_t n, int32_t c, int32_t *sums) {
-    for (int32_t i = 0; i < c; i++) sums[i] = 0;
-    for (int32_t at = 0; at < n; at++, dy += c)
-        for (int32_t i = 0; i < c; i++) sums[i] = (int32_t)((uint32_t)sums[i] + (uint32_t)dy[i]);
-}
-
 void smg_channel_sum_g8(const smg_channel_sum_g8_params *p, const int8_t *dy, int32_t *sums) {
-    channel_sums(dy, p->n, p->c, sums);
+    smg_sum_rows(sums, p->c, dy, p->n);
 }
 
 void smg_bias_sum_step(const smg_bias_sum_step_params *p, int32_t *b, int32_t *buffer, const int8_t *dy,
                        const int32_t *rate, const int32_t *carry, void *scratch) {
     const smg_step s = SMG_BEGIN_STEP(p, 0, 0, rate, carry);
-    channel_sums(dy, p->n, p->c, scratch);
+    smg_sum_rows(scratch, p->c, dy, p->n);
     smg_step_biases(&s, scratch, p->c, b, buffer);
 }
 
