@@ -125,7 +125,7 @@ def _learnable(
 ) -> tuple[Builder, dict[Value, Value], tuple[_Weight, ...]]:
     """The nodes up to the features, with everything that learns turned from constant into state."""
     by_node = {id(t.node): t for t in trained}
-    g = Builder(graph.name)
+    g = Builder(graph.name, graph.preprocessing)
     values: dict[Value, Value] = {v: g.input(v.name, v.type) for v in graph.inputs}
     weights: list[_Weight] = []
     needed = _before(graph, features)
