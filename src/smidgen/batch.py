@@ -15,6 +15,7 @@ from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Node, Value
 from smidgen.ops.conv import Conv2D, Depthwise, finish
 from smidgen.ops.dense import Dense
+from smidgen.ops.norm import BatchNorm
 from smidgen.ops.pool import AvgPool, MaxPool, Mean
 from smidgen.ops.window import Window
 
@@ -53,7 +54,7 @@ def run_node(node: Node, arrays: tuple[Array, ...], graph: Graph) -> Array:
         return finish_node(node, accumulate(node, *arrays))
     if isinstance(node.op, MaxPool | AvgPool | Mean) and not held[0]:
         return _as_channels(node, arrays[0])
-    if node.op.elementwise and not held[0]:
+    if (node.op.elementwise or isinstance(node.op, BatchNorm)) and not held[0]:
         return _elementwise(node, arrays, held)
     return _one_by_one(node, arrays, held)
 
@@ -62,8 +63,8 @@ def accumulate(node: Node, x: Array, w: Array, b: Array) -> Array:
     """The sums of a convolution or dense layer, bias included, before they are limited or requantized."""
     op, whole = node.op, x.dtype == np.int8
     taps = w[..., 0].size if isinstance(op, Depthwise) else w[0].size
-    wide = np.float64 if whole and taps * 128 * 255 >= EXACT else np.float32
-    shifted = x.astype(wide) - wide(node.ins[0].type.zero) if whole else x
+    wide = np.dtype(np.float64 if whole and taps * 128 * 255 >= EXACT else np.float32)
+    shifted: Array = x.astype(wide) - np.array(node.ins[0].type.zero, wide) if whole else x
     if isinstance(op, Dense):
         acc = shifted @ w.T.astype(wide)
     elif isinstance(op, Conv2D):
@@ -71,7 +72,8 @@ def accumulate(node: Node, x: Array, w: Array, b: Array) -> Array:
     else:
         assert isinstance(op, Depthwise)
         acc = _depthwise(shifted[:, 0], w.astype(wide), op.window(node.ins[1].type))[:, None]
-    return (acc.astype(np.int64) if whole else acc) + b
+    sums: Array = (acc.astype(np.int64) if whole else acc) + b
+    return sums
 
 
 def finish_node(node: Node, acc: Array) -> Array:

@@ -12,7 +12,7 @@ from smidgen.ir import Array, Builder, Graph, Node, Op, Value
 from smidgen.ops.conv import Conv2D, Depthwise
 from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Activate, Add, Mul
-from smidgen.ops.normalize import BatchNorm
+from smidgen.ops.norm import BatchNorm
 from smidgen.ops.pool import AvgPool, MaxPool
 from smidgen.ops.shape import Concat, Pad, Reshape, Transpose
 
@@ -144,8 +144,8 @@ def affine(graph: Graph, node: Node) -> Affine | None:
         return None
     along = np.broadcast_to(data.reshape(-1), (channels,))
     one, none = np.ones(channels, np.float32), np.zeros(channels, np.float32)
-    pair = (along, none) if isinstance(op, Mul) else (one, along)
-    return Affine(node.ins[0], *pair, op.activation)
+    scale, shift = (along, none) if isinstance(op, Mul) else (one, along)
+    return Affine(node.ins[0], scale, shift, op.activation)
 
 
 def fold_back(graph: Graph) -> Graph:
