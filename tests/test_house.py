@@ -12,9 +12,9 @@ ROOT = Path(smidgen.__file__).parent
 # Data flows down this list; a module imports only what stands above it, or its own entry.
 ORDER = (
     "errors", "compiler", "preprocessing", "ir", "text", "numerics", "stochastic", "ops", "batch", "frontends", "data",
-    "quantization", "zoo", "loading", "scheme", "autodiff", "lowering", "training", "passes", "schedule", "packing",
-    "plan", "streaming", "codegen", "targets", "simulate", "search", "pipeline", "profiling", "inspection", "learning",
-    "results", "report", "demo", "cli",
+    "quantization", "zoo", "loading", "heads", "scheme", "autodiff", "lowering", "training", "passes", "schedule",
+    "packing", "plan", "streaming", "codegen", "targets", "simulate", "search", "pipeline", "profiling", "inspection",
+    "learning", "results", "report", "demo", "cli",
 )  # fmt: skip
 
 

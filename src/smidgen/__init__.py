@@ -25,12 +25,13 @@ from smidgen.errors import (
     TargetError,
 )
 from smidgen.frontends import import_model
+from smidgen.heads import TrainingError
 from smidgen.ir import Graph, evaluate
 from smidgen.learning import CheckpointError, Course, Learned, LearningError, learn, learned_graph
 from smidgen.loading import load
 from smidgen.pipeline import Program, compile
 from smidgen.scheme import Scheme, SchemeError, load_scheme
-from smidgen.training import Options, TrainingError
+from smidgen.training import Options
 
 __version__ = version("smidgen")
 __all__ = [
