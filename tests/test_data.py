@@ -258,3 +258,13 @@ def test_the_shared_photographs_are_read_as_their_list_says() -> None:
     assert (len(data.train), len(data.test), len(data.classes)) == (2344, 1600, 2)
     assert np.bincount(data.test.labels).tolist() == np.bincount(labels).tolist()
     assert examples(data.train, Intake(PAPER), 3)[0].shape == PAPER.shape
+
+
+def test_the_sample_of_cifar10_comes_along_whole() -> None:
+    data = load_data("cifar10")
+    assert data.classes[3] == "cat"
+    for samples, each in ((data.train, 100), (data.test, 50)):
+        assert [samples.labels.count(c) for c in range(10)] == [each] * 10
+        assert {image.shape for image in samples.images} == {(32, 32, 3)}
+        assert len({image.tobytes() for image in samples.images}) == len(samples)  # no tile is cut twice
+    assert data.digest().startswith("4315687c75e91009")

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
+from smidgen.data import sample
 from smidgen.data.samples import Data, DataError, Samples, hold_out
 from smidgen.errors import ImportModelError
 from smidgen.frontends.files import CORRUPT_ZIP, parse_npy
@@ -28,17 +29,20 @@ LAYOUT = "put images in train/<label>/ and test/<label>/, or in <label>/"
 
 
 def load_data(source: str | Path) -> Data:
-    """A folder of images by label, a .zip of one, or an .npz of arrays x, y, x_test and y_test.
+    """A folder of images by label, a .zip of one, an .npz of arrays x, y, x_test and y_test, or "cifar10".
 
+    That name stands for the sample that comes with Smidgen, `./cifar10` for a folder.
     Without test images every fifth of each class is held out. Classes are numbered in the order of the folders'
     names, by value where all are numbers.
     """
+    if source == sample.NAME:
+        return sample.read_sample()
     path = Path(source)
     try:
         if path.is_dir():
             return _labelled(str(path), _folder(path))
         if not path.exists():
-            raise DataError(f"there is no {path}; give a folder of images, a .zip of one, or an .npz")
+            raise DataError(f"there is no {path}; give a folder of images, a .zip of one, an .npz, or '{sample.NAME}'")
         if path.suffix.lower() not in (".zip", ".npz"):
             raise DataError(f"{path} is neither a folder nor a .zip or .npz file; {LAYOUT}")
         with zipfile.ZipFile(path) as archive:
