@@ -24,7 +24,7 @@ from smidgen.errors import (
     SmidgenError,
     TargetError,
 )
-from smidgen.frontends import import_model
+from smidgen.frontends import from_torch, import_model
 from smidgen.heads import TrainingError
 from smidgen.ir import Graph, evaluate
 from smidgen.learning import CheckpointError, Course, Learned, LearningError, learn, learned_graph
@@ -58,6 +58,7 @@ __all__ = [
     "__version__",
     "compile",
     "evaluate",
+    "from_torch",
     "import_model",
     "learn",
     "learned_graph",
