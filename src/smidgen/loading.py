@@ -7,17 +7,17 @@ from pathlib import Path
 from smidgen.errors import ImportModelError, InputError
 from smidgen.frontends import READERS, import_model
 from smidgen.ir import Graph
-from smidgen.zoo import build_zoo, is_zoo_name
+from smidgen.zoo import load_zoo, is_zoo_name
 
 
 def load(model: str | Path) -> Graph:
     """A network of the zoo, or a model file; a name stands for the network, `./name` for the file."""
     if isinstance(model, str) and is_zoo_name(model):
-        return build_zoo(model)
+        return load_zoo(model)
     path = Path(model)
     if path.exists() or path.suffix.lower() in READERS:
         return import_model(path)
     try:
-        return build_zoo(str(model))
+        return load_zoo(str(model))
     except InputError as error:
         raise ImportModelError(f"there is no file {model}, and {error}") from None
