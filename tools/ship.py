@@ -1,4 +1,4 @@
-"""Pre-trained float weights → the zoo's int8 file and its model card.
+"""Pre-trained float weights → the zoo's int8 file, and the figures of its model card.
 
     python tools/ship.py mcunet-5fps mcunet-5fps.safetensors --data DIR -o src/smidgen/zoo/weights
 
@@ -15,21 +15,20 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from networks import Network
 from numpy.typing import NDArray
 from safetensors import safe_open
-from tiny_imagenet import read_images
 
 import smidgen as sm
+from networks import Network
 from smidgen.data import Samples, centre, intake
 from smidgen.frontends.native import write_smg
 from smidgen.frontends.torch import from_torch
 from smidgen.ir import Graph, Node, Value
 from smidgen.learning import top1
-from smidgen.ops import Add, Conv2D, Depthwise, Mean
 from smidgen.preprocessing import Preprocessing
-from smidgen.quantization import Quantized, quantize
+from smidgen.quantization import quantize
 from smidgen.zoo import build_zoo, find_table
+from tiny_imagenet import read_images
 
 RESOLUTION, CLASSES = 128, 200
 CALIBRATION = 500  # training images that set ranges
@@ -50,10 +49,7 @@ def named(graph: Graph, name: str) -> Graph:
     model = build_zoo(name, classes=CLASSES)
     if [type(n.op) for n in graph.nodes] != [type(n.op) for n in model.nodes]:
         raise SystemExit(f"{name} was quantized into other ops than the zoo's network has")
-    names: dict[Value, Value] = {}
-    pairs = list(zip((graph.inputs[0], *_values(graph)), (model.inputs[0], *_values(model)), strict=True))
-    for old, new in pairs:
-        names[old] = replace(old, name=new.name)
+    names = {old: replace(old, name=new.name) for old, new in zip(_values(graph), _values(model), strict=True)}
     nodes = tuple(Node(n.op, tuple(names[v] for v in n.ins), tuple(names[v] for v in n.outs)) for n in graph.nodes)
     return replace(
         graph,
@@ -66,9 +62,8 @@ def named(graph: Graph, name: str) -> Graph:
 
 
 def _values(graph: Graph) -> list[Value]:
-    """Every value but the input, in the order in which nodes name them."""
-    seen = dict.fromkeys(v for node in graph.nodes for v in (*node.ins, *node.outs))
-    return [v for v in seen if v not in graph.inputs]
+    """Every value, in the order in which nodes name them."""
+    return list(dict.fromkeys(v for node in graph.nodes for v in (*node.ins, *node.outs)))
 
 
 def float_top1(network: Network, images: NDArray[np.uint8], labels: NDArray[np.int64], model: Graph) -> float:
