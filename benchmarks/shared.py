@@ -11,7 +11,7 @@ import numpy as np
 
 import smidgen as sm
 from smidgen import passes, stochastic
-from smidgen.data import Data, Samples, centre, load_data
+from smidgen.data import Data, Samples, centre, intake, load_data
 from smidgen.ir import Array, Graph, Value, evaluate_all
 from smidgen.ops.update import Step
 from smidgen.training import Training
@@ -45,7 +45,7 @@ def spread(samples: Samples, count: int) -> Samples:
 def inputs(samples: Samples, graph: Graph) -> Iterator[tuple[Array, Array]]:
     """Images and labels as a training graph takes them."""
     for image, label in zip(samples.images, samples.labels, strict=True):
-        yield centre(image, graph.inputs[0].type), np.array([label], np.int32)
+        yield centre(image, intake(graph)), np.array([label], np.int32)
 
 
 def loss_graph(training: Training) -> Graph:

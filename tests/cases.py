@@ -11,11 +11,18 @@ import numpy as np
 from smidgen import ops
 from smidgen.ir import Array, Builder, Graph, Node, Op, QParams, Type, Value
 from smidgen.numerics import ACTIVATIONS
+from smidgen.ops.functions import FUNCTIONS
 from smidgen.ops.window import same_pad
 
 Q = QParams.per_tensor
 X, SECOND, Y = Q(0.05, -3), Q(0.07, 90), Q(0.1, 5)  # quantizations of a case that asks for none
 Rng = np.random.Generator
+# Every function of `Lookup` with an alpha and a beta such as networks give it.
+FUNCTION_PARAMETERS = tuple(
+    (name, *{"celu": (1.5, 0.0), "clip": (-0.5, 2.0), "elu": (0.8, 0.0), "hard_sigmoid": (0.2, 0.5),
+             "leaky_relu": (0.01, 0.0), "selu": (1.67, 1.05)}.get(name, (0.0, 0.0)))
+    for name in FUNCTIONS
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -226,6 +233,10 @@ def _elementwises() -> Iterator[Case]:
         yield binary(f"{name}-tiny-multipliers", op(), (2, 50), (2, 50), y=Q(1e6))
     for activation in ACTIVATIONS:
         yield unary(f"activate-{activation}", ops.Activate(activation), 1, 3, 4, 9, y=Q(0.03, -20))
+    for function, alpha, beta in FUNCTION_PARAMETERS:
+        yield unary(f"lookup-{function}", ops.Lookup(function, alpha, beta), 1, 3, 4, 9, y=Q(0.03, -20))
+        yield unary(f"slope-{function}", ops.Lookup(function, alpha, beta, slope=True), 2, 77, y=Q(0.02, 10))
+    yield unary("lookup-one", ops.Lookup("tanh"), 1, x=Q(1e4, 127), y=Q(1e-6, 3))
     for y in (Q(0.05, -3), Q(0.02, 100), Q(1.0), Q(1e-6, 3), Q(1e6)):
         yield unary(f"requantize-{y.one:.0e}", ops.Requantize(), 2, 33, y=y)
     for y in (Q(0.05, -3), Q(1.0, 127), Q(1e-6, 3), Q(1e6, -128), Q(0.25)):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cases import FUNCTION_PARAMETERS
 from smidgen import ops
 from smidgen.ir import Array, Builder, Graph, Op, QParams, Value
 from smidgen.ops.window import same_pad
@@ -133,6 +134,8 @@ def _elementwise() -> Iterator[GradientCase]:
         yield binary(f"{name}-one", kind(), whole, (1,))
     for activation in ("relu", "relu6", "relu_n1_to_1"):
         yield unary(f"activate-{activation}", ops.Activate(activation), 2, 9)
+    for function, alpha, beta in FUNCTION_PARAMETERS:
+        yield unary(f"lookup-{function}", ops.Lookup(function, alpha, beta), 1, 3, 11)
     # Ops of int8 alone, where a step of the input is a whole number of steps of the output: rounding does nothing.
     fine = QParams.per_tensor(2.0**-9, -5)
     yield GradientCase(

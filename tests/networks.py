@@ -15,6 +15,7 @@ from smidgen.ops import (
     Conv2D,
     Dense,
     Depthwise,
+    Lookup,
     MaxPool,
     Mean,
     Mul,
@@ -122,7 +123,18 @@ def pools_and_moves(seed: int) -> Graph:
     return n.end(n.conv(n.emit(Reshape((1, 1, y.type.size // CHANNELS, CHANNELS)), y), CHANNELS))
 
 
-NETWORKS = (inverted_residual, branches, pools_and_moves)
+def gates(seed: int) -> Graph:
+    """Tables of functions, a map gated channel by channel by what was squeezed out of it, averages over padding."""
+    n = Drawn(seed)
+    x = n.fit(Lookup("hard_swish"), n.conv(n.x, CHANNELS, 3, stride=2))
+    squeezed = n.conv(n.fit(Mean(keep_dims=True), x), CHANNELS // 2, activation="relu")
+    gate = n.fit(Lookup("hard_sigmoid", 1 / 6, 0.5), n.conv(squeezed, CHANNELS))
+    x = n.fit(Lookup("silu"), n.depthwise(n.fit(Mul(), x, gate)))
+    padded = n.emit(Pad((0, 1, 1, 0), (0, 1, 1, 0)), n.fit(Lookup("leaky_relu", 0.1), x))
+    return n.end(n.fit(Lookup("tanh"), n.conv(n.emit(AvgPool((3, 3), (2, 2)), padded), 2 * CHANNELS)))
+
+
+NETWORKS = (inverted_residual, branches, pools_and_moves, gates)
 
 
 def samples(graph: Graph, count: int, seed: int = 0) -> list[tuple[Array, int]]:

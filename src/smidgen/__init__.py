@@ -24,13 +24,14 @@ from smidgen.errors import (
     SmidgenError,
     TargetError,
 )
-from smidgen.frontends import import_model
+from smidgen.frontends import from_torch, import_model
+from smidgen.heads import TrainingError
 from smidgen.ir import Graph, evaluate
 from smidgen.learning import CheckpointError, Course, Learned, LearningError, learn, learned_graph
 from smidgen.loading import load
 from smidgen.pipeline import Program, compile
 from smidgen.scheme import Scheme, SchemeError, load_scheme
-from smidgen.training import Options, TrainingError
+from smidgen.training import Options
 
 __version__ = version("smidgen")
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "__version__",
     "compile",
     "evaluate",
+    "from_torch",
     "import_model",
     "learn",
     "learned_graph",

@@ -20,7 +20,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from smidgen import __version__
-from smidgen.data import Augment, Data, examples, load_data
+from smidgen.data import Augment, Data, examples, intake, load_data
 from smidgen.demo import Demonstration, demonstrate
 from smidgen.errors import InputError, SmidgenError
 from smidgen.frontends.files import parse_npy, read_whole, write_whole
@@ -321,7 +321,7 @@ def train(
     options = Options(classes or len(data.classes), weight_bits, qas, momentum, accumulate, head.value, seed)
     files = _learned_files(graph, output, Path(model))
     with _progress(f"compiling {graph.name} for {target}"):
-        images = examples(data.train, graph.inputs[0].type)
+        images = examples(data.train, intake(graph))
         program = compile(graph, scheme, target, options=options, images=images)
     output.mkdir(parents=True, exist_ok=True)
     with _epochs(course) as hear:

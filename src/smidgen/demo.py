@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from smidgen.data import Augment, Data, Samples, examples
+from smidgen.data import Augment, Data, Samples, examples, intake
 from smidgen.data.sample import read_sample
 from smidgen.frontends.files import write_whole
 from smidgen.frontends.native import write_smg
@@ -87,7 +87,7 @@ def demonstrate(folder: Path, say: Say = lambda _: None) -> Demonstration:
     say(f"compiling {NETWORK}")
     graph, data = load(NETWORK), read_sample()
     options = Options(len(data.classes))
-    images = examples(data.train, graph.inputs[0].type)
+    images = examples(data.train, intake(graph))
     here = compile(graph, SCHEME, options=options, images=images)
     there = compile(graph, SCHEME, BOARD, options=options, images=images, streamed_input=True)
     folder.mkdir(parents=True, exist_ok=True)

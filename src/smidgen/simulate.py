@@ -7,7 +7,7 @@ dimension is 1 it may be a batch here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -298,6 +298,43 @@ def _rescale(node: Node, a: Arithmetic) -> Function:
         return a.limit(activation)
     finish = a.settle(y, activation, ratio(x, over=y), a.multiply(*op.multiplier(node)))
     return lambda q: finish(q - x.zero)
+
+
+_FUNCTIONS: Mapping[str, Callable[[Tensor, float, float], Tensor]] = {
+    "abs": lambda x, a, b: x.abs(), "celu": lambda x, a, b: F.celu(x, a), "clip": lambda x, a, b: x.clamp(a, b),
+    "elu": lambda x, a, b: F.elu(x, a), "erf": lambda x, a, b: x.erf(), "exp": lambda x, a, b: x.exp(),
+    "gelu": lambda x, a, b: F.gelu(x), "gelu_tanh": lambda x, a, b: F.gelu(x, approximate="tanh"),
+    "hard_sigmoid": lambda x, a, b: (a * x + b).clamp(0, 1), "hard_swish": lambda x, a, b: F.hardswish(x),
+    "leaky_relu": lambda x, a, b: F.leaky_relu(x, a), "mish": lambda x, a, b: F.mish(x),
+    "selu": lambda x, a, b: b * F.elu(x, a), "sigmoid": lambda x, a, b: x.sigmoid(), "silu": lambda x, a, b: F.silu(x),
+    "softplus": lambda x, a, b: F.softplus(x), "softsign": lambda x, a, b: F.softsign(x),
+    "tanh": lambda x, a, b: x.tanh(),
+}  # fmt: skip
+
+
+@rule(ops.Lookup)
+def _lookup(node: Node, a: Arithmetic) -> Function:
+    op, x, y = node.op, node.ins[0].type, node.out.type
+    assert isinstance(op, ops.Lookup)
+    alpha, beta, of = op.alpha, op.beta, _FUNCTIONS[op.function]
+
+    def function(real: Tensor) -> Tensor:
+        return of(real, alpha, beta)
+
+    if y.dtype == "float32":
+        return function
+    tangent, q = op.tangent(x)
+    table = torch.from_numpy(op.table(x, y).astype(np.float64) - y.zero).to(a.device)
+    slope = torch.from_numpy(tangent.table(x, Type((1,), "int8", q)) * (q.one * x.scale)).to(a.device)
+    finish = a.settle(y, "none", (1 / y.scale,), lambda index: table[index])
+
+    def run(steps: Tensor) -> Tensor:
+        if not a.rounded:
+            return finish(function((steps.double() - x.zero) * x.scale))
+        index = steps.detach().long() - numerics.INT8_MIN
+        return finish(steps.double() * slope[index], index)
+
+    return run
 
 
 @rule(ops.Dequantize)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from smidgen.errors import ImportModelError
 from smidgen.frontends.native import read_smg
@@ -11,11 +12,42 @@ from smidgen.frontends.release import read_pkl, read_release_npz
 from smidgen.frontends.tflite import read_tflite
 from smidgen.ir import Graph
 
+
+def _read_onnx(path: Path) -> Graph:
+    from smidgen.frontends.onnx import read_onnx  # here, because onnx takes a while to import
+
+    return read_onnx(path)
+
+
+def _read_pt2(path: Path) -> Graph:
+    graph: Graph = _torch(path.name).read_pt2(path)
+    return graph
+
+
+def from_torch(module: object, example: object) -> Graph:
+    """A `torch.nn.Module` as a float32 graph; `example` is one input, a batch of 1, or a tuple of them."""
+    graph: Graph = _torch(type(module).__name__).from_torch(module, example)
+    return graph
+
+
+def _torch(what: str) -> Any:
+    """The front end that imports PyTorch, which nothing else here needs."""
+    try:
+        from smidgen.frontends import torch
+    except ModuleNotFoundError:
+        raise ImportModelError(
+            f"{what} needs PyTorch to be read, which is not installed; install smidgen[torch], or export to .onnx"
+        ) from None
+    return torch
+
+
 READERS: dict[str, Callable[[Path], Graph]] = {
     ".smg": read_smg,
     ".tflite": read_tflite,
     ".npz": read_release_npz,
     ".pkl": read_pkl,
+    ".onnx": _read_onnx,
+    ".pt2": _read_pt2,
 }
 
 

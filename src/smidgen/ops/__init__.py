@@ -4,7 +4,9 @@ from smidgen.ops.conv import Conv2D, Depthwise
 from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Activate, Add, Dequantize, Mul, Quantize, Requantize
 from smidgen.ops.gradient import Carry, ChannelSum, Crop, FromFloat, Gather, Mask, SumGrads, Through
+from smidgen.ops.lookup import Lookup
 from smidgen.ops.loss import CrossEntropyGrad, MaxAbs, Rate, SoftmaxCrossEntropy
+from smidgen.ops.norm import BatchNorm
 from smidgen.ops.overlay import Overlay
 from smidgen.ops.pool import AvgPool, MaxPool, Mean
 from smidgen.ops.shape import Concat, Pad, Reshape, Transpose
@@ -15,6 +17,7 @@ __all__ = [
     "Activate",
     "Add",
     "AvgPool",
+    "BatchNorm",
     "BiasStep",
     "Carry",
     "ChannelSum",
@@ -28,6 +31,7 @@ __all__ = [
     "Dequantize",
     "FromFloat",
     "Gather",
+    "Lookup",
     "Mask",
     "MaxAbs",
     "MaxPool",

@@ -83,6 +83,11 @@ typedef struct {
     int32_t x_zero, y_zero, multiplier, shift, lo, hi;
 } smg_rescale_s8_params;
 
+/* The result of each int8 number, that of -128 first. */
+typedef struct {
+    const int8_t *table;
+} smg_lookup_s8_params;
+
 typedef struct {
     int32_t zero;
     float scale;
@@ -295,6 +300,7 @@ void smg_mean_s8(const smg_mean_s8_params *p, const int8_t *x, int8_t *y);
 void smg_add_s8(const smg_add_s8_params *p, const int8_t *a, const int8_t *b, int8_t *y, int32_t count);
 void smg_mul_s8(const smg_mul_s8_params *p, const int8_t *a, const int8_t *b, int8_t *y, int32_t count);
 void smg_rescale_s8(const smg_rescale_s8_params *p, const int8_t *x, int8_t *y, int32_t count);
+void smg_lookup_s8(const smg_lookup_s8_params *p, const int8_t *x, int8_t *y, int32_t count);
 void smg_quantize_f32_s8(const smg_quantize_f32_s8_params *p, const float *x, int8_t *y, int32_t count);
 void smg_dequantize_s8_f32(const smg_dequantize_s8_f32_params *p, const int8_t *x, float *y, int32_t count);
 void smg_pad_s8(const smg_pad_s8_params *p, const int8_t *x, int8_t *y);

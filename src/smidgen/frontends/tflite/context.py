@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
 
 import numpy as np
 
 from smidgen.errors import ImportModelError
+from smidgen.frontends.naming import identifier
 from smidgen.frontends.tflite.records import Model, Operator, Tensor
 from smidgen.ir import DTYPES, MAX_BYTES, MAX_RANK, Array, Builder, Op, QParams, Type, Value
 
-MAX_NAME = 64  # characters of a value's name
 MAX_INTEGERS = 16  # elements of a constant shape, permutation, …
 
 
@@ -106,12 +105,6 @@ class Import:
                 f"'{self.tensor(index).name}' should be a few integers, is {data.dtype}{list(data.shape)}"
             )
         return tuple(int(n) for n in data.ravel())
-
-
-def identifier(text: str) -> str:
-    """The text with '_' for what a value's name may not hold."""
-    name = re.sub(r"[^A-Za-z0-9_.]+", "_", text)[:MAX_NAME].strip("_.")
-    return f"_{name}" if name[:1].isdigit() else name
 
 
 def _static_shape(tensor: Tensor, what: str) -> tuple[int, ...]:

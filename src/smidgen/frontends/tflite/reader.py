@@ -6,7 +6,8 @@ from pathlib import Path
 
 from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends.files import read_whole
-from smidgen.frontends.tflite.context import Import, identifier
+from smidgen.frontends.naming import identifier
+from smidgen.frontends.tflite.context import Import
 from smidgen.frontends.tflite.decode import decode
 from smidgen.frontends.tflite.operators import OPERATOR_RULES
 from smidgen.frontends.tflite.records import Model, Operator

@@ -1,4 +1,4 @@
-/* Element by element in int8: multiply, rescale. The output may be the first input's memory. */
+/* Element by element in int8: multiply, rescale, look up. The output may be the first input's memory. */
 #include "smidgen.h"
 
 #include "blocks.h"
@@ -23,4 +23,9 @@ void smg_rescale_s8(const smg_rescale_s8_params *p, const int8_t *x, int8_t *y, 
         smg_scale(&values, p->multiplier, p->shift);
         smg_store(y + start, &values, length, p->y_zero, p->lo, p->hi);
     }
+}
+
+void smg_lookup_s8(const smg_lookup_s8_params *p, const int8_t *x, int8_t *y, int32_t count) {
+    const int8_t *of_zero = p->table + 128;
+    for (int32_t i = 0; i < count; i++) y[i] = of_zero[x[i]];
 }

@@ -1,0 +1,286 @@
+"""What front ends for channels-first files share: they speak of [batch, channels, …], the graph grows channels last.
+
+Float tensors become float32 nodes. An int8 tensor stays int8 through every op whose output the file quantizes, and
+becomes float32 before one whose output it does not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from smidgen import ops
+from smidgen.errors import ImportModelError
+from smidgen.frontends.layout import Layout, Shape, channels_last, common_factors, moves
+from smidgen.frontends.naming import identifier
+from smidgen.ir import MAX_BYTES, MAX_RANK, Array, Builder, Graph, Op, QParams, Type, Value
+from smidgen.numerics import INT8_MAX, INT8_MIN
+
+Spans = tuple[tuple[int, int], ...]  # before and after, for each dimension
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A value of the graph under the file's dimensions."""
+
+    value: Value
+    layout: Layout
+
+    @property
+    def shape(self) -> Shape:
+        return self.layout.shape
+
+    @property
+    def size(self) -> int:
+        return self.value.type.size
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """Numbers of the file; where it holds them quantized, `data` = scales · `steps`, several running along `axis`."""
+
+    data: Array
+    steps: Array | None = None
+    scales: tuple[float, ...] = ()
+    axis: int = 0
+
+    @property
+    def shape(self) -> Shape:
+        return tuple(self.data.shape)
+
+    def transposed(self, perm: Shape) -> Constant:
+        steps = None if self.steps is None else self.steps.transpose(perm)
+        axis = perm.index(self.axis) if len(self.scales) > 1 else 0
+        return Constant(self.data.transpose(perm), steps, self.scales, axis)
+
+
+Operand = Tensor | Constant
+
+
+class Channels:
+    """A graph in the making; `plan` says which int8 quantization the file gives to an output, by its name."""
+
+    def __init__(self, name: str, plan: Mapping[str, QParams] | None = None) -> None:
+        self.builder = Builder(identifier(name) or "model")
+        self.plan = plan or {}
+        self.output = ""  # the name of what is being computed
+        self._sources: dict[Value, Value] = {}  # what a reshaped value is a view of
+
+    @property
+    def q(self) -> QParams | None:
+        """The int8 quantization of what is being computed; None where the file leaves it float."""
+        return self.plan.get(self.output)
+
+    def input(self, name: str, shape: Shape, last: bool) -> Tensor:
+        """An input of the graph, channels last or in the file's own order."""
+        layout = Layout.channels_last(shape) if last else Layout.of(shape)
+        inner = tuple(shape[i] for i in channels_last(len(shape))) if last else shape
+        inner = (1, *inner) if last and len(shape) == 3 else inner
+        return Tensor(self.builder.input(identifier(name) or "input", Type(inner, "float32")), layout)
+
+    def emit(self, op: Op, *ins: Value, q: QParams | None = None) -> Value:
+        return self.builder.emit(op, *ins, q=q, name=identifier(self.output) or None)
+
+    def constant(self, role: str, data: Array, q: QParams | None = None) -> Value:
+        if data.dtype.kind == "f" and not np.isfinite(data).all():
+            bad = int((~np.isfinite(data)).sum())
+            raise ImportModelError(f"{bad} of the {data.size} numbers it reads are NaN or infinite; train it again")
+        return self.builder.constant(f"{identifier(self.output) or 'v'}.{role}", data, q)
+
+    def view(self, value: Value, shape: Shape) -> Value:
+        """The value's memory under another shape."""
+        source = self._sources.get(value, value)
+        if source.type.shape == shape:
+            return source
+        if value.type.shape == shape:
+            return value
+        made = self.builder.emit(ops.Reshape(shape), source, name=f"{source.name}.view")
+        self._sources[made] = source
+        return made
+
+    def arranged(self, x: Tensor, memory: Shape) -> Tensor:
+        """The tensor with its factors in another order in memory."""
+        if x.layout.memory == memory:
+            return x
+        runs, perm = moves(x.layout.memory, memory)
+        if len(runs) > MAX_RANK:
+            raise ImportModelError(
+                f"{list(x.shape)} would have to be transposed in {len(runs)} dimensions; up to {MAX_RANK} are supported"
+            )
+        factors = x.layout.factors
+        shape = tuple(math.prod(factors[i] for i in run) for run in runs)
+        value = self.builder.emit(ops.Transpose(perm), self.view(x.value, shape), name=f"{x.value.name}.arranged")
+        return Tensor(value, replace(x.layout, memory=memory))
+
+    def map(self, x: Tensor) -> Value:
+        """[batch, channels, rows, columns] or [batch, channels, length] as a [1, rows, columns, channels] map."""
+        if len(x.shape) not in (3, 4):
+            raise ImportModelError(
+                f"its input {list(x.shape)} is no map of one or two dimensions with a batch and channels before them"
+            )
+        order = channels_last(len(x.shape))
+        shape = tuple(x.shape[i] for i in order)
+        return self.view(self.arranged(x, x.layout.order(order)).value, (1, *shape) if len(shape) == 3 else shape)
+
+    def mapped(self, value: Value, rank: int) -> Tensor:
+        """A [1, rows, columns, channels] map as the file's tensor of three or four dimensions."""
+        n, h, w, c = value.type.shape
+        return Tensor(value, Layout.channels_last((n, c, h, w) if rank == 4 else (n, c, w)))
+
+    def rows(self, x: Tensor) -> Tensor:
+        """The tensor with its last dimension's elements one after another in memory, in any order."""
+        last = set(x.layout.places(len(x.shape) - 1))
+        memory = x.layout.memory
+        if set(memory[len(memory) - len(last) :]) == last:
+            return x
+        return self.arranged(x, tuple(i for i in memory if i not in last) + tuple(i for i in memory if i in last))
+
+    def real(self, x: Operand) -> Tensor:
+        """The operand as a float32 tensor."""
+        if isinstance(x, Constant):
+            return Tensor(self.constant("constant", x.data.astype(np.float32)), Layout.of(x.shape))
+        if x.value.type.dtype == "float32":
+            return x
+        value = self.builder.emit(ops.Dequantize(), x.value, name=f"{x.value.name}.real")
+        return Tensor(value, x.layout)
+
+    def settled(self, x: Tensor) -> Tensor:
+        """The tensor in int8 where it is and stays so, else in float32."""
+        return x if self.q is not None and x.value.type.dtype == "int8" else self.real(x)
+
+    def quantized(self, x: Operand, q: QParams) -> Tensor:
+        """The operand in the int8 quantization given."""
+        x = x if isinstance(x, Tensor) else self.real(x)
+        if x.value.type.dtype == "int8" and x.value.type.q == q:
+            return x
+        op = ops.Quantize() if x.value.type.dtype == "float32" else ops.Requantize()
+        return Tensor(self.emit(op, x.value, q=q), x.layout)
+
+    def reshape(self, x: Tensor, shape: Shape) -> Tensor:
+        """The same elements, in the file's order, under another shape."""
+        if math.prod(shape) != x.size or min(shape, default=1) < 1:
+            raise ImportModelError(f"it reshapes {list(x.shape)} to {list(shape)}, which has other elements")
+        layout = x.layout.reshaped(shape)
+        if layout is not None:
+            return Tensor(x.value, layout)
+        return Tensor(self.arranged(x, tuple(range(len(x.layout.memory)))).value, Layout.of(shape))
+
+    def transpose(self, x: Tensor, perm: Shape) -> Tensor:
+        if sorted(perm) != list(range(len(x.shape))):
+            raise ImportModelError(f"it transposes {list(x.shape)} by {list(perm)}")
+        return Tensor(x.value, x.layout.permuted(perm))
+
+    def unary(self, op: Op, x: Tensor) -> Tensor:
+        """A function of each element."""
+        x = self.settled(x)
+        return Tensor(self.emit(op, x.value, q=self.q), x.layout)
+
+    def add(self, a: Operand, b: Operand) -> Tensor:
+        return self._pair(ops.Add(), a, b)
+
+    def multiply(self, a: Operand, b: Operand) -> Tensor:
+        return self._pair(ops.Mul(), a, b)
+
+    def negative(self, x: Tensor) -> Tensor:
+        """−x, in int8 in the quantization that mirrors its own."""
+        if x.value.type.dtype == "float32" or self.q is None:
+            return self.multiply(x, Constant(np.array([-1], np.float32)))
+        q = QParams.per_tensor(x.value.type.scale, min(-x.value.type.zero, INT8_MAX))
+        minus = self.constant("minus", np.array([-1], np.int8), QParams.per_tensor(1.0))
+        return Tensor(self.builder.emit(ops.Mul(), x.value, minus, q=q, name=f"{x.value.name}.negative"), x.layout)
+
+    def _pair(self, op: Op, a: Operand, b: Operand) -> Tensor:
+        if isinstance(a, Constant) or (isinstance(b, Tensor) and a.size < b.size):
+            a, b = b, a
+        assert isinstance(a, Tensor)
+        shape = broadcast(a.shape, b.shape)
+        if math.prod(shape) != a.size:
+            raise ImportModelError(
+                f"{list(a.shape)} and {list(b.shape)} would both be repeated; one operand must have the result's shape"
+            )
+        a = self.reshape(self.settled(a), shape)
+        if isinstance(b, Constant):
+            second = self._repeated(a, b)
+        else:
+            b = self.settled(self.reshape(b, (1,) * (len(shape) - len(b.shape)) + b.shape))
+            if a.value.type.dtype != b.value.type.dtype:
+                a, b = self.real(a), self.real(b)
+            a, second = self._aligned(a, b)
+        first = a.value
+        if a.size != second.type.size and first.type.shape[-1] != second.type.size != 1:
+            first = self.view(first, (a.size // second.type.size, second.type.size))
+        return Tensor(self.emit(op, first, second, q=self.q), a.layout)
+
+    def _repeated(self, a: Tensor, b: Constant) -> Value:
+        """A constant operand in the order of a's memory, no larger than it has to be."""
+        data, layout = b.data.reshape((1,) * (len(a.shape) - len(b.shape)) + b.shape), a.layout
+        sizes = [f if n > 1 else 1 for n, dim in zip(data.shape, layout.dims, strict=True) for f in dim]
+        ordered = data.reshape(sizes).transpose(layout.memory)
+        while ordered.ndim and ordered.shape[0] == 1:
+            ordered = ordered[0]
+        if 1 in ordered.shape:
+            ordered = np.broadcast_to(ordered, layout.sizes[len(layout.sizes) - ordered.ndim :])
+        if ordered.size == a.size:
+            return self._operand(a, ordered.reshape(a.value.type.shape))
+        return self._operand(a, ordered.reshape(-1))
+
+    def _operand(self, a: Tensor, data: Array) -> Value:
+        """A constant beside `a`, in int8 where that is."""
+        real = data.astype(np.float32)
+        if a.value.type.dtype == "float32":
+            return self.constant("constant", real)
+        q = QParams.per_tensor((float(np.abs(real).max()) or 1.0) / INT8_MAX)
+        return self.constant("constant", np.rint(real / q.one).astype(np.int8), q)
+
+    def _aligned(self, a: Tensor, b: Tensor) -> tuple[Tensor, Value]:
+        """Two tensors of one rank in one order of memory, the second repeating along the first's slowest factors."""
+        pairs = [common_factors(x, y) if y else x for x, y in zip(a.layout.dims, b.layout.dims, strict=True)]
+        finer = tuple(p for p in pairs if p is not None)
+        one = a.layout.refined(finer) if len(finer) == len(pairs) else None
+        dims = tuple(p if y else () for p, y in zip(finer, b.layout.dims, strict=False))
+        two = b.layout.refined(dims) if one else None
+        if one is None or two is None:
+            a, b = (self.arranged(x, tuple(range(len(x.layout.memory)))) for x in (a, b))
+            one, two = Layout.of(a.shape), Layout.of(b.shape)
+        shared = [one.places(i) if dim else () for i, dim in enumerate(two.dims)]
+        place = {mine: theirs for theirs, mine in enumerate(p for places in shared for p in places)}
+        a, b = Tensor(a.value, one), Tensor(b.value, two)
+        if set(one.memory[len(one.memory) - len(place) :]) != set(place):
+            slow = tuple(i for i in one.memory if i not in place)
+            a = self.arranged(a, slow + tuple(i for i in one.memory if i in place))
+        b = self.arranged(b, tuple(place[i] for i in a.layout.memory if i in place))
+        return a, b.value if b.size < a.size else self.view(b.value, a.value.type.shape)
+
+    def outgoing(self, x: Tensor) -> Value:
+        """An output in the file's order or, where it is a map in memory, channels last."""
+        rank = len(x.shape)
+        whole = all(len(dim) <= 1 for dim in x.layout.dims)
+        if rank in (3, 4) and whole and x.layout.memory == x.layout.order(channels_last(rank)):
+            return self.map(x)
+        if rank > MAX_RANK:
+            raise ImportModelError(f"an output {list(x.shape)} of {rank} dimensions; up to {MAX_RANK} are supported")
+        return self.view(self.arranged(x, tuple(range(len(x.layout.memory)))).value, x.shape)
+
+    def graph(self, *outputs: Tensor) -> Graph:
+        return self.builder.graph(*(self.outgoing(x) for x in outputs))
+
+
+def broadcast(*shapes: Shape) -> Shape:
+    """The shape operands of these shapes give together."""
+    try:
+        shape = tuple(np.broadcast_shapes(*shapes))
+    except ValueError:
+        raise ImportModelError(f"shapes {' and '.join(str(list(s)) for s in shapes)} do not go together") from None
+    if 4 * math.prod(shape) > MAX_BYTES:
+        raise ImportModelError(f"{list(shape)} would take more than {MAX_BYTES:,} bytes; use a smaller model")
+    return shape
+
+
+def int8_steps(steps: Array) -> Array:
+    """Integers that fit int8 as such."""
+    if steps.min(initial=0) < INT8_MIN or steps.max(initial=0) > INT8_MAX:
+        raise ImportModelError("weights beyond int8 are not supported; quantize them symmetrically to int8")
+    return steps.astype(np.int8)

@@ -1,0 +1,231 @@
+"""The layers of channels-first files, as nodes of the graph: convolution, dense, normalization, pools, means, joins."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from smidgen import ops
+from smidgen.errors import ImportModelError
+from smidgen.frontends.channels import Channels, Constant, Operand, Spans, Tensor, int8_steps
+from smidgen.frontends.layout import Layout, Shape, channels_last
+from smidgen.ir import Array, QParams, Value
+from smidgen.numerics import activation_limits
+
+SMALLEST = 2.0**-60  # of a bias's step: below, it stands for nothing
+LIMIT = float(np.finfo(np.float32).max)  # stands for a limit that is infinite
+
+
+class Layers(Channels):
+    """What rules for a file's operators call."""
+
+    def conv(
+        self, x: Tensor, w: Constant, b: Constant | None, stride: Shape, pads: Spans, dilation: Shape, groups: int
+    ) -> Tensor:
+        """Convolution over one or two dimensions; weights are [out, in / groups, rows, columns] or [out, …, length]."""
+        rank, groups_fit = len(x.shape), groups >= 1 and len(x.shape) > 1 and w.shape[1:2] == (x.shape[1] // groups,)
+        if len(w.shape) != rank or rank not in (3, 4) or not groups_fit or x.shape[1] % groups:
+            raise ImportModelError(
+                f"input {list(x.shape)} and weights {list(w.shape)} in {groups} groups do not fit; convolutions run "
+                "over one or two dimensions"
+            )
+        depthwise = groups == x.shape[1] > 1
+        steps, spread, (rows, columns) = _pair(stride), _pair(dilation), ((0, 0), *pads)[-2:]
+        op: ops.Conv2D | ops.Depthwise = ops.Conv2D(steps, (*rows, *columns), spread, groups)
+        axis, order = 0, (0, 2, 3, 1)
+        if depthwise:
+            op, axis, order = ops.Depthwise(steps, (*rows, *columns), spread), 3, (1, 2, 3, 0)
+        lifted = (*w.shape[:2], *_pair(w.shape[2:]))
+        source = self.map(self._weighted(x, w))
+        weights = self._weights(source, w, axis, lambda a: a.reshape(lifted).transpose(order))
+        value = self.emit(op, source, weights, self._bias(source, weights, b, w.shape[0]), q=self.q)
+        return self.mapped(value, rank)
+
+    def dense(self, x: Tensor, w: Constant, b: Constant | None = None) -> Tensor:
+        """x · wᵀ + b along the last dimension; weights are [out, in], their columns put in the order of memory."""
+        if len(w.shape) != 2 or not x.shape or x.shape[-1] != w.shape[1]:
+            raise ImportModelError(f"input {list(x.shape)} and weights [out, in] of {list(w.shape)} do not fit")
+        x = self.rows(self._weighted(x, w))
+        n, k = w.shape
+        places = x.layout.places(len(x.shape) - 1)
+        order = [i - places[0] + 1 for i in x.layout.memory if i in places] if places else []
+        cut = (n, *x.layout.dims[-1])
+        source = self.view(x.value, (x.size // k, k))
+        weights = self._weights(source, w, 0, lambda a: a.reshape(cut).transpose(0, *order).reshape(n, k))
+        value = self.emit(ops.Dense(), source, weights, self._bias(source, weights, b, n), q=self.q)
+        outer = Layout(x.layout.dims[:-1], tuple(i for i in x.layout.memory if i not in places))
+        last = ((n,),) if n > 1 else ((),)
+        return Tensor(value, Layout(outer.dims + last, outer.memory + ((len(outer.memory),) if n > 1 else ())))
+
+    def _weighted(self, x: Tensor, w: Constant) -> Tensor:
+        """The input, in int8 where its weights are too and the file quantizes the output."""
+        usable = w.steps is not None and (len(w.scales) == 1 or w.axis == 0)
+        return self.settled(x) if usable else self.real(x)
+
+    def _weights(self, x: Value, w: Constant, axis: int, place: Callable[[Array], Array]) -> Value:
+        if x.type.dtype == "float32":
+            return self.constant("w", place(w.data.astype(np.float32)))
+        assert w.steps is not None
+        q = QParams.per_channel(w.scales, axis) if len(w.scales) > 1 else QParams.per_tensor(w.scales[0])
+        return self.constant("w", place(int8_steps(w.steps)), q)
+
+    def _bias(self, x: Value, w: Value, b: Constant | None, channels: int) -> Value:
+        real: Array = np.zeros(channels) if b is None else b.data.astype(np.float64).reshape(-1)
+        if real.size not in (1, channels):
+            raise ImportModelError(f"a bias of {list(b.shape) if b else []} does not fit {channels} channels")
+        real = np.broadcast_to(real, (channels,))
+        if x.type.dtype == "float32":
+            return self.constant("b", real.astype(np.float32))
+        assert w.type.q is not None
+        steps = np.rint(real / np.maximum(x.type.scale * np.array(w.type.q.scale), SMALLEST))
+        return self.constant("b", np.clip(steps, -(2**31), 2**31 - 1).astype(np.int32))
+
+    def batch_norm(self, x: Tensor, scale: Array, shift: Array) -> Tensor:
+        """y = x · scale + shift for each of the channels, dimension 1."""
+        channels = x.shape[1] if len(x.shape) > 1 else 0
+        if scale.size != channels or shift.size != channels:
+            raise ImportModelError(f"{scale.size} scales and {shift.size} shifts do not fit {list(x.shape)}")
+        x = self.real(x)
+        last = x.layout.places(1)
+        x = self.arranged(x, tuple(i for i in x.layout.memory if i not in last) + last)
+        if x.value.type.shape[-1] != channels:
+            x = Tensor(self.view(x.value, (x.size // channels, channels)), x.layout)
+        parts = [
+            self.constant(role, np.asarray(data, np.float32).reshape(-1))
+            for role, data in (("scale", scale), ("shift", shift))
+        ]
+        return Tensor(self.emit(ops.BatchNorm(), x.value, *parts), x.layout)
+
+    def clip(self, x: Tensor, low: float, high: float) -> Tensor:
+        """Limits as an activation where they are one's, else as a function."""
+        for name in ("relu", "relu6", "relu_n1_to_1"):
+            if (low, high) == activation_limits(name):
+                return self.unary(ops.Activate(name), x)
+        return self.unary(ops.Lookup("clip", max(low, -LIMIT), min(high, LIMIT)), x)
+
+    def pool(
+        self, kind: type[ops.MaxPool] | type[ops.AvgPool], x: Tensor, size: Shape, stride: Shape, pads: Spans,
+        ceil: bool = False, counts_padding: bool = False,
+    ) -> Tensor:  # fmt: skip
+        """Pooling over one or two dimensions; with `counts_padding` an average counts padding as zeros."""
+        source = self.map(x)
+        k, s, p = _pair(size), _pair(stride), ((0, 0), *pads)[-2:]
+        if counts_padding and any(n for pair in p for n in pair):
+            (top, bottom), (left, right) = p
+            source = self.builder.emit(
+                ops.Pad((0, top, left, 0), (0, bottom, right, 0)), source, name=f"{source.name}.padded"
+            )
+            behind, p = (bottom, right), ((0, 0), (0, 0))
+        else:
+            behind = (0, 0)
+        ends = [_end(source.type.shape[1 + i], k[i], s[i], p[i], ceil, behind[i]) for i in (0, 1)]
+        pad = (p[0][0], ends[0], p[1][0], ends[1])
+        return self.mapped(self.emit(kind(k, s, pad), source), len(x.shape))
+
+    def mean(self, x: Tensor, axes: Sequence[int], keep: bool) -> Tensor:
+        """The mean over some dimensions, which become 1 or, without `keep`, go."""
+        over = {axis % len(x.shape) for axis in axes} if x.shape else set()
+        rest = tuple(i for i in range(len(x.shape)) if i not in over)
+        shape = tuple(1 if i in over else d for i, d in enumerate(x.shape) if keep or i not in over)
+        x = self.settled(x)
+        gone = set(x.layout.order(tuple(over)))
+        slow = tuple(i for i in x.layout.memory if i in gone)
+        x = self.arranged(x, slow + tuple(i for i in x.layout.memory if i not in gone))
+        count = math.prod(x.shape[i] for i in over)
+        source = x.value
+        if len(source.type.shape) != 4 or source.type.shape[0] != 1 or source.type.shape[3] * count != x.size:
+            source = self.view(source, (1, count, 1, x.size // count))
+        kept = Layout(tuple(x.layout.dims[i] for i in rest), ())
+        place = {old: new for new, old in enumerate(x.layout.order(rest))}
+        layout = Layout(kept.dims, tuple(place[i] for i in x.layout.memory if i not in gone))
+        value = self.emit(ops.Mean(keep_dims=len(shape) == 4), source, q=self.q)
+        return self.reshape(Tensor(value, layout), shape)
+
+    def pad(self, x: Tensor, pads: Spans) -> Tensor:
+        """Zeros around the tensor."""
+        if len(pads) != len(x.shape) or any(n < 0 for pair in pads for n in pair):
+            raise ImportModelError(f"padding {list(pads)} of {list(x.shape)} is not supported; pad by positive numbers")
+        padded = {i for i, pair in enumerate(pads) if any(pair)}
+        x, order = self._whole(x, padded)
+        sizes = tuple(x.shape[i] for i in order)
+        before, after = (tuple(pads[i][side] for i in order) for side in (0, 1))
+        value = self.emit(ops.Pad(before, after), self.view(x.value, sizes))
+        return Tensor(value, Layout.of(tuple(d + sum(pair) for d, pair in zip(x.shape, pads, strict=True)), order))
+
+    def concat(self, xs: Sequence[Operand], axis: int) -> Tensor:
+        """One after another along a dimension."""
+        tensors = [x if isinstance(x, Tensor) else self.real(x) for x in xs]
+        if self.q is not None and all(t.value.type.dtype == "int8" for t in tensors):
+            tensors = [self.quantized(t, self.q) for t in tensors]
+        elif len({t.value.type.q for t in tensors}) > 1:
+            tensors = [self.real(t) for t in tensors]
+        rank = len(tensors[0].shape)
+        if any(len(t.shape) != rank for t in tensors) or not -rank <= axis < rank:
+            raise ImportModelError(f"it joins {[list(t.shape) for t in tensors]} along dimension {axis}")
+        axis %= rank
+        wholes = [self._whole(t, {axis}) for t in tensors]
+        order = wholes[0][1]
+        values = []
+        for x, _ in wholes:
+            x = self.arranged(Tensor(x.value, self._single(x)), self._single(x).order(order))
+            values.append(self.view(x.value, tuple(x.shape[i] for i in order)))
+        value = self.emit(ops.Concat(order.index(axis)), *values)
+        total = sum(x.shape[axis] for x, _ in wholes)
+        shape = tensors[0].shape
+        return Tensor(value, Layout.of((*shape[:axis], total, *shape[axis + 1 :]), order))
+
+    def _single(self, x: Tensor) -> Layout:
+        layout = x.layout.refined(tuple((d,) if d > 1 else () for d in x.shape))
+        return x.layout if layout is None else layout
+
+    def softmax(self, x: Tensor, axis: int) -> Tensor:
+        """exp(x) / Σ exp(x) along a dimension."""
+        axis %= len(x.shape)
+        last = x.layout.places(axis)
+        x = self.arranged(x, tuple(i for i in x.layout.memory if i not in last) + last)
+        if x.value.type.shape[-1] != x.shape[axis]:
+            x = Tensor(self.view(x.value, (x.size // x.shape[axis], x.shape[axis])), x.layout)
+        return Tensor(self.emit(ops.Softmax(), x.value), x.layout)
+
+    def _whole(self, x: Tensor, dims: set[int]) -> tuple[Tensor, Shape]:
+        """The tensor with each dimension whole in memory, and their order there; up to four."""
+        rank = len(x.shape)
+        if rank > 4:
+            raise ImportModelError(f"{list(x.shape)} has {rank} dimensions; up to four are supported here")
+        order = _order(x.layout)
+        if order is None:
+            x = self.arranged(x, tuple(range(len(x.layout.memory))))
+            x, order = Tensor(x.value, Layout.of(x.shape)), tuple(range(rank))
+        return x, order
+
+
+def _pair(numbers: Shape) -> tuple[int, int]:
+    """Numbers for rows and columns; a signal is a map of one row."""
+    rows, columns = (1, *numbers)[-2:]
+    return rows, columns
+
+
+def _order(layout: Layout) -> Shape | None:
+    """The order of whole dimensions in memory; None where the factors of one are apart."""
+    runs = {i: layout.places(i) for i, dim in enumerate(layout.dims) if dim}
+    at = {i: layout.memory.index(places[0]) for i, places in runs.items()}
+    if any(layout.memory[at[i] : at[i] + len(places)] != places for i, places in runs.items()):
+        return None
+    long = sorted(at, key=lambda i: at[i])
+    for order in (channels_last(len(layout.dims)), tuple(range(len(layout.dims)))):
+        if [i for i in order if i in at] == long:
+            return order
+    return tuple(i for i in range(len(layout.dims)) if i not in at) + tuple(long)
+
+
+def _end(size: int, k: int, stride: int, pad: tuple[int, int], ceil: bool, behind: int) -> int:
+    """The padding behind the map that windows reach into; the last `behind` of its size are padding already."""
+    if stride < 1 or k < 1:
+        raise ImportModelError(f"a window of {k} with stride {stride} is none")
+    room = size + sum(pad) - k
+    windows = (-(-room // stride) if ceil else room // stride) + 1
+    if ceil and (windows - 1) * stride >= size - behind + pad[0]:
+        windows -= 1  # the last would begin behind the map
+    return max(0, (windows - 1) * stride + k - size - pad[0])

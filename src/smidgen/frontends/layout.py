@@ -1,0 +1,127 @@
+"""Where the elements of a tensor lie: a file's dimensions in its own order, ours in memory.
+
+Files speak of [batch, channels, rows, columns], kernels read [rows, columns, channels]. A layout holds the
+first view over memory of the second, so that transposing, flattening and reshaping cost nothing until a
+kernel asks for an order that memory does not have.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Each dimension as a product of factors above 1, and the order in which these factors run in memory."""
+
+    dims: tuple[Shape, ...]
+    memory: tuple[int, ...]  # places in `factors`, the slowest first
+
+    @staticmethod
+    def of(shape: Shape, order: Shape | None = None) -> Layout:
+        """A tensor whose dimensions run in memory in the order given, or in their own."""
+        dims = tuple((d,) if d > 1 else () for d in shape)
+        place = {i: sum(map(len, dims[:i])) for i, dim in enumerate(dims) if dim}
+        return Layout(dims, tuple(place[i] for i in order or range(len(shape)) if i in place))
+
+    @staticmethod
+    def channels_last(shape: Shape) -> Layout:
+        """[batch, channels, …] with the channels running fastest."""
+        return Layout.of(shape, channels_last(len(shape)))
+
+    @property
+    def shape(self) -> Shape:
+        return tuple(math.prod(dim) for dim in self.dims)
+
+    @property
+    def factors(self) -> Shape:
+        return tuple(f for dim in self.dims for f in dim)
+
+    @property
+    def plain(self) -> bool:
+        """Whether memory has the order of the dimensions."""
+        return self.memory == tuple(range(len(self.memory)))
+
+    @property
+    def sizes(self) -> Shape:
+        """The factors as they run in memory."""
+        return tuple(self.factors[i] for i in self.memory)
+
+    def places(self, dim: int) -> Shape:
+        """The places of one dimension's factors."""
+        start = sum(map(len, self.dims[:dim]))
+        return tuple(range(start, start + len(self.dims[dim])))
+
+    def order(self, dims: Shape) -> Shape:
+        """The memory in which these dimensions run one after another."""
+        return tuple(place for dim in dims for place in self.places(dim))
+
+    def permuted(self, perm: Shape) -> Layout:
+        """The same memory under dimensions in another order."""
+        moved = {old: new for new, old in enumerate(self.order(perm))}
+        return Layout(tuple(self.dims[p] for p in perm), tuple(moved[i] for i in self.memory))
+
+    def reshaped(self, shape: Shape) -> Layout | None:
+        """The same memory under other dimensions; None where their elements would not follow one another."""
+        left = list(enumerate(self.factors))  # factors not yet used, each with the mark it bears in memory
+        memory: list[tuple[int, ...]] = [(i,) for i in self.memory]
+        used: list[int] = []
+        dims: list[Shape] = []
+        for size in shape:
+            dim: list[int] = []
+            while math.prod(dim) < size:
+                missing = size // math.prod(dim)
+                mark, factor = left.pop(0)
+                if missing % factor and factor % missing:
+                    return None
+                if factor > missing:  # split: the slower part is ours
+                    new = len(self.factors) + len(used)
+                    left.insert(0, (new, factor // missing))
+                    memory = [part for one in memory for part in ([one, (new,)] if one == (mark,) else [one])]
+                    factor = missing
+                used.append(mark)
+                dim.append(factor)
+            dims.append(tuple(dim))
+        place = {mark: i for i, mark in enumerate(used)}
+        return Layout(tuple(dims), tuple(place[mark] for (mark,) in memory))
+
+    def refined(self, dims: tuple[Shape, ...]) -> Layout | None:
+        """The same layout with these factors; None where they cut its own."""
+        finer = self.reshaped(tuple(f for dim in dims for f in dim))
+        return None if finer is None else Layout(dims, finer.memory)
+
+
+def channels_last(rank: int) -> Shape:
+    """Batch, then everything else, then channels."""
+    return (0, *range(2, rank), 1) if rank > 1 else tuple(range(rank))
+
+
+def common_factors(a: Shape, b: Shape) -> Shape | None:
+    """The coarsest factors both products can be cut into; None where there are none."""
+    left, right, found = list(a), list(b), []
+    while left and right:
+        small = min(left[0], right[0])
+        for side in (left, right):
+            if side[0] % small:
+                return None
+            side[0] //= small
+            if side[0] == 1:
+                side.pop(0)
+        found.append(small)
+    return tuple(found)
+
+
+def moves(now: Shape, then: Shape) -> tuple[list[Shape], Shape]:
+    """A change of memory as few dimensions: runs that stay together, in their order now, and where each goes."""
+    runs: list[list[int]] = []
+    for place in then:
+        at = now.index(place)
+        if runs and at == now.index(runs[-1][-1]) + 1:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    before = sorted(runs, key=lambda run: now.index(run[0]))
+    return [tuple(run) for run in before], tuple(before.index(run) for run in runs)

@@ -1,0 +1,5 @@
+"""ONNX models in and out: `.onnx` file → Graph, and Graph → the bytes of an `.onnx` file."""
+
+from smidgen.frontends.onnx.reader import read_onnx
+
+__all__ = ["read_onnx"]

@@ -1,0 +1,316 @@
+"""What each ONNX operator means: a rule an operator, from its call to a tensor of the graph."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from smidgen import ops
+from smidgen.errors import ImportModelError
+from smidgen.frontends.channels import Constant, Operand, Spans, Tensor
+from smidgen.frontends.layout import Shape
+from smidgen.frontends.onnx.context import Call
+from smidgen.frontends.onnx.quantized import dequantize, quantize
+from smidgen.ir import Op
+
+Rule = Callable[[Call], Operand]
+
+
+def _pads(call: Call, x: Tensor, size: Shape, stride: Shape, dilation: Shape) -> Spans:
+    """auto_pad and pads as numbers before and after each dimension of the map."""
+    kind, count = call.text("auto_pad", "NOTSET"), len(size)
+    if kind in ("NOTSET", "VALID"):
+        pads = call.integers("pads", (0,) * 2 * count) if kind == "NOTSET" else (0,) * 2 * count
+        if len(pads) != 2 * count or min(pads, default=0) < 0:
+            raise ImportModelError(f"pads {list(pads)} do not fit a window of {list(size)}")
+        return tuple(zip(pads[:count], pads[count:], strict=True))
+    if kind not in ("SAME_UPPER", "SAME_LOWER"):
+        raise ImportModelError(f"auto_pad is '{kind[:40]}'; known are NOTSET, VALID, SAME_UPPER and SAME_LOWER")
+    spans = []
+    for n, k, s, d in zip(x.shape[2:], size, stride, dilation, strict=True):
+        total = max((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0)
+        spans.append((total // 2, total - total // 2) if kind == "SAME_UPPER" else (total - total // 2, total // 2))
+    return tuple(spans)
+
+
+def _window(call: Call, x: Tensor, size: Shape) -> tuple[Shape, Spans, Shape]:
+    """Stride, padding and dilation of a window over the map."""
+    count = len(x.shape) - 2
+    stride, dilation = call.integers("strides", (1,) * count), call.integers("dilations", (1,) * count)
+    if not len(size) == len(stride) == len(dilation) == count or min(*size, *stride, *dilation, 1) < 1:
+        raise ImportModelError(
+            f"window {list(size)}, strides {list(stride)} and dilations {list(dilation)} do not fit {list(x.shape)}"
+        )
+    return stride, _pads(call, x, size, stride, dilation), dilation
+
+
+def _conv(call: Call) -> Tensor:
+    x, w = call.tensor(0), call.constant(1)
+    size = w.shape[2:]
+    if call.integers("kernel_shape", size) != size:
+        raise ImportModelError(f"its kernel_shape is not that of its weights {list(w.shape)}; export the model again")
+    stride, pads, dilation = _window(call, x, size)
+    return call.c.conv(x, w, call.optional(2), stride, pads, dilation, call.integer("group", 1))
+
+
+def _gemm(call: Call) -> Tensor:
+    x, w, b = call.tensor(0), call.constant(1), call.optional(2)
+    if call.integer("transA", 0):
+        x = call.c.transpose(x, (1, 0))
+    if not call.integer("transB", 0):
+        w = w.transposed((1, 0))
+    alpha, beta = call.real("alpha", 1.0), call.real("beta", 1.0)
+    if alpha != 1.0:
+        w = Constant(w.data * np.float32(alpha))
+    if b is not None and b.data.size not in (1, w.shape[0]):
+        y = call.c.dense(x, w)
+        return call.c.add(y, Constant(b.data * np.float32(beta)))
+    return call.c.dense(x, w, b if b is None or beta == 1.0 else Constant(b.data * np.float32(beta)))
+
+
+def _matmul(call: Call) -> Tensor:
+    a, b = call.operand(0), call.operand(1)
+    if not isinstance(b, Constant) or not isinstance(a, Tensor):
+        raise ImportModelError(
+            "the right factor alone has to be a constant, as in a dense layer; attention and products from the left "
+            "are not supported"
+        )
+    if len(b.shape) < 2 or math.prod(b.shape[:-2]) != 1 or len(a.shape) < 2:
+        raise ImportModelError(f"a product of {list(a.shape)} and {list(b.shape)} is not supported; use matrices")
+    matrix = b if len(b.shape) == 2 else Constant(b.data.reshape(b.shape[-2:]))
+    y = call.c.dense(a, matrix.transposed((1, 0)))
+    return call.c.reshape(y, (1,) * max(0, len(b.shape) - len(a.shape)) + y.shape)
+
+
+def _batch_norm(call: Call) -> Tensor:
+    call.forbid("training_mode", 0)
+    scale, shift, mean, variance = (call.constant(i).data.astype(np.float64).reshape(-1) for i in range(1, 5))
+    if variance.min(initial=0) < 0 or len({a.size for a in (scale, shift, mean, variance)}) > 1:
+        raise ImportModelError("its scale, shift, mean and variance do not go together")
+    factor = scale / np.sqrt(variance + call.real("epsilon", 1e-5))
+    return call.c.batch_norm(call.tensor(0), factor, shift - mean * factor)
+
+
+def _pool(call: Call) -> Tensor:
+    x = call.tensor(0)
+    size = call.integers("kernel_shape", ())
+    stride, pads, dilation = _window(call, x, size)
+    if set(dilation) - {1} or any(call.operator.outputs[1:]):
+        raise ImportModelError(
+            "pools with dilation or with the places of the largest are not supported; use plain ones"
+        )
+    kind = ops.MaxPool if call.operator.code == "MaxPool" else ops.AvgPool
+    return call.c.pool(
+        kind, x, size, stride, pads, bool(call.integer("ceil_mode", 0)), bool(call.integer("count_include_pad", 0))
+    )
+
+
+def _global_pool(call: Call) -> Tensor:
+    x = call.tensor(0)
+    if len(x.shape) < 3:
+        raise ImportModelError(f"{list(x.shape)} has no map to pool over")
+    if call.operator.code == "GlobalAveragePool":
+        return call.c.mean(x, range(2, len(x.shape)), keep=True)
+    return call.c.pool(ops.MaxPool, x, x.shape[2:], (1,) * len(x.shape[2:]), ((0, 0),) * len(x.shape[2:]))
+
+
+def _axes(call: Call, place: int, rank: int) -> Shape:
+    """Axes from an attribute or, in later opsets, an input; all where there are none."""
+    axes = call.numbers(place) if call.given(place) else call.integers("axes", ())
+    if any(not -rank <= axis < rank for axis in axes) or len({a % rank for a in axes}) != len(axes):
+        raise ImportModelError(f"axes {list(axes)} do not fit {rank} dimensions")
+    return tuple(axis % rank for axis in axes)
+
+
+def _mean(call: Call) -> Tensor:
+    x = call.tensor(0)
+    axes = _axes(call, 1, len(x.shape))
+    if not axes and call.integer("noop_with_empty_axes", 0):
+        return x
+    return call.c.mean(x, axes or range(len(x.shape)), bool(call.integer("keepdims", 1)))
+
+
+def _flatten(call: Call) -> Tensor:
+    x = call.tensor(0)
+    axis = call.integer("axis", 1)
+    if not -len(x.shape) <= axis <= len(x.shape):
+        raise ImportModelError(f"axis {axis} does not fit {list(x.shape)}")
+    axis = axis + len(x.shape) if axis < 0 else axis
+    return call.c.reshape(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
+
+
+def _reshape(call: Call) -> Tensor:
+    x, asked = call.tensor(0), call.numbers(1)
+    copies = not call.integer("allowzero", 0)
+    if any(n < -1 for n in asked) or asked.count(-1) > 1 or (copies and 0 in asked[len(x.shape) :]):
+        raise ImportModelError(f"it reshapes {list(x.shape)} to {list(asked)}, which is no shape")
+    shape = [x.shape[i] if n == 0 and copies else n for i, n in enumerate(asked)]
+    if -1 in shape:
+        known = math.prod(n for n in shape if n != -1)
+        shape[shape.index(-1)] = x.size // known if known else 0
+    return call.c.reshape(x, tuple(shape))
+
+
+def _squeeze(call: Call) -> Tensor:
+    x = call.tensor(0)
+    axes = _axes(call, 1, len(x.shape)) or tuple(i for i, d in enumerate(x.shape) if d == 1)
+    if any(x.shape[axis] != 1 for axis in axes):
+        raise ImportModelError(f"it removes dimensions {list(axes)} of {list(x.shape)}, which are not all 1")
+    return call.c.reshape(x, tuple(d for i, d in enumerate(x.shape) if i not in axes))
+
+
+def _unsqueeze(call: Call) -> Tensor:
+    x = call.tensor(0)
+    rank = len(x.shape) + len(call.numbers(1))
+    axes = _axes(call, 1, rank)
+    rest = iter(x.shape)
+    return call.c.reshape(x, tuple(1 if i in axes else next(rest) for i in range(rank)))
+
+
+def _transpose(call: Call) -> Tensor:
+    x = call.tensor(0)
+    return call.c.transpose(x, call.integers("perm", tuple(reversed(range(len(x.shape))))))
+
+
+def _concat(call: Call) -> Tensor:
+    return call.c.concat([call.operand(i) for i in range(len(call))], call.integer("axis", 0))
+
+
+def _softmax(call: Call) -> Tensor:
+    x, axis = call.tensor(0), call.integer("axis", -1)
+    if not -len(x.shape) <= axis < len(x.shape):
+        raise ImportModelError(f"axis {axis} does not fit {list(x.shape)}")
+    return call.c.softmax(x, axis)
+
+
+def _pad(call: Call) -> Tensor:
+    x, mode = call.tensor(0), call.text("mode", "constant")
+    if mode != "constant" or call.number(2, 0.0) != 0.0:
+        raise ImportModelError(f"padding by {mode[:20]} with {call.number(2, 0.0)} is not supported; pad with zeros")
+    pads, rank = call.numbers(1), len(x.shape)
+    axes = _axes(call, 3, rank) or tuple(range(rank))
+    if len(pads) != 2 * len(axes):
+        raise ImportModelError(f"pads {list(pads)} do not fit {list(x.shape)}")
+    spans = dict(zip(axes, zip(pads[: len(axes)], pads[len(axes) :], strict=True), strict=True))
+    return call.c.pad(x, tuple(spans.get(i, (0, 0)) for i in range(rank)))
+
+
+def _add(call: Call) -> Tensor:
+    y = call.operand(0)
+    for place in range(1, len(call)):
+        y = call.c.add(y, call.operand(place))
+    return y if isinstance(y, Tensor) else call.c.real(y)
+
+
+def _sub(call: Call) -> Tensor:
+    a, b = call.operand(0), call.operand(1)
+    return call.c.add(a, Constant(-b.data) if isinstance(b, Constant) else call.c.negative(b))
+
+
+def _mul(call: Call) -> Tensor:
+    return call.c.multiply(call.operand(0), call.operand(1))
+
+
+def _div(call: Call) -> Tensor:
+    divisor = call.constant(1)
+    if not divisor.data.all():
+        raise ImportModelError("it divides by zero")
+    return call.c.multiply(call.operand(0), Constant(1 / divisor.data.astype(np.float64)))
+
+
+def _pow(call: Call) -> Tensor:
+    if call.number(1, 0.0) != 2.0:
+        raise ImportModelError(f"the power {call.number(1, 0.0)} is not supported; squares are")
+    x = call.tensor(0)
+    return call.c.multiply(x, x)
+
+
+def _limits(call: Call) -> Tensor:
+    """Clip, and Min and Max with a constant."""
+    if call.operator.code == "Clip":
+        return call.c.clip(call.tensor(0), call.number(1, -math.inf), call.number(2, math.inf))
+    if len(call) != 2:
+        raise ImportModelError("it has to have two inputs, one of them a constant")
+    x, other = (1, 0) if isinstance(call.operand(0), Constant) else (0, 1)
+    low, high = (
+        (call.number(other, 0.0), math.inf) if call.operator.code == "Max" else (-math.inf, call.number(other, 0.0))
+    )
+    return call.c.clip(call.tensor(x), low, high)
+
+
+def _prelu(call: Call) -> Tensor:
+    """y = max(x, 0) + slope · min(x, 0) as slope · x + (1 − slope) · max(x, 0)."""
+    x, slope = call.tensor(0), call.constant(1)
+    if slope.data.size == 1:
+        return call.c.unary(ops.Lookup("leaky_relu", float(slope.data.reshape(-1)[0])), x)
+    above = call.c.multiply(call.c.unary(ops.Activate("relu"), x), Constant(1 - slope.data))
+    return call.c.add(call.c.multiply(x, slope), above)
+
+
+def _same(call: Call) -> Operand:
+    """Operators that change nothing when a model infers."""
+    if call.operator.code == "Dropout" and call.given(2) and bool(call.number(2, 0.0)):
+        raise ImportModelError("it drops elements as in training; export the model in evaluation mode")
+    return call.operand(0)
+
+
+def _cast(call: Call) -> Operand:
+    x = call.operand(0)
+    if call.integer("to", 1) != 1:
+        raise ImportModelError(f"a conversion to ONNX type {call.integer('to', 1)} is not supported; stay in float32")
+    return x
+
+
+def _shape(call: Call) -> Constant:
+    shape, rank = call.operand(0).shape, len(call.operand(0).shape)
+    start, end = call.integer("start", 0), call.integer("end", rank)
+    return Constant(np.array(shape[start:end], np.int64))
+
+
+def _constant(call: Call) -> Constant:
+    for name, kind in (("value", np.float32), ("value_float", np.float32), ("value_int", np.int64),
+                       ("value_floats", np.float32), ("value_ints", np.int64)):  # fmt: skip
+        if name in call.operator.attributes:
+            value = call.operator.attributes[name]
+            return Constant(value if isinstance(value, np.ndarray) else np.array(value, kind))
+    raise ImportModelError("it holds no numbers")
+
+
+def _function(op: Callable[[Call], Op]) -> Rule:
+    """An operator that is a function of each element."""
+    return lambda call: call.c.unary(op(call), call.tensor(0))
+
+
+def _lookup(name: str, alpha: float | None = None, beta: float | None = None, second: str = "beta") -> Rule:
+    """A function by name, with its attributes' defaults where it has them."""
+    return _function(
+        lambda call: ops.Lookup(
+            name,
+            0.0 if alpha is None else call.real("alpha", alpha),
+            0.0 if beta is None else call.real(second, beta),
+        )
+    )
+
+
+def _gelu(call: Call) -> Op:
+    return ops.Lookup("gelu_tanh" if call.text("approximate", "none") == "tanh" else "gelu")
+
+
+OPERATOR_RULES: Mapping[str, Rule] = {
+    "Abs": _lookup("abs"), "Add": _add, "AveragePool": _pool, "BatchNormalization": _batch_norm, "Cast": _cast,
+    "Celu": _lookup("celu", 1.0), "Clip": _limits, "Concat": _concat, "Constant": _constant, "Conv": _conv,
+    "DequantizeLinear": dequantize, "Div": _div, "Dropout": _same, "Elu": _lookup("elu", 1.0), "Erf": _lookup("erf"),
+    "Exp": _lookup("exp"), "Flatten": _flatten, "Gelu": _function(_gelu), "Gemm": _gemm,
+    "GlobalAveragePool": _global_pool, "GlobalMaxPool": _global_pool,
+    "HardSigmoid": _lookup("hard_sigmoid", 0.2, 0.5), "HardSwish": _lookup("hard_swish"), "Identity": _same,
+    "LeakyRelu": _lookup("leaky_relu", 0.01), "MatMul": _matmul, "Max": _limits, "MaxPool": _pool, "Min": _limits,
+    "Mish": _lookup("mish"), "Mul": _mul, "Neg": lambda call: call.c.negative(call.tensor(0)), "PRelu": _prelu,
+    "Pad": _pad, "Pow": _pow, "QuantizeLinear": quantize, "ReduceMean": _mean,
+    "Relu": _function(lambda call: ops.Activate("relu")), "Reshape": _reshape,
+    "Selu": _lookup("selu", 1.67326319217681884765625, 1.05070102214813232421875, "gamma"), "Shape": _shape,
+    "Sigmoid": _lookup("sigmoid"), "Softmax": _softmax, "Softplus": _lookup("softplus"),
+    "Softsign": _lookup("softsign"), "Squeeze": _squeeze, "Sub": _sub, "Sum": _add, "Tanh": _lookup("tanh"),
+    "Transpose": _transpose, "Unsqueeze": _unsqueeze,
+}  # fmt: skip

@@ -1,0 +1,95 @@
+"""ONNX → Graph: [batch, channels, rows, columns] in, channels last out, transposes folded away."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+
+import onnx
+
+from smidgen.errors import GraphError, ImportModelError
+from smidgen.frontends.channels import Constant, Tensor
+from smidgen.frontends.naming import identifier
+from smidgen.frontends.onnx.context import Call, Import
+from smidgen.frontends.onnx.folding import fold
+from smidgen.frontends.onnx.operators import OPERATOR_RULES
+from smidgen.frontends.onnx.quantized import planned
+from smidgen.frontends.onnx.records import Declared, Model, Operator, decode
+from smidgen.frontends.tidy import fewest_transposes, tidy
+from smidgen.ir import Graph, QParams
+
+FLOAT, UINT8, INT8 = onnx.TensorProto.FLOAT, onnx.TensorProto.UINT8, onnx.TensorProto.INT8
+# What to use instead of operators that people do export.
+INSTEAD = {
+    "ArgMax": "end the model at its logits", "ConvTranspose": "use Conv; nothing here enlarges a map",
+    "GRU": "use convolutions", "GroupNormalization": "use BatchNormalization",
+    "InstanceNormalization": "use BatchNormalization", "LRN": "use BatchNormalization", "LSTM": "use convolutions",
+    "LayerNormalization": "use BatchNormalization", "LogSoftmax": "end the model at its logits",
+    "QLinearConv": "quantize the model in QDQ format", "QLinearMatMul": "quantize the model in QDQ format",
+    "RNN": "use convolutions", "ReduceSum": "use ReduceMean", "Resize": "nothing here enlarges a map",
+    "Slice": "use a strided Conv or MaxPool", "Split": "use one Conv for each part",
+    "TopK": "end the model at its logits",
+}  # fmt: skip
+
+
+def read_onnx(path: Path) -> Graph:
+    """The model in an `.onnx` file as a graph: float32, or int8 where the file quantizes (QDQ)."""
+    try:
+        model = decode(path)
+        plan = planned(model)
+        return fewest_transposes(_graph(model, path.stem, plan, True), _graph(model, path.stem, plan, False))
+    except ImportModelError as error:
+        raise ImportModelError(f"{path.name}: {error}") from None
+    except GraphError as error:
+        raise ImportModelError(f"{path.name}: {error}; mend the model before exporting it") from None
+
+
+def _graph(model: Model, name: str, plan: Mapping[str, QParams], last: bool) -> Graph:
+    c = Import(model, identifier(name) or "model", plan)
+    for value in model.inputs:
+        if value.kind != FLOAT:
+            raise ImportModelError(
+                f"input '{value.name}' is of ONNX type {value.kind}; export the model with float32 inputs"
+            )
+        c.values[value.name] = c.input(value.name, value.shape, last)
+    for operator in model.operators:
+        _node(c, operator)
+    outputs = [_output(c, value) for value in model.outputs]
+    return tidy(c.graph(*outputs))
+
+
+def _output(c: Import, declared: Declared) -> Tensor:
+    x = c.operand(declared.name)
+    if isinstance(x, Constant):
+        raise ImportModelError(f"its output '{declared.name}' is a constant; export the model again")
+    return c.real(x) if declared.kind == FLOAT else x
+
+
+def _node(c: Import, operator: Operator) -> None:
+    """Translate one operator; what it says of itself stands before every complaint."""
+    where = f"node '{operator.name}' ({operator.code})"
+    rule = OPERATOR_RULES.get(operator.code)
+    c.output = operator.outputs[0] if operator.outputs else ""
+    if not c.output or c.output in c.values:
+        raise ImportModelError(f"{where} writes nothing, or what has a value already; export the model again")
+    call = Call(c, operator)
+    try:
+        ins = [c.operand(name) if name else None for name in operator.inputs]
+        known = all(x is None or (isinstance(x, Constant) and x.steps is None) for x in ins)
+        if ins and known and operator.code != "DequantizeLinear":
+            arrays = tuple(x.data if isinstance(x, Constant) else None for x in ins)
+            c.values[c.output] = Constant(fold(operator, c.model.opset, arrays))
+        elif rule is None:
+            raise ImportModelError(f"this operator is not supported; {_instead(operator.code)}")
+        else:
+            c.values[c.output] = rule(call)
+    except (GraphError, ImportModelError) as error:
+        raise ImportModelError(f"{where}: {error}") from None
+
+
+def _instead(code: str) -> str:
+    if code in INSTEAD:
+        return INSTEAD[code]
+    near = difflib.get_close_matches(code, OPERATOR_RULES, 1, 0.5)
+    return f"nearest is {near[0]}" if near else f"supported are {', '.join(OPERATOR_RULES)}"

@@ -1,0 +1,83 @@
+"""A function of each element: in float32 as it is, in int8 as a table of 256 results."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from smidgen.errors import GraphError
+from smidgen.ir import Array, Builder, Node, Op, Params, QParams, Type, Value, op
+from smidgen.numerics import INT8_MAX, INT8_MIN
+from smidgen.ops.elementwise import check_quantized, ratio
+from smidgen.ops.functions import FUNCTIONS
+from smidgen.ops.gradient import through
+from smidgen.ops.pool_grad import MulGrad
+
+
+@op
+@dataclass(frozen=True)
+class Lookup(Op):
+    """y = f(x), f a function of `functions.FUNCTIONS` with its parameters, or its slope."""
+
+    function: str
+    alpha: float = 0.0
+    beta: float = 0.0
+    slope: bool = False
+
+    kernel = "smg_lookup_s8"
+    requantizes = True
+    elementwise = True
+    inplace = 0
+
+    def infer(self, x: Type) -> Type:
+        check_quantized("Lookup", x)
+        if self.function not in FUNCTIONS:
+            raise GraphError(f"there is no function {self.function[:40]!r}; known are {', '.join(FUNCTIONS)}")
+        if not (math.isfinite(self.alpha) and math.isfinite(self.beta)):
+            raise GraphError(f"{self.function} has the parameters {self.alpha} and {self.beta}; give finite numbers")
+        if self.function == "celu" and self.alpha == 0:
+            raise GraphError("celu divides by its alpha, which is 0; give another number")
+        return Type(x.shape, x.dtype)
+
+    def real(self, x: Array) -> Array:
+        """f or its slope on real numbers, in float64."""
+        function = FUNCTIONS[self.function]
+        with np.errstate(over="ignore", under="ignore"):
+            return (function.slope if self.slope else function.value)(x.astype(np.float64), self.alpha, self.beta)
+
+    def table(self, x: Type, y: Type) -> Array:
+        """The result of each int8 number, −128 first: halves away from zero, saturated."""
+        steps = np.clip(self.real(reals(x)) / y.scale, -1e6, 1e6)
+        rounded = np.copysign(np.floor(np.abs(steps) + 0.5), steps)
+        results: Array = np.clip(rounded + y.zero, INT8_MIN, INT8_MAX).astype(np.int8)
+        return results
+
+    def ref(self, node: Node, x: Array) -> Array:
+        if x.dtype == np.float32:
+            with np.errstate(over="ignore"):
+                return self.real(x).astype(np.float32)
+        results: Array = self.table(node.ins[0].type, node.out.type)[x.astype(np.int64) - INT8_MIN]
+        return results
+
+    def tangent(self, x: Type) -> tuple[Lookup, QParams]:
+        """What gives the slope at int8 x, in a scale that holds the largest of its 256 results exactly."""
+        slope = replace(self, slope=True)
+        return slope, QParams.per_tensor((float(np.abs(slope.real(reals(x))).max()) or 1.0) / INT8_MAX)
+
+    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
+        (x,), y = node.ins, node.out
+        dz = through(g, dy, y, ratio(x.type, over=y.type), "none")
+        if x.type.q is None:
+            return (g.emit(MulGrad(), dz, g.emit(replace(self, slope=True), x)),)
+        slope, q = self.tangent(x.type)
+        return (g.emit(MulGrad((q.one,)), dz, g.emit(slope, x, q=q)),)
+
+    def params(self, node: Node) -> Params:
+        return {"table": self.table(node.ins[0].type, node.out.type)}
+
+
+def reals(x: Type) -> Array:
+    """The real numbers that the 256 int8 numbers stand for."""
+    return x.scale * (np.arange(INT8_MIN, INT8_MAX + 1) - x.zero)
