@@ -23,6 +23,7 @@ from smidgen import __version__
 from smidgen.data import Augment, Data, examples, load_data
 from smidgen.demo import Demonstration, demonstrate
 from smidgen.errors import InputError, SmidgenError
+from smidgen.frontends import WRITERS, export_model
 from smidgen.frontends.files import parse_npy, read_whole, write_whole
 from smidgen.frontends.native import write_smg
 from smidgen.inspection import Summary, describe
@@ -165,18 +166,15 @@ def _write_npy(path: Path, array: Array) -> None:
 @app.command("import")
 def import_(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="A model file, or a network of the zoo.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="model.smg, or model.tflite to export.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="model.smg, or model.tflite or model.onnx to export.")],
     as_json: Json = False,
 ) -> None:
-    """Read a model of another format and write it as .smg or .tflite."""
-    if output.suffix not in (".smg", ".tflite"):
-        raise InputError(f"{output} should end in .smg or .tflite: those are the files that are written")
+    """Read a model of another format and write it as .smg, .tflite or .onnx."""
+    if output.suffix not in WRITERS:
+        raise InputError(f"{output} should end in {', '.join(WRITERS)}: those are the files that are written")
     with _progress(f"importing {source}"):
         graph = load(source)
-        if output.suffix == ".smg":
-            write_smg(graph, output)
-        else:
-            write_whole(output, _tflite(graph))
+        export_model(graph, output)
     size, summary = output.stat().st_size, describe(graph)
     result = Written(graph.name, str(output), size, len(summary.layers), summary.macs, summary.parameters)
     _show(result, as_json)

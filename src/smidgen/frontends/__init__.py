@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from smidgen.errors import ImportModelError
-from smidgen.frontends.native import read_smg
+from smidgen.errors import ImportModelError, InputError
+from smidgen.frontends.files import write_whole
+from smidgen.frontends.native import read_smg, write_smg
 from smidgen.frontends.release import read_pkl, read_release_npz
-from smidgen.frontends.tflite import read_tflite
+from smidgen.frontends.tflite import read_tflite, write_tflite
 from smidgen.ir import Graph
 
 
@@ -49,6 +50,31 @@ READERS: dict[str, Callable[[Path], Graph]] = {
     ".onnx": _read_onnx,
     ".pt2": _read_pt2,
 }
+
+
+def _write_tflite(graph: Graph, path: Path) -> None:
+    write_whole(path, write_tflite(graph))
+
+
+def _write_onnx(graph: Graph, path: Path) -> None:
+    from smidgen.frontends.onnx import write_onnx
+
+    write_whole(path, write_onnx(graph))
+
+
+WRITERS: dict[str, Callable[[Graph, Path], None]] = {
+    ".smg": write_smg,
+    ".tflite": _write_tflite,
+    ".onnx": _write_onnx,
+}
+
+
+def export_model(graph: Graph, path: str | Path) -> None:
+    """Write a model file of the kind its suffix tells."""
+    path = Path(path)
+    if path.suffix.lower() not in WRITERS:
+        raise InputError(f"{path} should end in {', '.join(WRITERS)}: those are the files that are written")
+    WRITERS[path.suffix.lower()](graph, path)
 
 
 def import_model(path: str | Path) -> Graph:

@@ -209,9 +209,10 @@ class Channels:
             if a.value.type.dtype != b.value.type.dtype:
                 a, b = self.real(a), self.real(b)
             a, second = self._aligned(a, b)
-        first = a.value
-        if a.size != second.type.size and first.type.shape[-1] != second.type.size != 1:
-            first = self.view(first, (a.size // second.type.size, second.type.size))
+        first, count = a.value, second.type.size
+        if count not in (1, a.size):
+            first = first if first.type.shape[-1] == count else self.view(first, (a.size // count, count))
+            second = second if second.type.shape[-1] == count else self.view(second, (count,))
         return Tensor(self.emit(op, first, second, q=self.q), a.layout)
 
     def _repeated(self, a: Tensor, b: Constant) -> Value:

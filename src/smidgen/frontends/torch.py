@@ -6,6 +6,7 @@ import difflib
 import io
 import logging
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -87,7 +88,9 @@ def _quiet() -> Iterator[None]:
     logger = logging.getLogger("torch.export")
     was, logger.disabled = logger.disabled, True
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyTorch deprecates what it calls itself
+            yield
     finally:
         logger.disabled = was
 
