@@ -17,7 +17,7 @@ def channels_last(array: Array, shape: tuple[int, ...]) -> Array:
     """An array of a file, channels first, in the shape the graph has for it."""
     if array.ndim > 2 and array.shape != shape:
         array = np.moveaxis(array, 1, -1)
-    return np.ascontiguousarray(array.reshape(shape))
+    return np.asarray(array.reshape(shape), order="C")
 
 
 def run(graph: Graph, *arrays: Array) -> list[Array]:

@@ -72,7 +72,9 @@ def _read(program: ExportedProgram, name: str, where: str = "") -> Graph:
     except Exception as error:  # it runs PyTorch's own code on what the archive holds
         raise ImportModelError(f"{where or name} cannot be reduced to plain operators: {_first_line(error)}") from None
     try:
-        return fewest_transposes(_graph(program, name, True), _graph(program, name, False))
+        last, own = (_graph(program, name, way) for way in (True, False))
+        images = any(len(v.type.shape) == 4 and min(v.type.shape[1:3]) > 1 for v in last.inputs)
+        return fewest_transposes(last, own, images)
     except (ImportModelError, GraphError) as error:
         raise ImportModelError(f"{where or name}: {error}") from None
 

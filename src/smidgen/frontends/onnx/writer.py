@@ -89,7 +89,7 @@ class _Writer:
     def constant(self, name: str, data: Array) -> str:
         if name not in self.held:
             self.held.add(name)
-            self.constants.append(numpy_helper.from_array(np.ascontiguousarray(data), name))
+            self.constants.append(numpy_helper.from_array(np.asarray(data, order="C"), name))
         return name
 
     def quantization(self, name: str, q: QParams, dtype: str = "int8") -> tuple[str, str]:
