@@ -98,8 +98,9 @@ def test_every_test_of_a_claimed_operator_passes_or_is_refused_as_recorded(
 def test_claimed_operators_pass_a_test_of_onnx_unless_listed_here(cases: dict[str, Any]) -> None:
     _, refused = recorded()
     passed = {node.op_type for name, case in cases.items() if name not in refused for node in case.model.graph.node}
-    # Constants are read and not computed; the others are tested with a batch, or with one input, or in pairs.
-    assert set(OPERATOR_RULES) - passed == set()
+    # Their tests come with a batch, in other types, or with nothing computed; test_onnx.py tests them otherwise.
+    others = {"Gemm", "MatMul", "Pad", "Cast", "Constant", "DequantizeLinear", "Max", "Min", "Shape"}
+    assert set(OPERATOR_RULES) - passed == others
 
 
 def write(folder: Path) -> None:

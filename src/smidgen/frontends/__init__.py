@@ -13,6 +13,8 @@ from smidgen.frontends.release import read_pkl, read_release_npz
 from smidgen.frontends.tflite import read_tflite, write_tflite
 from smidgen.ir import Graph
 
+NO_TORCH = "needs PyTorch to be read, which is not installed; install smidgen[torch], or export the model to .onnx"
+
 
 def _read_onnx(path: Path) -> Graph:
     from smidgen.frontends.onnx import read_onnx  # here, because onnx takes a while to import
@@ -21,25 +23,20 @@ def _read_onnx(path: Path) -> Graph:
 
 
 def _read_pt2(path: Path) -> Graph:
-    graph: Graph = _torch(path.name).read_pt2(path)
-    return graph
+    try:
+        from smidgen.frontends.torch import read_pt2  # here, because it imports PyTorch, which nothing else needs
+    except ModuleNotFoundError:
+        raise ImportModelError(f"{path.name} {NO_TORCH}") from None
+    return read_pt2(path)
 
 
-def from_torch(module: object, example: object) -> Graph:
+def from_torch(module: Any, example: Any) -> Graph:
     """A `torch.nn.Module` as a float32 graph; `example` is one input, a batch of 1, or a tuple of them."""
-    graph: Graph = _torch(type(module).__name__).from_torch(module, example)
-    return graph
-
-
-def _torch(what: str) -> Any:
-    """The front end that imports PyTorch, which nothing else here needs."""
     try:
         from smidgen.frontends import torch
     except ModuleNotFoundError:
-        raise ImportModelError(
-            f"{what} needs PyTorch to be read, which is not installed; install smidgen[torch], or export to .onnx"
-        ) from None
-    return torch
+        raise ImportModelError(f"{type(module).__name__} {NO_TORCH}") from None
+    return torch.from_torch(module, example)
 
 
 READERS: dict[str, Callable[[Path], Graph]] = {
