@@ -28,13 +28,11 @@ from smidgen.cli.shared import (
     app,
     show,
     spinner,
-    tflite_bytes,
 )
 from smidgen.data import Augment, Data, examples, intake, load_data
 from smidgen.demo import demonstrate
 from smidgen.errors import InputError
-from smidgen.frontends.files import write_whole
-from smidgen.frontends.native import write_smg
+from smidgen.frontends import export_model
 from smidgen.ir import Graph
 from smidgen.learning import Course, Learned, learn
 from smidgen.learning import Progress as Heard
@@ -90,8 +88,8 @@ def train(
     output.mkdir(parents=True, exist_ok=True)
     with _epochs(course) as hear:
         learned = learn(program, data, course, checkpoint=files[2], resume=resume, hear=hear)
-    write_smg(learned.model, files[0])
-    write_whole(files[1], tflite_bytes(learned.model))
+    for file in files[:2]:
+        export_model(learned.model, file)
     for warning in learned.warnings:
         typer.echo(f"smidgen: {warning}", err=True)
     show(_taught(learned, data, scheme, program, files), as_json)

@@ -9,10 +9,10 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from smidgen.cli.shared import Json, Model, app, show, spinner, tflite_bytes
+from smidgen.cli.shared import Json, Model, app, show, spinner
 from smidgen.errors import InputError
+from smidgen.frontends import WRITERS, export_model
 from smidgen.frontends.files import parse_npy, read_whole, write_whole
-from smidgen.frontends.native import write_smg
 from smidgen.inspection import describe
 from smidgen.ir import Array, Graph, check_inputs, evaluate
 from smidgen.loading import load
@@ -69,18 +69,15 @@ def _write_npy(path: Path, array: Array) -> None:
 @app.command("import")
 def import_(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="A model file, or a network of the zoo.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="model.smg, or model.tflite to export.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="model.smg, or model.tflite or model.onnx to export.")],
     as_json: Json = False,
 ) -> None:
-    """Read a model of another format and write it as .smg or .tflite."""
-    if output.suffix not in (".smg", ".tflite"):
-        raise InputError(f"{output} should end in .smg or .tflite: those are the files that are written")
+    """Read a model of another format and write it as .smg, .tflite or .onnx."""
+    if output.suffix not in WRITERS:
+        raise InputError(f"{output} should end in {', '.join(WRITERS)}: those are the files that are written")
     with spinner(f"importing {source}"):
         graph = load(source)
-        if output.suffix == ".smg":
-            write_smg(graph, output)
-        else:
-            write_whole(output, tflite_bytes(graph))
+        export_model(graph, output)
     size, summary = output.stat().st_size, describe(graph)
     result = Written(graph.name, str(output), size, len(summary.layers), summary.macs, summary.parameters)
     show(result, as_json)

@@ -12,11 +12,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from smidgen.cli.shared import Json, app, print_rich, show, spinner, tflite_bytes
+from smidgen.cli.shared import Json, app, print_rich, show, spinner
 from smidgen.data import load_images
 from smidgen.errors import InputError
-from smidgen.frontends.files import write_whole
-from smidgen.frontends.native import write_smg
+from smidgen.frontends import WRITERS, export_model
 from smidgen.ir import Graph
 from smidgen.loading import load
 from smidgen.preprocessing import Preprocessing
@@ -53,7 +52,7 @@ class Fit(StrEnum):
 def quantize_(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A float32 model file: .onnx, .pt2, .tflite or .smg.")],
     source: Annotated[str, typer.Option("--data", help="Images, in folders or not: a folder, a .zip, an .npz.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="model.smg, or model.tflite.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="model.smg, or model.tflite or model.onnx.")],
     images: Annotated[int, typer.Option(help="Images to take at most, evenly from all.")] = 128,
     method: Annotated[Method, typer.Option(help="How ranges are found.")] = Method.mse,
     percentile: Annotated[float, typer.Option(help="Share of the elements that the method percentile keeps.")] = 99.99,
@@ -68,8 +67,8 @@ def quantize_(
     as_json: Json = False,
 ) -> None:
     """Turn a float32 model into int8, calibrated on images, and say how well it follows."""
-    if output.suffix not in (".smg", ".tflite"):
-        raise InputError(f"{output} should end in .smg or .tflite: those are the files that are written")
+    if output.suffix not in WRITERS:
+        raise InputError(f"{output} should end in {', '.join(WRITERS)}: those are the files that are written")
     if images < 1:
         raise InputError(f"{images} images cannot be taken; give 8 at least, about 100")
     recipe = Recipe(method.value, percentile, equalise, correct)
@@ -79,10 +78,7 @@ def quantize_(
     stated = _stated(graph, mean, std, pixels, order, fit)
     with _bar() as hear:
         result = quantize(graph, given, recipe, preprocessing=stated, hear=hear)
-    if output.suffix == ".smg":
-        write_smg(result.graph, output)
-    else:
-        write_whole(output, tflite_bytes(result.graph))
+    export_model(result.graph, output)
     if layers and not as_json:
         print_rich(result.report.table())
     show(QuantizedFile(str(output), output.stat().st_size, result.graph.preprocessing, result.report), as_json)

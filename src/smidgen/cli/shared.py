@@ -16,7 +16,6 @@ from rich.table import Table
 
 from smidgen.demo import Demonstration
 from smidgen.inspection import Summary
-from smidgen.ir import Graph
 from smidgen.profiling import Profile
 from smidgen.results import Compiled, QuantizedFile, Run, Taught, Written
 
@@ -78,10 +77,3 @@ def spinner(text: str) -> Iterator[None]:
     """A spinner on stderr; nothing where that is no terminal."""
     with Console(stderr=True).status(text):
         yield
-
-
-def tflite_bytes(graph: Graph) -> bytes:
-    """A graph as a .tflite file."""
-    from smidgen.frontends.tflite import write_tflite  # here, because its schema takes a while to import
-
-    return write_tflite(graph)
