@@ -212,7 +212,7 @@ def test_a_listener_hears_every_stage_to_its_end() -> None:
     heard: list[Progress] = []
     quantize(dequantized(small_network()), IMAGES, hear=heard.append)
     doing = list(dict.fromkeys(progress.doing for progress in heard))
-    assert doing == ["calibrating", "counting", "correcting", "comparing"]
+    assert doing == ["equalising", "calibrating", "counting", "correcting", "comparing"]
     last = {progress.doing: progress for progress in heard}
     assert all(last[stage].done == last[stage].total for stage in ("calibrating", "counting", "comparing"))
 
