@@ -22,15 +22,15 @@ NETWORKS = ("mbv2-w0.35", "proxyless-w0.3", "mcunet-5fps")
 
 def released(network: str) -> Graph:
     """One of the paper's backbones with its ImageNet weights."""
-    return sm.import_model(_there(SHARED / "models" / f"{network}.npz"))
+    return sm.import_model(there(SHARED / "models" / f"{network}.npz"))
 
 
 def flowers() -> Data:
     """Oxford Flowers-102 in the official split."""
-    return load_data(_there(SHARED / "data" / "flowers102.zip"))
+    return load_data(there(SHARED / "data" / "flowers102.zip"))
 
 
-def _there(path: Path) -> Path:
+def there(path: Path) -> Path:
     if not path.exists():
         sys.exit(f"there is no {path}: this benchmark measures on the released networks and real photographs")
     return path

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from release_files import SHARED, npy, zipped
-from smidgen.data import Augment, Data, DataError, Intake, centre, examples, from_pixels, load_data
+from smidgen.data import Augment, Data, DataError, Intake, centre, examples, from_pixels, load_data, load_images
 from smidgen.errors import InputError
 from smidgen.ir import Array, QParams, Type
 
@@ -268,3 +268,26 @@ def test_the_sample_of_cifar10_comes_along_whole() -> None:
         assert {image.shape for image in samples.images} == {(32, 32, 3)}
         assert len({image.tobytes() for image in samples.images}) == len(samples)  # no tile is cut twice
     assert data.digest().startswith("4315687c75e91009")
+
+
+def test_images_without_labels_are_read_evenly_and_from_the_training_part(tmp_path: Path) -> None:
+    loose = tree(tmp_path / "loose", {f"{i}.png": png(10 * i) for i in range(9)})
+    assert [int(image[0, 0, 0]) for image in load_images(loose, 5)] == [0, 20, 40, 60, 80]
+    assert len(load_images(tree(tmp_path / "n", divided()), 99)) == 4
+    (tmp_path / "a.zip").write_bytes(zipped(divided()))
+    assert [int(image[0, 0, 0]) for image in load_images(tmp_path / "a.zip", 99)] == [20, 30, 0, 10]
+    assert len(load_images("cifar10", 30)) == 30
+
+
+def test_tensors_of_an_archive_are_given_as_they_are(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(4, 7, 3)).astype(np.float32)
+    read = load_images(arrays(tmp_path / "a.npz", x=x), 4)
+    assert all(np.array_equal(a, b) for a, b in zip(read, x, strict=True))
+    pixels = load_images(arrays(tmp_path / "b.npz", x_train=pictures(3)), 4)
+    assert len(pixels) == 3
+    assert pixels[0].dtype == np.uint8
+    with pytest.raises(DataError, match="holds no array x"):
+        load_images(arrays(tmp_path / "c.npz", z=x), 4)
+    (tmp_path / "none").mkdir()
+    with pytest.raises(DataError, match="none holds no images"):
+        load_images(tmp_path / "none", 4)

@@ -2,7 +2,7 @@
 
 from smidgen.data.augment import Augment, centre, examples
 from smidgen.data.pixels import Intake, from_pixels, intake
-from smidgen.data.reading import load_data
+from smidgen.data.reading import load_data, load_images
 from smidgen.data.samples import Data, DataError, Samples
 
 __all__ = [
@@ -16,4 +16,5 @@ __all__ = [
     "from_pixels",
     "intake",
     "load_data",
+    "load_images",
 ]

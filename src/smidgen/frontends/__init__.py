@@ -6,11 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from smidgen.errors import ImportModelError
-from smidgen.frontends.native import read_smg
+from smidgen.errors import ImportModelError, InputError
+from smidgen.frontends.files import write_whole
+from smidgen.frontends.native import read_smg, write_smg
 from smidgen.frontends.release import read_pkl, read_release_npz
-from smidgen.frontends.tflite import read_tflite
+from smidgen.frontends.tflite import read_tflite, write_tflite
 from smidgen.ir import Graph
+
+NO_TORCH = "needs PyTorch to be read, which is not installed; install smidgen[torch], or export the model to .onnx"
 
 
 def _read_onnx(path: Path) -> Graph:
@@ -20,25 +23,20 @@ def _read_onnx(path: Path) -> Graph:
 
 
 def _read_pt2(path: Path) -> Graph:
-    graph: Graph = _torch(path.name).read_pt2(path)
-    return graph
+    try:
+        from smidgen.frontends.torch import read_pt2  # here, because it imports PyTorch, which nothing else needs
+    except ModuleNotFoundError:
+        raise ImportModelError(f"{path.name} {NO_TORCH}") from None
+    return read_pt2(path)
 
 
-def from_torch(module: object, example: object) -> Graph:
+def from_torch(module: Any, example: Any) -> Graph:
     """A `torch.nn.Module` as a float32 graph; `example` is one input, a batch of 1, or a tuple of them."""
-    graph: Graph = _torch(type(module).__name__).from_torch(module, example)
-    return graph
-
-
-def _torch(what: str) -> Any:
-    """The front end that imports PyTorch, which nothing else here needs."""
     try:
         from smidgen.frontends import torch
     except ModuleNotFoundError:
-        raise ImportModelError(
-            f"{what} needs PyTorch to be read, which is not installed; install smidgen[torch], or export to .onnx"
-        ) from None
-    return torch
+        raise ImportModelError(f"{type(module).__name__} {NO_TORCH}") from None
+    return torch.from_torch(module, example)
 
 
 READERS: dict[str, Callable[[Path], Graph]] = {
@@ -49,6 +47,31 @@ READERS: dict[str, Callable[[Path], Graph]] = {
     ".onnx": _read_onnx,
     ".pt2": _read_pt2,
 }
+
+
+def _write_tflite(graph: Graph, path: Path) -> None:
+    write_whole(path, write_tflite(graph))
+
+
+def _write_onnx(graph: Graph, path: Path) -> None:
+    from smidgen.frontends.onnx import write_onnx
+
+    write_whole(path, write_onnx(graph))
+
+
+WRITERS: dict[str, Callable[[Graph, Path], None]] = {
+    ".smg": write_smg,
+    ".tflite": _write_tflite,
+    ".onnx": _write_onnx,
+}
+
+
+def export_model(graph: Graph, path: str | Path) -> None:
+    """Write a model file of the kind its suffix tells."""
+    path = Path(path)
+    if path.suffix.lower() not in WRITERS:
+        raise InputError(f"{path} should end in {', '.join(WRITERS)}: those are the files that are written")
+    WRITERS[path.suffix.lower()](graph, path)
 
 
 def import_model(path: str | Path) -> Graph:

@@ -40,12 +40,13 @@ class Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Constant:
-    """Numbers of the file; where it holds them quantized, `data` = scales · `steps`, several running along `axis`."""
+    """Numbers of the file; where it holds them quantized, `data` = scales · (`steps` − zero), scales along `axis`."""
 
     data: Array
     steps: Array | None = None
     scales: tuple[float, ...] = ()
     axis: int = 0
+    zero: int = 0
 
     @property
     def shape(self) -> Shape:
@@ -54,7 +55,7 @@ class Constant:
     def transposed(self, perm: Shape) -> Constant:
         steps = None if self.steps is None else self.steps.transpose(perm)
         axis = perm.index(self.axis) if len(self.scales) > 1 else 0
-        return Constant(self.data.transpose(perm), steps, self.scales, axis)
+        return Constant(self.data.transpose(perm), steps, self.scales, axis, self.zero)
 
 
 Operand = Tensor | Constant
@@ -68,18 +69,20 @@ class Channels:
         self.plan = plan or {}
         self.output = ""  # the name of what is being computed
         self._sources: dict[Value, Value] = {}  # what a reshaped value is a view of
+        self._reals: dict[Value, Value] = {}  # int8 values in float32
 
     @property
     def q(self) -> QParams | None:
         """The int8 quantization of what is being computed; None where the file leaves it float."""
         return self.plan.get(self.output)
 
-    def input(self, name: str, shape: Shape, last: bool) -> Tensor:
-        """An input of the graph, channels last or in the file's own order."""
+    def input(self, name: str, shape: Shape, last: bool, q: QParams | None = None) -> Tensor:
+        """An input of the graph, channels last or in the file's own order; int8 with a quantization."""
         layout = Layout.channels_last(shape) if last else Layout.of(shape)
         inner = tuple(shape[i] for i in channels_last(len(shape))) if last else shape
-        inner = (1, *inner) if last and len(shape) == 3 else inner
-        return Tensor(self.builder.input(identifier(name) or "input", Type(inner, "float32")), layout)
+        inner = (1, *inner) if last and len(shape) == 3 and shape[0] == 1 else inner
+        type_ = Type(inner, "float32" if q is None else "int8", q)
+        return Tensor(self.builder.input(identifier(name) or "input", type_), layout)
 
     def emit(self, op: Op, *ins: Value, q: QParams | None = None) -> Value:
         return self.builder.emit(op, *ins, q=q, name=identifier(self.output) or None)
@@ -121,6 +124,8 @@ class Channels:
             raise ImportModelError(
                 f"its input {list(x.shape)} is no map of one or two dimensions with a batch and channels before them"
             )
+        if x.shape[0] != 1:
+            raise ImportModelError(f"its input {list(x.shape)} is a batch of {x.shape[0]}; maps come one at a time")
         order = channels_last(len(x.shape))
         shape = tuple(x.shape[i] for i in order)
         return self.view(self.arranged(x, x.layout.order(order)).value, (1, *shape) if len(shape) == 3 else shape)
@@ -144,8 +149,9 @@ class Channels:
             return Tensor(self.constant("constant", x.data.astype(np.float32)), Layout.of(x.shape))
         if x.value.type.dtype == "float32":
             return x
-        value = self.builder.emit(ops.Dequantize(), x.value, name=f"{x.value.name}.real")
-        return Tensor(value, x.layout)
+        if x.value not in self._reals:
+            self._reals[x.value] = self.builder.emit(ops.Dequantize(), x.value, name=f"{x.value.name}.real")
+        return Tensor(self._reals[x.value], x.layout)
 
     def settled(self, x: Tensor) -> Tensor:
         """The tensor in int8 where it is and stays so, else in float32."""
@@ -209,26 +215,31 @@ class Channels:
             if a.value.type.dtype != b.value.type.dtype:
                 a, b = self.real(a), self.real(b)
             a, second = self._aligned(a, b)
-        first = a.value
-        if a.size != second.type.size and first.type.shape[-1] != second.type.size != 1:
-            first = self.view(first, (a.size // second.type.size, second.type.size))
+        first, count = a.value, second.type.size
+        if count not in (1, a.size):
+            first = first if first.type.shape[-1] == count else self.view(first, (a.size // count, count))
+            second = second if second.type.shape[-1] == count else self.view(second, (count,))
         return Tensor(self.emit(op, first, second, q=self.q), a.layout)
 
     def _repeated(self, a: Tensor, b: Constant) -> Value:
         """A constant operand in the order of a's memory, no larger than it has to be."""
-        data, layout = b.data.reshape((1,) * (len(a.shape) - len(b.shape)) + b.shape), a.layout
+        layout, q = a.layout, None
+        data = b.data
+        if a.value.type.dtype == "int8" and b.steps is not None and len(b.scales) == 1:
+            data, q = int8_steps(b.steps), QParams.per_tensor(b.scales[0], b.zero)
+        data = data.reshape((1,) * (len(a.shape) - len(b.shape)) + b.shape)
         sizes = [f if n > 1 else 1 for n, dim in zip(data.shape, layout.dims, strict=True) for f in dim]
         ordered = data.reshape(sizes).transpose(layout.memory)
         while ordered.ndim and ordered.shape[0] == 1:
             ordered = ordered[0]
         if 1 in ordered.shape:
             ordered = np.broadcast_to(ordered, layout.sizes[len(layout.sizes) - ordered.ndim :])
-        if ordered.size == a.size:
-            return self._operand(a, ordered.reshape(a.value.type.shape))
-        return self._operand(a, ordered.reshape(-1))
+        return self._operand(a, ordered.reshape(a.value.type.shape if ordered.size == a.size else -1), q)
 
-    def _operand(self, a: Tensor, data: Array) -> Value:
-        """A constant beside `a`, in int8 where that is."""
+    def _operand(self, a: Tensor, data: Array, q: QParams | None) -> Value:
+        """A constant beside `a`, in int8 where that is, in the file's quantization where it has one."""
+        if q is not None:
+            return self.constant("constant", data, q)
         real = data.astype(np.float32)
         if a.value.type.dtype == "float32":
             return self.constant("constant", real)
@@ -259,7 +270,8 @@ class Channels:
         rank = len(x.shape)
         whole = all(len(dim) <= 1 for dim in x.layout.dims)
         if rank in (3, 4) and whole and x.layout.memory == x.layout.order(channels_last(rank)):
-            return self.map(x)
+            inner = tuple(x.shape[i] for i in channels_last(rank))
+            return x.value if x.value.type.shape == (1, *inner) else self.view(x.value, inner)
         if rank > MAX_RANK:
             raise ImportModelError(f"an output {list(x.shape)} of {rank} dimensions; up to {MAX_RANK} are supported")
         return self.view(self.arranged(x, tuple(range(len(x.layout.memory)))).value, x.shape)

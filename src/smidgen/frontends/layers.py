@@ -61,7 +61,7 @@ class Layers(Channels):
 
     def _weighted(self, x: Tensor, w: Constant) -> Tensor:
         """The input, in int8 where its weights are too and the file quantizes the output."""
-        usable = w.steps is not None and (len(w.scales) == 1 or w.axis == 0)
+        usable = w.steps is not None and w.zero == 0 and (len(w.scales) == 1 or w.axis == 0)
         return self.settled(x) if usable else self.real(x)
 
     def _weights(self, x: Value, w: Constant, axis: int, place: Callable[[Array], Array]) -> Value:

@@ -66,6 +66,8 @@ class Layout:
 
     def reshaped(self, shape: Shape) -> Layout | None:
         """The same memory under other dimensions; None where their elements would not follow one another."""
+        if self.plain:
+            return Layout.of(shape)
         left = list(enumerate(self.factors))  # factors not yet used, each with the mark it bears in memory
         memory: list[tuple[int, ...]] = [(i,) for i in self.memory]
         used: list[int] = []
@@ -91,7 +93,7 @@ class Layout:
     def refined(self, dims: tuple[Shape, ...]) -> Layout | None:
         """The same layout with these factors; None where they cut its own."""
         finer = self.reshaped(tuple(f for dim in dims for f in dim))
-        return None if finer is None else Layout(dims, finer.memory)
+        return None if finer is None or self.shape != tuple(map(math.prod, dims)) else Layout(dims, finer.memory)
 
 
 def channels_last(rank: int) -> Shape:

@@ -24,17 +24,16 @@ KNOWN: tuple[Op, ...] = (
 
 def tidy(graph: Graph) -> Graph:
     """The same function in fewer nodes."""
-    for one in (recognize, fold_biases, merge_pads, flatten_means, fuse_activations, drop_unused):
+    for one in (recognize, sink_functions, fold_biases, merge_pads, flatten_means, fuse_activations, drop_unused):
         graph = one(graph)
         verify(graph)
     return graph
 
 
-def fewest_transposes(last: Graph, own: Graph) -> Graph:
-    """Of two readings of one file, inputs channels last or in its own order: the first for images where they tie."""
-    image = any(len(v.type.shape) == 4 and min(v.type.shape[1:3]) > 1 for v in last.inputs)
+def fewest_transposes(last: Graph, own: Graph, images: bool) -> Graph:
+    """Of two readings of one file, inputs channels last or in its own order; where they tie, the first for images."""
     counts = [sum(isinstance(node.op, ops.Transpose) for node in graph.nodes) for graph in (last, own)]
-    return last if counts[0] < counts[1] or (image and counts[0] == counts[1]) else own
+    return last if counts[0] < counts[1] or (images and counts[0] == counts[1]) else own
 
 
 def drop_unused(graph: Graph) -> Graph:
@@ -163,6 +162,22 @@ def merge_pads(graph: Graph) -> Graph:
         top, bottom, left, right = node.op.pad
         pad = (top + before[1], bottom + after[1], left + before[2], right + after[2])
         return Node(replace(node.op, pad=pad), (source.ins[0], *node.ins[1:]), node.outs)
+
+    return _rewrite(graph, change)
+
+
+def sink_functions(graph: Graph) -> Graph:
+    """A function of int8 numbers that become int8 again is a table of int8 numbers."""
+    producers = _producers(graph)
+
+    def change(node: Node) -> Node:
+        function = producers.get(node.ins[0]) if isinstance(node.op, ops.Quantize) else None
+        source = producers.get(function.ins[0]) if function is not None else None
+        if function is None or source is None or not isinstance(source.op, ops.Dequantize):
+            return node
+        if not isinstance(function.op, ops.Activate | ops.Lookup):
+            return node
+        return Node(function.op, source.ins, node.outs)
 
     return _rewrite(graph, change)
 

@@ -6,6 +6,7 @@ import difflib
 import io
 import logging
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,7 +72,9 @@ def _read(program: ExportedProgram, name: str, where: str = "") -> Graph:
     except Exception as error:  # it runs PyTorch's own code on what the archive holds
         raise ImportModelError(f"{where or name} cannot be reduced to plain operators: {_first_line(error)}") from None
     try:
-        return fewest_transposes(_graph(program, name, True), _graph(program, name, False))
+        last, own = (_graph(program, name, way) for way in (True, False))
+        images = any(len(v.type.shape) == 4 and min(v.type.shape[1:3]) > 1 for v in last.inputs)
+        return fewest_transposes(last, own, images)
     except (ImportModelError, GraphError) as error:
         raise ImportModelError(f"{where or name}: {error}") from None
 
@@ -87,7 +90,9 @@ def _quiet() -> Iterator[None]:
     logger = logging.getLogger("torch.export")
     was, logger.disabled = logger.disabled, True
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyTorch deprecates what it calls itself
+            yield
     finally:
         logger.disabled = was
 

@@ -50,14 +50,15 @@ def calibrate(graph: Graph, samples: Array, method: Method, percentile: float, h
 
     `minmax` takes the extremes of all samples, `average` the mean of each sample's extremes; `percentile` leaves so
     much of the elements beyond either end that the given share lies between, and `mse` cuts where the squared error
-    of rounding and cutting together is least.
+    of rounding and cutting together is least. Outputs are never cut: the largest of them is what counts.
     """
     extremes = _extremes(graph, samples, hear)
-    if method == "average":
-        return {v: (float(low.mean()), float(high.mean())) for v, (low, high) in extremes.items()}
     ranges = {v: (float(low.min()), float(high.max())) for v, (low, high) in extremes.items()}
+    whole = {v: ranges[v] for v in graph.outputs}
     if method == "minmax":
         return ranges
+    if method == "average":
+        return {v: (float(low.mean()), float(high.mean())) for v, (low, high) in extremes.items()} | whole
     counts = {v: np.zeros(BINS, np.int64) for v in ranges}
 
     def count(value: Value, array: Array) -> None:
@@ -69,7 +70,7 @@ def calibrate(graph: Graph, samples: Array, method: Method, percentile: float, h
     for batch in batches(samples, "counting", hear):
         run_batch(graph, batch, count)
     choose = _least_error if method == "mse" else lambda low, high, n: _between(low, high, n, percentile)
-    return {v: choose(*ranges[v], counts[v]) if counts[v].any() else ranges[v] for v in ranges}
+    return {v: choose(*ranges[v], counts[v]) if counts[v].any() else ranges[v] for v in ranges} | whole
 
 
 def _extremes(graph: Graph, samples: Array, hear: Listener) -> dict[Value, tuple[Array, Array]]:

@@ -14,20 +14,24 @@ from smidgen.batch import run_batch
 from smidgen.ir import Array, Graph, Node, Value
 from smidgen.ops.conv import Conv2D, Depthwise
 from smidgen.ops.dense import Dense
+from smidgen.quantization.calibration import Listener, batches
 
 HOMOGENEOUS = ("none", "relu")
 MOST = 32.0  # a channel is never scaled by more: dead ones stay numbers
 Linear = Conv2D | Depthwise | Dense
 
 
-def equalise(graph: Graph, samples: Array) -> Graph:
+def equalise(graph: Graph, samples: Array, hear: Listener = lambda _: None) -> Graph:
     """Scale channels between layers that only feed each other, by the ranges they take on the samples.
 
-    A depthwise layer has a scale for every channel it reads, so its inputs are given one range; for other layers the
-    factor is the geometric mean between equal activations and equal weights.
+    A depthwise layer has a scale for every channel it reads, so that its inputs could have one range; for other layers
+    the aim is the geometric mean between equal activations and equal weights. Channels go half the way there, in
+    octaves: what a few images show of a range is no certainty.
     """
     pairs = _pairs(graph)
-    largest = _largest(graph, samples, {before.out for before, _ in pairs})
+    if not pairs:
+        return graph
+    largest = _largest(graph, samples, {before.out for before, _ in pairs}, hear)
     constants = dict(graph.constants)
     for before, after in pairs:
         factor = _factor(after, constants, largest[before.out])
@@ -52,7 +56,7 @@ def _pairs(graph: Graph) -> list[tuple[Node, Node]]:
     return found
 
 
-def _largest(graph: Graph, samples: Array, wanted: set[Value]) -> dict[Value, Array]:
+def _largest(graph: Graph, samples: Array, wanted: set[Value], hear: Listener) -> dict[Value, Array]:
     """The largest magnitude in each channel."""
     found: dict[Value, Array] = {}
 
@@ -61,7 +65,8 @@ def _largest(graph: Graph, samples: Array, wanted: set[Value]) -> dict[Value, Ar
             most = np.abs(array).max(axis=tuple(range(array.ndim - 1)))
             found[value] = np.maximum(found.get(value, 0), most)
 
-    run_batch(graph, samples, look)
+    for batch in batches(samples, "equalising", hear):
+        run_batch(graph, batch, look)
     return found
 
 
@@ -75,7 +80,8 @@ def _factor(after: Node, constants: dict[Value, Array], largest: Array) -> Array
         wanted = np.sqrt(largest / np.where(weights > 0, weights, 1))
         wanted = np.where(weights > 0, wanted, 0)
         wanted /= np.median(wanted[wanted > 0]) if (wanted > 0).any() else 1.0
-    factor: Array = np.where(wanted > 0, np.clip(wanted, 1 / MOST, MOST), 1.0).astype(np.float32)
+    half = np.sqrt(np.where(wanted > 0, wanted, 1.0))
+    factor: Array = np.clip(half, 1 / MOST, MOST).astype(np.float32)
     return factor
 
 

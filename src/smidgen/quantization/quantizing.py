@@ -24,7 +24,6 @@ from smidgen.quantization.rounding import check_ops, input_scale, round_graph, s
 FEWEST = 8  # samples; a hundred are better
 HELD_OUT = 5  # every fifth sample sets no range and is compared with
 COMPARED = 64  # samples at most
-EQUALISED = 16  # samples that show which channels are large
 CORRECTED = 64  # samples whose mean error is taken out
 
 
@@ -80,7 +79,7 @@ def quantize(
     check_ops(real)
     used, others = _apart(len(samples))
     if recipe.equalise:
-        real = equalise(real, samples[_spread(used, EQUALISED)])
+        real = equalise(real, samples[used], hear)
     ranges = calibrate(real, samples[used], recipe.method, recipe.percentile, hear)
     given = input_scale(graph.preprocessing, samples.shape[-1]) if graph.preprocessing is not None else None
     rounded = round_graph(real, share_scales(real, ranges, given))

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -66,7 +65,8 @@ class Report:
             lines.append(f"weakest layer: {weak.name} ({weak.op}), {_decibels(weak.alone)} alone")
         return "\n".join(lines)
 
-    def __rich__(self) -> Group:
+    def table(self) -> Table:
+        """Every layer, those that add much noise in bold."""
         table = Table(title=Text(self.model), title_justify="left", box=None, pad_edge=False)
         table.add_column("layer", overflow="fold")
         table.add_column("op")
@@ -79,7 +79,7 @@ class Report:
                 layer.name, layer.op, "×".join(map(str, layer.shape)), f"{layer.scale:.5g}", str(layer.zero),
                 _decibels(layer.alone), _decibels(layer.cumulative), style="bold" if weak else None,
             )  # fmt: skip
-        return Group(table, "", str(self))
+        return table
 
 
 def _decibels(ratio: float | None) -> str:

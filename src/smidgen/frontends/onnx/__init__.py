@@ -1,5 +1,6 @@
 """ONNX models in and out: `.onnx` file → Graph, and Graph → the bytes of an `.onnx` file."""
 
 from smidgen.frontends.onnx.reader import read_onnx
+from smidgen.frontends.onnx.writer import write_onnx
 
-__all__ = ["read_onnx"]
+__all__ = ["read_onnx", "write_onnx"]

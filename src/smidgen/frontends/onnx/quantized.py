@@ -13,12 +13,13 @@ from smidgen.frontends.onnx.context import Call
 from smidgen.frontends.onnx.records import Model, Operator
 from smidgen.ir import Array, QParams
 
-CLAMPS = ("Relu", "Clip")  # between a layer and its QuantizeLinear they are the layer's activation
+# What may stand between a layer and its QuantizeLinear: its activation, and what only moves elements.
+BETWEEN = ("Relu", "Clip", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
 def planned(model: Model) -> dict[str, QParams]:
     """The int8 quantization each output gets: that of the only QuantizeLinear that reads it, or its activation."""
-    constants = {**model.constants, **{o.outputs[0]: v for o in model.operators if (v := _held(o)) is not None}}
+    constants = _constants(model)
     readers: dict[str, list[Operator]] = {}
     for operator in model.operators:
         for name in operator.inputs:
@@ -31,9 +32,24 @@ def planned(model: Model) -> dict[str, QParams]:
                 continue
             if after[0].code == "QuantizeLinear" and all(n in constants for n in after[0].inputs[1:]):
                 plan[out] = qparams(constants, after[0])
-            elif after[0].code in CLAMPS and after[0].inputs[0] == out and after[0].outputs[0] in plan:
+            elif after[0].code in BETWEEN and after[0].inputs[0] == out and after[0].outputs[0] in plan:
                 plan[out] = plan[after[0].outputs[0]]
     return plan
+
+
+def _constants(model: Model) -> dict[str, Array]:
+    held = {o.outputs[0]: _held(o) for o in model.operators if o.outputs}
+    return {**model.constants, **{name: data for name, data in held.items() if data is not None}}
+
+
+def given(model: Model, name: str) -> QParams:
+    """The quantization of an int8 or uint8 input: that of the DequantizeLinear that reads it."""
+    constants = _constants(model)
+    for operator in model.operators:
+        reads = operator.inputs[:1] == (name,) and operator.code == "DequantizeLinear"
+        if reads and all(n in constants for n in operator.inputs[1:]):
+            return qparams(constants, operator)
+    raise ImportModelError(f"input '{name}' is int8 and no DequantizeLinear says what it means; use float32 inputs")
 
 
 def _held(operator: Operator) -> Array | None:
@@ -86,6 +102,6 @@ def dequantize(call: Call) -> Operand:
         raise ImportModelError("a scale is not a positive number; quantize the model again")
     along = tuple(-1 if i == axis else 1 for i in range(rank)) if scale.size > 1 else (1,) * rank
     real = ((steps - zeros.reshape(along if zeros.size > 1 else (1,) * rank)) * scale.reshape(along)).astype(np.float32)
-    if zeros.any():
-        return Constant(real)  # our integers are symmetric: these count as floats
-    return Constant(real, steps, tuple(float(s) for s in scale), axis)
+    if zeros.any() and zeros.size > 1:
+        return Constant(real)  # one zero point for all is what our integers can have: these count as floats
+    return Constant(real, steps, tuple(float(s) for s in scale), axis, int(zeros[0]))

@@ -14,12 +14,13 @@ from smidgen.frontends.naming import identifier
 from smidgen.frontends.onnx.context import Call, Import
 from smidgen.frontends.onnx.folding import fold
 from smidgen.frontends.onnx.operators import OPERATOR_RULES
-from smidgen.frontends.onnx.quantized import planned
+from smidgen.frontends.onnx.quantized import given, planned
 from smidgen.frontends.onnx.records import Declared, Model, Operator, decode
 from smidgen.frontends.tidy import fewest_transposes, tidy
 from smidgen.ir import Graph, QParams
 
 FLOAT, UINT8, INT8 = onnx.TensorProto.FLOAT, onnx.TensorProto.UINT8, onnx.TensorProto.INT8
+WEIGHTED = ("Conv", "Gemm", "MatMul")  # with these a first dimension is a batch
 # What to use instead of operators that people do export.
 INSTEAD = {
     "ArgMax": "end the model at its logits", "ConvTranspose": "use Conv; nothing here enlarges a map",
@@ -38,21 +39,39 @@ def read_onnx(path: Path) -> Graph:
     try:
         model = decode(path)
         plan = planned(model)
-        return fewest_transposes(_graph(model, path.stem, plan, True), _graph(model, path.stem, plan, False))
+        last, own = (_graph(model, path.stem, plan, way) for way in (True, False))
+        return fewest_transposes(last, own, _images(model))
     except ImportModelError as error:
         raise ImportModelError(f"{path.name}: {error}") from None
     except GraphError as error:
         raise ImportModelError(f"{path.name}: {error}; mend the model before exporting it") from None
 
 
+def _images(model: Model) -> bool:
+    """Whether an input is an image, channels first: the file does not transpose it at once."""
+    reached = {value.name for value in model.inputs}
+    for operator in model.operators:
+        if operator.code in ("QuantizeLinear", "DequantizeLinear", "Cast") and operator.inputs[:1][0] in reached:
+            reached |= set(operator.outputs)
+        elif operator.code == "Transpose" and reached & set(operator.inputs):
+            return False
+    return any(len(value.shape) == 4 for value in model.inputs)
+
+
 def _graph(model: Model, name: str, plan: Mapping[str, QParams], last: bool) -> Graph:
     c = Import(model, identifier(name) or "model", plan)
+    learns = any(operator.code in WEIGHTED for operator in model.operators)
     for value in model.inputs:
-        if value.kind != FLOAT:
+        if learns and len(value.shape) > 1 and value.shape[0] != 1:
+            raise ImportModelError(
+                f"input '{value.name}' is a batch of {value.shape[0]}, {list(value.shape)}; export it with a batch of 1"
+            )
+        if value.kind not in (FLOAT, INT8, UINT8):
             raise ImportModelError(
                 f"input '{value.name}' is of ONNX type {value.kind}; export the model with float32 inputs"
             )
-        c.values[value.name] = c.input(value.name, value.shape, last)
+        q = None if value.kind == FLOAT else given(model, value.name)
+        c.values[value.name] = c.input(value.name, value.shape, last, q)
     for operator in model.operators:
         _node(c, operator)
     outputs = [_output(c, value) for value in model.outputs]

@@ -109,8 +109,6 @@ def _input(value: onnx.ValueInfoProto) -> Declared:
             )
         else:
             shape.append(dim.dim_value)
-    if len(shape) > 1 and shape[0] != 1:
-        raise ImportModelError(f"{what} is a batch of {shape[0]}, {shape}; export the model with a batch of 1")
     if len(shape) > LARGEST_RANK or 4 * math.prod(shape) > MAX_BYTES:
         raise ImportModelError(
             f"{what} has shape {shape[:LARGEST_RANK]}, beyond {MAX_BYTES:,} bytes; use a smaller one"

@@ -1,0 +1,97 @@
+"""docs/ops.md from the op table and the front ends' rules: `python tests/ops_table.py` writes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from smidgen import ops
+from smidgen.frontends.onnx.operators import OPERATOR_RULES as ONNX
+from smidgen.frontends.onnx.writer import RULES as TO_ONNX
+from smidgen.frontends.tflite.operators import OPERATOR_RULES as TFLITE
+from smidgen.frontends.tflite.writer import LOWERINGS as TO_TFLITE
+from smidgen.frontends.torch import RULES as ATEN
+from smidgen.ir import Op
+from smidgen.ops.functions import FUNCTIONS
+
+PAGE = Path(__file__).parents[1] / "docs" / "ops.md"
+# What each op is called in files: in ONNX, in PyTorch's ATen, in TFLite.
+NAMES: dict[type[Op], tuple[str, str, str]] = {
+    ops.Activate: ("Relu Clip", "relu hardtanh clamp", "RELU RELU6 RELU_N1_TO_1"),
+    ops.Add: ("Add Sub Sum", "add sub", "ADD"),
+    ops.AvgPool: (
+        "AveragePool", "avg_pool1d avg_pool2d adaptive_avg_pool1d _adaptive_avg_pool2d", "AVERAGE_POOL_2D",
+    ),
+    ops.BatchNorm: ("BatchNormalization", "_native_batch_norm_legit_no_training", ""),
+    ops.Concat: ("Concat", "cat", "CONCATENATION"),
+    ops.Conv2D: ("Conv", "convolution", "CONV_2D"),
+    ops.Dense: ("Gemm MatMul", "addmm mm", "FULLY_CONNECTED"),
+    ops.Depthwise: ("Conv", "convolution", "DEPTHWISE_CONV_2D"),
+    ops.Dequantize: ("DequantizeLinear", "", "DEQUANTIZE"),
+    ops.Lookup: (
+        "Abs Celu Clip Elu Erf Exp Gelu HardSigmoid HardSwish LeakyRelu Max Min Mish PRelu Selu Sigmoid Softplus "
+        "Softsign Tanh",
+        "abs celu clamp elu erf exp gelu hardsigmoid hardswish hardtanh leaky_relu mish selu sigmoid silu softplus "
+        "tanh",
+        "",
+    ),
+    ops.MaxPool: ("MaxPool GlobalMaxPool", "max_pool2d_with_indices adaptive_max_pool2d", "MAX_POOL_2D"),
+    ops.Mean: ("ReduceMean GlobalAveragePool", "mean adaptive_avg_pool1d _adaptive_avg_pool2d", "MEAN"),
+    ops.Mul: ("Mul Div Neg Pow", "mul div neg pow", "MUL"),
+    ops.Pad: ("Pad", "constant_pad_nd", "PAD PADV2"),
+    ops.Quantize: ("QuantizeLinear", "", "QUANTIZE"),
+    ops.Requantize: ("QuantizeLinear", "", "QUANTIZE"),
+    ops.Reshape: ("Reshape Flatten Squeeze Unsqueeze", "view squeeze unsqueeze", "RESHAPE SQUEEZE EXPAND_DIMS"),
+    ops.Softmax: ("Softmax", "_softmax", "SOFTMAX"),
+    ops.Transpose: ("Transpose", "permute", "TRANSPOSE"),
+}  # fmt: skip
+FOLDED = ("Cast Constant Dropout Identity Shape", "_to_copy alias clone expand getitem", "")  # they leave no node
+
+HEAD = """# What is supported
+
+Made by `python tests/ops_table.py` from the op table and the front ends' rules; a test keeps it true.
+
+Files are read into one graph: float32, or int8 where they are quantized. *int8* means a C kernel, and *gradient* that
+what lies before the op can learn. `.tflite` is read and written byte for byte as LiteRT's reference kernels compute
+it; `.onnx` is read from opset 13 on and written in QDQ form; PyTorch modules and `.pt2` archives come by
+`torch.export`. Transposes between a file's [batch, channels, rows, columns] and our [rows, columns, channels] are
+folded away; a real map that is flattened costs nothing either, the weights of the layer behind it change places.
+
+| op | ONNX | ATen | TFLite | written as | int8 | gradient |
+| --- | --- | --- | --- | --- | --- | --- |
+"""
+
+
+def names(which: int) -> set[str]:
+    """All names of one kind of file in the table."""
+    return {name for entry in (*NAMES.values(), FOLDED) for name in entry[which].split()}
+
+
+def page() -> str:
+    rows = []
+    for op, entry in sorted(NAMES.items(), key=lambda item: item[0].__name__):
+        written = [name for name, rules in ((".tflite", TO_TFLITE), (".onnx", TO_ONNX)) if op in rules]
+        kernel = "no code runs" if op.view else "yes" if op.kernel or op is ops.Dense else "no"
+        gradient = "yes" if op.grad is not Op.grad else "no"
+        cells = (f"`{op.__name__}`", *(_listed(text) for text in entry), ", ".join(written), kernel, gradient)
+        rows.append(f"| {' | '.join(cells)} |")
+    rows.append(f"| folded away | {' | '.join(_listed(text) for text in FOLDED)} | | | |")
+    functions = ", ".join(f"`{name}`" for name in FUNCTIONS)
+    tail = f"""
+`Lookup` is a table of 256 results in int8; its functions are {functions}. Spelled out in several nodes, hard-swish,
+SiLU, GELU and their like are recognized. `BatchNorm` and float activations are folded and fused when a model is
+quantized.
+"""
+    return HEAD + "\n".join(rows) + "\n" + tail
+
+
+def _listed(text: str) -> str:
+    return ", ".join(text.split())
+
+
+def tables() -> tuple[set[str], set[str], set[str]]:
+    """What the readers know, by kind of file."""
+    return set(ONNX), set(ATEN), set(TFLITE)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
