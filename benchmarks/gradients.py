@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from shared import NETWORKS, Int8Gradients, flowers, inputs, loss_graph, released, spread
-from smidgen.data import Data, examples
+from smidgen.data import Data, examples, intake
 from smidgen.ir import Array, Graph
 from smidgen.scheme import load_scheme
 from smidgen.simulate import Simulator
@@ -71,7 +71,7 @@ def cosine(a: Array, b: Array) -> float:
 
 
 def measure(graph: Graph, scheme: str, data: Data, images: int) -> Measured:
-    calibration = examples(data.train, graph.inputs[0].type, CALIBRATION)
+    calibration = examples(data.train, intake(graph), CALIBRATION)
     training = build_training(graph, load_scheme(scheme, graph), Options(len(data.classes)), calibration)
     ours, theirs = Int8Gradients(training), Simulator(loss_graph(training))
     cosines = []

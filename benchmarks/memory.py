@@ -25,11 +25,12 @@ from rich.table import Table
 from shared import NETWORKS, released
 from smidgen import passes, plan, streaming
 from smidgen.errors import PlanError
+from smidgen.heads import layers
 from smidgen.ir import Graph
 from smidgen.passes import Pass
 from smidgen.plan import Buffer
 from smidgen.schedule import WHOLE, Schedule
-from smidgen.scheme import PUBLISHED, convolutions, load_scheme
+from smidgen.scheme import PUBLISHED, load_scheme
 from smidgen.training import Options, build_training
 
 Image = Literal["whole", "buffered", "streamed"]  # every map whole; early layers row by row; and the image by rows
@@ -126,7 +127,7 @@ def _possible(graph: Graph, image: Image, in_place: bool) -> Planned | None:
 
 def schemes(graph: Graph) -> Iterator[Published]:
     """Every scheme published for a network."""
-    for scheme in PUBLISHED[len(convolutions(graph))]:
+    for scheme in PUBLISHED[len(layers(graph))]:
         ordered = passes.run(step(graph, scheme))
         yield Published(graph.name, scheme, tuple(plan_step(ordered, image) for image in ("streamed", "buffered")))
 

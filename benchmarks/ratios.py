@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from shared import NETWORKS, Int8Gradients, flowers, inputs, loss_graph, released, spread
-from smidgen.data import Data, examples
+from smidgen.data import Data, examples, intake
 from smidgen.ir import Array, Graph
 from smidgen.ops.update import Step, WeightStep
 from smidgen.scheme import load_scheme
@@ -57,7 +57,7 @@ class Ratios:
 
 
 def measure(graph: Graph, scheme: str, data: Data, images: int) -> Ratios:
-    calibration = examples(data.train, graph.inputs[0].type)
+    calibration = examples(data.train, intake(graph))
     training = build_training(graph, load_scheme(scheme, graph), Options(len(data.classes)), calibration)
     ours, real = Int8Gradients(training), Simulator(loss_graph(training), rounded=False)
     samples = list(inputs(spread(data.test, images), graph))

@@ -11,7 +11,7 @@ import numpy as np
 
 import smidgen as sm
 from smidgen import passes, stochastic
-from smidgen.data import Data, Samples, centre, load_data
+from smidgen.data import Data, Samples, centre, intake, load_data
 from smidgen.ir import Array, Graph, Value, evaluate_all
 from smidgen.ops.update import Step
 from smidgen.training import Training
@@ -22,15 +22,15 @@ NETWORKS = ("mbv2-w0.35", "proxyless-w0.3", "mcunet-5fps")
 
 def released(network: str) -> Graph:
     """One of the paper's backbones with its ImageNet weights."""
-    return sm.import_model(_there(SHARED / "models" / f"{network}.npz"))
+    return sm.import_model(there(SHARED / "models" / f"{network}.npz"))
 
 
 def flowers() -> Data:
     """Oxford Flowers-102 in the official split."""
-    return load_data(_there(SHARED / "data" / "flowers102.zip"))
+    return load_data(there(SHARED / "data" / "flowers102.zip"))
 
 
-def _there(path: Path) -> Path:
+def there(path: Path) -> Path:
     if not path.exists():
         sys.exit(f"there is no {path}: this benchmark measures on the released networks and real photographs")
     return path
@@ -45,7 +45,7 @@ def spread(samples: Samples, count: int) -> Samples:
 def inputs(samples: Samples, graph: Graph) -> Iterator[tuple[Array, Array]]:
     """Images and labels as a training graph takes them."""
     for image, label in zip(samples.images, samples.labels, strict=True):
-        yield centre(image, graph.inputs[0].type), np.array([label], np.int32)
+        yield centre(image, intake(graph)), np.array([label], np.int32)
 
 
 def loss_graph(training: Training) -> Graph:

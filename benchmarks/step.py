@@ -32,11 +32,12 @@ import smidgen as sm
 from shared import NETWORKS, flowers, inputs, released, spread
 from smidgen.data import Data
 from smidgen.errors import SmidgenError
+from smidgen.heads import features_of, layers
 from smidgen.ir import Array, Graph, Node, Value
 from smidgen.ops import Add, Conv2D, Depthwise, Mean
 from smidgen.pipeline import Program
-from smidgen.scheme import PUBLISHED, Trained, convolutions
-from smidgen.training import Options, features_of
+from smidgen.scheme import PUBLISHED, Trained
+from smidgen.training import Options
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -133,10 +134,10 @@ class FloatNetwork:
         self._head = torch.from_numpy(head.copy()), torch.zeros(len(head))
         self.learning = list(self._head)
         self._parts: list[Part | None] = [None, None]  # of each that learns, what does; None means all
-        layers = {t.layer: t for t in trained}
-        places = {id(node): i for i, node in enumerate(convolutions(graph))}
+        learns = {t.layer: t for t in trained}
+        places = {id(node): i for i, node in enumerate(layers(graph))}
         self._nodes = [
-            (node, self._function(graph, node, layers.get(places.get(id(node), -1))), forgotten)
+            (node, self._function(graph, node, learns.get(places.get(id(node), -1))), forgotten)
             for node, forgotten in last_reads(graph, self._features)
         ]
         for tensor in self.learning:
@@ -353,7 +354,7 @@ def chosen(arguments: argparse.Namespace) -> Iterator[tuple[Graph, str]]:
     """The networks and schemes asked for."""
     for network in NETWORKS if arguments.all else arguments.network or ["mcunet-5fps"]:
         graph = released(network)
-        published = list(PUBLISHED[len(convolutions(graph))])
+        published = list(PUBLISHED[len(layers(graph))])
         for scheme in published if arguments.all else arguments.scheme or ["99kb"]:
             yield graph, scheme
 

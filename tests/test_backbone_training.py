@@ -12,8 +12,8 @@ from PIL import Image
 
 import smidgen as sm
 from release_files import SHARED
-from smidgen.data import centre
-from smidgen.ir import Array, Type, evaluate_step
+from smidgen.data import Intake, centre, intake
+from smidgen.ir import Array, evaluate_step
 from smidgen.pipeline import Program
 from smidgen.targets import Device
 from smidgen.targets.host import Host
@@ -28,7 +28,7 @@ STOPPED = 100  # the step after which a run is broken off
 Sample = tuple[Array, int]
 
 
-def photographs(type: Type) -> list[Sample]:
+def photographs(taken: Intake) -> list[Sample]:
     """One for each step, of the first classes, in mixed order."""
     with zipfile.ZipFile(FLOWERS) as archive:
         names = [f"train/{label:03}/" for label in range(CLASSES)]
@@ -37,7 +37,7 @@ def photographs(type: Type) -> list[Sample]:
         ]
         order = np.random.default_rng(0).permutation(len(found))[:STEPS]
         images = [(Image.open(io.BytesIO(archive.read(found[i][0]))).convert("RGB"), found[i][1]) for i in order]
-    return [(centre(np.asarray(image), type), label) for image, label in images]
+    return [(centre(np.asarray(image), taken), label) for image, label in images]
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def task(host: Host) -> tuple[Program, list[Sample]]:
         if not path.exists():
             pytest.skip(f"the released networks and photographs are not beside the checkout: no {path.name}")
     graph = sm.import_model(MODEL)
-    samples = photographs(graph.inputs[0].type)
+    samples = photographs(intake(graph))
     assert len(samples) == STEPS
     options = Options(CLASSES, weight_bits=12)
     images = tuple(image for image, _ in samples[:8])

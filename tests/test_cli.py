@@ -14,6 +14,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import smidgen as sm
+from floats import dequantized
 from graphs import random_inputs
 from release_files import npy, npz_members, pickled, tiny_network, zipped
 from smidgen import cli
@@ -256,7 +257,7 @@ def test_bad_requests_are_answered_in_one_sentence(
         (("run", "tiny.smg", "-i", "x.npy", "-o", "a.npy", "-o", "b.npy"), "has 1 outputs, 2 files"),
         (("run", "tiny.smg", "-i", "x.npy", "-o", "absent/y.npy"), "absent/y.npy cannot be written"),
         (("run", "tiny.smg", "-i", "x.npy", "-o", "taken"), "taken cannot be written"),
-        (("import", "tiny.smg", "-o", "tiny.onnx"), "should end in .smg or .tflite"),
+        (("import", "tiny.smg", "-o", "tiny.txt"), "should end in .smg, .tflite or .onnx"),
         (("import", "tiny.smg", "-o", "absent/tiny.smg"), "cannot be written"),
         (("compile", "tiny.smg", "-o", "taken"), "not an empty folder"),
         (("demo", "-o", "taken/file"), "taken/file"),
@@ -286,3 +287,62 @@ def test_the_program_exits_with_2_and_no_traceback(folder: Path) -> None:
 
 def test_the_version_is_the_packages() -> None:
     assert invoke("--version") == f"smidgen {sm.__version__}\n"
+
+
+@pytest.fixture
+def floating(folder: Path) -> Path:
+    """The same folder with a float model and images without labels."""
+    write_smg(dequantized(small_network()), folder / "float.smg")
+    (folder / "loose").mkdir()
+    for index, image in enumerate(draw_shapes(4, 1).train.images):
+        Image.fromarray(image).save(folder / "loose" / f"{index}.png")
+    return folder
+
+
+def test_quantize_writes_an_int8_model_that_carries_its_preprocessing(floating: Path) -> None:
+    before = json.loads(invoke("info", "float.smg", "--json"))
+    options = ("--data", "loose", "--mean", "0.4,0.5,0.6", "--std", "0.25", "--order", "bgr", "--fit", "stretch")
+    result = json.loads(invoke("quantize", "float.smg", *options, "-o", "a.smg", "--json"))
+    assert result["report"]["calibrated"] == 16
+    assert len(result["report"]["layers"]) == len(before["layers"])
+    after = json.loads(invoke("info", "a.smg", "--json"))
+    assert (before["arithmetic"], after["arithmetic"]) == ("float32", "int8")
+    assert after["preprocessing"] == result["preprocessing"]
+    assert after["preprocessing"]["mean"] == [0.4, 0.5, 0.6]
+    assert (after["preprocessing"]["order"], after["preprocessing"]["fit"]) == ("bgr", "stretch")
+    assert "bgr pixels as 0 … 1, minus mean 0.4, 0.5, 0.6" in invoke("info", "a.smg")
+
+
+def test_quantize_shows_what_it_lost_and_writes_tflite_too(floating: Path) -> None:
+    text = invoke("quantize", "float.smg", "--data", "loose", "-o", "a.tflite", "--layers", "--method", "percentile")
+    for word in ("b1.depthwise", "cumulative", "dB", "written to a.tflite", "top-1 agrees with float32"):
+        assert word in text
+    assert json.loads(invoke("info", "a.tflite", "--json"))["arithmetic"] == "int8"
+    assert json.loads(invoke("import", "float.smg", "-o", "b.smg", "--json"))["parameters"] > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"--data": "nowhere"}, "there is no nowhere"),
+        ({"--images": "3"}, "3 samples are too few"),
+        ({"--images": "0"}, "0 images cannot be taken"),
+        ({"--mean": "a,b"}, "--mean a,b is no list of numbers"),
+        ({"--mean": "0.1,0.2"}, "2 numbers as mean for 3 channels"),
+        ({"--std": "0"}, "std is above 0"),
+        ({"--pixels": "1"}, "give two, as 0,1"),
+        ({"--percentile": "10"}, "a percentile of 10.0 leaves no range"),
+        ({"-o": "a.txt"}, "should end in .smg, .tflite or .onnx"),
+    ],
+)
+def test_quantize_says_what_is_wrong(
+    floating: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, str],
+    message: str,
+) -> None:
+    usual = {"--data": "loose", "-o": "a.smg"} | options
+    said = fail(capsys, monkeypatch, "quantize", "float.smg", *(word for pair in usual.items() for word in pair))
+    assert message in said
+    assert not (floating / "a.smg").exists()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from release_files import SHARED, npy, zipped
-from smidgen.data import Augment, Data, DataError, centre, examples, from_pixels, load_data
+from smidgen.data import Augment, Data, DataError, Intake, centre, examples, from_pixels, load_data, load_images
 from smidgen.errors import InputError
 from smidgen.ir import Array, QParams, Type
 
@@ -156,12 +156,13 @@ def test_a_member_that_lies_about_its_sum_is_named(tmp_path: Path) -> None:
 
 
 def test_the_paper_s_input_is_pixel_minus_128() -> None:
-    assert np.array_equal(from_pixels(PIXELS, PAPER)[0].astype(int), PIXELS.astype(int) - 128)
+    pixels = PIXELS.repeat(3, axis=2)
+    assert np.array_equal(from_pixels(pixels, Intake(PAPER))[0].astype(int), pixels.astype(int) - 128)
 
 
 @pytest.mark.parametrize(("scale", "zero"), [(1 / 255, -128), (1 / 256, -128), (1.0, -128), (0.0187, -14), (2.0, 7)])
 def test_pixels_span_what_an_input_can_hold(scale: float, zero: int) -> None:
-    got = from_pixels(PIXELS, Type((1, 1, 256, 1), "int8", QParams.per_tensor(scale, zero)))
+    got = from_pixels(PIXELS, Intake(Type((1, 1, 256, 1), "int8", QParams.per_tensor(scale, zero))))
     assert np.abs(got[0].astype(int) - (PIXELS.astype(int) - 128)).max() <= 1
 
 
@@ -170,7 +171,7 @@ def test_pixels_span_what_an_input_can_hold(scale: float, zero: int) -> None:
 def test_a_pixel_becomes_the_nearest_int8_of_its_number(scale: float, zero: int) -> None:
     type = Type((1, 1, 256, 1), "int8", QParams.per_tensor(scale, zero))
     ends = type.scale * (-128 - zero), type.scale * (127 - zero)
-    got = from_pixels(PIXELS, type).astype(np.float64).ravel()
+    got = from_pixels(PIXELS, Intake(type)).astype(np.float64).ravel()
     near = max(abs(ends[0] + 1), abs(ends[1] - 1)) <= 0.02 * (ends[1] - ends[0])
     low, high = (-1.0, 1.0) if near else ends
     numbers = np.clip(low + np.arange(256) / 255 * (high - low), *ends)
@@ -178,36 +179,36 @@ def test_a_pixel_becomes_the_nearest_int8_of_its_number(scale: float, zero: int)
 
 
 def test_float_inputs_take_minus_one_to_one_and_others_are_refused() -> None:
-    numbers = from_pixels(PIXELS, Type((1, 1, 256, 1), "float32")).ravel()
+    numbers = from_pixels(PIXELS, Intake(Type((1, 1, 256, 1), "float32"))).ravel()
     assert numbers.dtype == np.float32
     assert (numbers[0], numbers[-1]) == (-1, 1)
     with pytest.raises(DataError, match="uint8 without a scale"):
-        from_pixels(PIXELS, Type((1, 1, 256, 1), "uint8"))
+        from_pixels(PIXELS, Intake(Type((1, 1, 256, 1), "uint8")))
     with pytest.raises(DataError, match="takes no images"):
-        centre(pictures(1)[0], Type((1, 10), "int8", PAPER.q))
+        centre(pictures(1)[0], Intake(Type((1, 10), "int8", PAPER.q)))
 
 
 def test_the_middle_is_kept_and_an_image_of_the_right_size_is_left_alone() -> None:
-    type = Type((1, 4, 4, 3), "int8", PAPER.q)
+    taken = Intake(Type((1, 4, 4, 3), "int8", PAPER.q))
     image = pictures(1)[0]
-    assert np.array_equal(centre(image, type)[0], image.astype(int) - 128)
+    assert np.array_equal(centre(image, taken)[0], image.astype(int) - 128)
     wide = np.concatenate([np.zeros((4, 3, 3), np.uint8), image, np.full((4, 3, 3), 255, np.uint8)], axis=1)
-    assert np.array_equal(centre(wide, type), centre(image, type))
-    assert np.array_equal(centre(wide.transpose(1, 0, 2), type), centre(image.transpose(1, 0, 2), type))
+    assert np.array_equal(centre(wide, taken), centre(image, taken))
+    assert np.array_equal(centre(wide.transpose(1, 0, 2), taken), centre(image.transpose(1, 0, 2), taken))
 
 
 def test_colours_follow_the_model() -> None:
     image = pictures(1)[0]
-    grey = centre(image, Type((1, 4, 4, 1), "int8", PAPER.q))
+    grey = centre(image, Intake(Type((1, 4, 4, 1), "int8", PAPER.q)))
     assert grey.shape == (1, 4, 4, 1)
-    assert centre(image[..., :1], Type((1, 4, 4, 3), "int8", PAPER.q)).shape == (1, 4, 4, 3)
+    assert centre(image[..., :1], Intake(Type((1, 4, 4, 3), "int8", PAPER.q))).shape == (1, 4, 4, 3)
 
 
 def test_crops_are_the_generators_and_stay_inside_the_image() -> None:
-    augment, type = Augment(), Type((1, 8, 8, 3), "int8", PAPER.q)
+    augment, taken = Augment(), Intake(Type((1, 8, 8, 3), "int8", PAPER.q))
     image = pictures(1, 20)[0]
-    drawn = [augment.apply(image, type, np.random.default_rng((1, i))) for i in range(20)]
-    again = [augment.apply(image, type, np.random.default_rng((1, i))) for i in range(20)]
+    drawn = [augment.apply(image, taken, np.random.default_rng((1, i))) for i in range(20)]
+    again = [augment.apply(image, taken, np.random.default_rng((1, i))) for i in range(20)]
     assert all(np.array_equal(a, b) for a, b in zip(drawn, again, strict=True))
     assert len({crop.tobytes() for crop in drawn}) == 20
     boxes = [augment._box(30, 20, np.random.default_rng(i)) for i in range(200)]
@@ -222,14 +223,14 @@ def test_crops_are_the_generators_and_stay_inside_the_image() -> None:
 
 
 def test_without_crops_half_of_the_images_are_mirrored() -> None:
-    type, image = Type((1, 4, 4, 3), "int8", PAPER.q), pictures(1)[0]
-    plain, mirrored = centre(image, type), centre(image[:, ::-1].copy(), type)
-    drawn = [Augment(scale=(1.0, 1.0)).apply(image, type, np.random.default_rng(i)) for i in range(40)]
+    taken, image = Intake(Type((1, 4, 4, 3), "int8", PAPER.q)), pictures(1)[0]
+    plain, mirrored = centre(image, taken), centre(image[:, ::-1].copy(), taken)
+    drawn = [Augment(scale=(1.0, 1.0)).apply(image, taken, np.random.default_rng(i)) for i in range(40)]
     flips = [np.array_equal(crop, mirrored) for crop in drawn]
     assert all(flip or np.array_equal(crop, plain) for crop, flip in zip(drawn, flips, strict=True))
     assert 8 < sum(flips) < 32
     still = Augment(scale=(1.0, 1.0), flip=False)
-    assert np.array_equal(still.apply(image, type, np.random.default_rng(0)), plain)
+    assert np.array_equal(still.apply(image, taken, np.random.default_rng(0)), plain)
 
 
 @pytest.mark.parametrize("augment", [Augment(scale=(0, 1)), Augment(scale=(0.5, 2)), Augment(aspect=(0, 1))])
@@ -256,4 +257,37 @@ def test_the_shared_photographs_are_read_as_their_list_says() -> None:
     labels = [int(line.split(",")[2]) for line in listed if line.split(",")[1] == "test"]
     assert (len(data.train), len(data.test), len(data.classes)) == (2344, 1600, 2)
     assert np.bincount(data.test.labels).tolist() == np.bincount(labels).tolist()
-    assert examples(data.train, PAPER, 3)[0].shape == PAPER.shape
+    assert examples(data.train, Intake(PAPER), 3)[0].shape == PAPER.shape
+
+
+def test_the_sample_of_cifar10_comes_along_whole() -> None:
+    data = load_data("cifar10")
+    assert data.classes[3] == "cat"
+    for samples, each in ((data.train, 100), (data.test, 50)):
+        assert [samples.labels.count(c) for c in range(10)] == [each] * 10
+        assert {image.shape for image in samples.images} == {(32, 32, 3)}
+        assert len({image.tobytes() for image in samples.images}) == len(samples)  # no tile is cut twice
+    assert data.digest().startswith("4315687c75e91009")
+
+
+def test_images_without_labels_are_read_evenly_and_from_the_training_part(tmp_path: Path) -> None:
+    loose = tree(tmp_path / "loose", {f"{i}.png": png(10 * i) for i in range(9)})
+    assert [int(image[0, 0, 0]) for image in load_images(loose, 5)] == [0, 20, 40, 60, 80]
+    assert len(load_images(tree(tmp_path / "n", divided()), 99)) == 4
+    (tmp_path / "a.zip").write_bytes(zipped(divided()))
+    assert [int(image[0, 0, 0]) for image in load_images(tmp_path / "a.zip", 99)] == [20, 30, 0, 10]
+    assert len(load_images("cifar10", 30)) == 30
+
+
+def test_tensors_of_an_archive_are_given_as_they_are(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(4, 7, 3)).astype(np.float32)
+    read = load_images(arrays(tmp_path / "a.npz", x=x), 4)
+    assert all(np.array_equal(a, b) for a, b in zip(read, x, strict=True))
+    pixels = load_images(arrays(tmp_path / "b.npz", x_train=pictures(3)), 4)
+    assert len(pixels) == 3
+    assert pixels[0].dtype == np.uint8
+    with pytest.raises(DataError, match="holds no array x"):
+        load_images(arrays(tmp_path / "c.npz", z=x), 4)
+    (tmp_path / "none").mkdir()
+    with pytest.raises(DataError, match="none holds no images"):
+        load_images(tmp_path / "none", 4)

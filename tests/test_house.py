@@ -11,10 +11,10 @@ import smidgen
 ROOT = Path(smidgen.__file__).parent
 # Data flows down this list; a module imports only what stands above it, or its own entry.
 ORDER = (
-    "errors", "compiler", "ir", "text", "numerics", "stochastic", "ops", "frontends", "quantize", "zoo", "loading",
-    "scheme", "autodiff", "lowering", "training", "passes", "schedule", "packing", "plan", "streaming", "codegen",
-    "targets", "simulate", "search", "pipeline", "profiling", "inspection", "data", "learning", "results", "report",
-    "demo", "cli",
+    "errors", "compiler", "preprocessing", "ir", "text", "numerics", "stochastic", "ops", "batch", "frontends", "data",
+    "quantization", "zoo", "loading", "heads", "scheme", "autodiff", "lowering", "training", "passes", "schedule",
+    "packing", "plan", "streaming", "codegen", "targets", "simulate", "search", "pipeline", "profiling", "inspection",
+    "learning", "results", "report", "demo", "cli",
 )  # fmt: skip
 
 

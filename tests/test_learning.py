@@ -14,7 +14,7 @@ import pytest
 from safetensors.numpy import load, save
 
 from litert import LiteRT
-from smidgen.data import Augment, Data, Samples, centre, examples
+from smidgen.data import Augment, Data, Samples, centre, examples, intake
 from smidgen.data.shapes import draw_shapes
 from smidgen.errors import InputError, SmidgenError
 from smidgen.frontends.native import read_smg, write_smg
@@ -46,7 +46,7 @@ DATA = draw_shapes(8, 3)
 
 def program(host: Host, scheme: str | Scheme = "last:4", options: Options | None = None, data: Data = DATA) -> Program:
     graph = small_network()
-    images = examples(data.train, graph.inputs[0].type)
+    images = examples(data.train, intake(graph))
     return compile(graph, scheme, host, options=options or Options(4), images=images)
 
 
@@ -142,11 +142,11 @@ def test_every_epoch_shows_all_images_in_an_order_and_with_crops_of_its_own() ->
     orders = [COURSE.order(epoch, 50) for epoch in range(2)]
     assert [sorted(order) for order in orders] == [list(range(50))] * 2
     assert orders[0] != orders[1]
-    type = small_network().inputs[0].type
-    crops = {COURSE.image(DATA.train.images[0], type, epoch, i).tobytes() for epoch in range(2) for i in range(2)}
+    taken = intake(small_network())
+    crops = {COURSE.image(DATA.train.images[0], taken, epoch, i).tobytes() for epoch in range(2) for i in range(2)}
     assert len(crops) == 4
     plain = replace(COURSE, augment=None)
-    assert np.array_equal(plain.image(DATA.train.images[0], type, 1, 2), centre(DATA.train.images[0], type))
+    assert np.array_equal(plain.image(DATA.train.images[0], taken, 1, 2), centre(DATA.train.images[0], taken))
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_the_learned_graph_is_an_ordinary_model_that_predicts_alike(
         device.restore(learned.state)
         assert top1(inference, DATA.test) == top1(device, DATA.test) == learned.accuracy
         for pixels in DATA.test.images:
-            image = centre(pixels, model.inputs[0].type)
+            image = centre(pixels, intake(model))
             device.predict(image)
             (logits,) = evaluate(model, image)
             assert np.array_equal(logits, device.outputs()[1])
@@ -289,7 +289,7 @@ def test_what_the_learned_head_reads_is_exact_in_litert(host: Host) -> None:
     features = replace(model, outputs=(dense.ins[0],), nodes=model.nodes[:-1], constants=dict(model.constants))
     oracle = LiteRT(write_tflite(features))
     for pixels in DATA.test.images:
-        image = centre(pixels, model.inputs[0].type)
+        image = centre(pixels, intake(model))
         assert np.array_equal(oracle.run(image)[0], evaluate(features, image)[0])
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from networks import inverted_residual
 from release_files import SHARED
 from smidgen.frontends import import_model
+from smidgen.heads import layers
 from smidgen.ir import Graph
 from smidgen.scheme import (
     PUBLISHED,
@@ -22,7 +23,6 @@ from smidgen.scheme import (
     Scheme,
     SchemeError,
     analytic_memory,
-    convolutions,
     load_scheme,
     resolve,
 )
@@ -92,17 +92,17 @@ def test_a_scheme_is_read_from_a_file(tmp_path: Path) -> None:
 
 def test_the_short_forms_mean_what_they_say() -> None:
     graph = inverted_residual(0)
-    count = len(convolutions(graph))
-    for text, biases, layers in (
+    count = len(layers(graph))
+    for text, biases, learning in (
         ("full", count, range(count)), ("last:2", 2, range(count - 2, count)), ("bias:3", 3, ()), ("head", 0, ()),
     ):  # fmt: skip
         scheme = load_scheme(text, graph)
-        assert (scheme.biases, scheme.weights) == (biases, tuple((i, Fraction(1)) for i in layers))
+        assert (scheme.biases, scheme.weights) == (biases, tuple((i, Fraction(1)) for i in learning))
 
 
 def test_the_share_of_channels_is_what_ranks_first() -> None:
     graph = inverted_residual(0)
-    layer = len(convolutions(graph)) - 1
+    layer = len(layers(graph)) - 1
     chosen = {
         ranking: resolve(Scheme("half", 1, ((layer, Fraction(1, 2)),), ranking), graph)[0].channels
         for ranking in RANKINGS
@@ -115,7 +115,7 @@ def test_the_share_of_channels_is_what_ranks_first() -> None:
 @pytest.mark.parametrize(
     ("scheme", "message"),
     [
-        (Scheme("s", 9), "trains 9 biases, net0 has 8 convolutions"),
+        (Scheme("s", 9), "trains 9 biases, net0 has 8 layers"),
         (Scheme("s", -1), "trains -1 biases"),
         (Scheme("s", 3, ((99, Fraction(1)),)), r"names layer 99; net0 has 0 to"),
         (Scheme("s", 3, ((-1, Fraction(1)),)), "names layer -1"),

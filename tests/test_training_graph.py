@@ -14,14 +14,15 @@ import smidgen as sm
 from networks import CLASSES, NETWORKS, branches, inverted_residual, samples
 from smidgen import passes
 from smidgen.errors import InputError
+from smidgen.heads import TrainingError, layers
 from smidgen.ir import Array, Graph, Value, evaluate_step, verify
 from smidgen.ops.update import BiasSumStep, FusedStep, WeightStep
 from smidgen.passes import TRAINING, Pass
-from smidgen.scheme import Scheme, convolutions, load_scheme
+from smidgen.scheme import Scheme, load_scheme
 from smidgen.stochastic import FIRST_LEVEL, LEVEL_LIMIT
 from smidgen.targets.host import Host
 from smidgen.text import parse_graph, print_graph
-from smidgen.training import Head, Options, TrainingError, build_training
+from smidgen.training import Head, Options, build_training
 
 State = Mapping[Value, Array]
 RATE = 0.05
@@ -30,10 +31,10 @@ BIAS_LIMIT = 2**30
 
 def partly(graph: Graph) -> Scheme:
     """A share of some layers, depthwise ones too, all of others, none of the first."""
-    layers = convolutions(graph)
+    count = len(layers(graph))
     shares = (Fraction(1, 2), Fraction(1, 3), Fraction(1), Fraction(0))
-    weights = [(i, shares[i % 4]) for i in range(1, len(layers)) if i % 4 < 3]
-    return Scheme("partly", len(layers) - 1, tuple(weights), "random")
+    weights = [(i, shares[i % 4]) for i in range(1, count) if i % 4 < 3]
+    return Scheme("partly", count - 1, tuple(weights), "random")
 
 
 def steps(
@@ -110,7 +111,7 @@ def test_an_update_runs_before_the_gradients_of_earlier_layers() -> None:
     after = passes.run(build_training(graph, load_scheme("full", graph), Options(CLASSES)).step)
     kinds = [isinstance(node.op, FusedStep | BiasSumStep) for node in after.nodes]
     first, last = kinds.index(True), len(kinds) - 1 - kinds[::-1].index(True)
-    assert kinds[first:last].count(False) > len(convolutions(graph))
+    assert kinds[first:last].count(False) > len(layers(graph))
 
 
 @pytest.mark.parametrize("head", HEADS)

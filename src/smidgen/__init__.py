@@ -3,6 +3,7 @@
 import smidgen as sm
 
 model = sm.load("mcunet-5fps")           # a network of the zoo, or a file that imports
+model = sm.quantize(sm.import_model("float.onnx"), images).graph      # or a float one of your own
 program = sm.compile(model, "99kb", target="host", options=sm.Options(classes=10))
 print(program.memory)
 program.write("out/")
@@ -25,12 +26,15 @@ from smidgen.errors import (
     TargetError,
 )
 from smidgen.frontends import from_torch, import_model
+from smidgen.heads import TrainingError
 from smidgen.ir import Graph, evaluate
 from smidgen.learning import CheckpointError, Course, Learned, LearningError, learn, learned_graph
 from smidgen.loading import load
 from smidgen.pipeline import Program, compile
+from smidgen.preprocessing import Preprocessing
+from smidgen.quantization import QuantizationError, Quantized, Recipe, quantize
 from smidgen.scheme import Scheme, SchemeError, load_scheme
-from smidgen.training import Options, TrainingError
+from smidgen.training import Options
 
 __version__ = version("smidgen")
 __all__ = [
@@ -48,7 +52,11 @@ __all__ = [
     "LearningError",
     "Options",
     "PlanError",
+    "Preprocessing",
     "Program",
+    "QuantizationError",
+    "Quantized",
+    "Recipe",
     "Scheme",
     "SchemeError",
     "SmidgenError",
@@ -64,4 +72,5 @@ __all__ = [
     "load",
     "load_data",
     "load_scheme",
+    "quantize",
 ]

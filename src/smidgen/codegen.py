@@ -14,6 +14,7 @@ from string import Template
 
 import numpy as np
 
+from smidgen.data.pixels import intake, pixel_rule
 from smidgen.errors import InputError, TargetError
 from smidgen.ir import Array, Graph, Node, Op, Type, Value
 from smidgen.plan import Plan, state_bytes, state_offsets
@@ -142,6 +143,7 @@ def interface(graph: Graph, sources: Sources) -> dict[str, object]:
     return {
         "prefix": sources.prefix, "PREFIX": sources.prefix.upper(), "learns": int(sources.learns),
         "streamed": int(sources.streamed_input), "row_bytes": image.bytes // image.shape[1] if image else 0,
+        "pixels": f"- {rule}\n" if (rule := pixel_rule(intake(graph))) else "",
     }  # fmt: skip
 
 
@@ -217,6 +219,7 @@ class _Writer:
         return {
             "arena_bytes": max(self.plan.peak, 1), "constant_bytes": self.constant_bytes,
             "state_bytes": state_bytes(self.graph),
+            "pixels": f"\n/* {rule} */" if (rule := pixel_rule(intake(self.graph))) else "",
             "inputs": len(self.graph.inputs), "outputs": len(self.graph.outputs), "tensors": "\n".join(lines),
         }  # fmt: skip
 

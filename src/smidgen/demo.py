@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from smidgen.data import Augment, centre
+from smidgen.data import Augment, centre, intake
 from smidgen.data.shapes import draw_shapes
 from smidgen.frontends.files import write_whole
 from smidgen.frontends.native import read_smg, write_smg
@@ -96,7 +96,7 @@ def demonstrate(folder: Path, say: Callable[[str], None] = lambda _: None) -> De
     program.write(project)
     write_whole(picture, draw_memory(program).encode())
     say("comparing C with numpy")
-    images = tuple(centre(image, graph.inputs[0].type) for image in data.train.images[:COMPARED])
+    images = tuple(centre(image, intake(graph)) for image in data.train.images[:COMPARED])
     equal = _equal_steps(program, images, data.train.labels)
     say("learning shapes")
     began = time.perf_counter()

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from smidgen.ir import Graph, Node, Type, Value
+from smidgen.preprocessing import Preprocessing
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Summary:
     """A graph's layers and totals."""
 
     name: str
+    arithmetic: str  # of its layers: int8, float32, or both
+    preprocessing: Preprocessing | None
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     layers: tuple[Layer, ...]
@@ -64,9 +67,10 @@ class Summary:
         for layer in self.layers:
             table.add_row(*_row(layer))
         ends = [f"{what} {_tensor_text(t)}" for what, ts in (("in", self.inputs), ("out", self.outputs)) for t in ts]
-        sizes = (
-            f"{self.parameter_bytes:,} bytes of parameters, largest activation {self.largest_activation_bytes:,} bytes"
-        )
+        if self.preprocessing is not None:
+            ends.append(f"images: {self.preprocessing}")
+        largest = f"largest activation {self.largest_activation_bytes:,} bytes"
+        sizes = f"{self.arithmetic}: {self.parameter_bytes:,} bytes of parameters, {largest}"
         return Group(table, "", *ends, sizes)
 
 
@@ -77,6 +81,8 @@ def describe(graph: Graph) -> Summary:
     activations = [v.type.bytes for v in (*graph.inputs, *(out for node in graph.nodes for out in node.outs))]
     return Summary(
         name=graph.name,
+        arithmetic=" and ".join(sorted({layer.dtype for layer in layers}, reverse=True)) or "nothing",
+        preprocessing=graph.preprocessing,
         inputs=tuple(_tensor(value) for value in graph.inputs),
         outputs=tuple(_tensor(value) for value in graph.outputs),
         layers=layers,

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smidgen.errors import GraphError, InputError
+from smidgen.preprocessing import Preprocessing
 
 Array = NDArray[Any]
 Params = Mapping[str, "int | float | Array"]
@@ -181,7 +182,8 @@ class Graph:
     """Inputs, constants, nodes in execution order, outputs.
 
     `state` holds what outlives a run (trained weights, say) with its initial data; `updates` maps a
-    state value to the value that takes its place, in its memory, once the run is over.
+    state value to the value that takes its place, in its memory, once the run is over. `preprocessing` says how
+    images become the first input, where that is known.
     """
 
     inputs: tuple[Value, ...]
@@ -191,16 +193,19 @@ class Graph:
     name: str = "model"
     state: Mapping[Value, Array] = field(default_factory=dict)
     updates: Mapping[Value, Value] = field(default_factory=dict)
+    preprocessing: Preprocessing | None = None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Graph):
             return NotImplemented
-        same = (self.name, self.inputs, self.outputs, self.nodes) == (
+        same = (self.name, self.inputs, self.outputs, self.nodes, self.updates, self.preprocessing) == (
             other.name,
             other.inputs,
             other.outputs,
             other.nodes,
-        ) and self.updates == other.updates
+            other.updates,
+            other.preprocessing,
+        )
         return same and _same_data(self.constants, other.constants) and _same_data(self.state, other.state)
 
     __hash__ = None  # type: ignore[assignment]
@@ -215,8 +220,8 @@ def _same_data(a: Mapping[Value, Array], b: Mapping[Value, Array]) -> bool:
 class Builder:
     """Grows a graph node by node; names it does not get are v0, v1, …"""
 
-    def __init__(self, name: str = "model") -> None:
-        self.name = name
+    def __init__(self, name: str = "model", preprocessing: Preprocessing | None = None) -> None:
+        self.name, self.preprocessing = name, preprocessing
         self.inputs: list[Value] = []
         self.nodes: list[Node] = []
         self.constants: dict[Value, Array] = {}
@@ -227,7 +232,7 @@ class Builder:
     @staticmethod
     def upon(graph: Graph) -> Builder:
         """A builder that goes on where a graph ends."""
-        g = Builder(graph.name)
+        g = Builder(graph.name, graph.preprocessing)
         g.inputs, g.nodes = list(graph.inputs), list(graph.nodes)
         g.constants, g.state, g.updates = dict(graph.constants), dict(graph.state), dict(graph.updates)
         g._names = {v.name for v in (*g.inputs, *g.constants, *g.state)}
@@ -282,7 +287,14 @@ class Builder:
         read = {v for node in self.nodes for v in node.ins} | set(outputs)
         constants = {v: data for v, data in self.constants.items() if v in read}
         graph = Graph(
-            tuple(self.inputs), outputs, tuple(self.nodes), constants, self.name, dict(self.state), dict(self.updates)
+            tuple(self.inputs),
+            outputs,
+            tuple(self.nodes),
+            constants,
+            self.name,
+            dict(self.state),
+            dict(self.updates),
+            self.preprocessing,
         )
         verify(graph)
         return graph
@@ -333,6 +345,20 @@ def verify(graph: Graph) -> None:
     if not graph.outputs:
         raise GraphError(f"the graph {graph.name} has no outputs")
     _verify_updates(graph)
+    _verify_preprocessing(graph)
+
+
+def _verify_preprocessing(graph: Graph) -> None:
+    """Images become maps of pixels, and each channel has its numbers."""
+    if graph.preprocessing is None:
+        return
+    shape = graph.inputs[0].type.shape if graph.inputs else ()
+    if len(shape) != 4:
+        raise GraphError(f"{graph.name} has preprocessing for images, its first input is {list(shape)}")
+    try:
+        graph.preprocessing.check(shape[3])
+    except InputError as error:
+        raise GraphError(f"{graph.name}: {error}") from None
 
 
 def _verify_updates(graph: Graph) -> None:

@@ -85,7 +85,7 @@ def lower(graph: Graph, g0: Value, largest: Mapping[Value, float], seed: int) ->
             lowered.add(node.outs[0])
     levels = [stochastic.level_of(largest.get(v, 1.0)) for v in owners]
 
-    g = Builder(graph.name)
+    g = Builder(graph.name, graph.preprocessing)
     g.inputs, g.constants, g.state, g.updates = (
         list(graph.inputs), dict(graph.constants), dict(graph.state), dict(graph.updates),
     )  # fmt: skip

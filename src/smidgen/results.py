@@ -9,6 +9,8 @@ import numpy as np
 
 from smidgen.ir import Array, Value
 from smidgen.learning import Epoch
+from smidgen.preprocessing import Preprocessing
+from smidgen.quantization import Report
 
 TOP = 5  # elements shown
 
@@ -80,6 +82,20 @@ class Written:
     def __str__(self) -> str:
         size = f"{self.layers} layers, {self.macs:,} MACs, {self.parameters:,} parameters"
         return f"{self.model}: {size} → {self.file} ({self.bytes:,} bytes)"
+
+
+@dataclass(frozen=True)
+class QuantizedFile:
+    """A model quantized and written to a file, and how well it follows the float one."""
+
+    file: str
+    bytes: int
+    preprocessing: Preprocessing | None
+    report: Report
+
+    def __str__(self) -> str:
+        images = f"\nimages: {self.preprocessing}" if self.preprocessing else ""
+        return f"{self.report}{images}\nwritten to {self.file} ({self.bytes:,} bytes)"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from dataclasses import dataclass, fields
@@ -13,8 +14,10 @@ from typing import Literal
 import numpy as np
 
 from smidgen.errors import SmidgenError
+from smidgen.heads import layers
 from smidgen.ir import Graph, Node
-from smidgen.ops.conv import Conv2D, Depthwise
+from smidgen.ops.conv import Conv2D
+from smidgen.ops.dense import Dense
 
 Ranking = Literal["largest", "smallest", "random"]
 RANKINGS: tuple[Ranking, ...] = ("largest", "smallest", "random")
@@ -28,10 +31,10 @@ class SchemeError(SmidgenError):
 
 @dataclass(frozen=True)
 class Scheme:
-    """The last `biases` convolutions learn their biases; `weights` maps a layer to the share of its input channels.
+    """The last `biases` layers learn their biases; `weights` maps a layer to the share of its input channels.
 
-    Layers are numbered from 0 over the convolutions in execution order, the classifier not counted; a
-    depthwise layer's share counts its channels. The classifier head always learns.
+    Layers are numbered from 0 over the convolutions and dense layers in execution order, the classifier not counted;
+    a depthwise layer's share counts its channels, a dense layer learns whole. The classifier head always learns.
     """
 
     name: str
@@ -76,7 +79,7 @@ def _share(written: object) -> Fraction:
 
 @dataclass(frozen=True)
 class Trained:
-    """What one layer learns: its place among the convolutions, its bias, and which input channels."""
+    """What one layer learns: its place among the layers, its bias, and which input channels."""
 
     layer: int
     node: Node
@@ -85,7 +88,7 @@ class Trained:
 
     @property
     def partial(self) -> bool:
-        return 0 < len(self.channels) < self.node.ins[1].type.shape[3]
+        return 0 < len(self.channels) < self.node.ins[1].type.shape[-1]
 
 
 @dataclass(frozen=True)
@@ -102,47 +105,45 @@ class Memory:
         return self.saved + self.masks + self.weights + self.biases
 
 
-def convolutions(graph: Graph) -> tuple[Node, ...]:
-    """The layers a scheme numbers."""
-    return tuple(node for node in graph.nodes if isinstance(node.op, Conv2D | Depthwise))
-
-
 def resolve(scheme: Scheme, graph: Graph, seed: int = 0) -> tuple[Trained, ...]:
     """What each layer learns, first to last; raises where the scheme does not fit the graph."""
-    layers = convolutions(graph)
-    if not 0 <= scheme.biases <= len(layers):
-        raise SchemeError(f"{scheme.name} trains {scheme.biases} biases, {graph.name} has {len(layers)} convolutions")
-    first = len(layers) - scheme.biases
+    numbered = layers(graph)
+    if not 0 <= scheme.biases <= len(numbered):
+        raise SchemeError(f"{scheme.name} trains {scheme.biases} biases, {graph.name} has {len(numbered)} layers")
+    first = len(numbered) - scheme.biases
     shares = dict(scheme.weights)
     for layer, share in scheme.weights:
-        if not 0 <= layer < len(layers):
-            raise SchemeError(f"{scheme.name} names layer {layer}; {graph.name} has 0 to {len(layers) - 1}")
+        if not 0 <= layer < len(numbered):
+            raise SchemeError(f"{scheme.name} names layer {layer}; {graph.name} has 0 to {len(numbered) - 1}")
         if not 0 < share <= 1:
             raise SchemeError(f"{scheme.name} trains {share} of layer {layer}'s channels; give above 0, at most 1")
         if layer < first:
             raise SchemeError(
                 f"{scheme.name} trains weights of layer {layer} but only the last {scheme.biases} biases (from layer "
-                f"{first}): the gradient's path to layer {layer} needs biases {len(layers) - layer}"
+                f"{first}): the gradient's path to layer {layer} needs biases {len(numbered) - layer}"
             )
+        if share < 1 and isinstance(numbered[layer].op, Dense):
+            raise SchemeError(f"{scheme.name} trains {share} of layer {layer}, which is dense and learns whole; give 1")
     rng = np.random.default_rng(seed)
     return tuple(
-        Trained(i, layers[i], True, _channels(graph, layers[i], shares.get(i, Fraction(0)), scheme.channels, rng))
-        for i in range(first, len(layers))
+        Trained(i, numbered[i], True, _channels(graph, numbered[i], shares.get(i, Fraction(0)), scheme.channels, rng))
+        for i in range(first, len(numbered))
     )
 
 
 def _channels(graph: Graph, node: Node, share: Fraction, ranking: Ranking, rng: np.random.Generator) -> tuple[int, ...]:
     """The channels that learn, in ascending order: the share of them that rank first by weight norm."""
     w = node.ins[1]
-    total = w.type.shape[3]
+    total = w.type.shape[-1]
     count = min(total, max(1, round(total * share))) if share else 0
     if count == 0 or w not in graph.constants:
         return ()
     data, q = graph.constants[w].astype(np.float64), w.type.q
     if q is not None:
         steps = np.array(q.scale)
-        data = data * (steps.reshape([-1 if i == q.axis else 1 for i in range(4)]) if q.axis is not None else steps)
-    norms = np.sqrt((data**2).sum(axis=(0, 1, 2)))
+        along = [-1 if i == q.axis else 1 for i in range(data.ndim)]
+        data = data * (steps if q.axis is None else steps.reshape(along))
+    norms = np.sqrt((data**2).sum(axis=tuple(range(data.ndim - 1))))
     order = {"largest": np.argsort(-norms, kind="stable"), "smallest": np.argsort(norms, kind="stable")}
     chosen = rng.permutation(total) if ranking == "random" else order[ranking]
     return tuple(sorted(int(c) for c in chosen[:count]))
@@ -159,8 +160,8 @@ def layer_memory(trained: Trained) -> Memory:
     x, w, b = (v.type for v in trained.node.ins)
     share = len(trained.channels)
     groups = trained.node.op.groups if isinstance(trained.node.op, Conv2D) else 1
-    saved = x.shape[1] * x.shape[2] * share * groups
-    return Memory(saved, (trained.node.out.type.size + 7) // 8, w.size // w.shape[3] * share, 4 * b.size)
+    saved = math.prod(x.shape[:-1]) * share * groups
+    return Memory(saved, (trained.node.out.type.size + 7) // 8, w.size // w.shape[-1] * share, 4 * b.size)
 
 
 def _published(biases: int, weights: str) -> tuple[int, tuple[tuple[int, Fraction], ...]]:
@@ -168,7 +169,7 @@ def _published(biases: int, weights: str) -> tuple[int, tuple[tuple[int, Fractio
     return biases, tuple((int(layer), Fraction(share)) for layer, share in pairs)
 
 
-# By the number of convolutions of the network they were published for, then by name.
+# By the number of layers of the network they were published for, then by name.
 PUBLISHED = {
     51: {
         "49kb": _published(16, "36:1 39:1 41:1/4 42:1/8 45:1/8 48:1/8 49:1/8"),
@@ -196,7 +197,7 @@ PUBLISHED = {
 
 def load_scheme(text: str, graph: Graph) -> Scheme:
     """A published name, `full`, `last:K`, `bias:K`, `head`, or a file."""
-    count = len(convolutions(graph))
+    count = len(layers(graph))
     known = PUBLISHED.get(count, {})
     word, _, number = text.partition(":")
     if text in known:

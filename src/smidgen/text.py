@@ -1,6 +1,7 @@
 """The graph as text, one line a value, and back: for tests, for eyes, and inside `.smg` files.
 
     graph mcunet
+    preprocessing mean=(0.485, 0.456, 0.406) std=(0.229, 0.224, 0.225)
     input %x: int8[1,128,128,3] q(0.007843138; 0)
     const %c0.w: int8[16,3,3,3] q(0.01, 0.02, …; 0; axis 0)
     %v0: int8[1,64,64,16] q(0.02352941; -128) = Conv2D(%x, %c0.w, %c0.b) stride=(2, 2) pad=(1, 1, 1, 1)
@@ -15,11 +16,13 @@ import ast
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
+from typing import Any
 
 import numpy as np
 
 from smidgen.errors import GraphError
 from smidgen.ir import DTYPES, NAME, OPS, Array, Graph, Node, Op, QParams, Type, Value, verify
+from smidgen.preprocessing import Preprocessing
 
 _NAME = NAME.pattern
 _DECLARED = re.compile(rf"%({_NAME}): ([a-z0-9]+)\[([0-9,]*)\](?: q\(([^)]*)\))?")
@@ -30,6 +33,8 @@ _ATTRIBUTE = re.compile(r" ([a-z_0-9]+)=(.*?)(?= [a-z_0-9]+=|$)")
 def print_graph(graph: Graph) -> str:
     """The graph's text; `parse_graph(print_graph(g), g.constants | g.state)` gives g back."""
     lines = [f"graph {graph.name}"]
+    if graph.preprocessing is not None:
+        lines.append(f"preprocessing{_attributes(graph.preprocessing)}")
     lines += [f"input {_declare(v)}" for v in graph.inputs]
     lines += [f"const {_declare(v)}" for v in graph.constants]
     lines += [f"state {_declare(v)}" for v in graph.state]
@@ -52,10 +57,10 @@ def _declare(value: Value) -> str:
     return text
 
 
-def _attributes(op: Op) -> str:
+def _attributes(held: Op | Preprocessing) -> str:
     texts = []
-    for f in fields(op):
-        value = getattr(op, f.name)
+    for f in fields(held):
+        value = getattr(held, f.name)
         if f.default is MISSING or value != f.default:
             texts.append(f" {f.name}={value!r}")
     return "".join(texts)
@@ -71,7 +76,9 @@ def parse_graph(text: str, constants: Mapping[str, Array] | Mapping[Value, Array
         except GraphError as error:
             raise GraphError(f"line {number} of the graph's text: {error}") from None
     inputs, outputs, nodes = tuple(reader.inputs), tuple(reader.outputs), tuple(reader.nodes)
-    graph = Graph(inputs, outputs, nodes, reader.constants, reader.name, reader.state, reader.updates)
+    graph = Graph(
+        inputs, outputs, nodes, reader.constants, reader.name, reader.state, reader.updates, reader.preprocessing
+    )
     verify(graph)
     return graph
 
@@ -80,6 +87,7 @@ class _Reader:
     def __init__(self, data: Mapping[str, Array]) -> None:
         self.data = data
         self.name = "model"
+        self.preprocessing: Preprocessing | None = None
         self.inputs: list[Value] = []
         self.outputs: list[Value] = []
         self.nodes: list[Node] = []
@@ -94,6 +102,10 @@ class _Reader:
             return
         if word == "graph":
             self.name = rest
+        elif word == "preprocessing":
+            if rest and not _ATTRIBUTE.match(f" {rest}"):
+                raise GraphError(f"'{line[:80]}' is no preprocessing")
+            self.preprocessing = Preprocessing(**_values(Preprocessing, f" {rest}"))
         elif word == "input":
             self.inputs.append(self.declare(rest))
         elif word in ("const", "state"):
@@ -151,16 +163,22 @@ def _op(name: str, attributes: str) -> Op:
     if name not in OPS:
         raise GraphError(f"there is no op {name[:40]}; known are {', '.join(sorted(OPS))}")
     cls = OPS[name]
-    shape = {f.name: f.type for f in fields(cls)}
-    values = {}
-    for key, text in _ATTRIBUTE.findall(attributes):
-        if key not in shape:
-            raise GraphError(f"{name} has no attribute {key}")
-        values[key] = _literal(text, f"{name}'s {key}", str(shape[key]))
+    values = _values(cls, attributes)
     missing = [f.name for f in fields(cls) if f.default is MISSING and f.name not in values]
     if missing:
         raise GraphError(f"{name} lacks its attribute {missing[0]}")
     return cls(**values)
+
+
+def _values(cls: type[Op] | type[Preprocessing], attributes: str) -> dict[str, Any]:
+    """The fields that ` name=literal` pairs set."""
+    shape = {f.name: f.type for f in fields(cls)}
+    values = {}
+    for key, text in _ATTRIBUTE.findall(attributes):
+        if key not in shape:
+            raise GraphError(f"{cls.__name__} has no attribute {key}")
+        values[key] = _literal(text, f"{cls.__name__}'s {key}", str(shape[key]))
+    return values
 
 
 def _literal(text: str, what: str, annotation: str) -> object:

@@ -6,13 +6,15 @@ that learns is state. `passes` makes it small, planning and code generation trea
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from smidgen.autodiff import differentiate
-from smidgen.errors import InputError, SmidgenError
+from smidgen.errors import InputError
+from smidgen.heads import features_of, nodes_before
 from smidgen.ir import Array, Builder, Graph, Node, QParams, Type, Value
 from smidgen.lowering import Lowered, fuse_through, largest_gradients, lower
 from smidgen.ops.dense import Dense
@@ -20,16 +22,12 @@ from smidgen.ops.elementwise import Dequantize
 from smidgen.ops.gradient import Carry, Gather
 from smidgen.ops.loss import MaxAbs, Rate, SoftmaxCrossEntropy
 from smidgen.ops.overlay import Overlay
+from smidgen.ops.pool import Mean
 from smidgen.ops.shape import Reshape
-from smidgen.ops.softmax import Softmax
 from smidgen.ops.update import BUFFER_TYPES, BiasStep, DenseStep, WeightStep, initial_fraction
 from smidgen.scheme import Scheme, Trained, resolve
 
 Head = Literal["float32", "int8"]
-
-
-class TrainingError(SmidgenError):
-    """A model cannot be turned into a training program."""
 
 
 @dataclass(frozen=True)
@@ -76,26 +74,6 @@ class _Weight:
     positions: int  # over how many a gradient is summed
 
 
-def features_of(graph: Graph) -> tuple[Value, Node]:
-    """What the classifier reads, in int8, and the classifier: the last Dense before the graph's first output."""
-    value = graph.outputs[0]
-    producer = {v: node for node in graph.nodes for v in node.outs}
-    while value in producer:
-        node = producer[value]
-        if isinstance(node.op, Dense):
-            before = producer.get(node.ins[0])
-            if before is not None and isinstance(before.op, Dequantize):  # a float32 head, as an earlier run left it
-                return before.ins[0], node
-            return node.ins[0], node
-        if not isinstance(node.op, Softmax | Reshape | Dequantize):
-            break
-        value = node.ins[0]
-    raise TrainingError(
-        f"{graph.name} does not end in a Dense classifier (its output %{graph.outputs[0].name} comes from elsewhere), "
-        "so there is no head to replace; bring a model that ends in one"
-    )
-
-
 def build_training(graph: Graph, scheme: Scheme, options: Options, images: tuple[Array, ...] = ()) -> Training:
     """The training graph of a scheme; `images`, where given, set the first exponents (noise does otherwise)."""
     options.check()
@@ -125,10 +103,10 @@ def _learnable(
 ) -> tuple[Builder, dict[Value, Value], tuple[_Weight, ...]]:
     """The nodes up to the features, with everything that learns turned from constant into state."""
     by_node = {id(t.node): t for t in trained}
-    g = Builder(graph.name)
+    g = Builder(graph.name, graph.preprocessing)
     values: dict[Value, Value] = {v: g.input(v.name, v.type) for v in graph.inputs}
     weights: list[_Weight] = []
-    needed = _before(graph, features)
+    needed = nodes_before(graph, features)
     for node in graph.nodes:
         if id(node) not in needed:
             continue
@@ -146,23 +124,13 @@ def _learnable(
     return g, values, tuple(weights)
 
 
-def _before(graph: Graph, value: Value) -> set[int]:
-    """The nodes a value depends on, by identity."""
-    needed, wanted = set(), {value}
-    for node in reversed(graph.nodes):
-        if wanted & set(node.outs):
-            needed.add(id(node))
-            wanted |= set(node.ins)
-    return needed
-
-
 def _state(g: Builder, graph: Graph, layer: Trained, index: int, options: Options) -> tuple[Value, _Weight]:
     """Turn a layer's bias (index 2) or weights (index 1) into state; what its node reads, and how it learns."""
     x, w, b = layer.node.ins
     assert w.type.q is not None
     axis = 3 if w.type.shape[0] == 1 and w.type.q.axis == 3 else 0
     scales = np.broadcast_to(np.array(w.type.q.scale), (w.type.shape[axis],))
-    positions = layer.node.out.type.shape[1] * layer.node.out.type.shape[2]
+    positions = math.prod(layer.node.out.type.shape[:-1])
     if index == 2:
         value = g.persistent(b.name, graph.constants[b])
         factors = (x.type.scale * np.broadcast_to(scales, (b.type.size,))) ** -2.0
@@ -188,6 +156,7 @@ def _factors(factors: Array, options: Options) -> tuple[float, ...]:
 
 def _head(g: Builder, features: Value, classifier: Node, options: Options) -> tuple[Value, tuple[_Weight, ...]]:
     """A new classifier for the options' classes; logits are float32 either way."""
+    features = _flat(g, features)
     k, n = features.type.shape[1], options.classes
     rng = np.random.default_rng(options.seed)
     init = rng.uniform(-(k**-0.5), k**-0.5, (n, k)).astype(np.float32)
@@ -208,6 +177,15 @@ def _head(g: Builder, features: Value, classifier: Node, options: Options) -> tu
         _Weight(b, "bias", _factors((features.type.scale * steps) ** -2.0, options), 0, 1),
     )
     return g.emit(Dequantize(), y, name="logits"), weights
+
+
+def _flat(g: Builder, features: Value) -> Value:
+    """Features as [1, channels]: of a map the mean, of a single pixel or a longer tensor all elements."""
+    shape = features.type.shape
+    if len(shape) == 4 and shape[1] * shape[2] > 1:
+        return g.emit(Mean(), features, q=features.type.q, name="pooled")
+    flat = (1, features.type.size)
+    return features if shape == flat else g.emit(Reshape(flat), features, name="flat")
 
 
 def _with_unit(graph: Graph) -> Graph:

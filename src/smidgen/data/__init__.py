@@ -1,8 +1,20 @@
 """Images to learn from: read once, kept as bytes, cropped and turned into a model's input."""
 
 from smidgen.data.augment import Augment, centre, examples
-from smidgen.data.pixels import from_pixels
-from smidgen.data.reading import load_data
+from smidgen.data.pixels import Intake, from_pixels, intake
+from smidgen.data.reading import load_data, load_images
 from smidgen.data.samples import Data, DataError, Samples
 
-__all__ = ["Augment", "Data", "DataError", "Samples", "centre", "examples", "from_pixels", "load_data"]
+__all__ = [
+    "Augment",
+    "Data",
+    "DataError",
+    "Intake",
+    "Samples",
+    "centre",
+    "examples",
+    "from_pixels",
+    "intake",
+    "load_data",
+    "load_images",
+]

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from smidgen.data.pixels import from_pixels
+from smidgen.data.pixels import Intake, from_pixels
 from smidgen.data.samples import DataError, Samples
 from smidgen.errors import InputError
-from smidgen.ir import Array, Type
+from smidgen.ir import Array
 
 ATTEMPTS = 10  # at a random rectangle that fits, before the middle is taken
 Box = tuple[float, float, float, float]  # left, top, right, bottom
@@ -33,12 +33,12 @@ class Augment:
         if not 0 < self.aspect[0] <= self.aspect[1] < math.inf:
             raise InputError(f"crops of aspect {self.aspect[0]} to {self.aspect[1]} cannot be drawn; give above 0")
 
-    def apply(self, image: Array, type: Type, rng: np.random.Generator) -> Array:
+    def apply(self, image: Array, intake: Intake, rng: np.random.Generator) -> Array:
         """The image as a model's input, cropped and flipped as the generator says."""
         height, width = image.shape[:2]
         box = self._box(height, width, rng) if self.scale[0] < 1 else None
         flipped = self.flip and rng.random() < 0.5
-        return _resize(image, type, box or _middle(height, width, type), flipped)
+        return _resize(image, intake, box or _shown(height, width, intake), flipped)
 
     def _box(self, height: int, width: int, rng: np.random.Generator) -> Box | None:
         """A rectangle inside the image, drawn as torchvision's RandomResizedCrop does; None where none fits."""
@@ -52,38 +52,42 @@ class Augment:
         return None
 
 
-def centre(image: Array, type: Type) -> Array:
-    """The image as a model's input: resized to cover it, the middle kept."""
-    return _resize(image, type, _middle(image.shape[0], image.shape[1], type), flipped=False)
+def centre(image: Array, intake: Intake) -> Array:
+    """The image as a model's input: resized to cover it, the middle kept, or stretched where the model says so."""
+    return _resize(image, intake, _shown(image.shape[0], image.shape[1], intake), flipped=False)
 
 
-def _middle(height: int, width: int, type: Type) -> Box:
-    """The largest rectangle of the input's shape in the middle of the image."""
-    _, rows, columns, _ = _image_shape(type)
+def _shown(height: int, width: int, intake: Intake) -> Box:
+    """The largest rectangle of the input's shape in the middle of the image, or all of it where it is stretched."""
+    _, rows, columns, _ = _image_shape(intake)
+    if intake.preprocessing is not None and intake.preprocessing.fit == "stretch":
+        return 0, 0, width, height
     scale = min(height / rows, width / columns)
     w, h = columns * scale, rows * scale
     left, top = (width - w) / 2, (height - h) / 2
     return left, top, left + w, top + h
 
 
-def _resize(image: Array, type: Type, box: Box, flipped: bool) -> Array:
-    _, rows, columns, colours = _image_shape(type)
+def _resize(image: Array, intake: Intake, box: Box, flipped: bool) -> Array:
+    _, rows, columns, colours = _image_shape(intake)
+    gray = colours == 1 or (intake.preprocessing is not None and intake.preprocessing.order == "gray")
     shown = Image.fromarray(image if image.shape[2] == 3 else image[:, :, 0])
-    if shown.mode != (mode := "RGB" if colours == 3 else "L"):
+    if shown.mode != (mode := "L" if gray else "RGB"):
         shown = shown.convert(mode)
     shown = shown.resize((columns, rows), Image.Resampling.BILINEAR, box)
-    pixels = np.asarray(shown, np.uint8).reshape(rows, columns, colours)
-    return from_pixels(pixels[:, ::-1] if flipped else pixels, type)
+    seen = np.asarray(shown, np.uint8).reshape(rows, columns, -1)
+    pixels = np.broadcast_to(seen, (rows, columns, colours))
+    return from_pixels(pixels[:, ::-1] if flipped else pixels, intake)
 
 
-def _image_shape(type: Type) -> tuple[int, int, int, int]:
-    match type.shape:
+def _image_shape(intake: Intake) -> tuple[int, int, int, int]:
+    match intake.type.shape:
         case (1, rows, columns, 1 | 3 as colours):
             return 1, rows, columns, colours
-    raise DataError(f"the model's input {list(type.shape)} takes no images; [1, height, width, 1 or 3] does")
+    raise DataError(f"the model's input {list(intake.type.shape)} takes no images; [1, height, width, 1 or 3] does")
 
 
-def examples(samples: Samples, type: Type, count: int = 8) -> tuple[Array, ...]:
+def examples(samples: Samples, intake: Intake, count: int = 8) -> tuple[Array, ...]:
     """Some images as a model's input, spread evenly over the samples."""
     places = np.linspace(0, len(samples) - 1, min(count, len(samples))).round()
-    return tuple(centre(samples.images[int(place)], type) for place in places)
+    return tuple(centre(samples.images[int(place)], intake) for place in places)

@@ -1,47 +1,84 @@
-"""Pixels → a model's input: the one rule by which an image becomes int8.
+"""Pixels → a model's input: the one rule by which an image becomes numbers, or int8.
 
-A model's quantization says which numbers its input can hold, from scale·(−128 − zero) to scale·(127 − zero).
-Images are −1 … 1, 0 … 1 or 0 … 255, whichever of these that interval is; where it is none of them (an input
-normalized by a mean and a deviation, say), pixels 0 … 255 span the interval itself. The number of a pixel is
-then rounded to the nearest int8, halves down: the paper's networks hold −1 … 1 at scale 2/255 and zero point 0,
-where every pixel falls on a half, and so becomes pixel − 128. A float32 input takes −1 … 1.
+Where a model carries its preprocessing, that says which number each pixel stands for. Without one the quantization of
+its input tells: it can hold scale·(−128 − zero) to scale·(127 − zero), and images are −1 … 1, 0 … 1 or 0 … 255,
+whichever of these that interval is; where it is none of them (an input normalized by a mean and a deviation, say),
+pixels 0 … 255 span the interval itself. A float32 input takes −1 … 1. The number of a pixel is then rounded to the
+nearest int8, halves down: the paper's networks hold −1 … 1 at scale 2/255 and zero point 0, where every pixel falls on
+a half, and so becomes pixel − 128.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
 from smidgen.data.samples import DataError
-from smidgen.ir import Array, Type
+from smidgen.ir import Array, Graph, Type
+from smidgen.preprocessing import Preprocessing
 
 RANGES = ((-1.0, 1.0), (0.0, 1.0), (0.0, 255.0))
 NEAR = 0.02  # of an interval's width: quantizers round its ends
 HALF = 0.5 + 2**-12  # a float32 scale puts halves a little off
 
 
-def from_pixels(pixels: Array, type: Type) -> Array:
-    """uint8 pixels [height, width, colours] as a model's input [1, height, width, colours]."""
-    converted: Array = _table(type)[pixels][None]
+@dataclass(frozen=True)
+class Intake:
+    """What a model's image input holds, and how pixels become it."""
+
+    type: Type
+    preprocessing: Preprocessing | None = None
+
+
+def intake(model: Graph) -> Intake:
+    """How images enter a model: by its first input."""
+    return Intake(model.inputs[0].type, model.preprocessing)
+
+
+def from_pixels(pixels: Array, intake: Intake) -> Array:
+    """uint8 pixels [height, width, colours], red first, as a model's input [1, height, width, colours]."""
+    if intake.preprocessing is not None and intake.preprocessing.order == "bgr":
+        pixels = pixels[..., ::-1]
+    table = pixel_table(intake)
+    converted: Array = table[pixels, np.arange(table.shape[1])][None]
     return converted
 
 
 @cache
-def _table(type: Type) -> Array:
-    """The input's value for each of the 256 pixels."""
+def pixel_table(intake: Intake) -> Array:
+    """The input's value for each of the 256 pixels in each channel, as [256, channels]."""
+    type, channels = intake.type, intake.type.shape[-1]
     if type.dtype == "float32":
-        return (np.arange(256) / 127.5 - 1).astype(np.float32)
+        return (intake.preprocessing or Preprocessing()).numbers(channels).astype(np.float32)
     if type.dtype != "int8" or type.q is None:
         raise DataError(f"images cannot be given as {type.dtype} without a scale; bring a model with an int8 input")
-    low, high = interval(type)
-    numbers = low + np.arange(256) * ((high - low) / 255)
+    if intake.preprocessing is not None:
+        numbers = intake.preprocessing.numbers(channels)
+    else:
+        low, high = interval(type)
+        numbers = np.repeat(low + np.arange(256)[:, None] * ((high - low) / 255), channels, axis=1)
     rounded: Array = np.clip(np.ceil(numbers / type.scale + type.zero - HALF), -128, 127).astype(np.int8)
     return rounded
 
 
+def pixel_rule(intake: Intake) -> str:
+    """One sentence for whoever writes the image on a device; empty where the model does not carry it."""
+    stated = intake.preprocessing
+    if stated is None or intake.type.q is None:
+        return ""
+    table, channels = pixel_table(intake).astype(int), intake.type.shape[-1]
+    if np.array_equal(table, np.repeat(np.arange(-128, 128)[:, None], channels, axis=1)):
+        return f"A pixel p of 0 to 255 ({stated.order} order) is written as p - 128."
+    ends = stated.numbers(channels)[[0, 255]] / intake.type.scale + intake.type.zero
+    lines = [f"p * {(high - low) / 255:.9g} {low:+.9g}" for low, high in ends.T]
+    rule = lines[0] if len(set(lines)) == 1 else ", ".join(lines) + " by channel"
+    return f"A pixel p of 0 to 255 ({stated.order} order) is written as {rule}, rounded to the nearest, halves down."
+
+
 def interval(type: Type) -> tuple[float, float]:
-    """The numbers that pixels 0 and 255 stand for."""
+    """The numbers that pixels 0 and 255 stand for where only the quantization tells."""
     low, high = type.scale * (-128 - type.zero), type.scale * (127 - type.zero)
     for ends in RANGES:
         if max(abs(ends[0] - low), abs(ends[1] - high)) <= NEAR * (high - low):

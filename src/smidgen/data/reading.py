@@ -5,14 +5,17 @@ from __future__ import annotations
 import io
 import warnings
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from PIL import Image, ImageOps
 
+from smidgen.data import sample
 from smidgen.data.samples import Data, DataError, Samples, hold_out
 from smidgen.errors import ImportModelError
 from smidgen.frontends.files import CORRUPT_ZIP, parse_npy
@@ -24,25 +27,75 @@ LONGEST_SHORT_SIDE = 512  # larger photographs are reduced to this: no microcont
 MAX_PIXELS = 2**26  # of one image
 MAX_TOTAL = 2**33  # bytes of all images in memory
 MAX_CLASSES = 4096
+Item = TypeVar("Item")
 LAYOUT = "put images in train/<label>/ and test/<label>/, or in <label>/"
 
 
 def load_data(source: str | Path) -> Data:
-    """A folder of images by label, a .zip of one, or an .npz of arrays x, y, x_test and y_test.
+    """A folder of images by label, a .zip of one, an .npz of arrays x, y, x_test and y_test, or "cifar10".
 
+    That name stands for the sample that comes with Smidgen, `./cifar10` for a folder.
     Without test images every fifth of each class is held out. Classes are numbered in the order of the folders'
     names, by value where all are numbers.
     """
+    if source == sample.NAME:
+        return sample.read_sample()
     path = Path(source)
+    with _opened(path) as archive:
+        if archive is None:
+            return _labelled(str(path), _folder(path))
+        return _arrays(path, archive) if path.suffix.lower() == ".npz" else _labelled(str(path), _zip(archive))
+
+
+def load_images(source: str | Path, most: int) -> tuple[Array, ...]:
+    """Up to so many images without their labels, evenly from all there are: what `load_data` reads, and any folder.
+
+    Where there are images to learn from and others to test with, they are of the former. Array x of an .npz may also
+    hold float32 tensors as a model takes them.
+    """
+    if source == sample.NAME:
+        return tuple(_spread(sample.read_sample().train.images, most))
+    path = Path(source)
+    with _opened(path) as archive:
+        if archive is not None and path.suffix.lower() == ".npz":
+            return tuple(_spread(_unlabelled(path, archive), most))
+        files = sorted(_folder(path) if archive is None else _zip(archive), key=lambda file: file.name)
+        learned = [file for file in files if SPLITS[0] in file.parts[:-1]]
+        if not files:
+            raise DataError(f"{path} holds no images; put some there, in folders or not")
+        return _decoded(_spread(learned or files, most))
+
+
+def _spread(items: Sequence[Item], most: int) -> list[Item]:
+    """At most so many of them, evenly."""
+    places = np.linspace(0, len(items) - 1, min(most, len(items))).round()
+    return [items[int(place)] for place in places]
+
+
+def _unlabelled(path: Path, archive: zipfile.ZipFile) -> list[Array]:
+    members = {m.filename.removesuffix(".npy"): m for m in archive.infolist()}
+    name = next((name for name in ("x", "x_train") if name in members), None)
+    if name is None or members[name].file_size > MAX_TOTAL:
+        raise DataError(f"{path} holds no array x of images that could be read; store uint8[count, height, width, 3]")
+    x = _array(archive.read(members[name]), f"{name} in {path}")
+    if x.dtype == np.float32 and x.ndim > 1:
+        return list(x)
+    return list(_images(x, np.zeros(len(x), np.int64), f"{name} in {path}").images)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile | None]:
+    """An archive to read from, or None for a folder; what goes wrong meanwhile is said in one sentence."""
     try:
         if path.is_dir():
-            return _labelled(str(path), _folder(path))
+            yield None
+            return
         if not path.exists():
-            raise DataError(f"there is no {path}; give a folder of images, a .zip of one, or an .npz")
+            raise DataError(f"there is no {path}; give a folder of images, a .zip of one, an .npz, or '{sample.NAME}'")
         if path.suffix.lower() not in (".zip", ".npz"):
             raise DataError(f"{path} is neither a folder nor a .zip or .npz file; {LAYOUT}")
         with zipfile.ZipFile(path) as archive:
-            return _arrays(path, archive) if path.suffix.lower() == ".npz" else _labelled(str(path), _zip(archive))
+            yield archive
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
     except CORRUPT_ZIP as error:

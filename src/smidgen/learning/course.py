@@ -8,9 +8,9 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from smidgen.data import Augment, centre
+from smidgen.data import Augment, Intake, centre
 from smidgen.errors import InputError
-from smidgen.ir import Array, Type
+from smidgen.ir import Array
 
 Schedule = Literal["cosine", "constant"]
 MOST = float(np.finfo(np.float32).max)  # a device takes the rate as float32
@@ -66,11 +66,11 @@ class Course:
         """Which sample each step of an epoch takes."""
         return tuple(int(i) for i in np.random.default_rng((self.seed, _ORDER, epoch)).permutation(count))
 
-    def image(self, pixels: Array, type: Type, epoch: int, index: int) -> Array:
+    def image(self, pixels: Array, intake: Intake, epoch: int, index: int) -> Array:
         """Sample `index` as the model's input, as this epoch shows it."""
         if self.augment is None:
-            return centre(pixels, type)
-        return self.augment.apply(pixels, type, np.random.default_rng((self.seed, _CROP, epoch, index)))
+            return centre(pixels, intake)
+        return self.augment.apply(pixels, intake, np.random.default_rng((self.seed, _CROP, epoch, index)))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from smidgen.training import Training
 def learned_graph(training: Training, state: Mapping[str, Array]) -> Graph:
     """An ordinary inference graph that computes the logits of the program in this state, bit for bit."""
     forward = training.forward
-    g = Builder(forward.name)
+    g = Builder(forward.name, forward.preprocessing)
     values: dict[Value, Value] = {v: g.input(v.name, v.type) for v in forward.inputs}
     for v, data in forward.constants.items():
         values[v] = g.constant(v.name, data, v.type.q)

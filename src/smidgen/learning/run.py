@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from smidgen.data import Data, Samples, centre
+from smidgen.data import Data, Samples, centre, intake
 from smidgen.errors import InputError, SmidgenError
 from smidgen.ir import Array, Graph
 from smidgen.learning.checkpoint import Checkpoint, CheckpointError, fingerprint, read_checkpoint, write_checkpoint
@@ -83,9 +83,9 @@ def learn(
 
 def top1(device: Device, samples: Samples, hear: Callable[[int], None] = lambda _: None) -> float:
     """The share of images whose class the device predicts; `hear` is told how many were tried."""
-    correct, type = 0, device.graph.inputs[0].type
+    correct, taken = 0, intake(device.graph)
     for done, (image, label) in enumerate(zip(samples.images, samples.labels, strict=True), start=1):
-        correct += device.predict(centre(image, type)) == label
+        correct += device.predict(centre(image, taken)) == label
         hear(done)
     return correct / len(samples)
 
@@ -127,7 +127,7 @@ class _Run:
     def step(self, index: int) -> None:
         """Learn one sample."""
         train, at = self.data.train, self.place
-        image = self.course.image(train.images[index], self.device.graph.inputs[0].type, at.epoch, index)
+        image = self.course.image(train.images[index], intake(self.device.graph), at.epoch, index)
         rate = self.course.rate(at.epoch, at.step, len(train))
         loss = self.device.train(image, train.labels[index], rate)
         if not math.isfinite(loss):

@@ -57,12 +57,18 @@ class Dense(Op):
         return np.broadcast_to(x.scale * np.array(w.q.scale, np.float64) / y.scale, (y.shape[1],))
 
     def ref(self, node: Node, x: Array, w: Array, b: Array) -> Array:
-        y = node.out.type
         if x.dtype == np.float32:
-            limited: Array = np.clip(dot_f32(x, w) + b, *numerics.activation_limits(self.activation))
-            return limited
+            return self.finish(node, dot_f32(x, w) + b)
         acc = (x.astype(np.float64) - node.ins[0].type.zero) @ w.T.astype(np.float64)
-        scaled = numerics.scale_double((acc.astype(np.int64) + b).astype(np.int32), self._factors(node))
+        return self.finish(node, acc.astype(np.int64) + b)
+
+    def finish(self, node: Node, acc: Array) -> Array:
+        """Accumulators, bias included → output."""
+        y = node.out.type
+        if y.dtype == "float32":
+            limited: Array = np.clip(acc, *numerics.activation_limits(self.activation))
+            return limited
+        scaled = numerics.scale_double(acc.astype(np.int32), self._factors(node))
         return numerics.to_int8(scaled, y.zero, *numerics.activation_range(self.activation, y))
 
     def params(self, node: Node) -> Params:

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from smidgen.heads import layers
 from smidgen.ir import Graph, Value
 from smidgen.ops.loss import SoftmaxCrossEntropy
 from smidgen.pipeline import Program
 from smidgen.plan import Buffer
-from smidgen.scheme import Memory, Trained, convolutions, layer_memory
+from smidgen.scheme import Memory, Trained, layer_memory
 
 Kind = Literal["state", "saved", "activation", "gradient", "scratch"]
 KINDS: tuple[Kind, ...] = ("state", "saved", "activation", "gradient", "scratch")
@@ -128,8 +129,9 @@ def _steps(graph: Graph, buffers: tuple[Buffer, ...], kinds: tuple[Kind, ...], s
 
 
 def _layers(program: Program) -> Iterator[Layer]:
-    graph, trained = program.graph, program.training.trained if program.training else ()
+    graph = program.training.forward if program.training else program.graph
+    trained = program.training.trained if program.training else ()
     learned = {layer.node.out: layer_memory(layer) for layer in trained}
-    for index, node in enumerate(convolutions(graph)):
-        every = tuple(range(node.ins[1].type.shape[3]))
+    for index, node in enumerate(layers(graph)):
+        every = tuple(range(node.ins[1].type.shape[-1]))
         yield Layer(node.out.name, layer_memory(Trained(index, node, True, every)), learned.get(node.out))

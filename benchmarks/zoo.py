@@ -1,0 +1,111 @@
+"""The shipped backbones learn the CIFAR-10 sample: the head alone, biases, and the published schemes.
+
+Each scheme learns one image at a time with the device's own arithmetic, on the host's C; top-1 after the last epoch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from itertools import product
+from statistics import mean
+
+from rich.console import Console
+from rich.table import Table
+
+import smidgen as sm
+from shared import NETWORKS
+from smidgen.data import Augment, examples, intake
+from smidgen.data.sample import read_sample
+from smidgen.learning import Course
+
+SCHEMES = {
+    "mbv2-w0.35": ("head", "bias:12", "49kb", "99kb"),
+    "proxyless-w0.3": ("head", "bias:12", "49kb", "98kb"),
+    "mcunet-5fps": ("head", "bias:12", "49kb", "99kb"),
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One scheme learned from one seed."""
+
+    network: str
+    scheme: str
+    seed: int
+    epochs: int
+    learning_rate: float
+    weight_bits: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A scheme's top-1 in percent, one for each seed."""
+
+    network: str
+    scheme: str
+    top1: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        return mean(self.top1)
+
+
+def learn(run: Run) -> float:
+    """Top-1 in percent after the last epoch."""
+    graph, data = sm.load(run.network), read_sample()
+    options = sm.Options(len(data.classes), weight_bits=run.weight_bits, seed=run.seed)
+    images = examples(data.train, intake(graph))
+    program = sm.compile(graph, run.scheme, options=options, images=images)
+    course = Course(run.epochs, run.learning_rate, augment=Augment((0.5, 1.0)), seed=run.seed, test_every=run.epochs)
+    return 100 * sm.learn(program, data, course).accuracy
+
+
+def outcomes(runs: list[Run], jobs: int) -> Iterator[Outcome]:
+    """Every run, as many at once as there are jobs; a word of progress for each."""
+    with ProcessPoolExecutor(jobs) as pool:
+        found: dict[tuple[str, str], list[float]] = {}
+        for run, top in zip(runs, pool.map(learn, runs), strict=True):
+            print(f"{run.network} {run.scheme} seed {run.seed}: {top:.1f}", file=sys.stderr, flush=True)
+            found.setdefault((run.network, run.scheme), []).append(top)
+    for (network, scheme), tops in found.items():
+        yield Outcome(network, scheme, tuple(tops))
+
+
+def show(results: list[Outcome]) -> None:
+    table = Table("network", "scheme", "top-1 %, mean", "by seed", title="CIFAR-10 sample, 1,000 to learn, 500 to test")
+    for o in results:
+        table.add_row(o.network, o.scheme, f"{o.mean:.1f}", "  ".join(f"{t:.1f}" for t in o.top1))
+    Console().print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--network", choices=NETWORKS, action="append", help="only this one; may be repeated")
+    parser.add_argument("--scheme", action="append", help="only this one; may be repeated")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--lr", type=float, default=0.02, help="of one sample")
+    parser.add_argument("--weight-bits", type=int, default=12)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
+    given = parser.parse_args()
+    networks = given.network or NETWORKS
+    runs = [
+        Run(network, scheme, seed, given.epochs, given.lr, given.weight_bits)
+        for network in networks
+        for scheme, seed in product(given.scheme or SCHEMES[network], range(given.seeds))
+    ]
+    results = list(outcomes(runs, given.jobs))
+    if given.json:
+        print(json.dumps([asdict(o) for o in results], indent=2))
+    else:
+        show(results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""Many samples at once in numpy: the values `ir.evaluate` gives one by one, with sums left to BLAS.
+
+A batch of a tensor has one axis more, in front: [samples, *shape]. Constants have none. int8 results are the
+reference's byte for byte; float32 sums are taken in another order and differ in their last bits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from smidgen.errors import InputError
+from smidgen.ir import Array, Graph, Node, Value
+from smidgen.ops.conv import Conv2D, Depthwise, finish
+from smidgen.ops.dense import Dense
+from smidgen.ops.norm import BatchNorm
+from smidgen.ops.pool import AvgPool, MaxPool, Mean
+from smidgen.ops.window import Window
+
+EXACT = 1 << 24  # float32 adds whole numbers below this without rounding
+LINEAR = (Conv2D, Depthwise, Dense)
+
+
+def run_batch(graph: Graph, samples: Array, visit: Callable[[Value, Array], None]) -> None:
+    """Run the graph on samples of its one input, [samples, *shape]; `visit` sees each value as it is computed.
+
+    A value is forgotten once its last reader has run.
+    """
+    if len(graph.inputs) != 1 or samples.shape[1:] != graph.inputs[0].type.shape:
+        raise InputError(f"{graph.name} cannot be run on samples of {list(samples.shape[1:])}; it takes one input")
+    left = Counter(v for node in graph.nodes for v in set(node.ins))
+    values: dict[Value, Array] = {graph.inputs[0]: samples}
+    visit(graph.inputs[0], samples)
+    for node in graph.nodes:
+        out = run_node(node, tuple(values[v] if v in values else _held(graph, v) for v in node.ins), graph)
+        values[node.out] = out
+        visit(node.out, out)
+        for value in set(node.ins):
+            left[value] -= 1
+            if not left[value]:
+                values.pop(value, None)
+
+
+def _held(graph: Graph, value: Value) -> Array:
+    return graph.constants[value] if value in graph.constants else graph.state[value]
+
+
+def run_node(node: Node, arrays: tuple[Array, ...], graph: Graph) -> Array:
+    """One node on a batch; inputs that the graph holds come without the axis of samples."""
+    held = tuple(v in graph.constants or v in graph.state for v in node.ins)
+    if isinstance(node.op, LINEAR) and held == (False, True, True):
+        return finish_node(node, accumulate(node, *arrays))
+    if isinstance(node.op, MaxPool | AvgPool | Mean) and not held[0]:
+        return _as_channels(node, arrays[0])
+    if (node.op.elementwise or isinstance(node.op, BatchNorm)) and not held[0]:
+        return _elementwise(node, arrays, held)
+    return _one_by_one(node, arrays, held)
+
+
+def accumulate(node: Node, x: Array, w: Array, b: Array) -> Array:
+    """The sums of a convolution or dense layer, bias included, before they are limited or requantized."""
+    op, whole = node.op, x.dtype == np.int8
+    taps = w[..., 0].size if isinstance(op, Depthwise) else w[0].size
+    wide = np.dtype(np.float64 if whole and taps * 128 * 255 >= EXACT else np.float32)
+    shifted: Array = x.astype(wide) - np.array(node.ins[0].type.zero, wide) if whole else x
+    if isinstance(op, Dense):
+        acc = shifted @ w.T.astype(wide)
+    elif isinstance(op, Conv2D):
+        acc = _convolve(shifted[:, 0], w.astype(wide), op.window(node.ins[1].type), op.groups)[:, None]
+    else:
+        assert isinstance(op, Depthwise)
+        acc = _depthwise(shifted[:, 0], w.astype(wide), op.window(node.ins[1].type))[:, None]
+    sums: Array = (acc.astype(np.int64) if whole else acc) + b
+    return sums
+
+
+def finish_node(node: Node, acc: Array) -> Array:
+    """Accumulators → what the layer gives."""
+    if isinstance(node.op, Dense):
+        return node.op.finish(node, acc)
+    assert isinstance(node.op, Conv2D | Depthwise)
+    return finish(node, node.op.activation, acc)
+
+
+def _taps(x: Array, window: Window, fill: float) -> Iterator[tuple[int, int, Array]]:
+    """For each place of the kernel, what lies under it at every step of the window: [samples, rows, columns, c]."""
+    top, bottom, left, right = window.pad
+    if any(window.pad):
+        x = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)
+    (sy, sx), (dy, dx) = window.stride, window.dilation
+    rows = (x.shape[1] - window.reach[0]) // sy + 1
+    columns = (x.shape[2] - window.reach[1]) // sx + 1
+    for i in range(window.size[0]):
+        for j in range(window.size[1]):
+            y0, x0 = i * dy, j * dx
+            yield i, j, x[:, y0 : y0 + (rows - 1) * sy + 1 : sy, x0 : x0 + (columns - 1) * sx + 1 : sx]
+
+
+def _convolve(x: Array, w: Array, window: Window, groups: int) -> Array:
+    """Windows laid out in rows, times the weights: one product of matrices a group."""
+    count, wide = w.shape[0] // groups, w.shape[3]
+    taps = [tap for _, _, tap in _taps(x, window, 0.0)]
+    n, rows, columns, _ = taps[0].shape
+    out = np.empty((n, rows, columns, w.shape[0]), x.dtype)
+    for g in range(groups):
+        parts = [tap[..., g * wide : (g + 1) * wide] for tap in taps]
+        laid = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=3)
+        weights = w[g * count : (g + 1) * count].reshape(count, -1)
+        product = np.ascontiguousarray(laid).reshape(-1, weights.shape[1]) @ weights.T
+        out[..., g * count : (g + 1) * count] = product.reshape(n, rows, columns, count)
+    return out
+
+
+def _depthwise(x: Array, w: Array, window: Window) -> Array:
+    times = w.shape[3] // x.shape[3]
+    acc: Array | None = None
+    for i, j, tap in _taps(x, window, 0.0):
+        part = (np.repeat(tap, times, axis=3) if times > 1 else tap) * w[0, i, j]
+        acc = part if acc is None else np.add(acc, part, out=acc)
+    assert acc is not None
+    return acc
+
+
+def _elementwise(node: Node, arrays: tuple[Array, ...], held: tuple[bool, ...]) -> Array:
+    """Every element by itself; what repeats along the first input gets its missing axes behind that of samples."""
+    rank = len(node.ins[0].type.shape)
+    fitted = [
+        array if kept else array.reshape(len(array), *(1,) * (rank - len(v.type.shape)), *v.type.shape)
+        for array, v, kept in zip(arrays, node.ins, held, strict=True)
+    ]
+    return np.asarray(node.op.ref(node, *fitted))
+
+
+def _as_channels(node: Node, x: Array) -> Array:
+    """Pools see channels one by one, so that samples can be channels for them."""
+    n, _, h, w, c = x.shape
+    y = np.asarray(node.op.ref(node, np.ascontiguousarray(x[:, 0].transpose(1, 2, 0, 3)).reshape(1, h, w, n * c)))
+    apart = np.moveaxis(y.reshape(*y.shape[:-1], n, c), -2, 0)
+    return np.ascontiguousarray(apart)
+
+
+def _one_by_one(node: Node, arrays: tuple[Array, ...], held: tuple[bool, ...]) -> Array:
+    """The reference, a sample at a time; a node of constants alone is computed once for all."""
+    count = next((len(a) for a, kept in zip(arrays, held, strict=True) if not kept), 1)
+    made = [
+        np.asarray(node.op.ref(node, *(a if kept else a[i] for a, kept in zip(arrays, held, strict=True))))
+        for i in range(count)
+    ]
+    return np.stack(made)

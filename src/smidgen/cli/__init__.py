@@ -1,0 +1,46 @@
+"""The command line: each verb calls one stage and shows the result object it returns."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from smidgen import __version__
+from smidgen.cli.shared import app
+from smidgen.errors import SmidgenError
+
+# isort: off
+from smidgen.cli import models, quantizing, programs, learning  # noqa: F401  (in the order of the help)
+# isort: on
+
+__all__ = ["app", "main"]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"smidgen {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run a command; what the user can mend is said in one sentence, without a traceback."""
+    try:
+        app()
+    except SmidgenError as error:
+        _fail(str(error))
+    except OSError as error:
+        _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(f"smidgen: {message}", err=True)
+    sys.exit(2)

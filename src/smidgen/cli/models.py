@@ -1,0 +1,82 @@
+"""Verbs on models: info, run, import."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from smidgen.cli.shared import Json, Model, app, show, spinner
+from smidgen.errors import InputError
+from smidgen.frontends import check_writable, export_model
+from smidgen.frontends.files import parse_npy, read_whole, write_whole
+from smidgen.inspection import describe
+from smidgen.ir import Array, Graph, check_inputs, evaluate
+from smidgen.loading import load
+from smidgen.pipeline import compile
+from smidgen.results import Run, Written, largest
+
+
+@app.command()
+def info(model: Model, as_json: Json = False) -> None:
+    """Layers, shapes, MACs, parameters, quantization."""
+    show(describe(load(model)), as_json)
+
+
+@app.command()
+def run(
+    model: Model,
+    inputs: Annotated[list[Path], typer.Option("--input", "-i", help="A .npy file for each input, in order.")],
+    outputs: Annotated[list[Path] | None, typer.Option("--output", "-o", help="A .npy file for each output.")] = None,
+    target: Annotated[str, typer.Option(help="Where to compute: reference, host, or a board.")] = "reference",
+    as_json: Json = False,
+) -> None:
+    """Raw tensors through a model."""
+    graph = load(model)
+    files: list[Path] | list[None] = outputs or [None] * len(graph.outputs)
+    arrays = tuple(parse_npy(read_whole(path), str(path)) for path in inputs)
+    check_inputs(graph, arrays)
+    if len(files) != len(graph.outputs):
+        raise InputError(f"{graph.name} has {len(graph.outputs)} outputs, {len(files)} files were named for them")
+    with spinner(f"running {graph.name} on {target}"):
+        results = _compute(graph, arrays, target)
+    for file, array in zip(files, results, strict=True):
+        if file:
+            _write_npy(file, array)
+    shown = [
+        largest(value, array, str(file) if file else None)
+        for value, array, file in zip(graph.outputs, results, files, strict=True)
+    ]
+    show(Run(graph.name, target, tuple(shown)), as_json)
+
+
+def _compute(graph: Graph, arrays: tuple[Array, ...], target: str) -> tuple[Array, ...]:
+    if target == "reference":
+        return evaluate(graph, *arrays)
+    with compile(graph, target=target).start() as device:
+        return device.run(*arrays)
+
+
+def _write_npy(path: Path, array: Array) -> None:
+    data = BytesIO()
+    np.save(data, array, allow_pickle=False)
+    write_whole(path, data.getvalue())
+
+
+@app.command("import")
+def import_(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A model file, or a network of the zoo.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="model.smg, or model.tflite or model.onnx to export.")],
+    as_json: Json = False,
+) -> None:
+    """Read a model of another format and write it as .smg, .tflite or .onnx."""
+    check_writable(output)
+    with spinner(f"importing {source}"):
+        graph = load(source)
+        export_model(graph, output)
+    size, summary = output.stat().st_size, describe(graph)
+    result = Written(graph.name, str(output), size, len(summary.layers), summary.macs, summary.parameters)
+    show(result, as_json)

@@ -1,0 +1,131 @@
+"""Which range each tensor takes on real samples: four ways to look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from smidgen.batch import run_batch
+from smidgen.errors import SmidgenError
+from smidgen.ir import Array, Graph, QParams, Value
+
+Method = Literal["minmax", "average", "percentile", "mse"]
+METHODS: tuple[Method, ...] = get_args(Method)
+BINS = 2048  # of a histogram
+STEPS = 255  # of an int8 range
+CLIPS = np.linspace(0.3, 1.0, 71)  # shares of the range that `mse` tries
+NARROWEST = 1e-6  # of a range: a tensor that never leaves zero gets at least this
+BATCH = 8  # samples at once
+
+Range = tuple[float, float]
+Listener = Callable[["Progress"], None]
+
+
+class QuantizationError(SmidgenError):
+    """A graph, or the samples it is to be calibrated with, cannot be quantized."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a listener hears: what is being done, and how many samples of how many are behind."""
+
+    doing: str
+    done: int
+    total: int
+
+
+def batches(samples: Array, doing: str, hear: Listener) -> Iterator[Array]:
+    """Samples a few at a time; the listener hears of each."""
+    for at in range(0, len(samples), BATCH):
+        hear(Progress(doing, at, len(samples)))
+        yield samples[at : at + BATCH]
+    hear(Progress(doing, len(samples), len(samples)))
+
+
+def calibrate(graph: Graph, samples: Array, method: Method, percentile: float, hear: Listener) -> dict[Value, Range]:
+    """The range of the input and of every node's output.
+
+    `minmax` takes the extremes of all samples, `average` the mean of each sample's extremes; `percentile` leaves so
+    much of the elements beyond either end that the given share lies between, and `mse` cuts where the squared error
+    of rounding and cutting together is least. Outputs are never cut: the largest of them is what counts.
+    """
+    extremes = _extremes(graph, samples, hear)
+    ranges = {v: (float(low.min()), float(high.max())) for v, (low, high) in extremes.items()}
+    whole = {v: ranges[v] for v in graph.outputs}
+    if method == "minmax":
+        return ranges
+    if method == "average":
+        return {v: (float(low.mean()), float(high.mean())) for v, (low, high) in extremes.items()} | whole
+    counts = {v: np.zeros(BINS, np.int64) for v in ranges}
+
+    def count(value: Value, array: Array) -> None:
+        low, high = ranges[value]
+        if high > low:
+            places = ((array.reshape(-1) - low) * ((BINS - 1e-3) / (high - low))).astype(np.int64)
+            counts[value] += np.bincount(np.clip(places, 0, BINS - 1), minlength=BINS)
+
+    for batch in batches(samples, "counting", hear):
+        run_batch(graph, batch, count)
+    choose = _least_error if method == "mse" else lambda low, high, n: _between(low, high, n, percentile)
+    return {v: choose(*ranges[v], counts[v]) if counts[v].any() else ranges[v] for v in ranges} | whole
+
+
+def _extremes(graph: Graph, samples: Array, hear: Listener) -> dict[Value, tuple[Array, Array]]:
+    """The least and largest element of every value, sample by sample."""
+    found: dict[Value, list[tuple[Array, Array]]] = {}
+
+    def look(value: Value, array: Array) -> None:
+        flat = array.reshape(len(array), -1)
+        low, high = flat.min(axis=1), flat.max(axis=1)
+        if not (np.isfinite(low).all() and np.isfinite(high).all()):
+            raise QuantizationError(f"%{value.name} of {graph.name} is not finite on the samples given; mend the model")
+        found.setdefault(value, []).append((low, high))
+
+    for batch in batches(samples, "calibrating", hear):
+        run_batch(graph, batch, look)
+    return {
+        v: (np.concatenate([a for a, _ in parts]), np.concatenate([b for _, b in parts])) for v, parts in found.items()
+    }
+
+
+def _between(low: float, high: float, counts: Array, percentile: float) -> Range:
+    """The range that leaves (100 − percentile) % of the elements out, half of them at either end."""
+    below = np.cumsum(counts) / counts.sum()
+    out = (1 - percentile / 100) / 2
+    first, last = int(np.searchsorted(below, out, "right")), int(np.searchsorted(below, 1 - out))
+    width = (high - low) / BINS
+    return low + first * width, low + (min(last, BINS - 1) + 1) * width
+
+
+def _least_error(low: float, high: float, counts: Array) -> Range:
+    """The range, zero included, whose rounding and cutting errors together are least."""
+    centres = low + (np.arange(BINS) + 0.5) * ((high - low) / BINS)
+    ends = min(low, 0.0), max(high, 0.0)
+    candidates = {(ends[0] * a, ends[1] * b) for a, b in _clips(*ends)}
+
+    def error(range: Range) -> float:
+        step = (range[1] - range[0]) / STEPS
+        cut = centres - np.clip(centres, *range)
+        return float((counts * (cut**2 + np.where(cut == 0, step**2 / 12, 0))).sum())
+
+    return min(sorted(candidates, reverse=True), key=error)
+
+
+def _clips(low: float, high: float) -> Iterator[tuple[float, float]]:
+    """Shares of either end to try: both alike, and each alone."""
+    for share in CLIPS:
+        yield share, share
+        if low < 0 < high:
+            yield 1.0, share
+            yield share, 1.0
+
+
+def scale_of(range: Range) -> QParams:
+    """The int8 quantization of a range, which is widened to hold zero."""
+    low, high = min(range[0], 0.0), max(range[1], 0.0)
+    width = max(high - low, NARROWEST)
+    zero = int(np.clip(np.floor(-128 - low / (width / STEPS) + 0.5), -128, 127))
+    return QParams.per_tensor(width / STEPS, zero)

@@ -1,0 +1,167 @@
+"""quantize(): every stage in order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from smidgen.data import centre, intake
+from smidgen.data.pixels import Intake
+from smidgen.errors import InputError
+from smidgen.ir import Array, Graph, Type, verify
+from smidgen.numerics import quantize as to_int8
+from smidgen.preprocessing import Preprocessing
+from smidgen.quantization.calibration import METHODS, Listener, Method, Progress, QuantizationError, calibrate
+from smidgen.quantization.correcting import correct_biases
+from smidgen.quantization.equalising import equalise
+from smidgen.quantization.folding import fold
+from smidgen.quantization.report import Report, compare
+from smidgen.quantization.rounding import check_ops, input_scale, round_graph, share_scales
+
+FEWEST = 8  # samples; a hundred are better
+HELD_OUT = 5  # every fifth sample sets no range and is compared with
+COMPARED = 64  # samples at most
+EQUALISED = 16  # samples that show which channels are large
+CORRECTED = 64  # samples whose mean error is taken out
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to quantize: how ranges are found, and what is done beside rounding."""
+
+    method: Method = "mse"
+    percentile: float = 99.99
+    equalise: bool = True
+    correct: bool = True
+
+    def check(self) -> None:
+        if self.method not in METHODS:
+            raise InputError(f"there is no method {str(self.method)[:40]!r}; known are {', '.join(METHODS)}")
+        if not 50 < self.percentile <= 100:
+            raise InputError(f"a percentile of {self.percentile} leaves no range; give above 50, at most 100")
+
+
+@dataclass(frozen=True, eq=False)
+class Quantized:
+    """An int8 graph, and how well it follows the float graph it came from."""
+
+    graph: Graph
+    report: Report
+
+    def __str__(self) -> str:
+        return str(self.report)
+
+
+def quantize(
+    graph: Graph,
+    images: Sequence[Array],
+    recipe: Recipe | None = None,
+    *,
+    preprocessing: Preprocessing | None = None,
+    hear: Listener = lambda _: None,
+) -> Quantized:
+    """An int8 graph from a float one and what it is to see.
+
+    `images` are uint8 [height, width, 1 or 3] of any size, or float32 tensors as the model takes them. How pixels
+    become numbers is the graph's own preprocessing, or the one given; without either they are −1 … 1. Every fifth
+    image is kept apart for the report.
+    """
+    recipe = recipe or Recipe()
+    recipe.check()
+    _check_float(graph)
+    pixels = _are_pixels(graph, images)
+    graph = replace(graph, preprocessing=(preprocessing or graph.preprocessing or Preprocessing()) if pixels else None)
+    verify(graph)
+    samples = _samples(graph, images, pixels)
+    real = fold(graph)
+    check_ops(real)
+    used, others = _apart(len(samples))
+    if recipe.equalise:
+        real = equalise(real, samples[_spread(used, EQUALISED)])
+    ranges = calibrate(real, samples[used], recipe.method, recipe.percentile, hear)
+    given = input_scale(graph.preprocessing, samples.shape[-1]) if graph.preprocessing is not None else None
+    rounded = round_graph(real, share_scales(real, ranges, given))
+    integers = _integers(rounded, images, samples, pixels)
+    if recipe.correct:
+        some = _spread(used, CORRECTED)
+        hear(Progress("correcting", 0, 1))
+        rounded = correct_biases(real, rounded, samples[some], integers[some])
+    seen = _spread(others, COMPARED)
+    compared = compare(real, rounded, samples[seen], integers[seen], hear)
+    held_out = not np.intersect1d(used, others).size
+    return Quantized(rounded, compared.report(graph.name, recipe.method, len(used), held_out))
+
+
+def _apart(count: int) -> tuple[Array, Array]:
+    """Which samples set ranges and which are compared with: every fifth, or all where there are too few."""
+    places = np.arange(count)
+    apart = places % HELD_OUT == HELD_OUT - 1
+    return (places[~apart], places[apart]) if count >= HELD_OUT * FEWEST else (places, places)
+
+
+def _spread(places: Array, most: int) -> Array:
+    """At most so many of them, evenly."""
+    return places[:: math.ceil(len(places) / most)]
+
+
+def _check_float(graph: Graph) -> None:
+    """Raise QuantizationError unless the graph is a float network with one input and finite weights."""
+    computed = (*graph.inputs, *(v for node in graph.nodes for v in node.outs))
+    if any(v.type.dtype == "int8" for v in computed):
+        raise QuantizationError(f"{graph.name} is int8 already; quantization takes a float32 model")
+    if len(graph.inputs) != 1 or graph.inputs[0].type.dtype != "float32":
+        raise QuantizationError(f"{graph.name} has {len(graph.inputs)} inputs; one of float32 can be quantized")
+    if graph.state:
+        raise QuantizationError(f"{graph.name} holds state that learns; quantize the model it came from")
+    for value, data in graph.constants.items():
+        if not np.isfinite(data).all():
+            bad = int((~np.isfinite(data)).sum())
+            raise QuantizationError(
+                f"%{value.name} of {graph.name} holds {bad} of {data.size} elements that are no finite numbers; "
+                "mend the weights"
+            )
+
+
+def _are_pixels(graph: Graph, images: Sequence[Array]) -> bool:
+    """Whether the samples are pictures (uint8) or tensors (float32) of the input's shape."""
+    if len(images) < FEWEST:
+        raise QuantizationError(
+            f"{len(images)} samples are too few to calibrate {graph.name} with; give {FEWEST} at least, about 100"
+        )
+    if all(image.dtype == np.uint8 and image.ndim == 3 for image in images):
+        if all(image.min() == image.max() for image in images):
+            raise QuantizationError(
+                f"all {len(images)} images are of one colour; calibrate with what the model will see"
+            )
+        return True
+    shape = graph.inputs[0].type.shape
+    for image in images:
+        if image.dtype != np.float32 or image.shape not in (shape, shape[1:]):
+            raise QuantizationError(
+                f"a sample is {image.dtype}{list(image.shape)}; {graph.name} takes uint8 images of any size, "
+                f"or float32{list(shape)}"
+            )
+        if not np.isfinite(image).all():
+            raise QuantizationError("a sample holds elements that are no finite numbers; leave it out")
+    return False
+
+
+def _samples(graph: Graph, images: Sequence[Array], pixels: bool) -> Array:
+    """The samples as the float graph takes them, [count, *shape]."""
+    shape = graph.inputs[0].type.shape
+    if pixels:
+        return np.stack([centre(image, intake(graph)) for image in images])
+    return np.stack([image.reshape(shape) for image in images])
+
+
+def _integers(rounded: Graph, images: Sequence[Array], samples: Array, pixels: bool) -> Array:
+    """The same as int8: pixels by the rule of images, tensors by the nearest step."""
+    type: Type = rounded.inputs[0].type
+    if pixels:
+        taken = Intake(type, rounded.preprocessing)
+        return np.stack([centre(image, taken) for image in images])
+    assert type.q is not None
+    return to_int8(samples, type.q)

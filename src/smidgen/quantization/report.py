@@ -1,0 +1,178 @@
+"""How well an int8 graph follows the float one, layer by layer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+
+from smidgen.batch import run_batch, run_node
+from smidgen.ir import Array, Graph, Node, Value
+from smidgen.numerics import dequantize, quantize
+from smidgen.ops.elementwise import Requantize
+from smidgen.quantization.calibration import Listener, batches
+
+WEAK = 10.0  # dB: below this a layer is pointed out
+
+
+@dataclass(frozen=True)
+class LayerNoise:
+    """Signal to noise of a layer's output in decibels; None where no noise, or no signal, was seen.
+
+    `cumulative` holds the noise of all layers before it, too; `alone` is what the layer adds when it reads the float
+    graph's numbers rounded to its input.
+    """
+
+    name: str
+    op: str
+    shape: tuple[int, ...]
+    scale: float
+    zero: int
+    cumulative: float | None
+    alone: float | None
+
+
+@dataclass(frozen=True)
+class Report:
+    """An int8 graph against the float graph it came from, on samples that did not set its ranges."""
+
+    model: str
+    method: str
+    calibrated: int  # samples that set the ranges
+    compared: int  # others, that these figures are of
+    held_out: bool  # false where there were too few samples to keep some apart
+    agreement: float  # share of them whose largest output is the same
+    output: float | None  # dB
+    layers: tuple[LayerNoise, ...]
+
+    @property
+    def weakest(self) -> LayerNoise | None:
+        """The layer that adds most noise."""
+        known = [layer for layer in self.layers if layer.alone is not None]
+        return min(known, key=lambda layer: layer.alone or 0.0, default=None)
+
+    def __str__(self) -> str:
+        apart = "other" if self.held_out else "same"
+        lines = [
+            f"{self.model}: {len(self.layers)} layers in int8, ranges by {self.method} from {self.calibrated} samples",
+            f"on {self.compared} {apart} samples the top-1 agrees with float32 on {self.agreement:.1%}, "
+            f"the output has {_decibels(self.output)} of signal to noise",
+        ]
+        if (weak := self.weakest) is not None:
+            lines.append(f"weakest layer: {weak.name} ({weak.op}), {_decibels(weak.alone)} alone")
+        return "\n".join(lines)
+
+    def table(self) -> Table:
+        """Every layer, those that add much noise in bold."""
+        table = Table(title=Text(self.model), title_justify="left", box=None, pad_edge=False)
+        table.add_column("layer", overflow="fold")
+        table.add_column("op")
+        table.add_column("output")
+        for column in ("scale", "zero", "alone", "cumulative"):
+            table.add_column(column, justify="right")
+        for layer in self.layers:
+            weak = layer.alone is not None and layer.alone < WEAK
+            table.add_row(
+                layer.name, layer.op, "×".join(map(str, layer.shape)), f"{layer.scale:.5g}", str(layer.zero),
+                _decibels(layer.alone), _decibels(layer.cumulative), style="bold" if weak else None,
+            )  # fmt: skip
+        return table
+
+
+def _decibels(ratio: float | None) -> str:
+    return "exact" if ratio is None else f"{ratio:.1f} dB"
+
+
+class _Noise:
+    """Sums of squares of a signal and of what was added to it."""
+
+    def __init__(self) -> None:
+        self.signal = self.noise = 0.0
+
+    def add(self, wanted: Array, got: Array) -> None:
+        self.signal += float(np.square(wanted, dtype=np.float64).sum())
+        self.noise += float(np.square(wanted.astype(np.float64) - got).sum())
+
+    @property
+    def ratio(self) -> float | None:
+        if self.noise == 0 or self.signal == 0:
+            return None
+        return 10 * math.log10(self.signal / self.noise)
+
+
+class Comparison:
+    """Two graphs side by side on the same samples."""
+
+    def __init__(self, real: Graph, rounded: Graph) -> None:
+        self.real, self.rounded = real, rounded
+        self.nodes = {node.out.name: node for node in rounded.nodes}
+        self.whole = {name: _Noise() for name in self.nodes}
+        self.alone = {name: _Noise() for name in self.nodes}
+        self.same = self.count = 0
+
+    def add(self, samples: Array, integers: Array) -> None:
+        """Samples for the float graph, and the same as the int8 graph takes them."""
+        got: dict[str, Array] = {}
+        run_batch(self.rounded, integers, lambda v, array: got.update({v.name: array}))
+        floats: dict[str, Array] = {}
+
+        def look(value: Value, array: Array) -> None:
+            floats[value.name] = array
+            node = self.nodes.get(value.name)
+            if node is not None:
+                self.whole[value.name].add(array, _reals(node.out, got[value.name]))
+                self.alone[value.name].add(array, _reals(node.out, self._alone(node, floats)))
+
+        run_batch(self.real, samples, look)
+        a, b = (found[graph.outputs[0].name] for found, graph in ((floats, self.real), (got, self.rounded)))
+        tops = [array.reshape(len(array), -1).argmax(axis=1) for array in (a, b)]
+        self.same += int((tops[0] == tops[1]).sum())
+        self.count += len(samples)
+
+    def _alone(self, node: Node, floats: dict[str, Array]) -> Array:
+        ins = []
+        for value in node.ins:
+            source = self._source(value)
+            held = self.rounded.constants.get(value)
+            if held is None:
+                assert value.type.q is not None
+                held = quantize(floats[source.name], value.type.q)
+            ins.append(held)
+        return run_node(node, tuple(ins), self.rounded)
+
+    def _source(self, value: Value) -> Value:
+        """The value the float graph has: that before a requantization."""
+        node = self.nodes.get(value.name)
+        return node.ins[0] if node is not None and isinstance(node.op, Requantize) else value
+
+    def report(self, model: str, method: str, calibrated: int, held_out: bool) -> Report:
+        output = self.whole.get(self.rounded.outputs[0].name, _Noise()).ratio
+        return Report(model, method, calibrated, self.count, held_out, self.same / self.count, output, self._layers())
+
+    def _layers(self) -> tuple[LayerNoise, ...]:
+        known = {node.out.name for node in self.real.nodes}
+        return tuple(
+            LayerNoise(
+                name, type(node.op).__name__, node.out.type.shape, node.out.type.scale, node.out.type.zero,
+                self.whole[name].ratio, self.alone[name].ratio,
+            )
+            for name, node in self.nodes.items()
+            if name in known
+        )  # fmt: skip
+
+
+def _reals(value: Value, array: Array) -> Array:
+    assert value.type.q is not None
+    return dequantize(array, value.type.q)
+
+
+def compare(real: Graph, rounded: Graph, samples: Array, integers: Array, hear: Listener) -> Comparison:
+    """Run both over the samples, a few at a time."""
+    comparison, at = Comparison(real, rounded), 0
+    for batch in batches(samples, "comparing", hear):
+        comparison.add(batch, integers[at : at + len(batch)])
+        at += len(batch)
+    return comparison

@@ -1,0 +1,53 @@
+"""The architectures people bring: from a PyTorch module to int8 that learns, the same bytes here and on a board."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import smidgen as sm
+from architectures import ARCHITECTURES, draw
+from smidgen.data.sample import read_sample
+from smidgen.heads import layers
+from smidgen.ir import Array, Graph
+from smidgen.quantization import quantize
+from smidgen.targets import Target, find_board
+from smidgen.targets.host import Host
+
+STEPS = 10
+CLASSES = 3
+NARROW = {"mobilenet-v1": 0.125, "resnet8": 0.5, "resnet18": 0.125}  # widths, so that emulation takes seconds
+
+
+def int8(name: str) -> Graph:
+    """An architecture quantized on real images, or on noise where it takes none."""
+    graph = sm.from_torch(*draw(name, NARROW.get(name)))
+    shape = graph.inputs[0].type.shape
+    if len(shape) == 4 and shape[3] == 3 and shape[1] > 1:
+        return quantize(graph, read_sample().train.images[::25]).graph
+    rng = np.random.default_rng(0)
+    return quantize(graph, [rng.normal(size=shape).astype(np.float32) for _ in range(40)]).graph
+
+
+def learn(graph: Graph, scheme: str, target: Target) -> tuple[list[Array], dict[str, Array]]:
+    """Loss and logits of some steps, and all state after them."""
+    program = sm.compile(graph, scheme, target, options=sm.Options(classes=CLASSES))
+    rng = np.random.default_rng(1)
+    outputs: list[Array] = []
+    with program.start() as device:
+        for step in range(STEPS):
+            image = rng.integers(-128, 128, graph.inputs[0].type.shape).astype(np.int8)
+            device.train(image, step % CLASSES, 0.02)
+            outputs += device.outputs()
+        return outputs, dict(device.state())
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_an_architecture_learns_the_same_bytes_on_the_host_and_on_a_board(name: str, host: Host) -> None:
+    graph = int8(name)
+    scheme = f"last:{min(6, len(layers(graph)))}"
+    board = find_board("cortex-m7", sram="2MB", flash="4MB")  # the last layers of some are large
+    (outputs, state), (there, state_there) = (learn(graph, scheme, target) for target in (host, board))
+    assert all(np.isfinite(a).all() and np.array_equal(a, b) for a, b in zip(outputs, there, strict=True))
+    assert set(state) == set(state_there)
+    assert all(np.array_equal(data, state_there[key]) for key, data in state.items())

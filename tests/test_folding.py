@@ -1,0 +1,120 @@
+"""Folding: what a float graph computes is what it computed before, in fewer layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from floats import FloatNet, float_graphs
+from smidgen.batch import run_batch
+from smidgen.ir import Array, Graph, evaluate, evaluate_all
+from smidgen.ops import Activate, Add, BatchNorm, Conv2D, Depthwise, Mul, Pad, Reshape
+from smidgen.quantization.equalising import equalise
+from smidgen.quantization.folding import FOLDS, fold
+
+
+def close(a: Graph, b: Graph, x: Array) -> None:
+    before, after = evaluate(a, x)[0], evaluate(b, x)[0]
+    assert np.abs(before - after).max() <= 1e-5 * max(1.0, float(np.abs(before).max()))
+
+
+@given(float_graphs(), st.integers(0, 2**16))
+@settings(max_examples=60, deadline=None)
+def test_every_pass_keeps_what_a_random_graph_computes(graph: Graph, seed: int) -> None:
+    x = np.random.default_rng(seed).normal(size=graph.inputs[0].type.shape).astype(np.float32)
+    for one in FOLDS:
+        close(graph, one(graph), x)
+    folded = fold(graph)
+    close(graph, folded, x)
+    assert not any(isinstance(node.op, BatchNorm) for node in folded.nodes)
+    close(folded, equalise(folded, x[None]), x)
+
+
+@given(float_graphs(), st.integers(0, 2**16))
+@settings(max_examples=30, deadline=None)
+def test_a_batch_gives_what_its_samples_give_one_by_one(graph: Graph, seed: int) -> None:
+    xs = np.random.default_rng(seed).normal(size=(3, *graph.inputs[0].type.shape)).astype(np.float32)
+    got: dict[str, Array] = {}
+    run_batch(graph, xs, lambda v, array: got.update({v.name: array}))
+    for i, x in enumerate(xs):
+        for value, array in evaluate_all(graph, {}, x).items():
+            if value.name in got:
+                limit = 1e-5 * max(1.0, float(np.abs(array).max()))
+                assert np.abs(got[value.name][i] - array).max() <= limit, value.name
+
+
+def batch_norm(n: FloatNet) -> None:
+    n.x = n.norm(n.conv(n.x, 6))
+
+
+def activation(n: FloatNet) -> None:
+    n.x = n.g.emit(Activate("relu6"), n.conv(n.x, 6))
+
+
+def padding(n: FloatNet) -> None:
+    n.x = n.conv(n.g.emit(Pad((0, 1, 0, 0), (0, 1, 2, 0)), n.x), 6, pad=1)
+
+
+def products_and_sums(n: FloatNet) -> None:
+    scaled = n.g.emit(Mul(), n.conv(n.x, 6), n.constant(6))
+    n.x = n.g.emit(Activate("relu"), n.g.emit(Add(), scaled, n.constant(1)))
+
+
+def norm_before_a_layer(n: FloatNet) -> None:
+    n.x = n.conv(n.norm(n.g.emit(Activate("relu"), n.conv(n.x, 6))), 4)
+
+
+def idle(n: FloatNet) -> None:
+    y = n.g.emit(Activate("none"), n.g.emit(Pad((0,) * 4, (0,) * 4), n.conv(n.x, 6)))
+    n.x = n.g.emit(Reshape(y.type.shape), y)
+
+
+@pytest.mark.parametrize(
+    ("grow", "layers"),
+    [(batch_norm, 1), (activation, 1), (padding, 1), (products_and_sums, 1), (norm_before_a_layer, 2), (idle, 1)],
+)
+def test_what_can_be_folded_leaves_no_layer_of_its_own(grow: Callable[[FloatNet], None], layers: int) -> None:
+    n = FloatNet(0)
+    grow(n)
+    graph = n.g.graph(n.x)
+    folded = fold(graph)
+    assert len(folded.nodes) == layers
+    assert all(isinstance(node.op, Conv2D) for node in folded.nodes)
+    close(graph, folded, np.random.default_rng(1).normal(size=n.shape).astype(np.float32))
+
+
+def test_a_batch_norm_behind_an_activation_becomes_a_depthwise_layer_where_padding_would_feel_it() -> None:
+    n = FloatNet(0)
+    y = n.norm(n.g.emit(Activate("relu"), n.conv(n.x, 6)))
+    graph = n.g.graph(n.conv(y, 4, k=3, pad=1))
+    assert [type(node.op) for node in fold(graph).nodes] == [Conv2D, Depthwise, Conv2D]
+    close(graph, fold(graph), np.random.default_rng(1).normal(size=n.shape).astype(np.float32))
+
+
+def test_what_others_read_is_not_folded_away() -> None:
+    n = FloatNet(0)
+    y = n.conv(n.x, 6)
+    z = n.g.emit(Activate("relu"), y)
+    graph = n.g.graph(n.g.emit(Add(), y, z))
+    assert len(fold(graph).nodes) == 3
+    close(graph, fold(graph), np.random.default_rng(1).normal(size=n.shape).astype(np.float32))
+
+
+def test_equalising_brings_channels_of_a_depthwise_input_to_one_range() -> None:
+    n = FloatNet(0)
+    y = n.conv(n.x, 6, spread=100.0)
+    y = n.depthwise(n.g.emit(Activate("relu"), y))
+    graph = fold(n.g.graph(y))
+    x = np.random.default_rng(1).normal(size=(4, *n.shape)).astype(np.float32)
+    ranges = []
+    for each in (graph, equalise(graph, x)):
+        found: list[Array] = []
+        run_batch(each, x, lambda v, array, found=found: found.append(array))  # type: ignore[misc]
+        ranges.append(found[1].max(axis=(0, 1, 2, 3)))
+    live = ranges[0] > 0
+    assert np.ptp(np.log2(ranges[0][live])) > 3
+    assert np.ptp(np.log2(ranges[1][live])) < 0.01
