@@ -68,8 +68,8 @@ class Demonstration:
         return (
             f"network   {self.network}: {self.layers} layers, {self.macs:,} MACs, {self.parameters:,} parameters, "
             f"scheme {self.scheme}\n"
-            f"here      CIFAR-10 sample, {self.classes} classes: top-1 {self.before:.1%} before, {self.after:.1%} after "
-            f"{self.epochs} epochs of {self.train_images:,} images, one at a time ({self.test_images} to test); "
+            f"here      CIFAR-10 sample, {self.classes} classes: top-1 {self.before:.1%} before, {self.after:.1%} "
+            f"after {self.epochs} epochs of {self.train_images:,} images, one at a time ({self.test_images} to test); "
             f"{self.milliseconds:.1f} ms a step\n"
             f"board     emulated {self.board}: {self.board_sram_bytes:,} bytes of SRAM, {self.board_flash_bytes:,} of "
             f"flash; {self.board_forward_instructions:,} instructions a prediction, "

@@ -7,7 +7,7 @@ from pathlib import Path
 from smidgen.errors import ImportModelError, InputError
 from smidgen.frontends import READERS, import_model
 from smidgen.ir import Graph
-from smidgen.zoo import load_zoo, is_zoo_name
+from smidgen.zoo import is_zoo_name, load_zoo
 
 
 def load(model: str | Path) -> Graph:
