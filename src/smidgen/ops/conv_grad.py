@@ -147,7 +147,11 @@ class DepthwiseGradInput(WindowGrad):
 
     def scratch(self, node: Node) -> int:
         """A copy of some channels; or, of eight, weights and gradients in int16, spread and bordered with zeros."""
-        dy, (_, high, wide, _), (_, rows, columns, c) = node.ins[0].type, node.ins[1].type.shape, node.outs[0].type.shape
+        dy, (_, high, wide, _), (_, rows, columns, c) = (
+            node.ins[0].type,
+            node.ins[1].type.shape,
+            node.outs[0].type.shape,
+        )
         odd = self.multiplier > 1 or c % COLUMNS or self.dilation != (1, 1)
         if odd or wide > WIDEST or rows * columns > (LARGEST if dy.shape[1:3] == (rows, columns) else LARGEST_APART):
             return block_copy(node)
