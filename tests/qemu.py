@@ -11,7 +11,7 @@ PLUGIN = Path(__file__).parent / "qemu_count.c"
 
 
 def run_firmware(firmware: Path, folder: Path) -> None:
-    """Run firmware that reads `requests` and writes `answers` there; with the plugin that counts, where this QEMU takes one of ours."""
+    """Run firmware on the folder's `requests`; with the plugin that counts, where this QEMU takes one of ours."""
     command = ["qemu-system-arm", "-M", "mps2-an500", "-cpu", "cortex-m7", "-nographic", "-monitor", "none"]
     command += ["-serial", "none", "-semihosting", "-kernel", str(firmware)]
     for version in (1, 2, 3, 4):

@@ -7,7 +7,7 @@
 
 /* What the loop over eights reads, at the offsets its assembly names. */
 typedef struct {
-    int32_t lift, k, centre;      /* sums are raised by `lift`; divided by 2^k, or multiplied where that is less than 1 */
+    int32_t lift, k, centre;      /* sums are raised by `lift`; divided by 2^k, or multiplied by it */
     uint32_t first, second, next; /* the factors of smg_mix; what the key of a word lies above that of the one before */
     uint32_t word_step;           /* from here on: how far things go on after eight elements */
     const int32_t *end;           /* of the sums */
