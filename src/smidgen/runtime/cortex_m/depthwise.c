@@ -128,10 +128,10 @@ SELDOM int32_t list_filters(const layer *l, const int8_t *w, int32_t step, smg_c
         for (int32_t i = -phase; i < l->k; i += 2) {
             for (int32_t parity = 0; parity < parities; parity++, list++) {
                 const int8_t *at = w + i * row + parity * step;
-                const int32_t a = i >= 0, b = i + 1 < l->k, on = parities * step, count = (l->k - parity + 1) / parities;
+                const int32_t a = i >= 0, b = i + 1 < l->k, on = parities * step;
                 const smg_columns columns = {
                     a ? at : ZEROS, b ? at + row : ZEROS, a ? on : 0, b ? on : 0, 0, to, far,
-                    parities == 1 ? l->k : count, l->single && !b ? SMG_ALONE_FILTER : SMG_PAIR,
+                    (l->k - parity + parities - 1) / parities, l->single && !b ? SMG_ALONE_FILTER : SMG_PAIR,
                 };
                 *list = columns;
                 to += columns.count;

@@ -6,8 +6,8 @@
 
 #include "assembly.h"
 
-/* Pairs of channels against consecutive tiles. A tile is [step][4 pixels] words of two elements and, as the weights are,
- * for two steps at a time: elements 0 and 2 of four, then elements 1 and 3. */
+/* Pairs of channels against consecutive tiles. A tile is [step][4 pixels] words of two elements and, as the weights
+ * are, for two steps at a time: elements 0 and 2 of four, then elements 1 and 3. */
 typedef struct {
     uint32_t *w, *w_end; /* [step][2 channels]: one pair after another is widened to it */
     const uint32_t *x, *x_end;
@@ -319,7 +319,6 @@ __asm__(SMG_FUNCTION("smg_multiply_tiles")
         "add sp, #132\n"
         "pop {r4-r11, pc}\n"
         ".balign 4\n"
-        "20: .word 21b - 20b, 28b - 20b, 27b - 20b, 26b - 20b, 25b - 20b, 24b - 20b, 23b - 20b, 22b - 20b\n"
-        SMG_END("smg_multiply_tiles"));
+        "20: .word 21b - 20b, 28b - 20b, 27b - 20b, 26b - 20b, 25b - 20b, 24b - 20b, 23b - 20b, 22b - 20b\n" SMG_END("smg_multiply_tiles"));
 
 #endif
