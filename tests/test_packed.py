@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cases import GRAPHS, RUNS, Q, Weights, inputs, together
-from smidgen import ops
+from smidgen import codegen, ops
 from smidgen.ir import Array, Builder, Graph, Node, Op, Type, evaluate
 from smidgen.ops.window import same_pad
 from smidgen.pipeline import Program, compile
 from smidgen.targets.boards import BOARDS, resize
 from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, find
 
 GUARD = 64  # bytes after working memory that must stay as they are
 CALL = re.compile(r"smg_(?:conv2d|depthwise)_s8\(&p_(\w+), [^;]*, arena \+ (\d+)\);")
@@ -106,6 +108,33 @@ def test_gcc_builds_kernels_in_packed_arithmetic_of_the_same_bytes(m7: CortexM) 
 def test_other_cores_with_packed_arithmetic_agree_with_numpy(m7: CortexM, core: str) -> None:
     board = replace(m7.board, core=BOARDS[core].core)
     agrees(GRAPHS, CASE_RUNS[-1:], compile(together(), target=replace(m7, board=board)))
+
+
+@pytest.mark.skipif(not shutil.which("qemu-system-arm"), reason="qemu-system-arm is not installed")
+def test_qemu_which_faults_on_unaligned_pairs_of_words_agrees_with_numpy(m7: CortexM, tmp_path: Path) -> None:
+    program = compile(together(), target=m7)
+    firmware = m7.build(program.graph, program.sources)
+    run = CASE_RUNS[-1]
+    request = b"r" + b"".join(array.tobytes() for name in GRAPHS for array in run[name])
+    (tmp_path / "requests").write_bytes(request)
+    command = ["qemu-system-arm", "-M", "mps2-an500", "-cpu", "cortex-m7", "-nographic", "-monitor", "none"]
+    command += ["-serial", "none", "-semihosting", "-kernel", str(firmware)]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120, check=True)
+    expected = b"".join(evaluate(graph, *run[name])[0].tobytes() for name, graph in GRAPHS.items())
+    assert (tmp_path / "answers").read_bytes() == expected
+
+
+WARNINGS = ("-pedantic", "-Wshadow", "-Wstrict-prototypes", "-Wconversion", "-Wno-sign-conversion")
+
+
+@pytest.mark.parametrize("kind", TOOLCHAINS)
+@pytest.mark.parametrize("core", ["cortex-m4", "cortex-m7", "cortex-m33"])
+def test_every_packed_kernel_compiles_without_a_warning(kind: Toolchain, core: str, tmp_path: Path) -> None:
+    if kind == "gcc" and not shutil.which("arm-none-eabi-gcc"):
+        pytest.skip("arm-none-eabi-gcc is not installed")
+    includes = (f"-I{codegen.RUNTIME / folder}" for folder in ("", "kernels", "cortex_m"))
+    files = sorted((codegen.RUNTIME / "cortex_m").glob("*.c"))
+    find(kind, BOARDS[core].core)(*WARNINGS, *includes, "-c", *files, folder=tmp_path)
 
 
 @st.composite

@@ -237,34 +237,45 @@ static int32_t usual(const layer *l) {
     return any >= 0;
 }
 
+/* Biases, where sums are kept from piece to piece. */
+static void start_sums(const layer *l, int32_t n, int32_t end, int32_t tiles) {
+    const int32_t more = l->out > 1;
+    for (int32_t i = 0; i < (end - n + 1) / 2 * tiles; i++) {
+        const int32_t at = l->first + smg_min(n + i / tiles * 2, l->out - 1 - more);
+        const int32_t bias[2] = {l->b[at], l->b[at + more]};
+        start(l->sums + 8 * i, bias);
+    }
+}
+
+/* As many pairs of channels from n on as can be done without a return to C; gives the first channel left. */
+static int32_t multiply_pairs(const layer *l, smg_tiles *job, span part, int32_t n, int32_t end) {
+    const smg_conv2d_s8_params *p = l->p;
+    const int32_t c = l->first + n, tiles = (int32_t)(job->x_end - job->x) / (8 * job->steps);
+    job->keep = part.to < l->k;
+    job->from = l->w.data + n * l->k + part.from;
+    job->apart = l->k;
+    job->words = (part.to - part.from) / 4;
+    job->tail = (part.to - part.from) % 4;
+    job->bias = l->b + c;
+    job->multiplier = p->multiplier + c;
+    job->shift = p->shift + c;
+    job->narrow = sizeof *p->shift == 1;
+    job->pairs = (end - n) / 2;
+    smg_multiply_tiles(job);
+    if (job->sums) job->sums += 8 * tiles * job->pairs;
+    job->words = 0;
+    return n + 2 * job->pairs;
+}
+
 /* One piece of the windows of `tiles` tiles, for channels [n, end) of the group. */
 static void multiply(const layer *l, span part, int32_t n, int32_t end, int32_t tiles, int8_t *y, int32_t y_c) {
-    const smg_conv2d_s8_params *p = l->p;
-    const int32_t more = l->out > 1, last = part.to == l->k, length = rounded(part.to - part.from), c = l->first + n;
-    smg_tiles job = {.w = l->pair, .w_end = l->pair + length, .x = l->windows, .x_end = l->windows + tiles * 2 * length,
-                     .sums = l->sums, .steps = length / 4, .y = y + c, .y_c = y_c, .zero = 2 * p->y_zero + 1};
-    if (l->sums && part.from == 0)
-        for (int32_t i = 0; i < (end - n + 1) / 2 * tiles; i++) {
-            const int32_t at = l->first + smg_min(n + i / tiles * 2, l->out - 1 - more);
-            const int32_t bias[2] = {l->b[at], l->b[at + more]};
-            start(l->sums + 8 * i, bias);
-        }
-    if (l->usual && (!l->sums || !last) && end - n > 1) {
-        job.keep = !last;
-        job.from = l->w.data + n * l->k + part.from;
-        job.apart = l->k;
-        job.words = (part.to - part.from) / 4;
-        job.tail = (part.to - part.from) % 4;
-        job.bias = l->b + c;
-        job.multiplier = p->multiplier + c;
-        job.shift = p->shift + c;
-        job.narrow = sizeof *p->shift == 1;
-        job.pairs = (end - n) / 2;
-        smg_multiply_tiles(&job);
-        n += 2 * job.pairs;
-        if (job.sums) job.sums += 8 * tiles * job.pairs;
-        job.words = 0;
-    }
+    const int32_t more = l->out > 1, last = part.to == l->k, length = rounded(part.to - part.from);
+    smg_tiles job = {
+        .w = l->pair, .w_end = l->pair + length, .x = l->windows, .x_end = l->windows + tiles * 2 * length,
+        .sums = l->sums, .steps = length / 4, .y = y + l->first + n, .y_c = y_c, .zero = 2 * l->p->y_zero + 1,
+    };
+    if (l->sums && part.from == 0) start_sums(l, n, end, tiles);
+    if (l->usual && (!l->sums || !last) && end - n > 1) n = multiply_pairs(l, &job, part, n, end);
     for (; n < end; n += 2) {
         const int32_t at = smg_min(n, l->out - 1 - more);
         widen_filters(l, at, more, part);

@@ -128,10 +128,10 @@ SELDOM int32_t list_filters(const layer *l, const int8_t *w, int32_t step, smg_c
         for (int32_t i = -phase; i < l->k; i += 2) {
             for (int32_t parity = 0; parity < parities; parity++, list++) {
                 const int8_t *at = w + i * row + parity * step;
-                const int32_t a = i >= 0, b = i + 1 < l->k, on = parities * step, count = (l->k - parity + 1) / parities;
+                const int32_t a = i >= 0, b = i + 1 < l->k, on = parities * step;
                 const smg_columns columns = {
                     a ? at : ZEROS, b ? at + row : ZEROS, a ? on : 0, b ? on : 0, 0, to, far,
-                    parities == 1 ? l->k : count, l->single && !b ? SMG_ALONE_FILTER : SMG_PAIR,
+                    (l->k - parity + parities - 1) / parities, l->single && !b ? SMG_ALONE_FILTER : SMG_PAIR,
                 };
                 *list = columns;
                 to += columns.count;
@@ -223,16 +223,18 @@ SELDOM void pack_band(const layer *l, block of, int32_t oy, int32_t rows, int32_
 }
 
 /* What sliding over all strips takes that is the same for all blocks. */
-static smg_slides prepare_slides(const layer *l, const smg_channel *channel) {
+static smg_slides prepare_slides(const layer *l) {
     const smg_depthwise_s8_params *p = l->p;
     const int32_t stride = p->stride_h, pair = 4 * BLOCK * l->strip, row = p->y_w * p->y_c, filter = 4 * l->filter;
     const int32_t width = (l->width & ~3) * p->y_c, odd = stride % 2;
     const smg_slides job = {
-        .channel = channel, .x = l->strips, .w = l->filters, .x_on = 4 * l->strip, .w_on = phases(l) * filter,
+        .x = l->strips, .w = l->filters, .x_on = 4 * l->strip, .w_on = phases(l) * filter,
         .y_width = width, .stride = {stride / 2 * pair, odd * filter},
         .other = {(stride + odd) / 2 * pair, -odd * filter}, .y_c = p->y_c, .zero = 2 * p->y_zero + 1,
         .kind = l->k - 3 + (p->stride_w == 2), .down = pair - read_bytes(l),
         .across = 4 * (l->half - 4 - (l->k - 1) / 2), .y_on = row - width, .y_row = row,
+        .narrow = sizeof *p->shift == 1, .last = pair - read_bytes(l),
+        .share = l->single ? pair / 2 : 0, /* two channels share the strip of a single row */
     };
     return job;
 }
@@ -253,19 +255,6 @@ static void slide(const layer *l, smg_slides *job, int8_t *y) {
     job->y_on = job->y_row - width;
 }
 
-/* How a block's channels start and are scaled. */
-static void prepare_channels(const layer *l, block of, smg_channel *to) {
-    const smg_depthwise_s8_params *p = l->p;
-    const int32_t strip = 4 * l->strip, last = BLOCK * strip - read_bytes(l);
-    for (int32_t n = 0; n < of.count; n++, to++) {
-        const int32_t c = of.first + n;
-        to->bias = l->b[c];
-        to->multiplier = p->multiplier[c];
-        to->shift = p->shift[c];
-        to->last = l->single ? last - (n & 2) * strip : last; /* two channels share the strip of a single row */
-    }
-}
-
 /* Whether the assembly can scale channels [first, end). */
 static int32_t usual(const smg_depthwise_s8_params *p, int32_t first, int32_t end) {
     int32_t any = 0;
@@ -277,8 +266,7 @@ static int32_t usual(const smg_depthwise_s8_params *p, int32_t first, int32_t en
 static void slide_tile(const layer *l, int32_t ox, int32_t y0, int32_t y1) {
     const smg_depthwise_s8_params *p = l->p;
     smg_columns list[LISTS];
-    smg_channel channel[BLOCK];
-    smg_slides job = prepare_slides(l, channel);
+    smg_slides job = prepare_slides(l);
     const int32_t filters = list_filters(l, l->w.data, p->y_c, list);
     const int32_t once = y1 - y0 <= l->band && filters + pairs(l, y1 - y0) * p->stride_w <= LISTS;
     const int32_t lists = once ? filters + list_band(l, y0, y1 - y0, ox, list + filters) : filters;
@@ -289,7 +277,9 @@ static void slide_tile(const layer *l, int32_t ox, int32_t y0, int32_t y1) {
         if (taps) list_filters(l, l->taps, BLOCK, list);
         smg_pack_columns(list, plain ? lists : filters, taps ? 0 : of.first);
         if (taps) list_filters(l, l->w.data, p->y_c, list);
-        prepare_channels(l, of, channel);
+        job.bias = l->b + of.first;
+        job.multiplier = p->multiplier + of.first;
+        job.shift = p->shift + of.first;
         job.channels = of.count;
         for (int32_t oy = y0; oy < y1; oy += l->band) {
             job.rows = smg_min(l->band, y1 - oy);

@@ -6,8 +6,8 @@
 
 #include "assembly.h"
 
-/* Pairs of channels against consecutive tiles. A tile is [step][4 pixels] words of two elements and, as the weights are,
- * for two steps at a time: elements 0 and 2 of four, then elements 1 and 3. */
+/* Pairs of channels against consecutive tiles. A tile is [step][4 pixels] words of two elements and, as the weights
+ * are, for two steps at a time: elements 0 and 2 of four, then elements 1 and 3. */
 typedef struct {
     uint32_t *w, *w_end; /* [step][2 channels]: one pair after another is widened to it */
     const uint32_t *x, *x_end;
@@ -78,15 +78,21 @@ __asm__(SMG_FUNCTION("smg_widen_pixels")
         "add sp, #8\n"
         "pop {r4-r11, pc}\n" SMG_END("smg_widen_pixels"));
 
-__asm__(SMG_FUNCTION("smg_widen_pair")
-        "push {r4-r7}\n"
-        "0: ldr r7, [r0, r1]\n"
-        "ldr r6, [r0], #4\n"
-        "sxtb16 r5, r7\n"
+/* Words of two channels in r6 and r7 go to r3; r0 and r1 are where they are from. */
+__asm__(".macro smg_widen_pairs\n"
         "sxtb16 r4, r6\n"
-        "sxtb16 r7, r7, ror #8\n"
+        "sxtb16 r5, r7\n"
         "sxtb16 r6, r6, ror #8\n"
+        "sxtb16 r7, r7, ror #8\n"
         "stmia r3!, {r4-r7}\n"
+        ".endm\n"
+        ".macro smg_widen_two\n"
+        "ldr r7, [r0, r1]\n"
+        "ldr r6, [r0], #4\n"
+        "smg_widen_pairs\n"
+        ".endm\n" SMG_FUNCTION("smg_widen_pair")
+        "push {r4-r7}\n"
+        "0: smg_widen_two\n"
         "subs r2, #1\n"
         "bne 0b\n"
         "pop {r4-r7}\n"
@@ -134,7 +140,7 @@ __asm__(SMG_FUNCTION("smg_copy_windows")
  *    0 w, eight biases           52 its end                      84 from, apart, words      108 narrow
  *   36 w_end, x_end, sums        56 y, y_c                       96 bias, multiplier        112 pairs to come
  *   48 where to enter the loop   64 twice multiplier, h, zero   104 shift                   116 x, y, tail, the near end
- *      of four steps             76 the same of the next channel
+ *      of eight steps            76 the same of the next channel
  * r0 and r1 walk over pixels and weights, r6-r9 and r10-lr are the sums. */
 __asm__(SMG_SCALE_MACROS
         ".macro smg_products pixels, p, q, r, s\n"
@@ -194,14 +200,12 @@ __asm__(SMG_FUNCTION("smg_multiply_tiles")
         "strd r3, r8, [sp, #116]\n"
         "adr r1, 1f\n"
         "cmn r10, #255\n"
-        "it eq\n adreq r1, 16f\n"
+        "it eq\n adreq r1, 17f\n"
         "str r1, [sp, #128]\n"
-        "ands r6, #3\n"
-        "adr r2, 14f\n"
-        "it eq\n adreq r2, 11f\n"
-        "cmp r6, #2\n"
-        "it eq\n adreq r2, 13f\n"
-        "it hi\n adrhi r2, 12f\n"
+        "and r6, #7\n"
+        "adr r2, 20f\n"
+        "ldr r6, [r2, r6, lsl #2]\n"
+        "add r2, r6\n"
         "orr r2, #1\n"
         "str r2, [sp, #48]\n"
         "add r12, sp, #84\n"
@@ -215,16 +219,15 @@ __asm__(SMG_FUNCTION("smg_multiply_tiles")
         "beq 7f\n"
         "add r9, r0, r1, lsl #1\n"
         "str r9, [sp, #84]\n"
-        "6: ldr r7, [r0, r1]\n"
-        "ldr r6, [r0], #4\n"
-        "sxtb16 r5, r7\n"
-        "sxtb16 r4, r6\n"
-        "sxtb16 r7, r7, ror #8\n"
-        "sxtb16 r6, r6, ror #8\n"
-        "stmia r3!, {r4-r7}\n"
+        "lsrs r2, #1\n"
+        "bcc 6f\n"
+        "smg_widen_two\n"
+        "beq 16f\n"
+        "6: smg_widen_two\n"
+        "smg_widen_two\n"
         "subs r2, #1\n"
         "bne 6b\n"
-        "ldr r2, [sp, #124]\n"
+        "16: ldr r2, [sp, #124]\n"
         "cbz r2, 7f\n"
         "movs r6, #0\n"
         "movs r7, #0\n"
@@ -235,11 +238,7 @@ __asm__(SMG_FUNCTION("smg_multiply_tiles")
         "orr r6, r4, r6, lsl #8\n"
         "orr r7, r5, r7, lsl #8\n"
         "bne 15b\n"
-        "sxtb16 r4, r6\n"
-        "sxtb16 r5, r7\n"
-        "sxtb16 r6, r6, ror #8\n"
-        "sxtb16 r7, r7, ror #8\n"
-        "stmia r3!, {r4-r7}\n"
+        "smg_widen_pairs\n"
         "7: ldmia r8!, {r0, r1}\n"
         "ldmia r10!, {r4, r5}\n"
         "ldr r3, [sp, #108]\n"
@@ -287,17 +286,21 @@ __asm__(SMG_FUNCTION("smg_multiply_tiles")
         "4: ldmia r5, {r6-r12, lr}\n"
         "ldr r1, [sp]\n"
         "ldr pc, [sp, #48]\n"
-        "11: smg_step\n"
-        "12: smg_step\n"
-        "13: smg_step\n"
-        "14: smg_step\n"
+        "21: smg_step\n"
+        "22: smg_step\n"
+        "23: smg_step\n"
+        "24: smg_step\n"
+        "25: smg_step\n"
+        "26: smg_step\n"
+        "27: smg_step\n"
+        "28: smg_step\n"
         "ldr r5, [sp, #36]\n"
         "cmp r1, r5\n"
-        "bne 11b\n"
+        "bne 21b\n"
         "ldr pc, [sp, #52]\n"
         "1: smg_finish smg_near\n"
         "b 10f\n"
-        "16: smg_finish smg_floor\n"
+        "17: smg_finish smg_floor\n"
         "b 10f\n"
         "2: smg_finish smg_far\n"
         "b 10f\n"
@@ -314,6 +317,8 @@ __asm__(SMG_FUNCTION("smg_multiply_tiles")
         "str r1, [sp, #112]\n"
         "bne 5b\n"
         "add sp, #132\n"
-        "pop {r4-r11, pc}\n" SMG_END("smg_multiply_tiles"));
+        "pop {r4-r11, pc}\n"
+        ".balign 4\n"
+        "20: .word 21b - 20b, 28b - 20b, 27b - 20b, 26b - 20b, 25b - 20b, 24b - 20b, 23b - 20b, 22b - 20b\n" SMG_END("smg_multiply_tiles"));
 
 #endif

@@ -14,14 +14,9 @@ typedef struct {
     int32_t x, w;
 } smg_stride;
 
-/* A channel: where its sums start, how they are scaled, and bytes from a window's last strip but one to the last. */
-typedef struct {
-    int32_t bias, multiplier, shift, last;
-} smg_channel;
-
 /* All rows and columns of some channels, one channel after another. */
 typedef struct {
-    const smg_channel *channel;
+    const int32_t *bias;
     int32_t channels;
     const uint32_t *x, *w; /* of the first channel, and bytes from channel to channel */
     int32_t x_on, w_on;
@@ -32,6 +27,10 @@ typedef struct {
     int32_t kind;             /* the filter's width - 3, and 1 more where columns are stepped over */
     int32_t down, across;     /* bytes from strip to strip of a window, and to its odd half */
     int32_t y_on, y_row;      /* bytes from a row's end to the next one's start, from row to row */
+    const int32_t *multiplier;
+    const void *shift;
+    int32_t narrow;      /* shifts are bytes, not words */
+    int32_t last, share; /* bytes to the last strip of a window, and how many less from the third channel on */
 } smg_slides;
 
 /* Slide, multiply, scale. */
@@ -96,10 +95,11 @@ __asm__(SMG_SCALE_MACROS
         ".endm\n");
 
 /* Whole windows, and what becomes of their sums. The frame:
- *     0 x, w, four biases      44 y_end            68 rows to come            100 smg_slides, up to `other`; the near end
- *    24 y, y_c                 48 the window       72 where the row begins
- *    32 twice multiplier, h    52 its end          76 stride, other
- *    40 zero                   56 down, last, across   92 y_on, y_row */
+ *     0 x, w, four biases      48 the window                 92 y_on, y_row
+ *    24 y, y_c                 52 its end                   100 smg_slides, up to `other`
+ *    32 twice multiplier, h    56 down, last, across        152 the near end
+ *    40 zero                   68 rows to come, the row     156 multiplier, shift, narrow
+ *    44 y_end                  76 stride, other             168 share, channels done */
 __asm__(".macro smg_move by\n"
         "ldr r2, [sp, #\\by]\n"
         "add r0, r2\n"
@@ -151,11 +151,11 @@ __asm__(".macro smg_move by\n"
 
 __asm__(SMG_FUNCTION("smg_slide")
         "push {r4-r11, lr}\n"
-        "sub sp, #156\n"
+        "sub sp, #176\n"
         "add r12, sp, #100\n"
         "ldmia r0!, {r1-r11, lr}\n"
         "stmia r12!, {r1-r11, lr}\n"
-        "ldmia r0, {r1-r8}\n"
+        "ldmia r0!, {r1-r8}\n"
         "adr r9, 30f\n"
         "ldr r4, [r9, r4, lsl #2]\n"
         "add r4, r9\n"
@@ -171,13 +171,24 @@ __asm__(SMG_FUNCTION("smg_slide")
         "str r5, [sp, #56]\n"
         "str r6, [sp, #64]\n"
         "strd r7, r8, [sp, #92]\n"
+        "ldmia r0, {r1-r5}\n"
+        "strd r1, r2, [sp, #156]\n"
+        "strd r3, r5, [sp, #164]\n"
+        "str r4, [sp, #60]\n"
+        "movs r1, #0\n"
+        "str r1, [sp, #172]\n"
         "5: add r0, sp, #100\n" /* a channel */
         "ldmia r0, {r1-r9}\n"
-        "ldmia r1!, {r0, r10-r12}\n"
+        "ldr r0, [r1], #4\n"
         "str r1, [sp, #100]\n"
         "strd r0, r0, [sp, #8]\n"
         "strd r0, r0, [sp, #16]\n"
-        "str r12, [sp, #60]\n"
+        "ldr r1, [sp, #156]\n"
+        "ldrd r12, lr, [sp, #160]\n"
+        "ldr r10, [r1], #4\n"
+        "cmp lr, #0\n"
+        "ite eq\n ldreq r11, [r12], #4\n ldrsbne r11, [r12], #1\n"
+        "strd r1, r12, [sp, #156]\n"
         "lsl r10, #1\n"
         "add r12, r11, #17\n"
         "cmp r12, #14\n"
@@ -233,11 +244,17 @@ __asm__(SMG_FUNCTION("smg_slide")
         "str r1, [sp, #24]\n"
         "str r3, [sp, #44]\n"
         "b 0b\n"
-        "4: ldr r2, [sp, #104]\n"
-        "subs r2, #1\n"
-        "str r2, [sp, #104]\n"
+        "4: ldrd r0, r1, [sp, #168]\n"
+        "ldr r2, [sp, #104]\n"
+        "ldr r3, [sp, #60]\n"
+        "adds r1, #1\n"
+        "str r1, [sp, #172]\n"
+        "cmp r1, #2\n"
+        "it eq\n subeq r3, r0\n"
+        "str r3, [sp, #60]\n"
+        "cmp r1, r2\n"
         "bne 5b\n"
-        "add sp, #156\n"
+        "add sp, #176\n"
         "pop {r4-r11, pc}\n"
         ".balign 4\n"
         "30: .word 31f - 30b, 32f - 30b, 33f - 30b, 34f - 30b, 35f - 30b, 36f - 30b\n"
