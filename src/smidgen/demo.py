@@ -98,7 +98,7 @@ def demonstrate(folder: Path, say: Say = lambda _: None) -> Demonstration:
     write_whole(picture, draw_memory(there).encode())
     say("measuring a step on the emulated board")
     measured = profile(there, steps=COMPARED)
-    part = Data(data.name, data.classes, _some(data.train, BOARD_TRAIN), _some(data.test, BOARD_TEST))
+    part = Data(data.name, data.classes, some(data.train, BOARD_TRAIN), some(data.test, BOARD_TEST))
     board = learn(there, part, BOARD_COURSE, hear=_spoken(f"emulated {BOARD}", say))
     same = _same(board, learn(here, part, BOARD_COURSE))
     began = time.perf_counter()
@@ -136,7 +136,7 @@ def demonstrate(folder: Path, say: Say = lambda _: None) -> Demonstration:
     )
 
 
-def _some(samples: Samples, each: int) -> Samples:
+def some(samples: Samples, each: int) -> Samples:
     """The first so many of each class."""
     seen: dict[int, int] = {}
     places = []
