@@ -1,14 +1,15 @@
 """Graph → ONNX: every int8 value between QuantizeLinear and DequantizeLinear, so that any runtime can run it.
 
 Inputs and outputs are those of the graph, channels last and int8 where they are; in between maps lie channels first,
-as ONNX's layers want them, and are transposed where they enter and leave. ONNX Runtime rounds its own way, so
-that values differ by a step here and there; on x86 without VNNI it even lets 16-bit sums saturate, unless its session
-option `session.x64quantprecision` is 1.
+as ONNX's layers want them, and are transposed where they enter and leave. Weights are the same numbers moved to uint8:
+with int8 ones ONNX Runtime lets 16-bit sums saturate on x86 without VNNI. It rounds its own way, so that values
+differ by a step here and there, and where sums wrap beyond 32 bits (ours do, as TFLite's) by more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -144,12 +145,14 @@ class _Writer:
         return self.dequantized(value, lifted, value.type.q, f"{value.name}:{'first' if first else 'last'}")
 
     def dequantized(self, value: Value, data: Array, q: QParams | None, name: str, axis: int = 0) -> str:
-        """A constant's real numbers: as they are, or from its integers and scales."""
+        """A constant's real numbers: as they are, or from its integers, int8 moved to uint8, and scales."""
         if q is None:
             return self.constant(name, data)
         key = f"{name}:real"
         if key not in self.held:
             self.held.add(key)
+            if data.dtype == np.int8:
+                data, q = (data.astype(np.int16) + 128).astype(np.uint8), replace(q, zero=q.zero + 128)
             scales = self.quantization(name, q, data.dtype.name)
             self.emit("DequantizeLinear", key, self.constant(name, data), *scales, axis=axis)
         return key
