@@ -88,9 +88,10 @@ def _sheets(archive: zipfile.ZipFile, part: str) -> Pictures:
 def train(module: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, epochs: int, rate: float, seed: int) -> None:
     """AdamW with one cycle of the rate; images are mirrored and shifted a little."""
     torch.manual_seed(seed)
-    for part in module.modules():
-        if isinstance(part, torch.nn.Conv2d):  # PyTorch's own start lets signals fade where no norm lifts them
-            torch.nn.init.kaiming_normal_(part.weight, nonlinearity="relu")
+    if not any(isinstance(part, torch.nn.BatchNorm2d) for part in module.modules()):
+        for part in module.modules():
+            if isinstance(part, torch.nn.Conv2d):  # PyTorch's own start lets signals fade where no norm lifts them
+                torch.nn.init.kaiming_normal_(part.weight, nonlinearity="relu")
     steps = epochs * (len(x) // BATCH)
     optimizer = torch.optim.AdamW(module.parameters(), rate, weight_decay=DECAY)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, steps)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
+from cases import FUNCTION_PARAMETERS
 from smidgen.ir import Array, Builder, Graph, QParams, Type, Value
 from smidgen.numerics import ACTIVATIONS
 from smidgen.ops import (
@@ -18,6 +19,7 @@ from smidgen.ops import (
     Dense,
     Depthwise,
     Dequantize,
+    Lookup,
     MaxPool,
     Mean,
     Mul,
@@ -190,6 +192,12 @@ def grow_rescale(s: Grower) -> Value:
     return s.g.emit(op, x, q=s.q(x.type.scale))
 
 
+def grow_lookup(s: Grower) -> Value:
+    x = s.value()
+    function, alpha, beta = s.draw(st.sampled_from(FUNCTION_PARAMETERS))
+    return s.g.emit(Lookup(function, alpha, beta), x, q=s.q(0.03))
+
+
 def grow_float(s: Grower) -> Value:
     x = s.value()
     return s.g.emit(Quantize(), s.g.emit(Dequantize(), x), q=s.q(x.type.scale))
@@ -204,8 +212,8 @@ ON_MAPS = (grow_conv, grow_depthwise, grow_pool, grow_mean, grow_pad, grow_trans
 
 
 @st.composite
-def int8_graphs(draw: st.DrawFn, max_nodes: int = 7) -> Graph:
-    """A graph of a few nodes, any op, any wiring; every value nobody reads is an output."""
+def int8_graphs(draw: st.DrawFn, max_nodes: int = 7, tables: bool = True) -> Graph:
+    """A graph of a few nodes, any op (without `tables` any of TFLite's), any wiring; what nobody reads is an output."""
     g = Builder("random")
     s = Grower(draw, np.random.default_rng(draw(st.integers(0, 2**32 - 1))), g, [])
     for index in range(s.choose(1, 2)):
@@ -216,7 +224,12 @@ def int8_graphs(draw: st.DrawFn, max_nodes: int = 7) -> Graph:
             s.keep(g.emit(Quantize(), g.input(f"x{index}", Type(shape, "float32")), q=s.q(0.05)))
     for _ in range(s.choose(1, max_nodes)):
         ranks = {len(v.type.shape) for v in s.pool[-4:]}
-        options = [*ANY, *(ON_MAPS * 2 if 4 in ranks else ()), *((grow_dense,) * 2 if 2 in ranks else ())]
+        options = [
+            *ANY,
+            *((grow_lookup,) if tables else ()),
+            *(ON_MAPS * 2 if 4 in ranks else ()),
+            *((grow_dense,) * 2 if 2 in ranks else ()),
+        ]
         value = draw(st.sampled_from(options))(s)
         if value.type.size <= MAX_SIZE:
             s.keep(value)

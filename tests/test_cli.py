@@ -257,7 +257,7 @@ def test_bad_requests_are_answered_in_one_sentence(
         (("run", "tiny.smg", "-i", "x.npy", "-o", "a.npy", "-o", "b.npy"), "has 1 outputs, 2 files"),
         (("run", "tiny.smg", "-i", "x.npy", "-o", "absent/y.npy"), "absent/y.npy cannot be written"),
         (("run", "tiny.smg", "-i", "x.npy", "-o", "taken"), "taken cannot be written"),
-        (("import", "tiny.smg", "-o", "tiny.pb"), "should end in .smg, .tflite, .onnx"),
+        (("import", "tiny.smg", "-o", "tiny.txt"), "should end in .smg, .tflite or .onnx"),
         (("import", "tiny.smg", "-o", "absent/tiny.smg"), "cannot be written"),
         (("compile", "tiny.smg", "-o", "taken"), "not an empty folder"),
         (("demo", "-o", "taken/file"), "taken/file"),
@@ -332,7 +332,7 @@ def test_quantize_shows_what_it_lost_and_writes_tflite_too(floating: Path) -> No
         ({"--std": "0"}, "std is above 0"),
         ({"--pixels": "1"}, "give two, as 0,1"),
         ({"--percentile": "10"}, "a percentile of 10.0 leaves no range"),
-        ({"-o": "a.txt"}, "should end in .smg, .tflite, .onnx"),
+        ({"-o": "a.txt"}, "should end in .smg, .tflite or .onnx"),
     ],
 )
 def test_quantize_says_what_is_wrong(

@@ -268,5 +268,5 @@ def test_what_trains_or_has_no_counterpart_is_not_exported() -> None:
     x = g.input("x", Type((1, 4), "float32"))
     with pytest.raises(ExportError, match="ONNX has no tanh slope"):
         write_onnx(g.graph(g.emit(ops.Lookup("tanh", slope=True), x)))
-    with pytest.raises(SmidgenError, match=r"should end in \.smg, \.tflite, \.onnx"):
+    with pytest.raises(SmidgenError, match=r"should end in \.smg, \.tflite or \.onnx"):
         export_model(g.graph(x), "model.pt2")

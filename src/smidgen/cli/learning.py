@@ -37,6 +37,7 @@ from smidgen.ir import Graph
 from smidgen.learning import Course, Learned, learn
 from smidgen.learning import Progress as Heard
 from smidgen.loading import load
+from smidgen.ops import Lookup
 from smidgen.pipeline import Program, compile
 from smidgen.results import Taught
 from smidgen.training import Options
@@ -105,12 +106,13 @@ def _rate(text: str) -> float:
 
 
 def _learned_files(graph: Graph, folder: Path, source: Path) -> tuple[Path, Path, Path]:
-    """The model as .smg and .tflite, and the checkpoint; never the file that is learned from."""
+    """The model as .smg and .tflite, or .onnx where TFLite lacks its functions; the checkpoint; never the source."""
     stem = re.sub(r"[^\w.-]", "_", graph.name).strip(".") or "model"
-    smg, tflite, checkpoint = (folder / f"{stem}{suffix}" for suffix in (".smg", ".tflite", ".ckpt"))
-    if source.exists() and any(file.exists() and file.samefile(source) for file in (smg, tflite, checkpoint)):
+    foreign = ".onnx" if any(isinstance(node.op, Lookup) for node in graph.nodes) else ".tflite"
+    smg, exported, checkpoint = (folder / f"{stem}{suffix}" for suffix in (".smg", foreign, ".ckpt"))
+    if source.exists() and any(file.exists() and file.samefile(source) for file in (smg, exported, checkpoint)):
         raise InputError(f"{source} would be overwritten by what is learned from it; name another folder than {folder}")
-    return smg, tflite, checkpoint
+    return smg, exported, checkpoint
 
 
 def _taught(learned: Learned, data: Data, scheme: str, program: Program, files: tuple[Path, ...]) -> Taught:

@@ -11,7 +11,7 @@ import typer
 
 from smidgen.cli.shared import Json, Model, app, show, spinner
 from smidgen.errors import InputError
-from smidgen.frontends import WRITERS, export_model
+from smidgen.frontends import check_writable, export_model
 from smidgen.frontends.files import parse_npy, read_whole, write_whole
 from smidgen.inspection import describe
 from smidgen.ir import Array, Graph, check_inputs, evaluate
@@ -73,8 +73,7 @@ def import_(
     as_json: Json = False,
 ) -> None:
     """Read a model of another format and write it as .smg, .tflite or .onnx."""
-    if output.suffix not in WRITERS:
-        raise InputError(f"{output} should end in {', '.join(WRITERS)}: those are the files that are written")
+    check_writable(output)
     with spinner(f"importing {source}"):
         graph = load(source)
         export_model(graph, output)

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from smidgen.cli.shared import Json, app, print_rich, show, spinner
 from smidgen.data import load_images
 from smidgen.errors import InputError
-from smidgen.frontends import WRITERS, export_model
+from smidgen.frontends import check_writable, export_model
 from smidgen.ir import Graph
 from smidgen.loading import load
 from smidgen.preprocessing import Preprocessing
@@ -52,7 +52,7 @@ class Fit(StrEnum):
 def quantize_(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A float32 model file: .onnx, .pt2, .tflite or .smg.")],
     source: Annotated[str, typer.Option("--data", help="Images, in folders or not: a folder, a .zip, an .npz.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="model.smg, or model.tflite or model.onnx.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="model.smg, model.tflite or model.onnx.")],
     images: Annotated[int, typer.Option(help="Images to take at most, evenly from all.")] = 128,
     method: Annotated[Method, typer.Option(help="How ranges are found.")] = Method.mse,
     percentile: Annotated[float, typer.Option(help="Share of the elements that the method percentile keeps.")] = 99.99,
@@ -67,8 +67,7 @@ def quantize_(
     as_json: Json = False,
 ) -> None:
     """Turn a float32 model into int8, calibrated on images, and say how well it follows."""
-    if output.suffix not in WRITERS:
-        raise InputError(f"{output} should end in {', '.join(WRITERS)}: those are the files that are written")
+    check_writable(output)
     if images < 1:
         raise InputError(f"{images} images cannot be taken; give 8 at least, about 100")
     recipe = Recipe(method.value, percentile, equalise, correct)

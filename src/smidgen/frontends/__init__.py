@@ -66,11 +66,19 @@ WRITERS: dict[str, Callable[[Graph, Path], None]] = {
 }
 
 
+def check_writable(path: Path) -> None:
+    """Raise InputError unless the suffix is of a kind of file that is written."""
+    if path.suffix.lower() not in WRITERS:
+        kinds = list(WRITERS)
+        raise InputError(
+            f"{path} should end in {', '.join(kinds[:-1])} or {kinds[-1]}: those are the files that are written"
+        )
+
+
 def export_model(graph: Graph, path: str | Path) -> None:
     """Write a model file of the kind its suffix tells."""
     path = Path(path)
-    if path.suffix.lower() not in WRITERS:
-        raise InputError(f"{path} should end in {', '.join(WRITERS)}: those are the files that are written")
+    check_writable(path)
     WRITERS[path.suffix.lower()](graph, path)
 
 

@@ -147,8 +147,7 @@ class Layers(Channels):
         """Zeros around the tensor."""
         if len(pads) != len(x.shape) or any(n < 0 for pair in pads for n in pair):
             raise ImportModelError(f"padding {list(pads)} of {list(x.shape)} is not supported; pad by positive numbers")
-        padded = {i for i, pair in enumerate(pads) if any(pair)}
-        x, order = self._whole(x, padded)
+        x, order = self._whole(x)
         sizes = tuple(x.shape[i] for i in order)
         before, after = (tuple(pads[i][side] for i in order) for side in (0, 1))
         value = self.emit(ops.Pad(before, after), self.view(x.value, sizes))
@@ -165,7 +164,7 @@ class Layers(Channels):
         if any(len(t.shape) != rank for t in tensors) or not -rank <= axis < rank:
             raise ImportModelError(f"it joins {[list(t.shape) for t in tensors]} along dimension {axis}")
         axis %= rank
-        wholes = [self._whole(t, {axis}) for t in tensors]
+        wholes = [self._whole(t) for t in tensors]
         order = wholes[0][1]
         values = []
         for x, _ in wholes:
@@ -189,7 +188,7 @@ class Layers(Channels):
             x = Tensor(self.view(x.value, (x.size // x.shape[axis], x.shape[axis])), x.layout)
         return Tensor(self.emit(ops.Softmax(), x.value), x.layout)
 
-    def _whole(self, x: Tensor, dims: set[int]) -> tuple[Tensor, Shape]:
+    def _whole(self, x: Tensor) -> tuple[Tensor, Shape]:
         """The tensor with each dimension whole in memory, and their order there; up to four."""
         rank = len(x.shape)
         if rank > 4:

@@ -1,14 +1,15 @@
 """Graph → ONNX: every int8 value between QuantizeLinear and DequantizeLinear, so that any runtime can run it.
 
 Inputs and outputs are those of the graph, channels last and int8 where they are; in between maps lie channels first,
-as ONNX's layers want them, and are transposed where they enter and leave. ONNX Runtime rounds its own way, so
-that values differ by a step here and there; on x86 without VNNI it even lets 16-bit sums saturate, unless its session
-option `session.x64quantprecision` is 1.
+as ONNX's layers want them, and are transposed where they enter and leave. Weights are the same numbers moved to uint8:
+with int8 ones ONNX Runtime lets 16-bit sums saturate on x86 without VNNI. It rounds its own way, so that values
+differ by a step here and there, and where sums wrap beyond 32 bits (ours do, as TFLite's) by more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -141,17 +142,19 @@ class _Writer:
         """A constant operand, of four dimensions where channels come first."""
         data = self.data[value]
         lifted = data.reshape((1,) * (4 - data.ndim) + data.shape).transpose(FIRST) if first else data
-        return self.dequantized(value, lifted, value.type.q, f"{value.name}:{'first' if first else 'last'}")
+        return self.dequantized(lifted, value.type.q, f"{value.name}:{'first' if first else 'last'}")
 
-    def dequantized(self, value: Value, data: Array, q: QParams | None, name: str, axis: int = 0) -> str:
-        """A constant's real numbers: as they are, or from its integers and scales."""
+    def dequantized(self, data: Array, q: QParams | None, name: str) -> str:
+        """A constant's real numbers: as they are, or from its integers, int8 moved to uint8, and scales."""
         if q is None:
             return self.constant(name, data)
         key = f"{name}:real"
         if key not in self.held:
             self.held.add(key)
+            if data.dtype == np.int8:
+                data, q = (data.astype(np.int16) + 128).astype(np.uint8), replace(q, zero=q.zero + 128)
             scales = self.quantization(name, q, data.dtype.name)
-            self.emit("DequantizeLinear", key, self.constant(name, data), *scales, axis=axis)
+            self.emit("DequantizeLinear", key, self.constant(name, data), *scales, axis=0)
         return key
 
     def first(self, value: Value) -> bool:
@@ -162,7 +165,7 @@ class _Writer:
         w = node.ins[1]
         self._check_constant(node, w)
         q = None if w.type.q is None else QParams(w.type.q.scale, 0, None if w.type.q.axis is None else 0)
-        return self.dequantized(w, self.data[w].transpose(order), q, f"{w.name}:weights")
+        return self.dequantized(self.data[w].transpose(order), q, f"{w.name}:weights")
 
     def bias(self, node: Node) -> str:
         """Integers at the scale of the sums they are added to."""
@@ -173,7 +176,7 @@ class _Writer:
         assert w.type.q is not None
         scales = tuple(float(s) for s in np.float32(x.type.scale) * np.array(w.type.q.scale, np.float32))
         q = QParams(scales, 0, None if len(scales) == 1 else 0)
-        return self.dequantized(b, self.data[b], q, f"{node.out.name}:bias")
+        return self.dequantized(self.data[b], q, f"{node.out.name}:bias")
 
     def _check_constant(self, node: Node, value: Value) -> None:
         if value not in self.data:

@@ -1,0 +1,283 @@
+"""What each operator of PyTorch's core ATen set means: a rule an operator, from its call to a tensor of the graph."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from smidgen import ops
+from smidgen.errors import ImportModelError
+from smidgen.frontends.channels import Constant, Operand, Spans, Tensor
+from smidgen.frontends.layers import Layers
+from smidgen.frontends.layout import Shape
+from smidgen.ir import Op
+
+INSTEAD = {
+    "_log_softmax": "end the module at its logits", "argmax": "end the module at its logits",
+    "native_group_norm": "use BatchNorm", "native_layer_norm": "use BatchNorm",
+    "_scaled_dot_product_flash_attention_for_cpu": "use convolutions", "upsample_nearest2d": "nothing enlarges a map",
+}  # fmt: skip
+
+
+def name_of(target: object) -> str:
+    """An operator's name without its overload."""
+    return str(getattr(target, "__name__", target)).split(".")[0]
+
+
+def instead_of(name: str) -> str:
+    if name in INSTEAD:
+        return INSTEAD[name]
+    near = difflib.get_close_matches(name, RULES, 1, 0.6)
+    return f"nearest is {near[0]}" if near else f"supported are {', '.join(RULES)}"
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One call about to be translated, its arguments by place or by name."""
+
+    c: Layers
+    node: Any  # of torch.fx
+    values: Mapping[Any, object]  # what stands for each node before it
+
+    def raw(self, place: int, default: object = None) -> Any:
+        args = self.node.args
+        if place < len(args):
+            return args[place]
+        schema = getattr(self.node.target, "_schema", None)
+        if schema is not None and place < len(schema.arguments):
+            argument = schema.arguments[place]
+            given = self.node.kwargs.get(argument.name, argument.default_value)
+            return default if given is None else given
+        return default
+
+    def operand(self, place: int) -> Operand:
+        item = self.raw(place)
+        if isinstance(item, int | float):
+            return Constant(np.array(item, np.float32))
+        value = self.values.get(item)
+        if isinstance(value, Tensor | Constant):
+            return value
+        raise ImportModelError(f"its argument {place} is no tensor and no number")
+
+    def tensor(self, place: int) -> Tensor:
+        x = self.operand(place)
+        return x if isinstance(x, Tensor) else self.c.real(x)
+
+    def constant(self, place: int) -> Constant:
+        x = self.operand(place)
+        if isinstance(x, Tensor):
+            raise ImportModelError(f"its argument {place} is computed; it has to be a constant")
+        return x
+
+    def optional(self, place: int) -> Constant | None:
+        return None if self.raw(place) is None else self.constant(place)
+
+    def number(self, place: int, default: float) -> float:
+        value = self.raw(place, default)
+        if not isinstance(value, int | float):
+            raise ImportModelError(f"its argument {place} should be a number")
+        return float(value)
+
+    def integers(self, place: int, default: Sequence[int] = ()) -> Shape:
+        """One integer or several; sizes must be fixed."""
+        value = self.raw(place, default)
+        numbers = [value] if isinstance(value, int) else list(value)
+        if not all(isinstance(n, int) for n in numbers):
+            raise ImportModelError(f"its argument {place} depends on the input's size; export it with fixed sizes")
+        return tuple(numbers)
+
+    def spread(self, place: int, count: int, default: Sequence[int]) -> Shape:
+        """One number for each dimension of a map, given once or for each."""
+        numbers = self.integers(place, default) or tuple(default)
+        return numbers * count if len(numbers) == 1 else numbers
+
+
+def _spans(pads: Shape) -> Spans:
+    return tuple((p, p) for p in pads)
+
+
+def _convolution(call: Call) -> Tensor:
+    x, w = call.tensor(0), call.constant(1)
+    count = len(x.shape) - 2
+    if call.raw(6):
+        raise ImportModelError("transposed convolutions are not supported; nothing here enlarges a map")
+    stride, pads, dilation = (call.spread(i, count, (d,)) for i, d in ((3, 1), (4, 0), (5, 1)))
+    return call.c.conv(x, w, call.optional(2), stride, _spans(pads), dilation, int(call.number(8, 1)))
+
+
+def _batch_norm(call: Call) -> Tensor:
+    x = call.tensor(0)
+    mean, variance = (call.constant(i).data.astype(np.float64) for i in (3, 4))
+    scale = np.ones_like(mean) if call.raw(1) is None else call.constant(1).data
+    shift = np.zeros_like(mean) if call.raw(2) is None else call.constant(2).data
+    factor = scale / np.sqrt(variance + call.number(6, 1e-5))
+    return call.c.batch_norm(x, factor, shift - mean * factor)
+
+
+def _matrix(call: Call) -> Tensor:
+    """mm(x, w), and addmm(b, x, w) with factors beta and alpha."""
+    at = 1 if name_of(call.node.target) == "addmm" else 0
+    x, w = call.tensor(at), call.constant(at + 1).transposed((1, 0))
+    if not at:
+        return call.c.dense(x, w)
+    beta, alpha = (float(call.node.kwargs.get(k, 1)) for k in ("beta", "alpha"))
+    if (beta, alpha) != (1.0, 1.0):
+        raise ImportModelError(f"factors {beta} and {alpha} in a matrix product are not supported; use 1")
+    return call.c.dense(x, w, call.constant(0))
+
+
+def _pool(call: Call) -> Tensor:
+    x = call.tensor(0)
+    count = len(x.shape) - 2
+    size = call.spread(1, count, ())
+    stride, pads = call.spread(2, count, size) or size, call.spread(3, count, (0,))
+    if name_of(call.node.target).startswith("max"):
+        if set(call.spread(4, count, (1,))) != {1}:
+            raise ImportModelError("pools that are dilated are not supported; use plain ones")
+        return call.c.pool(ops.MaxPool, x, size, stride, _spans(pads), bool(call.raw(5)))
+    if call.raw(6) is not None:
+        raise ImportModelError("an average with a divisor of its own is not supported; leave it out")
+    return call.c.pool(ops.AvgPool, x, size, stride, _spans(pads), bool(call.raw(4)), bool(call.raw(5)))
+
+
+def _adaptive_pool(call: Call) -> Tensor:
+    """To a map of a given size: windows of one size where it divides the map's."""
+    x = call.tensor(0)
+    maps, wanted = x.shape[2:], call.spread(1, len(x.shape) - 2, ())
+    average = "avg" in name_of(call.node.target)
+    if average and set(wanted) == {1}:
+        return call.c.mean(x, range(2, len(x.shape)), keep=True)
+    if any(n % k for n, k in zip(maps, wanted, strict=True)):
+        raise ImportModelError(f"a map of {list(maps)} does not divide into {list(wanted)}; use a size that divides it")
+    size = tuple(n // k for n, k in zip(maps, wanted, strict=True))
+    return call.c.pool(ops.AvgPool if average else ops.MaxPool, x, size, size, ((0, 0),) * len(size))
+
+
+def _mean(call: Call) -> Tensor:
+    x = call.tensor(0)
+    return call.c.mean(x, call.integers(1) or range(len(x.shape)), bool(call.raw(2)))
+
+
+def _sum(call: Call, sign: float = 1.0) -> Tensor:
+    a, b = call.operand(0), call.operand(1)
+    factor = sign * float(call.node.kwargs.get("alpha", 1))
+    if isinstance(b, Constant):
+        return call.c.add(a, Constant(b.data * factor))
+    return call.c.add(a, b if factor == 1 else call.c.multiply(b, Constant(np.array([factor], np.float32))))
+
+
+def _div(call: Call) -> Tensor:
+    divisor = call.constant(1).data.astype(np.float64)
+    if not divisor.all() or call.node.kwargs.get("rounding_mode") is not None:
+        raise ImportModelError("it divides by zero or rounds; divide by a constant")
+    return call.c.multiply(call.operand(0), Constant(1 / divisor))
+
+
+def _view(call: Call) -> Tensor:
+    x, shape = call.tensor(0), list(call.integers(1))
+    if shape.count(-1) == 1:
+        shape[shape.index(-1)] = x.size // max(1, math.prod(n for n in shape if n != -1))
+    return call.c.reshape(x, tuple(shape))
+
+
+def _sized(call: Call) -> Tensor:
+    """Squeezes, unsqueezes and the like: the shape is what PyTorch says it is."""
+    return call.c.reshape(call.tensor(0), tuple(int(n) for n in call.node.meta["val"].shape))
+
+
+def _expand(call: Call) -> Tensor:
+    x = call.tensor(0)
+    if tuple(call.node.meta["val"].shape) != x.shape:
+        raise ImportModelError(f"{list(x.shape)} would be repeated; let the operator that reads it repeat it")
+    return x
+
+
+def _permute(call: Call) -> Tensor:
+    x = call.tensor(0)
+    return call.c.transpose(x, tuple(n % len(x.shape) for n in call.integers(1)))
+
+
+def _cat(call: Call) -> Tensor:
+    parts = [call.values[item] for item in call.raw(0)]
+    return call.c.concat([p for p in parts if isinstance(p, Tensor | Constant)], int(call.number(1, 0)))
+
+
+def _pad(call: Call) -> Tensor:
+    x, pads = call.tensor(0), call.integers(1)
+    if call.number(2, 0.0) != 0.0:
+        raise ImportModelError(f"padding with {call.number(2, 0.0)} is not supported; pad with zeros")
+    pairs = tuple(zip(pads[::2], pads[1::2], strict=True))
+    return call.c.pad(x, ((0, 0),) * (len(x.shape) - len(pairs)) + tuple(reversed(pairs)))
+
+
+def _softmax(call: Call) -> Tensor:
+    return call.c.softmax(call.tensor(0), int(call.number(1, -1)))
+
+
+def _clamp(call: Call) -> Tensor:
+    return call.c.clip(call.tensor(0), call.number(1, -math.inf), call.number(2, math.inf))
+
+
+def _pow(call: Call) -> Tensor:
+    x = call.tensor(0)
+    if call.number(1, 0) != 2:
+        raise ImportModelError(f"the power {call.number(1, 0)} is not supported; squares are")
+    return call.c.multiply(x, x)
+
+
+def _getitem(call: Call) -> object:
+    """The first of several results: the others are not computed."""
+    if call.raw(1) != 0:
+        raise ImportModelError("only the first result of an operator is supported; do not use the others")
+    return call.values[call.raw(0)]
+
+
+def _elu(call: Call) -> Op:
+    alpha, scale = call.number(1, 1.0), call.number(2, 1.0)
+    if call.number(3, 1.0) != 1.0:
+        raise ImportModelError("an ELU that scales its input is not supported; use 1")
+    return ops.Lookup("elu", alpha) if scale == 1.0 else ops.Lookup("selu", alpha, scale)
+
+
+def _softplus(call: Call) -> Op:
+    if call.number(1, 1.0) != 1.0:
+        raise ImportModelError("a Softplus with a beta of its own is not supported; use 1")
+    return ops.Lookup("softplus")
+
+
+def _unary(op: Callable[[Call], Op]) -> Callable[[Call], Tensor]:
+    return lambda call: call.c.unary(op(call), call.tensor(0))
+
+
+def _named(name: str, alpha: float = 0.0, beta: float = 0.0) -> Callable[[Call], Tensor]:
+    return _unary(lambda call: ops.Lookup(name, alpha, beta))
+
+
+def _gelu(call: Call) -> Op:
+    return ops.Lookup("gelu_tanh" if call.node.kwargs.get("approximate", call.raw(1)) == "tanh" else "gelu")
+
+
+RULES: Mapping[str, Callable[[Call], object]] = {
+    "_adaptive_avg_pool2d": _adaptive_pool, "_native_batch_norm_legit_no_training": _batch_norm,
+    "_softmax": _softmax, "_to_copy": lambda call: call.tensor(0), "abs": _named("abs"),
+    "adaptive_avg_pool1d": _adaptive_pool, "adaptive_max_pool2d": _adaptive_pool, "add": _sum, "addmm": _matrix,
+    "alias": lambda call: call.tensor(0), "avg_pool1d": _pool, "avg_pool2d": _pool, "cat": _cat,
+    "celu": _unary(lambda call: ops.Lookup("celu", call.number(1, 1.0))), "clamp": _clamp,
+    "clone": lambda call: call.tensor(0), "constant_pad_nd": _pad, "convolution": _convolution, "div": _div,
+    "elu": _unary(_elu), "erf": _named("erf"), "exp": _named("exp"), "expand": _expand, "gelu": _unary(_gelu),
+    "getitem": _getitem, "hardsigmoid": _named("hard_sigmoid", 1 / 6, 0.5), "hardswish": _named("hard_swish"),
+    "hardtanh": lambda call: call.c.clip(call.tensor(0), call.number(1, -1.0), call.number(2, 1.0)),
+    "leaky_relu": _unary(lambda call: ops.Lookup("leaky_relu", call.number(1, 0.01))),
+    "max_pool2d_with_indices": _pool, "mean": _mean, "mish": _named("mish"), "mm": _matrix,
+    "mul": lambda call: call.c.multiply(call.operand(0), call.operand(1)),
+    "neg": lambda call: call.c.negative(call.tensor(0)), "permute": _permute, "pow": _pow,
+    "relu": _unary(lambda call: ops.Activate("relu")),
+    "selu": _named("selu", 1.6732632423543772, 1.0507009873554805), "sigmoid": _named("sigmoid"),
+    "silu": _named("silu"), "softplus": _unary(_softplus), "squeeze": _sized,
+    "sub": lambda call: _sum(call, -1.0), "tanh": _named("tanh"), "unsqueeze": _sized, "view": _view,
+}  # fmt: skip
