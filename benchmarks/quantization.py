@@ -29,6 +29,7 @@ from smidgen.data import Intake, centre, intake
 from smidgen.data.sample import read_sample
 from smidgen.ir import Array, Graph, Type, Value
 from smidgen.preprocessing import Preprocessing
+from smidgen.quantization import Report
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from architectures import ARCHITECTURES
@@ -37,6 +38,7 @@ CIFAR10 = Preprocessing((0.4914, 0.4822, 0.4465), (0.247, 0.2435, 0.2616))
 FRAMES = Preprocessing((0.48,), (0.25,), "gray", fit="stretch")  # a picture for the network that hears keywords
 NETWORKS = tuple(name for name in ARCHITECTURES if name not in ("autoencoder", "signal-net"))  # they take no images
 SIDE, BATCH, RATE, DECAY = 32, 64, 2e-3, 1e-4
+SLOW = {"squeezenet": 5e-4}  # it has no batch norms
 TESTED_AT_ONCE = 50
 
 
@@ -49,9 +51,9 @@ class Outcome:
     float_top1: float
     int8_top1: float
     agreement: float
-    output_db: float | None
     training_s: float
     quantizing_s: float
+    report: Report
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,12 +85,16 @@ def _sheets(archive: zipfile.ZipFile, part: str) -> Pictures:
     return Pictures(np.concatenate(tiles)[: len(labels)], np.array(labels))
 
 
-def train(module: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, epochs: int, seed: int) -> None:
+def train(module: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, epochs: int, rate: float, seed: int) -> None:
     """AdamW with one cycle of the rate; images are mirrored and shifted a little."""
     torch.manual_seed(seed)
+    if not any(isinstance(part, torch.nn.BatchNorm2d) for part in module.modules()):
+        for part in module.modules():
+            if isinstance(part, torch.nn.Conv2d):  # PyTorch's own start lets signals fade where no norm lifts them
+                torch.nn.init.kaiming_normal_(part.weight, nonlinearity="relu")
     steps = epochs * (len(x) // BATCH)
-    optimizer = torch.optim.AdamW(module.parameters(), RATE, weight_decay=DECAY)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, steps)
+    optimizer = torch.optim.AdamW(module.parameters(), rate, weight_decay=DECAY)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, steps)
     module.train()
     for _ in range(epochs):
         order = torch.randperm(len(x))
@@ -120,16 +126,20 @@ def predictions(graph: Graph, images: Array) -> Array:
     return np.concatenate(found)
 
 
-def measure(name: str, data: tuple[Pictures, Pictures], epochs: int, tested: int, seed: int) -> Outcome:
+def measure(
+    name: str, data: tuple[Pictures, Pictures], epochs: int, tested: int, seed: int = 0, width: float | None = None
+) -> Outcome:
+    """Train, quantize and test one network, at the width given or its usual one."""
     architecture, (learned, test) = ARCHITECTURES[name], data
     stated = CIFAR10 if architecture.shape[1] == 3 else FRAMES
     n, c, h, w = architecture.shape
     taken = Intake(Type((n, h, w, c), "float32"), stated)
     x = np.concatenate([centre(image, taken) for image in learned.images]).transpose(0, 3, 1, 2)
     torch.manual_seed(seed)
-    module = architecture.build(architecture.small)
+    module = architecture.build(width or architecture.small)
     begun = time.monotonic()
-    train(module, torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(learned.labels).long(), epochs, seed)
+    tensors = torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(learned.labels).long()
+    train(module, *tensors, epochs, SLOW.get(name, RATE), seed)
     trained = time.monotonic()
     graph = sm.from_torch(module, torch.zeros(architecture.shape))
     quantizing = time.monotonic()
@@ -145,9 +155,9 @@ def measure(name: str, data: tuple[Pictures, Pictures], epochs: int, tested: int
         float_top1=100 * float(np.mean(real == labels)),
         int8_top1=100 * float(np.mean(whole == labels)),
         agreement=100 * float(np.mean(real == whole)),
-        output_db=result.report.output,
         training_s=trained - begun,
         quantizing_s=done - quantizing,
+        report=result.report,
     )
 
 
@@ -157,7 +167,7 @@ def table(outcomes: list[Outcome]) -> Table:
     for column in ("parameters", "float32 %", "int8 %", "agreement %", "output dB", "training s", "quantizing s"):
         shown.add_column(column, justify="right")
     for o in outcomes:
-        noise = "" if o.output_db is None else f"{o.output_db:.1f}"
+        noise = "" if o.report.output is None else f"{o.report.output:.1f}"
         shown.add_row(
             o.network, f"{o.parameters:,}", f"{o.float_top1:.1f}", f"{o.int8_top1:.1f}", f"{o.agreement:.1f}", noise,
             f"{o.training_s:.0f}", f"{o.quantizing_s:.1f}",
@@ -169,7 +179,10 @@ def _outcomes(arguments: argparse.Namespace) -> Iterator[Outcome]:
     data = cifar10(arguments.data)
     for name in arguments.networks:
         outcome = measure(name, data, arguments.epochs, arguments.images, arguments.seed)
-        print(f"{name}: agreement {outcome.agreement:.1f} %", file=sys.stderr, flush=True)
+        shares = (
+            f"float32 {outcome.float_top1:.1f} %, int8 {outcome.int8_top1:.1f} %, agreement {outcome.agreement:.1f} %"
+        )
+        print(f"{name}: {shares}", file=sys.stderr, flush=True)
         yield outcome
 
 
@@ -181,6 +194,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=500, help="test images")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1, help="of PyTorch")
+    parser.add_argument("--layers", action="store_true", help="show every layer's signal to noise, too")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
@@ -188,7 +202,8 @@ def main() -> None:
     if arguments.json:
         print(json.dumps([asdict(outcome) for outcome in outcomes]))
     else:
-        Console(width=120).print(table(outcomes))
+        shown = [outcome.report.table() for outcome in outcomes] if arguments.layers else []
+        Console(width=120).print(*shown, table(outcomes), sep="\n")
 
 
 if __name__ == "__main__":
