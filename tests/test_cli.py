@@ -18,10 +18,10 @@ import smidgen as sm
 from floats import dequantized
 from graphs import random_inputs
 from release_files import npy, npz_members, pickled, tiny_network, zipped
+from shapes import SHAPES, draw_shapes
 from smidgen import cli, demo
 from smidgen.data import Data
 from smidgen.data.sample import read_sample
-from smidgen.data.shapes import SHAPES, draw_shapes
 from smidgen.frontends.native import write_smg
 from smidgen.frontends.network import build
 from smidgen.ir import Builder, QParams, Type, evaluate

@@ -14,8 +14,8 @@ import pytest
 from safetensors.numpy import load, save
 
 from litert import LiteRT
+from shapes import draw_shapes
 from smidgen.data import Augment, Data, Samples, centre, examples, intake
-from smidgen.data.shapes import draw_shapes
 from smidgen.errors import InputError, SmidgenError
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.frontends.tflite import write_tflite

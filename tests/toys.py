@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smidgen.data.shapes import SIDE
+from shapes import SIDE
 from smidgen.frontends.network import build
 from smidgen.ir import Graph
 from smidgen.zoo.draw import draw

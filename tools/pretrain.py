@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from networks import Network, initialize
+from backbone import Network, initialize
 from smidgen.zoo import find_table
 from tiny_imagenet import read_images
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 
 import smidgen as sm
-from networks import Network
+from backbone import Network
 from smidgen.data import Samples, centre, intake
 from smidgen.frontends.native import write_smg
 from smidgen.frontends.torch import from_torch
@@ -38,7 +38,7 @@ BATCH = 250
 def read_network(name: str, path: Path) -> tuple[Network, dict[str, str]]:
     """The network with its weights, and what its file says of them."""
     network = Network(find_table(name), CLASSES)
-    with safe_open(path, framework="pt") as file:  # type: ignore[no-untyped-call]
+    with safe_open(path, framework="pt") as file:
         network.load_state_dict({key: file.get_tensor(key) for key in file.keys()})  # noqa: SIM118
         said = dict(file.metadata())
     return network.eval(), said
