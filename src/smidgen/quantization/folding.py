@@ -26,18 +26,10 @@ class Site:
 
     def __init__(self, graph: Graph) -> None:
         self.graph, self.g = graph, Builder(graph.name, graph.preprocessing)
-        self.readers = Counter(v for node in graph.nodes for v in node.ins) + Counter(graph.outputs)
         self.producer: Mapping[Value, Node] = {v: node for node in graph.nodes for v in node.outs}
         self.values: dict[Value, Value] = {v: self.g.input(v.name, v.type) for v in graph.inputs}
         for value, data in graph.constants.items():
             self.values[value] = self.g.constant(value.name, data)
-
-    def before(self, node: Node, index: int = 0) -> Node | None:
-        """The node behind an input that nobody else reads."""
-        return self.producer.get(node.ins[index]) if self.readers[node.ins[index]] == 1 else None
-
-    def data(self, value: Value) -> Array | None:
-        return self.graph.constants.get(value)
 
     def emit(self, op: Op, *ins: Value, name: str) -> Value:
         """A node on values of the old graph or of the new."""
