@@ -20,7 +20,7 @@ from smidgen.targets.host import Host
 from training_cases import TRAINING_CASES, TRAINING_GRAPHS
 
 LITERAL = re.compile(r"-?\b\d+(?:\.\d+)?(?:e[+-]?\d+)?f\b")
-DECLARED = re.compile(r"^void (smg_\w+)\(", re.MULTILINE)
+DECLARED = re.compile(r"^void (smg_\w+)\(const \1_params", re.MULTILINE)  # what begins state takes no parameters
 GUARD = 64  # bytes around what a kernel writes that must stay as they are
 Runs = list[tuple[Array, ...]]
 
