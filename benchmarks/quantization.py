@@ -34,6 +34,7 @@ from smidgen.quantization import Report
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from architectures import ARCHITECTURES
 
+VEHICLES = (0, 1, 8, 9)  # of CIFAR-10's classes: airplane, automobile, ship, truck; the others are animals
 CIFAR10 = Preprocessing((0.4914, 0.4822, 0.4465), (0.247, 0.2435, 0.2616))
 FRAMES = Preprocessing((0.48,), (0.25,), "gray", fit="stretch")  # a picture for the network that hears keywords
 NETWORKS = tuple(name for name in ARCHITECTURES if name not in ("autoencoder", "signal-net"))  # they take no images
@@ -83,6 +84,11 @@ def _sheets(archive: zipfile.ZipFile, part: str) -> Pictures:
         tiles.append(sheet.reshape(rows, SIDE, columns, SIDE, 3).swapaxes(1, 2).reshape(-1, SIDE, SIDE, 3))
     labels = json.loads(archive.read(next(n for n in archive.namelist() if part in n and n.endswith(".json"))))
     return Pictures(np.concatenate(tiles)[: len(labels)], np.array(labels))
+
+
+def coarse(pictures: Pictures) -> Pictures:
+    """The same images, told apart as animals and vehicles."""
+    return Pictures(pictures.images, np.isin(pictures.labels, VEHICLES).astype(int))
 
 
 def train(module: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, epochs: int, rate: float, seed: int) -> None:
@@ -177,6 +183,8 @@ def table(outcomes: list[Outcome]) -> Table:
 
 def _outcomes(arguments: argparse.Namespace) -> Iterator[Outcome]:
     data = cifar10(arguments.data)
+    if arguments.coarse:
+        data = coarse(data[0]), coarse(data[1])
     for name in arguments.networks:
         outcome = measure(name, data, arguments.epochs, arguments.images, arguments.seed)
         shares = (
@@ -190,6 +198,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("networks", nargs="*", default=NETWORKS, help=", ".join(NETWORKS))
     parser.add_argument("--data", choices=("shared", "sample"), default="shared")
+    parser.add_argument("--coarse", action="store_true", help="two classes, animals and vehicles, instead of ten")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--images", type=int, default=500, help="test images")
     parser.add_argument("--seed", type=int, default=0)

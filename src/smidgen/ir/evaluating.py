@@ -1,0 +1,46 @@
+"""Running a graph in numpy: the reference that everything else equals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from smidgen.errors import InputError
+from smidgen.ir.graph import Graph, Value
+from smidgen.ir.types import Array
+
+
+def check_inputs(graph: Graph, arrays: tuple[Array, ...]) -> None:
+    """Raise InputError unless the arrays fit the graph's inputs."""
+    if len(arrays) != len(graph.inputs):
+        raise InputError(f"{graph.name} takes {len(graph.inputs)} input tensors, {len(arrays)} were given")
+    for value, array in zip(graph.inputs, arrays, strict=True):
+        if array.shape != value.type.shape or array.dtype.name != value.type.dtype:
+            raise InputError(
+                f"input %{value.name} of {graph.name} is {value.type.dtype}{list(value.type.shape)}, "
+                f"the tensor given is {array.dtype.name}{list(array.shape)}"
+            )
+
+
+def evaluate(graph: Graph, *arrays: Array) -> tuple[Array, ...]:
+    """Run the graph in numpy from its initial state: the definition of what it computes."""
+    values = evaluate_all(graph, graph.state, *arrays)
+    return tuple(values[v] for v in graph.outputs)
+
+
+def evaluate_step(
+    graph: Graph, state: Mapping[Value, Array], *arrays: Array
+) -> tuple[tuple[Array, ...], dict[Value, Array]]:
+    """Run the graph from `state`; returns its outputs and the state after."""
+    values = evaluate_all(graph, state, *arrays)
+    after = {v: values[graph.updates.get(v, v)] for v in graph.state}
+    return tuple(values[v] for v in graph.outputs), after
+
+
+def evaluate_all(graph: Graph, state: Mapping[Value, Array], *arrays: Array) -> dict[Value, Array]:
+    """Every value of one run."""
+    check_inputs(graph, arrays)
+    values: dict[Value, Array] = dict(zip(graph.inputs, arrays, strict=True)) | dict(graph.constants) | dict(state)
+    for node in graph.nodes:
+        outs = node.op.ref(node, *(values[v] for v in node.ins))
+        values.update(zip(node.outs, outs if isinstance(outs, tuple) else (outs,), strict=True))
+    return values

@@ -1,0 +1,173 @@
+"""Values, ops, nodes in order, and the graph they make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+import numpy as np
+
+from smidgen.errors import GraphError
+from smidgen.ir.types import Array, Params, Type
+from smidgen.preprocessing import Preprocessing
+
+if TYPE_CHECKING:
+    from smidgen.ir.building import Builder
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """A tensor by name: an input, a constant, or what a node produces."""
+
+    name: str
+    type: Type
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Value) and self.name == other.name and self.type == other.type
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+@dataclass(frozen=True)
+class Op:
+    """What a node does. Subclasses are frozen dataclasses: fields are attributes of the operation.
+
+    `infer(*types)` gives the output type, or a tuple of them; `ref(node, *arrays)` computes it in
+    numpy, exactly; `params(node)` gives the fields of the C kernel's parameter struct.
+    """
+
+    infer: ClassVar[Callable[..., Type | tuple[Type, ...]]]
+    ref: ClassVar[Callable[..., Array | tuple[Array, ...]]]
+
+    kernel: ClassVar[str] = ""  # C symbol
+    takes: ClassVar[str] = "int8"  # dtype of the kernel's first input
+    requantizes: ClassVar[bool] = False  # the output's quantization is chosen where the op is emitted
+    spatial: ClassVar[bool] = False  # the kernel computes a range of output rows and finds its input by rows
+    elementwise: ClassVar[bool] = False  # the kernel takes the number of elements to compute
+    variadic: ClassVar[bool] = False  # the kernel takes its inputs as an array of pointers
+    inplace: ClassVar[int | None] = None  # this input's memory may become the output's, where it is as large
+    virtual: ClassVar[bool] = False  # no memory and no code: kernels that read the output are handed its inputs
+    layered: ClassVar[int | None] = None  # the input that may be such an output
+    view: ClassVar[bool] = False  # the output is the first input's memory under another type: no code runs
+
+    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
+        """Emit the gradient with respect to each input (None where there is none), given that of the first output."""
+        raise GraphError(f"{type(self).__name__}, which gives %{node.outs[0].name}, has no gradient")
+
+    def symbol(self, node: Node) -> str:
+        """The C function that computes this node; none where the kernel takes another dtype."""
+        return self.kernel if node.ins[0].type.dtype == self.takes else ""
+
+    def arguments(self, node: Node) -> tuple[Value | None, ...]:
+        """What the C function is handed after its parameters, in order; None becomes NULL."""
+        return (*node.ins, *node.outs)
+
+    def params(self, node: Node) -> Params:
+        return {}
+
+    def scratch(self, node: Node) -> int:
+        """Bytes of working memory the kernel needs; kernels of ops that define this take a pointer to it."""
+        return 0
+
+    def donor(self, node: Node) -> int | None:
+        """The input whose memory the first output may take, where nobody reads it later."""
+        if self.inplace is None or node.ins[self.inplace].type.bytes != node.outs[0].type.bytes:
+            return None
+        return self.inplace
+
+    def row_scratch(self, node: Node) -> int:
+        """Bytes of working memory where the kernel computes one output row a call."""
+        return self.scratch(node)
+
+    def macs(self, node: Node) -> int:
+        """Multiply-accumulates, for `info` and profiles."""
+        return 0
+
+
+OPS: dict[str, type[Op]] = {}
+OpType = TypeVar("OpType", bound=Op)
+
+
+def op(cls: type[OpType]) -> type[OpType]:
+    """Enter an op class into the table by its name."""
+    OPS[cls.__name__] = cls
+    return cls
+
+
+@dataclass(frozen=True)
+class Node:
+    op: Op
+    ins: tuple[Value, ...]
+    outs: tuple[Value, ...]
+
+    @property
+    def out(self) -> Value:
+        """The only output."""
+        (value,) = self.outs
+        return value
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Inputs, constants, nodes in execution order, outputs.
+
+    `state` holds what outlives a run (trained weights, say) with its initial data; `updates` maps a
+    state value to the value that takes its place, in its memory, once the run is over. `preprocessing` says how
+    images become the first input, where that is known.
+    """
+
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    nodes: tuple[Node, ...]
+    constants: Mapping[Value, Array] = field(default_factory=dict)
+    name: str = "model"
+    state: Mapping[Value, Array] = field(default_factory=dict)
+    updates: Mapping[Value, Value] = field(default_factory=dict)
+    preprocessing: Preprocessing | None = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Graph):
+            return NotImplemented
+        same = (self.name, self.inputs, self.outputs, self.nodes, self.updates, self.preprocessing) == (
+            other.name,
+            other.inputs,
+            other.outputs,
+            other.nodes,
+            other.updates,
+            other.preprocessing,
+        )
+        return same and _same_data(self.constants, other.constants) and _same_data(self.state, other.state)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _same_data(a: Mapping[Value, Array], b: Mapping[Value, Array]) -> bool:
+    return set(a) == set(b) and all(
+        np.array_equal(data, b[value], equal_nan=data.dtype.kind == "f") for value, data in a.items()
+    )
+
+
+def infer(op: Op, types: tuple[Type, ...]) -> tuple[Type, ...]:
+    """The types of an op's outputs, always as a tuple."""
+    try:
+        outs = op.infer(*types)
+    except TypeError as error:
+        if "positional argument" not in str(error):
+            raise
+        raise GraphError(f"{type(op).__name__} does not take {len(types)} inputs") from None
+    return outs if isinstance(outs, tuple) else (outs,)
+
+
+def virtual_sources(graph: Graph) -> dict[Value, tuple[Value, ...]]:
+    """For each value that has no memory of its own, those in whose memory it lies."""
+    return {node.out: node.ins for node in graph.nodes if node.op.virtual}
+
+
+def memory_read(node: Node, sources: Mapping[Value, tuple[Value, ...]]) -> Iterator[Value]:
+    """The values whose memory a node reads; those of a value that has none stand for it."""
+    for value in () if node.op.virtual else node.ins:
+        yield from sources.get(value, (value,))

@@ -1,0 +1,121 @@
+"""What every graph must keep to, whoever made it."""
+
+from __future__ import annotations
+
+import math
+
+from smidgen.errors import GraphError, InputError
+from smidgen.ir.graph import Graph, Node, Value, infer, memory_read, virtual_sources
+from smidgen.ir.types import DTYPES, MAX_BYTES, MAX_RANK, NAME
+
+
+def verify(graph: Graph) -> None:
+    """Raise GraphError unless every name is unique, every value defined before use and every type right."""
+    defined: set[Value] = set()
+    names: set[str] = set()
+
+    def define(value: Value) -> None:
+        if value.name in names:
+            raise GraphError(f"%{value.name} is defined twice; give each value its own name")
+        _verify_type(value)
+        names.add(value.name)
+        defined.add(value)
+
+    for value in graph.inputs:
+        define(value)
+    for value, data in (*graph.constants.items(), *graph.state.items()):
+        define(value)
+        if data.shape != value.type.shape or data.dtype.name != value.type.dtype:
+            raise GraphError(
+                f"%{value.name} is declared {value.type.dtype}{list(value.type.shape)} "
+                f"but holds {data.dtype.name}{list(data.shape)}"
+            )
+    for node in graph.nodes:
+        for value in node.ins:
+            if value not in defined:
+                raise GraphError(f"%{value.name}, read by {type(node.op).__name__}, is not defined before its use")
+        _verify_outputs(node)
+        for value in node.outs:
+            define(value)
+    for value in graph.outputs:
+        if value not in defined:
+            raise GraphError(f"the output %{value.name} is not defined by any node")
+    if not graph.outputs:
+        raise GraphError(f"the graph {graph.name} has no outputs")
+    _verify_updates(graph)
+    _verify_preprocessing(graph)
+
+
+def _verify_preprocessing(graph: Graph) -> None:
+    """Images become maps of pixels, and each channel has its numbers."""
+    if graph.preprocessing is None:
+        return
+    shape = graph.inputs[0].type.shape if graph.inputs else ()
+    if len(shape) != 4:
+        raise GraphError(f"{graph.name} has preprocessing for images, its first input is {list(shape)}")
+    try:
+        graph.preprocessing.check(shape[3])
+    except InputError as error:
+        raise GraphError(f"{graph.name}: {error}") from None
+
+
+def _verify_updates(graph: Graph) -> None:
+    """A state value's successor lies in its memory: same type, produced from it, and nobody reads the old one after."""
+    replaced: dict[Value, Value] = {new: old for old, new in graph.updates.items()}
+    if not set(graph.updates) <= set(graph.state) or len(replaced) != len(graph.updates):
+        raise GraphError(f"the updates of {graph.name} must each replace one state value by a value of its own")
+    gone: set[Value] = set()
+    sources = virtual_sources(graph)
+    for node in graph.nodes:
+        for value in memory_read(node, sources):
+            if value in gone:
+                raise GraphError(f"%{value.name} is read by {type(node.op).__name__} after its update took its place")
+        for value in node.outs:
+            if value in replaced:
+                old = replaced.pop(value)
+                if old not in node.ins or old.type != value.type:
+                    raise GraphError(
+                        f"%{value.name} cannot take the place of %{old.name}: made from it and alike, please"
+                    )
+                gone.add(old)
+    if replaced:
+        raise GraphError(f"%{next(iter(replaced)).name} should replace a state value, but no node produces it")
+
+
+def _verify_outputs(node: Node) -> None:
+    expected = infer(node.op, tuple(v.type for v in node.ins))
+    if len(expected) != len(node.outs):
+        raise GraphError(f"{type(node.op).__name__} has {len(expected)} outputs, the node lists {len(node.outs)}")
+    for index, (value, type_) in enumerate(zip(node.outs, expected, strict=True)):
+        open_q = node.op.requantizes and index == 0 and type_.dtype == "int8"
+        same = value.type.shape == type_.shape and value.type.dtype == type_.dtype
+        if not same or not (open_q or value.type.q == type_.q):
+            raise GraphError(f"%{value.name} is declared {value.type}, {type(node.op).__name__} gives {type_}")
+        if open_q and value.type.q is None:
+            raise GraphError(f"%{value.name}, an output of {type(node.op).__name__}, carries no quantization")
+
+
+def _verify_type(value: Value) -> None:
+    type_, where = value.type, f"%{value.name}"
+    if not NAME.fullmatch(value.name):
+        raise GraphError(f"{where} is no name: letters, digits, '_' and '.' only, no digit first")
+    if type_.dtype not in DTYPES:
+        raise GraphError(f"{where} is {type_.dtype}; supported are {', '.join(DTYPES)}")
+    if len(type_.shape) > MAX_RANK or any(d < 1 for d in type_.shape):
+        raise GraphError(f"{where} has shape {list(type_.shape)}; up to {MAX_RANK} positive dimensions are supported")
+    if type_.bytes > MAX_BYTES:
+        raise GraphError(f"{where} would take {type_.bytes:,} bytes; the limit for one tensor is {MAX_BYTES:,}")
+    q = type_.q
+    if q is None:
+        return
+    if q.axis is None and len(q.scale) != 1:
+        raise GraphError(f"{where} has {len(q.scale)} scales and no axis they run along")
+    if q.axis is not None and not (0 <= q.axis < len(type_.shape) and type_.shape[q.axis] == len(q.scale)):
+        raise GraphError(f"{where} has {len(q.scale)} scales along axis {q.axis} of shape {list(type_.shape)}")
+    if not all(math.isfinite(s) and s > 0 for s in q.scale):
+        raise GraphError(f"{where} has a scale that is not a positive number")
+    low, high = (-128, 127) if type_.dtype == "int8" else (0, 255) if type_.dtype == "uint8" else (0, 0)
+    if not low <= q.zero <= high:
+        raise GraphError(f"{where} has zero point {q.zero}, outside {low}…{high} for {type_.dtype}")
+    if q.axis is not None and q.zero != 0:
+        raise GraphError(f"{where} has several scales and zero point {q.zero}; per-channel tensors are symmetric")
