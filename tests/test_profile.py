@@ -14,8 +14,10 @@ from networks import CLASSES, inverted_residual
 from smidgen.cli import app
 from smidgen.errors import InputError
 from smidgen.frontends.native import write_smg
+from smidgen.loading import load
 from smidgen.pipeline import compile
 from smidgen.profiling import NOTE, profile
+from smidgen.targets.boards import BOARDS, resize
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.host import Host
 from smidgen.training import Options
@@ -55,6 +57,29 @@ def test_a_program_that_only_infers_is_measured_too(m7: CortexM) -> None:
         sum(c.instructions for c in result.instructions.by_op) + result.instructions.between
         == result.instructions.forward
     )
+
+
+def test_mcunet_learns_on_a_cortex_m7_for_less_than_half_of_what_the_papers_engine_takes(m7: CortexM) -> None:
+    options = Options(classes=10, weight_bits=8)
+    result = profile(compile(load("mcunet-5fps"), "49kb", m7, options=options, streamed_input=True))
+    assert result.exact.equal
+    assert result.instructions.step is not None
+    assert result.instructions.forward < 65_000_000 / 2
+    assert result.instructions.step < 106_400_000 / 2
+    assert result.sram_bytes < 252_712 / 3
+    assert result.flash_bytes < 640 * 1024
+
+
+@pytest.mark.parametrize(
+    ("network", "scheme"), [("mcunet-5fps", "99kb"), ("mbv2-w0.35", "99kb"), ("proxyless-w0.3", "98kb")]
+)
+def test_the_schemes_of_about_100_kb_learn_in_128_kb(network: str, scheme: str, cache: Path) -> None:
+    small = CortexM(resize(BOARDS["cortex-m7"], sram="128KB"), cache=cache)
+    options = Options(classes=10, weight_bits=8)
+    result = profile(compile(load(network), scheme, small, options=options, streamed_input=True), steps=1)
+    assert result.exact.equal
+    assert result.sram_bytes <= 128 * 1024
+    assert result.flash_bytes <= 1024 * 1024
 
 
 def test_a_wrong_byte_is_seen_and_named(m7: CortexM) -> None:
