@@ -1,15 +1,8 @@
-"""The same graph in PyTorch: the int8 forward pass exactly, its gradients in fp32, and training in fp32 to compare to.
-
-Tensors hold the quantized numbers as floats. Gradients pass straight through rounding, and through a clamp
-strictly inside its limits: what `autodiff` defines, found by torch's own differentiation. Where a graph's leading
-dimension is 1 it may be a batch here.
-"""
+"""What each op computes in PyTorch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,172 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from smidgen import numerics, ops
-from smidgen.errors import GraphError
-from smidgen.ir import Array, Graph, Node, Op, Type, Value
+from smidgen.ir import Node, Op, Type
 from smidgen.ops.conv import factors, multipliers
 from smidgen.ops.elementwise import ADD_SHIFT, ratio
-from smidgen.ops.update import DenseStep, Step, WeightStep
 from smidgen.ops.window import Window
-from smidgen.training import Training
+from smidgen.simulate.arithmetic import EXACT_SUMS, Arithmetic
 
 Function = Callable[..., Tensor | tuple[Tensor, ...]]
-EXACT_SUMS = (1 << 24) // (128 * 255)  # products of int8 numbers that float32 adds up without rounding
-
-
-class Simulator:
-    """A graph ready to run: its constants and state are `tensors`, to be replaced or differentiated at will.
-
-    With `rounded` off, nothing is rounded and clamps alone remain: the real-valued network behind the int8 one.
-    """
-
-    def __init__(self, graph: Graph, *, rounded: bool = True, device: str = "cpu") -> None:
-        self.graph, self.device = graph, torch.device(device)
-        data = {**graph.constants, **graph.state}
-        self.tensors = {v: self._tensor(array) for v, array in data.items()}
-        arithmetic = Arithmetic(rounded, self.device)
-        self._functions = tuple(
-            (node, RULES.get(type(node.op), by_reference)(node, arithmetic)) for node in graph.nodes
-        )
-
-    def run(self, *arrays: Array) -> dict[Value, Tensor]:
-        """Every value of one run."""
-        if len(arrays) != len(self.graph.inputs):
-            raise GraphError(f"{self.graph.name} takes {len(self.graph.inputs)} inputs, {len(arrays)} were given")
-        values = dict(self.tensors)
-        values.update(zip(self.graph.inputs, (self._tensor(a) for a in arrays), strict=True))
-        for node, function in self._functions:
-            outs = function(*(values[v] for v in node.ins))
-            values.update(zip(node.outs, outs if isinstance(outs, tuple) else (outs,), strict=True))
-        return values
-
-    def gradients(self, wanted: tuple[Value, ...], *arrays: Array) -> tuple[Array, ...]:
-        """The gradients of the first output, summed over the batch, with respect to some of `tensors`."""
-        leaves = [self.tensors[v].requires_grad_() for v in wanted]
-        loss = self.run(*arrays)[self.graph.outputs[0]].sum()
-        return tuple(g.cpu().numpy() for g in torch.autograd.grad(loss, leaves))
-
-    def _tensor(self, array: Array) -> Tensor:
-        """int8 and float32 as float32, which holds them; int32 as float64, which does."""
-        kind = np.float64 if array.dtype == np.int32 else np.float32
-        return torch.from_numpy(array.astype(kind)).to(self.device)
-
-
-class FloatTraining:
-    """SGD a sample at a time with fp32 weights and fp32 gradients: nothing that learns is ever rounded.
-
-    The forward pass, the first weights and the scaling of each step are those of the int8 training given;
-    activations are int8 as there.
-    """
-
-    def __init__(self, training: Training, *, device: str = "cpu") -> None:
-        self._simulator = Simulator(training.forward, device=device)
-        self._logits = training.forward.outputs[0]
-        self.weights = {v: self._simulator.tensors[v].requires_grad_() for v in training.forward.state}
-        found = _factors(training.step)
-        self._factors = [found[v].to(w) for v, w in self.weights.items()]
-
-    def train(self, image: Array, label: int, learning_rate: float) -> float:
-        """One step; the loss before it."""
-        logits = self._simulator.run(image)[self._logits]
-        loss = F.cross_entropy(logits, torch.tensor([label], device=self._simulator.device))
-        weights = tuple(self.weights.values())
-        with torch.no_grad():
-            for w, factor, gradient in zip(weights, self._factors, torch.autograd.grad(loss, weights), strict=True):
-                w.sub_(gradient * factor, alpha=learning_rate)
-        return float(loss.detach())
-
-    def predict(self, images: Array) -> Array:
-        """The class of each image of a batch."""
-        with torch.inference_mode():
-            classes: Array = self._simulator.run(images)[self._logits].argmax(dim=1).cpu().numpy()
-        return classes
-
-
-def _factors(step: Graph) -> dict[Value, Tensor]:
-    """What multiplies the gradient of each tensor that learns, in its shape or one that repeats along it."""
-    found: dict[Value, Tensor] = {}
-    for node in step.nodes:
-        if isinstance(node.op, Step):
-            axis = node.op.axis if isinstance(node.op, WeightStep) else 0
-            along = [-1 if i == axis else 1 for i in range(len(node.ins[0].type.shape))]
-            found[node.ins[0]] = torch.tensor(node.op.factors, dtype=torch.float64).reshape(along)
-        elif isinstance(node.op, DenseStep):
-            found |= {v: torch.ones(1) for v in node.ins[:2]}
-    return found
-
-
-class _Straight(torch.autograd.Function):
-    """`y` forward; backward the gradient goes to `acc`, times `scale`, where `inside` is set."""
-
-    @staticmethod
-    def forward(ctx: Any, acc: Tensor, scale: Tensor, y: Tensor, inside: Tensor) -> Tensor:
-        ctx.save_for_backward(scale, inside)
-        ctx.kind = acc.dtype
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, *dy: Tensor) -> tuple[Tensor | None, ...]:
-        scale, inside = ctx.saved_tensors
-        return (dy[0] * inside * scale).to(ctx.kind), None, None, None
-
-
-@dataclass(frozen=True)
-class Arithmetic:
-    """How accumulators become outputs: rounded as the contract says, or left real; and where constants lie."""
-
-    rounded: bool
-    device: torch.device
-
-    def limit(self, activation: str) -> Callable[[Tensor], Tensor]:
-        """A float32 output, limited."""
-        low, high = numerics.activation_limits(activation)
-        return lambda real: real.to(torch.float32).clamp(low, high)
-
-    def settle(
-        self, type: Type, activation: str, factors: tuple[float, ...], exact: Callable[..., Tensor], clamps: bool = True
-    ) -> Callable[..., Tensor]:
-        """Accumulators → an int8 output: `exact`, or without rounding times `factors`; then the zero point and limits.
-
-        `exact` reads the accumulators, or the parts they were made of where those are given; `clamps` says
-        whether gradients stop at the limits.
-        """
-        lo, hi = numerics.activation_range(activation, type)
-        scale = self.real(factors)
-
-        def settled(acc: Tensor, *parts: Tensor) -> Tensor:
-            with torch.no_grad():
-                y = ((exact(*(parts or (acc,))) if self.rounded else acc * scale) + type.zero).clamp_(lo, hi)
-                y = y.to(torch.float32)
-                if not acc.requires_grad:
-                    return y
-                inside = (y > lo) & (y < hi) if clamps else torch.ones_like(y, dtype=torch.bool)
-            straight: Tensor = _Straight.apply(acc, scale, y, inside)  # type: ignore[no-untyped-call]
-            return straight
-
-        return settled
-
-    def multiply(self, multiplier: Array | int, shift: Array | int) -> Callable[[Tensor], Tensor]:
-        """`numerics.multiply` of the nearest whole numbers, which wrap beyond int32 as there."""
-        left, right = np.maximum(shift, 0), np.maximum(np.negative(shift), 0).astype(np.int64)
-        m, up, down = self._whole(multiplier), self._whole(left + 32), self._whole(right)
-        half, falls = self._whole((1 << right) >> 1), self._whole(-(right > 0).astype(np.int64))
-
-        def multiplied(x: Tensor) -> Tensor:
-            wrapped = x.round().to(torch.int64).bitwise_left_shift_(up).bitwise_right_shift_(32)
-            high = wrapped.mul_(m).add_(1 << 30).bitwise_right_shift_(31)
-            below = (high >> 63).bitwise_and_(falls)  # halves go away from zero
-            return high.add_(half).add_(below).bitwise_right_shift_(down)
-
-        return multiplied
-
-    def real(self, numbers: tuple[float, ...]) -> Tensor:
-        """One number or one a channel; none means 1."""
-        return torch.tensor(numbers or (1.0,), dtype=torch.float64, device=self.device)
-
-    def _whole(self, numbers: Array | int) -> Tensor:
-        return torch.from_numpy(np.asarray(numbers, np.int64)).to(self.device)
-
-
 Rule = Callable[[Node, Arithmetic], Function]
 RULES: dict[type[Op], Rule] = {}
 

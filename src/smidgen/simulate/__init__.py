@@ -1,0 +1,11 @@
+"""The same graph in PyTorch: the int8 forward pass exactly, its gradients in fp32, and training in fp32 to compare to.
+
+Tensors hold the quantized numbers as floats. Gradients pass straight through rounding, and through a clamp
+strictly inside its limits: what `autodiff` defines, found by torch's own differentiation. Where a graph's leading
+dimension is 1 it may be a batch here.
+"""
+
+from smidgen.simulate.rules import RULES
+from smidgen.simulate.running import FloatTraining, Simulator
+
+__all__ = ["RULES", "FloatTraining", "Simulator"]
