@@ -112,6 +112,13 @@ def test_constants_are_not_grown_beyond_all_bounds(tmp_path: Path) -> None:
         read(model(nodes, (1, 3), constants), tmp_path)
 
 
+def test_an_attribute_that_lost_its_type_is_refused(tmp_path: Path) -> None:
+    model = onnx.load_from_string(one("Conv", "w", constants={"w": W}, pads=(1, 1, 1, 1)))
+    model.graph.node[0].attribute[0].ClearField("type")
+    with pytest.raises(ImportModelError, match=r"Conv\): its attribute 'pads' has no type that is read"):
+        read(model.SerializeToString(), tmp_path)
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_damage_anywhere_is_no_worse_than_a_sentence(tmp_path: Path, data: st.DataObject) -> None:

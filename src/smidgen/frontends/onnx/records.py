@@ -19,6 +19,8 @@ from smidgen.ir import MAX_BYTES, Array
 OLDEST = 13  # of the opsets read
 LARGEST_RANK = 8
 CONTROL_FLOW = ("If", "Loop", "Scan", "SequenceMap")
+_SINGLE = (onnx.AttributeProto.FLOAT, onnx.AttributeProto.INT, onnx.AttributeProto.STRING, onnx.AttributeProto.TENSOR)
+_LISTS = (onnx.AttributeProto.FLOATS, onnx.AttributeProto.INTS, onnx.AttributeProto.STRINGS)
 _DTYPES: Mapping[int, np.dtype[np.generic]] = {
     onnx.TensorProto.FLOAT: np.dtype(np.float32), onnx.TensorProto.FLOAT16: np.dtype(np.float16),
     onnx.TensorProto.DOUBLE: np.dtype(np.float64), onnx.TensorProto.INT8: np.dtype(np.int8),
@@ -64,6 +66,8 @@ def decode(path: Path) -> Model:
     except DecodeError:
         raise ImportModelError("it is no whole ONNX file; copy or export it again") from None
     graph = proto.graph
+    if not all(isinstance(name, str) for name in _names(graph)):  # protobuf hands over what is no text as bytes
+        raise ImportModelError("it holds names that are no text; copy or export it again")
     opset = _opset(proto)
     if graph.sparse_initializer:
         raise ImportModelError("it holds sparse weights; export them dense")
@@ -78,6 +82,14 @@ def decode(path: Path) -> Model:
     if not outputs or not operators:
         raise ImportModelError("it computes nothing; export the model again")
     return Model(opset, inputs, outputs, constants, operators)
+
+
+def _names(graph: onnx.GraphProto) -> Iterator[str]:
+    """Everything that a graph names."""
+    yield from (graph.name, *(named.name for named in (*graph.initializer, *graph.input, *graph.output)))
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        yield from (attribute.name for attribute in node.attribute)
 
 
 def _opset(proto: onnx.ModelProto) -> int:
@@ -135,12 +147,16 @@ def _operators(graph: onnx.GraphProto, folder: Path) -> Iterator[Operator]:
 
 
 def _attribute(attribute: onnx.AttributeProto, folder: Path) -> object:
+    """An attribute's value, by the type it declares, whatever else it holds."""
+    kind = attribute.type
+    if attribute.ref_attr_name or kind not in (*_SINGLE, *_LISTS):
+        raise ImportModelError(f"its attribute '{attribute.name}' has no type that is read; export the model again")
     value = onnx.helper.get_attribute_value(attribute)
-    if isinstance(value, onnx.TensorProto):
+    if kind == onnx.AttributeProto.TENSOR:
         return array(value, folder)
-    if isinstance(value, bytes):
+    if kind == onnx.AttributeProto.STRING:
         return value.decode("utf-8", "replace")
-    return tuple(value) if attribute.ints or attribute.floats or attribute.strings else value
+    return tuple(value) if kind in _LISTS else value
 
 
 def array(tensor: onnx.TensorProto, folder: Path, room: int = MAX_BYTES) -> Array:
