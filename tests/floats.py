@@ -119,7 +119,7 @@ def float_graphs(draw: st.DrawFn) -> Graph:
                 x = n.g.emit(Add(), x, n.conv(x, c))
             case "lookup":
                 x = n.g.emit(Lookup("hard_swish"), x)
-            case "max":
+            case "max" if min(x.type.shape[1:3]) > 1:
                 x = n.g.emit(MaxPool((2, 2), (1, 1)), x)
             case "avg":
                 x = n.g.emit(AvgPool((2, 2), (1, 1), (0, 1, 0, 1)), x)
