@@ -4,6 +4,7 @@
 #include <arm_acle.h>
 
 #include "arithmetic.h"
+#include "dense.h"
 #include "packed.h"
 
 /* Sums wrap at 32 bits, as in the contract. */
@@ -20,20 +21,11 @@ static int32_t dot(const int8_t *x, const int8_t *w, int32_t k, int32_t x_zero) 
     return sum;
 }
 
-/* acc * factor as TFLite's reference kernel rounds it, in double: halves away from zero. */
-static int32_t scale(int32_t acc, double factor) {
-    const double product = (double)acc * factor, limit = 1e9;
-    const double limited = product > limit ? limit : product < -limit ? -limit : product;
-    const int32_t whole = (int32_t)limited;
-    const double rest = limited - (double)whole;
-    return whole + (rest >= 0.5) - (rest <= -0.5);
-}
-
 void smg_dense_s8(const smg_dense_s8_params *p, const int8_t *x, const int8_t *w, const int32_t *b, int8_t *y) {
     for (int32_t r = 0; r < p->rows; r++, x += p->x_c, y += p->y_c) {
         for (int32_t n = 0; n < p->y_c; n++) {
             const uint32_t acc = (uint32_t)dot(x, w + n * p->x_c, p->x_c, p->x_zero) + (uint32_t)b[n];
-            y[n] = smg_to_int8(scale((int32_t)acc, p->factor[n]), p->y_zero, p->lo, p->hi);
+            y[n] = smg_to_int8(smg_scale_double((int32_t)acc, p->factor[n]), p->y_zero, p->lo, p->hi);
         }
     }
 }
