@@ -178,3 +178,14 @@ def test_a_published_scheme_fits_because_its_first_map_grows_into_the_image() ->
     image = next(b for b in layout.plan.buffers if step.inputs[0] in b.values)
     assert image.above is not None
     assert plan.state_bytes(step) + layout.peak <= 160_000
+
+
+def test_rows_of_padding_alone_keep_no_row_of_the_image() -> None:
+    g = Builder("skipping")
+    q = QParams.per_tensor(0.1)
+    x = g.input("x", Type((1, 2, 3, 2), "int8", q))
+    w, b = g.constant("w", np.ones((1, 1, 1, 2), np.int8), q), g.constant("b", np.zeros(1, np.int32))
+    graph = g.graph(g.emit(Conv2D(stride=(2, 1), pad=(1, 0, 0, 0)), x, w, b, q=q))  # its first row reads nothing
+    slide = whole(graph).groups[0].slide
+    assert slide is not None
+    assert slide.distance == 0

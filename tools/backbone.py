@@ -1,33 +1,69 @@
-"""The zoo's networks in PyTorch, with batch normalization: what pre-training trains and quantization then folds."""
+"""The zoo's networks in PyTorch, with batch normalization, and the larger one that teaches them."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from pathlib import Path
 
+from safetensors import safe_open
 from torch import Tensor, nn
 
+from smidgen.zoo import find_table
 from smidgen.zoo.tables import Stage, Table
 
 MOMENTUM = 0.03  # of batch normalization's averages: batches are large, crops are wild
+TEACHER = "teacher"
+TEACHER_CHANNELS = (96, 192, 384, 768)
+
+
+def build(name: str, classes: int) -> Network:
+    """A network of the zoo, or the one that teaches them, with fresh weights."""
+    network = teacher(classes) if name == TEACHER else of_zoo(find_table(name), classes)
+    initialize(network)
+    return network
+
+
+def read_network(path: Path, classes: int) -> tuple[Network, dict[str, str]]:
+    """A trained network in evaluation mode, and what its file says of it."""
+    with safe_open(path, framework="pt") as file:
+        said = dict(file.metadata())
+        network = build(said["name"], classes)
+        network.load_state_dict({key: file.get_tensor(key) for key in file.keys()})  # noqa: SIM118
+    return network.eval(), said
 
 
 class Network(nn.Module):
-    """Stem, inverted-residual blocks, global mean and classifier; layers are named as in the zoo's graphs."""
+    """Stem, blocks, global mean and classifier; layers are named as in the zoo's graphs."""
 
-    def __init__(self, table: Table, classes: int) -> None:
+    def __init__(self, stem: nn.Module, blocks: list[nn.Module], channels: int, classes: int) -> None:
         super().__init__()
-        self.stem = convolution(3, table.stem, 3, stride=2)
-        channels, blocks = table.stem, []
-        for stage in table.blocks:
-            blocks.append(Block(channels, stage))
-            channels = stage.channels
-        self.blocks = nn.Sequential(*blocks)
+        self.stem, self.blocks = stem, nn.Sequential(*blocks)
         self.classifier = nn.Linear(channels, classes)
 
     def forward(self, x: Tensor) -> Tensor:
         features: Tensor = self.blocks(self.stem(x))
         logits: Tensor = self.classifier(features.mean((2, 3)))
         return logits
+
+
+def of_zoo(table: Table, classes: int) -> Network:
+    """A network of inverted-residual blocks."""
+    channels: int = table.stem
+    blocks: list[nn.Module] = []
+    for stage in table.blocks:
+        blocks.append(Block(channels, stage))
+        channels = stage.channels
+    return Network(convolution(3, table.stem, 3, stride=2), blocks, channels, classes)
+
+
+def teacher(classes: int) -> Network:
+    """A residual network of 18 layers, half as wide again as usual, that looks closer: for small images."""
+    channels = TEACHER_CHANNELS[0] // 2
+    stem, blocks = convolution(3, channels, 3, stride=2), list[nn.Module]()
+    for outputs in TEACHER_CHANNELS:
+        blocks += [Basic(channels, outputs, 2), Basic(outputs, outputs, 1)]
+        channels = outputs
+    return Network(stem, blocks, channels, classes)
 
 
 class Block(nn.Module):
@@ -47,6 +83,21 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.layers(x)
         return x + y if self.residual else y
+
+
+class Basic(nn.Module):
+    """Two convolutions, and the input, brought to their shape where it has another, added."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        first = convolution(inputs, outputs, 3, stride=stride)
+        self.layers = nn.Sequential(first, convolution(outputs, outputs, 3, activation=False))
+        same = stride == 1 and inputs == outputs
+        self.around = nn.Identity() if same else convolution(inputs, outputs, 1, stride=stride, activation=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = nn.functional.relu(self.layers(x) + self.around(x))
+        return y
 
 
 def convolution(

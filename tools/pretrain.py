@@ -1,13 +1,16 @@
 """Pre-train a network of the zoo in float on Tiny-ImageNet-200, on a GPU, and keep the weights of its moving average.
 
-    python tools/pretrain.py mcunet-5fps --data DIR -o mcunet-5fps.safetensors
+    python tools/pretrain.py teacher --data DIR --epochs 100 -o teacher.safetensors
+    python tools/pretrain.py mcunet-5fps --data DIR --teacher teacher.safetensors -o mcunet-5fps.safetensors
 
+With a teacher a network learns what that one, larger, says of every image as well as what the labels say.
 Images lie on the GPU as bytes; crops, flips and colours are drawn there, a batch at a time: the CPU does nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import math
 import time
@@ -19,8 +22,7 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from backbone import Network, initialize
-from smidgen.zoo import find_table
+from backbone import TEACHER, Network, build, read_network
 from tiny_imagenet import read_images
 
 RESOLUTION = 128
@@ -42,10 +44,17 @@ class Recipe:
     smoothing: float = 0.1
     mixing: float = 0.5  # the most of another image that is laid over one
     average: float = 0.998  # of the weights, from step to step
+    taught: float = 0.0  # how much of the loss is the teacher's
+    temperature: float = 2.0  # at which the teacher is listened to
     seed: int = 0
 
 
-def on_gpu(archives: list[Path]) -> tuple[Tensor, Tensor]:
+def fast(network: Network) -> Network:
+    """On the GPU, channels last in memory."""
+    return network.cuda().to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
+
+
+def to_gpu(archives: list[Path]) -> tuple[Tensor, Tensor]:
     """Images [n, colours, rows, columns] and labels."""
     images, labels = read_images(archives)
     return torch.from_numpy(images.transpose(0, 3, 1, 2)).cuda().contiguous(), torch.from_numpy(labels).cuda()
@@ -97,6 +106,12 @@ def mixed_loss(logits: Tensor, labels: Tensor, share: Tensor, smoothing: float) 
     return torch.lerp(own, other, share).mean()
 
 
+def taught_loss(logits: Tensor, guide: Tensor, temperature: float) -> Tensor:
+    """How far the network's probabilities are from the teacher's, both softened."""
+    said, wanted = (F.log_softmax(x / temperature, dim=1) for x in (logits, guide))
+    return F.kl_div(said, wanted, reduction="batchmean", log_target=True) * temperature**2
+
+
 def enlarge(images: Tensor) -> Tensor:
     """Images as they are validated: whole, at the network's resolution."""
     size = (RESOLUTION, RESOLUTION)
@@ -118,14 +133,10 @@ def accuracy(network: nn.Module, images: Tensor, labels: Tensor) -> float:
 class Trainer:
     """A network, its moving average, and one step captured as a CUDA graph: small networks starve on launches."""
 
-    def __init__(self, name: str, classes: int, images: Tensor, labels: Tensor, recipe: Recipe) -> None:
-        torch.manual_seed(recipe.seed)
-        self.images, self.labels, self.recipe = images, labels, recipe
-        self.network = Network(find_table(name), classes)
-        initialize(self.network)
-        self.network = self.network.cuda().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.average = Network(find_table(name), classes).cuda().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.average.load_state_dict(self.network.state_dict())
+    def __init__(self, network: Network, teacher: Network | None, data: tuple[Tensor, Tensor], recipe: Recipe) -> None:
+        self.images, self.labels = data
+        self.network, self.teacher, self.recipe = network, teacher, recipe
+        self.average = copy.deepcopy(network)
         decayed = [p for p in self.network.parameters() if p.ndim > 1]
         plain = [p for p in self.network.parameters() if p.ndim <= 1]
         groups = [{"params": decayed, "weight_decay": recipe.weight_decay}, {"params": plain, "weight_decay": 0.0}]
@@ -143,6 +154,12 @@ class Trainer:
         with torch.autocast("cuda", torch.bfloat16):
             logits = self.network(x)
         loss = mixed_loss(logits.float(), labels, share, self.recipe.smoothing)
+        if self.teacher is not None:
+            with torch.no_grad(), torch.autocast("cuda", torch.bfloat16):
+                guide = self.teacher(x)
+            loss = torch.lerp(
+                loss, taught_loss(logits.float(), guide.float(), self.recipe.temperature), self.recipe.taught
+            )
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         self.loss.copy_(loss.detach())
@@ -198,22 +215,30 @@ def train(trainer: Trainer, validate: tuple[Tensor, Tensor]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", help="a network of the zoo")
+    parser.add_argument("name", help=f"a network of the zoo, or {TEACHER}")
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--epochs", type=int, default=75)
+    parser.add_argument("--teacher", type=Path, help="what this tool wrote of a larger network")
+    parser.add_argument("--taught", type=float, default=0.7, help="how much of the loss is the teacher's")
+    parser.add_argument("--epochs", type=int, default=150)
     parser.add_argument("--rate", type=float, default=Recipe.rate)
     parser.add_argument("--weight-decay", type=float, default=Recipe.weight_decay)
     parser.add_argument("--smoothing", type=float, default=Recipe.smoothing)
     parser.add_argument("-o", "--output", type=Path, required=True, help="a .safetensors file")
     given = parser.parse_args()
-    recipe = Recipe(given.epochs, rate=given.rate, weight_decay=given.weight_decay, smoothing=given.smoothing)
+    recipe = Recipe(
+        given.epochs, rate=given.rate, weight_decay=given.weight_decay, smoothing=given.smoothing,
+        taught=given.taught if given.teacher else 0.0,
+    )  # fmt: skip
+    torch.manual_seed(recipe.seed)
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = True
-    images, labels = on_gpu(sorted(given.data.glob("train_*.npz")))
-    pixels, answers = on_gpu([given.data / "val.npz"])
-    trainer = Trainer(given.name, int(labels.max()) + 1, images, labels, recipe)
-    train(trainer, (pixels, answers))
-    top = accuracy(trainer.average, pixels, answers)
+    images, labels = to_gpu(sorted(given.data.glob("train_*.npz")))
+    validate = to_gpu([given.data / "val.npz"])
+    classes = int(labels.max()) + 1
+    teacher = fast(read_network(given.teacher, classes)[0]) if given.teacher else None
+    trainer = Trainer(fast(build(given.name, classes)), teacher, (images, labels), recipe)
+    train(trainer, validate)
+    top = accuracy(trainer.average, *validate)
     card = {"name": given.name, "top1": f"{top:.2f}", "recipe": json.dumps(asdict(recipe))}
     save_file({k: v.contiguous() for k, v in trainer.average.state_dict().items()}, given.output, metadata=card)
     print(f"{given.name}: val top-1 {top:.2f} %")

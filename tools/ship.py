@@ -1,6 +1,6 @@
 """Pre-trained float weights → the zoo's int8 file, and the figures of its model card.
 
-    python tools/ship.py mcunet-5fps mcunet-5fps.safetensors --data DIR -o src/smidgen/zoo/weights
+    python tools/ship.py mcunet-5fps.safetensors --data DIR -o src/smidgen/zoo/weights
 
 Ranges come from training images; both accuracies are of all validation images, enlarged as images are everywhere in
 Smidgen, the int8 one on the generated C.
@@ -16,10 +16,9 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import safe_open
 
 import smidgen as sm
-from backbone import Network
+from backbone import Network, read_network
 from smidgen.data import Samples, centre, intake
 from smidgen.frontends.native import write_smg
 from smidgen.frontends.torch import from_torch
@@ -27,21 +26,12 @@ from smidgen.ir import Graph, Node, Value
 from smidgen.learning import top1
 from smidgen.preprocessing import Preprocessing
 from smidgen.quantization import quantize
-from smidgen.zoo import build_zoo, find_table
+from smidgen.zoo import build_zoo
 from tiny_imagenet import read_images
 
 RESOLUTION, CLASSES = 128, 200
 CALIBRATION = 500  # training images that set ranges
 BATCH = 250
-
-
-def read_network(name: str, path: Path) -> tuple[Network, dict[str, str]]:
-    """The network with its weights, and what its file says of them."""
-    network = Network(find_table(name), CLASSES)
-    with safe_open(path, framework="pt") as file:
-        network.load_state_dict({key: file.get_tensor(key) for key in file.keys()})  # noqa: SIM118
-        said = dict(file.metadata())
-    return network.eval(), said
 
 
 def named(graph: Graph, name: str) -> Graph:
@@ -86,21 +76,21 @@ def int8_top1(model: Graph, images: NDArray[np.uint8], labels: NDArray[np.int64]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", help="a network of the zoo")
     parser.add_argument("weights", type=Path, help="what tools/pretrain.py wrote")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("-o", "--output", type=Path, required=True, help="the folder of the .smg files")
     given = parser.parse_args()
-    network, said = read_network(given.name, given.weights)
+    network, said = read_network(given.weights, CLASSES)
+    name = said["name"]
     graph = from_torch(network, torch.zeros(1, 3, RESOLUTION, RESOLUTION))
     images, _ = read_images([given.data / "train_0.npz"])
     chosen = images[np.linspace(0, len(images) - 1, CALIBRATION).astype(int)]
     quantized = quantize(graph, list(chosen), preprocessing=Preprocessing())
-    model = named(quantized.graph, given.name)
-    write_smg(model, given.output / f"{given.name}.smg")
+    model = named(quantized.graph, name)
+    write_smg(model, given.output / f"{name}.smg")
     pixels, labels = read_images([given.data / "val.npz"])
     figures = {
-        "name": given.name,
+        "name": name,
         "recipe": json.loads(said["recipe"]),
         "float_top1": float_top1(network, pixels, labels, model),
         "int8_top1": int8_top1(model, pixels, labels),

@@ -197,6 +197,6 @@ def _distance(nodes: tuple[Node, ...], order: tuple[int, ...], consumed: Value, 
 
 
 def _oldest(node: Node, row: int) -> int:
-    """The oldest input row a node still reads when `row` is the next it computes."""
-    height = node.out.type.shape[1]
-    return rows_read(node, row)[0] if row < height else node.ins[0].type.shape[1]
+    """The oldest input row a node still reads when `row` is the next it computes; rows of padding alone read none."""
+    left = (rows_read(node, r) for r in range(row, node.out.type.shape[1]))
+    return next((first for first, end in left if first < end), node.ins[0].type.shape[1])
