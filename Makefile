@@ -4,7 +4,7 @@ BIN := .venv/bin
 KERNELS := $(wildcard src/smidgen/runtime/kernels/*.c) $(wildcard src/smidgen/packing/*.c)
 CWARNINGS := -std=c99 -pedantic -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Isrc/smidgen/runtime -fPIC -shared -o build/warnings.so
 
-.PHONY: demo test lint types cwarnings unit clean
+.PHONY: demo test fuzz lint types cwarnings unit clean
 
 demo: .venv/.core
 	$(BIN)/smidgen demo
@@ -26,6 +26,10 @@ cwarnings: .venv/.dev
 
 unit: .venv/.dev
 	$(BIN)/pytest -n 2 --dist worksteal
+
+# The properties again, on examples no run has seen.
+fuzz: .venv/.dev
+	$(BIN)/pytest -n 2 --dist worksteal --hypothesis-profile new $(shell grep -l hypothesis tests/test_*.py)
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
