@@ -1,6 +1,6 @@
 """Pre-train a network of the zoo in float on Tiny-ImageNet-200, on a GPU, and keep the weights of its moving average.
 
-    python tools/pretrain.py teacher --data DIR --epochs 100 -o teacher.safetensors
+    python tools/pretrain.py teacher --data DIR --epochs 80 --smoothing 0 -o teacher.safetensors
     python tools/pretrain.py mcunet-5fps --data DIR --teacher teacher.safetensors -o mcunet-5fps.safetensors
 
 With a teacher a network learns what that one, larger, says of every image as well as what the labels say.
@@ -219,7 +219,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--teacher", type=Path, help="what this tool wrote of a larger network")
     parser.add_argument("--taught", type=float, default=0.7, help="how much of the loss is the teacher's")
-    parser.add_argument("--epochs", type=int, default=150)
+    parser.add_argument("--epochs", type=int, default=120)
     parser.add_argument("--rate", type=float, default=Recipe.rate)
     parser.add_argument("--weight-decay", type=float, default=Recipe.weight_decay)
     parser.add_argument("--smoothing", type=float, default=Recipe.smoothing)
