@@ -14,7 +14,7 @@ from smidgen.batch import run_batch
 from smidgen.ir import Array, Graph, evaluate, evaluate_all
 from smidgen.ops import Activate, Add, BatchNorm, Conv2D, Depthwise, Mul, Pad, Reshape
 from smidgen.quantization.equalising import equalise
-from smidgen.quantization.folding import FOLDS, fold
+from smidgen.quantization.folding import FOLDS, crop_kernels, fold
 
 
 def close(a: Graph, b: Graph, x: Array) -> None:
@@ -85,6 +85,34 @@ def test_what_can_be_folded_leaves_no_layer_of_its_own(grow: Callable[[FloatNet]
     assert len(folded.nodes) == layers
     assert all(isinstance(node.op, Conv2D) for node in folded.nodes)
     close(graph, folded, np.random.default_rng(1).normal(size=n.shape).astype(np.float32))
+
+
+@given(st.data(), st.integers(1, 5), st.integers(1, 5), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_a_kernel_cut_to_what_meets_the_map_computes_the_same(
+    data: st.DataObject, rows: int, columns: int, depthwise: bool
+) -> None:
+    n = FloatNet(0, (1, rows, columns, 3))
+    size, stride, dilation = (data.draw(st.tuples(st.integers(1, m), st.integers(1, m))) for m in (7, 3, 3))
+    reach = [(k - 1) * apart for k, apart in zip(size, dilation, strict=True)]
+    pad = data.draw(st.tuples(*(st.integers(r, r + 2) for r in (reach[0], 0, reach[1], 0))))
+    op = Depthwise(stride, pad, dilation) if depthwise else Conv2D(stride, pad, dilation)
+    w = n.constant(1, *size, 3) if depthwise else n.constant(4, *size, 3)
+    graph = n.g.graph(n.g.emit(op, n.x, w, n.constant(3 if depthwise else 4)))
+    (node,) = crop_kernels(graph).nodes
+    x = np.random.default_rng(0).normal(size=n.shape).astype(np.float32)
+    close(graph, crop_kernels(graph), x)
+    assert node.out.type == graph.nodes[0].out.type
+    assert np.prod(node.ins[1].type.shape[1:3]) <= np.prod(size)
+
+
+def test_a_large_kernel_on_one_pixel_is_its_middle_alone() -> None:
+    n = FloatNet(0, (1, 1, 1, 3))
+    w = n.constant(1, 5, 5, 3)
+    graph = n.g.graph(n.g.emit(Depthwise((1, 1), (2, 2, 2, 2)), n.x, w, n.constant(3)))
+    (node,) = fold(graph).nodes
+    assert node.op == Depthwise()
+    assert np.array_equal(fold(graph).constants[node.ins[1]], graph.constants[w][:, 2:3, 2:3])
 
 
 def test_a_batch_norm_behind_an_activation_becomes_a_depthwise_layer_where_padding_would_feel_it() -> None:

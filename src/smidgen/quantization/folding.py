@@ -113,6 +113,39 @@ def _all_fold(graph: Graph, pad: Node) -> bool:
     )
 
 
+def crop_kernels(graph: Graph) -> Graph:
+    """Rows and columns of a kernel that meet padding alone, wherever it stands, are cut off: no scale serves them."""
+
+    def rule(site: Site, node: Node) -> Value | None:
+        op = node.op
+        if not isinstance(op, Conv2D | Depthwise) or (held := _weights(graph, node)) is None:
+            return None
+        (w, b), (before, after) = held, (op.pad[::2], op.pad[1::2])
+        sides, outs = (v.type.shape[1:3] for v in (node.ins[0], node.out))
+        numbers = zip(sides, outs, w.shape[1:3], op.stride, op.dilation, before, after, strict=True)
+        (first, end), (left, right) = (_met(*one) for one in numbers)
+        if (first, end, left, right) == (0, w.shape[1], 0, w.shape[2]):
+            return None
+        cut = (first, w.shape[1] - end, left, w.shape[2] - right)
+        along = (op.dilation[0], op.dilation[0], op.dilation[1], op.dilation[1])
+        t, d, le, r = (p - taps * apart for p, taps, apart in zip(op.pad, cut, along, strict=True))
+        op = replace(op, pad=(t, d, le, r))
+        return site.layer(op, node.ins[0], w[:, first:end, left:right], b, node.out.name)
+
+    return rewrite(graph, rule)
+
+
+def _met(side: int, out: int, size: int, stride: int, dilation: int, before: int, after: int) -> tuple[int, int]:
+    """The first and the end of a kernel's taps along one side, without those at its ends that never meet the map."""
+    met = [any(0 <= o * stride + tap * dilation - before < side for o in range(out)) for tap in range(size)]
+    first, end = 0, size
+    while end - first > 1 and not met[first] and before >= dilation:
+        first, before = first + 1, before - dilation
+    while end - first > 1 and not met[end - 1] and after >= dilation:
+        end, after = end - 1, after - dilation
+    return first, end
+
+
 @dataclass(frozen=True, eq=False)
 class Affine:
     """y = x · scale + shift on the last axis, then an activation: what a batch norm, a product or a sum comes to."""
@@ -266,7 +299,7 @@ def fuse_activations(graph: Graph) -> Graph:
 
 
 FOLDS: tuple[Callable[[Graph], Graph], ...] = (
-    drop_idle, fold_pads, fold_back, fold_forward, fold_back, settle_affine, fuse_activations, drop_idle,
+    drop_idle, fold_pads, fold_back, fold_forward, fold_back, settle_affine, fuse_activations, crop_kernels, drop_idle,
 )  # fmt: skip
 
 
