@@ -23,7 +23,7 @@ COPIED = 0.6  # of the pictures' variance is the most an autoencoder may miss; 1
 
 @dataclass(frozen=True)
 class Lesson:
-    """So many epochs at a width, on two classes or ten; how many percent must be right at least for it to be learned."""
+    """So many epochs at a width, on two classes or ten, and how many percent are right at least once it is learned."""
 
     epochs: int
     width: float
@@ -36,16 +36,16 @@ class Lesson:
 
 LESSONS = {
     "mobilenet-v1": Lesson(9, 0.25),
-    "mobilenet-v2": Lesson(6, 0.35),
+    "mobilenet-v2": Lesson(10, 0.35),
     "mobilenet-v3-small": Lesson(5, 0.5),
     "efficientnet-lite0": Lesson(5, 0.25),
     "mcunet": Lesson(3, 0.5),
     "proxylessnas": Lesson(3, 0.1),
-    "resnet8": Lesson(5, 0.5, coarse=False),
+    "resnet8": Lesson(10, 0.5, coarse=False),
     "resnet18": Lesson(6, 0.125),
     "ds-cnn": Lesson(8, 0.5),
     "autoencoder": Lesson(40, 1.0, coarse=False),  # which finds 80 percent odd, or 20 where it learned nothing
-    "signal-net": Lesson(15, 1.0, coarse=False),
+    "signal-net": Lesson(30, 1.0, coarse=False),
     "squeezenet": Lesson(8, 0.25),
 }
 

@@ -7,15 +7,12 @@ import pytest
 
 import smidgen as sm
 from architectures import ARCHITECTURES, draw
-from pictures import cifar10
-from quantization import Course, measure
 from smidgen.data.sample import read_sample
 from smidgen.heads import layers
 from smidgen.ir import Array, Graph
 from smidgen.quantization import quantize
 from smidgen.targets import Target, find_board
 from smidgen.targets.host import Host
-from tasks import task_of
 
 STEPS = 10
 CLASSES = 3
@@ -54,11 +51,3 @@ def test_an_architecture_learns_the_same_bytes_on_the_host_and_on_a_board(name: 
     assert all(np.isfinite(a).all() and np.array_equal(a, b) for a, b in zip(outputs, there, strict=True))
     assert set(state) == set(state_there)
     assert all(np.array_equal(data, state_there[key]) for key, data in state.items())
-
-
-def test_a_trained_network_chooses_as_in_float_on_19_of_20_images() -> None:
-    """On the 500 test images that come along; the benchmark of quantization does this for all."""
-    outcome = measure("resnet8", cifar10("sample"), Course(epochs=5), task_of("resnet8"), width=0.5)
-    assert outcome.float_right > 20
-    assert outcome.agreement >= 95
-    assert abs(outcome.int8_right - outcome.float_right) < 2
