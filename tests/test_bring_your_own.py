@@ -7,7 +7,6 @@ import pytest
 
 import smidgen as sm
 from architectures import ARCHITECTURES, draw
-from quantization import cifar10, measure
 from smidgen.data.sample import read_sample
 from smidgen.heads import layers
 from smidgen.ir import Array, Graph
@@ -52,11 +51,3 @@ def test_an_architecture_learns_the_same_bytes_on_the_host_and_on_a_board(name: 
     assert all(np.isfinite(a).all() and np.array_equal(a, b) for a, b in zip(outputs, there, strict=True))
     assert set(state) == set(state_there)
     assert all(np.array_equal(data, state_there[key]) for key, data in state.items())
-
-
-def test_a_trained_network_chooses_as_in_float_on_19_of_20_images() -> None:
-    """On the 500 test images that come along; the benchmark of quantization does this for all."""
-    outcome = measure("resnet8", cifar10("sample"), epochs=5, tested=500, width=0.5)
-    assert outcome.float_top1 > 20
-    assert outcome.agreement >= 95
-    assert abs(outcome.int8_top1 - outcome.float_top1) < 2
