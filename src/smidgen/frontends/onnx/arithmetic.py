@@ -1,7 +1,8 @@
 """The arithmetic contract in ONNX's integer nodes: `numerics` and the fixed point of softmax, bit for bit.
 
 ONNX divides integers towards zero and has no arithmetic shift, so that a floor is the quotient of a number lifted above
-zero, and a rounding shift the quotient of a number moved half a divisor away from zero.
+zero, and a rounding shift the quotient of a number moved half a divisor away from zero. What Sign and Clip read fits
+int32 everywhere: of larger int64 numbers some builds of ONNX Runtime compare the lower halves wrongly.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Steps:
         return self.emit("Gather", self.number(table, table.dtype.name), x)
 
     def over(self, x: str, divisor: Array | int, dtype: str = "int64") -> str:
-        """x / divisor, halves away from zero."""
+        """x / divisor, halves away from zero; x fits int32."""
         half = self.emit("Mul", self.emit("Sign", x), self.number(np.asarray(divisor) // 2, dtype))
         return self.emit("Div", self.emit("Add", x, half), self.number(divisor, dtype))
 
@@ -54,28 +55,29 @@ class Steps:
         return self.emit("Sub", self.emit("Div", lifted, self.number(1 << 31)), self.number(LIFT >> 31))
 
     def multiply(self, x: str, multiplier: Array | int, shift: Array | int) -> str:
-        """`numerics.multiply` of int32 numbers, as int64."""
+        """`numerics.multiply` of int32 numbers."""
         left, right = np.maximum(np.asarray(shift, np.int64), 0), np.maximum(-np.asarray(shift, np.int64), 0)
         wide = self.cast(x, "int64")
         if left.any():
             raised = self.emit("Mul", wide, self.number(np.int64(1) << left))
             wide = self.cast(self.cast(raised, "int32"), "int64")  # a cast drops the upper bits, as C's shift does
         high = self.high(self.emit("Mul", wide, self.number(np.asarray(multiplier))))
-        return self.over(high, np.int64(1) << right) if right.any() else high
+        return self.cast(self.over(high, np.int64(1) << right) if right.any() else high, "int32")
 
     def scale_double(self, x: str, factor: Array) -> str:
         """`numerics.scale_double` of int32 numbers: twice the product, cut towards zero, still tells halves apart."""
         twice = self.emit("Mul", self.cast(x, "float64"), self.number(2 * factor, "float64"))
         limits = (self.number(limit, "float64") for limit in (-2e9, 2e9))
-        return self.over(self.cast(self.emit("Clip", twice, *limits), "int64"), 2)
+        return self.over(self.cast(self.emit("Clip", twice, *limits), "int32"), 2, "int32")
 
     def high_mul(self, a: str, b: str) -> str:
         return self.high(self.emit("Mul", a, b))
 
     def raised(self, x: str, factor: int) -> str:
-        """x · factor, saturated to int32."""
-        limits = self.number(-INT32_MAX - 1), self.number(INT32_MAX)
-        return self.emit("Clip", self.emit("Mul", x, self.number(factor)), *limits)
+        """x · factor, saturated to int32 by way of double, which holds both."""
+        product = self.cast(self.emit("Mul", x, self.number(factor)), "float64")
+        limits = (self.number(limit, "float64") for limit in (-INT32_MAX - 1, INT32_MAX))
+        return self.cast(self.emit("Clip", product, *limits), "int64")
 
     def reciprocal(self, total: str) -> tuple[str, str]:
         """`softmax.reciprocal` of sums, each in [2^19, 2^31): as int64, and the bits by which it is over one."""

@@ -24,7 +24,7 @@ from smidgen.frontends.onnx.writer import (
     serialized,
     window_attributes,
 )
-from smidgen.ir import Array, Graph, Node, Op, Value
+from smidgen.ir import Graph, Node, Op, Value
 from smidgen.numerics import INT8_MAX, INT8_MIN
 from smidgen.ops.conv import multipliers
 from smidgen.ops.elementwise import ADD_SHIFT
@@ -83,18 +83,15 @@ class _Exact(Writer):
         return self.constant(f"{value.name}:{'first' if first else 'last'}", moved(self.lifted(value, first)))
 
 
-def _finish(w: _Exact, node: Node, name: str, first: bool, activation: str = "none", dtype: str = "int64") -> None:
-    """Steps from the zero point become the output."""
-    steps = Steps(w, node.out.name)
-    _limit(w, node, steps.emit("Add", name, _zero(steps, node.out, dtype)), first, activation, dtype)
-
-
-def _limit(w: _Exact, node: Node, name: str, first: bool, activation: str, dtype: str) -> None:
-    """Integers become the output: limited, as uint8."""
-    steps = Steps(w, node.out.name)
-    limits = (steps.number(limit + MOVED, dtype) for limit in numerics.activation_range(activation, node.out.type))
+def _finish(w: _Exact, node: Node, name: str, first: bool, activation: str = "none", zero: int | None = None) -> None:
+    """int32 steps from the zero point become the output: limited before it is added, so that nothing overflows."""
+    steps, y = Steps(w, node.out.name), node.out.type
+    zero = y.zero if zero is None else zero
+    limits = (steps.number(limit - zero, "int32") for limit in numerics.activation_range(activation, y))
     name = steps.emit("Clip", name, *limits)
-    w.written(node.out, name if dtype == "uint8" else steps.cast(name, "uint8"), first)
+    if zero + MOVED:
+        name = steps.emit("Add", name, steps.number(zero + MOVED, "int32"))
+    w.written(node.out, steps.cast(name, "uint8"), first)
 
 
 def _zero(steps: Steps, value: Value, dtype: str = "uint8") -> str:
@@ -153,7 +150,8 @@ def _mul(w: _Exact, node: Node, steps: Steps) -> None:
 def _table(w: _Exact, node: Node, steps: Steps) -> None:
     """A layer that reads one int8 value alone, as its results for all of them."""
     (x,) = node.ins
-    results: Array = node.op.ref(node, EVERY)
+    results = node.op.ref(node, EVERY)
+    assert isinstance(results, np.ndarray)
     table = moved(results) if results.dtype == np.int8 else results
     first = w.first(x)
     w.written(node.out, steps.pick(table, steps.cast(w.operand(x, first), "int32")), first)
@@ -164,13 +162,16 @@ def _quantize(w: _Exact, node: Node, steps: Steps) -> None:
     ratio = steps.emit("Div", w.operand(x, first), steps.number(node.out.type.scale, "float32"))
     limited = steps.emit("Clip", ratio, steps.number(-1e6, "float32"), steps.number(1e6, "float32"))
     twice = steps.cast(steps.emit("Add", limited, limited), "int32")
-    _finish(w, node, steps.over(twice, 2, "int32"), first, dtype="int32")
+    _finish(w, node, steps.over(twice, 2, "int32"), first)
 
 
 def _max_pool(w: _Exact, node: Node, steps: Steps) -> None:
     assert isinstance(node.op, ops.MaxPool)
     name = steps.emit("MaxPool", w.operand(node.ins[0], True), **window_attributes(node.op.window))
-    _limit(w, node, name, True, node.op.activation, "uint8")
+    if node.op.activation != "none":
+        limits = numerics.activation_range(node.op.activation, node.out.type)
+        name = steps.emit("Clip", name, *(steps.number(limit + MOVED, "uint8") for limit in limits))
+    w.written(node.out, name, True)
 
 
 def _avg_pool(w: _Exact, node: Node, steps: Steps) -> None:
@@ -183,8 +184,7 @@ def _avg_pool(w: _Exact, node: Node, steps: Steps) -> None:
     total = steps.emit("ConvInteger", w.operand(x, True), ones, steps.number(MOVED, "uint8"), **attributes)
     inside = np.ones((*x.type.shape[:3], 1), np.int64)
     count = op.window.patches(inside, 0).sum(axis=(2, 3)).transpose(2, 0, 1)
-    mean = steps.emit("Add", steps.over(total, count, "int32"), steps.number(MOVED, "int32"))
-    _limit(w, node, mean, True, op.activation, "int32")
+    _finish(w, node, steps.over(total, count, "int32"), True, op.activation, zero=0)
 
 
 def _mean(w: _Exact, node: Node, steps: Steps) -> None:
@@ -215,7 +215,7 @@ def _softmax(w: _Exact, node: Node, steps: Steps) -> None:
     share = steps.high_mul(steps.pick(exps, at), scale)
     divisors = np.int64(1) << (np.arange(SUM_BITS) + 31 - 8)
     halves, wholes = steps.pick(divisors // 2, above), steps.pick(divisors, above)
-    _limit(w, node, steps.emit("Div", steps.emit("Add", share, halves), wholes), False, "none", "int64")
+    _finish(w, node, steps.cast(steps.emit("Div", steps.emit("Add", share, halves), wholes), "int32"), False)
 
 
 EXACT: Mapping[type[Op], Callable[[_Exact, Node, Steps], None]] = {
