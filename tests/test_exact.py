@@ -62,7 +62,7 @@ def sums(rng: np.random.Generator, columns: int) -> Array:
     return np.concatenate([np.repeat(ENDS[:, None], columns, 1), drawn]).astype(np.int32)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(seeds, st.sampled_from(((-31, 0), (-31, 31), (0, 31), (0, 0))))
 def test_the_integer_nodes_multiply_as_numerics_does(seed: int, range_: tuple[int, int]) -> None:
     rng = np.random.default_rng(seed)
@@ -77,7 +77,7 @@ def test_the_integer_nodes_multiply_as_numerics_does(seed: int, range_: tuple[in
     np.testing.assert_array_equal(got, numerics.multiply(x, multiplier, shift))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(seeds)
 def test_the_integer_nodes_scale_in_double_as_numerics_does(seed: int) -> None:
     rng = np.random.default_rng(seed)
