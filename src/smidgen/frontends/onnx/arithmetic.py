@@ -29,13 +29,13 @@ class Steps:
     name: str
 
     def emit(self, code: str, *ins: str, **attributes: object) -> str:
-        return self.writer.emit(code, f"{self.name}:{len(self.writer.nodes)}", *ins, **attributes)
+        return self.writer.emit(code, f"{self.name}:step{len(self.writer.nodes)}", *ins, **attributes)
 
     def number(self, data: Array | Sequence[int] | float, dtype: str = "int64") -> str:
         """The name of constant numbers; single ones are held once for all layers."""
         array = np.asarray(data).astype(dtype)
-        single = f"{dtype}:{array.item()}" if array.ndim == 0 else ""
-        return self.writer.constant(single or f"{self.name}:{len(self.writer.constants)}:numbers", array)
+        single = f"number:{dtype}:{array.item()}" if array.ndim == 0 else ""
+        return self.writer.constant(single or f"{self.name}:numbers{len(self.writer.constants)}", array)
 
     def cast(self, x: str, dtype: str) -> str:
         return self.emit("Cast", x, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
