@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,15 @@ import pytest
 
 import smidgen as sm
 from litert import LiteRT
+from smidgen import numerics
 from smidgen.data import Data, centre, intake
 from smidgen.data.sample import read_sample
 from smidgen.demo import some
 from smidgen.frontends import export_model
-from smidgen.ir import Array, Graph
+from smidgen.ir import Array, Graph, evaluate
 from smidgen.learning import Course
+from smidgen.ops import Dequantize
+from smidgen.passes import prune
 
 Learned = tuple[Graph, tuple[Array, ...], list[int]]  # a model, images, and what it takes each for
 
@@ -44,12 +48,50 @@ def test_litert_chooses_the_same_for_every_photograph(learned: Learned, tmp_path
     assert choices(lambda image: runtime.run(image)[0], images) == ours
 
 
+def onnx_runtime(graph: Graph, folder: Path, exact: bool = False) -> Callable[[Array], Array]:
+    """What ONNX Runtime computes, as it comes, for an image."""
+    export_model(graph, folder / "learned.onnx", exact)
+    session = onnxruntime.InferenceSession(folder / "learned.onnx", providers=["CPUExecutionProvider"])
+    name = session.get_inputs()[0].name
+    return lambda image: np.asarray(session.run(None, {name: image})[0])
+
+
 def test_onnx_runtime_which_rounds_once_chooses_the_same_for_nearly_every_photograph(
     learned: Learned, tmp_path: Path
 ) -> None:
     graph, images, ours = learned
-    export_model(graph, tmp_path / "learned.onnx")
-    session = onnxruntime.InferenceSession(tmp_path / "learned.onnx", providers=["CPUExecutionProvider"])
-    name = session.get_inputs()[0].name
-    theirs = choices(lambda image: session.run(None, {name: image})[0], images)
+    theirs = choices(onnx_runtime(graph, tmp_path), images)
     assert np.mean(np.array(theirs) == ours) >= 0.95
+
+
+def test_onnx_runtime_chooses_the_same_for_every_photograph_by_the_exact_form(learned: Learned, tmp_path: Path) -> None:
+    graph, images, ours = learned
+    assert choices(onnx_runtime(graph, tmp_path, exact=True), images) == ours
+
+
+def test_the_exact_form_gives_a_float_head_the_same_features(learned: Learned, tmp_path: Path) -> None:
+    graph, images, _ = learned
+    (features,) = (node.out for node in graph.nodes if isinstance(node.op, Dequantize))
+    backbone = prune(replace(graph, outputs=(features,)))
+    run = onnx_runtime(backbone, tmp_path, exact=True)
+    for image in images[::10]:
+        np.testing.assert_array_equal(run(image), evaluate(backbone, image)[0])
+
+
+def rounded_once(x: Array, multiplier: Array | int, shift: Array | int) -> Array:
+    """round(x · multiplier · 2^(shift − 31)), halves to even, as runtimes round that multiply by a real number."""
+    real = np.asarray(multiplier, np.float64) * 2.0 ** (np.asarray(shift, np.float64) - 31)
+    once: Array = np.rint(np.asarray(x, np.float64) * real).astype(np.int64)
+    return once
+
+
+def test_rounding_once_is_what_sets_onnx_runtime_apart(
+    learned: Learned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, images, _ = learned
+    few = images[::4]
+    run = onnx_runtime(graph, tmp_path)
+    theirs, ours = (np.concatenate([f(image) for image in few]) for f in (run, lambda x: evaluate(graph, x)[0]))
+    monkeypatch.setattr(numerics, "multiply", rounded_once)
+    once = np.concatenate([evaluate(graph, image)[0] for image in few])
+    assert np.abs(once - theirs).mean() < np.abs(ours - theirs).mean() / 2

@@ -66,20 +66,29 @@ WRITERS: dict[str, Callable[[Graph, Path], None]] = {
 }
 
 
-def check_writable(path: Path) -> None:
-    """Raise InputError unless the suffix is of a kind of file that is written."""
-    if path.suffix.lower() not in WRITERS:
+def _write_exact(graph: Graph, path: Path) -> None:
+    from smidgen.frontends.onnx import write_exact
+
+    write_whole(path, write_exact(graph))
+
+
+def check_writable(path: Path, exact: bool = False) -> None:
+    """Raise InputError unless the suffix is of a kind of file that is written, in the form asked for."""
+    suffix = path.suffix.lower()
+    if suffix not in WRITERS:
         kinds = list(WRITERS)
         raise InputError(
             f"{path} should end in {', '.join(kinds[:-1])} or {kinds[-1]}: those are the files that are written"
         )
+    if exact and suffix != ".onnx":
+        raise InputError(f"{path}: only .onnx has an exact form beside its own, {suffix} is exact; leave exact out")
 
 
-def export_model(graph: Graph, path: str | Path) -> None:
-    """Write a model file of the kind its suffix tells."""
+def export_model(graph: Graph, path: str | Path, exact: bool = False) -> None:
+    """Write a model file of the kind its suffix tells; with `exact`, ONNX in integer nodes that compute our bytes."""
     path = Path(path)
-    check_writable(path)
-    WRITERS[path.suffix.lower()](graph, path)
+    check_writable(path, exact)
+    (_write_exact if exact else WRITERS[path.suffix.lower()])(graph, path)
 
 
 def import_model(path: str | Path) -> Graph:

@@ -50,7 +50,7 @@ class Dense(Op):
         check_weighted("Dense", x, w, b, w.shape[0], 0)
         return Type((x.shape[0], w.shape[0]), x.dtype)
 
-    def _factors(self, node: Node) -> Array:
+    def scaling(self, node: Node) -> Array:
         """s_x·s_w / s_y of each output: here, and here alone, TFLite's reference kernel multiplies in double."""
         x, w, y = node.ins[0].type, node.ins[1].type, node.out.type
         assert w.q is not None
@@ -68,7 +68,7 @@ class Dense(Op):
         if y.dtype == "float32":
             limited: Array = np.clip(acc, *numerics.activation_limits(self.activation))
             return limited
-        scaled = numerics.scale_double(acc.astype(np.int32), self._factors(node))
+        scaled = numerics.scale_double(acc.astype(np.int32), self.scaling(node))
         return numerics.to_int8(scaled, y.zero, *numerics.activation_range(self.activation, y))
 
     def params(self, node: Node) -> Params:
@@ -79,7 +79,7 @@ class Dense(Op):
         return {
             "rows": x.shape[0], "x_c": x.shape[1], "y_c": y.shape[1],
             "x_zero": x.zero, "y_zero": y.zero, "lo": lo, "hi": hi,
-            "factor": self._factors(node),
+            "factor": self.scaling(node),
         }  # fmt: skip
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:

@@ -90,7 +90,7 @@ class Softmax(Op):
             raise GraphError(f"Softmax over {x.shape[-1]} elements overflows its sum; {(1 << SUM_BITS) - 1} fit")
         return Type(x.shape, x.dtype, OUTPUT)
 
-    def _scaling(self, x: Type) -> tuple[int, int, int]:
+    def scaling(self, x: Type) -> tuple[int, int, int]:
         """Multiplier and left shift of a difference, and the least difference that counts."""
         real = min(self.beta * x.scale * (1 << (31 - DIFF_BITS)), 2.0**31 - 1)
         if real <= 1:
@@ -104,7 +104,7 @@ class Softmax(Op):
             e = np.exp((x - x.max(axis=-1, keepdims=True)) * np.float32(self.beta))
             y: Array = e / e.sum(axis=-1, keepdims=True)
             return y
-        multiplier, shift, least = self._scaling(node.ins[0].type)
+        multiplier, shift, least = self.scaling(node.ins[0].type)
         diff = x.astype(np.int64) - x.max(axis=-1, keepdims=True)
         counts = diff >= least
         scaled = high_mul(np.where(counts, diff, 0) << shift, multiplier)
@@ -116,7 +116,7 @@ class Softmax(Op):
 
     def params(self, node: Node) -> Params:
         x = node.ins[0].type
-        multiplier, shift, least = self._scaling(x)
+        multiplier, shift, least = self.scaling(x)
         return {
             "rows": x.size // x.shape[-1], "c": x.shape[-1],
             "multiplier": multiplier, "shift": shift, "least": least,

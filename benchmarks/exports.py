@@ -1,0 +1,116 @@
+"""A learned model in other runtimes: first choices that stay, how far its outputs move, and what an image takes.
+
+`smidgen demo -o demo` makes such a model, demo/mcunet-5fps.smg; images are the 500 test images of the CIFAR-10 sample.
+Times are medians, on one thread, of runtimes that take turns image by image: they compare within one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import onnxruntime
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+from rich.console import Console
+from rich.table import Table
+
+import smidgen as sm
+from smidgen.data import centre, intake
+from smidgen.data.sample import read_sample
+from smidgen.frontends import export_model
+from smidgen.ir import Array, Graph
+
+Run = Callable[[Array], Array]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a runtime makes of a model's images, beside ours."""
+
+    runtime: str
+    file: str
+    bytes: int
+    images: int
+    same: int  # first choices
+    difference: float  # of an output, mean
+    milliseconds: float  # an image, median
+
+
+def litert(file: Path) -> Run:
+    reference = OpResolverType.BUILTIN_REF
+    interpreter = Interpreter(str(file), experimental_op_resolver_type=reference, num_threads=1)
+    interpreter.allocate_tensors()
+    (x,), (y,) = interpreter.get_input_details(), interpreter.get_output_details()
+
+    def run(image: Array) -> Array:
+        interpreter.set_tensor(x["index"], image)
+        interpreter.invoke()
+        return np.asarray(interpreter.get_tensor(y["index"]))
+
+    return run
+
+
+def onnx_runtime(file: Path) -> Run:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    name = session.get_inputs()[0].name
+    return lambda image: np.asarray(session.run(None, {name: image})[0])
+
+
+def timed(run: Run, image: Array) -> tuple[Array, float]:
+    start = time.perf_counter()
+    result = run(image)
+    return result, time.perf_counter() - start
+
+
+def outcomes(graph: Graph) -> list[Outcome]:
+    images = [centre(image, intake(graph)) for image in read_sample().test.images]
+    with sm.compile(graph).start() as device:
+        ours = np.concatenate([device.run(image)[0] for image in images])
+    with TemporaryDirectory() as folder:
+        tflite, qdq, exact = (Path(folder) / name for name in ("model.tflite", "model.onnx", "exact.onnx"))
+        for file in (tflite, qdq, exact):
+            export_model(graph, file, exact=file is exact)
+        runs = (litert(tflite), onnx_runtime(qdq), onnx_runtime(exact))
+        turns = [[timed(run, image) for run in runs] for image in images]
+        sizes = [file.stat().st_size for file in (tflite, qdq, exact)]
+    names = (("LiteRT, reference kernels", ".tflite"), ("ONNX Runtime", ".onnx"), ("ONNX Runtime", ".onnx, exact"))
+    results = []
+    for place, ((runtime, file_kind), size) in enumerate(zip(names, sizes, strict=True)):
+        theirs = np.concatenate([turn[place][0] for turn in turns])
+        same = int((theirs.argmax(1) == ours.argmax(1)).sum())
+        difference = float(np.abs(theirs.astype(np.float64) - ours).mean())
+        milliseconds = 1e3 * float(np.median([turn[place][1] for turn in turns]))
+        results.append(Outcome(runtime, file_kind, size, len(images), same, difference, milliseconds))
+    return results
+
+
+def show(results: list[Outcome]) -> None:
+    table = Table("runtime", "file", "bytes", "same first choice", "mean difference", "ms an image")
+    for o in results:
+        same = f"{o.same} of {o.images}"
+        table.add_row(o.runtime, o.file, f"{o.bytes:,}", same, f"{o.difference:.2g}", f"{o.milliseconds:.1f}")
+    Console().print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("model", type=Path, help="a learned model, .smg")
+    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
+    given = parser.parse_args()
+    results = outcomes(sm.load(given.model))
+    if given.json:
+        print(json.dumps([asdict(o) for o in results], indent=2))
+    else:
+        show(results)
+
+
+if __name__ == "__main__":
+    main()
