@@ -19,7 +19,7 @@ from networks import CLASSES, inverted_residual
 from smidgen import numerics, ops
 from smidgen.errors import ExportError, ImportModelError, InputError
 from smidgen.frontends import export_model, import_model
-from smidgen.frontends.onnx import write_exact
+from smidgen.frontends.onnx import write_exact, write_onnx
 from smidgen.frontends.onnx.arithmetic import Steps
 from smidgen.frontends.onnx.exact import EXACT
 from smidgen.frontends.onnx.writer import RULES, Writer
@@ -122,6 +122,17 @@ def test_random_graphs_compute_the_same_bytes_in_onnx_runtime(tmp_path: Path, gr
         np.testing.assert_array_equal(want, got)
     with pytest.raises(ImportModelError):  # integer nodes say what is computed, not what the numbers mean
         import_model(tmp_path / "graph.onnx")
+
+
+@pytest.mark.parametrize("write", [write_onnx, write_exact])
+def test_an_input_that_is_an_output_too_leaves_as_it_came(write: Callable[[Graph], bytes]) -> None:
+    g = Builder("model")
+    q = QParams.per_tensor(0.1)
+    x = g.input("x", Type((1, 4), "int8", q))
+    graph = g.graph(g.emit(ops.Activate(), x, q=q), x)
+    array = np.array([[-128, -1, 0, 127]], np.int8)
+    for want, got in zip(evaluate(graph, array), results(write(graph), array), strict=True):
+        np.testing.assert_array_equal(want, got)
 
 
 def test_what_has_no_exact_form_is_refused_in_a_sentence(tmp_path: Path) -> None:

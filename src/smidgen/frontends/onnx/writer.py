@@ -80,7 +80,8 @@ class Writer:
         for node in self.graph.nodes:
             self.apply(node)
         for value in self.graph.outputs:
-            self.leave(value)
+            if value not in self.graph.inputs:  # which leave under their own names
+                self.leave(value)
 
     def enter(self, value: Value) -> None:
         self.written(value, value.name, False)
