@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from floats import FloatNet, float_graphs
 from smidgen.batch import run_batch
-from smidgen.ir import Array, Graph, evaluate, evaluate_all
-from smidgen.ops import Activate, Add, BatchNorm, Conv2D, Depthwise, Mul, Pad, Reshape
+from smidgen.ir import Array, Graph, Value, evaluate, evaluate_all
+from smidgen.ops import Activate, Add, BatchNorm, Conv2D, Depthwise, Lookup, MaxPool, Mean, Mul, Pad, Reshape
 from smidgen.quantization.equalising import equalise
 from smidgen.quantization.folding import FOLDS, crop_kernels, fold
 
@@ -147,3 +147,37 @@ def test_equalising_brings_channels_of_a_depthwise_input_half_way_to_one_range()
     octaves = [np.ptp(np.log2(found[live])) for found in ranges]
     assert octaves[0] > 3
     assert octaves[1] == pytest.approx(octaves[0] / 2, rel=0.01)
+
+
+def gated(n: FloatNet) -> Value:
+    """Channels of wide ranges, gated by what a layer makes of their means, pooled, and read by a layer."""
+    y = n.g.emit(Activate("relu"), n.conv(n.x, 6, spread=100.0))
+    gate = n.g.emit(Lookup("hard_sigmoid"), n.conv(n.g.emit(Mean(keep_dims=True), y), 6))
+    return n.conv(n.g.emit(MaxPool((2, 2), (2, 2)), n.g.emit(Mul(), y, gate)), 4)
+
+
+def squared(n: FloatNet) -> Value:
+    y = n.conv(n.x, 6, spread=100.0)
+    return n.conv(n.g.emit(Mul(), y, y), 4)
+
+
+def gated_by_means(n: FloatNet) -> Value:
+    y = n.conv(n.x, 6, spread=100.0)
+    return n.conv(n.g.emit(Mul(), y, n.g.emit(Mean(keep_dims=True), y)), 4)
+
+
+def added(n: FloatNet) -> Value:
+    y = n.conv(n.x, 3, spread=100.0)
+    return n.conv(n.g.emit(Add(), y, n.x), 4)
+
+
+@pytest.mark.parametrize(("grow", "moves"), [(gated, True), (squared, False), (gated_by_means, False), (added, False)])
+def test_equalising_passes_gates_and_pools_and_nothing_else(grow: Callable[[FloatNet], Value], moves: bool) -> None:
+    n = FloatNet(0)
+    graph = fold(n.g.graph(grow(n)))
+    x = np.random.default_rng(1).normal(size=(4, *n.shape)).astype(np.float32)
+    after = equalise(graph, x)
+    first = graph.nodes[0].ins[1]
+    assert np.array_equal(graph.constants[first], after.constants[first]) != moves
+    for one in x:
+        close(graph, after, one)

@@ -16,7 +16,7 @@ from smidgen.data import centre, from_pixels, intake
 from smidgen.data.pixels import Intake
 from smidgen.data.sample import read_sample
 from smidgen.ir import Array, Builder, Graph, QParams, Type, evaluate, evaluate_all
-from smidgen.ops import BatchNorm, Concat, Conv2D, Crop, Dense, MaxPool, Mean, Requantize, Softmax
+from smidgen.ops import BatchNorm, Concat, Conv2D, Crop, Dense, Lookup, MaxPool, Mean, Requantize, Softmax
 from smidgen.preprocessing import Preprocessing
 from smidgen.quantization import METHODS, Method, Progress, QuantizationError, Recipe, quantize
 from smidgen.quantization.calibration import calibrate, scale_of
@@ -179,6 +179,33 @@ def test_percentiles_cut_outliers_and_the_least_error_lies_between() -> None:
         widths[method] = high - low
     assert widths["percentile"] < widths["mse"] < widths["minmax"]
     assert widths["average"] < widths["minmax"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("op", "low", "high"),
+    [
+        (Lookup("hard_sigmoid", 1 / 6, 0.5), -3, 3), (Lookup("hard_swish"), -2.8, 90), (Lookup("sigmoid"), -6.9, 6.9),
+        (Lookup("tanh"), -3.5, 3.5), (Lookup("leaky_relu", 0.1), -90, 90),
+    ],
+)  # fmt: skip
+def test_what_a_function_alone_reads_has_the_range_in_which_it_tells_numbers_apart(
+    op: Lookup, low: float, high: float, method: Method
+) -> None:
+    n = FloatNet(0, (1, 10, 10, 1))
+    w, b = n.g.constant("w", np.full((1, 1, 1, 1), 60, np.float32)), n.g.constant("b", np.zeros(1, np.float32))
+    wide = n.g.emit(Conv2D(), n.x, w, b)
+    y = n.g.emit(op, wide)
+    graph = n.g.graph(y)
+    samples = np.stack(noise(graph, 20)).clip(-1.5, 1.5)
+    samples[:, 0, 0, :2, 0] = -1.5, 1.5
+    found = calibrate(graph, samples, method, 100.0, lambda _: None)[wide]
+    if method == "mse":  # which may cut further
+        assert low * 1.01 <= found[0] < found[1] <= high * 1.01
+    else:
+        assert found == pytest.approx((low, high), rel=0.02)
+    both = calibrate(n.g.graph(y, wide), samples, method, 100.0, lambda _: None)
+    assert both[wide] == (-90, 90)  # what others read, too, is wanted whole
 
 
 @given(st.floats(-1e6, 1e6), st.floats(0, 1e6))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -11,6 +12,7 @@ import numpy as np
 from smidgen.batch import run_batch
 from smidgen.errors import SmidgenError
 from smidgen.ir import Array, Graph, QParams, Value
+from smidgen.ops.lookup import Lookup
 
 Method = Literal["minmax", "average", "percentile", "mse"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -19,6 +21,8 @@ STEPS = 255  # of an int8 range
 CLIPS = np.linspace(0.3, 1.0, 71)  # shares of the range that `mse` tries
 NARROWEST = 1e-6  # of a range: a tensor that never leaves zero gets at least this
 BATCH = 8  # samples at once
+POINTS = 1 << 14  # at which a function is looked at
+UNTOLD = 0.25  # steps of its result within which two are the same
 
 Range = tuple[float, float]
 Listener = Callable[["Progress"], None]
@@ -50,15 +54,17 @@ def calibrate(graph: Graph, samples: Array, method: Method, percentile: float, h
 
     `minmax` takes the extremes of all samples, `average` the mean of each sample's extremes; `percentile` leaves so
     much of the elements beyond either end that the given share lies between, and `mse` cuts where the squared error
-    of rounding and cutting together is least. Outputs are never cut: the largest of them is what counts.
+    of rounding and cutting together is least. Outputs are never cut: the largest of them is what counts. What a
+    function alone reads has the range in which the function tells numbers apart.
     """
     extremes = _extremes(graph, samples, hear)
-    ranges = {v: (float(low.min()), float(high.max())) for v, (low, high) in extremes.items()}
+    ranges = _told_apart(graph, {v: (float(low.min()), float(high.max())) for v, (low, high) in extremes.items()})
     whole = {v: ranges[v] for v in graph.outputs}
     if method == "minmax":
         return ranges
     if method == "average":
-        return {v: (float(low.mean()), float(high.mean())) for v, (low, high) in extremes.items()} | whole
+        means = {v: (float(low.mean()), float(high.mean())) for v, (low, high) in extremes.items()}
+        return _told_apart(graph, means) | whole
     counts = {v: np.zeros(BINS, np.int64) for v in ranges}
 
     def count(value: Value, array: Array) -> None:
@@ -71,6 +77,29 @@ def calibrate(graph: Graph, samples: Array, method: Method, percentile: float, h
         run_batch(graph, batch, count)
     choose = _least_error if method == "mse" else lambda low, high, n: _between(low, high, n, percentile)
     return {v: choose(*ranges[v], counts[v]) if counts[v].any() else ranges[v] for v in ranges} | whole
+
+
+def _told_apart(graph: Graph, ranges: dict[Value, Range]) -> dict[Value, Range]:
+    """Ranges without the ends beyond which the only reader gives one and the same: hard-sigmoid, outside of ±3."""
+    readers = Counter(v for node in graph.nodes for v in node.ins) + Counter(graph.outputs)
+    found = dict(ranges)
+    for node in graph.nodes:
+        value = node.ins[0]
+        if not isinstance(node.op, Lookup) or readers[value] != 1 or value in graph.inputs:
+            continue
+        (low, high), (least, most) = ranges[value], ranges[node.out]
+        x = np.linspace(low, high, POINTS)
+        y = node.op.real(x)
+        alike = [_alike(part, UNTOLD * (most - least) / STEPS) for part in (y, y[::-1])]
+        if sum(alike) < POINTS - 1:
+            found[value] = float(x[alike[0]]), float(x[POINTS - 1 - alike[1]])
+    return found
+
+
+def _alike(y: Array, within: float) -> int:
+    """The last place up to which all numbers from the first on lie so close together."""
+    spread = np.maximum.accumulate(y) - np.minimum.accumulate(y)
+    return int(np.searchsorted(spread, within, "right")) - 1
 
 
 def _extremes(graph: Graph, samples: Array, hear: Listener) -> dict[Value, tuple[Array, Array]]:

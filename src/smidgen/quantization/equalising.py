@@ -1,12 +1,14 @@
 """Cross-layer equalisation: channels of very different ranges are brought closer where that changes nothing.
 
 y = B · f(A x) is the same when channel i of A is divided by s and what reads it in B multiplied, as long as
-f(s·x) = s·f(x): so for no activation and for ReLU. ReLU6 has no such s and is left alone.
+f(s·x) = s·f(x): so for no activation and for ReLU, and for pools, means and gates on the way. ReLU6 has no such s and
+is left alone.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,11 +16,21 @@ from smidgen.batch import run_batch
 from smidgen.ir import Array, Graph, Node, Value
 from smidgen.ops.conv import Conv2D, Depthwise
 from smidgen.ops.dense import Dense
+from smidgen.ops.elementwise import Activate, Mul
+from smidgen.ops.pool import AvgPool, MaxPool, Mean
 from smidgen.quantization.calibration import Listener, batches
 
 HOMOGENEOUS = ("none", "relu")
 MOST = 32.0  # a channel is never scaled by more: dead ones stay numbers
 Linear = Conv2D | Depthwise | Dense
+
+
+@dataclass(frozen=True)
+class Link:
+    """A layer and those that read it, directly or through what lets a channel's factor pass."""
+
+    before: Node
+    after: tuple[Node, ...]
 
 
 def equalise(graph: Graph, samples: Array, hear: Listener = lambda _: None) -> Graph:
@@ -28,32 +40,63 @@ def equalise(graph: Graph, samples: Array, hear: Listener = lambda _: None) -> G
     the aim is the geometric mean between equal activations and equal weights. Channels go half the way there, in
     octaves: what a few images show of a range is no certainty.
     """
-    pairs = _pairs(graph)
-    if not pairs:
+    links = _links(graph)
+    if not links:
         return graph
-    largest = _largest(graph, samples, {before.out for before, _ in pairs}, hear)
+    largest = _largest(graph, samples, {link.before.out for link in links}, hear)
     constants = dict(graph.constants)
-    for before, after in pairs:
-        factor = _factor(after, constants, largest[before.out])
-        _divide(before, constants, factor)
-        _multiply(after, constants, factor)
+    for link in links:
+        factor = _factor(link, constants, largest[link.before.out])
+        _divide(link.before, constants, factor)
+        for node in link.after:
+            _multiply(node, constants, factor)
     return Graph(graph.inputs, graph.outputs, graph.nodes, constants, graph.name, preprocessing=graph.preprocessing)
 
 
-def _pairs(graph: Graph) -> list[tuple[Node, Node]]:
-    """Layers of which one alone reads the other, with weights of their own."""
-    readers = Counter(v for node in graph.nodes for v in node.ins) + Counter(graph.outputs)
-    producer = {v: node for node in graph.nodes for v in node.outs}
-    found = []
-    for after in graph.nodes:
-        before = producer.get(after.ins[0])
-        if before is None or readers[before.out] != 1 or not all(isinstance(n.op, Linear) for n in (before, after)):
-            continue
-        alone = all(v in graph.constants and readers[v] == 1 for n in (before, after) for v in n.ins[1:])
-        plain = not isinstance(after.op, Conv2D) or after.op.groups == 1
-        if alone and plain and before.op.activation in HOMOGENEOUS:  # type: ignore[attr-defined]
-            found.append((before, after))
-    return found
+def _links(graph: Graph) -> list[Link]:
+    """Layers with weights of their own that can share factors with all that read them."""
+    held = Counter(v for node in graph.nodes for v in node.ins if v in graph.constants)
+    readers: dict[Value, list[Node]] = {}
+    for node in graph.nodes:
+        for value in dict.fromkeys(node.ins):
+            readers.setdefault(value, []).append(node)
+
+    def own(node: Node) -> bool:
+        return all(held[v] == 1 for v in node.ins[1:])
+
+    links = []
+    for node in graph.nodes:
+        if isinstance(node.op, Linear) and node.op.activation in HOMOGENEOUS and own(node):
+            after = _after(graph, readers, node.out)
+            if after and all(own(other) for other in after):
+                links.append(Link(node, after))
+    return links
+
+
+def _after(graph: Graph, readers: dict[Value, list[Node]], value: Value) -> tuple[Node, ...]:
+    """The layers that read a map; none where a channel's factor would reach something else."""
+    found: list[Node] = []
+    reached = [value]
+    for at in reached:
+        if at in graph.outputs:
+            return ()
+        for node in readers.get(at, ()):
+            if isinstance(node.op, Linear) and at not in node.ins[1:]:
+                found.append(node)
+            elif _passes(node) and sum(v in reached for v in node.ins) == 1:  # a product takes it once, not twice
+                reached.append(node.out)
+            else:
+                return ()
+    grouped = any(isinstance(node.op, Conv2D) and node.op.groups > 1 for node in found)
+    return () if grouped else tuple(found)
+
+
+def _passes(node: Node) -> bool:
+    """Whether a positive factor of a channel of one input is one of the output's."""
+    op = node.op
+    if len({v.type.shape[-1:] for v in (*node.ins, *node.outs)}) > 1:
+        return False
+    return isinstance(op, Mean) or (isinstance(op, Activate | Mul | AvgPool | MaxPool) and op.activation in HOMOGENEOUS)
 
 
 def _largest(graph: Graph, samples: Array, wanted: set[Value], hear: Listener) -> dict[Value, Array]:
@@ -70,19 +113,25 @@ def _largest(graph: Graph, samples: Array, wanted: set[Value], hear: Listener) -
     return found
 
 
-def _factor(after: Node, constants: dict[Value, Array], largest: Array) -> Array:
+def _factor(link: Link, constants: dict[Value, Array], largest: Array) -> Array:
     """By what each channel is divided; 1 where it is dead."""
-    w = np.abs(constants[after.ins[1]])
-    if isinstance(after.op, Depthwise):
+    mixing = [node for node in link.after if not isinstance(node.op, Depthwise)]
+    if not mixing:
         wanted = largest / (largest.max() or 1.0)
     else:
-        weights = w.max(axis=tuple(range(w.ndim - 1)))
+        weights = np.max([_read(constants[node.ins[1]]) for node in mixing], axis=0)
         wanted = np.sqrt(largest / np.where(weights > 0, weights, 1))
         wanted = np.where(weights > 0, wanted, 0)
         wanted /= np.median(wanted[wanted > 0]) if (wanted > 0).any() else 1.0
     half = np.sqrt(np.where(wanted > 0, wanted, 1.0))
     factor: Array = np.clip(half, 1 / MOST, MOST).astype(np.float32)
     return factor
+
+
+def _read(weights: Array) -> Array:
+    """How much a layer makes at most of each channel it reads, as a share of the most it makes of any."""
+    most: Array = np.abs(weights).max(axis=tuple(range(weights.ndim - 1)))
+    return most / (most.max() or 1.0)
 
 
 def _divide(node: Node, constants: dict[Value, Array], factor: Array) -> None:
