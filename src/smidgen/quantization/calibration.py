@@ -79,17 +79,23 @@ def calibrate(graph: Graph, samples: Array, method: Method, percentile: float, h
     return {v: choose(*ranges[v], counts[v]) if counts[v].any() else ranges[v] for v in ranges} | whole
 
 
+def functions_of(graph: Graph) -> dict[str, Lookup]:
+    """The function that alone reads a value, by the value's name."""
+    readers = Counter(v for node in graph.nodes for v in node.ins) + Counter(graph.outputs)
+    return {n.ins[0].name: n.op for n in graph.nodes if isinstance(n.op, Lookup) and readers[n.ins[0]] == 1}
+
+
 def _told_apart(graph: Graph, ranges: dict[Value, Range]) -> dict[Value, Range]:
     """Ranges without the ends beyond which the only reader gives one and the same: hard-sigmoid, outside of ±3."""
-    readers = Counter(v for node in graph.nodes for v in node.ins) + Counter(graph.outputs)
+    functions = functions_of(graph)
     found = dict(ranges)
     for node in graph.nodes:
         value = node.ins[0]
-        if not isinstance(node.op, Lookup) or readers[value] != 1 or value in graph.inputs:
+        if value in graph.inputs or (function := functions.get(value.name)) is None:
             continue
         (low, high), (least, most) = ranges[value], ranges[node.out]
         x = np.linspace(low, high, POINTS)
-        y = node.op.real(x)
+        y = function.real(x)
         alike = [_alike(part, UNTOLD * (most - least) / STEPS) for part in (y, y[::-1])]
         if sum(alike) < POINTS - 1:
             found[value] = float(x[alike[0]]), float(x[POINTS - 1 - alike[1]])

@@ -13,7 +13,7 @@ from smidgen.batch import run_batch, run_node
 from smidgen.ir import Array, Graph, Node, Value
 from smidgen.numerics import dequantize, quantize
 from smidgen.ops.elementwise import Requantize
-from smidgen.quantization.calibration import Listener, batches
+from smidgen.quantization.calibration import Listener, batches, functions_of
 
 WEAK = 10.0  # dB: below this a layer is pointed out
 
@@ -23,7 +23,7 @@ class LayerNoise:
     """Signal to noise of a layer's output in decibels; None where no noise, or no signal, was seen.
 
     `cumulative` holds the noise of all layers before it, too; `alone` is what the layer adds when it reads the float
-    graph's numbers rounded to its input.
+    graph's numbers rounded to its input. Of a layer that a function alone reads, both are of what that makes of it.
     """
 
     name: str
@@ -109,6 +109,7 @@ class Comparison:
     def __init__(self, real: Graph, rounded: Graph) -> None:
         self.real, self.rounded = real, rounded
         self.nodes = {node.out.name: node for node in rounded.nodes}
+        self.functions = functions_of(rounded)
         self.whole = {name: _Noise() for name in self.nodes}
         self.alone = {name: _Noise() for name in self.nodes}
         self.same = self.count = 0
@@ -123,14 +124,20 @@ class Comparison:
             floats[value.name] = array
             node = self.nodes.get(value.name)
             if node is not None:
-                self.whole[value.name].add(array, _reals(node.out, got[value.name]))
-                self.alone[value.name].add(array, _reals(node.out, self._alone(node, floats)))
+                wanted = self._seen(value.name, array)
+                for noise, result in ((self.whole, got[value.name]), (self.alone, self._alone(node, floats))):
+                    noise[value.name].add(wanted, self._seen(value.name, _reals(node.out, result)))
 
         run_batch(self.real, samples, look)
         a, b = (found[graph.outputs[0].name] for found, graph in ((floats, self.real), (got, self.rounded)))
         tops = [array.reshape(len(array), -1).argmax(axis=1) for array in (a, b)]
         self.same += int((tops[0] == tops[1]).sum())
         self.count += len(samples)
+
+    def _seen(self, name: str, array: Array) -> Array:
+        """What counts of a layer's output: where a function alone reads it, what that makes of it."""
+        function = self.functions.get(name)
+        return array if function is None else function.real(array)
 
     def _alone(self, node: Node, floats: dict[str, Array]) -> Array:
         ins = []
