@@ -1,4 +1,4 @@
-"""A learned model in other runtimes: first choices that stay, how far its outputs move, and what an image takes.
+"""A learned model in other runtimes: first choices that stay, those that are right, and what an image takes.
 
 `smidgen demo -o demo` makes such a model, demo/mcunet-5fps.smg; images are the 500 test images of the CIFAR-10 sample.
 Times are medians, on one thread, of runtimes that take turns image by image: they compare within one run.
@@ -38,6 +38,7 @@ class Outcome:
     bytes: int
     images: int
     same: int  # first choices
+    top1: float  # percent of them that are right
     difference: float  # of an output, mean
     milliseconds: float  # an image, median
 
@@ -71,33 +72,42 @@ def timed(run: Run, image: Array) -> tuple[Array, float]:
 
 
 def outcomes(graph: Graph) -> list[Outcome]:
-    images = [centre(image, intake(graph)) for image in read_sample().test.images]
-    with sm.compile(graph).start() as device:
-        ours = np.concatenate([device.run(image)[0] for image in images])
-    with TemporaryDirectory() as folder:
-        tflite, qdq, exact = (Path(folder) / name for name in ("model.tflite", "model.onnx", "exact.onnx"))
-        for file in (tflite, qdq, exact):
-            export_model(graph, file, exact=file is exact)
-        runs = (litert(tflite), onnx_runtime(qdq), onnx_runtime(exact))
+    """Our own C first, then the others."""
+    test = read_sample().test
+    images = [centre(image, intake(graph)) for image in test.images]
+    names = (
+        ("Smidgen, C on this machine", ".smg"), ("LiteRT, reference kernels", ".tflite"), ("ONNX Runtime", ".onnx"),
+        ("ONNX Runtime", ".onnx, exact"),
+    )  # fmt: skip
+    with TemporaryDirectory() as folder, sm.compile(graph).start() as device:
+        files = [Path(folder) / name for name in ("model.smg", "model.tflite", "model.onnx", "exact.onnx")]
+        for file in files:
+            export_model(graph, file, exact=file.stem == "exact")
+        runs = (lambda x: device.run(x)[0], litert(files[1]), onnx_runtime(files[2]), onnx_runtime(files[3]))
         turns = [[timed(run, image) for run in runs] for image in images]
-        sizes = [file.stat().st_size for file in (tflite, qdq, exact)]
-    names = (("LiteRT, reference kernels", ".tflite"), ("ONNX Runtime", ".onnx"), ("ONNX Runtime", ".onnx, exact"))
-    results = []
-    for place, ((runtime, file_kind), size) in enumerate(zip(names, sizes, strict=True)):
-        theirs = np.concatenate([turn[place][0] for turn in turns])
-        same = int((theirs.argmax(1) == ours.argmax(1)).sum())
-        difference = float(np.abs(theirs.astype(np.float64) - ours).mean())
-        milliseconds = 1e3 * float(np.median([turn[place][1] for turn in turns]))
-        results.append(Outcome(runtime, file_kind, size, len(images), same, difference, milliseconds))
-    return results
+        sizes = [file.stat().st_size for file in files]
+    outputs = [np.concatenate([turn[place][0] for turn in turns]).astype(np.float64) for place in range(len(runs))]
+    tops = [output.argmax(1) for output in outputs]
+    return [
+        Outcome(
+            runtime, kind, sizes[place], len(images),
+            same=int((tops[place] == tops[0]).sum()),
+            top1=100 * float(np.mean(tops[place] == np.array(test.labels))),
+            difference=float(np.abs(outputs[place] - outputs[0]).mean()),
+            milliseconds=1e3 * float(np.median([turn[place][1] for turn in turns])),
+        )
+        for place, (runtime, kind) in enumerate(names)
+    ]  # fmt: skip
 
 
 def show(results: list[Outcome]) -> None:
-    table = Table("runtime", "file", "bytes", "same first choice", "mean difference", "ms an image")
+    table = Table("runtime", "file", "bytes", "same first choice", "top-1 %", "mean difference", "ms an image")
     for o in results:
         same = f"{o.same} of {o.images}"
-        table.add_row(o.runtime, o.file, f"{o.bytes:,}", same, f"{o.difference:.2g}", f"{o.milliseconds:.1f}")
-    Console().print(table)
+        table.add_row(
+            o.runtime, o.file, f"{o.bytes:,}", same, f"{o.top1:.1f}", f"{o.difference:.2g}", f"{o.milliseconds:.1f}"
+        )
+    Console(width=120).print(table)
 
 
 def main() -> None:

@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--scheme", action="append", help="only this one; may be repeated")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=6)
-    parser.add_argument("--lr", type=float, default=0.02, help="of one sample")
+    parser.add_argument("--lr", type=float, default=0.005, help="of one sample")
     parser.add_argument("--weight-bits", type=int, default=12)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON")

@@ -23,8 +23,8 @@ from smidgen.report import draw_memory
 from smidgen.training import Options
 
 NETWORK, SCHEME, BOARD = "mcunet-5fps", "49kb", "cortex-m7"
-COURSE = Course(epochs=10, learning_rate=0.02, augment=Augment((0.5, 1.0)), test_every=10)
-BOARD_COURSE = replace(COURSE, epochs=1)
+COURSE = Course(epochs=10, learning_rate=0.005, augment=Augment((0.5, 1.0)), test_every=10)
+BOARD_COURSE = replace(COURSE, epochs=1, learning_rate=0.02)  # the few images it sees want longer steps
 BOARD_TRAIN, BOARD_TEST = 10, 5  # images of each class: an emulated board takes its time
 COMPARED = 2  # steps of the board that numpy takes too
 
