@@ -28,7 +28,8 @@ SKY_AND_SEA = (0, 8)  # airplanes and ships: what the autoencoder knows
 PASSING = 0.9  # share of what it learned from that it takes for usual
 COLOURS = Preprocessing((0.4914, 0.4822, 0.4465), (0.247, 0.2435, 0.2616), fit="stretch")
 GRAYS = Preprocessing((0.48,), (0.25,), "gray", fit="stretch")
-RATE, SLOW = 1e-2, {"squeezenet": 1e-3}  # of learning; the slow one has no batch norms
+RATE = 1e-2  # of learning
+SLOW = {"squeezenet": 1e-3, "mobilenet-v3-small": 2e-3}  # the one has no batch norms, the other's gates run away
 PICTURES = {"signal-net": (16, 8, 3), "autoencoder": (20, 32, 1)}  # of those that take no images
 
 Decide = Callable[[Array, Array], Array]  # inputs and outputs, samples first, to a decision for each sample
