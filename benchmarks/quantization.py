@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 import smidgen as sm
 from pictures import Pictures, cifar10
+from shared import evenly
 from smidgen.batch import run_batch
 from smidgen.data import Intake, centre
 from smidgen.ir import Array, Graph, Type, Value
@@ -122,9 +123,7 @@ def outputs(graph: Graph, images: Array, task: Task) -> Array:
 
 def spread(pictures: Pictures, count: int) -> Pictures:
     """At most so many of them, evenly."""
-    return some(
-        pictures, np.linspace(0, len(pictures.labels) - 1, min(count, len(pictures.labels))).round().astype(int)
-    )
+    return some(pictures, evenly(len(pictures.labels), count))
 
 
 def some(pictures: Pictures, places: Array) -> Pictures:
