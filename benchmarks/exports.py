@@ -77,12 +77,12 @@ def outcomes(graph: Graph) -> list[Outcome]:
     images = [centre(image, intake(graph)) for image in test.images]
     names = (
         ("Smidgen, C on this machine", ".smg"), ("LiteRT, reference kernels", ".tflite"), ("ONNX Runtime", ".onnx"),
-        ("ONNX Runtime", ".onnx, exact"),
+        ("ONNX Runtime", ".onnx, plain"),
     )  # fmt: skip
     with TemporaryDirectory() as folder, sm.compile(graph).start() as device:
-        files = [Path(folder) / name for name in ("model.smg", "model.tflite", "model.onnx", "exact.onnx")]
+        files = [Path(folder) / name for name in ("model.smg", "model.tflite", "model.onnx", "plain.onnx")]
         for file in files:
-            export_model(graph, file, exact=file.stem == "exact")
+            export_model(graph, file, plain=file.stem == "plain")
         runs = (lambda x: device.run(x)[0], litert(files[1]), onnx_runtime(files[2]), onnx_runtime(files[3]))
         turns = [[timed(run, image) for run in runs] for image in images]
         sizes = [file.stat().st_size for file in files]

@@ -29,7 +29,7 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
     ops.Dequantize: ("DequantizeLinear", "", "DEQUANTIZE"),
     ops.Lookup: (
         "Abs Celu Clip Elu Erf Exp Gelu HardSigmoid HardSwish LeakyRelu Max Min Mish PRelu Selu Sigmoid Softplus "
-        "Softsign Tanh",
+        "Softsign Swish Tanh",
         "abs celu clamp elu erf exp gelu hardsigmoid hardswish hardtanh leaky_relu mish selu sigmoid silu softplus "
         "tanh",
         "",
@@ -52,10 +52,10 @@ Made by `python tests/ops_table.py` from the op table and the front ends' rules;
 
 Files are read into one graph: float32, or int8 where they are quantized. *int8* means a C kernel, and *gradient* that
 what lies before the op can learn. `.tflite` is read and written byte for byte as LiteRT's reference kernels compute
-it; `.onnx` is read from opset 13 on and written in QDQ form, or with `--exact` in integer nodes that compute the same
-bytes in ONNX Runtime (`docs/numerics.md`); PyTorch modules and `.pt2` archives come by `torch.export`. Transposes
-between a file's [batch, channels, rows, columns] and our [rows, columns, channels] are folded away; a real map that is
-flattened costs nothing either, the weights of the layer behind it change places.
+it; `.onnx` is read from opset 13 on and written in QDQ form, with functions by which ONNX Runtime computes the same
+bytes or, with `--plain`, without (`docs/numerics.md`); PyTorch modules and `.pt2` archives come by `torch.export`.
+Transposes between a file's [batch, channels, rows, columns] and our [rows, columns, channels] are folded away; a real
+map that is flattened costs nothing either, the weights of the layer behind it change places.
 
 | op | ONNX | ATen | TFLite | written as | int8 | gradient |
 | --- | --- | --- | --- | --- | --- | --- |

@@ -96,7 +96,7 @@ def test_run_takes_an_input_and_an_output_file_for_each_tensor(folder: Path) -> 
     assert np.load("r.npy").tolist() == [[0, 1, 2, 3]]
 
 
-def test_import_reads_every_format_and_writes_smg_tflite_and_exact_onnx(folder: Path) -> None:
+def test_import_reads_every_format_and_writes_smg_tflite_and_onnx(folder: Path) -> None:
     (folder / "tiny.npz").write_bytes(zipped(npz_members(tiny_network())))
     (folder / "tiny.pkl").write_bytes(pickled(tiny_network()))
     for source in ("tiny.npz", "tiny.pkl"):
@@ -106,8 +106,11 @@ def test_import_reads_every_format_and_writes_smg_tflite_and_exact_onnx(folder: 
     invoke("import", "tiny.smg", "-o", "tiny.tflite")
     image = np.load("x.npy")
     assert np.array_equal(evaluate(sm.load("tiny.tflite"), image)[0], evaluate(sm.load("tiny.smg"), image)[0])
-    invoke("import", "tiny.smg", "-o", "tiny.onnx", "--exact")
+    invoke("import", "tiny.smg", "-o", "tiny.onnx")
+    invoke("import", "tiny.smg", "-o", "plain.onnx", "--plain")
     assert np.array_equal(runtime(folder / "tiny.onnx", image)[0], evaluate(sm.load("tiny.smg"), image)[0])
+    for name in ("tiny.onnx", "plain.onnx"):
+        assert np.array_equal(evaluate(sm.load(name), image)[0], evaluate(sm.load("tiny.smg"), image)[0])
 
 
 def test_compile_writes_a_project_and_says_what_it_takes(folder: Path) -> None:
@@ -271,7 +274,7 @@ def test_bad_requests_are_answered_in_one_sentence(
         (("run", "tiny.smg", "-i", "x.npy", "-o", "taken"), "taken cannot be written"),
         (("import", "tiny.smg", "-o", "tiny.txt"), "should end in .smg, .tflite or .onnx"),
         (("import", "tiny.smg", "-o", "absent/tiny.smg"), "cannot be written"),
-        (("import", "tiny.smg", "-o", "tiny.tflite", "--exact"), ".tflite is exact; leave exact out"),
+        (("import", "tiny.smg", "-o", "tiny.tflite", "--plain"), ".tflite has one form alone; leave plain out"),
         (("compile", "tiny.smg", "-o", "taken"), "not an empty folder"),
         (("demo", "-o", "taken/file"), "taken/file"),
     )

@@ -20,7 +20,7 @@ from release_files import SHARED
 from smidgen import ops
 from smidgen.errors import ExportError, SmidgenError
 from smidgen.frontends import export_model, import_model
-from smidgen.frontends.onnx import read_onnx, write_onnx
+from smidgen.frontends.onnx import read_onnx, write_onnx, write_plain
 from smidgen.ir import Array, Builder, Graph, QParams, Type, evaluate
 from smidgen.learning import learned_graph
 from smidgen.scheme import load_scheme
@@ -196,44 +196,47 @@ def test_shapes_computed_in_the_file_are_folded(tmp_path: Path) -> None:
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(int8_graphs(max_nodes=1), st.integers(0, 2**31))
-def test_an_exported_layer_is_within_a_step_in_onnx_runtime(graph: Graph, seed: int) -> None:
+def test_a_plainly_exported_layer_is_within_a_step_in_onnx_runtime(graph: Graph, seed: int) -> None:
     arrays = random_inputs(graph, np.random.default_rng(seed))
-    for ours, theirs in zip(evaluate(graph, *arrays), runtime(write_onnx(graph), *arrays), strict=True):
+    for ours, theirs in zip(evaluate(graph, *arrays), runtime(write_plain(graph), *arrays), strict=True):
         assert np.abs(ours.astype(int) - theirs).max() <= 1
 
 
+@pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.__name__)
-def test_an_exported_network_comes_back_as_it_was(network: Callable[[int], Graph], tmp_path: Path) -> None:
+def test_an_exported_network_comes_back_as_it_was(network: Callable[[int], Graph], plain: bool, tmp_path: Path) -> None:
     graph = network(3)
-    export_model(graph, tmp_path / "network.onnx")
+    export_model(graph, tmp_path / "network.onnx", plain)
     back = import_model(tmp_path / "network.onnx")
     for image, _ in samples(graph, 5):
         np.testing.assert_array_equal(evaluate(back, image)[0], evaluate(graph, image)[0])
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_exported_backbone_names_the_same_class_in_onnx_runtime(name: str) -> None:
+def test_an_exported_backbone_is_the_same_in_onnx_runtime_and_plainly_nearly_the_same(name: str) -> None:
     path = SHARED / "models" / f"{name}.npz"
     graph = import_model(path) if path.exists() else build_zoo(name)
     size = graph.inputs[0].type.shape[1]
-    data = write_onnx(graph)
+    data, plain = write_onnx(graph), write_plain(graph)
     images = [smooth_image(size), smooth_image(size)[:, ::-1], smooth_image(size)[:, :, ::-1]]
     for image in map(np.ascontiguousarray, images):
-        ours, (theirs,) = evaluate(graph, image)[0], runtime(data, image)
-        assert ours[0, theirs.argmax()] >= ours.max() - 1
-        assert np.mean(np.abs(ours.astype(int) - theirs)) < 2
+        ours, (same,), (near,) = evaluate(graph, image)[0], runtime(data, image), runtime(plain, image)
+        np.testing.assert_array_equal(same, ours)
+        assert ours[0, near.argmax()] >= ours.max() - 1
+        assert np.mean(np.abs(ours.astype(int) - near)) < 2
 
 
-def test_a_learned_model_with_a_float_head_is_exported(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("plain", "tolerance"), [(False, 1e-5), (True, 0.05)])
+def test_a_learned_model_with_a_float_head_is_exported(plain: bool, tolerance: float, tmp_path: Path) -> None:
     graph = inverted_residual(1)
     training = build_training(graph, load_scheme("full", graph), Options(CLASSES))
     learned = learned_graph(training, {v.name: data for v, data in training.step.state.items()})
-    export_model(learned, tmp_path / "learned.onnx")
+    export_model(learned, tmp_path / "learned.onnx", plain)
     back = import_model(tmp_path / "learned.onnx")
     for image, _ in samples(graph, 4):
         (ours,), (theirs,) = evaluate(learned, image), runtime(tmp_path / "learned.onnx", image)
         assert ours.dtype == theirs.dtype == np.float32
-        assert np.abs(ours - theirs).max() < 0.05 * np.abs(ours).max()
+        assert np.abs(ours - theirs).max() < tolerance * np.abs(ours).max()
         np.testing.assert_array_equal(evaluate(back, image)[0], ours)
 
 

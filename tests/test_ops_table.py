@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ops_table
-from smidgen.frontends.onnx.writer import FUNCTIONS as WRITTEN
+from smidgen.frontends.onnx.functions import OPERATORS as WRITTEN
 from smidgen.ir import OPS, Op
 from smidgen.ops.functions import FUNCTIONS
 

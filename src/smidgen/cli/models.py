@@ -70,16 +70,16 @@ def _write_npy(path: Path, array: Array) -> None:
 def import_(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="A model file, or a network of the zoo.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="model.smg, or model.tflite or model.onnx to export.")],
-    exact: Annotated[
-        bool, typer.Option("--exact", help="model.onnx in integer nodes that compute the same bytes, instead of QDQ.")
+    plain: Annotated[
+        bool, typer.Option("--plain", help="model.onnx of ONNX's own operators alone: faster, rounded by the runtime.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Read a model of another format and write it as .smg, .tflite or .onnx."""
-    check_writable(output, exact)
+    check_writable(output, plain)
     with spinner(f"importing {source}"):
         graph = load(source)
-        export_model(graph, output, exact)
+        export_model(graph, output, plain)
     size, summary = output.stat().st_size, describe(graph)
     result = Written(graph.name, str(output), size, len(summary.layers), summary.macs, summary.parameters)
     show(result, as_json)

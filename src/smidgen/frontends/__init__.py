@@ -66,13 +66,13 @@ WRITERS: dict[str, Callable[[Graph, Path], None]] = {
 }
 
 
-def _write_exact(graph: Graph, path: Path) -> None:
-    from smidgen.frontends.onnx import write_exact
+def _write_plain(graph: Graph, path: Path) -> None:
+    from smidgen.frontends.onnx import write_plain
 
-    write_whole(path, write_exact(graph))
+    write_whole(path, write_plain(graph))
 
 
-def check_writable(path: Path, exact: bool = False) -> None:
+def check_writable(path: Path, plain: bool = False) -> None:
     """Raise InputError unless the suffix is of a kind of file that is written, in the form asked for."""
     suffix = path.suffix.lower()
     if suffix not in WRITERS:
@@ -80,15 +80,15 @@ def check_writable(path: Path, exact: bool = False) -> None:
         raise InputError(
             f"{path} should end in {', '.join(kinds[:-1])} or {kinds[-1]}: those are the files that are written"
         )
-    if exact and suffix != ".onnx":
-        raise InputError(f"{path}: only .onnx has an exact form beside its own, {suffix} is exact; leave exact out")
+    if plain and suffix != ".onnx":
+        raise InputError(f"{path}: only .onnx has a plain form, {suffix} has one form alone; leave plain out")
 
 
-def export_model(graph: Graph, path: str | Path, exact: bool = False) -> None:
-    """Write a model file of the kind its suffix tells; with `exact`, ONNX in integer nodes that compute our bytes."""
+def export_model(graph: Graph, path: str | Path, plain: bool = False) -> None:
+    """Write a model file of the kind its suffix tells; `plain` is ONNX that runtimes fuse and round their own way."""
     path = Path(path)
-    check_writable(path, exact)
-    (_write_exact if exact else WRITERS[path.suffix.lower()])(graph, path)
+    check_writable(path, plain)
+    (_write_plain if plain else WRITERS[path.suffix.lower()])(graph, path)
 
 
 def import_model(path: str | Path) -> Graph:

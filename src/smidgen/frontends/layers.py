@@ -179,14 +179,14 @@ class Layers(Channels):
         layout = x.layout.refined(tuple((d,) if d > 1 else () for d in x.shape))
         return x.layout if layout is None else layout
 
-    def softmax(self, x: Tensor, axis: int) -> Tensor:
-        """exp(x) / Σ exp(x) along a dimension."""
+    def softmax(self, x: Tensor, axis: int, beta: float = 1.0) -> Tensor:
+        """exp(βx) / Σ exp(βx) along a dimension."""
         axis %= len(x.shape)
         last = x.layout.places(axis)
         x = self.arranged(x, tuple(i for i in x.layout.memory if i not in last) + last)
         if x.value.type.shape[-1] != x.shape[axis]:
             x = Tensor(self.view(x.value, (x.size // x.shape[axis], x.shape[axis])), x.layout)
-        return Tensor(self.emit(ops.Softmax(), x.value), x.layout)
+        return Tensor(self.emit(ops.Softmax(beta), x.value), x.layout)
 
     def _whole(self, x: Tensor) -> tuple[Tensor, Shape]:
         """The tensor with each dimension whole in memory, and their order there; up to four."""

@@ -1,8 +1,7 @@
-"""Graph → ONNX in which integer nodes state our arithmetic: a runtime that keeps to ONNX computes every int8 as we do.
+"""Graph → QDQ ONNX that rounds as we do: layers are functions by which a runtime computes every int8 number alike.
 
-int8 numbers stand as uint8, 128 up, from where they enter to where they leave: ONNX Runtime multiplies those exactly
-everywhere. A layer that reads one int8 value alone is a table of its 256 results. Layers in float32 are those of the
-other form, summed in the runtime's order.
+What only moves elements or compares them is as in the plain form, and so are layers in float32, which a runtime sums in
+its own order.
 """
 
 from __future__ import annotations
@@ -10,216 +9,241 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
+from onnx import helper
 
 from smidgen import numerics, ops
 from smidgen.errors import ExportError
-from smidgen.frontends.onnx.arithmetic import Steps
+from smidgen.frontends.onnx.functions import DOMAIN, EXACT, LONG, OPERATORS, RECTIFIED
+from smidgen.frontends.onnx.rounding import Rounding, rounding, rounding_of_sums
 from smidgen.frontends.onnx.writer import (
     MOVED,
     Writer,
     conv_attributes,
     conv_order,
-    moved,
-    pads,
     serialized,
     window_attributes,
 )
-from smidgen.ir import Graph, Node, Op, Value
-from smidgen.numerics import INT8_MAX, INT8_MIN
+from smidgen.ir import Array, Graph, Node, Op, Value
+from smidgen.numerics import INT8_MAX, INT8_MIN, INT32_MAX
 from smidgen.ops.conv import multipliers
 from smidgen.ops.elementwise import ADD_SHIFT
 from smidgen.ops.softmax import MAX_DIFF, SUM_BITS, exp_negative, high_mul, shift_right
 
 EVERY = np.arange(INT8_MIN, INT8_MAX + 1).astype(np.int8)
+LARGEST = INT8_MAX - INT8_MIN  # number of steps from a zero point
 
 
-def write_exact(graph: Graph) -> bytes:
-    """The graph as the bytes of an `.onnx` file that computes its int8 numbers exactly."""
-    values = (*graph.inputs, *(value for node in graph.nodes for value in node.outs))
-    if not any(value.type.dtype == "int8" for value in values):
-        raise ExportError(
-            f"{graph.name} computes in float32 alone, which every runtime sums in an order of its own; "
-            "quantize it first, or export it without exact"
-        )
+def write_onnx(graph: Graph) -> bytes:
+    """The graph as the bytes of an `.onnx` file."""
     return serialized(_Exact(graph))
 
 
 class _Exact(Writer):
-    """Every name stands for the numbers themselves: float32 as they are, int8 as uint8."""
-
-    def enter(self, value: Value) -> None:
-        name = value.name
-        if value.type.dtype == "int8":
-            steps = Steps(self, value.name)
-            name = steps.emit("BitwiseXor", steps.cast(name, "uint8"), steps.number(MOVED, "uint8"))
-        self.written(value, name, False)
+    """Functions where the plain form leaves rounding to the runtime."""
 
     def apply(self, node: Node) -> None:
-        rule = EXACT.get(type(node.op))
+        rule = RULES.get(type(node.op))
         if rule is not None and any(v.type.dtype == "int8" for v in (*node.ins, *node.outs)):
-            rule(self, node, Steps(self, node.out.name))
+            rule(self, node)
         else:
             super().apply(node)
 
-    def leave(self, value: Value) -> None:
-        name = self.operand(value, False)
-        if value.type.dtype == "int8":
-            steps = Steps(self, value.name)
-            name = steps.cast(steps.emit("BitwiseXor", name, steps.number(MOVED, "uint8")), "int8")
-        self.emit("Identity", value.name, name)
+    def call(self, node: Node, code: str, *ins: str, **attributes: object) -> str:
+        """What a function makes of these inputs, in real numbers."""
+        self.called.add(code)
+        out = f"{node.out.name}:rounded"
+        self.nodes.append(helper.make_node(code, list(ins), [out], domain=DOMAIN, **attributes))  # type: ignore[arg-type]
+        return out
 
-    def written(self, value: Value, name: str, first: bool) -> None:
-        self.names[value, first] = name
+    def number(self, node: Node, what: str, data: Array | float, dtype: str) -> str:
+        return self.constant(f"{node.out.name}:{what}", np.asarray(data).astype(dtype))
 
-    def result(self, node: Node, name: str, first: bool, activation: str = "none") -> None:
-        if node.out.type.dtype == "int8":  # moved about, as uint8
-            self.written(node.out, name, first)
-        else:
-            super().result(node, name, first, activation)
+    def step(self, value: Value) -> str:
+        """The name of a value's scale."""
+        return self.constant(f"{value.name}:step", np.array(value.type.scale, np.float32))
 
-    def kept(self, value: Value, first: bool) -> str:
-        if value.type.dtype != "int8":
-            return super().kept(value, first)
-        return self.constant(f"{value.name}:{'first' if first else 'last'}", moved(self.lifted(value, first)))
+    def numbers(self, node: Node, parts: Mapping[str, Array], dtype: str = "float64") -> tuple[str, ...]:
+        return tuple(self.number(node, what, data, dtype) for what, data in parts.items())
 
+    def scaling(self, node: Node, how: Rounding) -> tuple[str, ...]:
+        """How a layer's sums become its output, whose step comes last."""
+        return *self.numbers(node, how.parts()), self.step(node.out)
 
-def _finish(w: _Exact, node: Node, name: str, first: bool, activation: str = "none", zero: int | None = None) -> None:
-    """int32 steps from the zero point become the output: limited before it is added, so that nothing overflows."""
-    steps, y = Steps(w, node.out.name), node.out.type
-    zero = y.zero if zero is None else zero
-    limits = (steps.number(limit - zero, "int32") for limit in numerics.activation_range(activation, y))
-    name = steps.emit("Clip", name, *limits)
-    if zero + MOVED:
-        name = steps.emit("Add", name, steps.number(zero + MOVED, "int32"))
-    w.written(node.out, steps.cast(name, "uint8"), first)
-
-
-def _zero(steps: Steps, value: Value, dtype: str = "uint8") -> str:
-    """The number that stands for real zero."""
-    return steps.number(value.type.zero + MOVED, dtype)
+    def limited(self, node: Node, name: str, activation: str) -> str:
+        """As they are, unless QuantizeLinear would round a limit that lies between two steps the other way."""
+        y = node.out.type
+        if y.q is not None:
+            limits = np.array(numerics.activation_range(activation, y)) - y.zero
+            real = np.array(numerics.activation_limits(activation), np.float32) / np.float32(y.scale)
+            if not np.array_equal(np.clip(np.rint(real) + y.zero, INT8_MIN, INT8_MAX), limits + y.zero):
+                steps = limits.astype(np.float32) * np.float32(y.scale)
+                return self.emit("Clip", f"{node.out.name}:active", name, *self.limits(*map(float, steps)))
+        return super().limited(node, name, activation)
 
 
-def _centred(steps: Steps, name: str, value: Value) -> str:
-    """Distances from the zero point, as int32."""
-    return steps.emit("Sub", steps.cast(name, "int32"), _zero(steps, value, "int32"))
+def _where(node: Node) -> str:
+    return f"{type(node.op).__name__} of %{node.out.name}"
 
 
-def _sums(w: _Exact, node: Node, steps: Steps, code: str, first: bool, order: tuple[int, ...]) -> str:
-    """What a layer with weights sums up, bias included, as int32, which wraps as ours does."""
-    x, weights, b = node.ins
-    for value in (weights, b):
-        w.check_constant(node, value)
-    held = steps.number(moved(w.data[weights].transpose(order)), "uint8")
-    ins = (w.operand(x, first), held, _zero(steps, x), steps.number(MOVED, "uint8"))
-    attributes = conv_attributes(node) if first else {}
-    bias = w.data[b].reshape((-1, 1, 1) if first else (-1,))
-    return steps.emit("Add", steps.emit(code, *ins, **attributes), steps.number(bias, "int32"))
+def _reach(w: _Exact, node: Node, order: tuple[int, ...]) -> Array:
+    """The largest that each output's sum, bias included, can be in magnitude."""
+    zero, (weights, _, _), (bias, _, _) = node.ins[0].type.zero, w.weights(node, order), w.bias(node)
+    size = np.abs(weights.astype(np.int64)).reshape(len(weights), -1).sum(1)
+    total: Array = size * max(zero - INT8_MIN, INT8_MAX - zero) + np.abs(bias.astype(np.int64))
+    return total
 
 
-def _conv(w: _Exact, node: Node, steps: Steps) -> None:
+def _weighted(w: _Exact, node: Node, first: bool, order: tuple[int, ...]) -> tuple[str, ...]:
+    """What a layer with weights reads, up to what says how its sums are scaled."""
+    (weights, wq, w_name), (bias, bq, b_name) = w.weights(node, order), w.bias(node)
+    assert wq is not None
+    assert bq is not None
+    (w_steps, *w_more), (b_steps, *b_more) = w.integers(weights, wq, w_name), w.integers(bias, bq, b_name)
+    return w.operand(node.ins[0], first), w_steps, b_steps, *w_more, *b_more, w.step(node.ins[0])
+
+
+def _conv(w: _Exact, node: Node) -> None:
     assert isinstance(node.op, ops.Conv2D | ops.Depthwise)
-    sums = _sums(w, node, steps, "ConvInteger", True, conv_order(node.op))
-    multiplier, shift = (array.reshape(-1, 1, 1) for array in multipliers(node))
-    _finish(w, node, steps.multiply(sums, multiplier, shift), True, node.op.activation)
+    order = conv_order(node.op)
+    multiplier, shift = (array.astype(np.int64).reshape(-1, 1, 1) for array in multipliers(node))
+    reach, lift = _reach(w, node, order), np.int64(1) << np.maximum(shift, 0)
+    code, ins = "Conv", _weighted(w, node, True, order)
+    if (reach > EXACT).any() or (reach * lift.ravel() > INT32_MAX).any():
+        code, ins = LONG + code, (*ins, _uint8_zero(w, node), w.number(node, "lift", lift, "int64"))
+        shift = np.minimum(shift, 0)
+    how = rounding_of_sums(multiplier, shift, _where(node))
+    if code == "Conv" and numerics.activation_range(node.op.activation, node.out.type)[0] >= node.out.type.zero:
+        parts = {"factor": how.factor, "up": how.half + how.tie}
+        code, scaling = RECTIFIED + code, (*w.numbers(node, parts), w.step(node.out))
+    else:
+        scaling = w.scaling(node, how)
+    name = w.call(node, code, *ins, *scaling, **conv_attributes(node))
+    w.result(node, name, True, node.op.activation)
 
 
-def _dense(w: _Exact, node: Node, steps: Steps) -> None:
+def _dense(w: _Exact, node: Node) -> None:
     assert isinstance(node.op, ops.Dense)
-    sums = _sums(w, node, steps, "MatMulInteger", False, (1, 0))
-    _finish(w, node, steps.scale_double(sums, node.op.scaling(node)), False, node.op.activation)
+    code, ins = "Gemm", _weighted(w, node, False, (0, 1))
+    if (_reach(w, node, (0, 1)) > EXACT).any():
+        code, ins = LONG + code, (*ins, _uint8_zero(w, node))
+    factor = w.number(node, "factor", node.op.scaling(node), "float64")
+    w.result(node, w.call(node, code, *ins, factor, w.step(node.out), transB=1), False, node.op.activation)
 
 
-def _add(w: _Exact, node: Node, steps: Steps) -> None:
+def _uint8_zero(w: _Exact, node: Node) -> str:
+    return w.number(node, "x_zero", node.ins[0].type.zero + MOVED, "uint8")
+
+
+def _of_sums(node: Node, largest: int, multiplier: int, shift: int) -> Rounding:
+    """How sums of this magnitude are scaled."""
+    if largest << max(shift, 0) > INT32_MAX:
+        raise ExportError(f"{_where(node)}: its sums can wrap beyond 32 bits; calibrate it again, or export it plain")
+    return rounding_of_sums(multiplier, shift, _where(node))
+
+
+def _add(w: _Exact, node: Node) -> None:
     assert isinstance(node.op, ops.Add)
     first = w.both_first(*node.ins)
-    *each, last = node.op.multipliers(node)
-    raised = []
-    for value, (multiplier, shift) in zip(node.ins, each, strict=True):
-        table = numerics.multiply((EVERY.astype(np.int64) - value.type.zero) << ADD_SHIFT, multiplier, shift)
-        raised.append(steps.pick(table.astype(np.int32), steps.cast(w.operand(value, first), "int32")))
-    _finish(w, node, steps.multiply(steps.emit("Add", *raised), *last), first, node.op.activation)
+    left, right, last = node.op.multipliers(node)
+    ins = (*(w.operand(value, first) for value in node.ins), *map(w.step, node.ins))
+    sides = rounding(*left, ADD_SHIFT).parts("left:") | rounding(*right, ADD_SHIFT).parts("right:")
+    how = _of_sums(node, LARGEST << ADD_SHIFT, *last)  # each side is at most half of that
+    name = w.call(node, "Add", *ins, *w.numbers(node, sides), *w.scaling(node, how))
+    w.result(node, name, first, node.op.activation)
 
 
-def _mul(w: _Exact, node: Node, steps: Steps) -> None:
+def _mul(w: _Exact, node: Node) -> None:
     assert isinstance(node.op, ops.Mul)
     first = w.both_first(*node.ins)
-    product = steps.emit("Mul", *(_centred(steps, w.operand(value, first), value) for value in node.ins))
-    _finish(w, node, steps.multiply(product, *node.op.multiplier(node)), first, node.op.activation)
+    ins = (*(w.operand(value, first) for value in node.ins), *map(w.step, node.ins))
+    how = _of_sums(node, LARGEST**2, *node.op.multiplier(node))
+    w.result(node, w.call(node, "Mul", *ins, *w.scaling(node, how)), first, node.op.activation)
 
 
-def _table(w: _Exact, node: Node, steps: Steps) -> None:
-    """A layer that reads one int8 value alone, as its results for all of them."""
+def _mean(w: _Exact, node: Node) -> None:
+    assert isinstance(node.op, ops.Mean)
     (x,) = node.ins
-    results = node.op.ref(node, EVERY)
-    assert isinstance(results, np.ndarray)
-    table = moved(results) if results.dtype == np.int8 else results
-    first = w.first(x)
-    w.written(node.out, steps.pick(table, steps.cast(w.operand(x, first), "int32")), first)
+    how = _of_sums(node, LARGEST * x.type.shape[1] * x.type.shape[2], *node.op.multiplier(node))
+    name = w.call(node, "GlobalAveragePool", w.operand(x, True), w.step(x), *w.scaling(node, how))
+    if not node.op.keep_dims:
+        name = w.emit("Flatten", f"{node.out.name}:flat", name)
+    w.result(node, name, node.op.keep_dims)
 
 
-def _quantize(w: _Exact, node: Node, steps: Steps) -> None:
-    (x,), first = node.ins, w.first(node.ins[0])
-    ratio = steps.emit("Div", w.operand(x, first), steps.number(node.out.type.scale, "float32"))
-    limited = steps.emit("Clip", ratio, steps.number(-1e6, "float32"), steps.number(1e6, "float32"))
-    twice = steps.cast(steps.emit("Add", limited, limited), "int32")
-    _finish(w, node, steps.over(twice, 2, "int32"), first)
-
-
-def _max_pool(w: _Exact, node: Node, steps: Steps) -> None:
-    assert isinstance(node.op, ops.MaxPool)
-    name = steps.emit("MaxPool", w.operand(node.ins[0], True), **window_attributes(node.op.window))
-    if node.op.activation != "none":
-        limits = numerics.activation_range(node.op.activation, node.out.type)
-        name = steps.emit("Clip", name, *(steps.number(limit + MOVED, "uint8") for limit in limits))
-    w.written(node.out, name, True)
-
-
-def _avg_pool(w: _Exact, node: Node, steps: Steps) -> None:
-    """Sums as a convolution with ones, which pads by nothing, over the count of elements inside the map."""
-    op, x = node.op, node.ins[0]
+def _avg_pool(w: _Exact, node: Node) -> None:
+    op, (x,) = node.op, node.ins
     assert isinstance(op, ops.AvgPool)
-    channels = x.type.shape[3]
-    ones = steps.number(np.ones((channels, 1, *op.size)), "uint8")
-    attributes = {**window_attributes(op.window), "group": channels}
-    total = steps.emit("ConvInteger", w.operand(x, True), ones, steps.number(MOVED, "uint8"), **attributes)
     inside = np.ones((*x.type.shape[:3], 1), np.int64)
     count = op.window.patches(inside, 0).sum(axis=(2, 3)).transpose(2, 0, 1)
-    _finish(w, node, steps.over(total, count, "int32"), True, op.activation, zero=0)
+    near = np.full((), 2.0**-20)  # less than half of a share, more than what double gets wrong of one
+    numbers = (
+        w.number(node, "size", op.size[0] * op.size[1], "float32"),
+        w.number(node, "zeros", count * x.type.zero, "float32"), w.number(node, "x_zero", x.type.zero, "float64"),
+    )  # fmt: skip
+    ins = (w.operand(x, True), w.step(x), *numbers, *w.scaling(node, Rounding(1 / count, near, np.zeros(()))))
+    w.result(node, w.call(node, "AveragePool", *ins, **window_attributes(op.window)), True, op.activation)
 
 
-def _mean(w: _Exact, node: Node, steps: Steps) -> None:
-    assert isinstance(node.op, ops.Mean)
-    x, keep = node.ins[0], node.op.keep_dims
-    centred = _centred(steps, w.operand(x, True), x)
-    total = steps.emit("ReduceSum", centred, steps.number([2, 3]), keepdims=int(keep))
-    _finish(w, node, steps.multiply(total, *node.op.multiplier(node)), keep)
+def _table(w: _Exact, node: Node, code: str, *more: str, **attributes: object) -> str:
+    """A layer that reads one int8 value alone, as the real numbers of its 256 results, those from zero on first."""
+    (x,), y = node.ins, node.out.type
+    results = node.op.ref(node, EVERY)
+    assert isinstance(results, np.ndarray)
+    real = results if y.q is None else (results - np.float32(y.zero)) * np.float32(y.scale)
+    table = w.number(node, "table", np.roll(real, INT8_MIN - x.type.zero), "float32")
+    return w.call(node, code, w.operand(x, w.first(x)), *more, w.step(x), table, **attributes)
 
 
-def _pad(w: _Exact, node: Node, steps: Steps) -> None:
+def _activate(w: _Exact, node: Node) -> None:
+    activation = node.op.activation if isinstance(node.op, ops.Activate) else "none"
+    w.result(node, _table(w, node, "Requantized"), w.first(node.ins[0]), activation)
+
+
+def _lookup(w: _Exact, node: Node) -> None:
+    op = node.op
+    assert isinstance(op, ops.Lookup)
+    code, names = OPERATORS[op.function]
+    attributes: dict[str, object] = dict(zip(names, (op.alpha, op.beta), strict=False))
+    more: tuple[str, ...] = ()
+    if op.slope:
+        code, attributes = "Table", {}
+    elif op.function == "silu":
+        code = "Swish"
+    elif op.function == "gelu_tanh":
+        attributes = {"approximate": "tanh"}
+    elif op.function == "clip":
+        more = w.limits(op.alpha, op.beta)
+    w.result(node, _table(w, node, code, *more, **attributes), w.first(node.ins[0]))
+
+
+def _quantize(w: _Exact, node: Node) -> None:
     (x,), first = node.ins, w.first(node.ins[0])
-    w.written(node.out, steps.emit("Pad", w.operand(x, first), pads(w, node, first), _zero(steps, x)), first)
+    w.result(node, w.call(node, "Quantized", w.operand(x, first), w.step(node.out)), first)
 
 
-def _softmax(w: _Exact, node: Node, steps: Steps) -> None:
-    """Exponentials are a table, since an element lies 0 to 255 steps below the largest of its row."""
+def _dequantize(w: _Exact, node: Node) -> None:
+    """As it is, unless the scale is no float32."""
+    x = node.ins[0].type
+    if x.scale == np.float32(x.scale):
+        Writer.apply(w, node)
+    else:
+        w.result(node, _table(w, node, "Requantized"), w.first(node.ins[0]))
+
+
+def _softmax(w: _Exact, node: Node) -> None:
     op, x = node.op, node.ins[0]
     assert isinstance(op, ops.Softmax)
     multiplier, shift, least = op.scaling(x.type)
     below = -np.arange(MAX_DIFF + 1)
     exps = np.where(below >= least, exp_negative(high_mul(np.maximum(below, least) << shift, multiplier)), 0)
-    name = w.operand(x, False)
-    largest = steps.emit("ReduceMax", name, steps.number([-1]), keepdims=1)
-    at = steps.emit("Sub", steps.cast(largest, "int32"), steps.cast(name, "int32"))
-    parts = steps.pick(shift_right(exps, SUM_BITS), at)
-    scale, above = steps.reciprocal(steps.emit("ReduceSum", parts, steps.number([-1]), keepdims=1))
-    share = steps.high_mul(steps.pick(exps, at), scale)
     divisors = np.int64(1) << (np.arange(SUM_BITS) + 31 - 8)
-    halves, wholes = steps.pick(divisors // 2, above), steps.pick(divisors, above)
-    _finish(w, node, steps.cast(steps.emit("Div", steps.emit("Add", share, halves), wholes), "int32"), False)
+    tables = {"exponentials": exps, "parts": shift_right(exps, SUM_BITS), "halves": divisors // 2, "divisors": divisors}
+    ins = (w.operand(x, False), w.step(x), *w.numbers(node, tables, "int64"), w.step(node.out))
+    w.result(node, w.call(node, "Softmax", *ins, axis=-1, beta=op.beta), False)
 
 
-EXACT: Mapping[type[Op], Callable[[_Exact, Node, Steps], None]] = {
-    ops.Activate: _table, ops.Add: _add, ops.AvgPool: _avg_pool, ops.Conv2D: _conv, ops.Dense: _dense,
-    ops.Depthwise: _conv, ops.Dequantize: _table, ops.Lookup: _table, ops.MaxPool: _max_pool, ops.Mean: _mean,
-    ops.Mul: _mul, ops.Pad: _pad, ops.Quantize: _quantize, ops.Requantize: _table, ops.Softmax: _softmax,
+RULES: Mapping[type[Op], Callable[[_Exact, Node], None]] = {
+    ops.Activate: _activate, ops.Add: _add, ops.AvgPool: _avg_pool, ops.Conv2D: _conv, ops.Dense: _dense,
+    ops.Depthwise: _conv, ops.Dequantize: _dequantize, ops.Lookup: _lookup, ops.Mean: _mean, ops.Mul: _mul,
+    ops.Quantize: _quantize, ops.Requantize: _activate, ops.Softmax: _softmax,
 }  # fmt: skip

@@ -182,7 +182,7 @@ def _softmax(call: Call) -> Tensor:
     x, axis = call.tensor(0), call.integer("axis", -1)
     if not -len(x.shape) <= axis < len(x.shape):
         raise ImportModelError(f"axis {axis} does not fit {list(x.shape)}")
-    return call.c.softmax(x, axis)
+    return call.c.softmax(x, axis, call.real("beta", 1.0))  # which files of our own alone give
 
 
 def _pad(call: Call) -> Tensor:
@@ -298,6 +298,14 @@ def _gelu(call: Call) -> Op:
     return ops.Lookup("gelu_tanh" if call.text("approximate", "none") == "tanh" else "gelu")
 
 
+def _swish(call: Call) -> Tensor:
+    x, alpha = call.tensor(0), call.real("alpha", 1.0)
+    if alpha == 1:
+        return call.c.unary(ops.Lookup("silu"), x)
+    scaled = call.c.multiply(x, Constant(np.array(alpha, np.float32)))
+    return call.c.multiply(x, call.c.unary(ops.Lookup("sigmoid"), scaled))
+
+
 OPERATOR_RULES: Mapping[str, Rule] = {
     "Abs": _lookup("abs"), "Add": _add, "AveragePool": _pool, "BatchNormalization": _batch_norm, "Cast": _cast,
     "Celu": _lookup("celu", 1.0), "Clip": _limits, "Concat": _concat, "Constant": _constant, "Conv": _conv,
@@ -311,6 +319,6 @@ OPERATOR_RULES: Mapping[str, Rule] = {
     "Relu": _function(lambda call: ops.Activate("relu")), "Reshape": _reshape,
     "Selu": _lookup("selu", 1.67326319217681884765625, 1.05070102214813232421875, "gamma"), "Shape": _shape,
     "Sigmoid": _lookup("sigmoid"), "Softmax": _softmax, "Softplus": _lookup("softplus"),
-    "Softsign": _lookup("softsign"), "Squeeze": _squeeze, "Sub": _sub, "Sum": _add, "Tanh": _lookup("tanh"),
-    "Transpose": _transpose, "Unsqueeze": _unsqueeze,
+    "Softsign": _lookup("softsign"), "Squeeze": _squeeze, "Sub": _sub, "Sum": _add, "Swish": _swish,
+    "Tanh": _lookup("tanh"), "Transpose": _transpose, "Unsqueeze": _unsqueeze,
 }  # fmt: skip

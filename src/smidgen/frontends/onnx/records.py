@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +14,12 @@ from onnx import numpy_helper
 
 from smidgen.errors import ImportModelError
 from smidgen.frontends.files import read_whole
+from smidgen.frontends.onnx.functions import DOMAIN, LAYERS, WEIGHTED
 from smidgen.ir import MAX_BYTES, Array
 
 OLDEST = 13  # of the opsets read
 LARGEST_RANK = 8
+PARTS = 7  # inputs of a layer with weights that say what it is
 CONTROL_FLOW = ("If", "Loop", "Scan", "SequenceMap")
 _SINGLE = (onnx.AttributeProto.FLOAT, onnx.AttributeProto.INT, onnx.AttributeProto.STRING, onnx.AttributeProto.TENSOR)
 _LISTS = (onnx.AttributeProto.FLOATS, onnx.AttributeProto.INTS, onnx.AttributeProto.STRINGS)
@@ -98,8 +100,8 @@ def _opset(proto: onnx.ModelProto) -> int:
     newest = onnx.defs.onnx_opset_version()
     if not OLDEST <= opset <= newest:
         raise ImportModelError(f"it uses opset {opset}; export it with one from {OLDEST} to {newest}")
-    if proto.functions:
-        names = ", ".join(sorted(f.name for f in proto.functions)[:3])
+    if any(function.domain != DOMAIN for function in proto.functions):
+        names = ", ".join(sorted(f.name for f in proto.functions if f.domain != DOMAIN)[:3])
         raise ImportModelError(f"it defines functions of its own ({names}); inline them with onnx.inliner first")
     return int(opset)
 
@@ -135,7 +137,7 @@ def _operators(graph: onnx.GraphProto, folder: Path) -> Iterator[Operator]:
             raise ImportModelError(
                 f"{where} is control flow; export the model for one fixed input, so that no branch or loop is left"
             )
-        if node.domain not in ("", "ai.onnx"):
+        if node.domain not in ("", "ai.onnx", DOMAIN):
             raise ImportModelError(
                 f"{where} comes from the domain '{node.domain}'; export the model with ONNX's own operators"
             )
@@ -143,7 +145,27 @@ def _operators(graph: onnx.GraphProto, folder: Path) -> Iterator[Operator]:
             attributes = {a.name: _attribute(a, folder) for a in node.attribute}
         except ImportModelError as error:
             raise ImportModelError(f"{where}: {error}") from None
-        yield Operator(node.op_type, node.name or str(number), tuple(node.input), tuple(node.output), attributes)
+        name = node.name or str(number)
+        operator = Operator(node.op_type, name, tuple(node.input), tuple(node.output), attributes)
+        yield from _unrounded(operator) if node.domain == DOMAIN else (operator,)
+
+
+def _unrounded(operator: Operator) -> Iterator[Operator]:
+    """What a function of our own exports computes, but for rounding: that is how int8 graphs round."""
+    code, inputs = operator.code, operator.inputs
+    if code in WEIGHTED:
+        x, w, b, w_step, w_zero, b_step, b_zero, *_ = (*inputs, *("" for _ in range(PARTS)))
+        real = tuple(f"{operator.name}:{name}" for name in "wb")
+        for steps, name in (((w, w_step, w_zero), real[0]), ((b, b_step, b_zero), real[1])):
+            yield Operator("DequantizeLinear", operator.name, steps, (name,), {"axis": 0})
+        yield replace(operator, code=WEIGHTED[code], inputs=(x, *real))
+    elif code in LAYERS:
+        code, count = LAYERS[code]
+        yield replace(operator, code=code, inputs=inputs[:count])
+    else:
+        raise ImportModelError(
+            f"node '{operator.name}' ({code}) is a table of results that no operator of ONNX gives; import the .smg"
+        )
 
 
 def _attribute(attribute: onnx.AttributeProto, folder: Path) -> object:

@@ -2,9 +2,9 @@
 
 Inputs and outputs are those of the graph, channels last and int8 where they are; in between maps lie channels first,
 as ONNX's layers want them, and are transposed where they enter and leave. Weights are the same numbers moved to uint8:
-with int8 ones ONNX Runtime lets 16-bit sums saturate on x86 without VNNI. It rounds its own way, so that values
-differ by a step here and there, and where sums wrap beyond 32 bits (ours do, as TFLite's) by more; `exact` has the
-form in which they do not.
+with int8 ones ONNX Runtime lets 16-bit sums saturate on x86 without VNNI. This is the plain form, whose layers runtimes
+fuse and round their own way, so that values differ by a step here and there, and where sums wrap beyond 32 bits (ours
+do, as TFLite's) by more; `exact` has the form in which they do not.
 """
 
 from __future__ import annotations
@@ -18,18 +18,22 @@ from onnx import TensorProto, helper, numpy_helper
 
 from smidgen import ops
 from smidgen.errors import ExportError
+from smidgen.frontends.onnx.functions import DOMAIN, OPERATORS, OPSET, VERSION, needed
 from smidgen.ir import Array, Graph, Node, Op, QParams, Value, verify
+from smidgen.numerics import activation_limits
 from smidgen.ops.window import Window
 
-OPSET, IR_VERSION = 20, 9  # the first with Gelu, and the format of its time
+IR_VERSION = 9  # of the opset's time
 KINDS = {"float32": TensorProto.FLOAT, "int8": TensorProto.INT8, "int32": TensorProto.INT32}
 FIRST, LAST = (0, 3, 1, 2), (0, 2, 3, 1)  # from channels last to first, and back
 PLACES = (0, 2, 3, 1)  # where each dimension of a channels-last map is in a channels-first one
 MOVED = 128  # from int8 to uint8
 
+Held = tuple[Array, QParams | None, str]  # a constant, the quantization of its integers, and its name
 
-def write_onnx(graph: Graph) -> bytes:
-    """The graph as the bytes of an `.onnx` file."""
+
+def write_plain(graph: Graph) -> bytes:
+    """The graph as the bytes of an `.onnx` file of ONNX's own operators alone."""
     return serialized(Writer(graph))
 
 
@@ -49,8 +53,13 @@ def serialized(writer: Writer) -> bytes:
         [_declared(v) for v in graph.outputs],
         writer.constants,
     )
+    versions = {"": OPSET, **({DOMAIN: VERSION} if writer.called else {})}
     model = helper.make_model(
-        body, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="smidgen"
+        body,
+        opset_imports=[helper.make_opsetid(*pair) for pair in versions.items()],
+        functions=needed(writer.called),
+        ir_version=IR_VERSION,
+        producer_name="smidgen",
     )
     data: bytes = model.SerializeToString()
     return data
@@ -73,6 +82,7 @@ class Writer:
         self.names: dict[tuple[Value, bool], str] = {}  # real numbers by value and whether channels come first
         self.steps: dict[Value, tuple[str, bool]] = {}  # int8 values as they were written
         self.held: set[str] = set()
+        self.called: set[str] = set()  # functions
 
     def write(self) -> None:
         for value in self.graph.inputs:
@@ -132,17 +142,20 @@ class Writer:
         """Real numbers become the node's output: limited, and quantized where it is int8."""
         out = node.out
         if activation != "none":
-            name = self.limited(f"{out.name}:active", name, activation)
+            name = self.limited(node, name, activation)
         if out.type.q is not None:
             name = self.emit("QuantizeLinear", f"{out.name}:steps", name, *self.quantization(out.name, out.type.q))
         self.written(out, name, first)
 
-    def limited(self, out: str, name: str, activation: str) -> str:
+    def limited(self, node: Node, name: str, activation: str) -> str:
+        """Real numbers between the limits of an activation."""
+        out = f"{node.out.name}:active"
         if activation == "relu":
             return self.emit("Relu", out, name)
-        low, high = {"relu6": (0, 6), "relu_n1_to_1": (-1, 1)}[activation]
-        limits = (self.constant(f"limit:{n}", np.array(n, np.float32)) for n in (low, high))
-        return self.emit("Clip", out, name, *limits)
+        return self.emit("Clip", out, name, *self.limits(*activation_limits(activation)))
+
+    def limits(self, *numbers: float) -> tuple[str, ...]:
+        return tuple(self.constant(f"limit:{n!r}", np.array(n, np.float32)) for n in numbers)
 
     def operand(self, value: Value, first: bool) -> str:
         """The name of a value's numbers in the order asked for."""
@@ -165,17 +178,20 @@ class Writer:
         return data.reshape((1,) * (4 - data.ndim) + data.shape).transpose(FIRST) if first else data
 
     def dequantized(self, data: Array, q: QParams | None, name: str) -> str:
-        """A constant's real numbers: as they are, or from its integers, int8 moved to uint8, and scales."""
+        """The name of a constant's real numbers, as they are or from its integers."""
         if q is None:
             return self.constant(name, data)
         key = f"{name}:real"
         if key not in self.held:
             self.held.add(key)
-            if data.dtype == np.int8:
-                data, q = moved(data), replace(q, zero=q.zero + MOVED)
-            scales = self.quantization(name, q, data.dtype.name)
-            self.emit("DequantizeLinear", key, self.constant(name, data), *scales, axis=0)
+            self.emit("DequantizeLinear", key, *self.integers(data, q, name), axis=0)
         return key
+
+    def integers(self, data: Array, q: QParams, name: str) -> tuple[str, str, str]:
+        """Names of a constant's integers, int8 moved to uint8, and of their scales and zero points."""
+        if data.dtype == np.int8:
+            data, q = moved(data), replace(q, zero=q.zero + MOVED)
+        return self.constant(name, data), *self.quantization(name, q, data.dtype.name)
 
     def first(self, value: Value) -> bool:
         """Whether a computed value lies channels first."""
@@ -185,22 +201,27 @@ class Writer:
         """Whether two operands that may repeat are read channels first."""
         return self.first(a) and (b in self.data or len(b.type.shape) == 4)
 
-    def weights(self, node: Node, order: tuple[int, ...]) -> str:
+    def weights(self, node: Node, order: tuple[int, ...]) -> Held:
         w = node.ins[1]
         self.check_constant(node, w)
         q = None if w.type.q is None else QParams(w.type.q.scale, 0, None if w.type.q.axis is None else 0)
-        return self.dequantized(self.data[w].transpose(order), q, f"{w.name}:weights")
+        return self.data[w].transpose(order), q, f"{w.name}:weights"
 
-    def bias(self, node: Node) -> str:
+    def bias(self, node: Node) -> Held:
         """Integers at the scale of the sums they are added to."""
         x, w, b = node.ins
         self.check_constant(node, b)
         if b.type.dtype == "float32":
-            return self.constant(b.name, self.data[b])
+            return self.data[b], None, b.name
         assert w.type.q is not None
         scales = tuple(float(s) for s in np.float32(x.type.scale) * np.array(w.type.q.scale, np.float32))
-        q = QParams(scales, 0, None if len(scales) == 1 else 0)
-        return self.dequantized(self.data[b], q, f"{node.out.name}:bias")
+        return self.data[b], QParams(scales, 0, None if len(scales) == 1 else 0), f"{node.out.name}:bias"
+
+    def weighted(self, node: Node, first: bool, order: tuple[int, ...]) -> tuple[str, str, str]:
+        """What a layer with weights reads, in real numbers."""
+        held = self.weights(node, order), self.bias(node)
+        weights, bias = (self.dequantized(*each) for each in held)
+        return self.operand(node.ins[0], first), weights, bias
 
     def check_constant(self, node: Node, value: Value) -> None:
         if value not in self.data:
@@ -232,13 +253,13 @@ def conv_order(op: Op) -> tuple[int, ...]:
 
 def _conv(w: Writer, node: Node) -> None:
     assert isinstance(node.op, ops.Conv2D | ops.Depthwise)
-    ins = (w.operand(node.ins[0], True), w.weights(node, conv_order(node.op)), w.bias(node))
+    ins = w.weighted(node, True, conv_order(node.op))
     w.result(node, w.emit("Conv", f"{node.out.name}:sums", *ins, **conv_attributes(node)), True, node.op.activation)
 
 
 def _dense(w: Writer, node: Node) -> None:
     assert isinstance(node.op, ops.Dense)
-    ins = (w.operand(node.ins[0], False), w.weights(node, (0, 1)), w.bias(node))
+    ins = w.weighted(node, False, (0, 1))
     w.result(node, w.emit("Gemm", f"{node.out.name}:sums", *ins, transB=1), False, node.op.activation)
 
 
@@ -259,16 +280,15 @@ def _activate(w: Writer, node: Node) -> None:
 def _lookup(w: Writer, node: Node) -> None:
     op, (x,) = node.op, node.ins
     assert isinstance(op, ops.Lookup)
-    if op.slope or op.function not in FUNCTIONS:
+    if op.slope or op.function not in OPERATORS:
         raise ExportError(f"Lookup of %{node.out.name}: ONNX has no {op.function}{' slope' if op.slope else ''}")
     name, first = w.operand(x, w.first(x)), w.first(x)
-    code, attributes = FUNCTIONS[op.function]
+    code, attributes = OPERATORS[op.function]
     out = f"{node.out.name}:function"
     if op.function == "silu":
         w.emit("Mul", out, name, w.emit("Sigmoid", f"{out}:gate", name))
     elif op.function == "clip":
-        limits = [w.constant(f"limit:{n!r}", np.array(n, np.float32)) for n in (op.alpha, op.beta)]
-        w.emit("Clip", out, name, *limits)
+        w.emit("Clip", out, name, *w.limits(op.alpha, op.beta))
     elif op.function == "gelu_tanh":
         w.emit("Gelu", out, name, approximate="tanh")
     else:
@@ -344,14 +364,6 @@ def _batch_norm(w: Writer, node: Node) -> None:
     w.result(node, w.emit("Add", f"{node.out.name}:shifted", product, w.operand(shift, first)), first)
 
 
-FUNCTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "abs": ("Abs", ()), "celu": ("Celu", ("alpha",)), "clip": ("Clip", ()), "elu": ("Elu", ("alpha",)),
-    "erf": ("Erf", ()), "exp": ("Exp", ()), "gelu": ("Gelu", ()), "gelu_tanh": ("Gelu", ()),
-    "hard_sigmoid": ("HardSigmoid", ("alpha", "beta")), "hard_swish": ("HardSwish", ()),
-    "leaky_relu": ("LeakyRelu", ("alpha",)), "mish": ("Mish", ()), "selu": ("Selu", ("alpha", "gamma")),
-    "sigmoid": ("Sigmoid", ()), "silu": ("Sigmoid", ()), "softplus": ("Softplus", ()), "softsign": ("Softsign", ()),
-    "tanh": ("Tanh", ()),
-}  # fmt: skip
 RULES: Mapping[type[Op], Callable[[Writer, Node], None]] = {
     ops.Activate: _activate, ops.Add: _pair, ops.AvgPool: _pool, ops.BatchNorm: _batch_norm, ops.Concat: _concat,
     ops.Conv2D: _conv, ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _activate, ops.Lookup: _lookup,
