@@ -43,9 +43,8 @@ class Outcome:
     milliseconds: float  # an image, median
 
 
-def litert(file: Path) -> Run:
-    reference = OpResolverType.BUILTIN_REF
-    interpreter = Interpreter(str(file), experimental_op_resolver_type=reference, num_threads=1)
+def litert(file: Path, kernels: OpResolverType) -> Run:
+    interpreter = Interpreter(str(file), experimental_op_resolver_type=kernels, num_threads=1)
     interpreter.allocate_tensors()
     (x,), (y,) = interpreter.get_input_details(), interpreter.get_output_details()
 
@@ -75,28 +74,30 @@ def outcomes(graph: Graph) -> list[Outcome]:
     """Our own C first, then the others."""
     test = read_sample().test
     images = [centre(image, intake(graph)) for image in test.images]
-    names = (
-        ("Smidgen, C on this machine", ".smg"), ("LiteRT, reference kernels", ".tflite"), ("ONNX Runtime", ".onnx"),
-        ("ONNX Runtime", ".onnx, plain"),
-    )  # fmt: skip
     with TemporaryDirectory() as folder, sm.compile(graph).start() as device:
-        files = [Path(folder) / name for name in ("model.smg", "model.tflite", "model.onnx", "plain.onnx")]
-        for file in files:
-            export_model(graph, file, plain=file.stem == "plain")
-        runs = (lambda x: device.run(x)[0], litert(files[1]), onnx_runtime(files[2]), onnx_runtime(files[3]))
-        turns = [[timed(run, image) for run in runs] for image in images]
-        sizes = [file.stat().st_size for file in files]
+        smg, tflite, onnx, plain = (Path(folder) / name for name in ("a.smg", "a.tflite", "a.onnx", "plain.onnx"))
+        for file in (smg, tflite, onnx, plain):
+            export_model(graph, file, plain=file is plain)
+        runs: dict[tuple[str, str, Path], Run] = {
+            ("Smidgen, C on this machine", ".smg", smg): lambda x: device.run(x)[0],
+            ("LiteRT, reference kernels", ".tflite", tflite): litert(tflite, OpResolverType.BUILTIN_REF),
+            ("LiteRT, XNNPACK", ".tflite", tflite): litert(tflite, OpResolverType.AUTO),
+            ("ONNX Runtime", ".onnx", onnx): onnx_runtime(onnx),
+            ("ONNX Runtime", ".onnx, plain", plain): onnx_runtime(plain),
+        }
+        turns = [[timed(run, image) for run in runs.values()] for image in images]
+        names = [(runtime, kind, file.stat().st_size) for runtime, kind, file in runs]
     outputs = [np.concatenate([turn[place][0] for turn in turns]).astype(np.float64) for place in range(len(runs))]
     tops = [output.argmax(1) for output in outputs]
     return [
         Outcome(
-            runtime, kind, sizes[place], len(images),
+            runtime, kind, size, len(images),
             same=int((tops[place] == tops[0]).sum()),
             top1=100 * float(np.mean(tops[place] == np.array(test.labels))),
             difference=float(np.abs(outputs[place] - outputs[0]).mean()),
             milliseconds=1e3 * float(np.median([turn[place][1] for turn in turns])),
         )
-        for place, (runtime, kind) in enumerate(names)
+        for place, (runtime, kind, size) in enumerate(names)
     ]  # fmt: skip
 
 

@@ -207,13 +207,13 @@ def grow_softmax(s: Grower) -> Value:
     return s.g.emit(Softmax(s.draw(st.sampled_from((1.0, 0.5, 3.0)))), s.value())
 
 
-ANY = (grow_add, grow_mul, grow_reshape, grow_concat, grow_rescale, grow_float, grow_softmax)
+ANY = (grow_add, grow_mul, grow_reshape, grow_concat, grow_rescale, grow_float, grow_softmax, grow_lookup)
 ON_MAPS = (grow_conv, grow_depthwise, grow_pool, grow_mean, grow_pad, grow_transpose)
 
 
 @st.composite
-def int8_graphs(draw: st.DrawFn, max_nodes: int = 7, tables: bool = True) -> Graph:
-    """A graph of a few nodes, any op (without `tables` any of TFLite's), any wiring; what nobody reads is an output."""
+def int8_graphs(draw: st.DrawFn, max_nodes: int = 7) -> Graph:
+    """A graph of a few nodes, any op, any wiring; what nobody reads is an output."""
     g = Builder("random")
     s = Grower(draw, np.random.default_rng(draw(st.integers(0, 2**32 - 1))), g, [])
     for index in range(s.choose(1, 2)):
@@ -226,7 +226,6 @@ def int8_graphs(draw: st.DrawFn, max_nodes: int = 7, tables: bool = True) -> Gra
         ranks = {len(v.type.shape) for v in s.pool[-4:]}
         options = [
             *ANY,
-            *((grow_lookup,) if tables else ()),
             *(ON_MAPS * 2 if 4 in ranks else ()),
             *((grow_dense,) * 2 if 2 in ranks else ()),
         ]

@@ -32,7 +32,7 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
         "Softsign Swish Tanh",
         "abs celu clamp elu erf exp gelu hardsigmoid hardswish hardtanh leaky_relu mish selu sigmoid silu softplus "
         "tanh",
-        "",
+        "GATHER",
     ),
     ops.MaxPool: ("MaxPool GlobalMaxPool", "max_pool2d_with_indices adaptive_max_pool2d", "MAX_POOL_2D"),
     ops.Mean: ("ReduceMean GlobalAveragePool", "mean adaptive_avg_pool1d _adaptive_avg_pool2d", "MEAN"),
@@ -44,7 +44,7 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
     ops.Softmax: ("Softmax", "_softmax", "SOFTMAX"),
     ops.Transpose: ("Transpose", "permute", "TRANSPOSE"),
 }  # fmt: skip
-FOLDED = ("Cast Constant Dropout Identity Shape", "_to_copy alias clone expand getitem", "")  # they leave no node
+FOLDED = ("Cast Constant Dropout Identity Shape", "_to_copy alias clone expand getitem", "CAST")  # they leave no node
 
 HEAD = """# What is supported
 

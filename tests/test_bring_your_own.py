@@ -1,15 +1,21 @@
-"""The architectures people bring: from a PyTorch module to int8 that learns, the same bytes here and on a board."""
+"""The architectures people bring: from PyTorch to int8, the same bytes here, on a board and in other runtimes."""
 
 from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import smidgen as sm
 from architectures import ARCHITECTURES, draw
+from float_models import runtime
+from litert import LiteRT
 from smidgen.data.sample import read_sample
+from smidgen.frontends import export_model, import_model
 from smidgen.heads import layers
-from smidgen.ir import Array, Graph
+from smidgen.ir import Array, Graph, evaluate
 from smidgen.quantization import quantize
 from smidgen.targets import Target, find_board
 from smidgen.targets.host import Host
@@ -19,6 +25,7 @@ CLASSES = 3
 NARROW = {"mobilenet-v1": 0.125, "resnet8": 0.5, "resnet18": 0.125}  # widths, so that emulation takes seconds
 
 
+@cache
 def int8(name: str) -> Graph:
     """An architecture quantized on real images, or on noise where it takes none."""
     graph = sm.from_torch(*draw(name, NARROW.get(name)))
@@ -51,3 +58,19 @@ def test_an_architecture_learns_the_same_bytes_on_the_host_and_on_a_board(name: 
     assert all(np.isfinite(a).all() and np.array_equal(a, b) for a, b in zip(outputs, there, strict=True))
     assert set(state) == set(state_there)
     assert all(np.array_equal(data, state_there[key]) for key, data in state.items())
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_an_architecture_computes_the_same_bytes_in_other_runtimes(name: str, tmp_path: Path) -> None:
+    graph = int8(name)
+    onnx, tflite = tmp_path / "model.onnx", tmp_path / "model.tflite"
+    for path in (onnx, tflite):
+        export_model(graph, path)
+    litert = LiteRT(tflite.read_bytes())
+    rng = np.random.default_rng(2)
+    for _ in range(3):
+        image = rng.integers(-128, 128, graph.inputs[0].type.shape).astype(np.int8)
+        expected = evaluate(graph, image)[0]
+        np.testing.assert_array_equal(runtime(onnx, image)[0], expected)
+        np.testing.assert_array_equal(litert.run(image)[0], expected)
+        np.testing.assert_array_equal(evaluate(import_model(tflite), image)[0], expected)

@@ -27,7 +27,7 @@ def test_numpy_c_and_litert_agree_on_random_graphs(
 ) -> None:
     folder = tmp_path_factory.mktemp("exports")
 
-    @given(int8_graphs(tables=False), st.integers(0, 2**32 - 1))
+    @given(int8_graphs(), st.integers(0, 2**32 - 1))
     @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
     def agree(graph: Graph, seed: int) -> None:
         arrays = random_inputs(graph, np.random.default_rng(seed))

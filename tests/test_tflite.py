@@ -81,7 +81,7 @@ def test_a_graph_written_and_read_computes_the_same_bytes(op: str) -> None:
     check()
 
 
-@pytest.mark.parametrize("op", sorted(set(CASES) - {"Quantize", "Requantize", "Dequantize"}))
+@pytest.mark.parametrize("op", sorted(set(CASES) - {"Quantize", "Requantize", "Dequantize", "Lookup"}))
 def test_float_graphs_agree_with_litert_and_survive_a_round_trip(op: str) -> None:
     @settings(deadline=None, max_examples=8)
     @given(graph=graphs(op, "float32"), seed=SEEDS)
@@ -185,6 +185,13 @@ def test_constants_read_twice_are_written_once() -> None:
     model = write_tflite(graph)
     for data in graph.constants.values():
         assert model.count(data.tobytes()) == 1
+
+
+def test_a_function_of_float32_is_refused() -> None:
+    g = Builder()
+    x = g.input("x", Type((1, 4), "float32"))
+    with pytest.raises(ExportError, match="Lookup of %v0: tanh is exported as a table of int8 results; quantize"):
+        write_tflite(g.graph(g.emit(ops.Lookup("tanh"), x)))
 
 
 def test_an_average_with_padding_tflite_lacks_is_refused() -> None:

@@ -17,6 +17,7 @@ from litert import run_litert
 from smidgen import ops
 from smidgen.errors import ImportModelError, SmidgenError
 from smidgen.frontends.tflite import read_tflite, write_tflite
+from smidgen.frontends.tflite.decode import decode
 from smidgen.frontends.tflite.encode import encode
 from smidgen.frontends.tflite.records import Model, Operator, Options, Tensor
 from smidgen.ir import Builder, Graph, QParams, Type, evaluate
@@ -115,6 +116,17 @@ def changed(model: Model, index: int, **fields: object) -> Model:
     return replace(model, tensors=tuple(tensors))
 
 
+def gathered() -> Graph:
+    """One function of int8, which a file holds as a table."""
+    g = Builder()
+    x = g.input("x", Type((1, 4), "int8", QParams.per_tensor(0.1)))
+    return g.graph(g.emit(ops.Lookup("tanh"), x, q=QParams.per_tensor(0.01)))
+
+
+def at(model: Model, name: str) -> int:
+    return [tensor.name for tensor in model.tensors].index(name)
+
+
 def two_subgraphs() -> bytes:
     data = bytearray(encode(DENSE))
     table = tflite.Model.GetRootAs(data)._tab
@@ -127,6 +139,7 @@ CONV = one("CONV_2D", int8("y", 1, 4, 4, 3), weights("w", 3, 1, 1, 2), bias("b",
 CONCAT = one(
     "CONCATENATION", int8("y", 1, 4, 4, 4), replace(X, name="z", scales=(0.5,), data=bytes(32)), options=Options(axis=3)
 )
+TABLE = decode(write_tflite(gathered()))
 REFUSED: dict[str, tuple[Model | bytes, str]] = {
     "an empty file": (b"", r"no TFLite model: bytes 4 to 8 of its 0 .* give a \.tflite file"),
     "another file": (b"PK\3\4 something else", "no TFLite model"),
@@ -187,6 +200,25 @@ REFUSED: dict[str, tuple[Model | bytes, str]] = {
     ),
     "a stride of zero": (
         replace(CONV, operators=(replace(CONV.operators[0], options=Options(stride_h=0)),)), r"stride \(0, 1\)"
+    ),
+    "a cast to float32": (
+        changed(TABLE, at(TABLE, "v0.integers"), dtype="float32"), "a cast from int8 to float32 is not supported"
+    ),
+    "places in no table": (
+        replace(TABLE, outputs=(at(TABLE, "v0.places"),)), "'v0.places' is int8 as int32 and read by another operator"
+    ),
+    "places that are too many": (
+        changed(TABLE, at(TABLE, "zero_place"), shape=(2,), data=bytes(8)), "adds 2 numbers to int8 as int32; add one"
+    ),
+    "places from elsewhere": (
+        changed(TABLE, at(TABLE, "zero_place"), data=bytes(4)), r"\(GATHER\) of 'v0': .* table of a known function"
+    ),
+    "a table that has no name": (changed(TABLE, at(TABLE, "tanh(0.0, 0.0)"), name="t"), "table of a known function"),
+    "a table of something else": (
+        changed(TABLE, at(TABLE, "tanh(0.0, 0.0)"), name="sigmoid(0.0, 0.0)"), "table of a known function"
+    ),
+    "a table whose name is no function": (
+        changed(TABLE, at(TABLE, "tanh(0.0, 0.0)"), name="sum(0.0, 0.0)"), "table of a known function"
     ),
     "a permutation that is computed": (
         one("TRANSPOSE", replace(X, name="y"), replace(integers("p", 0, 1, 2, 3), data=None)), "'p' must be a constant"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
+from cases import FUNCTION_PARAMETERS
 from smidgen import ops
 from smidgen.ir import Array, Builder, Graph, Op, QParams, Type, Value
 from smidgen.numerics import ACTIVATIONS
@@ -184,6 +185,12 @@ def softmax(c: Case) -> Value:
     return c.g.emit(ops.Softmax(c.draw(st.sampled_from((1.0, 0.5, 2.0, 1.7)))), c.input(*shape))
 
 
+def lookup(c: Case) -> Value:
+    function, alpha, beta = c.draw(st.sampled_from(FUNCTION_PARAMETERS))
+    op = ops.Lookup(function, alpha, beta, slope=c.draw(st.booleans()))
+    return c.g.emit(op, c.input(*c.draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))), q=c.q(0.03))
+
+
 def pad(c: Case) -> Value:
     x = c.input(*c.draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)))
     before, after = (tuple(c.integer(0, 3) for _ in x.type.shape) for _ in range(2))
@@ -212,8 +219,9 @@ def concat(c: Case) -> Value:
 
 CASES: Mapping[str, Callable[[Case], Value]] = {
     "Activate": activate, "Add": add, "AvgPool": avg_pool, "Concat": concat, "Conv2D": conv, "Dense": dense,
-    "Depthwise": depthwise, "Dequantize": dequantize, "MaxPool": max_pool, "Mean": mean, "Mul": mul, "Pad": pad,
-    "Quantize": quantize, "Requantize": requantize, "Reshape": reshape, "Softmax": softmax, "Transpose": transpose,
+    "Depthwise": depthwise, "Dequantize": dequantize, "Lookup": lookup, "MaxPool": max_pool, "Mean": mean, "Mul": mul,
+    "Pad": pad, "Quantize": quantize, "Requantize": requantize, "Reshape": reshape, "Softmax": softmax,
+    "Transpose": transpose,
 }  # fmt: skip
 
 

@@ -24,6 +24,8 @@ class Import:
         self.names: set[str] = set()
         # Maps padded with the least number there is: (input, before, after), waiting for the pool that reads them.
         self.pads: dict[int, tuple[Value, tuple[int, ...], tuple[int, ...]]] = {}
+        # int8 numbers as int32 and what is added to them, waiting for the table that they are places in.
+        self.places: dict[int, tuple[Value, int]] = {}
 
     def tensor(self, index: int) -> Tensor:
         if not 0 <= index < len(self.model.tensors):
@@ -65,6 +67,11 @@ class Import:
                 raise ImportModelError(
                     f"tensor '{tensor.name}' is padded with the least number there is and read by another operator "
                     "than one MAX_POOL_2D without padding; pad with zero"
+                )
+            if index in self.places:
+                raise ImportModelError(
+                    f"tensor '{tensor.name}' is int8 as int32 and read by another operator than a GATHER from a table; "
+                    "stay in int8"
                 )
             if tensor.data is None:
                 raise ImportModelError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -10,11 +11,14 @@ import numpy as np
 from smidgen import ops
 from smidgen.errors import ImportModelError
 from smidgen.frontends.tflite.context import Import
-from smidgen.frontends.tflite.records import ACTIVATIONS, SAME, VALID, Operator
+from smidgen.frontends.tflite.records import ACTIVATIONS, SAME, VALID, ZERO_PLACE, Operator
 from smidgen.ir import Type, Value
+from smidgen.ops.functions import FUNCTIONS
 from smidgen.ops.window import Pad, same_pad
 
 _ACTIVATION_NAMES = {number: name for name, number in ACTIVATIONS.items()}
+NUMBER = r"-?\d+(\.\d+)?(e[+-]?\d+)?"
+TABLE_NAME = re.compile(rf"(?P<slope>slope of )?(?P<function>\w+)\((?P<alpha>{NUMBER}), (?P<beta>{NUMBER})\)")
 NO_TENSOR = -1  # the index of an optional input left out
 
 
@@ -202,9 +206,45 @@ def _dequantize(c: Import, operator: Operator) -> Value:
     return c.emit(operator, ops.Dequantize(), c.value(x))
 
 
+def _cast(c: Import, operator: Operator) -> None:
+    """int8 as int32: places in a table, as nothing else is computed in int32."""
+    (index,) = _inputs(operator, 1, 1)
+    x, y = c.value(index), c.tensor(operator.outputs[0])
+    if x.type.dtype != "int8" or y.dtype != "int32":
+        raise ImportModelError(f"a cast from {x.type.dtype} to {y.dtype} is not supported; use QUANTIZE and DEQUANTIZE")
+    c.places[operator.outputs[0]] = x, 0
+
+
+def _add(c: Import, operator: Operator) -> Value | None:
+    a, b = _inputs(operator, 2, 2)
+    if a not in c.places:
+        return _pair(c, operator)
+    (x, offset), numbers = c.places[a], c.integers(b)
+    if len(numbers) != 1:
+        raise ImportModelError(f"it adds {len(numbers)} numbers to int8 as int32; add one")
+    c.places[operator.outputs[0]] = x, offset + numbers[0]
+    return None
+
+
+def _gather(c: Import, operator: Operator) -> Value:
+    """A table of int8 results that its name says the function of, as files of our own have it."""
+    table, places = _inputs(operator, 2, 2)
+    what = "a GATHER from anything but a table of a known function is not supported; import the model it came from"
+    x, zero = c.places.get(places, (None, 0))
+    found = TABLE_NAME.fullmatch(c.tensor(table).name)
+    if x is None or zero != ZERO_PLACE or found is None or found["function"] not in FUNCTIONS:
+        raise ImportModelError(what)
+    op = ops.Lookup(found["function"], float(found["alpha"]), float(found["beta"]), slope=bool(found["slope"]))
+    value = c.emit(operator, op, x)
+    if value.type.q is None or not np.array_equal(op.table(x.type, value.type), c.data(table)):
+        raise ImportModelError(what)
+    return value
+
+
 OPERATOR_RULES: Mapping[str, Rule] = {
-    "ADD": _pair, "AVERAGE_POOL_2D": _pool, "CONCATENATION": _concat, "CONV_2D": _conv, "DEPTHWISE_CONV_2D": _conv,
-    "DEQUANTIZE": _dequantize, "EXPAND_DIMS": _reshape, "FULLY_CONNECTED": _dense, "MAX_POOL_2D": _pool, "MEAN": _mean,
-    "MUL": _pair, "PAD": _pad, "PADV2": _pad_with, "QUANTIZE": _quantize, "RELU": _activate, "RELU6": _activate,
-    "RELU_N1_TO_1": _activate, "RESHAPE": _reshape, "SOFTMAX": _softmax, "SQUEEZE": _reshape, "TRANSPOSE": _transpose,
+    "ADD": _add, "AVERAGE_POOL_2D": _pool, "CAST": _cast, "CONCATENATION": _concat, "CONV_2D": _conv,
+    "DEPTHWISE_CONV_2D": _conv, "DEQUANTIZE": _dequantize, "EXPAND_DIMS": _reshape, "FULLY_CONNECTED": _dense,
+    "GATHER": _gather, "MAX_POOL_2D": _pool, "MEAN": _mean, "MUL": _pair, "PAD": _pad, "PADV2": _pad_with,
+    "QUANTIZE": _quantize, "RELU": _activate, "RELU6": _activate, "RELU_N1_TO_1": _activate, "RESHAPE": _reshape,
+    "SOFTMAX": _softmax, "SQUEEZE": _reshape, "TRANSPOSE": _transpose,
 }  # fmt: skip

@@ -25,6 +25,7 @@ OPERATORS: Mapping[str, int] = {
 _WINDOW = ("padding", "stride_w", "stride_h", "fused_activation_function")
 _DILATED = (*_WINDOW, "dilation_w_factor", "dilation_h_factor")
 _POOL = ("Pool2DOptions", (*_WINDOW, "filter_width", "filter_height"))
+ZERO_PLACE = 128  # of an int8 zero in a table of all int8 numbers
 # An operator's options table in the schema, and the fields of it that matter here.
 OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "CONV_2D": ("Conv2DOptions", _DILATED),
@@ -37,6 +38,8 @@ OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "MEAN": ("ReducerOptions", ("keep_dims",)),
     "CONCATENATION": ("ConcatenationOptions", ("axis", "fused_activation_function")),
     "SOFTMAX": ("SoftmaxOptions", ("beta",)),
+    "CAST": ("CastOptions", ("in_data_type", "out_data_type")),
+    "GATHER": ("GatherOptions", ("axis", "batch_dims")),
 }
 
 
@@ -57,7 +60,10 @@ class Options:
     keep_num_dims: bool = False
     keep_dims: bool = False
     axis: int = 0
+    batch_dims: int = 0
     beta: float = 1.0
+    in_data_type: int = 0
+    out_data_type: int = 0
 
 
 def camel(field: str) -> str:

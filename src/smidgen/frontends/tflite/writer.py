@@ -1,4 +1,4 @@
-"""Graph → TFLite: each node becomes one operator, or two where TFLite has no padding of that kind."""
+"""Graph → TFLite: each node becomes one operator, or a few where TFLite has none of that kind."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ import numpy as np
 from smidgen import ops
 from smidgen.errors import ExportError, GraphError
 from smidgen.frontends.tflite.encode import encode
-from smidgen.frontends.tflite.records import ACTIVATIONS, SAME, VALID, Model, Operator, Options, Tensor
+from smidgen.frontends.tflite.records import (
+    ACTIVATIONS,
+    SAME,
+    TENSOR_TYPES,
+    VALID,
+    ZERO_PLACE,
+    Model,
+    Operator,
+    Options,
+    Tensor,
+)
 from smidgen.ir import DTYPES, Array, Graph, Node, Op, Type, Value, verify
 from smidgen.numerics import INT32_MAX
 from smidgen.ops.elementwise import ADD_SHIFT
@@ -19,8 +29,8 @@ from smidgen.ops.window import Pad, Window, same_pad
 # The least version of each operator that takes int8; in float32, version 1 does.
 INT8_VERSION: Mapping[str, int] = {
     "ADD": 2, "AVERAGE_POOL_2D": 2, "CONCATENATION": 2, "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "DEQUANTIZE": 2,
-    "FULLY_CONNECTED": 4, "MAX_POOL_2D": 2, "MEAN": 2, "MUL": 2, "PAD": 2, "PADV2": 2, "QUANTIZE": 1, "RELU": 2,
-    "RELU6": 2, "RELU_N1_TO_1": 1, "RESHAPE": 1, "SOFTMAX": 2, "TRANSPOSE": 2,
+    "FULLY_CONNECTED": 4, "GATHER": 2, "MAX_POOL_2D": 2, "MEAN": 2, "MUL": 2, "PAD": 2, "PADV2": 2, "QUANTIZE": 1,
+    "RELU": 2, "RELU6": 2, "RELU_N1_TO_1": 1, "RESHAPE": 1, "SOFTMAX": 2, "TRANSPOSE": 2,
 }  # fmt: skip
 REQUANTIZE_VERSION, DILATED_VERSION = 2, 2  # of QUANTIZE from int8, of DEPTHWISE_CONV_2D in float32
 GROUPED_VERSION, PER_CHANNEL_DENSE_VERSION = 6, 12  # of CONV_2D, of FULLY_CONNECTED
@@ -293,9 +303,29 @@ def _dequantize(lowering: _Lowering, node: Node) -> None:
     lowering.emit("DEQUANTIZE", node, lowering.place(node.ins[0]))
 
 
+def _lookup(lowering: _Lowering, node: Node) -> None:
+    """A table's elements at x + 128: TFLite's own functions have arithmetics of their own. Its name says what it is."""
+    op, (x,), y = node.op, node.ins, node.out
+    assert isinstance(op, ops.Lookup)
+    if x.type.dtype != "int8":
+        raise ExportError(f"{where(node)}: {op.function} is exported as a table of int8 results; quantize the model")
+    raw, places = (
+        lowering.append(Tensor(f"{y.name}.{what}", y.type.shape, "int32")) for what in ("integers", "places")
+    )
+    types = Options(in_data_type=TENSOR_TYPES["int8"], out_data_type=TENSOR_TYPES["int32"])
+    zero = lowering.integers("zero_place", np.array([ZERO_PLACE]))
+    lowering.operators += [
+        Operator("CAST", (lowering.place(x),), (raw,), types), Operator("ADD", (raw, zero), (places,))
+    ]  # fmt: skip
+    name = f"{'slope of ' if op.slope else ''}{op.function}({op.alpha!r}, {op.beta!r})"
+    data = op.table(x.type, y.type)
+    table = lowering.constant(_tensor(Value(name, Type(data.shape, "int8", y.type.q)), data))
+    lowering.emit("GATHER", node, table, places)
+
+
 LOWERINGS: Mapping[type[Op], Callable[[_Lowering, Node], None]] = {
     ops.Activate: _activate, ops.Add: _pair, ops.AvgPool: _avg_pool, ops.Concat: _concat, ops.Conv2D: _conv,
-    ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _dequantize, ops.MaxPool: _max_pool, ops.Mean: _mean,
-    ops.Mul: _pair, ops.Pad: _pad, ops.Quantize: _quantize, ops.Requantize: _quantize, ops.Reshape: _reshape,
-    ops.Softmax: _softmax, ops.Transpose: _transpose,
+    ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _dequantize, ops.Lookup: _lookup, ops.MaxPool: _max_pool,
+    ops.Mean: _mean, ops.Mul: _pair, ops.Pad: _pad, ops.Quantize: _quantize, ops.Requantize: _quantize,
+    ops.Reshape: _reshape, ops.Softmax: _softmax, ops.Transpose: _transpose,
 }  # fmt: skip
