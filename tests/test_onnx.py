@@ -21,6 +21,7 @@ from smidgen import ops
 from smidgen.errors import ExportError, SmidgenError
 from smidgen.frontends import export_model, import_model
 from smidgen.frontends.onnx import read_onnx, write_onnx, write_plain
+from smidgen.heads import layers
 from smidgen.ir import Array, Builder, Graph, QParams, Type, evaluate
 from smidgen.learning import learned_graph
 from smidgen.scheme import load_scheme
@@ -208,6 +209,7 @@ def test_an_exported_network_comes_back_as_it_was(network: Callable[[int], Graph
     graph = network(3)
     export_model(graph, tmp_path / "network.onnx", plain)
     back = import_model(tmp_path / "network.onnx")
+    assert [layer.out.name for layer in layers(back)] == [layer.out.name for layer in layers(graph)]
     for image, _ in samples(graph, 5):
         np.testing.assert_array_equal(evaluate(back, image)[0], evaluate(graph, image)[0])
 

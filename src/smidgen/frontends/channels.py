@@ -76,6 +76,11 @@ class Channels:
         """The int8 quantization of what is being computed; None where the file leaves it float."""
         return self.plan.get(self.output)
 
+    @property
+    def name(self) -> str | None:
+        """A name for what is being computed: what some write behind a colon tells one tensor of a layer from others."""
+        return identifier(self.output.partition(":")[0]) or None
+
     def input(self, name: str, shape: Shape, last: bool, q: QParams | None = None) -> Tensor:
         """An input of the graph, channels last or in the file's own order; int8 with a quantization."""
         layout = Layout.channels_last(shape) if last else Layout.of(shape)
@@ -85,13 +90,13 @@ class Channels:
         return Tensor(self.builder.input(identifier(name) or "input", type_), layout)
 
     def emit(self, op: Op, *ins: Value, q: QParams | None = None) -> Value:
-        return self.builder.emit(op, *ins, q=q, name=identifier(self.output) or None)
+        return self.builder.emit(op, *ins, q=q, name=self.name)
 
     def constant(self, role: str, data: Array, q: QParams | None = None) -> Value:
         if data.dtype.kind == "f" and not np.isfinite(data).all():
             bad = int((~np.isfinite(data)).sum())
             raise ImportModelError(f"{bad} of the {data.size} numbers it reads are NaN or infinite; train it again")
-        return self.builder.constant(f"{identifier(self.output) or 'v'}.{role}", data, q)
+        return self.builder.constant(f"{self.name or 'v'}.{role}", data, q)
 
     def view(self, value: Value, shape: Shape) -> Value:
         """The value's memory under another shape."""

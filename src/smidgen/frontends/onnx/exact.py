@@ -18,6 +18,7 @@ from smidgen.frontends.onnx.rounding import Rounding, rounding, rounding_of_sums
 from smidgen.frontends.onnx.writer import (
     MOVED,
     Writer,
+    computed,
     conv_attributes,
     conv_order,
     serialized,
@@ -51,7 +52,7 @@ class _Exact(Writer):
     def call(self, node: Node, code: str, *ins: str, **attributes: object) -> str:
         """What a function makes of these inputs, in real numbers."""
         self.called.add(code)
-        out = f"{node.out.name}:rounded"
+        out = computed(node)
         self.nodes.append(helper.make_node(code, list(ins), [out], domain=DOMAIN, **attributes))  # type: ignore[arg-type]
         return out
 

@@ -229,6 +229,12 @@ class Writer:
             raise ExportError(f"{what}: its weights or bias %{value.name} are computed; ONNX export wants constants")
 
 
+def computed(node: Node) -> str:
+    """What a layer computes, by a name that leaves the layer's own to what is behind its activation."""
+    linear = getattr(node.op, "activation", "none") == "none"
+    return f"{node.out.name}{'' if linear else '.linear'}:computed"
+
+
 def moved(data: Array) -> Array:
     """int8 numbers as uint8, 128 up."""
     return (data.astype(np.int16) + MOVED).astype(np.uint8)
@@ -254,20 +260,20 @@ def conv_order(op: Op) -> tuple[int, ...]:
 def _conv(w: Writer, node: Node) -> None:
     assert isinstance(node.op, ops.Conv2D | ops.Depthwise)
     ins = w.weighted(node, True, conv_order(node.op))
-    w.result(node, w.emit("Conv", f"{node.out.name}:sums", *ins, **conv_attributes(node)), True, node.op.activation)
+    w.result(node, w.emit("Conv", computed(node), *ins, **conv_attributes(node)), True, node.op.activation)
 
 
 def _dense(w: Writer, node: Node) -> None:
     assert isinstance(node.op, ops.Dense)
     ins = w.weighted(node, False, (0, 1))
-    w.result(node, w.emit("Gemm", f"{node.out.name}:sums", *ins, transB=1), False, node.op.activation)
+    w.result(node, w.emit("Gemm", computed(node), *ins, transB=1), False, node.op.activation)
 
 
 def _pair(w: Writer, node: Node) -> None:
     assert isinstance(node.op, ops.Add | ops.Mul)
     a, b = node.ins
     first = w.both_first(a, b)
-    name = w.emit(type(node.op).__name__, f"{node.out.name}:both", w.operand(a, first), w.operand(b, first))
+    name = w.emit(type(node.op).__name__, computed(node), w.operand(a, first), w.operand(b, first))
     w.result(node, name, first, node.op.activation)
 
 
@@ -300,7 +306,7 @@ def _pool(w: Writer, node: Node) -> None:
     op = node.op
     assert isinstance(op, ops.MaxPool | ops.AvgPool)
     code = "MaxPool" if isinstance(op, ops.MaxPool) else "AveragePool"
-    name = w.emit(code, f"{node.out.name}:pooled", w.operand(node.ins[0], True), **window_attributes(op.window))
+    name = w.emit(code, computed(node), w.operand(node.ins[0], True), **window_attributes(op.window))
     w.result(node, name, True, op.activation)
 
 
