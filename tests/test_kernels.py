@@ -16,7 +16,7 @@ from cases import CASES, GRAPHS, RUNS, Case, conv, depthwise, inputs, together
 from graphs import int8_graphs, random_inputs
 from native import Kernels, Map, argument, build_sanitized, pointer
 from smidgen.codegen import RUNTIME
-from smidgen.compiler import probe
+from smidgen.compiler import FLAGS, cross, find_compiler, probe
 from smidgen.ir import Array, Graph, QParams, evaluate
 from smidgen.pipeline import compile
 from smidgen.targets.host import Host
@@ -57,8 +57,10 @@ def test_every_kernel_compiles_without_a_warning(command: tuple[str, ...], tmp_p
     probe(command)(*warnings, f"-I{RUNTIME}", "-shared", "-o", "all.so", *files, folder=tmp_path)
 
 
-def test_another_compiler_gives_the_same_bytes(cache: Path, recorded: list[dict[str, Array]]) -> None:
-    with compile(together(), target=Host(probe(ZIG), cache)).start() as device:
+@pytest.mark.parametrize("other", ["zig", "any processor"])
+def test_another_compiler_gives_the_same_bytes(other: str, cache: Path, recorded: list[dict[str, Array]]) -> None:
+    compiler = probe(ZIG) if other == "zig" else cross(find_compiler().command, FLAGS)  # which knows no AVX2
+    with compile(together(), target=Host(compiler, cache)).start() as device:
         for run in range(RUNS):
             for (name, expected), got in zip(recorded[run].items(), device.run(*_all_inputs(run)), strict=True):
                 np.testing.assert_array_equal(got, expected, err_msg=name)

@@ -38,13 +38,13 @@ static inline place advance(place at, int32_t by, int32_t width) {
     return after;
 }
 
-static inline void clear(int32_t *to, int32_t count) {
+static inline void clear(int16_t *to, int32_t count) {
     for (int32_t i = 0; i < count; i++) to[i] = 0;
 }
 
 /* Lay out `taps` taps of input row iy from column ix on, the zero point taken off, zeros outside the map. */
 static inline void gather(const smg_conv2d_s8_params *p, smg_map x, const filters *f, const piece *part, int32_t iy,
-                          int32_t ix, int32_t taps, int32_t *to) {
+                          int32_t ix, int32_t taps, int16_t *to) {
     const int32_t channels = part->channels;
     if (iy < 0 || iy >= p->x_h) {
         clear(to, taps * channels);
@@ -65,7 +65,7 @@ static inline void gather(const smg_conv2d_s8_params *p, smg_map x, const filter
 /* Working memory: the sums of a tile, pieces of windows, packed weights. */
 typedef struct {
     uint32_t *acc;
-    int32_t *windows;
+    int16_t *windows;
     int32_t room; /* elements of `windows` */
     int16_t *w;
     int32_t tile; /* pixels */
@@ -178,9 +178,9 @@ void smg_conv2d_s8(const smg_conv2d_s8_params *p, smg_map x, smg_weights w, cons
                    int32_t y0, int32_t y1, void *scratch) {
     const int32_t in = p->x_c / p->groups, out = p->y_c / p->groups, k = p->k_h * p->k_w * in;
     const int32_t little = y1 - y0 == 1 && k <= DEPTH;
-    work memory = {scratch, 0, SMG_PIXELS * (little ? k : DEPTH), 0, little ? ROW_TILE : TILE};
-    memory.windows = (int32_t *)(memory.acc + memory.tile * SMG_LANES);
-    memory.w = (int16_t *)(memory.windows + memory.room);
+    work memory = {scratch, 0, 2 * SMG_PIXELS * (little ? k : DEPTH), 0, little ? ROW_TILE : TILE};
+    memory.windows = (int16_t *)(memory.acc + memory.tile * SMG_LANES);
+    memory.w = memory.windows + memory.room;
     for (int32_t g = 0; g < p->groups; g++) {
         for (int32_t n = g * out; n < (g + 1) * out; n += SMG_LANES) {
             const smg_weights rows = {w.data + n * k, w.count ? w.trained + n * p->k_h * p->k_w * w.count : 0, w.channel,

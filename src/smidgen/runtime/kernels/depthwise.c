@@ -63,9 +63,11 @@ static inline void widen_columns(const int8_t *x, int32_t first, int32_t step, i
         return;
     }
     clear(to, columns * SMG_LANES);
-    for (int32_t q = 0; q < columns; q++)
-        for (int32_t n = 0; n < of->count; n++)
-            to[q * SMG_LANES + n] = x[q * step + (first + n) / of->times] - zero;
+    for (int32_t q = 0; q < columns; q++, x += step, to += SMG_LANES)
+        if (of->times == 1)
+            for (int32_t n = 0; n < of->count; n++) to[n] = x[first + n] - zero;
+        else
+            for (int32_t n = 0; n < of->count; n++) to[n] = x[(first + n) / of->times] - zero;
 }
 
 /* The columns of one input row under a tile that begins at output column ox; zeros outside the map. */
@@ -102,8 +104,13 @@ static inline int32_t accumulate(const smg_depthwise_s8_params *p, const source 
 static inline source find(const smg_depthwise_s8_params *p, smg_map x, smg_map y, const block *of) {
     const source there = {x, p->x_c, of->first}, copied = {{of->copy, p->x_h}, SMG_LANES, 0};
     if (x.data != y.data) return there;
-    for (int32_t i = 0; i < p->x_h * p->x_w; i++)
-        for (int32_t n = 0; n < of->count; n++) of->copy[i * SMG_LANES + n] = x.data[i * p->x_c + of->first + n];
+    const int8_t *from = x.data + of->first;
+    int8_t *to = of->copy;
+    for (int32_t i = 0; i < p->x_h * p->x_w; i++, from += p->x_c, to += SMG_LANES)
+        if (of->count == SMG_LANES)
+            for (int32_t n = 0; n < SMG_LANES; n++) to[n] = from[n];
+        else
+            for (int32_t n = 0; n < of->count; n++) to[n] = from[n];
     return copied;
 }
 

@@ -5,9 +5,10 @@
 #include "lanes.h"
 
 #include "arithmetic.h"
+#include "avx2.h"
 
-void smg_lanes_widen(const int8_t *restrict x, int32_t count, int32_t zero, int32_t *restrict to) {
-    for (int32_t i = 0; i < count; i++) to[i] = x[i] - zero;
+void smg_lanes_widen(const int8_t *restrict x, int32_t count, int32_t zero, int16_t *restrict to) {
+    for (int32_t i = 0; i < count; i++) to[i] = (int16_t)(x[i] - zero);
 }
 
 void smg_lanes_widen_columns(const int8_t *restrict x, int32_t step, int32_t columns, int32_t zero,
@@ -28,8 +29,11 @@ void smg_lanes_start(const smg_requantizer *restrict q, uint32_t *restrict acc, 
         for (int32_t n = 0; n < SMG_LANES; n++) acc[p * SMG_LANES + n] = (uint32_t)q->bias[n];
 }
 
-static inline void multiply(uint32_t *restrict acc, const int32_t *restrict x, int32_t apart, const int16_t *restrict w,
+static inline void multiply(uint32_t *restrict acc, const int16_t *restrict x, int32_t apart, const int16_t *restrict w,
                             int32_t length) {
+#if defined(__AVX2__)
+    smg_avx2_multiply(acc, x, apart, w, length);
+#else
     uint32_t *restrict a = acc, *restrict b = acc + SMG_LANES;
     uint32_t *restrict c = acc + 2 * SMG_LANES, *restrict d = acc + 3 * SMG_LANES;
     for (int32_t i = 0; i < length; i++) {
@@ -42,9 +46,10 @@ static inline void multiply(uint32_t *restrict acc, const int32_t *restrict x, i
             d[n] += (uint32_t)(xd * v);
         }
     }
+#endif
 }
 
-void smg_lanes_multiply(uint32_t *restrict acc, int32_t pixels, const int32_t *restrict x, int32_t apart,
+void smg_lanes_multiply(uint32_t *restrict acc, int32_t pixels, const int16_t *restrict x, int32_t apart,
                         const int16_t *restrict w, int32_t length) {
     for (int32_t p = 0; p < pixels; p += SMG_PIXELS) multiply(acc + p * SMG_LANES, x + p * apart, apart, w, length);
 }
@@ -105,8 +110,16 @@ static inline void store(const int8_t *from, int32_t channels, int8_t *to) {
     for (; n < channels; n++) to[n] = from[n];
 }
 
+/* Two pixels at once, or one at a time in vectors of sixteen lanes. */
 static inline void requantize(const smg_requantizer *restrict q, const uint32_t *restrict acc, int32_t pixels,
                               int32_t channels, int8_t *restrict y, int32_t step, int lefts) {
+#if defined(__AVX2__)
+    for (int32_t p = 0; p < pixels; p++, acc += SMG_LANES, y += step) {
+        int8_t out[SMG_LANES];
+        smg_avx2_requantize(q, acc, lefts, out);
+        store(out, channels, y);
+    }
+#else
     int32_t scaled[SMG_PAIR];
     int8_t out[SMG_PAIR];
     for (int32_t p = 0; p < pixels; p += 2, acc += SMG_PAIR, y += 2 * step) {
@@ -121,6 +134,7 @@ static inline void requantize(const smg_requantizer *restrict q, const uint32_t 
         store(out, channels, y);
         if (p + 1 < pixels) store(out + SMG_LANES, channels, y + step);
     }
+#endif
 }
 
 void smg_lanes_requantize(const smg_requantizer *restrict q, const uint32_t *restrict acc, int32_t pixels,

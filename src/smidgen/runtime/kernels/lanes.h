@@ -25,7 +25,7 @@ void smg_lanes_scales(smg_requantizer *q, const int32_t *bias, const int32_t *mu
                       int32_t channels);
 
 /* to[i] = x[i] - zero. */
-void smg_lanes_widen(const int8_t *x, int32_t count, int32_t zero, int32_t *to);
+void smg_lanes_widen(const int8_t *x, int32_t count, int32_t zero, int16_t *to);
 
 /* to[column][lane] = x[column * step + lane] - zero. */
 void smg_lanes_widen_columns(const int8_t *x, int32_t step, int32_t columns, int32_t zero, int32_t *to);
@@ -38,7 +38,7 @@ void smg_lanes_start(const smg_requantizer *q, uint32_t *acc, int32_t pixels);
 
 /* acc[pixel][lane] += x[pixel][i] * w[i][lane] for i < length, SMG_PIXELS pixels at once as often as `pixels` asks;
  * pixels are `apart` elements from each other in x. */
-void smg_lanes_multiply(uint32_t *acc, int32_t pixels, const int32_t *x, int32_t apart, const int16_t *w,
+void smg_lanes_multiply(uint32_t *acc, int32_t pixels, const int16_t *x, int32_t apart, const int16_t *w,
                         int32_t length);
 
 /* acc[pixel][lane] += x[pixel * stride + tap][lane] * w[tap][lane] for tap < taps. */
