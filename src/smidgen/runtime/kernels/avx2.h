@@ -65,16 +65,15 @@ static inline __m256i smg_avx2_scale(__m256i x, const smg_requantizer *q, int32_
     return _mm256_sub_epi32(_mm256_srav_epi32(high, smg_avx2_load(q->right + n)), up);
 }
 
-/* Sixteen accumulators as int8. */
+/* Sixteen accumulators as int8: what does not fit 16 bits, or 8, does not fit the limits either. */
 static inline void smg_avx2_requantize(const smg_requantizer *q, const uint32_t *acc, int lefts, int8_t *to) {
-    const __m256i lo = _mm256_set1_epi32(q->lo - q->zero), hi = _mm256_set1_epi32(q->hi - q->zero);
-    __m256i half[2];
-    for (int32_t n = 0; n < 2; n++) {
-        const __m256i scaled = smg_avx2_scale(smg_avx2_load(acc + n * SMG_LANES / 2), q, n * SMG_LANES / 2, lefts);
-        half[n] = _mm256_add_epi32(_mm256_min_epi32(_mm256_max_epi32(scaled, lo), hi), _mm256_set1_epi32(q->zero));
-    }
-    const __m256i whole = _mm256_permute4x64_epi64(_mm256_packs_epi32(half[0], half[1]), 0xd8);
-    _mm_storeu_si128((__m128i *)to, _mm_packs_epi16(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1)));
+    const __m256i some = smg_avx2_scale(smg_avx2_load(acc), q, 0, lefts);
+    const __m256i others = smg_avx2_scale(smg_avx2_load(acc + SMG_LANES / 2), q, SMG_LANES / 2, lefts);
+    const __m256i steps = _mm256_permute4x64_epi64(_mm256_packs_epi32(some, others), 0xd8);
+    const __m256i whole = _mm256_adds_epi16(steps, _mm256_set1_epi16((int16_t)q->zero));
+    const __m128i small = _mm_packs_epi16(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
+    const __m128i lo = _mm_set1_epi8((int8_t)q->lo), hi = _mm_set1_epi8((int8_t)q->hi);
+    _mm_storeu_si128((__m128i *)to, _mm_min_epi8(_mm_max_epi8(small, lo), hi));
 }
 #endif
 
