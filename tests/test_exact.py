@@ -205,6 +205,14 @@ def test_an_input_that_is_an_output_too_leaves_as_it_came(write: Callable[[Graph
         np.testing.assert_array_equal(want, got)
 
 
+def test_an_input_that_is_quantized_first_keeps_its_order(tmp_path: Path) -> None:
+    g = Builder("model")
+    q = QParams.per_tensor(0.1)
+    x = g.emit(ops.Quantize(), g.input("x", Type((1, 1, 1, 2), "float32")), q=q)
+    export_model(g.graph(g.emit(ops.Mean(), x, q=q)), tmp_path / "graph.onnx")
+    assert import_model(tmp_path / "graph.onnx").inputs[0].type.shape == (1, 1, 1, 2)
+
+
 def test_every_function_of_an_element_comes_back_as_what_it_was(tmp_path: Path) -> None:
     lookups = (ops.Lookup(name, 0.5, 1.5 if name in ("clip", "hard_sigmoid", "selu") else 0.0) for name in OPERATORS)
     for op in (*lookups, ops.Softmax(), ops.Softmax(0.7)):

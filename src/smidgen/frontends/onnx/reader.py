@@ -20,6 +20,7 @@ from smidgen.frontends.tidy import fewest_transposes, tidy
 from smidgen.ir import Graph, QParams
 
 FLOAT, UINT8, INT8 = onnx.TensorProto.FLOAT, onnx.TensorProto.UINT8, onnx.TensorProto.INT8
+CONVERTS = ("Cast", "DequantizeLinear", "Identity", "QuantizeLinear")  # the order of elements stays
 WEIGHTED = ("Conv", "Gemm", "MatMul")  # with these a first dimension is a batch
 # What to use instead of operators that people do export.
 INSTEAD = {
@@ -51,7 +52,7 @@ def _images(model: Model) -> bool:
     """Whether an input is an image, channels first: the file does not transpose it at once."""
     reached = {value.name for value in model.inputs}
     for operator in model.operators:
-        if operator.code in ("QuantizeLinear", "DequantizeLinear", "Cast") and operator.inputs[:1][0] in reached:
+        if operator.code in CONVERTS and operator.inputs[:1] and operator.inputs[0] in reached:
             reached |= set(operator.outputs)
         elif operator.code == "Transpose" and reached & set(operator.inputs):
             return False
