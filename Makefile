@@ -1,7 +1,7 @@
 # Two commands do all: `make demo` and `make test`. Each sets up .venv from pyproject.toml first.
 PYTHON ?= python3
 BIN := .venv/bin
-KERNELS := $(wildcard src/smidgen/runtime/kernels/*.c) $(wildcard src/smidgen/packing/*.c)
+KERNELS := $(wildcard src/smidgen/runtime/kernels/*.c) $(wildcard src/smidgen/memory/packing/*.c)
 CWARNINGS := -std=c99 -pedantic -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Isrc/smidgen/runtime -fPIC -shared -o build/warnings.so
 
 .PHONY: demo test fuzz lint types cwarnings unit clean

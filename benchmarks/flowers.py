@@ -24,9 +24,9 @@ from shared import NETWORKS, flowers, released, spread
 from smidgen.data import Data, Samples, centre, examples, intake
 from smidgen.ir import Array, Graph
 from smidgen.learning import Course, top1
-from smidgen.scheme import load_scheme
 from smidgen.simulate import FloatTraining
 from smidgen.training import Options, build_training
+from smidgen.training.scheme import load_scheme
 
 BATCH = 256  # to which the paper's learning rate refers
 TEST_BATCH = 64

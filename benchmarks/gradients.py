@@ -21,9 +21,9 @@ from rich.table import Table
 from shared import NETWORKS, Int8Gradients, flowers, inputs, loss_graph, released, spread
 from smidgen.data import Data, examples, intake
 from smidgen.ir import Array, Graph
-from smidgen.scheme import load_scheme
 from smidgen.simulate import Simulator
 from smidgen.training import Options, build_training
+from smidgen.training.scheme import load_scheme
 
 SCHEMES = {
     "mbv2-w0.35": ("49kb", "99kb", "138kb"),

@@ -24,17 +24,17 @@ from rich.progress import track
 from rich.table import Table
 
 from shared import NETWORKS, released
-from smidgen import ordering, passes, plan, streaming
+from smidgen import memory
 from smidgen.errors import PlanError
-from smidgen.heads import layers
 from smidgen.ir import Graph
-from smidgen.passes import Pass
-from smidgen.plan import Buffer
-from smidgen.report.lifecycle import kinds_of
-from smidgen.schedule import WHOLE, Schedule
-from smidgen.scheme import PUBLISHED, load_scheme
-from smidgen.streaming import Layout
-from smidgen.training import Options, build_training
+from smidgen.memory import Buffer, ordering, streaming
+from smidgen.memory.rows import WHOLE, Schedule
+from smidgen.memory.streaming import Layout
+from smidgen.results.lifecycle import kinds_of
+from smidgen.training import Options, build_training, passes
+from smidgen.training.head import layers
+from smidgen.training.passes import Pass
+from smidgen.training.scheme import PUBLISHED, load_scheme
 
 Image = Literal["whole", "buffered", "streamed"]  # every map whole; early layers row by row; and the image by rows
 OPTIONS = Options(classes=10, weight_bits=8)
@@ -147,13 +147,13 @@ def plan_step(graph: Graph, image: Image, in_place: bool = True) -> Planned:
     """A step's memory; where not `in_place`, no result takes the place of another."""
     began = time.perf_counter()
     best = _lay_out(graph, image, in_place)
-    plan.check(best.graph, best.plan, best.schedule)
+    memory.check(best.graph, best.plan, best.schedule)
     seconds = time.perf_counter() - began
     alive = best.plan.at_peak()
     at_peak: Counter[str] = Counter()
     for buffer, kind in zip(alive, kinds_of(best.graph, alive), strict=True):
         at_peak[_held(buffer, kind)] += buffer.bytes
-    return Planned(image, plan.state_bytes(graph), best.peak, best.plan.lower_bound, seconds, dict(at_peak))
+    return Planned(image, memory.state_bytes(graph), best.peak, best.plan.lower_bound, seconds, dict(at_peak))
 
 
 def _held(buffer: Buffer, kind: str) -> str:
@@ -171,8 +171,8 @@ def _lay_out(graph: Graph, image: Image, in_place: bool) -> Layout:
         )
         return min(plans, key=lambda layout: layout.peak)
     schedule = WHOLE if image == "whole" else streaming.choose(graph, streamed, slides=False)
-    buffers = plan.buffers(graph, schedule)
-    return Layout(graph, schedule, plan.packed(tuple(apart(graph, schedule, buffers))))
+    buffers = memory.buffers(graph, schedule)
+    return Layout(graph, schedule, memory.packed(tuple(apart(graph, schedule, buffers))))
 
 
 def apart(graph: Graph, schedule: Schedule, buffers: tuple[Buffer, ...]) -> Iterator[Buffer]:

@@ -20,8 +20,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from smidgen.packing import Item, Packing, pack
-from smidgen.plan import Buffer, Plan, check_apart, greedy
+from smidgen.memory import Buffer, Plan, check_apart, greedy
+from smidgen.memory.packing import Item, Packing, pack
 
 INSTANCES = Path(__file__).parents[2] / "shared" / "planner"
 

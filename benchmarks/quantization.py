@@ -22,11 +22,11 @@ from torch import Tensor, nn
 import smidgen as sm
 from pictures import Pictures, cifar10
 from shared import evenly
-from smidgen.batch import run_batch
 from smidgen.data import Intake, centre
 from smidgen.ir import Array, Graph, Type, Value
 from smidgen.numerics import dequantize
 from smidgen.quantization import Report
+from smidgen.quantization.batch import run_batch
 from tasks import NETWORKS, Decide, Task, build, task_of
 
 DECAY = 1e-2  # of weights

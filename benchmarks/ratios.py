@@ -23,9 +23,9 @@ from shared import NETWORKS, Int8Gradients, flowers, inputs, loss_graph, release
 from smidgen.data import Data, examples, intake
 from smidgen.ir import Array, Graph
 from smidgen.ops.update import Step, WeightStep
-from smidgen.scheme import load_scheme
 from smidgen.simulate import Simulator
 from smidgen.training import Options, build_training
+from smidgen.training.scheme import load_scheme
 
 DEAD = 0.02  # of the median scale of a tensor's channels
 

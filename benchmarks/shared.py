@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 
 import smidgen as sm
-from smidgen import passes, stochastic
 from smidgen.data import Data, Samples, centre, intake, load_data
 from smidgen.ir import Array, Graph, Value, evaluate_all
+from smidgen.numerics import stochastic
 from smidgen.ops.update import Step
-from smidgen.training import Training
+from smidgen.training import Training, passes
 
 SHARED = Path(__file__).parents[2] / "shared"
 NETWORKS = ("mbv2-w0.35", "proxyless-w0.3", "mcunet-5fps")

@@ -32,12 +32,12 @@ import smidgen as sm
 from shared import NETWORKS, flowers, inputs, released, spread
 from smidgen.data import Data
 from smidgen.errors import SmidgenError
-from smidgen.heads import features_of, layers
 from smidgen.ir import Array, Graph, Node, Value
 from smidgen.ops import Add, Conv2D, Depthwise, Mean
 from smidgen.pipeline import Program
-from smidgen.scheme import PUBLISHED, Trained
 from smidgen.training import Options
+from smidgen.training.head import features_of, layers
+from smidgen.training.scheme import PUBLISHED, Trained
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from smidgen.ir import Array
-from smidgen.preprocessing import Preprocessing
+from smidgen.ir.preprocessing import Preprocessing
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from architectures import ARCHITECTURES

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cases import Case, Rng
-from smidgen import stochastic
 from smidgen.ir import Array, Builder, Graph, Op, QParams, Type, Value
+from smidgen.numerics import stochastic
 from smidgen.ops.gradient import mask_bytes
 from smidgen.ops.window import Pad, Window, same_pad
 

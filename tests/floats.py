@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from smidgen.ir import Array, Builder, Graph, QParams, Type, Value
+from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ops import (
     Activate,
     Add,
@@ -21,7 +22,6 @@ from smidgen.ops import (
     Pad,
     Requantize,
 )
-from smidgen.preprocessing import Preprocessing
 
 
 def dequantized(graph: Graph, preprocessing: Preprocessing | None = None, activation: str = "relu6") -> Graph:

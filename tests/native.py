@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from smidgen.codegen import PORTABLE, RUNTIME
-from smidgen.compiler import Cache, find_compiler
 from smidgen.ir import Array, Graph, Node, Params, Value
 from smidgen.pipeline import compile
+from smidgen.targets.compiler import Cache, find_compiler
 
 SANITIZE = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from smidgen.compiler import find_compiler
+from smidgen.targets.compiler import find_compiler
 
 PLUGIN = Path(__file__).parent / "qemu_count.c"
 

@@ -15,7 +15,7 @@ from release_files import SHARED
 from smidgen.data import Intake, centre, intake
 from smidgen.ir import Array, evaluate_step
 from smidgen.pipeline import Program
-from smidgen.targets import Device
+from smidgen.targets.device import Device
 from smidgen.targets.host import Host
 from smidgen.training import Options
 

@@ -19,9 +19,10 @@ from smidgen import codegen, ops
 from smidgen.errors import InputError, TargetError
 from smidgen.ir import Array, Builder, Graph, QParams, Type, evaluate, evaluate_step
 from smidgen.pipeline import Program, compile
-from smidgen.targets import counter, find, find_board
+from smidgen.targets import counter
 from smidgen.targets.boards import BOARDS, parse_size, resize
 from smidgen.targets.cortex_m import BoardDevice, CortexM
+from smidgen.targets.finding import find, find_board
 from smidgen.targets.host import Host
 from smidgen.targets.image import read_image
 from smidgen.training import Options

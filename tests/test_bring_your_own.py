@@ -14,11 +14,12 @@ from float_models import runtime
 from litert import LiteRT
 from smidgen.data.sample import read_sample
 from smidgen.frontends import export_model, import_model
-from smidgen.heads import layers
 from smidgen.ir import Array, Graph, evaluate
 from smidgen.quantization import quantize
-from smidgen.targets import Target, find_board
+from smidgen.targets.device import Target
+from smidgen.targets.finding import find_board
 from smidgen.targets.host import Host
+from smidgen.training.head import layers
 
 STEPS = 10
 CLASSES = 3

@@ -20,7 +20,8 @@ from floats import dequantized
 from graphs import random_inputs
 from release_files import npy, npz_members, pickled, tiny_network, zipped
 from shapes import SHAPES, draw_shapes
-from smidgen import cli, demo
+from smidgen import cli
+from smidgen.cli import demonstration as demo
 from smidgen.data import Data
 from smidgen.data.sample import read_sample
 from smidgen.frontends.native import write_smg

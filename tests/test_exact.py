@@ -23,12 +23,12 @@ from smidgen.frontends import export_model, import_model
 from smidgen.frontends.onnx import write_onnx, write_plain
 from smidgen.frontends.onnx.exact import RULES
 from smidgen.frontends.onnx.functions import DOMAIN, LAYERS, OPERATORS, OPSET, VERSION, WEIGHTED, library, needed
-from smidgen.frontends.onnx.rounding import Rounding, rounding, rounding_of_sums
+from smidgen.frontends.onnx.requantization import Rounding, rounding, rounding_of_sums
 from smidgen.frontends.onnx.writer import RULES as PLAIN_RULES
 from smidgen.ir import Array, Builder, Graph, QParams, Type, evaluate
 from smidgen.ops.softmax import OUTPUT, reciprocal
-from smidgen.scheme import load_scheme
 from smidgen.training import Options, build_training
+from smidgen.training.scheme import load_scheme
 
 INT32 = np.iinfo(np.int32)
 ENDS = np.array([INT32.min, INT32.min + 1, -(2**30), -3, -2, -1, 0, 1, 2, 3, 2**30, INT32.max - 1, INT32.max])

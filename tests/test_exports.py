@@ -13,14 +13,14 @@ import pytest
 import smidgen as sm
 from litert import LiteRT
 from smidgen import numerics
+from smidgen.cli.demonstration import some
 from smidgen.data import Data, centre, intake
 from smidgen.data.sample import read_sample
-from smidgen.demo import some
 from smidgen.frontends import export_model
 from smidgen.ir import Array, Graph, evaluate
 from smidgen.learning import Course
 from smidgen.ops import Dequantize
-from smidgen.passes import prune
+from smidgen.training.passes import prune
 
 Learned = tuple[Graph, tuple[Array, ...], list[int]]  # a model, images, and what it takes each for
 

@@ -17,15 +17,16 @@ from safetensors.numpy import load, save
 
 from graphs import int8_graphs
 from release_files import SHARED, archived, npy, npz_members, pickled, tiny_network, zipped
+from smidgen.data import files
 from smidgen.errors import ExportError, ImportModelError, InputError
-from smidgen.frontends import READERS, files, import_model
+from smidgen.frontends import READERS, import_model
 from smidgen.frontends.native import HEADER, read_smg, write_smg
 from smidgen.frontends.network import build
 from smidgen.ir import Array, Builder, Graph, Type
-from smidgen.loading import load as load_model
+from smidgen.ir.text import print_graph
 from smidgen.ops import Activate
-from smidgen.text import print_graph
 from smidgen.zoo import build_zoo
+from smidgen.zoo.loading import load as load_model
 
 REUSE_FOLDER = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

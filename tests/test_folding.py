@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from floats import FloatNet, float_graphs
-from smidgen.batch import run_batch
 from smidgen.ir import Array, Graph, Value, evaluate, evaluate_all
 from smidgen.ops import Activate, Add, BatchNorm, Conv2D, Depthwise, Lookup, MaxPool, Mean, Mul, Pad, Reshape
+from smidgen.quantization.batch import run_batch
 from smidgen.quantization.equalising import equalise
 from smidgen.quantization.folding import FOLDS, crop_kernels, fold
 

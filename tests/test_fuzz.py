@@ -20,7 +20,7 @@ from smidgen.errors import ImportModelError, SmidgenError
 from smidgen.frontends import import_model
 from smidgen.frontends.native import write_smg
 from smidgen.frontends.network import build
-from smidgen.frontends.pickles import Pending, read_pickle
+from smidgen.frontends.release.pickles import Pending, read_pickle
 
 CASES = 240
 SECONDS = 2.0  # for one file, on a busy machine

@@ -14,17 +14,16 @@ from hypothesis import strategies as st
 from gradient_cases import CASES, SEVERAL_READERS, GradientCase
 from graphs import int8_graphs, random_inputs
 from networks import CLASSES, NETWORKS, branches, inverted_residual, samples
-from smidgen import autodiff, passes
-from smidgen.autodiff import differentiate
 from smidgen.errors import GraphError
 from smidgen.ir import OPS, Array, Builder, Graph, Node, Op, Value, evaluate, evaluate_all
 from smidgen.numerics import activation_limits
+from smidgen.numerics.stochastic import exponent
 from smidgen.ops import Softmax, SumGrads
 from smidgen.ops.update import Step
-from smidgen.scheme import load_scheme
 from smidgen.simulate import RULES, Simulator
-from smidgen.stochastic import exponent
-from smidgen.training import Head, Options, Training, build_training
+from smidgen.training import Head, Options, Training, autodiff, build_training, passes
+from smidgen.training.autodiff import differentiate
+from smidgen.training.scheme import load_scheme
 
 torch.set_num_threads(1)  # pytest's workers share the cores
 STEP = 2.0**-6  # of a float; int8 values move by one

@@ -9,12 +9,12 @@ import pytest
 
 import smidgen as sm
 from floats import FloatNet
-from smidgen.heads import TrainingError, features_of, layers
 from smidgen.ir import Array, Graph, evaluate_step
 from smidgen.ops import Activate, AvgPool, Conv2D, Dense, MaxPool, Mean, Reshape, Softmax
 from smidgen.quantization import quantize
-from smidgen.scheme import Scheme, SchemeError, load_scheme, resolve
 from smidgen.targets.host import Host
+from smidgen.training.head import TrainingError, features_of, layers
+from smidgen.training.scheme import Scheme, SchemeError, load_scheme, resolve
 
 
 def squeezed(pool: str = "mean") -> Graph:

@@ -12,11 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from smidgen import compiler, ops
-from smidgen.compiler import probe
+from smidgen import ops
 from smidgen.errors import InputError, SmidgenError, TargetError
 from smidgen.ir import Array, Builder, Graph, QParams, Type, evaluate, evaluate_step
 from smidgen.pipeline import Program, compile
+from smidgen.targets import compiler
+from smidgen.targets.compiler import probe
 from smidgen.targets.host import Host
 
 Q = QParams.per_tensor

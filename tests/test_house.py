@@ -11,11 +11,8 @@ import smidgen
 ROOT = Path(smidgen.__file__).parent
 # Data flows down this list; a module imports only what stands above it, or its own entry.
 ORDER = (
-    "errors", "compiler", "preprocessing", "ir", "text", "numerics", "stochastic", "ops", "batch", "frontends", "data",
-    "quantization", "zoo", "loading", "heads", "scheme", "autodiff", "lowering", "training", "passes", "schedule",
-    "packing", "plan", "ordering", "streaming", "initial", "spelling", "codegen", "targets", "simulate", "search",
-    "pipeline", "profiling", "inspection",
-    "learning", "results", "report", "demo", "cli",
+    "errors", "targets.compiler", "ir", "numerics", "ops", "data", "frontends", "quantization", "zoo", "training",
+    "memory", "codegen", "targets", "simulate", "pipeline", "learning", "results", "cli",
 )  # fmt: skip
 
 
@@ -32,8 +29,15 @@ def imports(path: Path) -> Iterator[str]:
             yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
+def place(name: str) -> str:
+    """The entry of ORDER a module, named from `smidgen.` on, belongs to: the longest that begins its name."""
+    parts = name.split(".")
+    whole = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
+    return next((entry for entry in whole if entry in ORDER), parts[0])
+
+
 def layer(path: Path) -> str:
-    return path.relative_to(ROOT).with_suffix("").parts[0]
+    return place(".".join(path.relative_to(ROOT).with_suffix("").parts))
 
 
 def test_every_module_has_its_place_in_the_house() -> None:
@@ -47,12 +51,14 @@ def test_imports_only_point_up() -> None:
             parts = name.split(".")
             if parts[0] != "smidgen" or len(parts) < 2 or parts[1] == "__version__":
                 continue
-            assert ORDER.index(parts[1]) <= here, f"{path.relative_to(ROOT)} imports {name}, which stands below it"
+            assert ORDER.index(place(".".join(parts[1:]))) <= here, (
+                f"{path.relative_to(ROOT)} imports {name}, which stands below it"
+            )
 
 
 def test_only_the_front_end_and_the_simulator_import_torch() -> None:
     for path in modules():
-        if path.relative_to(ROOT).as_posix() != "frontends/torch.py" and layer(path) != "simulate":
+        if not path.is_relative_to(ROOT / "frontends" / "torch") and layer(path) != "simulate":
             assert not any(name.split(".")[0] == "torch" for name in imports(path)), path
 
 

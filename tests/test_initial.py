@@ -8,12 +8,12 @@ from fractions import Fraction
 import numpy as np
 
 from networks import CLASSES, inverted_residual
-from smidgen import codegen, passes, plan
-from smidgen.initial import Copied, Filled, Gathered, initial
+from smidgen import codegen, memory
+from smidgen.codegen.initial import Copied, Filled, Gathered, initial
 from smidgen.ir import Array, Graph, Value
-from smidgen.scheme import Scheme
 from smidgen.targets.host import Host
-from smidgen.training import Options, build_training
+from smidgen.training import Options, build_training, passes
+from smidgen.training.scheme import Scheme
 
 
 def step() -> Graph:
@@ -24,7 +24,7 @@ def step() -> Graph:
 
 def begins(graph: Graph, host: Host) -> tuple[dict[str, Array], int]:
     """The state of a program that has just been started, and the bytes of its constants."""
-    sources = codegen.generate(graph, plan.greedy(plan.buffers(graph)), training=True)
+    sources = codegen.generate(graph, memory.greedy(memory.buffers(graph)), training=True)
     with host.start(graph, sources) as device:
         return device.state(), sources.constant_bytes
 

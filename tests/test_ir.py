@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from graphs import int8_graphs, random_inputs
 from smidgen.errors import GraphError, InputError
 from smidgen.ir import Builder, Graph, Node, QParams, Type, Value, evaluate, verify
+from smidgen.ir.text import parse_graph, print_graph
 from smidgen.ops import Add, Conv2D, Reshape
-from smidgen.text import parse_graph, print_graph
 
 
 def small() -> Graph:

@@ -16,9 +16,9 @@ from cases import CASES, GRAPHS, RUNS, Case, conv, depthwise, inputs, together
 from graphs import int8_graphs, random_inputs
 from native import Kernels, Map, argument, build_sanitized, pointer
 from smidgen.codegen import RUNTIME
-from smidgen.compiler import FLAGS, cross, find_compiler, probe
 from smidgen.ir import Array, Graph, QParams, evaluate
 from smidgen.pipeline import compile
+from smidgen.targets.compiler import FLAGS, cross, find_compiler, probe
 from smidgen.targets.host import Host
 
 ZIG = (sys.executable, "-m", "ziglang", "cc")

@@ -35,9 +35,9 @@ from smidgen.learning.checkpoint import HEADER
 from smidgen.ops import Dense
 from smidgen.ops.overlay import Overlay
 from smidgen.pipeline import Program, compile
-from smidgen.scheme import Scheme, load_scheme
 from smidgen.targets.host import Host
 from smidgen.training import Head, Options
+from smidgen.training.scheme import Scheme, load_scheme
 from toys import small_network
 
 COURSE = Course(2, 0.01)

@@ -18,9 +18,10 @@ from smidgen.errors import InputError, PlanError
 from smidgen.frontends.native import write_smg
 from smidgen.ir import Builder, Type
 from smidgen.pipeline import Program
-from smidgen.report import draw_memory, life_cycle
-from smidgen.scheme import Memory, analytic_memory, load_scheme
+from smidgen.results.drawing import draw_memory
+from smidgen.results.lifecycle import life_cycle
 from smidgen.targets.host import Host
+from smidgen.training.scheme import Memory, analytic_memory, load_scheme
 from toys import small_network
 
 SCHEME = "last:4"

@@ -21,11 +21,11 @@ from smidgen import ops
 from smidgen.errors import ExportError, SmidgenError
 from smidgen.frontends import export_model, import_model
 from smidgen.frontends.onnx import read_onnx, write_onnx, write_plain
-from smidgen.heads import layers
 from smidgen.ir import Array, Builder, Graph, QParams, Type, evaluate
 from smidgen.learning import learned_graph
-from smidgen.scheme import load_scheme
 from smidgen.training import Options, build_training
+from smidgen.training.head import layers
+from smidgen.training.scheme import load_scheme
 from smidgen.zoo import NAMES, build_zoo
 from test_zoo import smooth_image
 

@@ -13,17 +13,18 @@ from hypothesis import strategies as st
 
 from graphs import int8_graphs, random_inputs
 from networks import CLASSES, NETWORKS, Drawn, samples
-from smidgen import ordering, passes, plan
+from smidgen import memory
 from smidgen.ir import Graph, Node, evaluate, evaluate_step, verify
+from smidgen.memory import ordering
 from smidgen.ops import Add
 from smidgen.pipeline import compile
-from smidgen.scheme import load_scheme
 from smidgen.targets.host import Host
-from smidgen.training import Options, build_training
+from smidgen.training import Options, build_training, passes
+from smidgen.training.scheme import load_scheme
 
 
 def bound(graph: Graph) -> int:
-    return plan.most(plan.buffers(graph))
+    return memory.most(memory.buffers(graph))
 
 
 def shuffled(graph: Graph, data: st.DataObject) -> Graph:
@@ -88,7 +89,7 @@ def test_compile_takes_the_better_order_and_keeps_the_given_one_where_it_is_as_g
     graph = branches_side_by_side()
     whole = Host(cache=host.cache)
     program = compile(graph, target=whole)
-    assert program.memory.peak < plan.packed(plan.buffers(graph)).peak
+    assert program.memory.peak < memory.packed(memory.buffers(graph)).peak
     arrays = random_inputs(graph, np.random.default_rng(1))
     with program.start() as device:
         np.testing.assert_array_equal(device.run(*arrays)[0], evaluate(graph, *arrays)[0])

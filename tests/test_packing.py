@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from native import SANITIZE
-from smidgen.compiler import find_compiler
 from smidgen.errors import PlanError, TargetError
-from smidgen.packing import Item, Packing, Tie, pack, pack_tied, search, skyline
-from smidgen.packing.problem import MOST_BYTES, pose
-from smidgen.packing.search import Outcome
-from smidgen.plan import ALIGNMENT, Buffer, Plan, check_apart
+from smidgen.memory import ALIGNMENT, Buffer, Plan, check_apart
+from smidgen.memory.packing import Item, Packing, Tie, pack, pack_tied, search, skyline
+from smidgen.memory.packing.problem import MOST_BYTES, pose
+from smidgen.memory.packing.search import Outcome
+from smidgen.targets.compiler import find_compiler
 
 INSTANCES = Path(__file__).parents[2] / "shared" / "planner"
 CAPACITY = 1_048_576

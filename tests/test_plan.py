@@ -13,7 +13,7 @@ from graphs import int8_graphs
 from smidgen import ops
 from smidgen.errors import PlanError
 from smidgen.ir import Builder, Graph, QParams, Type
-from smidgen.plan import ALIGNMENT, Buffer, Plan, buffers, check, check_apart, greedy, state_bytes, state_offsets
+from smidgen.memory import ALIGNMENT, Buffer, Plan, buffers, check, check_apart, greedy, state_bytes, state_offsets
 
 Q = QParams.per_tensor(0.1)
 

@@ -15,9 +15,9 @@ from smidgen.data import Augment, Intake, centre, from_pixels, intake
 from smidgen.errors import GraphError, ImportModelError, InputError
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.ir import QParams, Type, verify
+from smidgen.ir.preprocessing import Preprocessing
+from smidgen.ir.text import parse_graph, print_graph
 from smidgen.learning import learned_graph
-from smidgen.preprocessing import Preprocessing
-from smidgen.text import parse_graph, print_graph
 from toys import small_network
 
 IMAGENET = Preprocessing((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))

@@ -14,13 +14,13 @@ from networks import CLASSES, inverted_residual
 from smidgen.cli import app
 from smidgen.errors import InputError
 from smidgen.frontends.native import write_smg
-from smidgen.loading import load
 from smidgen.pipeline import compile
-from smidgen.profiling import NOTE, profile
+from smidgen.results.profiling import NOTE, profile
 from smidgen.targets.boards import BOARDS, resize
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.host import Host
 from smidgen.training import Options
+from smidgen.zoo.loading import load
 
 ANSWER = "float model_train(int label, float learning_rate) {\n"
 

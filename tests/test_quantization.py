@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 
 import smidgen as sm
 from floats import FloatNet, dequantized, float_graphs
-from smidgen.batch import run_batch
 from smidgen.data import centre, from_pixels, intake
 from smidgen.data.pixels import Intake
 from smidgen.data.sample import read_sample
 from smidgen.ir import Array, Builder, Graph, QParams, Type, evaluate, evaluate_all
+from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ops import BatchNorm, Concat, Conv2D, Crop, Dense, Lookup, MaxPool, Mean, Requantize, Softmax
-from smidgen.preprocessing import Preprocessing
 from smidgen.quantization import METHODS, Method, Progress, QuantizationError, Recipe, quantize
+from smidgen.quantization.batch import run_batch
 from smidgen.quantization.calibration import calibrate, scale_of
 from smidgen.quantization.correcting import correct_biases
 from smidgen.quantization.folding import fold
-from smidgen.quantization.rounding import input_scale, round_graph, share_scales, weight_scales
+from smidgen.quantization.int8 import input_scale, round_graph, share_scales, weight_scales
 from smidgen.targets.host import Host
 from toys import small_network
 

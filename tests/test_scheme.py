@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from networks import inverted_residual
 from release_files import SHARED
 from smidgen.frontends import import_model
-from smidgen.heads import layers
 from smidgen.ir import Graph
-from smidgen.scheme import (
+from smidgen.training.head import layers
+from smidgen.training.scheme import (
     PUBLISHED,
     RANKINGS,
     Memory,

@@ -10,9 +10,9 @@ from networks import CLASSES, branches, inverted_residual, pools_and_moves, samp
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, QParams, Type, evaluate, evaluate_step
 from smidgen.ops import Conv2D, Dequantize, Mean
-from smidgen.scheme import load_scheme
 from smidgen.simulate import FloatTraining, Simulator
 from smidgen.training import Options, build_training
+from smidgen.training.scheme import load_scheme
 
 torch.set_num_threads(1)  # pytest's workers share the cores
 RATE = 0.01

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smidgen.errors import GraphError
-from smidgen.stochastic import (
+from smidgen.numerics.stochastic import (
     LEVEL_LIMIT,
     carry_level,
     exponent_of,

@@ -14,16 +14,16 @@ import smidgen as sm
 from graphs import int8_graphs, random_inputs
 from networks import CLASSES, NETWORKS, samples
 from release_files import SHARED
-from smidgen import codegen, passes, plan, streaming
+from smidgen import codegen, memory
 from smidgen.errors import PlanError
 from smidgen.ir import Builder, Graph, QParams, Type, evaluate, evaluate_step
+from smidgen.memory import ALIGNMENT, Plan, streaming
+from smidgen.memory.rows import Group, Schedule, stream, streamable
 from smidgen.ops import Conv2D, MaxPool
 from smidgen.pipeline import Program
-from smidgen.plan import ALIGNMENT, Plan
-from smidgen.schedule import Group, Schedule, stream, streamable
-from smidgen.scheme import load_scheme
 from smidgen.targets.host import Host
-from smidgen.training import Options, build_training
+from smidgen.training import Options, build_training, passes
+from smidgen.training.scheme import load_scheme
 
 RATE = 0.01
 
@@ -45,8 +45,8 @@ def grouped(graph: Graph, data: st.DataObject) -> Schedule:
 
 def slid(graph: Graph, schedule: Schedule) -> Plan:
     """A plan in which everything that may lie over something else does."""
-    layout = plan.overlapping(plan.buffers(graph, schedule), time_limit=0.1)
-    plan.check(graph, layout, schedule)
+    layout = memory.overlapping(memory.buffers(graph, schedule), time_limit=0.1)
+    memory.check(graph, layout, schedule)
     assert layout.peak >= layout.lower_bound
     return layout
 
@@ -59,7 +59,7 @@ def test_random_graphs_with_maps_in_each_others_place_compute_the_same_bytes(hos
     def agree(graph: Graph, data: st.DataObject) -> None:
         nonlocal overlaps
         schedule = grouped(graph, data)
-        assume(any(b.above for b in plan.buffers(graph, schedule)))
+        assume(any(b.above for b in memory.buffers(graph, schedule)))
         overlaps += 1
         layout = slid(graph, schedule)
         arrays = random_inputs(graph, np.random.default_rng(data.draw(st.integers(0, 2**32 - 1))))
@@ -108,7 +108,7 @@ def test_a_step_less_between_two_maps_is_refused(graph: Graph, data: st.DataObje
     moved = data.draw(st.sampled_from(uppers))
     offsets = tuple(at - ALIGNMENT * (i == moved) for i, at in enumerate(layout.offsets))
     with pytest.raises(PlanError, match=r"overlap|written"):
-        plan.check(graph, Plan(layout.buffers, offsets), schedule)
+        memory.check(graph, Plan(layout.buffers, offsets), schedule)
 
 
 def shrinking(*, read_again: bool = False) -> Graph:
@@ -133,8 +133,8 @@ def test_an_output_grows_into_the_image_a_row_ahead_of_what_is_still_read() -> N
     assert slide is not None
     # The pool's first row follows two of the convolution, whose next row reads image rows from the second on.
     assert slide.distance == 0
-    layout = plan.packed(plan.buffers(graph, whole(graph)))
-    plan.check(graph, layout, whole(graph))
+    layout = memory.packed(memory.buffers(graph, whole(graph)))
+    memory.check(graph, layout, whole(graph))
     values = layout.values()
     assert values[graph.inputs[0]] == values[graph.outputs[0]]
     assert layout.peak == layout.lower_bound
@@ -143,27 +143,27 @@ def test_an_output_grows_into_the_image_a_row_ahead_of_what_is_still_read() -> N
 def test_only_the_rows_say_that_a_map_may_lie_over_another() -> None:
     graph = shrinking()
     schedule = whole(graph)
-    layout = plan.packed(plan.buffers(graph, schedule))
+    layout = memory.packed(memory.buffers(graph, schedule))
     output = next(i for i, b in enumerate(layout.buffers) if graph.outputs[0] in b.values)
     raised = tuple(at + 1024 * (i == output) for i, at in enumerate(layout.offsets))
     for offsets in (raised, tuple(at + 512 * (i == output) for i, at in enumerate(layout.offsets))):
         with pytest.raises(PlanError, match=r"overlap|written"):
-            plan.check(graph, Plan(layout.buffers, offsets), schedule)
+            memory.check(graph, Plan(layout.buffers, offsets), schedule)
     unsaid = tuple(replace(b, above=None) for b in layout.buffers)
     with pytest.raises(PlanError, match="overlap"):
-        plan.check(graph, Plan(unsaid, layout.offsets), schedule)
+        memory.check(graph, Plan(unsaid, layout.offsets), schedule)
 
 
 def test_a_map_that_is_read_later_is_not_grown_into() -> None:
     graph = shrinking(read_again=True)
-    assert all(b.above is None for b in plan.buffers(graph, whole(graph)))
+    assert all(b.above is None for b in memory.buffers(graph, whole(graph)))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(int8_graphs(max_nodes=10))
 def test_plans_with_overlaps_are_never_worse_than_plans_without(graph: Graph) -> None:
     layout = streaming.stream_rows(graph)
-    plan.check(graph, layout.plan, layout.schedule)
+    memory.check(graph, layout.plan, layout.schedule)
     assert layout.peak <= streaming.lay_out(graph, streaming.choose(graph, slides=False)).peak
 
 
@@ -174,10 +174,10 @@ def test_a_published_scheme_fits_because_its_first_map_grows_into_the_image() ->
     graph = sm.import_model(model)
     step = passes.run(build_training(graph, load_scheme("98kb", graph), Options(10, weight_bits=8)).step)
     layout = streaming.stream_rows(step)
-    plan.check(step, layout.plan, layout.schedule)
+    memory.check(step, layout.plan, layout.schedule)
     image = next(b for b in layout.plan.buffers if step.inputs[0] in b.values)
     assert image.above is not None
-    assert plan.state_bytes(step) + layout.peak <= 160_000
+    assert memory.state_bytes(step) + layout.peak <= 160_000
 
 
 def test_rows_of_padding_alone_keep_no_row_of_the_image() -> None:

@@ -19,7 +19,7 @@ from smidgen.errors import ExportError
 from smidgen.frontends.tflite import read_tflite, write_tflite
 from smidgen.frontends.tflite.writer import LOWERINGS
 from smidgen.ir import Array, Builder, Graph, Op, QParams, Type, Value, evaluate
-from smidgen.text import print_graph
+from smidgen.ir.text import print_graph
 from tflite_cases import CASES, arrays, graphs
 
 SHARED = Path(__file__).parents[2] / "shared"

@@ -19,7 +19,7 @@ from smidgen.errors import ImportModelError, SmidgenError
 from smidgen.frontends.tflite import read_tflite, write_tflite
 from smidgen.frontends.tflite.decode import decode
 from smidgen.frontends.tflite.encode import encode
-from smidgen.frontends.tflite.records import Model, Operator, Options, Tensor
+from smidgen.frontends.tflite.flatbuffer import Model, Operator, Options, Tensor
 from smidgen.ir import Builder, Graph, QParams, Type, evaluate
 
 RNG = np.random.default_rng(3)

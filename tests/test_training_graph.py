@@ -12,17 +12,16 @@ import pytest
 
 import smidgen as sm
 from networks import CLASSES, NETWORKS, branches, inverted_residual, samples
-from smidgen import passes
 from smidgen.errors import InputError
-from smidgen.heads import TrainingError, layers
 from smidgen.ir import Array, Graph, Value, evaluate_step, verify
+from smidgen.ir.text import parse_graph, print_graph
+from smidgen.numerics.stochastic import FIRST_LEVEL, LEVEL_LIMIT
 from smidgen.ops.update import BiasSumStep, FusedStep, WeightStep
-from smidgen.passes import TRAINING, Pass
-from smidgen.scheme import Scheme, load_scheme
-from smidgen.stochastic import FIRST_LEVEL, LEVEL_LIMIT
 from smidgen.targets.host import Host
-from smidgen.text import parse_graph, print_graph
-from smidgen.training import Head, Options, build_training
+from smidgen.training import Head, Options, build_training, passes
+from smidgen.training.head import TrainingError, layers
+from smidgen.training.passes import TRAINING, Pass
+from smidgen.training.scheme import Scheme, load_scheme
 
 State = Mapping[Value, Array]
 RATE = 0.05

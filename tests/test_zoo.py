@@ -10,11 +10,11 @@ import pytest
 from release_files import SHARED
 from smidgen.errors import ImportModelError, InputError, SmidgenError
 from smidgen.frontends import import_model
-from smidgen.inspection import describe
 from smidgen.ir import Array, Graph, evaluate
-from smidgen.loading import load
 from smidgen.ops import Conv2D, Depthwise
+from smidgen.results.inspection import describe
 from smidgen.zoo import NAMES, build_zoo
+from smidgen.zoo.loading import load
 from smidgen.zoo.tables import mbv2, round_to_8
 
 CONVS_AND_MEGAMACS = {"mbv2-w0.35": (51, 16.6), "proxyless-w0.3": (60, 18.6), "mcunet-5fps": (42, 22.5)}

@@ -21,10 +21,10 @@ import smidgen as sm
 from backbone import Network, read_network
 from smidgen.data import Samples, centre, intake
 from smidgen.frontends.native import write_smg
-from smidgen.frontends.torch import from_torch
+from smidgen.frontends.torch.reading import from_torch
 from smidgen.ir import Graph, Node, Value
+from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning import top1
-from smidgen.preprocessing import Preprocessing
 from smidgen.quantization import quantize
 from smidgen.zoo import build_zoo
 from tiny_imagenet import read_images

@@ -26,15 +26,15 @@ from smidgen.errors import (
     TargetError,
 )
 from smidgen.frontends import from_torch, import_model
-from smidgen.heads import TrainingError
 from smidgen.ir import Graph, evaluate
+from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning import CheckpointError, Course, Learned, LearningError, learn, learned_graph
-from smidgen.loading import load
 from smidgen.pipeline import Program, compile
-from smidgen.preprocessing import Preprocessing
 from smidgen.quantization import QuantizationError, Quantized, Recipe, quantize
-from smidgen.scheme import Scheme, SchemeError, load_scheme
 from smidgen.training import Options
+from smidgen.training.head import TrainingError
+from smidgen.training.scheme import Scheme, SchemeError, load_scheme
+from smidgen.zoo.loading import load
 
 __version__ = version("smidgen")
 __all__ = [

@@ -8,17 +8,18 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from smidgen import codegen, ir, ordering, passes, plan, streaming, targets
+from smidgen import codegen, ir, memory
 from smidgen.codegen import Sources
 from smidgen.errors import InputError, PlanError
 from smidgen.ir import Array, Graph
-from smidgen.plan import Buffer, Plan
-from smidgen.schedule import Schedule
-from smidgen.scheme import Scheme, load_scheme
-from smidgen.streaming import Layout
-from smidgen.targets import Device, Target
+from smidgen.memory import Buffer, Plan, ordering, streaming
+from smidgen.memory.rows import Schedule
+from smidgen.memory.streaming import Layout
 from smidgen.targets.boards import parse_size
-from smidgen.training import Options, Training, build_training
+from smidgen.targets.device import Device, Target
+from smidgen.targets.finding import find
+from smidgen.training import Options, Training, build_training, passes
+from smidgen.training.scheme import Scheme, load_scheme
 
 
 def compile(
@@ -40,7 +41,7 @@ def compile(
     image is streamed or there is a budget; the bytes computed are the same. `prefix` begins the names of files and
     functions.
     """
-    where = targets.find(target) if isinstance(target, str) else target
+    where = find(target) if isinstance(target, str) else target
     most = None if budget is None else parse_size(str(budget))
     ir.verify(model)
     graph, training = model, None
@@ -49,7 +50,7 @@ def compile(
         graph = passes.run(training.step)
     frugal = where.frugal or streamed_input or most is not None
     best = _lay_out(graph, frugal, streamed_input)
-    plan.check(best.graph, best.plan, best.schedule)
+    memory.check(best.graph, best.plan, best.schedule)
     if most is not None:
         _afford(graph, best, most)
     learns = training is not None
@@ -78,7 +79,7 @@ def _train(model: Graph, scheme: Scheme | str, options: Options | None, images: 
 
 def _afford(graph: Graph, best: Layout, budget: int) -> None:
     """Raise PlanError where arena and state exceed the budget."""
-    state, layout = plan.state_bytes(graph), best.plan
+    state, layout = memory.state_bytes(graph), best.plan
     needed = state + layout.peak
     if needed <= budget:
         return
@@ -95,7 +96,7 @@ def _afford(graph: Graph, best: Layout, budget: int) -> None:
 def _streamed(graph: Graph, otherwise: int) -> int:
     """Bytes of arena and state with the image streamed, or `otherwise` where it has to be held whole."""
     try:
-        return plan.state_bytes(graph) + _lay_out(graph, frugal=True, streamed_input=True).peak
+        return memory.state_bytes(graph) + _lay_out(graph, frugal=True, streamed_input=True).peak
     except PlanError:
         return otherwise
 

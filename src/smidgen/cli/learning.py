@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from smidgen.cli.demonstration import demonstrate
 from smidgen.cli.shared import (
     Accumulate,
     Classes,
@@ -30,17 +31,16 @@ from smidgen.cli.shared import (
     spinner,
 )
 from smidgen.data import Augment, Data, examples, intake, load_data
-from smidgen.demo import demonstrate
 from smidgen.errors import InputError
 from smidgen.frontends import export_model
 from smidgen.ir import Graph
 from smidgen.learning import Course, Learned, learn
 from smidgen.learning import Progress as Heard
-from smidgen.loading import load
 from smidgen.ops import Lookup
 from smidgen.pipeline import Program, compile
-from smidgen.results import Taught
+from smidgen.results.verbs import Taught
 from smidgen.training import Options
+from smidgen.zoo.loading import load
 
 
 class Schedule(StrEnum):

@@ -10,14 +10,14 @@ import numpy as np
 import typer
 
 from smidgen.cli.shared import Json, Model, app, show, spinner
+from smidgen.data.files import parse_npy, read_whole, write_whole
 from smidgen.errors import InputError
 from smidgen.frontends import check_writable, export_model
-from smidgen.frontends.files import parse_npy, read_whole, write_whole
-from smidgen.inspection import describe
 from smidgen.ir import Array, Graph, check_inputs, evaluate
-from smidgen.loading import load
 from smidgen.pipeline import compile
-from smidgen.results import Run, Written, largest
+from smidgen.results.inspection import describe
+from smidgen.results.verbs import Run, Written, largest
+from smidgen.zoo.loading import load
 
 
 @app.command()

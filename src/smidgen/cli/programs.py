@@ -27,14 +27,14 @@ from smidgen.cli.shared import (
     show,
     spinner,
 )
+from smidgen.data.files import write_whole
 from smidgen.errors import InputError
-from smidgen.frontends.files import write_whole
-from smidgen.loading import load
 from smidgen.pipeline import Program, compile
-from smidgen.profiling import profile
-from smidgen.results import Compiled, Use
-from smidgen.targets import find_board
+from smidgen.results.profiling import profile
+from smidgen.results.verbs import Compiled, Use
+from smidgen.targets.finding import find_board
 from smidgen.training import Head, Options
+from smidgen.zoo.loading import load
 
 
 @app.command("compile")
@@ -70,7 +70,7 @@ def compile_(
 
 
 def _drawn(program: Program) -> bytes:
-    from smidgen.report import draw_memory  # here, because plotly takes a while to import
+    from smidgen.results.drawing import draw_memory  # here, because plotly takes a while to import
 
     return draw_memory(program).encode()
 

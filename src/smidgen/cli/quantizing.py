@@ -17,11 +17,11 @@ from smidgen.data import load_images
 from smidgen.errors import InputError
 from smidgen.frontends import check_writable, export_model
 from smidgen.ir import Graph
-from smidgen.loading import load
-from smidgen.preprocessing import Preprocessing
+from smidgen.ir.preprocessing import Preprocessing
 from smidgen.quantization import Progress as Heard
 from smidgen.quantization import Recipe, quantize
-from smidgen.results import QuantizedFile
+from smidgen.results.verbs import QuantizedFile
+from smidgen.zoo.loading import load
 
 
 class Method(StrEnum):

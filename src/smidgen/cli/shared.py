@@ -14,10 +14,10 @@ import typer
 from rich.console import Console, RichCast
 from rich.table import Table
 
-from smidgen.demo import Demonstration
-from smidgen.inspection import Summary
-from smidgen.profiling import Profile
-from smidgen.results import Compiled, QuantizedFile, Run, Taught, Written
+from smidgen.cli.demonstration import Demonstration
+from smidgen.results.inspection import Summary
+from smidgen.results.profiling import Profile
+from smidgen.results.verbs import Compiled, QuantizedFile, Run, Taught, Written
 
 WIDTH = 120  # columns, where the output is no terminal
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from smidgen.data.samples import DataError
 from smidgen.ir import Array, Graph, Type
-from smidgen.preprocessing import Preprocessing
+from smidgen.ir.preprocessing import Preprocessing
 
 RANGES = ((-1.0, 1.0), (0.0, 1.0), (0.0, 255.0))
 NEAR = 0.02  # of an interval's width: quantizers round its ends

@@ -16,9 +16,9 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from smidgen.data import sample
+from smidgen.data.files import CORRUPT_ZIP, parse_npy
 from smidgen.data.samples import Data, DataError, Samples, hold_out
 from smidgen.errors import ImportModelError
-from smidgen.frontends.files import CORRUPT_ZIP, parse_npy
 from smidgen.ir import Array
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")

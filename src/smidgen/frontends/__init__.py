@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from smidgen.data.files import write_whole
 from smidgen.errors import ImportModelError, InputError
-from smidgen.frontends.files import write_whole
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.frontends.release import read_pkl, read_release_npz
 from smidgen.frontends.tflite import read_tflite, write_tflite
@@ -24,7 +24,9 @@ def _read_onnx(path: Path) -> Graph:
 
 def _read_pt2(path: Path) -> Graph:
     try:
-        from smidgen.frontends.torch import read_pt2  # here, because it imports PyTorch, which nothing else needs
+        from smidgen.frontends.torch.reading import (
+            read_pt2,  # here, because it imports PyTorch, which nothing else needs
+        )
     except ModuleNotFoundError:
         raise ImportModelError(f"{path.name} {NO_TORCH}") from None
     return read_pt2(path)
@@ -33,10 +35,10 @@ def _read_pt2(path: Path) -> Graph:
 def from_torch(module: Any, example: Any) -> Graph:
     """A `torch.nn.Module` as a float32 graph; `example` is one input, a batch of 1, or a tuple of them."""
     try:
-        from smidgen.frontends import torch
+        from smidgen.frontends.torch import reading
     except ModuleNotFoundError:
         raise ImportModelError(f"{type(module).__name__} {NO_TORCH}") from None
-    return torch.from_torch(module, example)
+    return reading.from_torch(module, example)
 
 
 READERS: dict[str, Callable[[Path], Graph]] = {

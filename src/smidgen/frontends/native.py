@@ -10,10 +10,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 import smidgen.ops  # noqa: F401  (the text names ops by their entries in the table)
+from smidgen.data.files import write_whole
 from smidgen.errors import ExportError, GraphError, ImportModelError
-from smidgen.frontends.files import write_whole
 from smidgen.ir import DTYPES, MAX_BYTES, Array, Graph
-from smidgen.text import parse_graph, print_graph
+from smidgen.ir.text import parse_graph, print_graph
 
 FORMAT = 1
 HEADER = "smidgen"  # the metadata key: "format 1" on a line of its own, then the graph's text

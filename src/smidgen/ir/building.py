@@ -6,9 +6,9 @@ import numpy as np
 
 from smidgen.errors import GraphError
 from smidgen.ir.graph import Graph, Node, Op, Value, infer
+from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ir.types import Array, QParams, Type
 from smidgen.ir.verifying import verify
-from smidgen.preprocessing import Preprocessing
 
 
 class Builder:

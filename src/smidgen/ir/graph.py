@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 import numpy as np
 
 from smidgen.errors import GraphError
+from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ir.types import Array, Params, Type
-from smidgen.preprocessing import Preprocessing
 
 if TYPE_CHECKING:
     from smidgen.ir.building import Builder

@@ -18,12 +18,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from smidgen.data import Augment
+from smidgen.data.files import write_whole
 from smidgen.errors import SmidgenError
-from smidgen.frontends.files import write_whole
 from smidgen.frontends.native import SAFE_DTYPES
 from smidgen.ir import MAX_BYTES, Array, Graph
+from smidgen.ir.text import print_graph
 from smidgen.learning.course import Course, Epoch, Place
-from smidgen.text import print_graph
 
 FORMAT = 1
 HEADER = "smidgen-checkpoint"  # the metadata key

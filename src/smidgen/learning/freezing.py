@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from smidgen.errors import InputError
 from smidgen.ir import Array, Builder, Graph, Value
 from smidgen.ops.overlay import Overlay
-from smidgen.passes import prune
 from smidgen.training import Training
+from smidgen.training.passes import prune
 
 
 def learned_graph(training: Training, state: Mapping[str, Array]) -> Graph:

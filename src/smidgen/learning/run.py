@@ -16,7 +16,7 @@ from smidgen.learning.checkpoint import Checkpoint, CheckpointError, fingerprint
 from smidgen.learning.course import Course, Epoch, Place, Progress
 from smidgen.learning.freezing import learned_graph
 from smidgen.pipeline import Program
-from smidgen.targets import Device
+from smidgen.targets.device import Device
 
 SAVE_STEPS = 1000  # steps between checkpoints within an epoch
 SATURATED = 0.05  # of the trained weights may come to their limits before it is said

@@ -11,9 +11,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from smidgen import numerics, stochastic
+from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, Type, Value, op
+from smidgen.numerics import stochastic
 
 SEEN = Type((1,), "int32")
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from smidgen import numerics, stochastic
+from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Node, Op, Params, Type, Value, op
+from smidgen.numerics import stochastic
 from smidgen.ops.conv_grad import ConvGradWeight, DenseGradWeight, DepthwiseGradWeight
 from smidgen.ops.window import Pad
 

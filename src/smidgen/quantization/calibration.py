@@ -9,10 +9,10 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from smidgen.batch import run_batch
 from smidgen.errors import SmidgenError
 from smidgen.ir import Array, Graph, QParams, Value
 from smidgen.ops.lookup import Lookup
+from smidgen.quantization.batch import run_batch
 
 Method = Literal["minmax", "average", "percentile", "mse"]
 METHODS: tuple[Method, ...] = get_args(Method)

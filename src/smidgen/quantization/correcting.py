@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from smidgen.batch import LINEAR, accumulate, finish_node, run_node
 from smidgen.ir import Array, Graph, Node, Value
-from smidgen.quantization.rounding import LARGEST_BIAS
+from smidgen.quantization.batch import LINEAR, accumulate, finish_node, run_node
+from smidgen.quantization.int8 import LARGEST_BIAS
 
 
 def correct_biases(real: Graph, rounded: Graph, samples: Array, integers: Array) -> Graph:

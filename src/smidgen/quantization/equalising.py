@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from smidgen.batch import run_batch
 from smidgen.ir import Array, Graph, Node, Value
 from smidgen.ops.conv import Conv2D, Depthwise
 from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Activate, Mul
 from smidgen.ops.pool import AvgPool, MaxPool, Mean
+from smidgen.quantization.batch import run_batch
 from smidgen.quantization.calibration import Listener, batches
 
 HOMOGENEOUS = ("none", "relu")

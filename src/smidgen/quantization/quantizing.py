@@ -12,14 +12,14 @@ from smidgen.data import centre, intake
 from smidgen.data.pixels import Intake
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Type, verify
+from smidgen.ir.preprocessing import Preprocessing
 from smidgen.numerics import quantize as to_int8
-from smidgen.preprocessing import Preprocessing
 from smidgen.quantization.calibration import METHODS, Listener, Method, Progress, QuantizationError, calibrate
 from smidgen.quantization.correcting import correct_biases
 from smidgen.quantization.equalising import equalise
 from smidgen.quantization.folding import fold
+from smidgen.quantization.int8 import check_ops, input_scale, round_graph, share_scales
 from smidgen.quantization.report import Report, compare
-from smidgen.quantization.rounding import check_ops, input_scale, round_graph, share_scales
 
 FEWEST = 8  # samples; a hundred are better
 HELD_OUT = 5  # every fifth sample sets no range and is compared with

@@ -9,10 +9,10 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from smidgen.batch import run_batch, run_node
 from smidgen.ir import Array, Graph, Node, Value
 from smidgen.numerics import dequantize, quantize
 from smidgen.ops.elementwise import Requantize
+from smidgen.quantization.batch import run_batch, run_node
 from smidgen.quantization.calibration import Listener, batches, functions_of
 
 WEAK = 10.0  # dB: below this a layer is pointed out

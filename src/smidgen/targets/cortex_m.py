@@ -15,16 +15,16 @@ from typing import Self
 
 import numpy as np
 
-from smidgen import plan
 from smidgen.codegen import PORTABLE, Sources, interface, render
-from smidgen.compiler import Cache, cache_folder
 from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph, Value, check_inputs
-from smidgen.plan import Plan
-from smidgen.targets import check_state, check_step, toolchain
+from smidgen.memory import Plan, state_bytes, state_offsets
+from smidgen.targets import toolchain
 from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS, KIB, Board, Region
+from smidgen.targets.compiler import Cache, cache_folder
 from smidgen.targets.counter import ENTRY, GENERATED, KERNEL, Counter
+from smidgen.targets.device import check_state, check_step
 from smidgen.targets.image import Image, read_image
 from smidgen.targets.toolchain import TOOLCHAINS, Toolchain
 
@@ -212,15 +212,15 @@ class BoardDevice:
 
     def state(self) -> dict[str, Array]:
         """A copy of all that outlives a run, by name."""
-        offsets = plan.state_offsets(self.graph)
+        offsets = state_offsets(self.graph)
         block = self._ask(b"s") if offsets else b""
         return {v.name: _tensor(v, block, at) for v, at in offsets.items()}
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Put back what `state` gave."""
         check_state(self.graph, state)
-        block: Array = np.zeros(plan.state_bytes(self.graph), np.uint8)
-        for v, at in plan.state_offsets(self.graph).items():
+        block: Array = np.zeros(state_bytes(self.graph), np.uint8)
+        for v, at in state_offsets(self.graph).items():
             block[at : at + v.type.bytes] = np.ascontiguousarray(state[v.name]).reshape(-1).view(np.uint8)
         self._ask(b"l" + block.tobytes())
 

@@ -15,9 +15,9 @@ from unicorn import UC_HOOK_BLOCK, Uc
 from unicorn.arm_const import UC_ARM_REG_LR, UC_ARM_REG_SP
 from unicorn.unicorn_py3.unicorn import uclib
 
-from smidgen.compiler import Cache, find_compiler
 from smidgen.errors import TargetError
 from smidgen.ir import Array
+from smidgen.targets.compiler import Cache, find_compiler
 from smidgen.targets.image import Image
 
 GENERATED, KERNEL, ENTRY = 1, 2, 4  # roles of the code at an address

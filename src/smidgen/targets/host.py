@@ -15,13 +15,12 @@ from typing import Self
 
 import numpy as np
 
-from smidgen import plan
 from smidgen.codegen import PORTABLE, Sources, render
-from smidgen.compiler import Cache, Compiler, cache_folder, find_compiler
 from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph, Value, check_inputs
-from smidgen.plan import Plan
-from smidgen.targets import check_state, check_step
+from smidgen.memory import Plan, state_bytes, state_offsets
+from smidgen.targets.compiler import Cache, Compiler, cache_folder, find_compiler
+from smidgen.targets.device import check_state, check_step
 
 INSIDE = ("-fvisibility=hidden",)  # kernels are called within the library only, and so directly
 
@@ -78,7 +77,7 @@ class HostDevice:
             for i, v in enumerate(graph.inputs)
         )
         self._outputs = tuple(self._memory("output", v.type.bytes, i) for i, v in enumerate(graph.outputs))
-        self._state = self._memory("state", plan.state_bytes(graph)) if graph.state else np.empty(0, np.uint8)
+        self._state = self._memory("state", state_bytes(graph)) if graph.state else np.empty(0, np.uint8)
         self._function("init")()
 
     def run(self, *arrays: Array) -> tuple[Array, ...]:
@@ -111,12 +110,12 @@ class HostDevice:
 
     def state(self) -> dict[str, Array]:
         """A copy of all that outlives a run, by name."""
-        return {v.name: self._kept(v, offset).copy() for v, offset in plan.state_offsets(self.graph).items()}
+        return {v.name: self._kept(v, offset).copy() for v, offset in state_offsets(self.graph).items()}
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Put back what `state` gave."""
         check_state(self.graph, state)
-        for v, offset in plan.state_offsets(self.graph).items():
+        for v, offset in state_offsets(self.graph).items():
             self._kept(v, offset)[...] = state[v.name]
 
     def close(self) -> None:

@@ -7,9 +7,9 @@ import shutil
 import sys
 from typing import Literal, get_args
 
-from smidgen.compiler import Compiler, cross
 from smidgen.errors import TargetError
 from smidgen.targets.boards import Core
+from smidgen.targets.compiler import Compiler, cross
 
 Toolchain = Literal["zig", "gcc"]
 TOOLCHAINS: tuple[Toolchain, ...] = get_args(Toolchain)

@@ -10,7 +10,7 @@ import numpy as np
 from smidgen.errors import ImportModelError
 from smidgen.frontends.channels import Constant, Operand, Tensor
 from smidgen.frontends.layers import Layers
-from smidgen.frontends.onnx.records import Model, Operator
+from smidgen.frontends.onnx.protobuf import Model, Operator
 from smidgen.ir import Array, QParams
 
 MAX_INTEGERS = 64  # elements of a constant shape, of axes, pads, …

@@ -14,7 +14,7 @@ from onnx import helper
 from smidgen import numerics, ops
 from smidgen.errors import ExportError
 from smidgen.frontends.onnx.functions import DOMAIN, EXACT, LONG, OPERATORS, RECTIFIED
-from smidgen.frontends.onnx.rounding import Rounding, rounding, rounding_of_sums
+from smidgen.frontends.onnx.requantization import Rounding, rounding, rounding_of_sums
 from smidgen.frontends.onnx.writer import (
     MOVED,
     Writer,

@@ -10,7 +10,7 @@ import numpy as np
 from smidgen.errors import ImportModelError
 from smidgen.frontends.channels import Constant, Operand, Tensor
 from smidgen.frontends.onnx.context import Call
-from smidgen.frontends.onnx.records import Model, Operator
+from smidgen.frontends.onnx.protobuf import Model, Operator
 from smidgen.ir import Array, QParams
 
 # What may stand between a layer and its QuantizeLinear: its activation, and what only moves elements.

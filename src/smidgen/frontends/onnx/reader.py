@@ -11,11 +11,11 @@ import onnx
 from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends.channels import Constant, Tensor
 from smidgen.frontends.naming import identifier
+from smidgen.frontends.onnx.constants import fold
 from smidgen.frontends.onnx.context import Call, Import
-from smidgen.frontends.onnx.folding import fold
 from smidgen.frontends.onnx.operators import OPERATOR_RULES
+from smidgen.frontends.onnx.protobuf import Declared, Model, Operator, decode
 from smidgen.frontends.onnx.quantized import given, planned
-from smidgen.frontends.onnx.records import Declared, Model, Operator, decode
 from smidgen.frontends.tidy import fewest_transposes, tidy
 from smidgen.ir import Graph, QParams
 

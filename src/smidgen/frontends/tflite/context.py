@@ -8,7 +8,7 @@ import numpy as np
 
 from smidgen.errors import ImportModelError
 from smidgen.frontends.naming import identifier
-from smidgen.frontends.tflite.records import Model, Operator, Tensor
+from smidgen.frontends.tflite.flatbuffer import Model, Operator, Tensor
 from smidgen.ir import DTYPES, MAX_BYTES, MAX_RANK, Array, Builder, Op, QParams, Type, Value
 
 MAX_INTEGERS = 16  # elements of a constant shape, permutation, …

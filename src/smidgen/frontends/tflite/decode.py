@@ -8,7 +8,16 @@ from typing import Any
 import tflite
 
 from smidgen.errors import ImportModelError
-from smidgen.frontends.tflite.records import OPERATORS, OPTIONS, TENSOR_TYPES, Model, Operator, Options, Tensor, camel
+from smidgen.frontends.tflite.flatbuffer import (
+    OPERATORS,
+    OPTIONS,
+    TENSOR_TYPES,
+    Model,
+    Operator,
+    Options,
+    Tensor,
+    camel,
+)
 
 MAX_ITEMS = 1 << 14  # tensors or operators in one model: hundreds of times what a microcontroller runs
 MAX_NAME = 96  # bytes of a tensor's name that are kept

@@ -9,7 +9,7 @@ import numpy as np
 import tflite
 
 from smidgen.frontends.tflite.decode import IDENTIFIER
-from smidgen.frontends.tflite.records import OPERATORS, OPTIONS, TENSOR_TYPES, Model, Operator, Tensor, camel
+from smidgen.frontends.tflite.flatbuffer import OPERATORS, OPTIONS, TENSOR_TYPES, Model, Operator, Tensor, camel
 
 SCHEMA_VERSION = 3
 DATA_ALIGNMENT = 16  # bytes, asked for by the schema

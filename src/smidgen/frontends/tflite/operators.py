@@ -11,7 +11,7 @@ import numpy as np
 from smidgen import ops
 from smidgen.errors import ImportModelError
 from smidgen.frontends.tflite.context import Import
-from smidgen.frontends.tflite.records import ACTIVATIONS, SAME, VALID, ZERO_PLACE, Operator
+from smidgen.frontends.tflite.flatbuffer import ACTIVATIONS, SAME, VALID, ZERO_PLACE, Operator
 from smidgen.ir import Type, Value
 from smidgen.ops.functions import FUNCTIONS
 from smidgen.ops.window import Pad, same_pad

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from smidgen.data.files import read_whole
 from smidgen.errors import GraphError, ImportModelError
-from smidgen.frontends.files import read_whole
 from smidgen.frontends.naming import identifier
 from smidgen.frontends.tflite.context import Import
 from smidgen.frontends.tflite.decode import decode
+from smidgen.frontends.tflite.flatbuffer import Model, Operator
 from smidgen.frontends.tflite.operators import OPERATOR_RULES
-from smidgen.frontends.tflite.records import Model, Operator
 from smidgen.ir import Graph, Type, Value
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from smidgen import ops
 from smidgen.errors import ExportError, GraphError
 from smidgen.frontends.tflite.encode import encode
-from smidgen.frontends.tflite.records import (
+from smidgen.frontends.tflite.flatbuffer import (
     ACTIVATIONS,
     SAME,
     TENSOR_TYPES,

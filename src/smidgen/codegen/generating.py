@@ -1,0 +1,103 @@
+"""Graph and plan → C: one readable call per node, its parameters, its constants.
+
+Kernels are files of the runtime; what is written here only calls them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from smidgen.codegen.runtime import PORTABLE, runtime_files
+from smidgen.codegen.writing import Writer, is_call
+from smidgen.data.pixels import intake, pixel_rule
+from smidgen.errors import InputError, TargetError
+from smidgen.ir import Graph
+from smidgen.memory import Plan, state_bytes
+from smidgen.memory.rows import WHOLE, Schedule
+
+_PREFIX = re.compile(r"[a-z][a-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Sources:
+    """A program in C: generated files by name, and the files of the runtime they need."""
+
+    prefix: str
+    files: Mapping[str, str]
+    runtime: tuple[Path, ...]
+    constant_bytes: int
+    state_bytes: int
+    learns: bool
+    streamed_input: bool  # input 0 comes row by row from a source, not from memory
+    calls: tuple[int, ...]  # the node behind each kernel call of a step, in order; a prediction makes the first ones
+
+
+def generate(
+    graph: Graph,
+    plan: Plan,
+    prefix: str = "model",
+    *,
+    training: bool = False,
+    schedule: Schedule = WHOLE,
+    folders: tuple[str, ...] = PORTABLE,
+) -> Sources:
+    """The C of a graph whose tensors lie where the plan says.
+
+    A training graph's inputs are image, label and learning rate, its outputs loss and logits: its nodes up to
+    the first that reads the label are what a prediction runs. Kernels come from `folders` of the runtime.
+    """
+    if not _PREFIX.fullmatch(prefix):
+        raise InputError(f"{prefix!r} is no prefix for C names; use lower-case letters, digits and '_', a letter first")
+    _check_kernels(graph)
+    writer = Writer(graph, plan, prefix, training, schedule)
+    return Sources(
+        prefix=prefix,
+        files=writer.files(),
+        runtime=runtime_files(_symbols(graph), folders),
+        constant_bytes=writer.constant_bytes,
+        state_bytes=state_bytes(graph),
+        learns=training,
+        streamed_input=schedule.streamed_input,
+        calls=tuple(_calls(graph, schedule)),
+    )
+
+
+def _symbols(graph: Graph) -> set[str]:
+    kernels = {node.op.symbol(node) for node in graph.nodes if is_call(node)}
+    return kernels | {"smg_begin_state"} if graph.state else kernels
+
+
+def _check_kernels(graph: Graph) -> None:
+    for node in graph.nodes:
+        op, what = node.op, f"{type(node.op).__name__}, which gives %{node.outs[0].name},"
+        if not is_call(node):
+            continue
+        if not op.symbol(node):
+            found = node.ins[0].type.dtype
+            raise TargetError(f"{what} has no C kernel for {found}; quantize the model first")
+
+
+def _calls(graph: Graph, schedule: Schedule) -> Iterator[int]:
+    """The nodes whose kernels one step calls, call after call."""
+    index = 0
+    while index < len(graph.nodes):
+        first, end = schedule.span(index)
+        group = next((g for g in schedule.groups if g.first == first), None)
+        if group is not None:
+            yield from (first + i for i in group.order if i >= 0)
+        elif is_call(graph.nodes[index]):
+            yield index
+        index = end
+
+
+def interface(graph: Graph, sources: Sources) -> dict[str, object]:
+    """What a main has to know of a program, as fields of templates."""
+    image = graph.inputs[0].type if sources.streamed_input else None
+    return {
+        "prefix": sources.prefix, "PREFIX": sources.prefix.upper(), "learns": int(sources.learns),
+        "streamed": int(sources.streamed_input), "row_bytes": image.bytes // image.shape[1] if image else 0,
+        "pixels": f"- {rule}\n" if (rule := pixel_rule(intake(graph))) else "",
+    }  # fmt: skip

@@ -1,0 +1,275 @@
+"""The text of a program: every value named once, then its four files, one readable call per node."""
+
+from __future__ import annotations
+
+import math
+import re
+import zlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from smidgen.codegen.initial import Copied, Filled, Gathered, initial
+from smidgen.codegen.runtime import render
+from smidgen.codegen.spelling import C_TYPES, comment, defines, identifiers, literal, wrapped
+from smidgen.data.pixels import intake, pixel_rule
+from smidgen.ir import Array, Graph, Node, Op, Value
+from smidgen.memory import Plan, state_bytes, state_offsets
+from smidgen.memory.rows import Group, Schedule
+
+
+def is_call(node: Node) -> bool:
+    """Whether a node is a call in C."""
+    return not (node.op.view or node.op.virtual)
+
+
+class Writer:
+    """Names every value once, then writes the four files."""
+
+    def __init__(self, graph: Graph, plan: Plan, prefix: str, training: bool, schedule: Schedule) -> None:
+        self.graph, self.plan, self.prefix, self.training, self.schedule = graph, plan, prefix, training, schedule
+        label = graph.inputs[1] if training else None
+        reads_label = (i for i, node in enumerate(graph.nodes) if label in node.ins)
+        self.forward = next(reads_label, len(graph.nodes))
+        self.offsets, self.scratch = plan.values(), plan.scratch()
+        self.names = identifiers(graph)
+        self.roots = _roots(graph)
+        self.layers = {node.out: node for node in graph.nodes if node.op.virtual}
+        self.named: set[Value] = set()  # whose address the code asked for
+        self.state, self.initial = state_offsets(graph), tuple(initial(graph))
+        self.data = dict(self._data())
+        self.constant_bytes = sum(array.nbytes for array in self.data.values())
+
+    def files(self) -> dict[str, str]:
+        common = {
+            "prefix": self.prefix, "PREFIX": self.prefix.upper(),
+            "name": re.sub(r"[^\w.-]", "_", self.graph.name),
+        }  # fmt: skip
+        extra = {
+            "state_header": render("state.h", **common) if self.state else "",
+            "state_body": render("state.c", **common) if self.state else "",
+            "train_header": render("train.h", **common) if self.training else "",
+            "train_body": render("train.c", **common, **self._step()) if self.training else "",
+            "source_header": render("source.h", **common) if self.schedule.streamed_input else "",
+            "source_body": render("source.c", **common) if self.schedule.streamed_input else "",
+        }
+        return {
+            f"{self.prefix}.h": render("model.h", **common, **self._header(), **extra),
+            f"{self.prefix}.c": render("model.c", **common, **self._body(), **extra),
+            f"{self.prefix}_weights.h": render("weights.h", **common, declarations="\n".join(self._declarations())),
+            f"{self.prefix}_weights.c": render("weights.c", **common, definitions="\n\n".join(self._definitions())),
+        }
+
+    def _data(self) -> Iterator[tuple[str, Array]]:
+        """Everything in flash by its C name: constants, initial state, and the arrays of parameter structs."""
+        copied = {start.value for start in self.initial if isinstance(start, Copied)}
+        for value, array in (*self.graph.constants.items(), *self.graph.state.items()):
+            if value in self.graph.constants or value in copied:
+                yield self._constant(value), array
+        for node in self.graph.nodes:
+            for field, item in node.op.params(node).items():
+                if isinstance(item, np.ndarray):
+                    yield self._array(node, field), item
+        for group in self.schedule.groups:
+            yield self._order(group), np.array(group.order, np.int16).astype(np.uint8)
+
+    def _order(self, group: Group) -> str:
+        return f"{self.prefix}_order_{group.first}"
+
+    def _constant(self, value: Value) -> str:
+        return f"{self.prefix}_const_{self.names[value]}"
+
+    def _array(self, node: Node, field: str) -> str:
+        return f"{self.prefix}_{field}_{self.names[node.outs[0]]}"
+
+    def _place(self, value: Value) -> str:
+        """The C expression for a value's address."""
+        root = self.roots.get(value, value)
+        if root in self.graph.constants:
+            return self._constant(root)
+        self.named.add(root)
+        return f"at_{self.names[root]}"
+
+    def _header(self) -> dict[str, object]:
+        tensors = [("INPUT", i, v.type) for i, v in enumerate(self.graph.inputs)]
+        tensors += [("OUTPUT", i, v.type) for i, v in enumerate(self.graph.outputs)]
+        lines = [line for role, i, t in tensors for line in defines(f"{self.prefix.upper()}_{role}_{i}", t)]
+        return {
+            "arena_bytes": max(self.plan.peak, 1), "constant_bytes": self.constant_bytes,
+            "state_bytes": state_bytes(self.graph),
+            "pixels": f"\n/* {rule} */" if (rule := pixel_rule(intake(self.graph))) else "",
+            "inputs": len(self.graph.inputs), "outputs": len(self.graph.outputs), "tensors": "\n".join(lines),
+        }  # fmt: skip
+
+    def _body(self) -> dict[str, object]:
+        scores = self.graph.outputs[1 if self.training else 0]
+        inputs = ["0" if self.schedule.rows(v) else self._place(v) for v in self.graph.inputs]
+        body: dict[str, object] = {
+            "state_block": "".join(self._state_block()),
+            "score_count": scores.type.size,
+            "params": "\n".join(self._params()),
+            "loads": "".join(self._loads()),
+            "calls": "".join(self._calls(0, self.forward)),
+            "score_type": C_TYPES[scores.type.dtype],
+            "scores": self._place(scores),
+            "input_places": ", ".join(inputs) or "0",
+            "output_places": ", ".join(self._place(v) for v in self.graph.outputs),
+        }
+        return {**body, "places": "\n".join(self._places())}  # last: it declares what the rest named
+
+    def _step(self) -> dict[str, object]:
+        _, label, rate = self.graph.inputs
+        return {
+            "label": self._place(label), "rate": self._place(rate), "loss": self._place(self.graph.outputs[0]),
+            "backward": "".join(self._calls(self.forward, len(self.graph.nodes))),
+            "fingerprint": f"0x{_fingerprint(self.graph):08x}u",
+        }  # fmt: skip
+
+    def _places(self) -> Iterator[str]:
+        for block, offsets in (("state", self.state), ("arena", self.offsets)):
+            for value, offset in offsets.items():
+                if value in self.named:
+                    kind = C_TYPES[value.type.dtype]
+                    yield f"static {kind} *const at_{self.names[value]} = ({kind} *)({block} + {offset});"
+
+    def _state_block(self) -> Iterator[str]:
+        """The block of state, and tables of what it begins as."""
+        if self.state:
+            yield f"static SMG_ALIGNED uint8_t state[{state_bytes(self.graph)}];\n"
+        plain, gathered = [], []
+        for start in self.initial:
+            if isinstance(start, Gathered):
+                *rows, channels = start.frozen.type.shape
+                sizes = f"{start.offset}, {math.prod(rows)}, {channels}, {start.value.type.shape[-1]}"
+                channel = self._array(start.overlay, "channel")
+                gathered.append(f"    {{{self._place(start.frozen)}, {channel}, {sizes}}},\n")
+            else:
+                source = self._constant(start.value) if isinstance(start, Copied) else "0"
+                fill = start.byte if isinstance(start, Filled) else 0
+                plain.append(f"    {{{source}, {start.offset}, {start.value.type.bytes}, {fill}}},\n")
+        if plain:
+            yield f"\nstatic const smg_initial initial[] = {{\n{''.join(plain)}}};\n"
+        if gathered:
+            yield f"\nstatic const smg_gathered gathered[] = {{\n{''.join(gathered)}}};\n"
+
+    def _loads(self) -> Iterator[str]:
+        """Initial state into its block."""
+        gathers = sum(isinstance(start, Gathered) for start in self.initial)
+        if copies := len(self.initial) - gathers:
+            yield f"    smg_begin_state(state, initial, {copies});\n"
+        if gathers:
+            yield f"    smg_gather_state(state, gathered, {gathers});\n"
+
+    def _params(self) -> Iterator[str]:
+        for node in self.graph.nodes:
+            if not is_call(node):
+                continue
+            fields = [f".{field} = {self._field(node, field, item)}" for field, item in node.op.params(node).items()]
+            head = f"static const {node.op.symbol(node)}_params p_{self.names[node.outs[0]]} = {{"
+            yield "\n    ".join(wrapped(head, fields)) + "};"
+
+    def _field(self, node: Node, field: str, item: int | float | Array) -> str:
+        if isinstance(item, np.ndarray):
+            return self._array(node, field)
+        return literal(item, "float32" if isinstance(item, float) else "int32")
+
+    def _calls(self, first: int, end: int) -> Iterator[str]:
+        groups = {group.first: group for group in self.schedule.groups}
+        index = first
+        while index < end:
+            if index in groups:
+                yield from self._stream(groups[index])
+                index = groups[index].end
+                continue
+            node = self.graph.nodes[index]
+            yield f"    {comment(node, self.graph)}\n"
+            if is_call(node):
+                yield f"    {node.op.symbol(node)}({', '.join(self._arguments(index, node))});\n"
+            index += 1
+
+    def _stream(self, group: Group) -> Iterator[str]:
+        """A loop over the group's order: each turn one node computes its next row."""
+        order, row = self._order(group), f"row_{group.first}"
+        yield "    /* Row by row: of each map only the rows still to be read are kept. */\n"
+        yield f"    int32_t {row}[{group.end - group.first + 1}] = {{0}};\n"
+        yield f"    for (int32_t i = 0; i < {len(group.order)}; i++) switch ({order}[i]) {{\n"
+        if -1 in group.order:
+            at = f"{row}[{group.end - group.first}]"
+            place = self._row(self.graph.inputs[0], at)
+            yield f"        case 255: source(source_context, {place}, {at}); {at}++; break;\n"
+        for i, node in enumerate(self.graph.nodes[group.first : group.end]):
+            at = f"{row}[{i}]"
+            call = f"{node.op.symbol(node)}({', '.join(self._arguments(group.first + i, node, at))})"
+            yield f"        case {i}: {comment(node, self.graph)}\n            {call}; {at}++; break;\n"
+        yield "    }\n"
+
+    def _row(self, value: Value, row: str) -> str:
+        """The address of a row of a map, whole or ring."""
+        rows, size = self.schedule.rows(value), value.type.size // value.type.shape[1]
+        at = row if rows is None else f"({row} % {rows})"
+        return f"{self._place(value)} + {at} * {size}"
+
+    def _arguments(self, index: int, node: Node, row: str | None = None) -> Iterator[str]:
+        """What a kernel is handed; `row` is the one output row it is to compute, where it runs row by row."""
+        op, shape = node.op, node.outs[0].type
+        yield f"&p_{self.names[node.outs[0]]}"
+        if op.variadic:
+            yield f"(const {C_TYPES[op.takes]} *const[]){{{', '.join(self._place(v) for v in node.ins)}}}"
+        for value in op.arguments(node):
+            if value is None:
+                yield "0"
+            elif op.layered is not None and value is node.ins[op.layered]:
+                yield self._weights(value)
+            elif op.spatial and value in (node.ins[0], node.outs[0]):
+                yield self._map(value)
+            elif row and value.type.shape == shape.shape:
+                yield self._row(value, row)
+            elif not (op.variadic and value in node.ins):
+                yield self._place(value)
+        if op.spatial:
+            yield from (row, f"{row} + 1") if row else ("0", str(shape.shape[1]))
+        if op.elementwise:
+            yield str(shape.size // shape.shape[1] if row else shape.size)
+        if type(op).scratch is not Op.scratch:
+            yield f"arena + {self.scratch[index]}" if index in self.scratch else "0"
+
+    def _weights(self, value: Value) -> str:
+        """Weights as a whole, or frozen ones with trained channels laid over them."""
+        if value not in self.layers:
+            return f"(smg_weights){{{self._place(value)}, 0, 0, 0}}"
+        node = self.layers[value]
+        frozen, trained = (self._place(v) for v in node.ins)
+        return f"(smg_weights){{{frozen}, {trained}, {self._array(node, 'channel')}, {node.ins[1].type.shape[-1]}}}"
+
+    def _map(self, value: Value) -> str:
+        """A map, whole or ring; kernels only read the one that is their input, constant or not."""
+        place, rows = self._place(value), self.schedule.rows(value) or value.type.shape[1]
+        return f"(smg_map){{{place if value in self.offsets else f'(int8_t *){place}'}, {rows}}}"
+
+    def _declarations(self) -> Iterator[str]:
+        for name, array in self.data.items():
+            yield f"extern const {C_TYPES[array.dtype.name]} {name}[{array.size}];"
+
+    def _definitions(self) -> Iterator[str]:
+        for name, array in self.data.items():
+            dtype, numbers = array.dtype.name, array.ravel().tolist()
+            items = [literal(x, dtype) for x in numbers] if array.dtype.kind == "f" else list(map(str, numbers))
+            rows = [",".join(items[i : i + 32]) for i in range(0, len(items), 32)]
+            yield f"const {C_TYPES[dtype]} {name}[{array.size}] = {{\n" + ",\n".join(rows) + "};"
+
+
+def _roots(graph: Graph) -> dict[Value, Value]:
+    """For a view of a constant or of state, and for what replaces state, the value whose memory it is."""
+    roots: dict[Value, Value] = {new: old for old, new in graph.updates.items()}
+    for node in graph.nodes:
+        if node.op.view:
+            source = roots.get(node.ins[0], node.ins[0])
+            if source in graph.constants or source in graph.state:
+                roots[node.out] = source
+    return roots
+
+
+def _fingerprint(graph: Graph) -> int:
+    """A number for what the state means: a checkpoint of another program has another."""
+    described = [f"{v.name} {v.type.dtype} {v.type.shape}" for v in graph.state]
+    return zlib.crc32("\n".join([graph.name, *described]).encode())

@@ -1,0 +1,229 @@
+"""An ONNX file as plain records, everything in it checked before memory is taken for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import numpy_helper
+
+from smidgen.data.files import read_whole
+from smidgen.errors import ImportModelError
+from smidgen.frontends.onnx.functions import DOMAIN, LAYERS, WEIGHTED
+from smidgen.ir import MAX_BYTES, Array
+
+OLDEST = 13  # of the opsets read
+LARGEST_RANK = 8
+PARTS = 7  # inputs of a layer with weights that say what it is
+CONTROL_FLOW = ("If", "Loop", "Scan", "SequenceMap")
+_SINGLE = (onnx.AttributeProto.FLOAT, onnx.AttributeProto.INT, onnx.AttributeProto.STRING, onnx.AttributeProto.TENSOR)
+_LISTS = (onnx.AttributeProto.FLOATS, onnx.AttributeProto.INTS, onnx.AttributeProto.STRINGS)
+_DTYPES: Mapping[int, np.dtype[np.generic]] = {
+    onnx.TensorProto.FLOAT: np.dtype(np.float32), onnx.TensorProto.FLOAT16: np.dtype(np.float16),
+    onnx.TensorProto.DOUBLE: np.dtype(np.float64), onnx.TensorProto.INT8: np.dtype(np.int8),
+    onnx.TensorProto.UINT8: np.dtype(np.uint8), onnx.TensorProto.INT32: np.dtype(np.int32),
+    onnx.TensorProto.INT64: np.dtype(np.int64), onnx.TensorProto.BOOL: np.dtype(np.bool_),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Declared:
+    """An input or output: name, element type as ONNX numbers it, shape where it is an input."""
+
+    name: str
+    kind: int
+    shape: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """One node of the file."""
+
+    code: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, object]
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    opset: int
+    inputs: tuple[Declared, ...]
+    outputs: tuple[Declared, ...]
+    constants: Mapping[str, Array]
+    operators: tuple[Operator, ...]
+
+
+def decode(path: Path) -> Model:
+    """The model in a file, and in the files of weights beside it."""
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(read_whole(path))
+    except DecodeError:
+        raise ImportModelError("it is no whole ONNX file; copy or export it again") from None
+    graph = proto.graph
+    if not all(isinstance(name, str) for name in _names(graph)):  # protobuf hands over what is no text as bytes
+        raise ImportModelError("it holds names that are no text; copy or export it again")
+    opset = _opset(proto)
+    if graph.sparse_initializer:
+        raise ImportModelError("it holds sparse weights; export them dense")
+    constants: dict[str, Array] = {}
+    room = MAX_BYTES
+    for tensor in graph.initializer:
+        constants[tensor.name] = array(tensor, path.parent, room)
+        room -= constants[tensor.name].nbytes
+    inputs = tuple(_input(v) for v in graph.input if v.name not in constants)
+    outputs = tuple(Declared(v.name, v.type.tensor_type.elem_type) for v in graph.output)
+    operators = tuple(_operators(graph, path.parent))
+    if not outputs or not operators:
+        raise ImportModelError("it computes nothing; export the model again")
+    return Model(opset, inputs, outputs, constants, operators)
+
+
+def _names(graph: onnx.GraphProto) -> Iterator[str]:
+    """Everything that a graph names."""
+    yield from (graph.name, *(named.name for named in (*graph.initializer, *graph.input, *graph.output)))
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        yield from (attribute.name for attribute in node.attribute)
+
+
+def _opset(proto: onnx.ModelProto) -> int:
+    versions = {entry.domain: entry.version for entry in proto.opset_import}
+    opset = versions.get("", versions.get("ai.onnx", 0))
+    newest = onnx.defs.onnx_opset_version()
+    if not OLDEST <= opset <= newest:
+        raise ImportModelError(f"it uses opset {opset}; export it with one from {OLDEST} to {newest}")
+    if any(function.domain != DOMAIN for function in proto.functions):
+        names = ", ".join(sorted(f.name for f in proto.functions if f.domain != DOMAIN)[:3])
+        raise ImportModelError(f"it defines functions of its own ({names}); inline them with onnx.inliner first")
+    return int(opset)
+
+
+def _input(value: onnx.ValueInfoProto) -> Declared:
+    """An input with a fixed shape; a batch left open is 1."""
+    tensor = value.type.tensor_type
+    what = f"input '{value.name}'"
+    if not value.type.HasField("tensor_type") or not tensor.HasField("shape"):
+        raise ImportModelError(f"{what} is no tensor with a shape; export the model with example inputs")
+    shape = []
+    for place, dim in enumerate(tensor.shape.dim):
+        if not dim.HasField("dim_value") and place == 0:
+            shape.append(1)
+        elif not dim.HasField("dim_value") or dim.dim_value < 1:
+            name = f" ('{dim.dim_param}')" if dim.dim_param else ""
+            raise ImportModelError(
+                f"{what} leaves dimension {place}{name} open; export it with a fixed size, only the batch may be open"
+            )
+        else:
+            shape.append(dim.dim_value)
+    if len(shape) > LARGEST_RANK or 4 * math.prod(shape) > MAX_BYTES:
+        raise ImportModelError(
+            f"{what} has shape {shape[:LARGEST_RANK]}, beyond {MAX_BYTES:,} bytes; use a smaller one"
+        )
+    return Declared(value.name, tensor.elem_type, tuple(shape))
+
+
+def _operators(graph: onnx.GraphProto, folder: Path) -> Iterator[Operator]:
+    for number, node in enumerate(graph.node):
+        where = f"node '{node.name or number}' ({node.op_type})"
+        if node.op_type in CONTROL_FLOW or any(a.HasField("g") or a.graphs for a in node.attribute):
+            raise ImportModelError(
+                f"{where} is control flow; export the model for one fixed input, so that no branch or loop is left"
+            )
+        if node.domain not in ("", "ai.onnx", DOMAIN):
+            raise ImportModelError(
+                f"{where} comes from the domain '{node.domain}'; export the model with ONNX's own operators"
+            )
+        try:
+            attributes = {a.name: _attribute(a, folder) for a in node.attribute}
+        except ImportModelError as error:
+            raise ImportModelError(f"{where}: {error}") from None
+        name = node.name or str(number)
+        operator = Operator(node.op_type, name, tuple(node.input), tuple(node.output), attributes)
+        yield from _unrounded(operator) if node.domain == DOMAIN else (operator,)
+
+
+def _unrounded(operator: Operator) -> Iterator[Operator]:
+    """What a function of our own exports computes, but for rounding: that is how int8 graphs round."""
+    code, inputs = operator.code, operator.inputs
+    if code in WEIGHTED:
+        x, w, b, w_step, w_zero, b_step, b_zero, *_ = (*inputs, *("" for _ in range(PARTS)))
+        real = tuple(f"{operator.name}:{name}" for name in "wb")
+        for steps, name in (((w, w_step, w_zero), real[0]), ((b, b_step, b_zero), real[1])):
+            yield Operator("DequantizeLinear", operator.name, steps, (name,), {"axis": 0})
+        yield replace(operator, code=WEIGHTED[code], inputs=(x, *real))
+    elif code in LAYERS:
+        code, count = LAYERS[code]
+        yield replace(operator, code=code, inputs=inputs[:count])
+    else:
+        raise ImportModelError(
+            f"node '{operator.name}' ({code}) is a table of results that no operator of ONNX gives; import the .smg"
+        )
+
+
+def _attribute(attribute: onnx.AttributeProto, folder: Path) -> object:
+    """An attribute's value, by the type it declares, whatever else it holds."""
+    kind = attribute.type
+    if attribute.ref_attr_name or kind not in (*_SINGLE, *_LISTS):
+        raise ImportModelError(f"its attribute '{attribute.name}' has no type that is read; export the model again")
+    value = onnx.helper.get_attribute_value(attribute)
+    if kind == onnx.AttributeProto.TENSOR:
+        return array(value, folder)
+    if kind == onnx.AttributeProto.STRING:
+        return value.decode("utf-8", "replace")
+    return tuple(value) if kind in _LISTS else value
+
+
+def array(tensor: onnx.TensorProto, folder: Path, room: int = MAX_BYTES) -> Array:
+    """A tensor's elements; what it declares must be what it holds."""
+    what, shape = f"constant '{tensor.name}'", tuple(tensor.dims)
+    dtype = _DTYPES.get(tensor.data_type)
+    if dtype is None:
+        kinds = ", ".join(str(d) for d in _DTYPES.values())
+        raise ImportModelError(f"{what} is of ONNX type {tensor.data_type}; export the model with {kinds}")
+    size = math.prod(shape) * dtype.itemsize
+    if len(shape) > LARGEST_RANK or min(shape, default=0) < 0 or size > room:
+        raise ImportModelError(
+            f"{what} has shape {list(shape[:LARGEST_RANK])}, {size:,} bytes; constants of up to {MAX_BYTES:,} bytes in "
+            "all are read"
+        )
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        data = np.frombuffer(_external(tensor, folder, size), dtype.newbyteorder("<")).reshape(shape).astype(dtype)
+    else:
+        try:
+            data = numpy_helper.to_array(tensor)
+        except (ValueError, TypeError) as error:
+            raise ImportModelError(
+                f"{what} does not hold its {size:,} bytes ({str(error)[:80]}); export again"
+            ) from None
+    return data
+
+
+def _external(tensor: onnx.TensorProto, folder: Path, size: int) -> bytes:
+    """The bytes of a constant that lies in a file beside the model."""
+    entries = {str(entry.key): str(entry.value) for entry in tensor.external_data}
+    location, what = entries.get("location", ""), f"constant '{tensor.name}'"
+    path = (folder / location).resolve()
+    if not location or folder.resolve() not in path.parents:
+        raise ImportModelError(f"{what} lies in '{location[:80]}', outside the model's folder; export the model whole")
+    try:
+        start, length = int(entries.get("offset", "0")), int(entries.get("length", str(size)))
+    except ValueError:
+        start, length = -1, -1
+    if not path.is_file():
+        raise ImportModelError(f"{what} lies in '{location[:80]}', which is not beside the model; copy that file too")
+    if length != size or start < 0 or start + size > path.stat().st_size:
+        raise ImportModelError(
+            f"{what} should be {size:,} bytes of '{location[:80]}' from {start:,}, which has "
+            f"{path.stat().st_size:,}; copy or export the model again"
+        )
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read(size)

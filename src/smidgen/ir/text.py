@@ -1,0 +1,216 @@
+"""The graph as text, one line a value, and back: for tests, for eyes, and inside `.smg` files.
+
+    graph mcunet
+    preprocessing mean=(0.485, 0.456, 0.406) std=(0.229, 0.224, 0.225)
+    input %x: int8[1,128,128,3] q(0.007843138; 0)
+    const %c0.w: int8[16,3,3,3] q(0.01, 0.02, …; 0; axis 0)
+    %v0: int8[1,64,64,16] q(0.02352941; -128) = Conv2D(%x, %c0.w, %c0.b) stride=(2, 2) pad=(1, 1, 1, 1)
+    output %v0
+
+Attributes equal to their defaults are left out. The data of constants stays beside the text.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import Any
+
+import numpy as np
+
+from smidgen.errors import GraphError
+from smidgen.ir import DTYPES, NAME, OPS, Array, Graph, Node, Op, QParams, Type, Value, verify
+from smidgen.ir.preprocessing import Preprocessing
+
+_NAME = NAME.pattern
+_DECLARED = re.compile(rf"%({_NAME}): ([a-z0-9]+)\[([0-9,]*)\](?: q\(([^)]*)\))?")
+_CALL = re.compile(r" = ([A-Za-z0-9]+)\(([^)]*)\)((?: [a-z_0-9]+=.*)?)")
+_ATTRIBUTE = re.compile(r" ([a-z_0-9]+)=(.*?)(?= [a-z_0-9]+=|$)")
+
+
+def print_graph(graph: Graph) -> str:
+    """The graph's text; `parse_graph(print_graph(g), g.constants | g.state)` gives g back."""
+    lines = [f"graph {graph.name}"]
+    if graph.preprocessing is not None:
+        lines.append(f"preprocessing{_attributes(graph.preprocessing)}")
+    lines += [f"input {_declare(v)}" for v in graph.inputs]
+    lines += [f"const {_declare(v)}" for v in graph.constants]
+    lines += [f"state {_declare(v)}" for v in graph.state]
+    for node in graph.nodes:
+        outs = ", ".join(_declare(v) for v in node.outs)
+        ins = ", ".join(f"%{v.name}" for v in node.ins)
+        lines.append(f"{outs} = {type(node.op).__name__}({ins}){_attributes(node.op)}")
+    lines += [f"update %{old.name}: %{new.name}" for old, new in graph.updates.items()]
+    lines.append("output " + ", ".join(f"%{v.name}" for v in graph.outputs))
+    return "\n".join(lines) + "\n"
+
+
+def _declare(value: Value) -> str:
+    type_ = value.type
+    text = f"%{value.name}: {type_.dtype}[{','.join(map(str, type_.shape))}]"
+    if type_.q is not None:
+        scales = ", ".join(str(np.float32(s)) for s in type_.q.scale)
+        axis = "" if type_.q.axis is None else f"; axis {type_.q.axis}"
+        text += f" q({scales}; {type_.q.zero}{axis})"
+    return text
+
+
+def _attributes(held: Op | Preprocessing) -> str:
+    texts = []
+    for f in fields(held):
+        value = getattr(held, f.name)
+        if f.default is MISSING or value != f.default:
+            texts.append(f" {f.name}={value!r}")
+    return "".join(texts)
+
+
+def parse_graph(text: str, constants: Mapping[str, Array] | Mapping[Value, Array]) -> Graph:
+    """Read a graph back; `constants` holds the data of its const and state lines, by name or by value."""
+    data = {key.name if isinstance(key, Value) else key: array for key, array in constants.items()}
+    reader = _Reader(data)
+    for number, line in enumerate(text.splitlines(), start=1):
+        try:
+            reader.line(line)
+        except GraphError as error:
+            raise GraphError(f"line {number} of the graph's text: {error}") from None
+    inputs, outputs, nodes = tuple(reader.inputs), tuple(reader.outputs), tuple(reader.nodes)
+    graph = Graph(
+        inputs, outputs, nodes, reader.constants, reader.name, reader.state, reader.updates, reader.preprocessing
+    )
+    verify(graph)
+    return graph
+
+
+class _Reader:
+    def __init__(self, data: Mapping[str, Array]) -> None:
+        self.data = data
+        self.name = "model"
+        self.preprocessing: Preprocessing | None = None
+        self.inputs: list[Value] = []
+        self.outputs: list[Value] = []
+        self.nodes: list[Node] = []
+        self.constants: dict[Value, Array] = {}
+        self.state: dict[Value, Array] = {}
+        self.updates: dict[Value, Value] = {}
+        self.values: dict[str, Value] = {}
+
+    def line(self, line: str) -> None:
+        word, _, rest = line.partition(" ")
+        if not line.strip():
+            return
+        if word == "graph":
+            self.name = rest
+        elif word == "preprocessing":
+            if rest and not _ATTRIBUTE.match(f" {rest}"):
+                raise GraphError(f"'{line[:80]}' is no preprocessing")
+            self.preprocessing = Preprocessing(**_values(Preprocessing, f" {rest}"))
+        elif word == "input":
+            self.inputs.append(self.declare(rest))
+        elif word in ("const", "state"):
+            value = self.declare(rest)
+            if value.name not in self.data:
+                raise GraphError(f"no data for %{value.name}")
+            (self.constants if word == "const" else self.state)[value] = self.data[value.name]
+        elif word == "update":
+            pair = self.read(rest.replace(":", ","))
+            if len(pair) != 2:
+                raise GraphError(f"'{line[:80]}' does not name a state value and its successor")
+            self.updates[pair[0]] = pair[1]
+        elif word == "output":
+            self.outputs += self.read(rest)
+        else:
+            self.node(line)
+
+    def declare(self, text: str) -> Value:
+        match = _DECLARED.fullmatch(text)
+        if match is None:
+            raise GraphError(f"'{text[:80]}' does not declare a value")
+        return self.declared(match)
+
+    def declared(self, match: re.Match[str]) -> Value:
+        name, dtype, shape, q = match.groups()
+        if dtype not in DTYPES:
+            raise GraphError(f"%{name} is {dtype}; supported are {', '.join(DTYPES)}")
+        dims = tuple(_integer(d) for d in shape.split(",")) if shape else ()
+        value = Value(name, Type(dims, dtype, None if q is None else _qparams(q)))
+        self.values[name] = value
+        return value
+
+    def read(self, text: str) -> list[Value]:
+        names = [part.strip().removeprefix("%") for part in text.split(",") if part.strip()]
+        for name in names:
+            if name not in self.values:
+                raise GraphError(f"%{name[:80]} is read before it is defined")
+        return [self.values[name] for name in names]
+
+    def node(self, line: str) -> None:
+        declared, at = [], 0
+        while match := _DECLARED.match(line, at):
+            declared.append(match)
+            at = match.end() + 2 if line.startswith(", ", match.end()) else match.end()
+        call = _CALL.fullmatch(line, at)
+        if not declared or call is None:
+            raise GraphError(f"'{line[:80]}' is no line of a graph")
+        name, ins, attributes = call.groups()
+        read = tuple(self.read(ins))
+        outs = tuple(self.declared(match) for match in declared)
+        self.nodes.append(Node(_op(name, attributes), read, outs))
+
+
+def _op(name: str, attributes: str) -> Op:
+    if name not in OPS:
+        raise GraphError(f"there is no op {name[:40]}; known are {', '.join(sorted(OPS))}")
+    cls = OPS[name]
+    values = _values(cls, attributes)
+    missing = [f.name for f in fields(cls) if f.default is MISSING and f.name not in values]
+    if missing:
+        raise GraphError(f"{name} lacks its attribute {missing[0]}")
+    return cls(**values)
+
+
+def _values(cls: type[Op] | type[Preprocessing], attributes: str) -> dict[str, Any]:
+    """The fields that ` name=literal` pairs set."""
+    shape = {f.name: f.type for f in fields(cls)}
+    values = {}
+    for key, text in _ATTRIBUTE.findall(attributes):
+        if key not in shape:
+            raise GraphError(f"{cls.__name__} has no attribute {key}")
+        values[key] = _literal(text, f"{cls.__name__}'s {key}", str(shape[key]))
+    return values
+
+
+def _literal(text: str, what: str, annotation: str) -> object:
+    """A Python literal of the shape the field's annotation names."""
+    try:
+        value: object = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        raise GraphError(f"{what} is '{text[:40]}', which is no literal") from None
+    kinds = {"int": int, "float": float, "str": str, "bool": bool}
+    if annotation in kinds:
+        fits = type(value) is kinds[annotation]
+    else:  # Pad, tuple[int, int], tuple[int, ...], tuple[float, ...]
+        item_type = float if "float" in annotation else int
+        fits = isinstance(value, tuple) and all(type(item) is item_type for item in value)
+        length = {"Pad": 4}.get(annotation, None if "..." in annotation else annotation.count(",") + 1)
+        fits = fits and (length is None or len(value) == length)  # type: ignore[arg-type]
+    if not fits:
+        raise GraphError(f"{what} is {text[:40]}, expected {annotation}")
+    return value
+
+
+def _qparams(text: str) -> QParams:
+    parts = text.split(";")
+    try:
+        scales = tuple(float(np.float32(s)) for s in parts[0].split(","))
+        axis = int(parts[2].strip().removeprefix("axis ")) if len(parts) > 2 else None
+        return QParams(scales, int(parts[1]), axis)
+    except (ValueError, IndexError):
+        raise GraphError(f"'q({text[:60]})' is no quantization") from None
+
+
+def _integer(text: str) -> int:
+    if not text.isdigit() or len(text) > 9:
+        raise GraphError(f"'{text[:40]}' is no dimension")
+    return int(text)

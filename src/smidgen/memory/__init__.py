@@ -1,0 +1,30 @@
+"""Where every tensor lies: rows through ring buffers, the order of nodes, lifetimes, a packer, and a check of it all.
+
+graph → `streaming`, `ordering` → `buffers` → `packed` → `check`. Time is the index of a node; all intervals are
+half-open.
+"""
+
+from smidgen.memory.checking import check, check_apart
+from smidgen.memory.layout import ALIGNMENT, Above, Buffer, Plan, most, shared
+from smidgen.memory.lives import buffers, loads_of
+from smidgen.memory.planning import apart, greedy, overlapping, packed
+from smidgen.memory.state import state_bytes, state_offsets
+
+__all__ = [
+    "ALIGNMENT",
+    "Above",
+    "Buffer",
+    "Plan",
+    "apart",
+    "buffers",
+    "check",
+    "check_apart",
+    "greedy",
+    "loads_of",
+    "most",
+    "overlapping",
+    "packed",
+    "shared",
+    "state_bytes",
+    "state_offsets",
+]

@@ -1,0 +1,186 @@
+"""The order of nodes: stretches of them are put into the order under which the fewest bytes are alive at once.
+
+What is alive before and behind a stretch of consecutive nodes does not depend on their order, so each can be ordered
+by itself. Only dependences count: random bits belong to their tensor, not to a time, and every byte stays the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from smidgen.ir import Graph, Value, memory_read, verify, virtual_sources
+from smidgen.memory.layout import ALIGNMENT
+from smidgen.memory.lives import loads_of
+
+STRETCH, STEP = 32, 16  # nodes ordered at once, and from one stretch to the next
+STATES = 32  # of the search: sets of nodes done that are followed up, the best ones
+ROUNDS = 3  # over the whole graph, while it gains
+
+
+def candidates(graph: Graph) -> tuple[Graph, ...]:
+    """The graph as it is and, where there is one, in an order that promises less: the planned peak decides."""
+    better = reorder(graph)
+    return (graph,) if better is graph else (graph, better)
+
+
+def reorder(graph: Graph) -> Graph:
+    """An order with fewer bytes alive at the peak of some stretches and more at none; the graph itself without one."""
+    stretches = [(i, min(i + STRETCH, end)) for begin, end in _parts(graph) for i in range(begin, end, STEP)]
+    open_ = set(stretches)  # what has changed since it was looked at
+    for _ in range(ROUNDS):
+        for first, end in stretches:
+            if (first, end) not in open_:
+                continue
+            open_.remove((first, end))
+            better = _better(graph, first, end)
+            if better is not graph:
+                graph = better
+                open_ |= {(a, b) for a, b in stretches if a < end and first < b and a != first}
+    return graph
+
+
+def _parts(graph: Graph) -> Iterator[tuple[int, int]]:
+    """Nodes [begin, end) among which nodes may move: what runs before the label is read is what a prediction runs."""
+    count = len(graph.nodes)
+    label = graph.inputs[1] if graph.updates and len(graph.inputs) > 1 else None
+    loss = next((i for i, node in enumerate(graph.nodes) if label in node.ins), count)
+    yield 0, loss
+    yield loss + 1, count
+
+
+def _better(graph: Graph, first: int, end: int) -> Graph:
+    """The graph with nodes [first, end) in a better order, if the search finds one and the plan confirms it."""
+    inside, outside = _peaks(graph, first, end)
+    order = _Stretch(graph, first, end).order(inside)
+    if order is None:
+        return graph
+    nodes = graph.nodes[first:end]
+    changed = replace(graph, nodes=(*graph.nodes[:first], *(nodes[i] for i in order), *graph.nodes[end:]))
+    verify(changed)
+    now_inside, now_outside = _peaks(changed, first, end)
+    return changed if now_inside < inside and now_outside <= outside else graph
+
+
+def _peaks(graph: Graph, first: int, end: int) -> tuple[int, int]:
+    """The most bytes alive in nodes [first, end), and in all others."""
+    loads = list(loads_of(graph))
+    inside = max((load for i, load in loads if first <= i < end), default=0)
+    return inside, max((load for i, load in loads if not first <= i < end), default=0)
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Memory that nodes of a stretch make or read; nodes are bits."""
+
+    bytes: int
+    readers: int
+    outlives: bool  # the stretch
+
+
+@dataclass(frozen=True)
+class _State:
+    """Nodes done, in this order, with the most bytes alive on the way and those alive now."""
+
+    done: int
+    peak: int
+    alive: int
+    order: tuple[int, ...]
+
+
+class _Stretch:
+    """Consecutive nodes of a graph, what they must follow and what memory they hold."""
+
+    def __init__(self, graph: Graph, first: int, end: int) -> None:
+        self.nodes, self.graph, self.sources = graph.nodes[first:end], graph, virtual_sources(graph)
+        self.roots = _roots(graph, self.sources)
+        self.follows = list(self._dependences())
+        self.reads = [
+            tuple(dict.fromkeys(self.roots[v] for v in memory_read(node, self.sources) if v in self.roots))
+            for node in self.nodes
+        ]
+        self.makes = [
+            () if node.op.view else tuple(v for v in node.outs if self.roots.get(v) is v) for node in self.nodes
+        ]
+        self.held = dict(self._memory(first, end))
+        self.beside = self._beside(first, end)
+
+    def _dependences(self) -> Iterator[int]:
+        """For each node the set of those it must follow, as bits."""
+        maker = {v: i for i, node in enumerate(self.nodes) for v in node.outs}
+        replaced = {new: old for old, new in self.graph.updates.items()}
+        for node in self.nodes:
+            before = {maker[v] for v in node.ins if v in maker}
+            overwritten = {replaced[v] for v in node.outs if v in replaced}
+            for i, other in enumerate(self.nodes):
+                if other is not node and overwritten & set(memory_read(other, self.sources)):
+                    before.add(i)
+            yield sum(1 << i for i in before)
+
+    def _memory(self, first: int, end: int) -> Iterator[tuple[Value, _Held]]:
+        later = {self.roots.get(v) for node in self.graph.nodes[end:] for v in memory_read(node, self.sources)}
+        later |= {self.roots.get(v) for v in self.graph.outputs}
+        for root in dict.fromkeys(v for group in (*self.reads, *self.makes) for v in group):
+            readers = sum(1 << i for i, read in enumerate(self.reads) if root in read)
+            yield root, _Held(-(-root.type.bytes // ALIGNMENT) * ALIGNMENT, readers, root in later)
+
+    def _beside(self, first: int, end: int) -> int:
+        """Bytes that are alive before and behind the stretch and that none of its nodes touches."""
+        made = {*self.graph.inputs, *(v for node in self.graph.nodes[:first] for v in node.outs)}
+        read = {v for node in self.graph.nodes[end:] for v in memory_read(node, self.sources)} | {*self.graph.outputs}
+        begun = {self.roots[v] for v in made if v in self.roots}
+        lasting = {self.roots[v] for v in read if v in self.roots}
+        return sum(v.type.bytes for v in (begun & lasting) - self.held.keys())
+
+    def order(self, limit: int) -> tuple[int, ...] | None:
+        """The order found with the lowest peak, if that is below `limit`."""
+        made = {v for outs in self.makes for v in outs}
+        inherited = {root: held for root, held in self.held.items() if root not in made}
+        lasting = {root for root, held in inherited.items() if held.outlives}
+        if any(self._least(i, lasting) >= limit for i in range(len(self.nodes))):
+            return None
+        states = [_State(0, 0, self.beside + sum(held.bytes for held in inherited.values()), ())]
+        for _ in self.nodes:
+            best: dict[int, _State] = {}
+            for state in states:
+                for following in self._next(state, limit):
+                    known = best.get(following.done)
+                    if known is None or following.peak < known.peak:
+                        best[following.done] = following
+            states = sorted(best.values(), key=lambda s: (s.peak, s.alive, s.order))[:STATES]
+        return states[0].order if states else None
+
+    def _least(self, i: int, lasting: set[Value]) -> int:
+        """Bytes alive while a node runs, whatever the order."""
+        made = self.makes[i][1:] if self.nodes[i].op.donor(self.nodes[i]) is not None else self.makes[i]
+        return self.beside + sum(self.held[v].bytes for v in {*lasting, *self.reads[i], *made})
+
+    def _next(self, state: _State, limit: int) -> Iterator[_State]:
+        """Each node that can run now, unless that takes `limit` bytes or more."""
+        for i, node in enumerate(self.nodes):
+            if state.done >> i & 1 or self.follows[i] & ~state.done:
+                continue
+            done = state.done | 1 << i
+            made = sum(self.held[v].bytes for v in self.makes[i])
+            touched = dict.fromkeys((*self.reads[i], *self.makes[i]))
+            freed = [v for v in touched if not self.held[v].outlives and not self.held[v].readers & ~done]
+            during = state.alive + made + node.op.scratch(node)
+            donor = node.op.donor(node)
+            if donor is not None and made and self.roots.get(node.ins[donor]) in freed:
+                during -= self.held[self.makes[i][0]].bytes  # it takes the place of what is done with
+            if during < limit:
+                alive = state.alive + made - sum(self.held[v].bytes for v in freed)
+                yield _State(done, max(state.peak, during), alive, (*state.order, i))
+
+
+def _roots(graph: Graph, sources: dict[Value, tuple[Value, ...]]) -> dict[Value, Value]:
+    """For each value in the arena the one in whose memory it lies: its own, or what it is a view of."""
+    apart = {*graph.updates.values(), *sources}
+    roots = {v: v for v in graph.inputs}
+    for node in graph.nodes:
+        if node.op.view:
+            if node.ins[0] in roots:
+                roots[node.out] = roots[node.ins[0]]
+        else:
+            roots |= {v: v for v in node.outs if v not in apart}
+    return roots

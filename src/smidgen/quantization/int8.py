@@ -1,0 +1,148 @@
+"""Float graph + ranges → int8 graph: which tensors share a quantization, and every constant rounded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from smidgen import numerics
+from smidgen.ir import Array, Builder, Graph, Node, Op, QParams, Type, Value
+from smidgen.ir.preprocessing import Preprocessing
+from smidgen.ops.conv import Conv2D, Depthwise
+from smidgen.ops.dense import Dense
+from smidgen.ops.elementwise import Activate, Add, Mul, Requantize
+from smidgen.ops.lookup import Lookup
+from smidgen.ops.pool import AvgPool, MaxPool, Mean
+from smidgen.ops.shape import Concat, Pad, Reshape, Transpose
+from smidgen.ops.softmax import OUTPUT, Softmax
+from smidgen.quantization.calibration import QuantizationError, Range, scale_of
+
+LINEAR = (Conv2D, Depthwise, Dense)
+SAME = (MaxPool, AvgPool, Pad, Reshape, Transpose)  # the output has the input's quantization
+OWN = (Activate, Add, Mul, Mean, Lookup)  # the output has one of its own
+WEIGHT_STEPS = 127
+LARGEST_BIAS = 2**29  # leaves the accumulator room for the products
+NEARLY = 2**-13  # of a step: float32 puts halves a little off
+
+
+def input_scale(preprocessing: Preprocessing, channels: int) -> QParams:
+    """The quantization of an image input: one step a pixel where all channels are alike, so that p becomes p − 128.
+
+    Otherwise, and where the numbers of pixels stay away from zero, it is the smallest range that holds them all, and
+    zero.
+    """
+    numbers = preprocessing.numbers(channels)
+    step = numbers[1, 0] - numbers[0, 0]
+    zero = int(np.floor(-128 - numbers[0, 0] / step + 0.5 + NEARLY))
+    if np.ptp(numbers[0]) == np.ptp(numbers[255]) == 0 and -128 <= zero <= 127:
+        return QParams.per_tensor(step, zero)
+    return scale_of((float(numbers.min()), float(numbers.max())))
+
+
+def check_ops(graph: Graph) -> None:
+    """Raise QuantizationError where an op has no int8 form."""
+    for node in graph.nodes:
+        if not isinstance(node.op, (*LINEAR, *SAME, *OWN, Concat, Softmax)):
+            raise QuantizationError(
+                f"{type(node.op).__name__}, which gives %{node.outs[0].name}, has no int8 form; leave it out"
+            )
+        if isinstance(node.op, LINEAR) and not all(v in graph.constants for v in node.ins[1:]):
+            raise QuantizationError(
+                f"{type(node.op).__name__}, which gives %{node.out.name}, computes its weights; they must be constants"
+            )
+
+
+def share_scales(graph: Graph, ranges: Mapping[Value, Range], given: QParams | None) -> dict[Value, QParams]:
+    """A quantization for every value that is computed; `given` is that of the input, where it is fixed.
+
+    Tensors that pools, pads and reshapes join have one, that of all their ranges together; so have the inputs of a
+    concatenation, but for those that are fixed (an image, probabilities): these are requantized for it.
+    """
+    group: dict[Value, list[Value]] = {v: [v] for v in (*graph.inputs, *(n.out for n in graph.nodes))}
+    fixed: dict[Value, QParams] = {} if given is None else {graph.inputs[0]: given}
+    fixed |= {node.out: OUTPUT for node in graph.nodes if isinstance(node.op, Softmax)}
+
+    def join(a: Value, b: Value) -> None:
+        if group[a] is not group[b]:
+            members = [*group[a], *group[b]]
+            group.update(dict.fromkeys(members, members))
+
+    for node in graph.nodes:
+        if isinstance(node.op, SAME):
+            join(node.ins[0], node.out)
+        elif isinstance(node.op, Concat):
+            for value in node.ins:
+                if value in group and not any(v in fixed for v in group[value]):
+                    join(value, node.out)
+    chosen: dict[Value, QParams] = {}
+    for value, members in group.items():
+        known = next((fixed[v] for v in members if v in fixed), None)
+        low, high = min(ranges[v][0] for v in members), max(ranges[v][1] for v in members)
+        chosen[value] = known or scale_of((low, high))
+    return chosen
+
+
+def round_graph(graph: Graph, scales: Mapping[Value, QParams]) -> Graph:
+    """The same nodes in int8, by the same names."""
+    g = Builder(graph.name, graph.preprocessing)
+    values = {v: g.input(v.name, Type(v.type.shape, "int8", scales[v])) for v in graph.inputs}
+    for node in graph.nodes:
+        q, op = scales[node.out], node.op
+        if isinstance(op, LINEAR):
+            x = values[node.ins[0]]
+            w, b = (graph.constants[v] for v in node.ins[1:])
+            ins: tuple[Value, ...] = (x, *_layer_constants(g, node, x.type, w, b))
+        else:
+            ins = tuple(_operand(g, graph, values, v) for v in node.ins)
+        if isinstance(op, Concat):
+            ins = tuple(_requantized(g, v, q) for v in ins)
+        values[node.out] = g.emit(_saturating(op, node.out.type.shape, q), *ins, q=q, name=node.out.name)
+    return g.graph(*(values[v] for v in graph.outputs))
+
+
+def _operand(g: Builder, graph: Graph, values: Mapping[Value, Value], value: Value) -> Value:
+    """What a node reads: a value made before, or a constant as int8 with one scale."""
+    if value not in graph.constants:
+        return values[value]
+    data = graph.constants[value]
+    q = scale_of((float(data.min()), float(data.max())))
+    return g.constant(value.name, numerics.quantize(data, q), q)
+
+
+def _requantized(g: Builder, value: Value, q: QParams) -> Value:
+    return value if value.type.q == q else g.emit(Requantize(), value, q=q, name=f"{value.name}.requantized")
+
+
+def _saturating(op: Op, shape: tuple[int, ...], q: QParams) -> Op:
+    """An activation whose limits are those of int8 itself is left to saturation."""
+    activation = getattr(op, "activation", "none")
+    if activation == "none" or isinstance(op, Activate):
+        return op
+    limits = numerics.activation_range(activation, Type(shape, "int8", q))
+    return replace(op, activation="none") if limits == (numerics.INT8_MIN, numerics.INT8_MAX) else op  # type: ignore[call-arg]
+
+
+def _layer_constants(g: Builder, node: Node, x: Type, w: Array, b: Array) -> tuple[Value, Value]:
+    """Weights rounded channel by channel, and the bias in steps of the accumulator."""
+    axis = 3 if isinstance(node.op, Depthwise) else 0
+    scales = weight_scales(w, b, axis, x.scale)
+    along = [-1 if i == axis else 1 for i in range(w.ndim)]
+    rounded = np.clip(np.rint(w / scales.reshape(along)), -WEIGHT_STEPS, WEIGHT_STEPS).astype(np.int8)
+    bias = np.rint(b / (x.scale * scales)).astype(np.int32)
+    weights = g.constant(node.ins[1].name, rounded, QParams.per_channel(scales, axis))
+    return weights, g.constant(node.ins[2].name, bias)
+
+
+def weight_scales(w: Array, b: Array, axis: int, x_scale: float) -> Array:
+    """A scale a channel: the largest weight is 127 steps; a channel of zeros takes the tensor's largest scale.
+
+    A scale is at least what keeps the bias, in steps of the accumulator, within its range.
+    """
+    others = tuple(i for i in range(w.ndim) if i != axis)
+    scales = np.abs(w).max(axis=others).astype(np.float64) / WEIGHT_STEPS
+    scales = np.where(scales > 0, scales, scales.max() or 1.0 / WEIGHT_STEPS)
+    least = np.abs(b.astype(np.float64)) / (x_scale * LARGEST_BIAS)
+    wide: Array = np.maximum(scales, least).astype(np.float32).astype(np.float64)
+    return wide

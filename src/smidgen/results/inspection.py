@@ -1,0 +1,145 @@
+"""What a graph is made of: layer by layer, and in all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from smidgen.ir import Graph, Node, Type, Value
+from smidgen.ir.preprocessing import Preprocessing
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input or output: name, element type, shape, and the numbers its integers stand for."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    scale: float | None
+    zero: int | None
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One node: what it computes, what that costs, and how its output is quantized."""
+
+    name: str
+    op: str
+    shape: tuple[int, ...]
+    dtype: str
+    macs: int
+    parameters: int
+    parameter_bytes: int
+    scale: float | None
+    zero: int | None
+    weight_scales: int  # 0 without quantized weights, 1 for the whole tensor, else one a channel
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A graph's layers and totals."""
+
+    name: str
+    arithmetic: str  # of its layers: int8, float32, or both
+    preprocessing: Preprocessing | None
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    layers: tuple[Layer, ...]
+    macs: int
+    parameters: int
+    parameter_bytes: int
+    largest_activation_bytes: int
+
+    def __rich__(self) -> Group:
+        table = Table(title=Text(self.name), title_justify="left", show_footer=True, box=None, pad_edge=False)
+        table.add_column("layer", f"{len(self.layers)} layers", overflow="fold")
+        table.add_column("op")
+        table.add_column("output")
+        table.add_column("MACs", f"{self.macs:,}", justify="right")
+        table.add_column("parameters", f"{self.parameters:,}", justify="right")
+        table.add_column("scale", justify="right")
+        table.add_column("zero", justify="right")
+        table.add_column("weights")
+        for layer in self.layers:
+            table.add_row(*_row(layer))
+        ends = [f"{what} {_tensor_text(t)}" for what, ts in (("in", self.inputs), ("out", self.outputs)) for t in ts]
+        if self.preprocessing is not None:
+            ends.append(f"images: {self.preprocessing}")
+        largest = f"largest activation {self.largest_activation_bytes:,} bytes"
+        sizes = f"{self.arithmetic}: {self.parameter_bytes:,} bytes of parameters, {largest}"
+        return Group(table, "", *ends, sizes)
+
+
+def describe(graph: Graph) -> Summary:
+    """Count a graph's layers, multiply-accumulates and parameters."""
+    layers = tuple(_layer(graph, node) for node in graph.nodes)
+    held = {**graph.constants, **graph.state}
+    activations = [v.type.bytes for v in (*graph.inputs, *(out for node in graph.nodes for out in node.outs))]
+    return Summary(
+        name=graph.name,
+        arithmetic=" and ".join(sorted({layer.dtype for layer in layers}, reverse=True)) or "nothing",
+        preprocessing=graph.preprocessing,
+        inputs=tuple(_tensor(value) for value in graph.inputs),
+        outputs=tuple(_tensor(value) for value in graph.outputs),
+        layers=layers,
+        macs=sum(layer.macs for layer in layers),
+        parameters=sum(value.type.size for value in held),
+        parameter_bytes=sum(value.type.bytes for value in held),
+        largest_activation_bytes=max(activations, default=0),
+    )
+
+
+def _layer(graph: Graph, node: Node) -> Layer:
+    held = [value for value in node.ins if value in graph.constants or value in graph.state]
+    out = node.outs[0]
+    scale, zero = _quantization(out.type)
+    return Layer(
+        name=out.name,
+        op=type(node.op).__name__,
+        shape=out.type.shape,
+        dtype=out.type.dtype,
+        macs=node.op.macs(node),
+        parameters=sum(value.type.size for value in held),
+        parameter_bytes=sum(value.type.bytes for value in held),
+        scale=scale,
+        zero=zero,
+        weight_scales=max((len(value.type.q.scale) for value in held if value.type.q), default=0),
+    )
+
+
+def _tensor(value: Value) -> Tensor:
+    return Tensor(value.name, value.type.dtype, value.type.shape, *_quantization(value.type))
+
+
+def _quantization(type_: Type) -> tuple[float | None, int | None]:
+    if type_.q is None or type_.q.axis is not None:
+        return None, None
+    return type_.q.one, type_.q.zero
+
+
+def _row(layer: Layer) -> tuple[str, ...]:
+    weights = "" if layer.weight_scales == 0 else "per tensor" if layer.weight_scales == 1 else "per channel"
+    return (
+        layer.name,
+        layer.op,
+        _shape(layer.dtype, layer.shape),
+        f"{layer.macs:,}" if layer.macs else "",
+        f"{layer.parameters:,}" if layer.parameters else "",
+        "" if layer.scale is None else f"{layer.scale:.5g}",
+        "" if layer.zero is None else str(layer.zero),
+        weights,
+    )
+
+
+def _tensor_text(tensor: Tensor) -> str:
+    q = "" if tensor.scale is None else f" scale {tensor.scale:.5g}, zero point {tensor.zero}"
+    return f"{tensor.name} {_shape(tensor.dtype, tensor.shape)}{q}"
+
+
+def _shape(dtype: str, shape: tuple[int, ...]) -> str:
+    dims = "×".join(map(str, shape))
+    return dims if dtype == "int8" else f"{dtype} {dims}"

@@ -1,0 +1,236 @@
+"""The cost of a program on an emulated board: memory, instructions, and whether its bytes are right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from smidgen.errors import InputError
+from smidgen.ir import Array, Graph, Type, Value, evaluate, evaluate_step
+from smidgen.pipeline import Program
+from smidgen.targets.device import Device
+
+LEARNING_RATE = 0.01  # of the steps that are compared
+NOTE = "Instructions are not cycles: a chip may issue two at a time, and waits for its flash."
+
+
+@dataclass(frozen=True)
+class Sram:
+    """Bytes of SRAM in use."""
+
+    arena: int
+    state: int
+    other: int  # static data besides
+    stack: int  # at its deepest
+
+
+@dataclass(frozen=True)
+class Flash:
+    """Bytes of flash in use."""
+
+    code: int
+    constants: int
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a node, or all nodes of an op, take in one step, or in one run of a program that only infers."""
+
+    name: str
+    op: str
+    nodes: int
+    macs: int
+    instructions: int
+
+
+@dataclass(frozen=True)
+class Instructions:
+    """Instructions of a prediction and of a training step, from call to return."""
+
+    forward: int
+    step: int | None  # None where the program only infers
+    between: int  # of these, outside the kernels
+    by_op: tuple[Cost, ...]  # most first
+    by_node: tuple[Cost, ...]  # in order
+
+    @property
+    def whole(self) -> int:
+        """What `by_op` and `by_node` divide up."""
+        return self.forward if self.step is None else self.step
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The plan's arena."""
+
+    peak_bytes: int
+    lower_bound_bytes: int
+
+
+@dataclass(frozen=True)
+class Exact:
+    """The board against the numpy reference: outputs and all that learns, after every step."""
+
+    steps: int
+    equal: bool
+    differs: str | None  # the first tensor that does, and when
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A program measured on an emulated board."""
+
+    model: str
+    target: str
+    streamed_input: bool
+    sram_bytes: int
+    sram: Sram
+    flash_bytes: int
+    flash: Flash
+    instructions: Instructions
+    plan: Planned
+    exact: Exact
+
+    def __rich__(self) -> Group:
+        s, f, i = self.sram, self.flash, self.instructions
+        step = "" if i.step is None else f", training step {i.step:,}"
+        image = "streamed" if self.streamed_input else "buffered"
+        lines = [
+            f"SRAM          {self.sram_bytes:>11,} bytes: arena {s.arena:,}, state {s.state:,}, other {s.other:,}, "
+            f"stack {s.stack:,}; image {image}",
+            f"flash         {self.flash_bytes:>11,} bytes: code {f.code:,}, constants {f.constants:,}",
+            f"plan          {self.plan.peak_bytes:>11,} bytes; none of this order needs less than "
+            f"{self.plan.lower_bound_bytes:,}",
+            f"instructions  forward {i.forward:,}{step}",
+            self._exactness(),
+            NOTE,
+        ]
+        return Group(_table(f"{self.model} on {self.target}", i.by_op, i), "", *map(Text, lines))
+
+    def _exactness(self) -> str:
+        if self.exact.equal:
+            return f"exact         {self.exact.steps} of {self.exact.steps} steps give the reference's bytes"
+        return f"NOT EXACT     {self.exact.differs} differs from the reference"
+
+    def layers(self) -> Table:
+        """Node by node."""
+        return _table(f"{self.model} on {self.target}, node by node", self.instructions.by_node, self.instructions)
+
+
+def _table(title: str, costs: tuple[Cost, ...], instructions: Instructions) -> Table:
+    table = Table(title=Text(title), title_justify="left", show_footer=True, box=None, pad_edge=False)
+    macs = sum(cost.macs for cost in costs)
+    table.add_column("op", "in all", overflow="fold")
+    table.add_column("nodes", f"{sum(cost.nodes for cost in costs)}", justify="right")
+    table.add_column("MACs", f"{macs:,}", justify="right")
+    table.add_column("instructions", f"{instructions.whole:,}", justify="right")
+    table.add_column("share", justify="right")
+    table.add_column("a MAC", _ratio(instructions.whole, macs), justify="right")
+    for cost in costs:
+        share = f"{cost.instructions / max(instructions.whole, 1):.1%}"
+        count, used = f"{cost.macs:,}" if cost.macs else "", f"{cost.instructions:,}"
+        name = cost.op if cost.name == cost.op else f"{cost.name} {cost.op}"
+        table.add_row(name, str(cost.nodes), count, used, share, _ratio(cost.instructions, cost.macs))
+    table.add_row("between kernels", "", "", f"{instructions.between:,}", "", "")
+    return table
+
+
+def _ratio(instructions: int, macs: int) -> str:
+    return f"{instructions / macs:.2f}" if macs else ""
+
+
+def profile(program: Program, steps: int = 3, seed: int = 0) -> Profile:
+    """Run a program on its emulated board: one prediction, then `steps` steps beside the reference."""
+    from smidgen.targets.cortex_m import BoardDevice  # here, because an emulator takes a while to import
+
+    if steps < 1:
+        raise InputError(f"{steps} steps measure nothing; give 1 or more")
+    with program.start() as device:
+        if not isinstance(device, BoardDevice):
+            raise InputError(f"instructions are not counted on {program.target.name}; name a board, such as cortex-m7")
+        rng = np.random.default_rng(seed)
+        inputs = program.graph.inputs[:1] if program.training else program.graph.inputs
+        device.predict(*_noise(inputs, rng))
+        forward = device.counts()
+        compare = _learns if program.training else _infers
+        differences = list(compare(program, device, steps, rng))
+        counts, memory = device.counts() if program.training else forward, device.memory()
+    by_node = tuple(_nodes(program.graph, counts.by_node))
+    step = counts.total if program.training else None
+    return Profile(
+        model=program.graph.name,
+        target=program.target.name,
+        streamed_input=program.sources.streamed_input,
+        sram_bytes=memory.sram,
+        sram=Sram(memory.arena, memory.state, memory.other, memory.stack),
+        flash_bytes=memory.flash,
+        flash=Flash(memory.code, memory.constants),
+        instructions=Instructions(forward.total, step, counts.between, _grouped(by_node), by_node),
+        plan=Planned(program.plan.peak, program.plan.lower_bound),
+        exact=Exact(steps, not differences, differences[0] if differences else None),
+    )
+
+
+def _learns(program: Program, device: Device, steps: int, rng: np.random.Generator) -> Iterator[str]:
+    """Train on noise; what differs from the reference."""
+    assert program.training is not None
+    reference = program.training.step
+    state, classes = reference.state, reference.outputs[1].type.shape[1]
+    for step in range(steps):
+        (image,), label = _noise(reference.inputs[:1], rng), step % classes
+        extra = (np.array([label], np.int32), np.array([LEARNING_RATE], np.float32))
+        outputs, state = evaluate_step(reference, state, image, *extra)
+        device.train(image, label, LEARNING_RATE)
+        yield from _differing(reference.outputs, outputs, device.outputs(), step)
+        kept = device.state()
+        yield from _differing(tuple(state), tuple(state.values()), tuple(kept[v.name] for v in state), step)
+
+
+def _infers(program: Program, device: Device, runs: int, rng: np.random.Generator) -> Iterator[str]:
+    """Run on noise; what differs from the reference."""
+    graph = program.graph
+    for run in range(runs):
+        arrays = _noise(graph.inputs, rng)
+        yield from _differing(graph.outputs, evaluate(graph, *arrays), device.run(*arrays), run)
+
+
+def _differing(
+    values: Iterable[Value], expected: tuple[Array, ...], found: tuple[Array, ...], step: int
+) -> Iterator[str]:
+    for value, a, b in zip(values, expected, found, strict=True):
+        if a.tobytes() != b.tobytes():
+            yield f"%{value.name} after step {step + 1}"
+
+
+def _noise(inputs: tuple[Value, ...], rng: np.random.Generator) -> tuple[Array, ...]:
+    return tuple(_draw(v.type, rng) for v in inputs)
+
+
+def _draw(type_: Type, rng: np.random.Generator) -> Array:
+    if type_.dtype == "float32":
+        return rng.normal(0, 1, type_.shape).astype(np.float32)
+    limits = np.iinfo(type_.dtype)
+    return rng.integers(limits.min, limits.max, type_.shape, type_.dtype, endpoint=True)
+
+
+def _nodes(graph: Graph, instructions: tuple[int, ...]) -> Iterator[Cost]:
+    for node, count in zip(graph.nodes, instructions, strict=True):
+        if count:  # a view runs no code
+            yield Cost(node.outs[0].name, type(node.op).__name__, 1, node.op.macs(node), count)
+
+
+def _grouped(costs: tuple[Cost, ...]) -> tuple[Cost, ...]:
+    """By op, the most instructions first."""
+    groups: dict[str, list[Cost]] = {}
+    for cost in costs:
+        groups.setdefault(cost.op, []).append(cost)
+    sums = (
+        Cost(op, op, len(group), sum(c.macs for c in group), sum(c.instructions for c in group))
+        for op, group in groups.items()
+    )
+    return tuple(sorted(sums, key=lambda cost: -cost.instructions))

@@ -1,0 +1,155 @@
+"""What the verbs show: result objects that print themselves."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from smidgen.ir import Array, Value
+from smidgen.ir.preprocessing import Preprocessing
+from smidgen.learning import Epoch
+from smidgen.quantization import Report
+
+TOP = 5  # elements shown
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """An element and its value, as the network holds it and as the number that stands for."""
+
+    index: int
+    value: float | None  # None where it is no finite number
+    real: float | None
+
+
+@dataclass(frozen=True)
+class Output:
+    """One output tensor of a run."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    file: str | None
+    top: tuple[Ranked, ...]
+
+    def __str__(self) -> str:
+        written = f" → {self.file}" if self.file else ""
+        lines = [f"{self.name} {self.dtype}{list(self.shape)}{written}"]
+        lines += [f"  {rank.index:>6}  {rank.value:>6}  {rank.real}" for rank in self.top]
+        return "\n".join(lines)
+
+
+def largest(value: Value, array: Array, file: str | None) -> Output:
+    """An output tensor with its largest elements."""
+    flat, q = array.reshape(-1), value.type.q
+    best = np.argsort(-flat.astype(np.float64), kind="stable")[:TOP]
+    scale, zero = (q.one, q.zero) if q is not None and q.axis is None else (1.0, 0)
+    top = tuple(_ranked(int(index), flat[index].item(), scale, zero) for index in best)
+    return Output(value.name, value.type.dtype, value.type.shape, file, top)
+
+
+def _ranked(index: int, value: float, scale: float, zero: int) -> Ranked:
+    if not math.isfinite(value):
+        return Ranked(index, None, None)
+    return Ranked(index, value, scale * (value - zero))
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a model on some target."""
+
+    model: str
+    target: str
+    outputs: tuple[Output, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.outputs))
+
+
+@dataclass(frozen=True)
+class Written:
+    """A model written to a file."""
+
+    model: str
+    file: str
+    bytes: int
+    layers: int
+    macs: int
+    parameters: int
+
+    def __str__(self) -> str:
+        size = f"{self.layers} layers, {self.macs:,} MACs, {self.parameters:,} parameters"
+        return f"{self.model}: {size} → {self.file} ({self.bytes:,} bytes)"
+
+
+@dataclass(frozen=True)
+class QuantizedFile:
+    """A model quantized and written to a file, and how well it follows the float one."""
+
+    file: str
+    bytes: int
+    preprocessing: Preprocessing | None
+    report: Report
+
+    def __str__(self) -> str:
+        images = f"\nimages: {self.preprocessing}" if self.preprocessing else ""
+        return f"{self.report}{images}\nwritten to {self.file} ({self.bytes:,} bytes)"
+
+
+@dataclass(frozen=True)
+class Use:
+    """A tensor alive at the peak, and its bytes."""
+
+    name: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A project written for a target."""
+
+    model: str
+    target: str
+    folder: str
+    files: tuple[str, ...]
+    peak_bytes: int
+    lower_bound_bytes: int
+    state_bytes: int
+    constant_bytes: int
+    at_peak: tuple[Use, ...]
+    picture: str | None  # the file its memory is drawn in
+
+    def __str__(self) -> str:
+        largest = ", ".join(f"{use.name} {use.bytes:,}" for use in self.at_peak[:3])
+        learns = f"{self.state_bytes:,} for what learns, " if self.state_bytes else ""
+        return (
+            f"{self.model} for {self.target}: {len(self.files)} files → {self.folder}\n"
+            f"arena {self.peak_bytes:,} bytes of SRAM (at least {self.lower_bound_bytes:,}), "
+            f"{learns}constants {self.constant_bytes:,} bytes of flash\n"
+            f"at the peak: {largest}" + (f"\nits memory drawn → {self.picture}" if self.picture else "")
+        )
+
+
+@dataclass(frozen=True)
+class Taught:
+    """A model that learned, and the files it was written to."""
+
+    model: str
+    scheme: str
+    target: str
+    classes: tuple[str, ...]
+    train_images: int
+    test_images: int
+    before: float
+    accuracy: float
+    epochs: tuple[Epoch, ...]
+    warnings: tuple[str, ...]
+    files: tuple[str, ...]
+
+    def __str__(self) -> str:
+        data = f"{len(self.classes)} classes, {self.train_images:,} images to learn from, {self.test_images:,} to test"
+        lines = [f"{self.model} with {self.scheme} on {self.target}: {data}"]
+        lines.append(f"before     top-1 {self.before:.2%}")
+        return "\n".join([*lines, *map(str, self.epochs), f"written to {', '.join(self.files)}"])

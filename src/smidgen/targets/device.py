@@ -1,0 +1,96 @@
+"""What a compiled graph runs on: a target builds the C and starts a device that runs it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Protocol, Self
+
+from smidgen.codegen import Sources
+from smidgen.errors import InputError
+from smidgen.ir import Array, Graph
+from smidgen.memory import Plan
+
+
+class Device(Protocol):
+    """A program running somewhere, with memory of its own."""
+
+    graph: Graph
+    learns: bool
+
+    def run(self, *arrays: Array) -> tuple[Array, ...]:
+        """One run of the graph: inputs in, outputs out."""
+
+    def predict(self, *arrays: Array) -> int:
+        """The index of the largest element of output 0, or of the logits of a program that learns."""
+
+    def train(self, image: Array, label: int, learning_rate: float) -> float:
+        """One step of a program that learns; the loss before it."""
+
+    def outputs(self) -> tuple[Array, ...]:
+        """The outputs of the last run or step."""
+
+    def state(self) -> dict[str, Array]:
+        """A copy of all that outlives a run, by name."""
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Put back what `state` gave."""
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Target(Protocol):
+    """Where programs run."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def frugal(self) -> bool:
+        """Whether memory is scarce there, so that early layers run row by row; else whole maps, which are faster."""
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Where in the runtime its kernels are; a file replaces that of the same name in an earlier folder."""
+
+    def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
+        """What a written project holds besides the program and its kernels, by file name."""
+
+    def check(self, graph: Graph, layout: Plan, sources: Sources) -> None:
+        """Raise TargetError where the program cannot fit."""
+
+    def start(self, graph: Graph, sources: Sources) -> Device:
+        """Build the program and start it."""
+
+
+def check_step(device: Device, label: int, learning_rate: float) -> None:
+    """Raise InputError unless the device can take a step with this label and learning rate."""
+    graph = device.graph
+    if not device.learns:
+        raise InputError(f"{graph.name} was compiled without a scheme and does not learn; name one to compile()")
+    classes = graph.outputs[1].type.shape[1]
+    if not 0 <= label < classes:
+        raise InputError(f"label {label} is not one of the {classes} classes 0 to {classes - 1}")
+    if not 0 <= learning_rate < math.inf:
+        raise InputError(f"a learning rate of {learning_rate} cannot be used; give a number from 0 up")
+
+
+def check_state(graph: Graph, state: Mapping[str, Array]) -> None:
+    """Raise InputError unless this is a state of the graph."""
+    for v in graph.state:
+        found = state.get(v.name)
+        if found is None or found.shape != v.type.shape or found.dtype.name != v.type.dtype:
+            what = "nothing" if found is None else f"{found.dtype.name}{list(found.shape)}"
+            raise InputError(
+                f"%{v.name} of {graph.name} is {v.type.dtype}{list(v.type.shape)}, the state given holds {what}: "
+                "it is of another program"
+            )
+    if extra := set(state) - {v.name for v in graph.state}:
+        raise InputError(f"the state given holds %{min(extra)}, which {graph.name} lacks: it is of another program")

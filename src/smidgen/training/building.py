@@ -1,0 +1,266 @@
+"""Graph + scheme → training graph: forward, loss, int8 gradients, updates in place.
+
+The result is an ordinary graph: inputs image, label and learning rate; outputs loss and logits; everything
+that learns is state. `passes` makes it small, planning and code generation treat it as any other.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from smidgen.errors import InputError
+from smidgen.ir import Array, Builder, Graph, Node, QParams, Type, Value
+from smidgen.ops.dense import Dense
+from smidgen.ops.elementwise import Dequantize
+from smidgen.ops.gradient import Carry, Gather
+from smidgen.ops.loss import MaxAbs, Rate, SoftmaxCrossEntropy
+from smidgen.ops.overlay import Overlay
+from smidgen.ops.pool import Mean
+from smidgen.ops.shape import Reshape
+from smidgen.ops.update import BUFFER_TYPES, BiasStep, DenseStep, WeightStep, initial_fraction
+from smidgen.training.autodiff import differentiate
+from smidgen.training.head import features_of, nodes_before
+from smidgen.training.lowering import Lowered, fuse_through, largest_gradients, lower
+from smidgen.training.scheme import Scheme, Trained, resolve
+
+Head = Literal["float32", "int8"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to learn; the learning rate is given at each step."""
+
+    classes: int
+    weight_bits: int = 12
+    qas: bool = True
+    momentum: float = 0.0
+    every: int = 1  # samples whose gradients are added up before a step
+    head: Head = "float32"
+    seed: int = 0
+
+    def check(self) -> None:
+        if not 1 < self.classes <= 4096:
+            raise InputError(f"{self.classes} classes cannot be learned; give 2 to 4096")
+        if self.weight_bits not in (8, 10, 12):
+            raise InputError(f"weights of {self.weight_bits} bits are not supported; choose 8, 10 or 12")
+        if not 0 <= self.momentum < 1:
+            raise InputError(f"momentum is {self.momentum}; give a number from 0 up to, not including, 1")
+        if not 1 <= self.every <= 1024:
+            raise InputError(f"gradients of {self.every} samples cannot be accumulated; give 1 to 1024")
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training step and the forward pass it shares its state with."""
+
+    step: Graph
+    forward: Graph
+    reference: Graph  # the step's loss and float32 gradients, before lowering: the definition it approximates
+    trained: tuple[Trained, ...]
+
+
+@dataclass(frozen=True)
+class _Weight:
+    """One tensor that learns, and how its steps are scaled along `axis`."""
+
+    value: Value
+    kind: Literal["bias", "weight"]
+    factors: tuple[float, ...]
+    axis: int
+    positions: int  # over how many a gradient is summed
+
+
+def build_training(graph: Graph, scheme: Scheme, options: Options, images: tuple[Array, ...] = ()) -> Training:
+    """The training graph of a scheme; `images`, where given, set the first exponents (noise does otherwise)."""
+    options.check()
+    features, classifier = features_of(graph)
+    trained = resolve(scheme, graph, options.seed)
+    g, values, weights = _learnable(graph, features, trained, options)
+    logits, head = _head(g, values[features], classifier, options)
+    forward = _needed(g, g.graph(logits))
+    label = g.input("label", Type((1,), "int32"))
+    loss, _ = g.emit_all(SoftmaxCrossEntropy(), logits, label, name="loss")
+    weights = (*weights, *head) if options.head == "int8" else weights
+    reference = _with_unit(fuse_through(differentiate(g.graph(loss, logits), (logits, *(w.value for w in weights)))))
+    samples = _samples(graph, options, images)
+    g0 = reference.outputs[-1]
+    lowered = lower(reference, g0, largest_gradients(reference, g0, samples), options.seed)
+    step = _updates(reference, lowered, weights, options)
+    return Training(step, forward, reference, trained)
+
+
+def _needed(g: Builder, graph: Graph) -> Graph:
+    """The forward pass alone: what the builder holds so far, its state without the updates to come."""
+    return replace(graph, updates={})
+
+
+def _learnable(
+    graph: Graph, features: Value, trained: tuple[Trained, ...], options: Options
+) -> tuple[Builder, dict[Value, Value], tuple[_Weight, ...]]:
+    """The nodes up to the features, with everything that learns turned from constant into state."""
+    by_node = {id(t.node): t for t in trained}
+    g = Builder(graph.name, graph.preprocessing)
+    values: dict[Value, Value] = {v: g.input(v.name, v.type) for v in graph.inputs}
+    weights: list[_Weight] = []
+    needed = nodes_before(graph, features)
+    for node in graph.nodes:
+        if id(node) not in needed:
+            continue
+        layer = by_node.get(id(node))
+        for index, value in enumerate(node.ins):
+            if value in graph.constants and value not in values:
+                learns = layer is not None and (index == 2 or (index == 1 and bool(layer.channels)))
+                if layer is not None and learns:
+                    values[value], weight = _state(g, graph, layer, index, options)
+                    weights.append(weight)
+                else:
+                    values[value] = g.constant(value.name, graph.constants[value], value.type.q)
+        outs = g.emit_all(node.op, *(values[v] for v in node.ins), q=node.outs[0].type.q, name=node.outs[0].name)
+        values.update(zip(node.outs, outs, strict=True))
+    return g, values, tuple(weights)
+
+
+def _state(g: Builder, graph: Graph, layer: Trained, index: int, options: Options) -> tuple[Value, _Weight]:
+    """Turn a layer's bias (index 2) or weights (index 1) into state; what its node reads, and how it learns."""
+    x, w, b = layer.node.ins
+    assert w.type.q is not None
+    axis = 3 if w.type.shape[0] == 1 and w.type.q.axis == 3 else 0
+    scales = np.broadcast_to(np.array(w.type.q.scale), (w.type.shape[axis],))
+    positions = math.prod(layer.node.out.type.shape[:-1])
+    if index == 2:
+        value = g.persistent(b.name, graph.constants[b])
+        factors = (x.type.scale * np.broadcast_to(scales, (b.type.size,))) ** -2.0
+        return value, _Weight(value, "bias", _factors(factors, options), 0, positions)
+    data = graph.constants[w]
+    if not layer.partial:
+        value = g.persistent(w.name, data, w.type.q)
+        return value, _Weight(value, "weight", _factors(scales**-2.0, options), axis, positions)
+    frozen = g.constant(w.name, data, w.type.q)
+    chosen = list(layer.channels)
+    kept = scales[chosen] if axis == 3 else scales
+    q = QParams.per_channel(kept, axis) if w.type.q.axis is not None else w.type.q
+    value = g.persistent(f"{w.name}.trained", data[..., chosen], q)
+    whole = g.emit(Overlay(layer.channels), frozen, value, name=f"{w.name}.whole")
+    return whole, _Weight(value, "weight", _factors(kept**-2.0, options), axis, positions)
+
+
+def _factors(factors: Array, options: Options) -> tuple[float, ...]:
+    """QAS's factors, or ones where it is switched off; limited, so that a dead channel's stay numbers."""
+    limited = np.minimum(factors, 2.0**60) if options.qas else np.ones_like(factors)
+    return tuple(float(f) for f in limited)
+
+
+def _head(g: Builder, features: Value, classifier: Node, options: Options) -> tuple[Value, tuple[_Weight, ...]]:
+    """A new classifier for the options' classes; logits are float32 either way."""
+    features = _flat(g, features)
+    k, n = features.type.shape[1], options.classes
+    rng = np.random.default_rng(options.seed)
+    init = rng.uniform(-(k**-0.5), k**-0.5, (n, k)).astype(np.float32)
+    if options.head == "float32":
+        x = g.emit(Dequantize(), features, name="features")
+        w, b = g.persistent("head.w", init), g.persistent("head.b", np.zeros(n, np.float32))
+        return g.emit(Dense(), x, w, b, name="logits"), ()
+    # The weights start at a quarter of their range, so that they can grow fourfold before they saturate.
+    old = classifier.out.type
+    scale, y_scale = k**-0.5 / 32, max(old.scale if old.q else 0.0, 2.0**-4)
+    w = g.persistent("head.w", np.round(init / scale).astype(np.int8), QParams.per_channel([scale] * n, 0))
+    b = g.persistent("head.b", np.zeros(n, np.int32))
+    y = g.emit(Dense(), features, w, b, q=QParams.per_tensor(y_scale, 0), name="head")
+    assert w.type.q is not None
+    steps = np.array(w.type.q.scale)
+    weights = (
+        _Weight(w, "weight", _factors(steps**-2.0, options), 0, 1),
+        _Weight(b, "bias", _factors((features.type.scale * steps) ** -2.0, options), 0, 1),
+    )
+    return g.emit(Dequantize(), y, name="logits"), weights
+
+
+def _flat(g: Builder, features: Value) -> Value:
+    """Features as [1, channels]: of a map the mean, of a single pixel or a longer tensor all elements."""
+    shape = features.type.shape
+    if len(shape) == 4 and shape[1] * shape[2] > 1:
+        return g.emit(Mean(), features, q=features.type.q, name="pooled")
+    flat = (1, features.type.size)
+    return features if shape == flat else g.emit(Reshape(flat), features, name="flat")
+
+
+def _with_unit(graph: Graph) -> Graph:
+    """Insert g0 = max |dlogits| right behind the loss gradient; it becomes the last output."""
+    dlogits = graph.outputs[2]
+    at = 1 + next(i for i, node in enumerate(graph.nodes) if dlogits in node.outs)
+    g = Builder.upon(graph)
+    g0 = g.emit(MaxAbs(), dlogits, name="g0")
+    node = g.nodes.pop()
+    g.nodes.insert(at, node)
+    return g.graph(*graph.outputs, g0)
+
+
+def _samples(graph: Graph, options: Options, images: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
+    """Arrays for the reference's inputs: the images given, or smooth noise, with labels in turn."""
+    type_ = graph.inputs[0].type
+    if not images:
+        rng = np.random.default_rng(options.seed)
+        coarse = [rng.integers(-100, 101, (*type_.shape[:-1], 1)) for _ in range(4)]
+        images = tuple(np.clip(c + rng.integers(-27, 28, type_.shape), -128, 127).astype(type_.dtype) for c in coarse)
+    return tuple((image, np.array([i % options.classes], np.int32)) for i, image in enumerate(images))
+
+
+def _updates(reference: Graph, lowered: Lowered, weights: tuple[_Weight, ...], options: Options) -> Graph:
+    """Append the steps of everything that learns, and of the carry."""
+    g = lowered.builder
+    loss, logits, dlogits, *gradients = reference.outputs[:-1]
+    g0 = lowered.values[reference.outputs[-1]]
+    learning_rate = g.input("learning_rate", Type((1,), "float32"))
+    rate = g.emit(Rate(), learning_rate, g0, name="rate")
+    producer = {v: node for node in reference.nodes for v in node.outs}
+    stream = lowered.streams
+    for weight, gradient in zip(weights, gradients, strict=True):
+        stream += 2
+        node = producer[gradient]
+        source = (producer[node.ins[0]] if isinstance(node.op, Gather) else node).ins[-1]
+        slot = lowered.slots[source]
+        _step(g, weight, lowered.values[gradient], rate, lowered.carry, slot, stream, options)
+    if options.head == "float32":
+        _head_step(g, lowered, producer[logits], dlogits, learning_rate, options)
+    after = g.emit(Carry(), lowered.carry, *lowered.seen, name="carry.after")
+    g.updates[lowered.carry] = after
+    return g.graph(lowered.values[loss], lowered.values[logits])
+
+
+def _step(
+    g: Builder, weight: _Weight, sums: Value, rate: Value, carry: Value, slot: int, stream: int, options: Options
+) -> None:
+    value, name = weight.value, weight.value.name
+    buffered = options.momentum > 0 or options.every > 1
+    states = [value]
+    if weight.kind == "bias":
+        op: BiasStep | WeightStep = BiasStep(
+            weight.factors, slot, stream, 127 * weight.positions, options.momentum, options.every
+        )
+    else:
+        op = WeightStep(
+            weight.factors, slot, stream, 255 * 127 * weight.positions, options.momentum, options.every,
+            axis=weight.axis, bits=options.weight_bits,
+        )  # fmt: skip
+        if options.weight_bits > 8:
+            states.append(g.persistent(f"{name}.fraction", initial_fraction(value.type.size, options.weight_bits - 8)))
+    if buffered:
+        states.append(g.persistent(f"{name}.buffer", np.zeros(value.type.shape, BUFFER_TYPES[weight.kind])))
+    after = g.emit_all(op, *states, sums, rate, carry, name=f"{name}.after")
+    g.updates.update(zip(states, after, strict=True))
+
+
+def _head_step(
+    g: Builder, lowered: Lowered, head: Node, dlogits: Value, learning_rate: Value, options: Options
+) -> None:
+    x, w, b = (lowered.values.get(v, v) for v in head.ins)
+    states = [w, b]
+    if options.momentum > 0 or options.every > 1:
+        states += [g.persistent(f"{v.name}.buffer", np.zeros(v.type.shape, np.float32)) for v in (w, b)]
+    op = DenseStep(options.momentum, options.every)
+    after = g.emit_all(op, *states, x, lowered.values[dlogits], learning_rate, lowered.carry, name="head.after")
+    g.updates.update(zip(states, after, strict=True))

@@ -1,0 +1,138 @@
+"""From float32 gradients to int8 ones with carried exponents.
+
+`fuse_through` first joins each gradient with the requantization behind it, so that a gradient tensor is
+rounded once; `lower` then gives every gradient its place in the carry and its stream of random bits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from smidgen.errors import GraphError
+from smidgen.ir import Array, Builder, Graph, Node, Value, evaluate_all, verify
+from smidgen.numerics import stochastic
+from smidgen.ops.elementwise import DequantizeGrad
+from smidgen.ops.gradient import Crop, FromFloat, Gather, GradOp, Through
+from smidgen.ops.shape import Reshape, Transpose
+
+MOVERS = (Reshape, Transpose, Crop, Gather)  # they move a gradient's bytes and keep its exponent
+
+
+def fuse_through(graph: Graph) -> Graph:
+    """Join `Through` with the gradient op before it, where nobody else reads what lies between."""
+    readers = Counter(v for node in graph.nodes for v in set(node.ins)) + Counter(graph.outputs)
+    producer = {v: node for node in graph.nodes for v in node.outs}
+    gone: set[Value] = set()
+    fused: dict[Value, Node] = {}
+    for node in graph.nodes:
+        before = producer.get(node.ins[0]) if isinstance(node.op, Through) else None
+        if before is None or not isinstance(before.op, GradOp) or before.op.masked or readers[node.ins[0]] != 1:
+            continue
+        factors = _product(before.op.factors, node.op.factors)  # type: ignore[attr-defined]
+        joined = replace(before.op, factors=factors, masked=node.op.masked)  # type: ignore[attr-defined]
+        fused[node.out] = Node(joined, (*before.ins, *node.ins[1:]), node.outs)
+        gone.add(node.ins[0])
+    nodes = tuple(fused.get(n.outs[0], n) for n in graph.nodes if n.outs[0] not in gone)
+    result = replace(graph, nodes=nodes)
+    verify(result)
+    return result
+
+
+def _product(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, ...]:
+    if not a or not b:
+        return a or b
+    product = np.array(a, np.float64) * np.array(b, np.float64)
+    return tuple(float(x) for x in product)
+
+
+def largest_gradients(graph: Graph, g0: Value, samples: tuple[tuple[Array, ...], ...]) -> dict[Value, float]:
+    """The largest magnitude of every float32 value over some samples, in units of g0."""
+    largest: dict[Value, float] = {}
+    for arrays in samples:
+        values = evaluate_all(graph, graph.state, *arrays)
+        unit = float(values[g0][0])
+        for value, array in values.items():
+            if array.dtype == np.float32 and array.size and unit > 0:
+                largest[value] = max(largest.get(value, 0.0), float(np.abs(array).max()) / unit)
+    return largest
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A graph with int8 gradients: what became of each value, and where each gradient's exponent is."""
+
+    builder: Builder
+    values: Mapping[Value, Value]
+    slots: Mapping[Value, int]
+    carry: Value
+    seen: tuple[Value, ...]
+    streams: int
+
+
+def lower(graph: Graph, g0: Value, largest: Mapping[Value, float], seed: int) -> Lowered:
+    """Re-emit the graph with every gradient behind a Dequantize in int8."""
+    owners: dict[Value, int] = {}  # gradients that own an exponent, and its place
+    lowered: set[Value] = set()
+    for node in graph.nodes:
+        behind = bool(lowered & set(node.ins))
+        if isinstance(node.op, DequantizeGrad) or (isinstance(node.op, GradOp) and behind):
+            owners[node.outs[0]] = len(owners)
+        if node.outs[0] in owners or (isinstance(node.op, MOVERS) and behind):
+            lowered.add(node.outs[0])
+    levels = [stochastic.level_of(largest.get(v, 1.0)) for v in owners]
+
+    g = Builder(graph.name, graph.preprocessing)
+    g.inputs, g.constants, g.state, g.updates = (
+        list(graph.inputs), dict(graph.constants), dict(graph.state), dict(graph.updates),
+    )  # fmt: skip
+    for value in (*graph.inputs, *graph.constants, *graph.state):
+        g.fresh(value.name)
+    head = np.array([0, seed & 0x7FFFFFFF, *levels], np.int32)
+    carry = g.persistent("carry", head)
+    emitter = _Emitter(g, g0, carry, owners, lowered)
+    for node in graph.nodes:
+        emitter.node(node)
+    return Lowered(g, emitter.values, emitter.exponents, carry, tuple(emitter.seen), emitter.streams)
+
+
+class _Emitter:
+    """Emits nodes one by one into a builder, gradients in int8."""
+
+    def __init__(self, g: Builder, g0: Value, carry: Value, owners: Mapping[Value, int], lowered: set[Value]) -> None:
+        self.g, self.g0, self.carry, self.owners, self.lowered = g, g0, carry, owners, lowered
+        self.values: dict[Value, Value] = {}
+        self.exponents: dict[Value, int] = {}
+        self.seen: list[Value] = []
+        self.streams = 0
+
+    def stream(self) -> int:
+        self.streams += 2  # an op may draw from its stream and the next
+        return self.streams
+
+    def node(self, node: Node) -> None:
+        ins = tuple(self.values.get(v, v) for v in node.ins)
+        out = node.outs[0]
+        if out not in self.lowered:
+            outs = self.g.emit_all(node.op, *ins, q=out.type.q, name=out.name)
+            self.values.update(zip(node.outs, outs, strict=True))
+            return
+        if isinstance(node.op, MOVERS):
+            self.values[out] = self.g.emit(node.op, *ins, name=out.name)
+            self.exponents[out] = self.exponents[node.ins[0]]
+            return
+        slot = self.owners[out]
+        if isinstance(node.op, DequantizeGrad):
+            op = FromFloat(node.op.scale, (slot,), self.stream())
+            made, seen = self.g.emit_all(op, ins[0], self.values[self.g0], self.carry, name=out.name)
+        elif isinstance(node.op, GradOp):
+            sources = tuple(self.exponents[v] for v in node.ins[: node.op.gradients])
+            lowered = replace(node.op, slots=(*sources, slot), stream=self.stream())
+            made, seen = self.g.emit_all(lowered, *ins, self.carry, name=out.name)
+        else:
+            raise GraphError(f"{type(node.op).__name__}, which gives %{out.name}, has no int8 form")
+        self.values[out], self.exponents[out] = made, slot
+        self.seen.append(seen)

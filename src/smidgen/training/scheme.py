@@ -1,0 +1,227 @@
+"""Sparse-update schemes: which biases, which weights and which of their input channels learn."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from smidgen.errors import SmidgenError
+from smidgen.ir import Graph, Node
+from smidgen.ops.conv import Conv2D
+from smidgen.ops.dense import Dense
+from smidgen.training.head import layers
+
+Ranking = Literal["largest", "smallest", "random"]
+RANKINGS: tuple[Ranking, ...] = ("largest", "smallest", "random")
+_WHOLE = re.compile(r"-?[0-9]{1,9}")
+_SHARE = re.compile(r"-?[0-9]{1,9}(?:/[0-9]{1,9}|\.[0-9]{1,18})?")
+
+
+class SchemeError(SmidgenError):
+    """A scheme does not fit the model, or cannot be read."""
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """The last `biases` layers learn their biases; `weights` maps a layer to the share of its input channels.
+
+    Layers are numbered from 0 over the convolutions and dense layers in execution order, the classifier not counted;
+    a depthwise layer's share counts its channels, a dense layer learns whole. The classifier head always learns.
+    """
+
+    name: str
+    biases: int
+    weights: tuple[tuple[int, Fraction], ...] = ()
+    channels: Ranking = "largest"
+
+    def to_json(self) -> str:
+        weights = {str(layer): str(share) for layer, share in self.weights}
+        plain = {"name": self.name, "biases": self.biases, "weights": weights, "channels": self.channels}
+        return json.dumps(plain, indent=2)
+
+    @staticmethod
+    def from_json(text: str, source: str = "the scheme") -> Scheme:
+        try:
+            plain = json.loads(text)
+            weights = tuple((_whole(layer), _share(share)) for layer, share in dict(plain["weights"]).items())
+            scheme = Scheme(str(plain["name"]), _whole(plain["biases"]), tuple(sorted(weights)), plain["channels"])
+        except (ValueError, KeyError, TypeError, ZeroDivisionError, RecursionError) as error:
+            raise SchemeError(
+                f"{source} is no scheme ({type(error).__name__}: {error}); it needs name, biases, weights as "
+                '{"layer": "share"} and channels, as `smidgen search` writes them'
+            ) from None
+        if scheme.channels not in RANKINGS:
+            raise SchemeError(f"{source} ranks channels by '{scheme.channels}'; known are {', '.join(RANKINGS)}")
+        return scheme
+
+
+def _whole(written: object) -> int:
+    """A number of layers, or a layer's."""
+    if isinstance(written, bool) or not _WHOLE.fullmatch(str(written)):
+        raise ValueError(f"{str(written)[:40]!r} is no whole number")
+    return int(str(written))
+
+
+def _share(written: object) -> Fraction:
+    """A share of channels: 1/8, 0.125 or 1."""
+    if isinstance(written, bool) or not _SHARE.fullmatch(str(written)):
+        raise ValueError(f"{str(written)[:40]!r} is no share of channels like 1/8")
+    return Fraction(str(written))
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What one layer learns: its place among the layers, its bias, and which input channels."""
+
+    layer: int
+    node: Node
+    bias: bool
+    channels: tuple[int, ...]  # empty: no weights; all of them: the whole tensor
+
+    @property
+    def partial(self) -> bool:
+        return 0 < len(self.channels) < self.node.ins[1].type.shape[-1]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The paper's analytic extra memory of a scheme, in bytes, without the classifier."""
+
+    saved: int
+    masks: int
+    weights: int
+    biases: int
+
+    @property
+    def total(self) -> int:
+        return self.saved + self.masks + self.weights + self.biases
+
+
+def resolve(scheme: Scheme, graph: Graph, seed: int = 0) -> tuple[Trained, ...]:
+    """What each layer learns, first to last; raises where the scheme does not fit the graph."""
+    numbered = layers(graph)
+    if not 0 <= scheme.biases <= len(numbered):
+        raise SchemeError(f"{scheme.name} trains {scheme.biases} biases, {graph.name} has {len(numbered)} layers")
+    first = len(numbered) - scheme.biases
+    shares = dict(scheme.weights)
+    for layer, share in scheme.weights:
+        if not 0 <= layer < len(numbered):
+            raise SchemeError(f"{scheme.name} names layer {layer}; {graph.name} has 0 to {len(numbered) - 1}")
+        if not 0 < share <= 1:
+            raise SchemeError(f"{scheme.name} trains {share} of layer {layer}'s channels; give above 0, at most 1")
+        if layer < first:
+            raise SchemeError(
+                f"{scheme.name} trains weights of layer {layer} but only the last {scheme.biases} biases (from layer "
+                f"{first}): the gradient's path to layer {layer} needs biases {len(numbered) - layer}"
+            )
+        if share < 1 and isinstance(numbered[layer].op, Dense):
+            raise SchemeError(f"{scheme.name} trains {share} of layer {layer}, which is dense and learns whole; give 1")
+    rng = np.random.default_rng(seed)
+    return tuple(
+        Trained(i, numbered[i], True, _channels(graph, numbered[i], shares.get(i, Fraction(0)), scheme.channels, rng))
+        for i in range(first, len(numbered))
+    )
+
+
+def _channels(graph: Graph, node: Node, share: Fraction, ranking: Ranking, rng: np.random.Generator) -> tuple[int, ...]:
+    """The channels that learn, in ascending order: the share of them that rank first by weight norm."""
+    w = node.ins[1]
+    total = w.type.shape[-1]
+    count = min(total, max(1, round(total * share))) if share else 0
+    if count == 0 or w not in graph.constants:
+        return ()
+    data, q = graph.constants[w].astype(np.float64), w.type.q
+    if q is not None:
+        steps = np.array(q.scale)
+        along = [-1 if i == q.axis else 1 for i in range(data.ndim)]
+        data = data * (steps if q.axis is None else steps.reshape(along))
+    norms = np.sqrt((data**2).sum(axis=tuple(range(data.ndim - 1))))
+    order = {"largest": np.argsort(-norms, kind="stable"), "smallest": np.argsort(norms, kind="stable")}
+    chosen = rng.permutation(total) if ranking == "random" else order[ranking]
+    return tuple(sorted(int(c) for c in chosen[:count]))
+
+
+def analytic_memory(scheme: Scheme, graph: Graph) -> Memory:
+    """The sum over the layers that learn."""
+    layers = [layer_memory(trained) for trained in resolve(scheme, graph)]
+    return Memory(*(sum(getattr(layer, f.name) for layer in layers) for f in fields(Memory)))
+
+
+def layer_memory(trained: Trained) -> Memory:
+    """Saved input channels, one mask bit an output element, updated weights (1 byte) and biases (4 bytes)."""
+    x, w, b = (v.type for v in trained.node.ins)
+    share = len(trained.channels)
+    groups = trained.node.op.groups if isinstance(trained.node.op, Conv2D) else 1
+    saved = math.prod(x.shape[:-1]) * share * groups
+    return Memory(saved, (trained.node.out.type.size + 7) // 8, w.size // w.shape[-1] * share, 4 * b.size)
+
+
+def _published(biases: int, weights: str) -> tuple[int, tuple[tuple[int, Fraction], ...]]:
+    pairs = (item.split(":") for item in weights.split())
+    return biases, tuple((int(layer), Fraction(share)) for layer, share in pairs)
+
+
+# By the number of layers of the network they were published for, then by name.
+PUBLISHED = {
+    51: {
+        "49kb": _published(16, "36:1 39:1 41:1/4 42:1/8 45:1/8 48:1/8 49:1/8"),
+        "73kb": _published(20, "32:1/8 33:1/2 36:1/2 39:1 41:1/4 42:1/8 45:1/8 48:1"),
+        "99kb": _published(25, "27:1 30:1 33:1 36:1 39:1 42:1/8 45:1/2 48:1"),
+        "123kb": _published(31, "27:1 30:1 33:1 36:1 39:1 42:1/2 45:1 48:1"),
+        "138kb": _published(34, "27:1 30:1 33:1 36:1 39:1 42:1 45:1 48:1"),
+    },
+    42: {
+        "49kb": _published(20, "24:1/4 27:1/2 30:1/2"),
+        "74kb": _published(21, "21:1 24:1 27:1/2 30:1"),
+        "99kb": _published(22, "21:1 24:1 27:1 30:1 36:1/8 39:1/4"),
+        "124kb": _published(24, "21:1/4 24:1 27:1 30:1 33:1/2 39:1/2"),
+        "148kb": _published(23, "21:1 24:1 27:1 30:1 36:1 39:1/2"),
+    },
+    60: {
+        "49kb": _published(21, "39:1/4 42:1 45:1 51:1/8 54:1/4 57:1/4"),
+        "74kb": _published(28, "33:1/2 36:1/4 39:1 42:1 45:1 51:1/2 54:1/4 57:1/2"),
+        "98kb": _published(25, "36:1 39:1/2 42:1 45:1 48:1/4 51:1/2 54:1 57:1"),
+        "120kb": _published(32, "36:1 39:1 42:1 45:1 48:1/2 51:1 54:1 57:1"),
+        "148kb": _published(45, "36:1 39:1 42:1 45:1 48:1 51:1 54:1 57:1"),
+    },
+}
+
+
+def load_scheme(text: str, graph: Graph) -> Scheme:
+    """A published name, `full`, `last:K`, `bias:K`, `head`, or a file."""
+    count = len(layers(graph))
+    known = PUBLISHED.get(count, {})
+    word, _, number = text.partition(":")
+    if text in known:
+        biases, weights = known[text]
+        scheme = Scheme(text, biases, weights)
+    elif text == "head":
+        scheme = Scheme(text, 0)
+    elif text == "full":
+        scheme = Scheme(text, count, tuple((i, Fraction(1)) for i in range(count)))
+    elif word in ("last", "bias") and _WHOLE.fullmatch(number):
+        k = int(number)
+        weights = tuple((i, Fraction(1)) for i in range(max(0, count - k), count)) if word == "last" else ()
+        scheme = Scheme(text, k, weights)
+    elif os.path.isfile(text):
+        scheme = Scheme.from_json(_read(text), text)
+    else:
+        names = ", ".join((*known, "full", "last:K", "bias:K", "head"))
+        raise SchemeError(f"'{text[:80]}' is neither a scheme for {graph.name} ({names}) nor a file")
+    resolve(scheme, graph)
+    return scheme
+
+
+def _read(file: str) -> str:
+    try:
+        return Path(file).read_text(errors="replace")
+    except OSError as error:
+        raise SchemeError(f"{file} cannot be read: {error.strerror}") from None
