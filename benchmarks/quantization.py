@@ -9,173 +9,19 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
+from pathlib import Path
 
-import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
-from torch import Tensor, nn
 
-import smidgen as sm
-from pictures import Pictures, cifar10
-from shared import evenly
-from smidgen.data import Intake, centre
-from smidgen.ir import Array, Graph, Type, Value
-from smidgen.numerics import dequantize
-from smidgen.quantization import Report
-from smidgen.quantization.batch import run_batch
-from tasks import NETWORKS, Decide, Task, build, task_of
+from pictures import cifar10
 
-DECAY = 1e-2  # of weights
-BATCHES = 100  # an epoch, about
-SMALLEST, LARGEST = 32, 512  # batches
-SHIFT = 8  # pictures are shifted by up to an eighth of their sides
-CALIBRATED = 128
-TESTED_AT_ONCE = 50
-
-Data = tuple[Pictures, Pictures]  # to learn from, to test with
-
-
-@dataclass(frozen=True)
-class Course:
-    """How a network is trained."""
-
-    epochs: int
-    device: str = "cpu"
-    seed: int = 0
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A network in float32 and in int8: right and alike in percent of the test images, times in seconds.
-
-    What is right or alike is the first choice, or whether the autoencoder finds a picture odd; its errors are those of
-    its copies, as shares of the variance.
-    """
-
-    network: str
-    parameters: int
-    float_right: float
-    int8_right: float
-    agreement: float
-    float_error: float | None
-    int8_error: float | None
-    training_s: float
-    quantizing_s: float
-    report: Report
-
-
-def train(module: nn.Module, x: Tensor, answers: Tensor, task: Task, course: Course) -> None:
-    """AdamW with one cycle of the rate, on pictures [n, colours, rows, columns] that are varied a little."""
-    x, answers = x.to(course.device), answers.to(course.device)
-    module.to(course.device).train()
-    size = min(max(len(x) // BATCHES, SMALLEST), LARGEST)
-    steps = len(x) // size
-    optimizer = torch.optim.AdamW(module.parameters(), task.rate, weight_decay=DECAY, fused=True)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, task.rate, course.epochs * steps)
-    for _ in range(course.epochs):
-        for batch in torch.randperm(len(x), device=x.device)[: steps * size].reshape(steps, size):
-            shown = vary(x[batch]).reshape(size, *task.shape[1:])
-            loss = task.goal.loss(shown, module(shown), answers[batch])
-            optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            schedule.step()
-    module.cpu().eval()
-
-
-def vary(x: Tensor) -> Tensor:
-    """Each picture shifted and mirrored by chance of its own; what a shift lays bare repeats the edge."""
-    n, colours, *sides = x.shape
-    places = []
-    for side in sides:
-        reach = side // SHIFT
-        shift = torch.randint(-reach, reach + 1, (n, 1), device=x.device)
-        places.append((torch.arange(side, device=x.device) + shift).clamp(0, side - 1))
-    rows, columns = places
-    mirrored = torch.rand((n, 1), device=x.device) < 0.5
-    columns = torch.where(mirrored, sides[1] - 1 - columns, columns)
-    every, colour = torch.arange(n, device=x.device), torch.arange(colours, device=x.device)
-    return x[every[:, None, None, None], colour[:, None, None], rows[:, None, :, None], columns[:, None, None, :]]
-
-
-def inputs(images: Array, task: Task, type: Type) -> Array:
-    """Images as a graph's input of this type, samples first."""
-    taken = Intake(replace(type, shape=(1, *task.picture)), task.preprocessing)
-    return np.stack([centre(image, taken).reshape(type.shape) for image in images])
-
-
-def outputs(graph: Graph, images: Array, task: Task) -> Array:
-    """What a graph makes of each image, in real numbers."""
-    found: list[Array] = []
-
-    def look(value: Value, array: Array) -> None:
-        if value == graph.outputs[0]:
-            found.append(array if value.type.q is None else dequantize(array, value.type.q))
-
-    for at in range(0, len(images), TESTED_AT_ONCE):
-        run_batch(graph, inputs(images[at : at + TESTED_AT_ONCE], task, graph.inputs[0].type), look)
-    return np.concatenate(found)
-
-
-def spread(pictures: Pictures, count: int) -> Pictures:
-    """At most so many of them, evenly."""
-    return some(pictures, evenly(len(pictures.labels), count))
-
-
-def some(pictures: Pictures, places: Array) -> Pictures:
-    return Pictures(pictures.images[places], pictures.labels[places])
-
-
-def quantized(graph: Graph, images: Array, task: Task) -> sm.Quantized:
-    """A graph in int8: calibrated on the images themselves where it takes any, else on what it is given of them."""
-    type = graph.inputs[0].type
-    takes_images = type.shape == (1, *task.picture)
-    samples = list(images) if takes_images else list(inputs(images, task, type))
-    return sm.quantize(graph, samples, preprocessing=task.preprocessing)
-
-
-def learn(learned: Pictures, module: nn.Module, task: Task, course: Course) -> Decide:
-    """Train a module, and say how its outputs decide."""
-    pixels = inputs(learned.images, task, Type((1, *task.picture), "float32"))[:, 0]
-    x = torch.from_numpy(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)))
-    train(module, x, torch.from_numpy(task.goal.answers(learned.labels)).long(), task, course)
-    return task.goal.rule(module, x.reshape(-1, *task.shape[1:]))
-
-
-def measure(name: str, data: Data, course: Course, task: Task, tested: int = 500, width: float = 0) -> Outcome:
-    """Train, quantize and test one network, at the width given or its usual one."""
-    learned, test = some(data[0], task.goal.learned(data[0].labels)), spread(data[1], tested)
-    module = build(name, width, course.seed)
-    begun = time.monotonic()
-    decide = learn(learned, module, task, course)
-    trained = time.monotonic()
-    graph = sm.from_torch(module, torch.zeros(task.shape))
-    quantizing = time.monotonic()
-    result = quantized(graph, spread(learned, CALIBRATED).images, task)
-    done = time.monotonic()
-    x = inputs(test.images, task, graph.inputs[0].type)
-    y, rounded = (outputs(g, test.images, task) for g in (graph, result.graph))
-    real, whole, answers = decide(x, y), decide(x, rounded), task.goal.answers(test.labels)
-    return Outcome(
-        network=name,
-        parameters=sum(p.numel() for p in module.parameters()),
-        float_right=_percent(real == answers),
-        int8_right=_percent(whole == answers),
-        agreement=_percent(real == whole),
-        float_error=task.goal.misfit(x, y),
-        int8_error=task.goal.misfit(x, rounded),
-        training_s=trained - begun,
-        quantizing_s=done - quantizing,
-        report=result.report,
-    )
-
-
-def _percent(true: Array) -> float:
-    return 100 * float(np.mean(true))
+sys.path.append(str(Path(__file__).parents[1]))
+from experiments.agreement import Course, Outcome, measure
+from experiments.tasks import NETWORKS, task_of
 
 
 def table(outcomes: list[Outcome]) -> Table:

@@ -19,7 +19,7 @@ import plotly.graph_objects as go
 from rich.console import Console
 from rich.table import Table
 
-from shared import NETWORKS, Int8Gradients, flowers, inputs, loss_graph, released, spread
+from shared import NETWORKS, Int8Gradients, flowers, inputs, loss_graph, released
 from smidgen.data import Data, examples, intake
 from smidgen.ir import Array, Graph
 from smidgen.ops.update import Step, WeightStep
@@ -60,7 +60,7 @@ def measure(graph: Graph, scheme: str, data: Data, images: int) -> Ratios:
     calibration = examples(data.train, intake(graph))
     training = build_training(graph, load_scheme(scheme, graph), Options(len(data.classes)), calibration)
     ours, real = Int8Gradients(training), Simulator(loss_graph(training), rounded=False)
-    samples = list(inputs(spread(data.test, images), graph))
+    samples = list(inputs(data.test.spread(images), graph))
     int8 = [ours.next(*sample) for sample in samples]
     fp32 = [real.gradients(ours.trained, *sample) for sample in samples]
     tensors = []

@@ -36,18 +36,6 @@ def there(path: Path) -> Path:
     return path
 
 
-def spread(samples: Samples, count: int) -> Samples:
-    """So many samples, evenly from all of them."""
-    places = evenly(len(samples), count)
-    return Samples(tuple(samples.images[i] for i in places), tuple(samples.labels[i] for i in places))
-
-
-def evenly(total: int, count: int) -> Array:
-    """So many places, at most, from the first to the last of all."""
-    places: Array = np.linspace(0, total - 1, min(count, total)).round().astype(int)
-    return places
-
-
 def inputs(samples: Samples, graph: Graph) -> Iterator[tuple[Array, Array]]:
     """Images and labels as a training graph takes them."""
     for image, label in zip(samples.images, samples.labels, strict=True):

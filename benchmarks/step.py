@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 import smidgen as sm
-from shared import NETWORKS, flowers, inputs, released, spread
+from shared import NETWORKS, flowers, inputs, released
 from smidgen.data import Data
 from smidgen.errors import SmidgenError
 from smidgen.ir import Array, Graph, Node, Value
@@ -256,7 +256,7 @@ class Peak:
 
 
 def measure(graph: Graph, scheme: str, data: Data, steps: int) -> Measured:
-    samples = [(image, int(label[0])) for image, label in inputs(spread(data.train, PHOTOGRAPHS), graph)]
+    samples = [(image, int(label[0])) for image, label in inputs(data.train.spread(PHOTOGRAPHS), graph)]
     images = tuple(image for image, _ in samples[:: PHOTOGRAPHS // CALIBRATION])
     program = sm.compile(graph, scheme, "host", options=Options(len(data.classes)), images=images)
     assert program.training is not None

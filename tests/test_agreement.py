@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from architectures import ARCHITECTURES
-from pictures import cifar10
-from quantization import Course, Data, measure
-from tasks import task_of
+from experiments.agreement import Course, measure
+from experiments.tasks import NETWORKS, task_of
+from smidgen.data import Data
+from smidgen.data.sample import read_sample
 
 AGREEMENT = 95  # percent
 LOSS = 3  # percent of the images at most that int8 gets wrong and float does not, less those the other way around
@@ -52,7 +52,7 @@ LESSONS = {
 
 @pytest.fixture(scope="module")
 def data() -> Data:
-    return cifar10("sample")
+    return read_sample()
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def _one_thread() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_one_thread")
-@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize("name", NETWORKS)
 def test_a_trained_network_decides_as_in_float_on_19_of_20_images(name: str, data: Data) -> None:
     lesson = LESSONS[name]
     outcome = measure(name, data, Course(lesson.epochs), task_of(name, lesson.coarse), width=lesson.width)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import smidgen
-from architectures import ARCHITECTURES, draw
+from experiments.architectures import ARCHITECTURES, draw
 from float_models import close, run, runtime
 from smidgen import ops
 from smidgen.frontends import import_model

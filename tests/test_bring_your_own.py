@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import smidgen as sm
-from architectures import ARCHITECTURES, draw
+from experiments.architectures import ARCHITECTURES, draw
 from float_models import runtime
 from litert import LiteRT
 from smidgen.data.sample import read_sample

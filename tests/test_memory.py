@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import smidgen as sm
-from memory import ladder
+from experiments.ladder import ladder
 from smidgen.cli import app
 from smidgen.errors import InputError, PlanError
 from smidgen.frontends.native import write_smg

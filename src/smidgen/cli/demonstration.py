@@ -144,7 +144,7 @@ def some(samples: Samples, each: int) -> Samples:
         seen[label] = seen.get(label, 0) + 1
         if seen[label] <= each:
             places.append(place)
-    return Samples(tuple(samples.images[i] for i in places), tuple(samples.labels[i] for i in places))
+    return samples.at(places)
 
 
 def _same(a: Learned, b: Learned) -> bool:

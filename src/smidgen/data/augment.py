@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from smidgen.data.pixels import Intake, from_pixels
-from smidgen.data.samples import DataError, Samples
+from smidgen.data.samples import DataError, Samples, evenly
 from smidgen.errors import InputError
 from smidgen.ir import Array
 
@@ -89,5 +89,4 @@ def _image_shape(intake: Intake) -> tuple[int, int, int, int]:
 
 def examples(samples: Samples, intake: Intake, count: int = 8) -> tuple[Array, ...]:
     """Some images as a model's input, spread evenly over the samples."""
-    places = np.linspace(0, len(samples) - 1, min(count, len(samples))).round()
-    return tuple(centre(samples.images[int(place)], intake) for place in places)
+    return tuple(centre(image, intake) for image in evenly(samples.images, count))

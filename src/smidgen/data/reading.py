@@ -10,14 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from PIL import Image, ImageOps
 
 from smidgen.data import sample
 from smidgen.data.files import CORRUPT_ZIP, parse_npy
-from smidgen.data.samples import Data, DataError, Samples, hold_out
+from smidgen.data.samples import Data, DataError, Samples, evenly, hold_out
 from smidgen.errors import ImportModelError
 from smidgen.ir import Array
 
@@ -27,7 +26,6 @@ LONGEST_SHORT_SIDE = 512  # larger photographs are reduced to this: no microcont
 MAX_PIXELS = 2**26  # of one image
 MAX_TOTAL = 2**33  # bytes of all images in memory
 MAX_CLASSES = 4096
-Item = TypeVar("Item")
 LAYOUT = "put images in train/<label>/ and test/<label>/, or in <label>/"
 
 
@@ -54,22 +52,16 @@ def load_images(source: str | Path, most: int) -> tuple[Array, ...]:
     hold float32 tensors as a model takes them.
     """
     if source == sample.NAME:
-        return tuple(_spread(sample.read_sample().train.images, most))
+        return tuple(evenly(sample.read_sample().train.images, most))
     path = Path(source)
     with _opened(path) as archive:
         if archive is not None and path.suffix.lower() == ".npz":
-            return tuple(_spread(_unlabelled(path, archive), most))
+            return tuple(evenly(_unlabelled(path, archive), most))
         files = sorted(_folder(path) if archive is None else _zip(archive), key=lambda file: file.name)
         learned = [file for file in files if SPLITS[0] in file.parts[:-1]]
         if not files:
             raise DataError(f"{path} holds no images; put some there, in folders or not")
-        return _decoded(_spread(learned or files, most))
-
-
-def _spread(items: Sequence[Item], most: int) -> list[Item]:
-    """At most so many of them, evenly."""
-    places = np.linspace(0, len(items) - 1, min(most, len(items))).round()
-    return [items[int(place)] for place in places]
+        return _decoded(evenly(learned or files, most))
 
 
 def _unlabelled(path: Path, archive: zipfile.ZipFile) -> list[Array]:

@@ -23,11 +23,11 @@ def read_sample() -> Data:
     parts = []
     for part in ("train", "test"):
         with (folder / f"{part}.webp").open("rb") as file:
-            parts.append(Samples(_tiles(np.asarray(Image.open(file).convert("RGB"))), tuple(labels[part])))
+            parts.append(Samples(tiles(np.asarray(Image.open(file).convert("RGB"))), tuple(labels[part])))
     return Data(NAME, CLASSES, *parts)
 
 
-def _tiles(sheet: Array) -> tuple[Array, ...]:
+def tiles(sheet: Array) -> tuple[Array, ...]:
     """A sheet's images, row by row."""
     rows, columns = sheet.shape[0] // SIDE, sheet.shape[1] // SIDE
     grid = sheet.reshape(rows, SIDE, columns, SIDE, 3).swapaxes(1, 2)

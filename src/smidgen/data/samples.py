@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
 
 from smidgen.errors import SmidgenError
 from smidgen.ir import Array
 
+Item = TypeVar("Item")
 HELD_OUT = 5  # where no test images are given, every fifth of each class
 
 
@@ -25,6 +29,15 @@ class Samples:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def at(self, places: Iterable[int]) -> Samples:
+        """The samples at these places, in their order."""
+        chosen = list(places)
+        return Samples(tuple(self.images[i] for i in chosen), tuple(self.labels[i] for i in chosen))
+
+    def spread(self, count: int) -> Samples:
+        """At most so many samples, evenly from all of them."""
+        return self.at(evenly(range(len(self)), count))
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +64,12 @@ class Data:
             for image in samples.images:
                 hashed.update(image.tobytes())
         return hashed.hexdigest()
+
+
+def evenly(items: Sequence[Item], most: int) -> list[Item]:
+    """At most so many of them, from the first to the last at even distances."""
+    places = np.linspace(0, len(items) - 1, min(most, len(items))).round()
+    return [items[int(place)] for place in places]
 
 
 def hold_out(labels: Iterable[int]) -> tuple[list[int], list[int]]:

@@ -6,21 +6,17 @@ row, its colours as the axes; the dense autoencoder reads 20 by 32 grays.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from experiments.architectures import ARCHITECTURES
 from smidgen.ir import Array
 from smidgen.ir.preprocessing import Preprocessing
-
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from architectures import ARCHITECTURES
 
 NETWORKS = tuple(ARCHITECTURES)
 VEHICLES = (0, 1, 8, 9)  # of CIFAR-10's classes: airplane, automobile, ship, truck; the others are animals
