@@ -1,4 +1,4 @@
-"""The house rules that a machine can check: which way imports point, and who may import what."""
+"""The house rules that a machine can check: which way imports point, how long things grow, and what nobody may do."""
 
 from __future__ import annotations
 
@@ -6,60 +6,122 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import smidgen
+import pytest
 
-ROOT = Path(smidgen.__file__).parent
-# Data flows down this list; a module imports only what stands above it, or its own entry.
-ORDER = (
-    "errors", "targets.compiler", "ir", "numerics", "ops", "data", "frontends", "quantization", "zoo", "training",
-    "memory", "codegen", "targets", "simulate", "pipeline", "learning", "results", "cli",
-)  # fmt: skip
+import house
+from house import ORDER, ROOT, TOP, functions, imports, layer, modules, place
 
-
-def modules() -> list[Path]:
-    return [path for path in sorted(ROOT.rglob("*.py")) if path != ROOT / "__init__.py"]
-
-
-def imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            module = node.module or ""
-            yield from (f"{module}.{alias.name}" for alias in node.names)
+LONGEST_FILE, LONGEST_FUNCTION = 400, 50  # lines
+KINDS = (".py", ".c", ".h", ".S", ".in")
+# The folders of code, and which of the others each may import besides the library.
+FOLDERS: dict[str, tuple[str, ...]] = {
+    "src": (),
+    "experiments": (),
+    "tools": (),
+    "benchmarks": ("experiments",),
+    "tests": ("experiments",),
+}
+# Where the library asks its surroundings: the cache folder of built programs lies where the user's others do.
+ASKS = {"targets/compiler.py": {"os.environ"}}
 
 
-def place(name: str) -> str:
-    """The entry of ORDER a module, named from `smidgen.` on, belongs to: the longest that begins its name."""
-    parts = name.split(".")
-    whole = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
-    return next((entry for entry in whole if entry in ORDER), parts[0])
+def sources() -> list[Path]:
+    return sorted(path for folder in FOLDERS for path in (TOP / folder).rglob("*") if path.suffix in KINDS)
 
 
-def layer(path: Path) -> str:
-    return place(".".join(path.relative_to(ROOT).with_suffix("").parts))
+def test_the_table_of_layers_is_the_order_the_imports_keep() -> None:
+    assert house.PAGE.read_text() == house.page(), "run python tests/house.py"
+    assert house.table() in house.PAGE.read_text()
 
 
-def test_every_module_has_its_place_in_the_house() -> None:
-    assert {layer(path) for path in modules()} <= set(ORDER)
+def test_every_module_and_package_has_its_place_in_the_house() -> None:
+    there = {path.name.removesuffix(".py") for path in ROOT.iterdir() if path.is_dir() or path.suffix == ".py"}
+    assert there - {"__init__", "__pycache__"} == {name for name in ORDER if "." not in name}
+    assert {layer(path) for path in modules()} == set(ORDER) - {"runtime"}  # which is C
 
 
 def test_imports_only_point_up() -> None:
     for path in modules():
-        here = ORDER.index(layer(path))
         for name in imports(path):
-            parts = name.split(".")
-            if parts[0] != "smidgen" or len(parts) < 2 or parts[1] == "__version__":
-                continue
-            assert ORDER.index(place(".".join(parts[1:]))) <= here, (
-                f"{path.relative_to(ROOT)} imports {name}, which stands below it"
-            )
+            assert not name.startswith("."), f"{path.relative_to(ROOT)} imports {name}; write its full name"
+            if name.split(".")[0] == "smidgen" and name != "smidgen.__version__":
+                below = place(name.removeprefix("smidgen").removeprefix("."))
+                assert below in ORDER, f"{path.relative_to(ROOT)} imports {name}, which no layer holds"
+                assert ORDER.index(below) <= ORDER.index(layer(path)), (
+                    f"{path.relative_to(ROOT)} imports {name}, which stands below it"
+                )
+
+
+@pytest.mark.parametrize("entry", [name for name in ORDER if "." in name])
+def test_a_module_listed_above_its_package_brings_nothing_of_it_along(entry: str) -> None:
+    package = ROOT / entry.split(".")[0] / "__init__.py"
+    assert not imports(package), f"importing {entry} imports what {package} does"
+
+
+def test_a_module_at_the_top_level_serves_more_than_one_layer() -> None:
+    for file in ROOT.glob("*.py"):
+        if file.stem != "__init__":
+            users = {layer(path) for path in modules() for name in imports(path) if _is_of(name, file.stem)}
+            assert len(users - {file.stem}) > 1, f"{file.name} belongs with {users}"
+
+
+def _is_of(name: str, module: str) -> bool:
+    return f"{name}.".startswith(f"smidgen.{module}.")
 
 
 def test_only_the_front_end_and_the_simulator_import_torch() -> None:
     for path in modules():
         if not path.is_relative_to(ROOT / "frontends" / "torch") and layer(path) != "simulate":
             assert not any(name.split(".")[0] == "torch" for name in imports(path)), path
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_no_folder_imports_another_that_is_not_beneath_it(folder: str) -> None:
+    own = {path.stem for path in (TOP / folder).glob("*.py")}
+    for other in FOLDERS.keys() - {"src", folder, *FOLDERS[folder]}:
+        foreign = {other} | {path.stem for path in (TOP / other).glob("*.py")} - own
+        for path in (TOP / folder).rglob("*.py"):
+            found = sorted(name for name in imports(path) if name.split(".")[0] in foreign)
+            assert not found, f"{path.relative_to(TOP)} imports {', '.join(found)} of {other}/"
+
+
+def _surroundings(path: Path) -> Iterator[str]:
+    """The names by which a file prints, or reads or writes what only its process has."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+            called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+            if called in ("print", "getenv", "putenv"):
+                yield called
+        elif isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.environ", "sys.stdout", "sys.stderr"):
+            yield ast.unparse(node)
+
+
+def test_the_library_neither_prints_nor_reads_environment_variables() -> None:
+    asking = {str(path.relative_to(ROOT)): set(_surroundings(path)) for path in modules() if layer(path) != "cli"}
+    assert {path: names for path, names in asking.items() if names} == ASKS
+
+
+def test_no_file_is_longer_than_a_reader_can_hold() -> None:
+    lengths = {str(path.relative_to(TOP)): len(path.read_text().splitlines()) for path in sources()}
+    assert {path: length for path, length in lengths.items() if length > LONGEST_FILE} == {}
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    long = [
+        f"{name} in {path.relative_to(TOP)}: {length} lines"
+        for path in sources()
+        for name, length in functions(path)
+        if length > LONGEST_FUNCTION
+    ]
+    assert long == []
+
+
+def test_the_length_of_functions_is_measured_in_python_and_in_c(tmp_path: Path) -> None:
+    python, c = tmp_path / "one.py", tmp_path / "two.c"
+    python.write_text("class A:\n    def f(self):\n        pass\n\n\ndef g(\n    x: int,\n) -> int:\n    return x\n")
+    c.write_text("int a[] = {\n    1,\n};\n\nint f(int x,\n      int y) {\n    if (x) {\n    }\n    return y;\n}\n")
+    assert sorted(functions(python)) == [("f", 2), ("g", 4)]
+    assert list(functions(c)) == [("f", 6)]
 
 
 def test_no_kernel_allocates_or_keeps_state() -> None:

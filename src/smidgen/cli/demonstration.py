@@ -15,7 +15,7 @@ from smidgen.data.files import write_whole
 from smidgen.data.sample import read_sample
 from smidgen.frontends.native import write_smg
 from smidgen.learning import Course, Learned, Progress, learn
-from smidgen.pipeline import compile
+from smidgen.pipeline import Program, compile
 from smidgen.results.drawing import draw_memory
 from smidgen.results.inspection import describe
 from smidgen.results.profiling import profile
@@ -90,12 +90,7 @@ def demonstrate(folder: Path, say: Say = lambda _: None) -> Demonstration:
     images = examples(data.train, intake(graph))
     here = compile(graph, SCHEME, options=options, images=images)
     there = compile(graph, SCHEME, BOARD, options=options, images=images, streamed_input=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    file, project, picture = folder / f"{NETWORK}.smg", folder / "project", folder / "memory.html"
-    if picture.exists():  # an earlier demonstration's
-        shutil.rmtree(project, ignore_errors=True)
-    there.write(project)
-    write_whole(picture, draw_memory(there).encode())
+    project, picture = _write(there, folder)
     say("measuring a step on the emulated board")
     measured = profile(there, steps=COMPARED)
     part = Data(data.name, data.classes, some(data.train, BOARD_TRAIN), some(data.test, BOARD_TEST))
@@ -104,6 +99,7 @@ def demonstrate(folder: Path, say: Say = lambda _: None) -> Demonstration:
     began = time.perf_counter()
     learned = learn(here, data, COURSE, hear=_spoken("this machine", say))
     seconds = time.perf_counter() - began
+    file = folder / f"{NETWORK}.smg"
     write_smg(learned.model, file)
     summary = describe(graph)
     return Demonstration(
@@ -134,6 +130,17 @@ def demonstrate(folder: Path, say: Say = lambda _: None) -> Demonstration:
         project=str(project),
         picture=str(picture),
     )
+
+
+def _write(program: Program, folder: Path) -> tuple[Path, Path]:
+    """The board's project and a picture of its memory, in place of an earlier demonstration's."""
+    folder.mkdir(parents=True, exist_ok=True)
+    project, picture = folder / "project", folder / "memory.html"
+    if picture.exists():
+        shutil.rmtree(project, ignore_errors=True)
+    program.write(project)
+    write_whole(picture, draw_memory(program).encode())
+    return project, picture
 
 
 def some(samples: Samples, each: int) -> Samples:
