@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 Activation = Callable[[], nn.Module]
+Row = tuple[int, int, int, int, int]  # of inverted bottlenecks: expansion, channels, repetitions, stride, kernel
 
 
 def wide(channels: float, width: float = 1.0, step: int = 8) -> int:
@@ -79,8 +80,8 @@ def mobilenet_v1(width: float = 1.0, classes: int = 1000) -> nn.Module:
     return Classifier(nn.Sequential(*layers), c, classes)
 
 
-def inverted_stack(c: int, rows: Sequence[tuple[int, int, int, int, int]], width: float) -> tuple[list[nn.Module], int]:
-    """Rows of expansion, channels, repetitions, stride and kernel."""
+def inverted_stack(c: int, rows: Sequence[Row], width: float) -> tuple[list[nn.Module], int]:
+    """All blocks of the rows, and the channels of the last."""
     layers: list[nn.Module] = []
     for t, n, repeats, stride, k in rows:
         for i in range(repeats):
@@ -89,14 +90,18 @@ def inverted_stack(c: int, rows: Sequence[tuple[int, int, int, int, int]], width
     return layers, c
 
 
+def inverted_network(stem: int, rows: Sequence[Row], last: int, width: float, classes: int) -> nn.Module:
+    """A convolution that halves the image, rows of inverted bottlenecks, a last convolution, a classifier."""
+    blocks, c = inverted_stack(stem, rows, width)
+    return Classifier(nn.Sequential(conv(3, stem, 3, 2), *blocks, conv(c, last)), last, classes)
+
+
 def mobilenet_v2(width: float = 1.0, classes: int = 1000) -> nn.Module:
     rows = (
         (1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 32, 3, 2, 3), (6, 64, 4, 2, 3), (6, 96, 3, 1, 3), (6, 160, 3, 2, 3),
         (6, 320, 1, 1, 3),
     )  # fmt: skip
-    blocks, c = inverted_stack(wide(32, width), rows, width)
-    last = wide(1280, max(width, 1.0))
-    return Classifier(nn.Sequential(conv(3, wide(32, width), 3, 2), *blocks, conv(c, last)), last, classes)
+    return inverted_network(wide(32, width), rows, wide(1280, max(width, 1.0)), width, classes)
 
 
 def mobilenet_v3_small(width: float = 1.0, classes: int = 1000) -> nn.Module:
@@ -123,9 +128,7 @@ def efficientnet_lite0(width: float = 1.0, classes: int = 1000) -> nn.Module:
         (1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 40, 2, 2, 5), (6, 80, 3, 2, 3), (6, 112, 3, 1, 5), (6, 192, 4, 2, 5),
         (6, 320, 1, 1, 3),
     )  # fmt: skip
-    blocks, c = inverted_stack(wide(32, width), rows, width)
-    last = wide(1280, width)
-    return Classifier(nn.Sequential(conv(3, wide(32, width), 3, 2), *blocks, conv(c, last)), last, classes)
+    return inverted_network(wide(32, width), rows, wide(1280, width), width, classes)
 
 
 def mcunet(width: float = 1.0, classes: int = 1000) -> nn.Module:
@@ -144,9 +147,7 @@ def proxylessnas(width: float = 0.3, classes: int = 1000) -> nn.Module:
         (3, 104, 2, 1, 5), (6, 128, 1, 1, 5), (3, 128, 1, 1, 5), (6, 248, 1, 2, 7), (6, 248, 1, 1, 7),
         (6, 416, 1, 1, 7),
     )  # fmt: skip
-    blocks, c = inverted_stack(wide(40, width), rows, width)
-    last = wide(1664, width)
-    return Classifier(nn.Sequential(conv(3, wide(40, width), 3, 2), *blocks, conv(c, last)), last, classes)
+    return inverted_network(wide(40, width), rows, wide(1664, width), width, classes)
 
 
 class Basic(nn.Module):

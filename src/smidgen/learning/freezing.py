@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from smidgen.errors import InputError
 from smidgen.ir import Array, Builder, Graph, Value
 from smidgen.ops.overlay import Overlay
+from smidgen.targets.device import held
 from smidgen.training import Training
 from smidgen.training.passes import prune
 
@@ -19,7 +19,7 @@ def learned_graph(training: Training, state: Mapping[str, Array]) -> Graph:
     for v, data in forward.constants.items():
         values[v] = g.constant(v.name, data, v.type.q)
     for v in forward.state:
-        values[v] = g.constant(v.name, _found(v, state), v.type.q)
+        values[v] = g.constant(v.name, held(state, v, forward.name).copy(), v.type.q)
     for node in forward.nodes:
         ins = tuple(values[v] for v in node.ins)
         if isinstance(node.op, Overlay):
@@ -29,14 +29,3 @@ def learned_graph(training: Training, state: Mapping[str, Array]) -> Graph:
             outs = g.emit_all(node.op, *ins, q=node.outs[0].type.q, name=node.outs[0].name)
             values.update(zip(node.outs, outs, strict=True))
     return prune(g.graph(*(values[v] for v in forward.outputs)))
-
-
-def _found(value: Value, state: Mapping[str, Array]) -> Array:
-    data = state.get(value.name)
-    if data is None or data.shape != value.type.shape or data.dtype.name != value.type.dtype:
-        what = "nothing" if data is None else f"{data.dtype.name}{list(data.shape)}"
-        raise InputError(
-            f"%{value.name} is {value.type.dtype}{list(value.type.shape)}, the state given holds {what}: "
-            "it is of another program"
-        )
-    return data.copy()

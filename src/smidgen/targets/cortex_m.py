@@ -10,8 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 
@@ -24,7 +22,7 @@ from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS, KIB, Board, Region
 from smidgen.targets.compiler import Cache, cache_folder
 from smidgen.targets.counter import ENTRY, GENERATED, KERNEL, Counter
-from smidgen.targets.device import check_state, check_step
+from smidgen.targets.device import Device, check_state, check_step
 from smidgen.targets.image import Image, read_image
 from smidgen.targets.toolchain import TOOLCHAINS, Toolchain
 
@@ -179,7 +177,7 @@ class BoardMemory:
         return self.code + self.constants
 
 
-class BoardDevice:
+class BoardDevice(Device):
     """A program on an emulated board, from reset on."""
 
     def __init__(self, graph: Graph, sources: Sources, target: CortexM, image: Image) -> None:
@@ -243,14 +241,6 @@ class BoardDevice:
     def close(self) -> None:
         """Switch the board off; its memory is gone with it."""
         self._board = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _running(self) -> EmulatedBoard:
         if self._board is None:

@@ -9,7 +9,7 @@ from typing import Protocol, Self
 
 from smidgen.codegen import Sources
 from smidgen.errors import InputError
-from smidgen.ir import Array, Graph
+from smidgen.ir import Array, Graph, Value
 from smidgen.memory import Plan
 
 
@@ -37,13 +37,16 @@ class Device(Protocol):
     def restore(self, state: Mapping[str, Array]) -> None:
         """Put back what `state` gave."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Give its memory back; the end of a `with` block does so."""
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        self.close()
 
 
 class Target(Protocol):
@@ -82,15 +85,21 @@ def check_step(device: Device, label: int, learning_rate: float) -> None:
         raise InputError(f"a learning rate of {learning_rate} cannot be used; give a number from 0 up")
 
 
+def held(state: Mapping[str, Array], value: Value, program: str) -> Array:
+    """What a state holds of a value, or InputError where it is of another program than the one named."""
+    found, type_ = state.get(value.name), value.type
+    if found is None or found.shape != type_.shape or found.dtype.name != type_.dtype:
+        what = "nothing" if found is None else f"{found.dtype.name}{list(found.shape)}"
+        raise InputError(
+            f"%{value.name} of {program} is {type_.dtype}{list(type_.shape)}, the state given holds {what}: "
+            "it is of another program"
+        )
+    return found
+
+
 def check_state(graph: Graph, state: Mapping[str, Array]) -> None:
     """Raise InputError unless this is a state of the graph."""
     for v in graph.state:
-        found = state.get(v.name)
-        if found is None or found.shape != v.type.shape or found.dtype.name != v.type.dtype:
-            what = "nothing" if found is None else f"{found.dtype.name}{list(found.shape)}"
-            raise InputError(
-                f"%{v.name} of {graph.name} is {v.type.dtype}{list(v.type.shape)}, the state given holds {what}: "
-                "it is of another program"
-            )
+        held(state, v, graph.name)
     if extra := set(state) - {v.name for v in graph.state}:
         raise InputError(f"the state given holds %{min(extra)}, which {graph.name} lacks: it is of another program")

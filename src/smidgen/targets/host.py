@@ -10,8 +10,6 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 
@@ -20,7 +18,7 @@ from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph, Value, check_inputs
 from smidgen.memory import Plan, state_bytes, state_offsets
 from smidgen.targets.compiler import Cache, Compiler, cache_folder, find_compiler
-from smidgen.targets.device import check_state, check_step
+from smidgen.targets.device import Device, check_state, check_step
 
 INSIDE = ("-fvisibility=hidden",)  # kernels are called within the library only, and so directly
 
@@ -65,7 +63,7 @@ class Host:
         return HostDevice(graph, sources, self.build(sources))
 
 
-class HostDevice:
+class HostDevice(Device):
     """A library loaded from a copy of its own, so that no two devices share an arena."""
 
     def __init__(self, graph: Graph, sources: Sources, library: Path) -> None:
@@ -125,14 +123,6 @@ class HostDevice:
             self._state = np.empty(0, np.uint8)
             handle, self._library = self._library._handle, None
             _ctypes.dlclose(handle)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _feed(self, inputs: tuple[Value, ...], arrays: tuple[Array, ...]) -> None:
         check_inputs(replace(self.graph, inputs=inputs), arrays)

@@ -29,36 +29,39 @@ static inline int32_t accumulate(const smg_max_pool_s8_params *p, smg_map x, int
     return (rows.to - rows.from) * (columns.to - columns.from);
 }
 
-void smg_max_pool_s8(const smg_max_pool_s8_params *p, smg_map x, smg_map y, int32_t y0, int32_t y1) {
+/* An accumulator and the number of taps in it to a result. */
+typedef int32_t finish(int32_t acc, int32_t taps);
+
+static inline int32_t largest(int32_t acc, int32_t taps) {
+    (void)taps;
+    return acc;
+}
+
+/* Halves away from zero. */
+static inline int32_t mean(int32_t acc, int32_t taps) {
+    return (acc < 0 ? acc - taps / 2 : acc + taps / 2) / taps;
+}
+
+static inline void pool(const smg_max_pool_s8_params *p, smg_map x, smg_map y, int32_t y0, int32_t y1, int32_t start,
+                        tap *each, finish *result) {
     for (int32_t oy = y0; oy < y1; oy++) {
         int8_t *out = smg_row(y, oy, p->y_w * p->y_c);
         for (int32_t ox = 0; ox < p->y_w; ox++, out += p->y_c) {
             for (int32_t c = 0; c < p->y_c; c += BLOCK) {
                 const int32_t count = smg_min(BLOCK, p->y_c - c);
                 int32_t acc[BLOCK];
-                for (int32_t i = 0; i < BLOCK; i++) acc[i] = -128;
-                accumulate(p, x, oy, ox, c, count, acc, max_tap);
-                for (int32_t i = 0; i < count; i++) out[c + i] = (int8_t)smg_clamp(acc[i], p->lo, p->hi);
+                for (int32_t i = 0; i < BLOCK; i++) acc[i] = start;
+                const int32_t taps = accumulate(p, x, oy, ox, c, count, acc, each);
+                for (int32_t i = 0; i < count; i++) out[c + i] = (int8_t)smg_clamp(result(acc[i], taps), p->lo, p->hi);
             }
         }
     }
 }
 
-/* total / count, halves away from zero. */
-static inline int32_t mean(int32_t total, int32_t count) {
-    return (total < 0 ? total - count / 2 : total + count / 2) / count;
+void smg_max_pool_s8(const smg_max_pool_s8_params *p, smg_map x, smg_map y, int32_t y0, int32_t y1) {
+    pool(p, x, y, y0, y1, -128, max_tap, largest);
 }
 
 void smg_avg_pool_s8(const smg_avg_pool_s8_params *p, smg_map x, smg_map y, int32_t y0, int32_t y1) {
-    for (int32_t oy = y0; oy < y1; oy++) {
-        int8_t *out = smg_row(y, oy, p->y_w * p->y_c);
-        for (int32_t ox = 0; ox < p->y_w; ox++, out += p->y_c) {
-            for (int32_t c = 0; c < p->y_c; c += BLOCK) {
-                const int32_t count = smg_min(BLOCK, p->y_c - c);
-                int32_t acc[BLOCK] = {0};
-                const int32_t taps = accumulate(p, x, oy, ox, c, count, acc, add_tap);
-                for (int32_t i = 0; i < count; i++) out[c + i] = (int8_t)smg_clamp(mean(acc[i], taps), p->lo, p->hi);
-            }
-        }
-    }
+    pool(p, x, y, y0, y1, 0, add_tap, mean);
 }
