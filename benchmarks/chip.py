@@ -9,7 +9,6 @@ waits for its flash.
 
 from __future__ import annotations
 
-import argparse
 import json
 from dataclasses import asdict, dataclass, replace
 
@@ -17,7 +16,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from shared import released
+from shared import arguments_of, released
 from smidgen import ops
 from smidgen.ir import Builder, Graph, Op, QParams, Type
 from smidgen.ops.window import same_pad
@@ -134,8 +133,7 @@ def network_table(own: Whole) -> Table:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout instead of tables")
+    parser = arguments_of(__doc__)
     options = parser.parse_args()
     rows, result = [measure(layer) for layer in LAYERS], train()
     own = whole(result)

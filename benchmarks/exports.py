@@ -6,11 +6,9 @@ Times are medians, on one thread, of runtimes that take turns image by image: th
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 import smidgen as sm
+from shared import arguments_of, report
 from smidgen.data import centre, intake
 from smidgen.data.sample import read_sample
 from smidgen.frontends import export_model
@@ -112,15 +111,11 @@ def show(results: list[Outcome]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = arguments_of(__doc__)
     parser.add_argument("model", type=Path, help="a learned model, .smg")
-    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
     given = parser.parse_args()
     results = outcomes(sm.load(given.model))
-    if given.json:
-        print(json.dumps([asdict(o) for o in results], indent=2))
-    else:
-        show(results)
+    report(results, show, given.json)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,10 @@ weights and see the same crops in the same order, step by step together.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -20,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 import smidgen as sm
-from shared import NETWORKS, flowers, released
+from shared import NETWORKS, arguments_of, flowers, released, report
 from smidgen.data import Data, Samples, centre, examples, intake
 from smidgen.ir import Array, Graph
 from smidgen.learning import Course, top1
@@ -132,7 +130,7 @@ LEARNERS: dict[str, Callable[[Graph, str, Data, bool], Learner]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = arguments_of(__doc__)
     parser.add_argument("--network", choices=NETWORKS, default="mcunet-5fps")
     parser.add_argument("--scheme", default="99kb")
     parser.add_argument("--epochs", type=int, default=12)
@@ -142,7 +140,6 @@ def main() -> None:
     parser.add_argument("--learner", choices=LEARNERS, action="append", help="only this one; may be repeated")
     parser.add_argument("--no-qas", action="store_true", help="without quantization-aware scaling")
     parser.add_argument("--threads", type=int, default=1, help="of PyTorch")
-    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     graph, data = released(arguments.network), flowers()
@@ -156,10 +153,7 @@ def main() -> None:
         graph.name, arguments.scheme, qas, course.epochs, course.learning_rate, len(data.train), len(data.test),
         run(learners, graph, data, course),
     )  # fmt: skip
-    if arguments.json:
-        print(json.dumps(asdict(experiment), indent=2))
-    else:
-        show(experiment)
+    report(experiment, show, arguments.json)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ on the processor, so that a busy machine's waiting does not count; medians are c
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import time
@@ -22,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 import smidgen as sm
+from shared import arguments_of
 from smidgen.frontends.tflite import write_tflite
 from smidgen.ir import Array, Graph
 
@@ -79,9 +79,8 @@ def seconds(run: Callable[[Array], object], image: Array) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = arguments_of(__doc__)
     parser.add_argument("--runs", type=int, default=200, help="timed runs of each")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout instead of a table")
     options = parser.parse_args()
     timings = [measure(name, options.runs) for name in BACKBONES]
     if options.json:

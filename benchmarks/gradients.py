@@ -8,17 +8,15 @@ one photograph to the next as in training.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from shared import NETWORKS, Int8Gradients, flowers, inputs, loss_graph, released
+from shared import NETWORKS, Int8Gradients, arguments_of, flowers, inputs, loss_graph, released, report
 from smidgen.data import Data, examples, intake
 from smidgen.ir import Array, Graph
 from smidgen.simulate import Simulator
@@ -115,16 +113,12 @@ def show(results: list[Measured]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = arguments_of(__doc__)
     parser.add_argument("--network", choices=NETWORKS, action="append", help="only this one; may be repeated")
     parser.add_argument("--images", type=int, default=64)
-    parser.add_argument("--json", action="store_true", help="print the measurements as JSON")
     arguments = parser.parse_args()
     results = list(measure_all(arguments.network or list(NETWORKS), arguments.images))
-    if arguments.json:
-        print(json.dumps([asdict(r) for r in results], indent=2))
-    else:
-        show(results)
+    report(results, show, arguments.json)
     sys.exit(0 if all(r.good for r in results) else 1)
 
 

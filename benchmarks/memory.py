@@ -6,18 +6,16 @@ early layers, so the columns that stream are the ones to compare.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from shared import NETWORKS, released
+from shared import NETWORKS, arguments_of, released, report
 from smidgen.ir import Graph
 from smidgen.training import passes
 from smidgen.training.head import layers
@@ -119,9 +117,8 @@ def _scheme_table(schemes: tuple[Published, ...]) -> Table:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = arguments_of(__doc__)
     parser.add_argument("--network", choices=NETWORKS, action="append", help="one of them; all without this")
-    parser.add_argument("--json", action="store_true", help="print the measurements as JSON")
     arguments = parser.parse_args()
     console = Console(stderr=True)
     ladders: list[Ladder] = []
@@ -131,10 +128,7 @@ def main() -> None:
         ladders.append(ladder(graph, SPARSE[network]))
         published += schemes(graph)
     measured = Measured(tuple(ladders), tuple(published))
-    if arguments.json:
-        print(json.dumps(asdict(measured), indent=2))
-    else:
-        show(measured)
+    report(measured, show, arguments.json)
 
 
 if __name__ == "__main__":

@@ -9,21 +9,21 @@ accepts it. Times are the wall's.
 
 from __future__ import annotations
 
-import argparse
 import csv
-import json
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from shared import SHARED, arguments_of, report
 from smidgen.memory import Buffer, Plan, check_apart, greedy
 from smidgen.memory.packing import Item, Packing, pack
 
-INSTANCES = Path(__file__).parents[2] / "shared" / "planner"
+INSTANCES = SHARED / "planner"
 
 
 @dataclass(frozen=True)
@@ -88,11 +88,10 @@ def _over(peak: int, result: Result) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = arguments_of(__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="for each instance")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--least", action="store_true", help="search for the least peak, not for the capacity")
-    parser.add_argument("--json", action="store_true", help="print the measurements as JSON")
     arguments = parser.parse_args()
     files = sorted(INSTANCES.glob("*.csv"))
     if not files:
@@ -103,10 +102,7 @@ def main() -> None:
     for file in files:
         results.append(measure(file, arguments.seconds, arguments.seed, arguments.least))
         print(f"{file.stem} after {time.monotonic() - began:.0f} s", file=sys.stderr)
-    if arguments.json:
-        print(json.dumps([asdict(result) for result in results], indent=2))
-    else:
-        show(results, arguments.seconds)
+    report(results, partial(show, seconds=arguments.seconds), arguments.json)
 
 
 if __name__ == "__main__":

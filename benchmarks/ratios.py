@@ -9,9 +9,7 @@ training switched off (scales almost zero) are left out of every norm.
 
 from __future__ import annotations
 
-import argparse
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +17,7 @@ import plotly.graph_objects as go
 from rich.console import Console
 from rich.table import Table
 
-from shared import NETWORKS, Int8Gradients, flowers, inputs, loss_graph, released
+from shared import NETWORKS, Int8Gradients, arguments_of, flowers, inputs, loss_graph, released, report
 from smidgen.data import Data, examples, intake
 from smidgen.ir import Array, Graph
 from smidgen.ops.update import Step, WeightStep
@@ -114,20 +112,16 @@ def plot(result: Ratios, file: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = arguments_of(__doc__)
     parser.add_argument("--network", choices=NETWORKS, default="mcunet-5fps")
     parser.add_argument("--scheme", default="full")
     parser.add_argument("--images", type=int, default=16)
     parser.add_argument("--plot", type=Path, help="an HTML file to draw the curves into")
-    parser.add_argument("--json", action="store_true", help="print the measurements as JSON")
     arguments = parser.parse_args()
     graph = released(arguments.network)
     # The option that switches QAS off changes the steps' factors, not the gradients: one training gives both curves.
     result = measure(graph, arguments.scheme, flowers(), arguments.images)
-    if arguments.json:
-        print(json.dumps(asdict(result), indent=2))
-    else:
-        show(result)
+    report(result, show, arguments.json)
     if arguments.plot:
         plot(result, arguments.plot)
 

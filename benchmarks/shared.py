@@ -1,11 +1,14 @@
-"""What the benchmarks share: the released backbones and the photographs beside the checkout."""
+"""What the benchmarks share: their arguments, the released backbones and the photographs beside the checkout."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import sys
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,6 +21,23 @@ from smidgen.training import Training, passes
 
 SHARED = Path(__file__).parents[2] / "shared"
 NETWORKS = ("mbv2-w0.35", "proxyless-w0.3", "mcunet-5fps")
+
+Result = TypeVar("Result")
+
+
+def arguments_of(page: str | None) -> argparse.ArgumentParser:
+    """A benchmark's arguments: `--json` and, for help, the first line of its docstring."""
+    parser = argparse.ArgumentParser(description=page.splitlines()[0] if page else None)
+    parser.add_argument("--json", action="store_true", help="print the measurements as JSON")
+    return parser
+
+
+def report(result: Result, show: Callable[[Result], None], as_json: bool) -> None:
+    """Dataclasses as JSON, or as they are shown."""
+    if as_json:
+        print(json.dumps(result, default=asdict, indent=2))
+    else:
+        show(result)
 
 
 def released(network: str) -> Graph:

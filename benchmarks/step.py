@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 import smidgen as sm
-from shared import NETWORKS, flowers, inputs, released
+from shared import NETWORKS, arguments_of, flowers, inputs, released, report
 from smidgen.data import Data
 from smidgen.errors import SmidgenError
 from smidgen.ir import Array, Graph, Node, Value
@@ -360,12 +360,11 @@ def chosen(arguments: argparse.Namespace) -> Iterator[tuple[Graph, str]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = arguments_of(__doc__)
     parser.add_argument("--network", choices=NETWORKS, action="append", help="may be repeated; mcunet-5fps otherwise")
     parser.add_argument("--scheme", action="append", help="may be repeated; 99kb otherwise")
     parser.add_argument("--all", action="store_true", help="all networks, each with all its published schemes")
     parser.add_argument("--steps", type=int, default=200, help="timed steps of each")
-    parser.add_argument("--json", action="store_true", help="print the measurements as JSON")
     parser.add_argument("--task", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.task:
@@ -378,10 +377,7 @@ def main() -> None:
             results.append(measure(graph, scheme, data, arguments.steps))
         except SmidgenError as error:
             sys.exit(str(error))
-    if arguments.json:
-        print(json.dumps([asdict(r) for r in results], indent=2))
-    else:
-        show(results)
+    report(results, show, arguments.json)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,10 @@ Each scheme learns one image at a time with the device's own arithmetic, on the 
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
 from statistics import mean
 
@@ -18,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 import smidgen as sm
-from shared import NETWORKS
+from shared import NETWORKS, arguments_of, report
 from smidgen.data import Augment, examples, intake
 from smidgen.data.sample import read_sample
 from smidgen.learning import Course
@@ -84,7 +82,7 @@ def show(results: list[Outcome]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = arguments_of(__doc__)
     parser.add_argument("--network", choices=NETWORKS, action="append", help="only this one; may be repeated")
     parser.add_argument("--scheme", action="append", help="only this one; may be repeated")
     parser.add_argument("--seeds", type=int, default=3)
@@ -92,7 +90,6 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=0.005, help="of one sample")
     parser.add_argument("--weight-bits", type=int, default=12)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
     given = parser.parse_args()
     networks = given.network or NETWORKS
     runs = [
@@ -101,10 +98,7 @@ def main() -> None:
         for scheme, seed in product(given.scheme or SCHEMES[network], range(given.seeds))
     ]
     results = list(outcomes(runs, given.jobs))
-    if given.json:
-        print(json.dumps([asdict(o) for o in results], indent=2))
-    else:
-        show(results)
+    report(results, show, given.json)
 
 
 if __name__ == "__main__":
