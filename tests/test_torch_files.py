@@ -42,7 +42,7 @@ BAD: dict[str, tuple[nn.Module, tuple[int, ...], str]] = {
     "batch": (nn.Linear(3, 2), (8, 3), r"is a batch of 8, \[8, 3\]; give a batch of 1"),
     "log": (nn.LogSoftmax(1), (1, 3), "end the module at its logits"),
     "unknown": (Of(torch.sin), (1, 3), r"'sin' \(sin\): this operator is not supported"),
-    "near": (Of(torch.log_softmax if False else lambda x: x.amax(1)), (1, 3), "is not supported"),
+    "near": (Of(lambda x: x.amax(1)), (1, 3), "is not supported"),
     "branch": (Of(lambda x: x if x.sum() > 0 else -x), (1, 3), "Of cannot be exported"),
     "divided": (Of(lambda x: x / x.exp()), (1, 3), r"\(div\): its argument 1 is computed"),
     "constant": (Of(lambda x: torch.ones(3)), (1, 3), "an output is not computed from the inputs"),

@@ -22,7 +22,7 @@ from smidgen.targets.image import Image
 CORE_REGISTERS = 0xE000_E000  # the System Control Space, a page of it: the program switches the FPU on there
 BREAKPOINT = 7  # the exception that semihosting's `bkpt 0xab` raises
 PAINT = b"\xa5"  # what the stack is filled with, to see how far it was used
-OPEN, WRITE, READ, EXIT = 0x01, 0x05, 0x06, 0x18
+OPEN, WRITE, READ = 0x01, 0x05, 0x06  # semihosting operations; any other one ends the program
 REQUESTS, ANSWERS = 1, 2  # the files' handles
 NEVER = 0xFFFF_FFFF  # an address the program never reaches
 
