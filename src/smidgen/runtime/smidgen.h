@@ -254,10 +254,10 @@ typedef struct {
 
 /* How sums become steps: raised by `lift` bits and scaled by their channel's multiplier * 2^(shift - 31) and by the
  * rate; `slot` is that of the gradient they are sums of. */
-#define SMG_STEPPING             \
-    const int32_t *multiplier;   \
-    const int8_t *shift;         \
-    int32_t slot, stream, lift;  \
+#define SMG_STEPPING            \
+    const int32_t *multiplier;  \
+    const int8_t *shift;        \
+    int32_t slot, stream, lift; \
     smg_rule rule
 
 typedef struct {

@@ -12,22 +12,23 @@ enum { SMG_BUFFER_BITS = 12 };
 typedef struct {
     const int32_t *multiplier; /* one a channel */
     const int8_t *shift;
-    const smg_rule *rule;
-    int32_t lift, fraction_bits, rate, power, due; /* due: this sample is the last that is accumulated */
+    int32_t lift, decay, fraction_bits, rate, power;
+    int32_t due; /* whether this sample is the last that its rule accumulates */
     uint32_t key, buffer_key;
 } smg_step;
 
-static inline smg_step smg_begin_step(const int32_t *multiplier, const int8_t *shift, const smg_rule *rule,
-                                      int32_t lift, int32_t fraction_bits, int32_t rate, int32_t power, int32_t stream,
+static inline smg_step smg_begin_step(const int32_t *multiplier, const int8_t *shift, int32_t lift, const smg_rule *rule,
+                                      int32_t fraction_bits, int32_t rate, int32_t power, int32_t stream,
                                       const int32_t *carry) {
-    const smg_step s = {multiplier, shift, rule, lift, fraction_bits, rate, power, smg_due(carry, rule->accumulate),
+    const smg_step s = {multiplier, shift, lift, rule->decay, fraction_bits, rate, power,
+                        smg_due(carry, rule->accumulate),
                         smg_stream_key(carry, stream), smg_stream_key(carry, stream + 1)};
     return s;
 }
 
 /* The same from a kernel's parameters. */
-#define SMG_BEGIN_STEP(p, fraction_bits, unit_bits, rate, carry)                                         \
-    smg_begin_step((p)->multiplier, (p)->shift, &(p)->rule, (p)->lift, fraction_bits, (rate)[0],         \
+#define SMG_BEGIN_STEP(p, fraction_bits, unit_bits, rate, carry)                                \
+    smg_begin_step((p)->multiplier, (p)->shift, (p)->lift, &(p)->rule, fraction_bits, (rate)[0], \
                    (rate)[1] + smg_exponent(carry, (p)->slot) + (unit_bits), (p)->stream, carry)
 
 /* A weight's step: through its buffer where it has one. */
@@ -41,10 +42,13 @@ typedef struct {
 
 /* `most` is the largest that the buffer holds. What 16 bits hold is multiplied by a decay in 32; `word` rounds it. */
 static inline smg_ruled smg_follow_rule(const smg_step *s, int32_t gathered, int32_t most, uint32_t word) {
-    const int32_t full = smg_clamp(gathered, -most, most), decay = s->rule->decay, random = (int32_t)(word >> 16);
-    const int32_t stays = most <= INT16_MAX ? (full * decay + random) >> 16
-                                            : (int32_t)(((int64_t)full * decay + random) >> 16);
-    const smg_ruled ruled = {s->due ? full : 0, s->due ? stays : full};
+    const int32_t full = smg_clamp(gathered, -most, most), random = (int32_t)(word >> 16);
+    smg_ruled ruled = {0, full};
+    if (s->due) {
+        ruled.moves = full;
+        ruled.stays = most <= INT16_MAX ? (full * s->decay + random) >> 16
+                                        : (int32_t)(((int64_t)full * s->decay + random) >> 16);
+    }
     return ruled;
 }
 
