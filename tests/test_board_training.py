@@ -18,7 +18,7 @@ from feeds import RUNS, Shape, TrainingCase
 from qemu import run_firmware
 from release_files import SHARED
 from smidgen.ir import Array, Graph, evaluate_step
-from smidgen.ops.update import ConvWeightStep, DepthwiseWeightStep
+from smidgen.ops.conv_grad import ConvGradWeight, DepthwiseGradWeight
 from smidgen.pipeline import Program, compile
 from smidgen.targets.boards import BOARDS
 from smidgen.targets.cortex_m import CortexM
@@ -101,7 +101,7 @@ def layers(draw: st.DrawFn) -> Iterator[TrainingCase]:
 
 def _cases(shape: Shape, how: How) -> Iterator[TrainingCase]:
     depthwise = shape.out == shape.size[2] and max(shape.k) > 1
-    gradient, step = (depthwise_grad, DepthwiseWeightStep) if depthwise else (conv_grad, ConvWeightStep)
+    gradient, step = (depthwise_grad, DepthwiseGradWeight) if depthwise else (conv_grad, ConvGradWeight)
     yield from every_way("grad", *gradient(shape))
     trained = tuple(range(shape.size[2] % 3, shape.size[2], 1 + shape.size[2] % 4))
     if trained:

@@ -11,6 +11,7 @@ from networks import CLASSES, inverted_residual
 from smidgen import codegen, memory
 from smidgen.codegen.initial import Copied, Filled, Gathered, initial
 from smidgen.ir import Array, Graph, Value
+from smidgen.ops.rules import Momentum
 from smidgen.targets.host import Host
 from smidgen.training import Options, build_training, passes
 from smidgen.training.scheme import Scheme
@@ -19,7 +20,8 @@ from smidgen.training.scheme import Scheme
 def step() -> Graph:
     """Some channels of two layers learn, with fractions and momentum."""
     scheme = Scheme("some", 4, ((4, Fraction(1, 2)), (6, Fraction(1, 2))))
-    return passes.run(build_training(inverted_residual(7), scheme, Options(CLASSES, weight_bits=12, momentum=0.5)).step)
+    options = Options(CLASSES, weight_bits=12, rule=Momentum(0.5))
+    return passes.run(build_training(inverted_residual(7), scheme, options).step)
 
 
 def begins(graph: Graph, host: Host) -> tuple[dict[str, Array], int]:

@@ -34,6 +34,7 @@ from smidgen.learning import (
 from smidgen.learning.checkpoint import HEADER
 from smidgen.ops import Dense
 from smidgen.ops.overlay import Overlay
+from smidgen.ops.rules import Momentum, Sgd
 from smidgen.pipeline import Program, compile
 from smidgen.targets.host import Host
 from smidgen.training import Head, Options
@@ -73,7 +74,9 @@ def test_a_run_is_fixed_by_its_seed(host: Host) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [Options(4), Options(4, 8, momentum=0.9), Options(4, 10, every=5, head="int8")], ids=["12", "8", "10"]
+    "options",
+    [Options(4), Options(4, 8, rule=Momentum(0.9)), Options(4, 10, rule=Sgd(accumulate=5), head="int8")],
+    ids=["12", "8", "10"],
 )
 def test_going_on_from_any_checkpoint_equals_never_having_stopped(host: Host, tmp_path: Path, options: Options) -> None:
     path, built = tmp_path / "run.ckpt", program(host, options=options)

@@ -16,7 +16,8 @@ from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Value, evaluate_step, verify
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.numerics.stochastic import FIRST_LEVEL, LEVEL_LIMIT
-from smidgen.ops.update import BiasSumStep, FusedStep, WeightStep
+from smidgen.ops.rules import Momentum, Sgd, UpdateRule
+from smidgen.ops.update import FusedStep, Step, WeightStep
 from smidgen.targets.host import Host
 from smidgen.training import Head, Options, build_training, passes
 from smidgen.training.head import TrainingError, layers
@@ -57,14 +58,15 @@ def assert_same_steps(a: Graph, b: Graph, count: int) -> None:
 
 
 HEADS: tuple[Head, ...] = ("float32", "int8")
+RULES = (Sgd(), Sgd(accumulate=2), Momentum(0.9), Momentum(0.9, accumulate=2))
 OPTIONS = tuple(
-    Options(CLASSES, weight_bits=bits, momentum=momentum, every=every, head=head, qas=qas, seed=3)
-    for bits, momentum, every, head, qas in product((8, 10, 12), (0.0, 0.9), (1, 2), HEADS, (True, False))
+    Options(CLASSES, weight_bits=bits, rule=rule, head=head, qas=qas, seed=3)
+    for bits, rule, head, qas in product((8, 10, 12), RULES, HEADS, (True, False))
 )
 
 
 def named(options: Options) -> str:
-    return f"{options.weight_bits}-{options.momentum}-{options.every}-{options.head}-{options.qas}"
+    return f"{options.weight_bits}-{options.rule}-{options.head}-{options.qas}"
 
 
 # --- passes
@@ -81,7 +83,7 @@ def test_the_passes_keep_every_byte_whatever_the_options(options: Options) -> No
 @pytest.mark.parametrize("network", NETWORKS, ids=[n.__name__ for n in NETWORKS])
 def test_each_pass_alone_keeps_every_byte(network: Callable[[int], Graph], one: Pass) -> None:
     graph = network(2)
-    step = build_training(graph, partly(graph), Options(CLASSES, momentum=0.5)).step
+    step = build_training(graph, partly(graph), Options(CLASSES, rule=Momentum(0.5))).step
     after = one(step)
     verify(after)
     assert_same_steps(step, after, 2)
@@ -96,11 +98,11 @@ def test_the_passes_may_run_twice() -> None:
 def test_no_weight_gradient_is_stored_and_only_trained_channels_are_saved() -> None:
     graph = inverted_residual(0)
     after = passes.run(build_training(graph, partly(graph), Options(CLASSES)).step)
-    updates = [node for node in after.nodes if isinstance(node.op, WeightStep | BiasSumStep)]
+    updates = [node for node in after.nodes if isinstance(node.op, Step)]
     assert updates
-    assert all(isinstance(node.op, FusedStep | BiasSumStep) for node in updates)
+    assert all(isinstance(node.op, FusedStep) for node in updates)
     for node in updates:
-        if isinstance(node.op, FusedStep):
+        if isinstance(node.op, WeightStep):
             w, x = node.ins[0].type, node.ins[-4].type
             assert x.shape[3] == w.shape[3]
 
@@ -108,7 +110,7 @@ def test_no_weight_gradient_is_stored_and_only_trained_channels_are_saved() -> N
 def test_an_update_runs_before_the_gradients_of_earlier_layers() -> None:
     graph = inverted_residual(0)
     after = passes.run(build_training(graph, load_scheme("full", graph), Options(CLASSES)).step)
-    kinds = [isinstance(node.op, FusedStep | BiasSumStep) for node in after.nodes]
+    kinds = [isinstance(node.op, FusedStep) for node in after.nodes]
     first, last = kinds.index(True), len(kinds) - 1 - kinds[::-1].index(True)
     assert kinds[first:last].count(False) > len(layers(graph))
 
@@ -117,7 +119,7 @@ def test_an_update_runs_before_the_gradients_of_earlier_layers() -> None:
 @pytest.mark.parametrize("network", NETWORKS, ids=[n.__name__ for n in NETWORKS])
 def test_the_host_takes_the_same_steps(network: Callable[[int], Graph], head: Head, host: Host) -> None:
     graph = network(2)
-    program = sm.compile(graph, partly(graph), host, options=Options(CLASSES, momentum=0.5, head=head))
+    program = sm.compile(graph, partly(graph), host, options=Options(CLASSES, rule=Momentum(0.5), head=head))
     with program.start() as device:
         pairs = zip(samples(graph, 5), steps(program.graph, 5), strict=True)
         for (image, label), ((_, logits), state) in pairs:
@@ -134,7 +136,8 @@ def test_the_host_takes_the_same_steps(network: Callable[[int], Graph], head: He
 @pytest.mark.parametrize("network", NETWORKS, ids=[n.__name__ for n in NETWORKS])
 def test_parsing_a_printed_training_graph_gives_it_back(network: Callable[[int], Graph]) -> None:
     graph = network(0)
-    training = build_training(graph, partly(graph), Options(CLASSES, momentum=0.9, every=2, head="int8"))
+    options = Options(CLASSES, rule=Momentum(0.9, accumulate=2), head="int8")
+    training = build_training(graph, partly(graph), options)
     for each in (training.step, passes.run(training.step), training.reference, training.forward):
         assert parse_graph(print_graph(each), {**each.constants, **each.state}) == each
 
@@ -165,14 +168,11 @@ def with_levels(state: State, level: int) -> State:
     return moved
 
 
-MOMENTA = (0.0, 0.9)
-
-
-@pytest.mark.parametrize("momentum", MOMENTA)
+@pytest.mark.parametrize("rule", [Sgd(), Momentum(0.9)], ids=str)
 @pytest.mark.parametrize("level", [-LEVEL_LIMIT, LEVEL_LIMIT, -(2**31), 2**31 - 1])
-def test_gradients_that_all_saturate_or_all_vanish_do_no_harm(level: int, momentum: float) -> None:
+def test_gradients_that_all_saturate_or_all_vanish_do_no_harm(level: int, rule: UpdateRule) -> None:
     graph = inverted_residual(1)
-    step = build_training(graph, load_scheme("full", graph), Options(CLASSES, momentum=momentum)).step
+    step = build_training(graph, load_scheme("full", graph), Options(CLASSES, rule=rule)).step
     for _, state in steps(step, 8, state=with_levels(step.state, level)):
         assert_sound(state)
 
@@ -214,7 +214,7 @@ def test_a_loss_without_gradient_changes_nothing_that_learns() -> None:
 @pytest.mark.parametrize("rate", [1e3, 1e12, 1e30])
 def test_a_huge_learning_rate_saturates_and_goes_on(rate: float, head: Head) -> None:
     graph = inverted_residual(3, dead=1)
-    for options in (Options(CLASSES, head=head), Options(CLASSES, head=head, momentum=0.9, every=2)):
+    for options in (Options(CLASSES, head=head), Options(CLASSES, head=head, rule=Momentum(0.9, accumulate=2))):
         step = build_training(graph, load_scheme("full", graph), options).step
         for outputs, state in steps(step, 6, rate=rate):
             assert_sound(state)
@@ -261,9 +261,11 @@ def test_learning_lowers_the_loss_of_what_is_learned(bits: int) -> None:
         (Options(1), "1 classes"),
         (Options(5000), "5000 classes"),
         (Options(CLASSES, weight_bits=9), "9 bits"),
-        (Options(CLASSES, momentum=1.0), r"momentum is 1\.0"),
-        (Options(CLASSES, momentum=float("nan")), "momentum is nan"),
-        (Options(CLASSES, every=0), "0 samples"),
+        (Options(CLASSES, rule=Momentum(1.0)), r"momentum is 1\.0"),
+        (Options(CLASSES, rule=Momentum(0.0)), r"momentum is 0\.0"),
+        (Options(CLASSES, rule=Momentum(float("nan"))), "momentum is nan"),
+        (Options(CLASSES, rule=Sgd(accumulate=0)), "0 samples"),
+        (Options(CLASSES, rule=Momentum(0.5, accumulate=1025)), "1025 samples"),
     ],
 )
 def test_options_out_of_range_are_refused_with_the_number(options: Options, message: str) -> None:

@@ -15,6 +15,8 @@ from native import Kernels, argument, build_sanitized, pointer
 from smidgen.codegen import RUNTIME
 from smidgen.ir import OPS, Array, Op, evaluate_all, evaluate_step
 from smidgen.ops import loss
+from smidgen.ops.gradient import ParameterGrad
+from smidgen.ops.update import FusedStep
 from smidgen.pipeline import compile
 from smidgen.targets.host import Host
 from training_cases import TRAINING_CASES, TRAINING_GRAPHS
@@ -58,6 +60,11 @@ def same_bytes(a: Array, b: Array) -> bool:
 def test_every_op_that_trains_has_a_case() -> None:
     compiled = {name for name, op in OPS.items() if op.kernel or op.symbol is not Op.symbol or op.view or op.virtual}
     assert {case.op.__name__ for case in (*CASES, *TRAINING_CASES)} == compiled
+
+
+def test_every_gradient_that_a_step_computes_itself_has_a_case() -> None:
+    steps = [node.op for graph in TRAINING_GRAPHS.values() for node in graph.nodes if isinstance(node.op, FusedStep)]
+    assert {type(op.gradient).__name__ for op in steps} == {n for n, op in OPS.items() if issubclass(op, ParameterGrad)}
 
 
 def test_every_kernel_has_a_case() -> None:

@@ -36,18 +36,12 @@ from smidgen.ops.conv_grad import (
     DenseGradWeight,
     DepthwiseGradInput,
     DepthwiseGradWeight,
+    WeightGrad,
 )
 from smidgen.ops.gradient import GradOp
 from smidgen.ops.pool_grad import AvgPoolGrad, MaxPoolGrad, MeanGrad, MulGrad, RepeatGrad
-from smidgen.ops.update import (
-    BiasSumStep,
-    ConvWeightStep,
-    DenseWeightStep,
-    DepthwiseWeightStep,
-    FusedStep,
-    Step,
-    pack,
-)
+from smidgen.ops.rules import SGD, Momentum, Sgd, UpdateRule
+from smidgen.ops.update import FusedBiasStep, FusedWeightStep, Step, pack
 
 FACTORS = (0.37, 1.9, 0.0011, 3.1e-7, 12.0)
 SHIFTS = (-12, -3, 0, 7, 15, 22, 24, 40, 70)  # by which sums are divided: raised, whole, rounded, deep, vanished
@@ -271,19 +265,16 @@ class How:
     """How a step is taken."""
 
     bits: int = 12
-    momentum: float = 0.0
-    every: int = 1
+    rule: UpdateRule = SGD
 
 
 PLAIN = How()
 HOWS = {
     "8": How(8), "10": How(10), "12": PLAIN,
-    "8-momentum": How(8, 0.9), "10-momentum": How(10, 0.5), "12-momentum": How(12, 0.999999),
-    "12-every": How(12, 0.0, 3), "8-both": How(8, 0.7, 2), "12-every-step": How(12, 0.9, 1),
+    "8-momentum": How(8, Momentum(0.9)), "10-momentum": How(10, Momentum(0.5)),
+    "12-momentum": How(12, Momentum(0.999999)), "12-accumulate": How(12, Sgd(accumulate=3)),
+    "8-both": How(8, Momentum(0.7, accumulate=2)), "12-every-step": How(12, Momentum(0.9)),
 }  # fmt: skip
-
-
-BUFFERS = {"int8": "int16", "int32": "int32"}
 
 
 def step_factors(c: int) -> tuple[float, ...]:
@@ -293,8 +284,8 @@ def step_factors(c: int) -> tuple[float, ...]:
 
 def step(name: str, op: Step, w: Type, how: How, sources: tuple[Feed, ...]) -> TrainingCase:
     """A step of a tensor of type w; its gradient, rate and carry are drawn, its states evolve."""
-    op = replace(op, momentum=how.momentum, every=how.every, slot=0, stream=6)
-    unit = {"int32": 0, "int8": 12 if op.buffered else how.bits - 8}[w.dtype]
+    op = replace(op, rule=how.rule, slot=0, stream=6)
+    unit = {"int32": 0, "int8": 12 if how.rule.buffered else how.bits - 8}[w.dtype]
     power = op.lift - 26 - unit  # sums of 2^−4 of their bound then make steps of about one unit
 
     def build(g: Builder, rng: Rng, x: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -302,8 +293,8 @@ def step(name: str, op: Step, w: Type, how: How, sources: tuple[Feed, ...]) -> T
         if w.dtype == "int8" and how.bits > 8:
             fraction = rng.integers(0, 1 << (how.bits - 8), w.size).astype(np.uint8)
             states.append(g.persistent("fraction", pack(fraction, how.bits - 8)))
-        if op.buffered:
-            states.append(g.persistent("buffer", _initial(rng, Type(w.shape, BUFFERS[w.dtype]))))
+        if how.rule.buffered:
+            states.append(g.persistent("buffer", _initial(rng, how.rule.buffer(w))))
         after = g.emit_all(op, *states, *x)
         g.updates.update(zip(states, after, strict=True))
         return after
@@ -316,15 +307,15 @@ def _initial(rng: Rng, type: Type) -> Array:
     return rng.integers(limits.min, limits.max, type.shape, endpoint=True).astype(type.dtype)
 
 
-def fused(name: str, op: type[FusedStep], shape: Shape, how: How = PLAIN) -> TrainingCase:
-    fields = {"stride": shape.stride, "pad": shape.pad, "dilation": shape.dilation, "size": shape.k}
-    if op is ConvWeightStep:
-        axis, w, zero = 0, Type((shape.out, *shape.k, shape.size[2] // shape.groups)), -7
-        fields["groups"] = shape.groups  # type: ignore[assignment]
-    else:
-        axis, w, zero = 3, Type((1, *shape.k, shape.out)), 90
-    made = op(step_factors(shape.out), 0, 0, 255 * 127 * shape.positions, axis=axis, bits=how.bits, **fields)  # type: ignore[arg-type]
-    return step(name, made, w, how, (activation(1, *shape.size, zero=zero), shape.dy))
+def fused(name: str, kind: type[WeightGrad], shape: Shape, how: How = PLAIN) -> TrainingCase:
+    """The weights of a layer learn; the channels of a depthwise one are their last axis."""
+    gradient, x, dy = conv_weights(shape) if kind is ConvGradWeight else depthwise_weights(shape)
+    w = Type(gradient.infer(x.type, dy.type).shape)
+    axis = 0 if kind is ConvGradWeight else 3
+    op = FusedWeightStep(
+        step_factors(shape.out), 0, 0, 255 * 127 * shape.positions, axis=axis, bits=how.bits, gradient=gradient
+    )
+    return step(name, op, w, how, (x, dy))
 
 
 def _steps() -> Iterator[TrainingCase]:
@@ -332,22 +323,22 @@ def _steps() -> Iterator[TrainingCase]:
         c, most = 23, 127 * 64
         bias = ops.BiasStep(step_factors(c), 0, 0, most)
         yield step(f"bias-step-{name}", bias, Type((c,), "int32"), how, (integers(c, most=most),))
-        bias = BiasSumStep(step_factors(c), 0, 0, most)
+        bias = FusedBiasStep(step_factors(c), 0, 0, most, gradient=ops.ChannelSum())
         yield step(f"bias-sum-step-{name}", bias, Type((c,), "int32"), how, (gradient(1, 8, 8, c),))
         for axis, w in ((0, (5, 3, 3, 7)), (0, (30, 1, 1, 1)), (3, (1, 3, 3, 13)), (0, (3, 150))):
             most = 255 * 127 * 64
             weight = ops.WeightStep(step_factors(w[axis]), 0, 0, most, axis=axis, bits=how.bits)
             what = f"weight-step-{'x'.join(map(str, w))}-{name}"
             yield step(what, weight, Type(w), how, (integers(*w, most=most),))
-        yield fused(f"conv-step-{name}", ConvWeightStep, Shape((4, 4, 13), 9), how)
-        yield fused(f"depthwise-step-{name}", DepthwiseWeightStep, Shape((5, 4, 21), 21, k=(3, 3)), how)
-        dense = DenseWeightStep(step_factors(9), 0, 0, 255 * 127 * 2, bits=how.bits)
+        yield fused(f"conv-step-{name}", ConvGradWeight, Shape((4, 4, 13), 9), how)
+        yield fused(f"depthwise-step-{name}", DepthwiseGradWeight, Shape((5, 4, 21), 21, k=(3, 3)), how)
+        dense = FusedWeightStep(step_factors(9), 0, 0, 255 * 127 * 2, bits=how.bits, gradient=DenseGradWeight())
         yield step(f"dense-step-{name}", dense, Type((9, 31)), how, (activation(2, 31), gradient(2, 9)))
         yield head_step(f"head-step-{name}", how)
     for name, shape in CONVS.items():
-        yield fused(f"conv-step-{name}", ConvWeightStep, shape)
+        yield fused(f"conv-step-{name}", ConvGradWeight, shape)
     for name, shape in DEPTHWISES.items():
-        yield fused(f"depthwise-step-{name}", DepthwiseWeightStep, shape)
+        yield fused(f"depthwise-step-{name}", DepthwiseGradWeight, shape)
     large = ops.WeightStep(step_factors(6), 0, 0, 2**31 - 1, bits=12)
     yield step("weight-step-largest", large, Type((6, 9)), PLAIN, (integers(6, 9, most=2**31 - 1),))
     bias = ops.BiasStep(step_factors(60), 0, 0, 2**31 - 1)
@@ -355,10 +346,10 @@ def _steps() -> Iterator[TrainingCase]:
 
 
 def head_step(name: str, how: How) -> TrainingCase:
-    op, n, c = ops.DenseStep(how.momentum, how.every), 5, 37
+    op, n, c = ops.DenseStep(how.rule), 5, 37
 
     def build(g: Builder, rng: Rng, x: tuple[Value, ...]) -> tuple[Value, ...]:
-        shapes = [(n, c), (n,)] * (1 + op.buffered)
+        shapes = [(n, c), (n,)] * (1 + how.rule.buffered)
         states = [g.persistent(f"s{i}", rng.normal(0, 1, s).astype(np.float32)) for i, s in enumerate(shapes)]
         after = g.emit_all(op, *states, *x)
         g.updates.update(zip(states, after, strict=True))

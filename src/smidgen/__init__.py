@@ -29,6 +29,7 @@ from smidgen.frontends import from_torch, import_model
 from smidgen.ir import Graph, evaluate
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning import CheckpointError, Course, Learned, LearningError, learn, learned_graph
+from smidgen.ops.rules import Momentum, Sgd, UpdateRule
 from smidgen.pipeline import Program, compile
 from smidgen.quantization import QuantizationError, Quantized, Recipe, quantize
 from smidgen.training import Options
@@ -50,6 +51,7 @@ __all__ = [
     "InputError",
     "Learned",
     "LearningError",
+    "Momentum",
     "Options",
     "PlanError",
     "Preprocessing",
@@ -59,9 +61,11 @@ __all__ = [
     "Recipe",
     "Scheme",
     "SchemeError",
+    "Sgd",
     "SmidgenError",
     "TargetError",
     "TrainingError",
+    "UpdateRule",
     "__version__",
     "compile",
     "evaluate",

@@ -14,22 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from smidgen.cli.demonstration import demonstrate
-from smidgen.cli.shared import (
-    Accumulate,
-    Classes,
-    HeadKind,
-    HeadType,
-    Json,
-    Model,
-    Momentum,
-    Qas,
-    Seed,
-    Target,
-    WeightBits,
-    app,
-    show,
-    spinner,
-)
+from smidgen.cli.options import Learning, with_learning
+from smidgen.cli.shared import Json, Model, Target, app, show, spinner
 from smidgen.data import Augment, Data, examples, intake, load_data
 from smidgen.errors import InputError
 from smidgen.frontends import export_model
@@ -39,7 +25,6 @@ from smidgen.learning import Progress as Heard
 from smidgen.ops import Lookup
 from smidgen.pipeline import Program, compile
 from smidgen.results.verbs import Taught
-from smidgen.training import Options
 from smidgen.zoo.loading import load
 
 
@@ -51,13 +36,13 @@ class Schedule(StrEnum):
 
 
 @app.command()
+@with_learning
 def train(
     model: Model,
     scheme: Annotated[str, typer.Option(help="What learns: a published name, a file, full, last:K, bias:K or head.")],
     source: Annotated[Path, typer.Option("--data", help="A folder of images by label, a .zip of one, or an .npz.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the model and its checkpoint.")],
     target: Target = "host",
-    classes: Classes = None,
     epochs: Annotated[int, typer.Option(help="Times every image is seen.")] = 12,
     lr: Annotated[str, typer.Option(help="Learning rate of one sample; a quotient such as 0.1/256 is taken.")] = (
         "0.1/256"
@@ -67,21 +52,19 @@ def train(
     crop: Annotated[float, typer.Option(help="Least share of an image that a crop keeps; 1: no random crops.")] = 0.08,
     flip: Annotated[bool, typer.Option("--flip/--no-flip", help="Mirror half of the images.")] = True,
     test_every: Annotated[int, typer.Option(help="Epochs between tests; the last is always followed by one.")] = 1,
-    weight_bits: WeightBits = 12,
-    head: HeadType = HeadKind.float32,
-    momentum: Momentum = 0.0,
-    accumulate: Accumulate = 1,
-    qas: Qas = True,
-    seed: Seed = 0,
+    *,
+    learning: Learning,
     resume: Annotated[Path | None, typer.Option(help="A checkpoint of this very run to go on from.")] = None,
     as_json: Json = False,
 ) -> None:
     """Learn from images with the device's own arithmetic; write the model and a checkpoint."""
-    course = Course(epochs, _rate(lr), schedule.value, warmup, Augment((crop, 1.0), flip=flip), seed, test_every)
+    course = Course(
+        epochs, _rate(lr), schedule.value, warmup, Augment((crop, 1.0), flip=flip), learning.seed, test_every
+    )
     course.check()
     with spinner(f"reading {source}"):
         graph, data = load(model), load_data(source)
-    options = Options(classes or len(data.classes), weight_bits, qas, momentum, accumulate, head.value, seed)
+    options = learning.options(learning.classes or len(data.classes))
     files = _learned_files(graph, output, Path(model))
     with spinner(f"compiling {graph.name} for {target}"):
         images = examples(data.train, intake(graph))

@@ -7,37 +7,18 @@ from typing import Annotated
 
 import typer
 
-from smidgen.cli.shared import (
-    Accumulate,
-    Classes,
-    HeadKind,
-    HeadType,
-    Image,
-    Input,
-    Json,
-    Model,
-    Momentum,
-    OneScheme,
-    Qas,
-    Seed,
-    Target,
-    WeightBits,
-    app,
-    print_rich,
-    show,
-    spinner,
-)
+from smidgen.cli.options import Learning, with_learning
+from smidgen.cli.shared import Image, Input, Json, Model, OneScheme, Target, app, print_rich, show, spinner
 from smidgen.data.files import write_whole
-from smidgen.errors import InputError
 from smidgen.pipeline import Program, compile
 from smidgen.results.profiling import profile
 from smidgen.results.verbs import Compiled, Use
 from smidgen.targets.finding import find_board
-from smidgen.training import Head, Options
 from smidgen.zoo.loading import load
 
 
 @app.command("compile")
+@with_learning
 def compile_(
     model: Model,
     output: Annotated[Path, typer.Option("--output", "-o", help="A folder that is new or empty.")],
@@ -48,17 +29,12 @@ def compile_(
         str | None, typer.Option(help="The most SRAM that arena and state may take, as 128KB (of 1,024 bytes each).")
     ] = None,
     picture: Annotated[Path | None, typer.Option(help="An HTML file to draw its memory in.")] = None,
-    classes: Classes = None,
-    weight_bits: WeightBits = 12,
-    head: HeadType = HeadKind.float32,
-    momentum: Momentum = 0.0,
-    accumulate: Accumulate = 1,
-    qas: Qas = True,
-    seed: Seed = 0,
+    *,
+    learning: Learning,
     as_json: Json = False,
 ) -> None:
     """C sources, header, example main, and how to build them."""
-    options = _options(model, scheme, classes, (weight_bits, qas, momentum, accumulate, head.value, seed))
+    options = learning.options_for(model, scheme)
     with spinner(f"compiling {model} for {target}"):
         streamed = image is Image.streamed
         program = compile(load(model), scheme, target, options=options, streamed_input=streamed, budget=budget)
@@ -73,19 +49,6 @@ def _drawn(program: Program) -> bytes:
     from smidgen.results.drawing import draw_memory  # here, because plotly takes a while to import
 
     return draw_memory(program).encode()
-
-
-def _options(
-    model: str, scheme: str | None, classes: int | None, how: tuple[int, bool, float, int, Head, int]
-) -> Options | None:
-    """How a program learns; None for one that only infers."""
-    if scheme is None:
-        if classes is not None:
-            raise InputError(f"{classes} classes can only be learned with a scheme; give --scheme")
-        return None
-    if classes is None:
-        raise InputError(f"how many classes {model} shall learn with {scheme} is not said; give --classes")
-    return Options(classes, *how)
 
 
 def _compiled(program: Program, folder: Path, picture: Path | None) -> Compiled:
@@ -105,6 +68,7 @@ def _compiled(program: Program, folder: Path, picture: Path | None) -> Compiled:
 
 
 @app.command("profile")
+@with_learning
 def profile_(
     model: Model,
     scheme: OneScheme = None,
@@ -115,22 +79,17 @@ def profile_(
     flash: Annotated[str | None, typer.Option(help="Flash of the board, as 1MB, instead of its own.")] = None,
     stack: Annotated[str | None, typer.Option(help="SRAM set aside for the stack, as 4KB.")] = None,
     layers: Annotated[bool, typer.Option("--layers", help="Show every node, too.")] = False,
-    classes: Classes = None,
-    weight_bits: WeightBits = 12,
-    head: HeadType = HeadKind.float32,
-    momentum: Momentum = 0.0,
-    accumulate: Accumulate = 1,
-    qas: Qas = True,
-    seed: Seed = 0,
+    *,
+    learning: Learning,
     as_json: Json = False,
 ) -> None:
     """SRAM, flash, instructions and exactness, measured on an emulated board."""
-    options = _options(model, scheme, classes, (weight_bits, qas, momentum, accumulate, head.value, seed))
+    options = learning.options_for(model, scheme)
     where = find_board(target, sram, flash, stack)
     with spinner(f"compiling {model} for {target}"):
         program = compile(load(model), scheme, where, options=options, streamed_input=image is Image.streamed)
     with spinner(f"measuring {program.graph.name} on {target}"):
-        result = profile(program, steps, seed)
+        result = profile(program, steps, learning.seed)
     if layers and not as_json:
         print_rich(result.layers())
     show(result, as_json)

@@ -36,24 +36,10 @@ class Image(StrEnum):
     buffered = "buffered"
 
 
-class HeadKind(StrEnum):
-    """What a new classifier computes in."""
-
-    float32 = "float32"
-    int8 = "int8"
-
-
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A network of the zoo, or a model file.")]
 Target = Annotated[str, typer.Option(help="This machine, or a board: host, cortex-m7, cortex-m4, stm32f746, …")]
 Input = Annotated[Image, typer.Option("--input", help="The image row by row while it is used, or whole in SRAM.")]
 OneScheme = Annotated[str | None, typer.Option(help="What learns; without it the program only infers.")]
-Classes = Annotated[int | None, typer.Option(help="Classes to learn.")]
-WeightBits = Annotated[int, typer.Option(help="Bits kept of a weight that learns: 8, 10 or 12.")]
-HeadType = Annotated[HeadKind, typer.Option("--head", help="Arithmetic of the classifier.")]
-Momentum = Annotated[float, typer.Option(help="Momentum, from 0 up to 1.")]
-Accumulate = Annotated[int, typer.Option(help="Samples whose gradients make one step.")]
-Qas = Annotated[bool, typer.Option("--qas/--no-qas", help="Quantization-aware scaling of gradients.")]
-Seed = Annotated[int, typer.Option(help="Fixes the head's first weights, the order and the crops.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 Result = Summary | Run | Written | QuantizedFile | Compiled | Profile | Taught | Demonstration

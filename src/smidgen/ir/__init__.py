@@ -6,11 +6,24 @@ planning reads them, code generation prints one call for each.
 
 from smidgen.ir.building import Builder
 from smidgen.ir.evaluating import check_inputs, evaluate, evaluate_all, evaluate_step
-from smidgen.ir.graph import OPS, Graph, Node, Op, Value, infer, memory_read, op, virtual_sources
+from smidgen.ir.graph import (
+    ATTRIBUTES,
+    OPS,
+    Graph,
+    Node,
+    Op,
+    Value,
+    attribute,
+    infer,
+    memory_read,
+    op,
+    virtual_sources,
+)
 from smidgen.ir.types import DTYPES, MAX_BYTES, MAX_RANK, NAME, Array, Params, QParams, Type
 from smidgen.ir.verifying import verify
 
 __all__ = [
+    "ATTRIBUTES",
     "DTYPES",
     "MAX_BYTES",
     "MAX_RANK",
@@ -25,6 +38,7 @@ __all__ = [
     "QParams",
     "Type",
     "Value",
+    "attribute",
     "check_inputs",
     "evaluate",
     "evaluate_all",

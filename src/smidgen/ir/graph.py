@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -58,6 +58,11 @@ class Op:
         """Emit the gradient with respect to each input (None where there is none), given that of the first output."""
         raise GraphError(f"{type(self).__name__}, which gives %{node.outs[0].name}, has no gradient")
 
+    @property
+    def title(self) -> str:
+        """What profiles and pictures call it."""
+        return type(self).__name__
+
     def symbol(self, node: Node) -> str:
         """The C function that computes this node; none where the kernel takes another dtype."""
         return self.kernel if node.ins[0].type.dtype == self.takes else ""
@@ -89,12 +94,20 @@ class Op:
 
 
 OPS: dict[str, type[Op]] = {}
+ATTRIBUTES: dict[str, type[Any]] = {}  # frozen dataclasses that an op may have as attributes
 OpType = TypeVar("OpType", bound=Op)
+Class = TypeVar("Class")
 
 
 def op(cls: type[OpType]) -> type[OpType]:
     """Enter an op class into the table by its name."""
     OPS[cls.__name__] = cls
+    return cls
+
+
+def attribute(cls: type[Class]) -> type[Class]:
+    """Enter a class of attributes into the table by its name."""
+    ATTRIBUTES[cls.__name__] = cls
     return cls
 
 

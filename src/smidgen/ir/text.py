@@ -7,21 +7,22 @@
     %v0: int8[1,64,64,16] q(0.02352941; -128) = Conv2D(%x, %c0.w, %c0.b) stride=(2, 2) pad=(1, 1, 1, 1)
     output %v0
 
-Attributes equal to their defaults are left out. The data of constants stays beside the text.
+Attributes equal to their defaults are left out; one that is an object, or an op, is written as a call:
+`rule=Momentum(momentum=0.9,accumulate=4)`. The data of constants stays beside the text.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 import numpy as np
 
 from smidgen.errors import GraphError
-from smidgen.ir import DTYPES, NAME, OPS, Array, Graph, Node, Op, QParams, Type, Value, verify
+from smidgen.ir import ATTRIBUTES, DTYPES, NAME, OPS, Array, Graph, Node, Op, QParams, Type, Value, verify
 from smidgen.ir.preprocessing import Preprocessing
 
 _NAME = NAME.pattern
@@ -58,12 +59,20 @@ def _declare(value: Value) -> str:
 
 
 def _attributes(held: Op | Preprocessing) -> str:
-    texts = []
+    return "".join(f" {text}" for text in _stated(held))
+
+
+def _stated(held: Any) -> Iterator[str]:
+    """The fields of an object that are not as they are by default."""
     for f in fields(held):
         value = getattr(held, f.name)
         if f.default is MISSING or value != f.default:
-            texts.append(f" {f.name}={value!r}")
-    return "".join(texts)
+            yield f"{f.name}={_spelled(value)}"
+
+
+def _spelled(value: object) -> str:
+    """A literal, or a call without spaces between its arguments: they part a node's attributes."""
+    return f"{type(value).__name__}({','.join(_stated(value))})" if is_dataclass(value) else repr(value)
 
 
 def parse_graph(text: str, constants: Mapping[str, Array] | Mapping[Value, Array]) -> Graph:
@@ -162,31 +171,51 @@ class _Reader:
 def _op(name: str, attributes: str) -> Op:
     if name not in OPS:
         raise GraphError(f"there is no op {name[:40]}; known are {', '.join(sorted(OPS))}")
-    cls = OPS[name]
-    values = _values(cls, attributes)
+    made: Op = _made(OPS[name], _values(OPS[name], attributes))
+    return made
+
+
+def _made(cls: type[Any], values: dict[str, Any]) -> Any:
     missing = [f.name for f in fields(cls) if f.default is MISSING and f.name not in values]
     if missing:
-        raise GraphError(f"{name} lacks its attribute {missing[0]}")
+        raise GraphError(f"{cls.__name__} lacks its attribute {missing[0]}")
     return cls(**values)
 
 
 def _values(cls: type[Op] | type[Preprocessing], attributes: str) -> dict[str, Any]:
-    """The fields that ` name=literal` pairs set."""
-    shape = {f.name: f.type for f in fields(cls)}
+    """The fields that ` name=value` pairs set."""
     values = {}
     for key, text in _ATTRIBUTE.findall(attributes):
-        if key not in shape:
-            raise GraphError(f"{cls.__name__} has no attribute {key}")
-        values[key] = _literal(text, f"{cls.__name__}'s {key}", str(shape[key]))
+        try:
+            values[key] = _value(cls, key, ast.parse(text.lstrip(), mode="eval").body)
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            raise GraphError(f"{cls.__name__}'s {key} is '{text[:40]}', which is no literal") from None
     return values
 
 
-def _literal(text: str, what: str, annotation: str) -> object:
+def _value(cls: type[Any], key: str, parsed: ast.expr) -> object:
+    """What a field is set to: an object, given as a call, or a literal."""
+    annotation = next((str(f.type) for f in fields(cls) if f.name == key), None)
+    if annotation is None:
+        raise GraphError(f"{cls.__name__} has no attribute {key}")
+    what = f"{cls.__name__}'s {key}"
+    return _object(parsed, what, annotation) if isinstance(parsed, ast.Call) else _literal(parsed, what, annotation)
+
+
+def _object(call: ast.Call, what: str, annotation: str) -> object:
+    """An attribute, or an op, of the class the field's annotation names or of one under it."""
+    name = call.func.id if isinstance(call.func, ast.Name) else ""
+    cls = {**OPS, **ATTRIBUTES}.get(name)
+    if cls is None or annotation not in (base.__name__ for base in cls.__mro__):
+        raise GraphError(f"{what} is {name[:40] or 'a call'}, expected {annotation}")
+    if call.args or any(keyword.arg is None for keyword in call.keywords):
+        raise GraphError(f"{what} is {name} with attributes that are not named")
+    return _made(cls, {str(k.arg): _value(cls, str(k.arg), k.value) for k in call.keywords})
+
+
+def _literal(parsed: ast.expr, what: str, annotation: str) -> object:
     """A Python literal of the shape the field's annotation names."""
-    try:
-        value: object = ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        raise GraphError(f"{what} is '{text[:40]}', which is no literal") from None
+    value: object = ast.literal_eval(parsed)
     kinds = {"int": int, "float": float, "str": str, "bool": bool}
     if annotation in kinds:
         fits = type(value) is kinds[annotation]
@@ -196,7 +225,7 @@ def _literal(text: str, what: str, annotation: str) -> object:
         length = {"Pad": 4}.get(annotation, None if "..." in annotation else annotation.count(",") + 1)
         fits = fits and (length is None or len(value) == length)  # type: ignore[arg-type]
     if not fits:
-        raise GraphError(f"{what} is {text[:40]}, expected {annotation}")
+        raise GraphError(f"{what} is {ast.unparse(parsed)[:40]}, expected {annotation}")
     return value
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from smidgen.errors import GraphError
-from smidgen.ir import Array, Node, Op, Params, Type, Value, op
-from smidgen.ops.gradient import GradOp
+from smidgen.ir import Array, Node, Params, Type, Value, op
+from smidgen.ops.gradient import GradOp, ParameterGrad
 from smidgen.ops.window import Pad, Window
 
 
@@ -206,8 +206,12 @@ class DenseGradInput(GradOp):
 
 
 @dataclass(frozen=True)
-class WeightGrad(Op):
+class WeightGrad(ParameterGrad):
     """A weight gradient from x and dy: int32 sums where dy is int8, float32 where it is."""
+
+    def fused_scratch(self, w: Type) -> int:
+        """The sums of one output's weights."""
+        return 4 * w.size // w.shape[0]
 
     def symbol(self, node: Node) -> str:
         return self.kernel if all(v.type.dtype == "int8" for v in node.ins) else ""
@@ -229,6 +233,7 @@ class ConvGradWeight(WeightGrad):
     groups: int = 1
 
     kernel = "smg_conv2d_grad_weight_g8"
+    fused_kernel = "smg_conv2d_weight_step"
 
     @property
     def window(self) -> Window:
@@ -267,6 +272,11 @@ class DepthwiseGradWeight(WeightGrad):
     size: tuple[int, int] = (1, 1)
 
     kernel = "smg_depthwise_grad_weight_g8"
+    fused_kernel = "smg_depthwise_weight_step"
+
+    def fused_scratch(self, w: Type) -> int:
+        """The sums of one tap of all channels."""
+        return 4 * w.shape[3]
 
     @property
     def window(self) -> Window:
@@ -299,6 +309,7 @@ class DenseGradWeight(WeightGrad):
     """dw[n] = Σ over rows of dy[n] · (x − zero)."""
 
     kernel = "smg_dense_grad_weight_g8"
+    fused_kernel = "smg_dense_weight_step"
 
     def infer(self, x: Type, dy: Type) -> Type:
         if len(x.shape) != 2 or len(dy.shape) != 2 or x.shape[0] != dy.shape[0]:

@@ -324,12 +324,24 @@ class Gather(Op):
         }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class ParameterGrad(Op):
+    """The gradient of a tensor that learns, as exact sums; a step of that tensor may compute it itself."""
+
+    fused_kernel: ClassVar[str] = ""  # C symbol of that step
+
+    def fused_scratch(self, w: Type) -> int:
+        """Bytes of working memory of that step."""
+        return 4 * w.size
+
+
 @op
 @dataclass(frozen=True)
-class ChannelSum(Op):
+class ChannelSum(ParameterGrad):
     """The sum over all positions: a bias's gradient."""
 
     kernel = "smg_channel_sum_g8"
+    fused_kernel = "smg_bias_sum_step"
 
     def infer(self, dy: Type) -> Type:
         return Type((dy.shape[-1],), "float32" if dy.dtype == "float32" else "int32")

@@ -6,19 +6,19 @@ f = weight_bits − 8 further bits, packed. QAS is the factor 1 / s_w² (weights
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
-from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Node, Op, Params, Type, Value, op
 from smidgen.numerics import stochastic
-from smidgen.ops.conv_grad import ConvGradWeight, DenseGradWeight, DepthwiseGradWeight
-from smidgen.ops.window import Pad
+from smidgen.ops.gradient import ParameterGrad
+from smidgen.ops.rules import SGD, UpdateRule
 
-BUFFER_BITS = 12  # fraction bits, below one int8 step, of a weight's momentum or accumulated gradients
-BUFFER_TYPES = {"weight": np.int16, "bias": np.int32}
+BUFFER_BITS = 12  # fraction bits, below one int8 step, of a weight's buffer
 
 
 def fraction_bytes(size: int, bits: int) -> int:
@@ -56,24 +56,11 @@ class Step(Op):
     slot: int  # of the gradient the sums were taken from
     stream: int
     bound: int  # the largest magnitude of a sum
-    momentum: float = 0.0
-    every: int = 1  # samples added up before a step is taken
+    rule: UpdateRule = SGD
 
+    infer: ClassVar[Callable[..., tuple[Type, ...]]]
+    ref: ClassVar[Callable[..., tuple[Array, ...]]]
     inplace = 0
-
-    @property
-    def buffered(self) -> bool:
-        return self.momentum > 0 or self.every > 1
-
-    @property
-    def decay(self) -> int:
-        """Momentum in 1/65536."""
-        return numerics.round_half_away(self.momentum * 65536)
-
-    def decayed(self, full: Array, words: Array) -> Array:
-        """The buffer after a step: momentum times it, rounded at random with a word's upper half."""
-        kept: Array = (full * self.decay + (words >> 16).astype(np.int64)) >> 16
-        return kept
 
     def delta(self, sums: Array, rate: Array, carry: Array, fraction_bits: int, along: tuple[int, ...]) -> Array:
         """The step in units of 2^−fraction_bits; `along` is the shape in which the factors broadcast."""
@@ -84,72 +71,85 @@ class Step(Op):
         t = np.broadcast_to(self.lift - power - shift.reshape(along).astype(np.int64), v.shape)
         return stochastic.round_update(v, t, stochastic.stream_key(carry, self.stream))
 
+    def follow_rule(self, buffer: Array, delta: Array, carry: Array, down: int) -> tuple[Array, Array]:
+        """What moves the tensor now, without the `down` last bits of the buffer's unit, and the buffer after it."""
+        words = stochastic.random_words(stochastic.stream_key(carry, self.stream + 1), delta.size).reshape(delta.shape)
+        step, after = self.rule.step(buffer, delta, stochastic.due(carry, self.rule.accumulate), words)
+        return (step + (words & ((1 << down) - 1)).astype(np.int64)) >> down, after
+
     @property
     def lift(self) -> int:
         return stochastic.lift(self.bound, type(self).__name__)
 
     def arguments(self, node: Node) -> tuple[Value | None, ...]:
         """States in place, NULL for one that is not kept: the outputs are their memory."""
-        buffer = node.ins[self.states() - 1] if self.buffered else None
+        buffer = node.ins[self.states() - 1] if self.rule.buffered else None
         return (node.ins[0], *self.fraction(node), buffer, *node.ins[self.states() :])
 
     def states(self) -> int:
         """How many inputs, from the first, are state that the step replaces."""
-        return 1 + self.buffered
+        return 1 + self.rule.buffered
 
     def fraction(self, node: Node) -> tuple[Value | None, ...]:
         return ()
 
-    def step_params(self) -> Params:
+    def check_buffer(self, w: Type, *rest: Type) -> None:
+        """Raise unless the rule can be followed and its buffer, the last state, is one for w."""
+        self.rule.check()
+        buffer = rest[self.states() - 2]
+        if self.rule.buffered and buffer != self.rule.buffer(w):
+            what = f"{type(self).__name__} of {list(w.shape)}"
+            raise GraphError(f"{what} has a buffer of {buffer.dtype}{list(buffer.shape)}")
+
+    def step_params(self, node: Node) -> Params:
         multiplier, shift = stochastic.mantissas(np.array(self.factors))
         return {
             "multiplier": multiplier, "shift": shift, "slot": self.slot, "stream": self.stream, "lift": self.lift,
-            "decay": self.decay, "every": self.every,
+            **self.rule.params(node.ins[0].type.dtype),
         }  # fmt: skip
 
 
 @op
 @dataclass(frozen=True)
 class BiasStep(Step):
-    """b −= delta, saturated. Inputs: b, its buffer (momentum > 0 or every > 1), sums, rate, carry."""
+    """b −= delta, saturated. Inputs: b, its buffer where the rule keeps one, sums, rate, carry."""
 
     kernel = "smg_bias_step"
     takes = "int32"
 
     def infer(self, b: Type, *rest: Type) -> tuple[Type, ...]:
-        if len(rest) != 3 + self.buffered or b.dtype != "int32" or rest[-3] != b or len(self.factors) != b.size:
+        states = self.states() - 1
+        if len(rest) != 3 + states or b.dtype != "int32" or rest[-3] != b or len(self.factors) != b.size:
             raise GraphError(f"BiasStep of {b.dtype}{list(b.shape)} does not take {len(rest) + 1} inputs like these")
-        return (b, *rest[: self.buffered])
+        self.check_buffer(b, *rest)
+        return (b, *rest[:states])
 
     def ref(self, node: Node, b: Array, *rest: Array) -> tuple[Array, ...]:
         (*buffer, sums, rate, carry) = rest
         step, after = self.delta(sums, rate, carry, 0, b.shape), []
-        if self.buffered:
-            full = np.clip(buffer[0].astype(np.int64) + step, -(1 << 30), 1 << 30)
-            words = stochastic.random_words(stochastic.stream_key(carry, self.stream + 1), b.size)
-            step = full if stochastic.due(carry, self.every) else np.zeros_like(full)
-            after = [(self.decayed(full, words) if stochastic.due(carry, self.every) else full).astype(np.int32)]
+        if self.rule.buffered:
+            step, kept = self.follow_rule(buffer[0], step, carry, 0)
+            after = [kept]
         moved = np.clip(b.astype(np.int64) - step, -(1 << 30), 1 << 30).astype(np.int32)
         return (moved, *after)
 
     def params(self, node: Node) -> Params:
-        return {"c": node.ins[0].type.size, **self.step_params()}
+        return {"c": node.ins[0].type.size, **self.step_params(node)}
 
 
 @op
 @dataclass(frozen=True)
 class WeightStep(Step):
-    """W −= delta, saturated to ±127 int8 steps; momentum and accumulation pass through an int16 buffer.
+    """W −= delta, saturated to ±127 int8 steps; a buffer holds BUFFER_BITS bits below one.
 
-    Inputs: w, its packed fraction (weight_bits > 8), its buffer (momentum > 0 or every > 1), sums, rate, carry.
-    With a buffer: buffer += delta; at the last of `every` samples W −= buffer and buffer ·= momentum.
+    Inputs: w, its packed fraction (weight_bits > 8), its buffer where the rule keeps one, sums, rate, carry.
     """
 
     axis: int = 0
     bits: int = 8
 
     def states(self) -> int:
-        return 1 + (self.bits > 8) + self.buffered
+        return 1 + (self.bits > 8) + self.rule.buffered
 
     def fraction(self, node: Node) -> tuple[Value | None, ...]:
         return (node.ins[1] if self.bits > 8 else None,)
@@ -163,6 +163,7 @@ class WeightStep(Step):
         sums = rest[states]
         if sums != Type(w.shape, "int32") or len(self.factors) != w.shape[self.axis]:
             raise GraphError(f"WeightStep of {list(w.shape)} by sums of {sums.dtype}{list(sums.shape)}")
+        self.check_buffer(w, *rest)
         return (w, *rest[:states])
 
     def ref(self, node: Node, w: Array, *rest: Array) -> tuple[Array, ...]:
@@ -173,140 +174,72 @@ class WeightStep(Step):
         whole = (w.astype(np.int64) << f) + fraction - half
         along = tuple(len(self.factors) if i == self.axis else 1 for i in range(w.ndim))
         after: list[Array] = []
-        if self.buffered:
-            delta, buffer = self._through_buffer(states[-1], sums, rate, carry, along)
-            after = [buffer]
-        else:
-            delta = self.delta(sums, rate, carry, f, along)
+        delta = self.delta(sums, rate, carry, BUFFER_BITS if self.rule.buffered else f, along)
+        if self.rule.buffered:
+            delta, kept = self.follow_rule(states[-1], delta, carry, BUFFER_BITS - f)
+            after = [kept]
         limit = 127 << f
         moved = np.clip(whole - delta, -limit, limit) + half
         if f:
             after.insert(0, pack((moved & ((1 << f) - 1)).astype(np.uint8).ravel(), f))
         return ((moved >> f).astype(np.int8), *after)
 
-    def _through_buffer(
-        self, buffer: Array, sums: Array, rate: Array, carry: Array, along: tuple[int, ...]
-    ) -> tuple[Array, Array]:
-        """The step to take now, in units of 2^−f, and the buffer after it."""
-        delta = self.delta(sums, rate, carry, BUFFER_BITS, along)
-        full = np.clip(buffer.astype(np.int64) + delta, -32767, 32767)
-        if not stochastic.due(carry, self.every):
-            return np.zeros_like(full), full.astype(np.int16)
-        words = stochastic.random_words(stochastic.stream_key(carry, self.stream + 1), full.size).reshape(full.shape)
-        down = BUFFER_BITS - (self.bits - 8)
-        step = (full + (words & ((1 << down) - 1)).astype(np.int64)) >> down
-        return step, self.decayed(full, words).astype(np.int16)
-
     def params(self, node: Node) -> Params:
         w = node.ins[0].type
         inner = int(np.prod(w.shape[self.axis + 1 :]))
         sizes = {"n": w.size, "inner": inner, "c": w.shape[self.axis], "fraction_bits": self.bits - 8}
-        return {**sizes, **self.step_params()}
-
-
-@op
-@dataclass(frozen=True)
-class BiasSumStep(BiasStep):
-    """A bias step that sums its gradient itself: dy stands where the sums would."""
-
-    kernel = "smg_bias_sum_step"
-
-    def infer(self, b: Type, *rest: Type) -> tuple[Type, ...]:
-        (*buffer, dy, rate, carry) = rest
-        return super().infer(b, *buffer, Type((dy.shape[-1],), "int32"), rate, carry)
-
-    def ref(self, node: Node, b: Array, *rest: Array) -> tuple[Array, ...]:
-        (*buffer, dy, rate, carry) = rest
-        return super().ref(node, b, *buffer, dy.reshape(-1, b.size).sum(axis=0, dtype=np.int32), rate, carry)
-
-    def params(self, node: Node) -> Params:
-        return {"n": node.ins[-3].type.size // node.ins[0].type.size, **super().params(node)}
-
-    def scratch(self, node: Node) -> int:
-        return 4 * node.ins[0].type.size
+        return {**sizes, **self.step_params(node)}
 
 
 @dataclass(frozen=True)
-class FusedStep(WeightStep):
-    """A weight step that computes its gradient itself, a row at a time: x and dy stand where the sums would."""
+class FusedStep(Step):
+    """A step that computes its gradient itself, some at a time: what that reads stands where the sums would."""
 
-    def gradient(self) -> ConvGradWeight | DepthwiseGradWeight | DenseGradWeight:
-        raise GraphError(f"{type(self).__name__} names no gradient")
+    gradient: ParameterGrad = field(kw_only=True)
+
+    @property
+    def title(self) -> str:
+        return f"{self.gradient.title} + step"
+
+    def symbol(self, node: Node) -> str:
+        return self.gradient.fused_kernel
 
     def _sums(self, node: Node) -> Node:
-        x, dy = node.ins[-4:-2]
-        op = self.gradient()
-        return Node(op, (x, dy), (Value("sums", op.infer(x.type, dy.type)),))
+        """The gradient as a node of its own."""
+        read = node.ins[self.states() : -2]
+        type_ = self.gradient.infer(*(v.type for v in read))
+        assert isinstance(type_, Type)
+        return Node(self.gradient, read, (Value("sums", type_),))
 
     def infer(self, w: Type, *rest: Type) -> tuple[Type, ...]:
-        (*states, x, dy, rate, carry) = rest
-        return super().infer(w, *states, self.gradient().infer(x, dy), rate, carry)
+        states = self.states() - 1
+        return super().infer(w, *rest[:states], self.gradient.infer(*rest[states:-2]), *rest[-2:])
 
     def ref(self, node: Node, w: Array, *rest: Array) -> tuple[Array, ...]:
-        (*states, x, dy, rate, carry) = rest
-        sums = np.asarray(self.gradient().ref(self._sums(node), x, dy))
-        return super().ref(node, w, *states, sums, rate, carry)
+        states = self.states() - 1
+        sums = self.gradient.ref(self._sums(node), *rest[states:-2])
+        return super().ref(node, w, *rest[:states], sums, *rest[-2:])
 
     def params(self, node: Node) -> Params:
-        sums = self._sums(node)
-        return {**sums.op.params(sums), **super().params(node)}
+        return {**self.gradient.params(self._sums(node)), **super().params(node)}
 
     def macs(self, node: Node) -> int:
-        sums = self._sums(node)
-        return sums.op.macs(sums)
+        return self.gradient.macs(self._sums(node))
+
+    def scratch(self, node: Node) -> int:
+        return self.gradient.fused_scratch(node.ins[0].type)
 
 
 @op
 @dataclass(frozen=True)
-class ConvWeightStep(FusedStep):
-    """A convolution's weights learn from its input and its output's gradient."""
-
-    stride: tuple[int, int] = (1, 1)
-    pad: Pad = (0, 0, 0, 0)
-    dilation: tuple[int, int] = (1, 1)
-    size: tuple[int, int] = (1, 1)
-    groups: int = 1
-
-    kernel = "smg_conv2d_weight_step"
-
-    def gradient(self) -> ConvGradWeight:
-        return ConvGradWeight(self.stride, self.pad, self.dilation, self.size, self.groups)
-
-    def scratch(self, node: Node) -> int:
-        return 4 * node.ins[0].type.size // node.ins[0].type.shape[0]
+class FusedBiasStep(FusedStep, BiasStep):
+    """A bias learns from its output's gradient."""
 
 
 @op
 @dataclass(frozen=True)
-class DepthwiseWeightStep(FusedStep):
-    """A depthwise convolution's weights learn from its input and its output's gradient."""
-
-    stride: tuple[int, int] = (1, 1)
-    pad: Pad = (0, 0, 0, 0)
-    dilation: tuple[int, int] = (1, 1)
-    size: tuple[int, int] = (1, 1)
-
-    kernel = "smg_depthwise_weight_step"
-
-    def gradient(self) -> DepthwiseGradWeight:
-        return DepthwiseGradWeight(self.stride, self.pad, self.dilation, self.size)
-
-    def scratch(self, node: Node) -> int:
-        return 4 * node.ins[0].type.shape[3]
-
-
-@op
-@dataclass(frozen=True)
-class DenseWeightStep(FusedStep):
-    """An int8 classifier's weights learn."""
-
-    kernel = "smg_dense_weight_step"
-
-    def gradient(self) -> DenseGradWeight:
-        return DenseGradWeight()
-
-    def scratch(self, node: Node) -> int:
-        return 4 * node.ins[0].type.shape[1]
+class FusedWeightStep(FusedStep, WeightStep):
+    """A layer's weights learn from its input and its output's gradient."""
 
 
 @op
@@ -314,17 +247,12 @@ class DenseWeightStep(FusedStep):
 class DenseStep(Op):
     """The float32 head learns: w −= rate · dy ⊗ x and b −= rate · dy.
 
-    Inputs: w, b, their buffers (momentum > 0 or every > 1), x, dy, learning rate, carry.
+    Inputs: w, b, their buffers where the rule keeps them, x, dy, learning rate, carry.
     """
 
-    momentum: float = 0.0
-    every: int = 1
+    rule: UpdateRule = SGD
 
     inplace = 0
-
-    @property
-    def buffered(self) -> bool:
-        return self.momentum > 0 or self.every > 1
 
     kernel = "smg_dense_step_f32"
     takes = "float32"
@@ -333,25 +261,25 @@ class DenseStep(Op):
         (*buffers, x, dy, _, _) = rest
         if w.shape != (dy.shape[1], x.shape[1]) or b.shape != (dy.shape[1],) or x.shape[0] != 1:
             raise GraphError(f"DenseStep of {list(w.shape)} by {list(dy.shape)} and {list(x.shape)}")
-        if len(buffers) != 2 * self.buffered:
-            raise GraphError(f"DenseStep got {len(buffers)} buffers, it keeps {2 * self.buffered}")
+        self.rule.check()
+        if len(buffers) != 2 * self.rule.buffered:
+            raise GraphError(f"DenseStep got {len(buffers)} buffers, it keeps {2 * self.rule.buffered}")
         return (w, b, *buffers)
 
     def arguments(self, node: Node) -> tuple[Value | None, ...]:
         """States in place, NULL for one that is not kept: the outputs are their memory."""
-        return (*node.ins[:2], *(node.ins[2:4] if self.buffered else (None, None)), *node.ins[-4:])
+        return (*node.ins[:2], *(node.ins[2:4] if self.rule.buffered else (None, None)), *node.ins[-4:])
 
     def ref(self, node: Node, w: Array, b: Array, *rest: Array) -> tuple[Array, ...]:
         (*buffers, x, dy, learning_rate, carry) = rest
         scaled = dy[0] * learning_rate[0]
-        steps = (scaled[:, None] * x[0], scaled)
-        if not self.buffered:
-            return w - steps[0], b - steps[1]
-        full = [buffer + step for buffer, step in zip(buffers, steps, strict=True)]
-        if not stochastic.due(carry, self.every):
-            return (w, b, *full)
-        return (w - full[0], b - full[1], *(f * np.float32(self.momentum) for f in full))
+        deltas = (scaled[:, None] * x[0], scaled)
+        if not self.rule.buffered:
+            return w - deltas[0], b - deltas[1]
+        due = stochastic.due(carry, self.rule.accumulate)
+        steps, after = zip(*(self.rule.step(*pair, due) for pair in zip(buffers, deltas, strict=True)), strict=True)
+        return (w - steps[0], b - steps[1], *after)
 
     def params(self, node: Node) -> Params:
         w = node.ins[0].type
-        return {"x_c": w.shape[1], "y_c": w.shape[0], "momentum": self.momentum, "every": self.every}
+        return {"x_c": w.shape[1], "y_c": w.shape[0], **self.rule.params("float32")}

@@ -129,7 +129,7 @@ def _steps(graph: Graph, buffers: tuple[Buffer, ...], kinds: tuple[Kind, ...], s
         for size, start, end in shared(buffers):
             if start <= index < end:
                 alive["activation"] -= size
-        yield Step(node.outs[0].name, type(node.op).__name__, alive)
+        yield Step(node.outs[0].name, node.op.title, alive)
 
 
 def _layers(program: Program) -> Iterator[Layer]:

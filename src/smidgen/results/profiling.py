@@ -221,7 +221,7 @@ def _draw(type_: Type, rng: np.random.Generator) -> Array:
 def _nodes(graph: Graph, instructions: tuple[int, ...]) -> Iterator[Cost]:
     for node, count in zip(graph.nodes, instructions, strict=True):
         if count:  # a view runs no code
-            yield Cost(node.outs[0].name, type(node.op).__name__, 1, node.op.macs(node), count)
+            yield Cost(node.outs[0].name, node.op.title, 1, node.op.macs(node), count)
 
 
 def _grouped(costs: tuple[Cost, ...]) -> tuple[Cost, ...]:

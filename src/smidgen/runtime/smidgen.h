@@ -240,12 +240,25 @@ typedef struct {
     int32_t least, largest;
 } smg_rate_f32_params;
 
+/* What steps do to a weight: its buffer gathers those of `accumulate` samples, then moves it, and `decay` / 65536 of
+ * the buffer stays. */
+typedef struct {
+    int32_t accumulate, decay;
+} smg_rule;
+
+/* The same for weights of float32: `decay` of the buffer stays. */
+typedef struct {
+    int32_t accumulate;
+    float decay;
+} smg_rule_f32;
+
 /* How sums become steps: raised by `lift` bits and scaled by their channel's multiplier * 2^(shift - 31) and by the
- * rate; `slot` is that of the gradient they are sums of, `decay` momentum in 1/65536. */
-#define SMG_STEPPING           \
-    const int32_t *multiplier; \
-    const int8_t *shift;       \
-    int32_t slot, stream, lift, decay, every
+ * rate; `slot` is that of the gradient they are sums of. */
+#define SMG_STEPPING            \
+    const int32_t *multiplier;  \
+    const int8_t *shift;        \
+    int32_t slot, stream, lift; \
+    smg_rule rule
 
 typedef struct {
     int32_t c;
@@ -285,8 +298,7 @@ typedef struct {
 
 typedef struct {
     int32_t x_c, y_c;
-    float momentum;
-    int32_t every;
+    smg_rule_f32 rule;
 } smg_dense_step_f32_params;
 
 void smg_conv2d_s8(const smg_conv2d_s8_params *p, smg_map x, smg_weights w, const int32_t *b, smg_map y,

@@ -20,8 +20,9 @@ from smidgen.ops.gradient import Carry, Gather
 from smidgen.ops.loss import MaxAbs, Rate, SoftmaxCrossEntropy
 from smidgen.ops.overlay import Overlay
 from smidgen.ops.pool import Mean
+from smidgen.ops.rules import SGD, UpdateRule
 from smidgen.ops.shape import Reshape
-from smidgen.ops.update import BUFFER_TYPES, BiasStep, DenseStep, WeightStep, initial_fraction
+from smidgen.ops.update import BiasStep, DenseStep, WeightStep, initial_fraction
 from smidgen.training.autodiff import differentiate
 from smidgen.training.head import features_of, nodes_before
 from smidgen.training.lowering import Lowered, fuse_through, largest_gradients, lower
@@ -37,8 +38,7 @@ class Options:
     classes: int
     weight_bits: int = 12
     qas: bool = True
-    momentum: float = 0.0
-    every: int = 1  # samples whose gradients are added up before a step
+    rule: UpdateRule = SGD
     head: Head = "float32"
     seed: int = 0
 
@@ -47,10 +47,7 @@ class Options:
             raise InputError(f"{self.classes} classes cannot be learned; give 2 to 4096")
         if self.weight_bits not in (8, 10, 12):
             raise InputError(f"weights of {self.weight_bits} bits are not supported; choose 8, 10 or 12")
-        if not 0 <= self.momentum < 1:
-            raise InputError(f"momentum is {self.momentum}; give a number from 0 up to, not including, 1")
-        if not 1 <= self.every <= 1024:
-            raise InputError(f"gradients of {self.every} samples cannot be accumulated; give 1 to 1024")
+        self.rule.check()
 
 
 @dataclass(frozen=True)
@@ -235,23 +232,24 @@ def _step(
     g: Builder, weight: _Weight, sums: Value, rate: Value, carry: Value, slot: int, stream: int, options: Options
 ) -> None:
     value, name = weight.value, weight.value.name
-    buffered = options.momentum > 0 or options.every > 1
     states = [value]
     if weight.kind == "bias":
-        op: BiasStep | WeightStep = BiasStep(
-            weight.factors, slot, stream, 127 * weight.positions, options.momentum, options.every
-        )
+        op: BiasStep | WeightStep = BiasStep(weight.factors, slot, stream, 127 * weight.positions, options.rule)
     else:
-        op = WeightStep(
-            weight.factors, slot, stream, 255 * 127 * weight.positions, options.momentum, options.every,
-            axis=weight.axis, bits=options.weight_bits,
-        )  # fmt: skip
+        bound = 255 * 127 * weight.positions
+        op = WeightStep(weight.factors, slot, stream, bound, options.rule, weight.axis, options.weight_bits)
         if options.weight_bits > 8:
             states.append(g.persistent(f"{name}.fraction", initial_fraction(value.type.size, options.weight_bits - 8)))
-    if buffered:
-        states.append(g.persistent(f"{name}.buffer", np.zeros(value.type.shape, BUFFER_TYPES[weight.kind])))
+    if options.rule.buffered:
+        states.append(_buffer(g, value, options.rule))
     after = g.emit_all(op, *states, sums, rate, carry, name=f"{name}.after")
     g.updates.update(zip(states, after, strict=True))
+
+
+def _buffer(g: Builder, value: Value, rule: UpdateRule) -> Value:
+    """What the rule keeps beside a tensor."""
+    type_ = rule.buffer(value.type)
+    return g.persistent(f"{value.name}.buffer", np.zeros(type_.shape, type_.dtype))
 
 
 def _head_step(
@@ -259,8 +257,8 @@ def _head_step(
 ) -> None:
     x, w, b = (lowered.values.get(v, v) for v in head.ins)
     states = [w, b]
-    if options.momentum > 0 or options.every > 1:
-        states += [g.persistent(f"{v.name}.buffer", np.zeros(v.type.shape, np.float32)) for v in (w, b)]
-    op = DenseStep(options.momentum, options.every)
+    if options.rule.buffered:
+        states += [_buffer(g, v, options.rule) for v in (w, b)]
+    op = DenseStep(options.rule)
     after = g.emit_all(op, *states, x, lowered.values[dlogits], learning_rate, lowered.carry, name="head.after")
     g.updates.update(zip(states, after, strict=True))

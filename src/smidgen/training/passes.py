@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from smidgen.ir import Builder, Graph, Node, Value, memory_read, verify, virtual_sources
-from smidgen.ops.conv_grad import ConvGradWeight, DenseGradWeight, DepthwiseGradWeight
-from smidgen.ops.gradient import ChannelSum, Gather, Mask
+from smidgen.ops.conv_grad import ConvGradWeight, DepthwiseGradWeight
+from smidgen.ops.gradient import Gather, Mask, ParameterGrad
 from smidgen.ops.loss import Rate
-from smidgen.ops.update import (
-    BiasStep,
-    BiasSumStep,
-    ConvWeightStep,
-    DenseStep,
-    DenseWeightStep,
-    DepthwiseWeightStep,
-    Step,
-    WeightStep,
-)
+from smidgen.ops.update import BiasStep, DenseStep, FusedBiasStep, FusedStep, FusedWeightStep, Step, WeightStep
 
 Pass = Callable[[Graph], Graph]
 
@@ -78,34 +69,24 @@ def slice_channels(graph: Graph) -> Graph:
     return prune(replace(graph, nodes=tuple(g.nodes)))
 
 
+FUSED: dict[type[Step], type[FusedStep]] = {BiasStep: FusedBiasStep, WeightStep: FusedWeightStep}
+
+
 def fuse_updates(graph: Graph) -> Graph:
     """A gradient only its update reads is never stored: the update computes it row by row."""
     readers = Counter(v for node in graph.nodes for v in node.ins)
     producer = {v: node for node in graph.nodes for v in node.outs}
     nodes = []
     for node in graph.nodes:
-        if isinstance(node.op, BiasStep | WeightStep):
+        if isinstance(node.op, Step) and type(node.op) in FUSED:
             sums = node.ins[-3]
             source = producer.get(sums)
-            if source is not None and readers[sums] == 1 and (op := _fused(node.op, source)) is not None:
+            if source is not None and readers[sums] == 1 and isinstance(source.op, ParameterGrad):
+                shared = {f.name: getattr(node.op, f.name) for f in fields(node.op)}
+                op = FUSED[type(node.op)](**shared, gradient=source.op)
                 node = Node(op, (*node.ins[:-3], *source.ins, *node.ins[-2:]), node.outs)
         nodes.append(node)
     return prune(replace(graph, nodes=tuple(nodes)))
-
-
-def _fused(step: BiasStep | WeightStep, source: Node) -> Step | None:
-    fields = {f: getattr(step, f) for f in ("factors", "slot", "stream", "bound", "momentum", "every")}
-    if isinstance(step, BiasStep):
-        return BiasSumStep(**fields) if isinstance(source.op, ChannelSum) else None
-    fields |= {"axis": step.axis, "bits": step.bits}
-    match source.op:
-        case ConvGradWeight(stride, pad, dilation, size, groups):
-            return ConvWeightStep(**fields, stride=stride, pad=pad, dilation=dilation, size=size, groups=groups)
-        case DepthwiseGradWeight(stride, pad, dilation, size):
-            return DepthwiseWeightStep(**fields, stride=stride, pad=pad, dilation=dilation, size=size)
-        case DenseGradWeight():
-            return DenseWeightStep(**fields)
-    return None
 
 
 def save_early(graph: Graph) -> Graph:

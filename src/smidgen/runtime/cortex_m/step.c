@@ -14,9 +14,8 @@ enum { MOST = 1 << 30 };
 
 static inline int32_t limit(int32_t x) { return smg_clamp(x, -MOST, MOST); }
 
-/* a - b and a + b, saturated: the limits of 32 bits lie beyond those of steps. */
+/* a - b, saturated: the limits of 32 bits lie beyond those of steps. */
 static inline int32_t minus(int32_t a, int32_t b) { return limit(__qsub(a, b)); }
-static inline int32_t plus(int32_t a, int32_t b) { return limit(__qadd(a, b)); }
 
 /* v / 2^(deep + shift) rounded at random: a carry out of the fraction, moved up to the word, raises what is left. A
  * register's shift by 32 leaves nothing, so nothing is rounded where nothing is divided. */
@@ -96,11 +95,10 @@ static NOINLINE void channels_steps(const smg_step *s, const int32_t *sums, int3
 static NOINLINE void through_buffer(const smg_step *s, int32_t *steps, int32_t count, int32_t index, int16_t *buffer) {
     const int32_t down = SMG_BUFFER_BITS - s->fraction_bits, mask = (1 << down) - 1;
     for (int32_t i = 0; i < count; i++) {
-        const int32_t full = smg_clamp(buffer[i] + steps[i], -INT16_MAX, INT16_MAX);
         const uint32_t word = smg_word(s->buffer_key, (uint32_t)(index + i));
-        const int32_t kept = (full * s->decay + (int32_t)(word >> 16)) >> 16;
-        buffer[i] = (int16_t)(s->due ? kept : full);
-        steps[i] = s->due ? (full + (int32_t)(word & (uint32_t)mask)) >> down : 0;
+        const smg_ruled ruled = smg_follow_rule(s, buffer[i] + steps[i], INT16_MAX, word);
+        buffer[i] = (int16_t)ruled.stays;
+        steps[i] = (ruled.moves + (int32_t)(word & (uint32_t)mask)) >> down;
     }
 }
 
@@ -162,10 +160,10 @@ void smg_step_biases(const smg_step *s, const int32_t *sums, int32_t count, int3
     for (int32_t i = 0; i < count; i++) {
         int32_t step = delta(s, sums[i], mantissa_of(s, i), shift_of(s, i), (uint32_t)i);
         if (buffer) {
-            const int32_t full = plus(buffer[i], step);
-            const uint32_t word = smg_word(s->buffer_key, (uint32_t)i);
-            buffer[i] = s->due ? (int32_t)(((int64_t)full * s->decay + (int64_t)(word >> 16)) >> 16) : full;
-            step = s->due ? full : 0;
+            const smg_ruled ruled =
+                smg_follow_rule(s, __qadd(buffer[i], step), MOST, smg_word(s->buffer_key, (uint32_t)i));
+            buffer[i] = ruled.stays;
+            step = ruled.moves;
         }
         b[i] = minus(b[i], step);
     }

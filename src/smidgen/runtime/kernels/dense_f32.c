@@ -38,23 +38,23 @@ static inline void step(float *restrict w, const float *restrict x, float d, int
 
 /* The same through a buffer: it gathers steps, and at the last of some samples lets them through and decays. */
 static inline void step_buffered(float *restrict w, float *restrict buffer, const float *restrict x, float d,
-                                 int32_t count, float momentum, int due) {
+                                 int32_t count, float decay, int due) {
     for (int32_t k = 0; k < count; k++) {
         const float full = buffer[k] + d * x[k];
-        buffer[k] = due ? full * momentum : full;
+        buffer[k] = due ? full * decay : full;
         if (due) w[k] -= full;
     }
 }
 
 void smg_dense_step_f32(const smg_dense_step_f32_params *p, float *w, float *b, float *w_buffer, float *b_buffer,
                         const float *x, const float *dy, const float *learning_rate, const int32_t *carry) {
-    const int due = smg_due(carry, p->every);
+    const int due = smg_due(carry, p->rule.accumulate);
     const float one = 1;
     for (int32_t n = 0; n < p->y_c; n++, w += p->x_c) {
         const float d = dy[n] * *learning_rate;
         if (w_buffer) {
-            step_buffered(w, w_buffer + n * p->x_c, x, d, p->x_c, p->momentum, due);
-            step_buffered(b + n, b_buffer + n, &one, d, 1, p->momentum, due);
+            step_buffered(w, w_buffer + n * p->x_c, x, d, p->x_c, p->rule.decay, due);
+            step_buffered(b + n, b_buffer + n, &one, d, 1, p->rule.decay, due);
         } else {
             step(w, x, d, p->x_c);
             b[n] -= d;

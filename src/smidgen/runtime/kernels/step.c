@@ -51,11 +51,10 @@ static void channels_steps(const smg_step *s, const int32_t *sums, int32_t count
 static void through_buffer(const smg_step *s, int32_t *steps, int32_t count, int32_t index, int16_t *buffer) {
     const int32_t down = SMG_BUFFER_BITS - s->fraction_bits, mask = (1 << down) - 1;
     for (int32_t i = 0; i < count; i++) {
-        const int32_t full = smg_clamp(buffer[i] + steps[i], -INT16_MAX, INT16_MAX);
         const uint32_t word = smg_word(s->buffer_key, (uint32_t)(index + i));
-        const int32_t kept = (full * s->decay + (int32_t)(word >> 16)) >> 16;
-        buffer[i] = (int16_t)(s->due ? kept : full);
-        steps[i] = s->due ? (full + (int32_t)(word & (uint32_t)mask)) >> down : 0;
+        const smg_ruled ruled = smg_follow_rule(s, buffer[i] + steps[i], INT16_MAX, word);
+        buffer[i] = (int16_t)ruled.stays;
+        steps[i] = (ruled.moves + (int32_t)(word & (uint32_t)mask)) >> down;
     }
 }
 
@@ -99,10 +98,10 @@ void smg_step_biases(const smg_step *s, const int32_t *sums, int32_t count, int3
     for (int32_t i = 0; i < count; i++) {
         int64_t step = delta(s, sums[i], mantissa_of(s, i), shift_of(s, i), (uint32_t)i);
         if (buffer) {
-            const int64_t full = limit(buffer[i] + step);
-            const uint32_t word = smg_word(s->buffer_key, (uint32_t)i);
-            buffer[i] = (int32_t)(s->due ? (full * s->decay + (int64_t)(word >> 16)) >> 16 : full);
-            step = s->due ? full : 0;
+            const smg_ruled ruled =
+                smg_follow_rule(s, (int32_t)limit(buffer[i] + step), MOST, smg_word(s->buffer_key, (uint32_t)i));
+            buffer[i] = ruled.stays;
+            step = ruled.moves;
         }
         b[i] = (int32_t)limit(b[i] - step);
     }

@@ -2,6 +2,7 @@
 #ifndef SMIDGEN_STEP_H
 #define SMIDGEN_STEP_H
 
+#include "smidgen.h"
 #include "stochastic.h"
 
 /* Fraction bits, below one int8 step, of what a weight's buffer holds. */
@@ -11,26 +12,45 @@ enum { SMG_BUFFER_BITS = 12 };
 typedef struct {
     const int32_t *multiplier; /* one a channel */
     const int8_t *shift;
-    int32_t lift, decay, fraction_bits, rate, power, due;
+    int32_t lift, decay, fraction_bits, rate, power;
+    int32_t due; /* whether this sample is the last that its rule accumulates */
     uint32_t key, buffer_key;
 } smg_step;
 
-static inline smg_step smg_begin_step(const int32_t *multiplier, const int8_t *shift, int32_t lift, int32_t decay,
-                                      int32_t fraction_bits, int32_t rate, int32_t power, int32_t due, uint32_t key,
-                                      uint32_t buffer_key) {
-    const smg_step s = {multiplier, shift, lift, decay, fraction_bits, rate, power, due, key, buffer_key};
+static inline smg_step smg_begin_step(const int32_t *multiplier, const int8_t *shift, int32_t lift, const smg_rule *rule,
+                                      int32_t fraction_bits, int32_t rate, int32_t power, int32_t stream,
+                                      const int32_t *carry) {
+    const smg_step s = {multiplier, shift, lift, rule->decay, fraction_bits, rate, power,
+                        smg_due(carry, rule->accumulate),
+                        smg_stream_key(carry, stream), smg_stream_key(carry, stream + 1)};
     return s;
 }
 
 /* The same from a kernel's parameters. */
-#define SMG_BEGIN_STEP(p, fraction_bits, unit_bits, rate, carry)                                         \
-    smg_begin_step((p)->multiplier, (p)->shift, (p)->lift, (p)->decay, fraction_bits, (rate)[0],         \
-                   (rate)[1] + smg_exponent(carry, (p)->slot) + (unit_bits), smg_due(carry, (p)->every), \
-                   smg_stream_key(carry, (p)->stream), smg_stream_key(carry, (p)->stream + 1))
+#define SMG_BEGIN_STEP(p, fraction_bits, unit_bits, rate, carry)                                \
+    smg_begin_step((p)->multiplier, (p)->shift, (p)->lift, &(p)->rule, fraction_bits, (rate)[0], \
+                   (rate)[1] + smg_exponent(carry, (p)->slot) + (unit_bits), (p)->stream, carry)
 
 /* A weight's step: through its buffer where it has one. */
 #define SMG_BEGIN_WEIGHTS(p, buffer, rate, carry) \
     SMG_BEGIN_STEP(p, (p)->fraction_bits, (buffer) ? SMG_BUFFER_BITS : (p)->fraction_bits, rate, carry)
+
+/* What the rule makes of all that a buffer has gathered, in the buffer's unit: what moves the weight, what stays. */
+typedef struct {
+    int32_t moves, stays;
+} smg_ruled;
+
+/* `most` is the largest that the buffer holds. What 16 bits hold is multiplied by a decay in 32; `word` rounds it. */
+static inline smg_ruled smg_follow_rule(const smg_step *s, int32_t gathered, int32_t most, uint32_t word) {
+    const int32_t full = smg_clamp(gathered, -most, most), random = (int32_t)(word >> 16);
+    smg_ruled ruled = {0, full};
+    if (s->due) {
+        ruled.moves = full;
+        ruled.stays = most <= INT16_MAX ? (full * s->decay + random) >> 16
+                                        : (int32_t)(((int64_t)full * s->decay + random) >> 16);
+    }
+    return ruled;
+}
 
 /* Apply the sums of `count` consecutive weights, the first at `index` in its tensor and of channel c, the next of
  * channel c + c_step, and so on; states are the tensor's, NULL where one is not kept. */

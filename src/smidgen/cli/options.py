@@ -1,0 +1,79 @@
+"""The options of the verbs that learn: declared once, and made into `Options` in one place."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from functools import wraps
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from smidgen.errors import InputError
+from smidgen.ops.rules import Momentum, Sgd, UpdateRule
+from smidgen.training import Options
+
+
+class HeadKind(StrEnum):
+    """What a new classifier computes in."""
+
+    float32 = "float32"
+    int8 = "int8"
+
+
+@dataclass(frozen=True)
+class Learning:
+    """How a program is to learn, each field an option of the command line."""
+
+    classes: Annotated[int | None, typer.Option(help="Classes to learn.")] = None
+    weight_bits: Annotated[int, typer.Option(help="Bits kept of a weight that learns: 8, 10 or 12.")] = 12
+    head: Annotated[HeadKind, typer.Option(help="Arithmetic of the classifier.")] = HeadKind.float32
+    momentum: Annotated[float, typer.Option(help="Momentum, from 0 up to 1.")] = 0.0
+    accumulate: Annotated[int, typer.Option(help="Samples whose gradients make one step.")] = 1
+    qas: Annotated[bool, typer.Option("--qas/--no-qas", help="Quantization-aware scaling of gradients.")] = True
+    seed: Annotated[int, typer.Option(help="Fixes the head's first weights, the order and the crops.")] = 0
+
+    def options(self, classes: int) -> Options:
+        """The same as `Options`, for as many classes."""
+        return Options(classes, self.weight_bits, self.qas, self._rule(), self.head.value, self.seed)
+
+    def options_for(self, model: str, scheme: str | None) -> Options | None:
+        """The same where a scheme decides whether the program learns; None for one that only infers."""
+        if scheme is None:
+            if self.classes is not None:
+                raise InputError(f"{self.classes} classes can only be learned with a scheme; give --scheme")
+            return None
+        if self.classes is None:
+            raise InputError(f"how many classes {model} shall learn with {scheme} is not said; give --classes")
+        return self.options(self.classes)
+
+    def _rule(self) -> UpdateRule:
+        if self.momentum == 0:
+            return Sgd(accumulate=self.accumulate)
+        return Momentum(self.momentum, accumulate=self.accumulate)
+
+
+def with_learning(verb: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb the fields of `Learning` as options where its parameter `learning` stands."""
+    names = [field.name for field in fields(Learning)]
+    kinds = get_type_hints(Learning, include_extras=True)
+
+    @wraps(verb)
+    def run(**given: Any) -> None:
+        verb(learning=Learning(**{name: given.pop(name) for name in names}), **given)
+
+    declared = inspect.signature(verb, eval_str=True).parameters
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in declared.items():
+        if name == "learning":
+            kind = inspect.Parameter.KEYWORD_ONLY
+            parameters += [
+                inspect.Parameter(f.name, kind, default=f.default, annotation=kinds[f.name]) for f in fields(Learning)
+            ]
+        else:
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run

@@ -1,0 +1,98 @@
+"""Update rules: how the gradients of one sample after another, scaled by the learning rate, move a weight.
+
+Most rules keep a buffer beside each tensor that learns. It gathers one delta per sample; at the last of `accumulate`
+samples the rule says how much of it moves the weight and how much stays. A new rule is a class here, entered by its
+name, and what `smg_follow_rule` of the runtime's `step.h` makes of its fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from smidgen import numerics
+from smidgen.errors import InputError
+from smidgen.ir import Array, Params, Type, attribute
+
+BUFFERS: Mapping[str, str] = {"int8": "int16", "int32": "int32", "float32": "float32"}  # by the dtype of what learns
+LIMITS: Mapping[str, int] = {"int16": 32767, "int32": 1 << 30}  # of what a buffer holds
+DECAY_ONE = 65536  # a decay of 1 where buffers are integers
+MOST_SAMPLES = 1024
+
+
+@dataclass(frozen=True)
+class UpdateRule:
+    """A buffer gathers deltas; at the last of `accumulate` samples it moves the weight, and `decay` of it stays."""
+
+    accumulate: int = field(default=1, kw_only=True)  # samples whose gradients are added up before a step
+
+    decay: ClassVar[float] = 0.0  # the share of a buffer that stays after a step
+
+    @property
+    def buffered(self) -> bool:
+        """Whether a buffer is kept beside each tensor that learns."""
+        return self.accumulate > 1
+
+    def buffer(self, w: Type) -> Type:
+        """The type of the buffer beside a tensor."""
+        return Type(w.shape, BUFFERS[w.dtype])
+
+    def step(self, buffer: Array, delta: Array, due: bool, words: Array | None = None) -> tuple[Array, Array]:
+        """What moves the weight at this sample, in the buffer's unit, and the buffer after it.
+
+        Integers that stay are rounded at random with the upper halves of `words`.
+        """
+        if words is None:
+            full: Array = buffer + delta
+            stays: Array = full * np.float32(self.decay)
+        else:
+            limit = LIMITS[buffer.dtype.name]
+            full = np.clip(buffer.astype(np.int64) + delta, -limit, limit)
+            stays = (full * self._whole_decay + (words >> 16).astype(np.int64)) >> 16
+        return (full, stays.astype(buffer.dtype)) if due else (np.zeros_like(full), full.astype(buffer.dtype))
+
+    @property
+    def _whole_decay(self) -> int:
+        return numerics.round_half_away(self.decay * DECAY_ONE)
+
+    def params(self, dtype: str) -> Params:
+        """The fields of C's `smg_rule`, or, for a tensor of float32, of `smg_rule_f32`."""
+        decay = self.decay if dtype == "float32" else self._whole_decay
+        return {"rule.accumulate": self.accumulate, "rule.decay": decay}
+
+    def check(self) -> None:
+        if not 1 <= self.accumulate <= MOST_SAMPLES:
+            raise InputError(f"gradients of {self.accumulate} samples cannot be accumulated; give 1 to {MOST_SAMPLES}")
+
+
+@attribute
+@dataclass(frozen=True)
+class Sgd(UpdateRule):
+    """Stochastic gradient descent: w −= the sum of the deltas."""
+
+
+SGD = Sgd()
+
+
+@attribute
+@dataclass(frozen=True)
+class Momentum(UpdateRule):
+    """SGD with momentum: v = momentum · v + the sum of the deltas, w −= v."""
+
+    momentum: float
+
+    @property
+    def buffered(self) -> bool:
+        return True
+
+    @property
+    def decay(self) -> float:  # type: ignore[override]
+        return self.momentum
+
+    def check(self) -> None:
+        super().check()
+        if not 0 < self.momentum < 1:
+            raise InputError(f"momentum is {self.momentum}; give a number above 0 and below 1, or the rule Sgd")
