@@ -32,9 +32,9 @@ from smidgen.memory.rows import WHOLE, Schedule
 from smidgen.memory.streaming import Layout
 from smidgen.results.lifecycle import kinds_of
 from smidgen.training import Options, build_training, passes
-from smidgen.training.head import layers
 from smidgen.training.passes import Pass
-from smidgen.training.scheme import PUBLISHED, load_scheme
+from smidgen.training.published import published_for
+from smidgen.training.scheme import load_scheme
 
 Image = Literal["whole", "buffered", "streamed"]  # every map whole; early layers row by row; and the image by rows
 OPTIONS = Options(classes=10, weight_bits=8)
@@ -131,7 +131,7 @@ def _possible(graph: Graph, image: Image, in_place: bool) -> Planned | None:
 
 def schemes(graph: Graph) -> Iterator[Published]:
     """Every scheme published for a network."""
-    for scheme in PUBLISHED[len(layers(graph))]:
+    for scheme in published_for(graph):
         ordered = passes.run(step(graph, scheme))
         yield Published(graph.name, scheme, tuple(plan_step(ordered, image) for image in ("streamed", "buffered")))
 

@@ -37,7 +37,8 @@ from smidgen.ops import Add, Conv2D, Depthwise, Mean
 from smidgen.pipeline import Program
 from smidgen.training import Options
 from smidgen.training.head import features_of, layers
-from smidgen.training.scheme import PUBLISHED, Trained
+from smidgen.training.published import published_for
+from smidgen.training.scheme import Trained
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -354,7 +355,7 @@ def chosen(arguments: argparse.Namespace) -> Iterator[tuple[Graph, str]]:
     """The networks and schemes asked for."""
     for network in NETWORKS if arguments.all else arguments.network or ["mcunet-5fps"]:
         graph = released(network)
-        published = list(PUBLISHED[len(layers(graph))])
+        published = list(published_for(graph))
         for scheme in published if arguments.all else arguments.scheme or ["99kb"]:
             yield graph, scheme
 

@@ -18,6 +18,7 @@ from smidgen.ir import Graph, Node
 from smidgen.ops.conv import Conv2D
 from smidgen.ops.dense import Dense
 from smidgen.training.head import layers
+from smidgen.training.published import published_for, why_not_published
 
 Ranking = Literal["largest", "smallest", "random"]
 RANKINGS: tuple[Ranking, ...] = ("largest", "smallest", "random")
@@ -164,44 +165,12 @@ def layer_memory(trained: Trained) -> Memory:
     return Memory(saved, (trained.node.out.type.size + 7) // 8, w.size // w.shape[-1] * share, 4 * b.size)
 
 
-def _published(biases: int, weights: str) -> tuple[int, tuple[tuple[int, Fraction], ...]]:
-    pairs = (item.split(":") for item in weights.split())
-    return biases, tuple((int(layer), Fraction(share)) for layer, share in pairs)
-
-
-# By the number of layers of the network they were published for, then by name.
-PUBLISHED = {
-    51: {
-        "49kb": _published(16, "36:1 39:1 41:1/4 42:1/8 45:1/8 48:1/8 49:1/8"),
-        "73kb": _published(20, "32:1/8 33:1/2 36:1/2 39:1 41:1/4 42:1/8 45:1/8 48:1"),
-        "99kb": _published(25, "27:1 30:1 33:1 36:1 39:1 42:1/8 45:1/2 48:1"),
-        "123kb": _published(31, "27:1 30:1 33:1 36:1 39:1 42:1/2 45:1 48:1"),
-        "138kb": _published(34, "27:1 30:1 33:1 36:1 39:1 42:1 45:1 48:1"),
-    },
-    42: {
-        "49kb": _published(20, "24:1/4 27:1/2 30:1/2"),
-        "74kb": _published(21, "21:1 24:1 27:1/2 30:1"),
-        "99kb": _published(22, "21:1 24:1 27:1 30:1 36:1/8 39:1/4"),
-        "124kb": _published(24, "21:1/4 24:1 27:1 30:1 33:1/2 39:1/2"),
-        "148kb": _published(23, "21:1 24:1 27:1 30:1 36:1 39:1/2"),
-    },
-    60: {
-        "49kb": _published(21, "39:1/4 42:1 45:1 51:1/8 54:1/4 57:1/4"),
-        "74kb": _published(28, "33:1/2 36:1/4 39:1 42:1 45:1 51:1/2 54:1/4 57:1/2"),
-        "98kb": _published(25, "36:1 39:1/2 42:1 45:1 48:1/4 51:1/2 54:1 57:1"),
-        "120kb": _published(32, "36:1 39:1 42:1 45:1 48:1/2 51:1 54:1 57:1"),
-        "148kb": _published(45, "36:1 39:1 42:1 45:1 48:1 51:1 54:1 57:1"),
-    },
-}
-
-
 def load_scheme(text: str, graph: Graph) -> Scheme:
-    """A published name, `full`, `last:K`, `bias:K`, `head`, or a file."""
-    count = len(layers(graph))
-    known = PUBLISHED.get(count, {})
+    """A name published for this network, `full`, `last:K`, `bias:K`, `head`, or a JSON file."""
+    count, published = len(layers(graph)), published_for(graph)
     word, _, number = text.partition(":")
-    if text in known:
-        biases, weights = known[text]
+    if text in published:
+        biases, weights = published[text]
         scheme = Scheme(text, biases, weights)
     elif text == "head":
         scheme = Scheme(text, 0)
@@ -214,8 +183,9 @@ def load_scheme(text: str, graph: Graph) -> Scheme:
     elif os.path.isfile(text):
         scheme = Scheme.from_json(_read(text), text)
     else:
-        names = ", ".join((*known, "full", "last:K", "bias:K", "head"))
-        raise SchemeError(f"'{text[:80]}' is neither a scheme for {graph.name} ({names}) nor a file")
+        why = why_not_published(text, graph) or f"is neither a scheme for {graph.name} nor a file"
+        names = ", ".join((*published, "full", "last:K", "bias:K", "head"))
+        raise SchemeError(f"'{text[:80]}' {why}; give {names}, or a JSON file with a scheme")
     resolve(scheme, graph)
     return scheme
 
