@@ -31,7 +31,7 @@ TARGET = CortexM(BOARDS["cortex-m7"])
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerCase:
     """A layer, and the instructions a MAC that others take for it."""
 
     name: str
@@ -59,10 +59,10 @@ class Layer:
 
 
 LAYERS = (
-    Layer("1×1, 16×16×48→96", (16, 16, 48), 1, 96, 1, 9.7, 2.24, 2.19),
-    Layer("depthwise 3×3, 32×32×48", (32, 32, 48), 3, None, 1, 28.4, 8.7, 6.3),
-    Layer("depthwise 5×5, 16×16×96", (16, 16, 96), 5, None, 1, 19.7, 8.9, 4.7),
-    Layer("3×3 stride 2, 64×64×3→16", (64, 64, 3), 3, 16, 2, 19.7, 4.9, 1.98),
+    LayerCase("1×1, 16×16×48→96", (16, 16, 48), 1, 96, 1, 9.7, 2.24, 2.19),
+    LayerCase("depthwise 3×3, 32×32×48", (32, 32, 48), 3, None, 1, 28.4, 8.7, 6.3),
+    LayerCase("depthwise 5×5, 16×16×96", (16, 16, 96), 5, None, 1, 19.7, 8.9, 4.7),
+    LayerCase("3×3 stride 2, 64×64×3→16", (64, 64, 3), 3, 16, 2, 19.7, 4.9, 1.98),
 )
 
 
@@ -92,7 +92,7 @@ class Whole:
 PAPER = Whole(forward=65_000_000, step=106_400_000, sram=252_712, flash=666_388, exact=False)
 
 
-def measure(layer: Layer) -> Measured:
+def measure(layer: LayerCase) -> Measured:
     result = profile(compile(layer.graph(), target=replace(TARGET, frugal=False)), steps=1)
     (cost,) = result.instructions.by_op
     return Measured(

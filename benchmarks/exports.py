@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 import smidgen as sm
-from smidgen.data import centre, intake
+from smidgen.data import centre, pixel_encoding
 from smidgen.data.sample import read_sample
 from smidgen.frontends import export_model
 from smidgen.ir import Array, Graph
@@ -73,7 +73,7 @@ def timed(run: Run, image: Array) -> tuple[Array, float]:
 def outcomes(graph: Graph) -> list[Outcome]:
     """Our own C first, then the others."""
     test = read_sample().test
-    images = [centre(image, intake(graph)) for image in test.images]
+    images = [centre(image, pixel_encoding(graph)) for image in test.images]
     with TemporaryDirectory() as folder, sm.compile(graph).start() as device:
         smg, tflite, onnx, plain = (Path(folder) / name for name in ("a.smg", "a.tflite", "a.onnx", "plain.onnx"))
         for file in (smg, tflite, onnx, plain):

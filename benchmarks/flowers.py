@@ -21,7 +21,7 @@ from rich.table import Table
 
 import smidgen as sm
 from shared import NETWORKS, flowers, released, spread
-from smidgen.data import Data, Samples, centre, examples, intake
+from smidgen.data import Data, Samples, centre, examples, pixel_encoding
 from smidgen.ir import Array, Graph
 from smidgen.learning import Course, top1
 from smidgen.simulate import FloatTraining
@@ -74,7 +74,7 @@ class Experiment:
 def fp32_learner(graph: Graph, scheme: str, data: Data, qas: bool) -> Learner:
     options = Options(len(data.classes), qas=qas)
     training = FloatTraining(build_training(graph, load_scheme(scheme, graph), options))
-    taken = intake(graph)
+    taken = pixel_encoding(graph)
 
     def test(samples: Samples) -> float:
         correct = 0
@@ -87,7 +87,7 @@ def fp32_learner(graph: Graph, scheme: str, data: Data, qas: bool) -> Learner:
 
 
 def int8_learner(bits: int, graph: Graph, scheme: str, data: Data, qas: bool) -> Learner:
-    images = examples(data.train, intake(graph))
+    images = examples(data.train, pixel_encoding(graph))
     options = Options(len(data.classes), weight_bits=bits, qas=qas)
     device = sm.compile(graph, scheme, "host", options=options, images=images).start()
     return Learner(f"{bits}-bit weights, int8 gradients", device.train, lambda samples: top1(device, samples))
@@ -98,7 +98,7 @@ def run(learners: list[Learner], graph: Graph, data: Data, course: Course) -> tu
     count = len(data.train)
     for epoch in range(course.epochs):
         for step, index in enumerate(course.order(epoch, count)):
-            image = course.image(data.train.images[index], intake(graph), epoch, index)
+            image = course.image(data.train.images[index], pixel_encoding(graph), epoch, index)
             for learner in learners:
                 learner.learn(image, data.train.labels[index], course.rate(epoch, step, count))
             if (step + 1) % SPOKEN == 0 or step + 1 == count:

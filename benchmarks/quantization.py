@@ -22,7 +22,7 @@ from torch import Tensor, nn
 import smidgen as sm
 from pictures import Pictures, cifar10
 from shared import evenly
-from smidgen.data import Intake, centre
+from smidgen.data import PixelEncoding, centre
 from smidgen.ir import Array, Graph, Type, Value
 from smidgen.numerics import dequantize
 from smidgen.quantization import Report
@@ -104,7 +104,7 @@ def vary(x: Tensor) -> Tensor:
 
 def inputs(images: Array, task: Task, type: Type) -> Array:
     """Images as a graph's input of this type, samples first."""
-    taken = Intake(replace(type, shape=(1, *task.picture)), task.preprocessing)
+    taken = PixelEncoding(replace(type, shape=(1, *task.picture)), task.preprocessing)
     return np.stack([centre(image, taken).reshape(type.shape) for image in images])
 
 

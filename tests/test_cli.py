@@ -238,7 +238,7 @@ def test_bad_requests_to_learn_are_answered_in_one_sentence(
 
 def test_the_demo_agrees_byte_for_byte_and_can_be_repeated(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = read_sample()
-    small = Data(few.name, few.classes, demo.some(few.train, 1), demo.some(few.test, 1))
+    small = Data(few.name, few.classes, demo.first_of_each_class(few.train, 1), demo.first_of_each_class(few.test, 1))
     monkeypatch.setattr(demo, "read_sample", lambda: small)
     monkeypatch.setattr(demo, "COURSE", replace(demo.COURSE, epochs=2))
     monkeypatch.setattr(demo, "BOARD_TRAIN", 1)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from release_files import SHARED, npy, zipped
-from smidgen.data import Augment, Data, DataError, Intake, centre, examples, from_pixels, load_data, load_images
+from smidgen.data import Augment, Data, DataError, PixelEncoding, centre, examples, from_pixels, load_data, load_images
 from smidgen.errors import InputError
 from smidgen.ir import Array, QParams, Type
 
@@ -157,12 +157,12 @@ def test_a_member_that_lies_about_its_sum_is_named(tmp_path: Path) -> None:
 
 def test_the_paper_s_input_is_pixel_minus_128() -> None:
     pixels = PIXELS.repeat(3, axis=2)
-    assert np.array_equal(from_pixels(pixels, Intake(PAPER))[0].astype(int), pixels.astype(int) - 128)
+    assert np.array_equal(from_pixels(pixels, PixelEncoding(PAPER))[0].astype(int), pixels.astype(int) - 128)
 
 
 @pytest.mark.parametrize(("scale", "zero"), [(1 / 255, -128), (1 / 256, -128), (1.0, -128), (0.0187, -14), (2.0, 7)])
 def test_pixels_span_what_an_input_can_hold(scale: float, zero: int) -> None:
-    got = from_pixels(PIXELS, Intake(Type((1, 1, 256, 1), "int8", QParams.per_tensor(scale, zero))))
+    got = from_pixels(PIXELS, PixelEncoding(Type((1, 1, 256, 1), "int8", QParams.per_tensor(scale, zero))))
     assert np.abs(got[0].astype(int) - (PIXELS.astype(int) - 128)).max() <= 1
 
 
@@ -171,7 +171,7 @@ def test_pixels_span_what_an_input_can_hold(scale: float, zero: int) -> None:
 def test_a_pixel_becomes_the_nearest_int8_of_its_number(scale: float, zero: int) -> None:
     type = Type((1, 1, 256, 1), "int8", QParams.per_tensor(scale, zero))
     ends = type.scale * (-128 - zero), type.scale * (127 - zero)
-    got = from_pixels(PIXELS, Intake(type)).astype(np.float64).ravel()
+    got = from_pixels(PIXELS, PixelEncoding(type)).astype(np.float64).ravel()
     near = max(abs(ends[0] + 1), abs(ends[1] - 1)) <= 0.02 * (ends[1] - ends[0])
     low, high = (-1.0, 1.0) if near else ends
     numbers = np.clip(low + np.arange(256) / 255 * (high - low), *ends)
@@ -179,17 +179,17 @@ def test_a_pixel_becomes_the_nearest_int8_of_its_number(scale: float, zero: int)
 
 
 def test_float_inputs_take_minus_one_to_one_and_others_are_refused() -> None:
-    numbers = from_pixels(PIXELS, Intake(Type((1, 1, 256, 1), "float32"))).ravel()
+    numbers = from_pixels(PIXELS, PixelEncoding(Type((1, 1, 256, 1), "float32"))).ravel()
     assert numbers.dtype == np.float32
     assert (numbers[0], numbers[-1]) == (-1, 1)
     with pytest.raises(DataError, match="uint8 without a scale"):
-        from_pixels(PIXELS, Intake(Type((1, 1, 256, 1), "uint8")))
+        from_pixels(PIXELS, PixelEncoding(Type((1, 1, 256, 1), "uint8")))
     with pytest.raises(DataError, match="takes no images"):
-        centre(pictures(1)[0], Intake(Type((1, 10), "int8", PAPER.q)))
+        centre(pictures(1)[0], PixelEncoding(Type((1, 10), "int8", PAPER.q)))
 
 
 def test_the_middle_is_kept_and_an_image_of_the_right_size_is_left_alone() -> None:
-    taken = Intake(Type((1, 4, 4, 3), "int8", PAPER.q))
+    taken = PixelEncoding(Type((1, 4, 4, 3), "int8", PAPER.q))
     image = pictures(1)[0]
     assert np.array_equal(centre(image, taken)[0], image.astype(int) - 128)
     wide = np.concatenate([np.zeros((4, 3, 3), np.uint8), image, np.full((4, 3, 3), 255, np.uint8)], axis=1)
@@ -199,13 +199,13 @@ def test_the_middle_is_kept_and_an_image_of_the_right_size_is_left_alone() -> No
 
 def test_colours_follow_the_model() -> None:
     image = pictures(1)[0]
-    grey = centre(image, Intake(Type((1, 4, 4, 1), "int8", PAPER.q)))
+    grey = centre(image, PixelEncoding(Type((1, 4, 4, 1), "int8", PAPER.q)))
     assert grey.shape == (1, 4, 4, 1)
-    assert centre(image[..., :1], Intake(Type((1, 4, 4, 3), "int8", PAPER.q))).shape == (1, 4, 4, 3)
+    assert centre(image[..., :1], PixelEncoding(Type((1, 4, 4, 3), "int8", PAPER.q))).shape == (1, 4, 4, 3)
 
 
 def test_crops_are_the_generators_and_stay_inside_the_image() -> None:
-    augment, taken = Augment(), Intake(Type((1, 8, 8, 3), "int8", PAPER.q))
+    augment, taken = Augment(), PixelEncoding(Type((1, 8, 8, 3), "int8", PAPER.q))
     image = pictures(1, 20)[0]
     drawn = [augment.apply(image, taken, np.random.default_rng((1, i))) for i in range(20)]
     again = [augment.apply(image, taken, np.random.default_rng((1, i))) for i in range(20)]
@@ -223,7 +223,7 @@ def test_crops_are_the_generators_and_stay_inside_the_image() -> None:
 
 
 def test_without_crops_half_of_the_images_are_mirrored() -> None:
-    taken, image = Intake(Type((1, 4, 4, 3), "int8", PAPER.q)), pictures(1)[0]
+    taken, image = PixelEncoding(Type((1, 4, 4, 3), "int8", PAPER.q)), pictures(1)[0]
     plain, mirrored = centre(image, taken), centre(image[:, ::-1].copy(), taken)
     drawn = [Augment(scale=(1.0, 1.0)).apply(image, taken, np.random.default_rng(i)) for i in range(40)]
     flips = [np.array_equal(crop, mirrored) for crop in drawn]
@@ -257,7 +257,7 @@ def test_the_shared_photographs_are_read_as_their_list_says() -> None:
     labels = [int(line.split(",")[2]) for line in listed if line.split(",")[1] == "test"]
     assert (len(data.train), len(data.test), len(data.classes)) == (2344, 1600, 2)
     assert np.bincount(data.test.labels).tolist() == np.bincount(labels).tolist()
-    assert examples(data.train, Intake(PAPER), 3)[0].shape == PAPER.shape
+    assert examples(data.train, PixelEncoding(PAPER), 3)[0].shape == PAPER.shape
 
 
 def test_the_sample_of_cifar10_comes_along_whole() -> None:

@@ -22,7 +22,7 @@ from smidgen.training.head import layers
 from smidgen.training.published import PUBLISHED, LayerShape, published_for, table_layers
 from smidgen.training.scheme import (
     RANKINGS,
-    Memory,
+    AnalyticMemory,
     Scheme,
     SchemeError,
     analytic_memory,
@@ -43,7 +43,7 @@ def released(network: str) -> Graph:
     return import_model(path)
 
 
-def kilobytes(memory: Memory) -> float:
+def kilobytes(memory: AnalyticMemory) -> float:
     return memory.total / 1024
 
 

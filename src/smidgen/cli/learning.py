@@ -30,20 +30,19 @@ from smidgen.cli.shared import (
     show,
     spinner,
 )
-from smidgen.data import Augment, Data, examples, intake, load_data
+from smidgen.data import Augment, Data, examples, load_data, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.frontends import export_model
 from smidgen.ir import Graph
-from smidgen.learning import Course, Learned, learn
-from smidgen.learning import Progress as Heard
+from smidgen.learning import Course, Learned, LearningProgress, learn
 from smidgen.ops import Lookup
 from smidgen.pipeline import Program, compile
-from smidgen.results.verbs import Taught
+from smidgen.results.verbs import TrainingSummary
 from smidgen.training import Options
 from smidgen.zoo.loading import load
 
 
-class Schedule(StrEnum):
+class ScheduleOption(StrEnum):
     """How the learning rate goes."""
 
     cosine = "cosine"
@@ -62,7 +61,7 @@ def train(
     lr: Annotated[str, typer.Option(help="Learning rate of one sample; a quotient such as 0.1/256 is taken.")] = (
         "0.1/256"
     ),
-    schedule: Annotated[Schedule, typer.Option(help="How the rate goes.")] = Schedule.cosine,
+    schedule: Annotated[ScheduleOption, typer.Option(help="How the rate goes.")] = ScheduleOption.cosine,
     warmup: Annotated[float, typer.Option(help="Epochs over which the rate rises.")] = 0.0,
     crop: Annotated[float, typer.Option(help="Least share of an image that a crop keeps; 1: no random crops.")] = 0.08,
     flip: Annotated[bool, typer.Option("--flip/--no-flip", help="Mirror half of the images.")] = True,
@@ -84,16 +83,16 @@ def train(
     options = Options(classes or len(data.classes), weight_bits, qas, momentum, accumulate, head.value, seed)
     files = _learned_files(graph, output, Path(model))
     with spinner(f"compiling {graph.name} for {target}"):
-        images = examples(data.train, intake(graph))
+        images = examples(data.train, pixel_encoding(graph))
         program = compile(graph, scheme, target, options=options, images=images)
     output.mkdir(parents=True, exist_ok=True)
-    with _epochs(course) as hear:
-        learned = learn(program, data, course, checkpoint=files[2], resume=resume, hear=hear)
+    with _progress_bar(course) as on_progress:
+        learned = learn(program, data, course, checkpoint=files[2], resume=resume, on_progress=on_progress)
     for file in files[:2]:
         export_model(learned.model, file)
     for warning in learned.warnings:
         typer.echo(f"smidgen: {warning}", err=True)
-    show(_taught(learned, data, scheme, program, files), as_json)
+    show(_summary(learned, data, scheme, program, files), as_json)
 
 
 def _rate(text: str) -> float:
@@ -115,8 +114,8 @@ def _learned_files(graph: Graph, folder: Path, source: Path) -> tuple[Path, Path
     return smg, exported, checkpoint
 
 
-def _taught(learned: Learned, data: Data, scheme: str, program: Program, files: tuple[Path, ...]) -> Taught:
-    return Taught(
+def _summary(learned: Learned, data: Data, scheme: str, program: Program, files: tuple[Path, ...]) -> TrainingSummary:
+    return TrainingSummary(
         model=learned.name,
         scheme=scheme,
         target=program.target.name,
@@ -132,22 +131,22 @@ def _taught(learned: Learned, data: Data, scheme: str, program: Program, files: 
 
 
 @contextmanager
-def _epochs(course: Course) -> Iterator[Callable[[Heard], None]]:
+def _progress_bar(course: Course) -> Iterator[Callable[[LearningProgress], None]]:
     """A bar on stderr, where that is a terminal, and a line there for each epoch that is done."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[loss]}"), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task, shown = bar.add_task("starting", loss=""), [0]
 
-        def hear(heard: Heard) -> None:
-            if heard.last is not None and heard.last.number > shown[0]:
-                shown[0] = heard.last.number
-                bar.console.print(str(heard.last), highlight=False)
-            what = f"{heard.doing} {heard.epoch}/{course.epochs}"
-            loss = "" if heard.loss is None else f"loss {heard.loss:.3f}"
-            bar.update(task, description=what, completed=heard.done, total=heard.total, loss=loss)
+        def on_progress(progress: LearningProgress) -> None:
+            if progress.last is not None and progress.last.number > shown[0]:
+                shown[0] = progress.last.number
+                bar.console.print(str(progress.last), highlight=False)
+            what = f"{progress.doing} {progress.epoch}/{course.epochs}"
+            loss = "" if progress.loss is None else f"loss {progress.loss:.3f}"
+            bar.update(task, description=what, completed=progress.done, total=progress.total, loss=loss)
 
-        yield hear
+        yield on_progress
 
 
 @app.command()

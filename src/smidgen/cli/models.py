@@ -16,7 +16,7 @@ from smidgen.frontends import check_writable, export_model
 from smidgen.ir import Array, Graph, check_inputs, evaluate
 from smidgen.pipeline import compile
 from smidgen.results.inspection import describe
-from smidgen.results.verbs import Run, Written, largest
+from smidgen.results.verbs import RunSummary, WrittenModel, largest
 from smidgen.zoo.loading import load
 
 
@@ -50,7 +50,7 @@ def run(
         largest(value, array, str(file) if file else None)
         for value, array, file in zip(graph.outputs, results, files, strict=True)
     ]
-    show(Run(graph.name, target, tuple(shown)), as_json)
+    show(RunSummary(graph.name, target, tuple(shown)), as_json)
 
 
 def _compute(graph: Graph, arrays: tuple[Array, ...], target: str) -> tuple[Array, ...]:
@@ -81,5 +81,5 @@ def import_(
         graph = load(source)
         export_model(graph, output, plain)
     size, summary = output.stat().st_size, describe(graph)
-    result = Written(graph.name, str(output), size, len(summary.layers), summary.macs, summary.parameters)
+    result = WrittenModel(graph.name, str(output), size, len(summary.layers), summary.macs, summary.parameters)
     show(result, as_json)

@@ -12,7 +12,7 @@ from smidgen.cli.shared import (
     Classes,
     HeadKind,
     HeadType,
-    Image,
+    ImageInput,
     Input,
     Json,
     Model,
@@ -31,7 +31,7 @@ from smidgen.data.files import write_whole
 from smidgen.errors import InputError
 from smidgen.pipeline import Program, compile
 from smidgen.results.profiling import profile
-from smidgen.results.verbs import Compiled, Use
+from smidgen.results.verbs import CompiledProject, TensorBytes
 from smidgen.targets.finding import find_board
 from smidgen.training import Head, Options
 from smidgen.zoo.loading import load
@@ -43,7 +43,7 @@ def compile_(
     output: Annotated[Path, typer.Option("--output", "-o", help="A folder that is new or empty.")],
     scheme: OneScheme = None,
     target: Target = "host",
-    image: Input = Image.buffered,
+    image: Input = ImageInput.buffered,
     budget: Annotated[
         str | None, typer.Option(help="The most SRAM that arena and state may take, as 128KB (of 1,024 bytes each).")
     ] = None,
@@ -60,16 +60,16 @@ def compile_(
     """C sources, header, example main, and how to build them."""
     options = _options(model, scheme, classes, (weight_bits, qas, momentum, accumulate, head.value, seed))
     with spinner(f"compiling {model} for {target}"):
-        streamed = image is Image.streamed
+        streamed = image is ImageInput.streamed
         program = compile(load(model), scheme, target, options=options, streamed_input=streamed, budget=budget)
-        page = _drawn(program) if picture else b""
+        page = _memory_page(program) if picture else b""
         program.write(output)
         if picture:
             write_whole(picture, page)
-    show(_compiled(program, output, picture), as_json)
+    show(_summary(program, output, picture), as_json)
 
 
-def _drawn(program: Program) -> bytes:
+def _memory_page(program: Program) -> bytes:
     from smidgen.results.drawing import draw_memory  # here, because plotly takes a while to import
 
     return draw_memory(program).encode()
@@ -88,9 +88,9 @@ def _options(
     return Options(classes, *how)
 
 
-def _compiled(program: Program, folder: Path, picture: Path | None) -> Compiled:
+def _summary(program: Program, folder: Path, picture: Path | None) -> CompiledProject:
     memory = program.memory
-    return Compiled(
+    return CompiledProject(
         model=program.graph.name,
         target=program.target.name,
         folder=str(folder),
@@ -99,7 +99,7 @@ def _compiled(program: Program, folder: Path, picture: Path | None) -> Compiled:
         lower_bound_bytes=memory.lower_bound,
         state_bytes=memory.state,
         constant_bytes=memory.constants,
-        at_peak=tuple(Use(buffer.name, buffer.bytes) for buffer in memory.at_peak),
+        at_peak=tuple(TensorBytes(buffer.name, buffer.bytes) for buffer in memory.at_peak),
         picture=str(picture) if picture else None,
     )
 
@@ -109,7 +109,7 @@ def profile_(
     model: Model,
     scheme: OneScheme = None,
     target: Target = "cortex-m7",
-    image: Input = Image.streamed,
+    image: Input = ImageInput.streamed,
     steps: Annotated[int, typer.Option(help="Steps to compare with the reference.")] = 3,
     sram: Annotated[str | None, typer.Option(help="SRAM of the board, as 128KB, instead of its own.")] = None,
     flash: Annotated[str | None, typer.Option(help="Flash of the board, as 1MB, instead of its own.")] = None,
@@ -128,7 +128,7 @@ def profile_(
     options = _options(model, scheme, classes, (weight_bits, qas, momentum, accumulate, head.value, seed))
     where = find_board(target, sram, flash, stack)
     with spinner(f"compiling {model} for {target}"):
-        program = compile(load(model), scheme, where, options=options, streamed_input=image is Image.streamed)
+        program = compile(load(model), scheme, where, options=options, streamed_input=image is ImageInput.streamed)
     with spinner(f"measuring {program.graph.name} on {target}"):
         result = profile(program, steps, seed)
     if layers and not as_json:

@@ -18,8 +18,7 @@ from smidgen.errors import InputError
 from smidgen.frontends import check_writable, export_model
 from smidgen.ir import Graph
 from smidgen.ir.preprocessing import Preprocessing
-from smidgen.quantization import Progress as Heard
-from smidgen.quantization import Recipe, quantize
+from smidgen.quantization import QuantizationProgress, Recipe, quantize
 from smidgen.results.verbs import QuantizedFile
 from smidgen.zoo.loading import load
 
@@ -74,16 +73,16 @@ def quantize_(
     recipe.check()
     with spinner(f"reading {source}"):
         graph, given = load(model), load_images(source, images)
-    stated = _stated(graph, mean, std, pixels, order, fit)
-    with _bar() as hear:
-        result = quantize(graph, given, recipe, preprocessing=stated, hear=hear)
+    stated = _chosen_preprocessing(graph, mean, std, pixels, order, fit)
+    with _progress_bar() as on_progress:
+        result = quantize(graph, given, recipe, preprocessing=stated, on_progress=on_progress)
     export_model(result.graph, output)
     if layers and not as_json:
         print_rich(result.report.table())
     show(QuantizedFile(str(output), output.stat().st_size, result.graph.preprocessing, result.report), as_json)
 
 
-def _stated(
+def _chosen_preprocessing(
     graph: Graph, mean: str | None, std: str | None, pixels: str | None, order: Order | None, fit: Fit | None
 ) -> Preprocessing | None:
     """The model's preprocessing with what the options say instead; None where they say nothing."""
@@ -110,10 +109,10 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[Heard], None]]:
+def _progress_bar() -> Iterator[Callable[[QuantizationProgress], None]]:
     """A bar on stderr, where that is a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("starting")
-        yield lambda heard: bar.update(task, description=heard.doing, completed=heard.done, total=heard.total)
+        yield lambda at: bar.update(task, description=at.doing, completed=at.done, total=at.total)

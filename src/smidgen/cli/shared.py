@@ -17,7 +17,7 @@ from rich.table import Table
 from smidgen.cli.demonstration import Demonstration
 from smidgen.results.inspection import Summary
 from smidgen.results.profiling import Profile
-from smidgen.results.verbs import Compiled, QuantizedFile, Run, Taught, Written
+from smidgen.results.verbs import CompiledProject, QuantizedFile, RunSummary, TrainingSummary, WrittenModel
 
 WIDTH = 120  # columns, where the output is no terminal
 
@@ -29,7 +29,7 @@ app = typer.Typer(
 )
 
 
-class Image(StrEnum):
+class ImageInput(StrEnum):
     """How a program gets its image."""
 
     streamed = "streamed"
@@ -45,7 +45,7 @@ class HeadKind(StrEnum):
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A network of the zoo, or a model file.")]
 Target = Annotated[str, typer.Option(help="This machine, or a board: host, cortex-m7, cortex-m4, stm32f746, …")]
-Input = Annotated[Image, typer.Option("--input", help="The image row by row while it is used, or whole in SRAM.")]
+Input = Annotated[ImageInput, typer.Option("--input", help="The image row by row while it is used, or whole in SRAM.")]
 OneScheme = Annotated[str | None, typer.Option(help="What learns; without it the program only infers.")]
 Classes = Annotated[int | None, typer.Option(help="Classes to learn.")]
 WeightBits = Annotated[int, typer.Option(help="Bits kept of a weight that learns: 8, 10 or 12.")]
@@ -56,7 +56,9 @@ Qas = Annotated[bool, typer.Option("--qas/--no-qas", help="Quantization-aware sc
 Seed = Annotated[int, typer.Option(help="Fixes the head's first weights, the order and the crops.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
-Result = Summary | Run | Written | QuantizedFile | Compiled | Profile | Taught | Demonstration
+Result = (
+    Summary | RunSummary | WrittenModel | QuantizedFile | CompiledProject | Profile | TrainingSummary | Demonstration
+)
 
 
 def show(result: Result, as_json: bool) -> None:

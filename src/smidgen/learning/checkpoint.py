@@ -23,7 +23,7 @@ from smidgen.errors import SmidgenError
 from smidgen.frontends.native import SAFE_DTYPES
 from smidgen.ir import MAX_BYTES, Array, Graph
 from smidgen.ir.text import print_graph
-from smidgen.learning.course import Course, Epoch, Place
+from smidgen.learning.course import Course, Epoch, RunPosition
 
 FORMAT = 1
 HEADER = "smidgen-checkpoint"  # the metadata key
@@ -35,12 +35,12 @@ class CheckpointError(SmidgenError):
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """A run to go on with: its program and data by fingerprint, its course, its place, and all state."""
+    """A run to go on with: its program and data by fingerprint, its course, its position, and all state."""
 
     program: str
     data: str
     course: Course
-    place: Place
+    position: RunPosition
     state: Mapping[str, Array]
 
 
@@ -58,7 +58,7 @@ def write_checkpoint(checkpoint: Checkpoint, path: Path) -> None:
     described = json.dumps(
         {
             "format": FORMAT, "program": checkpoint.program, "data": checkpoint.data,
-            "course": asdict(checkpoint.course), "place": asdict(checkpoint.place),
+            "course": asdict(checkpoint.course), "place": asdict(checkpoint.position),
         }
     )  # fmt: skip
     text = json.dumps({"digest": _digest(described, state), "run": described})
@@ -106,7 +106,7 @@ def _parse(text: str, state: Mapping[str, Array], path: Path) -> Checkpoint:
             raise CheckpointError(f"{path} has format {run['format']!r}, this Smidgen reads {FORMAT}; upgrade it")
         if outer["digest"] != _digest(described, state):
             raise CheckpointError(f"{path} is damaged: its bytes are not those that were written")
-        return Checkpoint(run["program"], run["data"], _course(run["course"]), _place(run["place"]), state)
+        return Checkpoint(run["program"], run["data"], _course(run["course"]), _position(run["place"]), state)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{path} is damaged: {type(error).__name__} in its description") from None
 
@@ -117,5 +117,5 @@ def _course(plain: Any) -> Course:
     return Course(**{**plain, "augment": augment})
 
 
-def _place(plain: Any) -> Place:
-    return Place(**{**plain, "record": tuple(Epoch(**epoch) for epoch in plain["record"])})
+def _position(plain: Any) -> RunPosition:
+    return RunPosition(**{**plain, "record": tuple(Epoch(**epoch) for epoch in plain["record"])})

@@ -19,7 +19,7 @@ def learned_graph(training: Training, state: Mapping[str, Array]) -> Graph:
     for v, data in forward.constants.items():
         values[v] = g.constant(v.name, data, v.type.q)
     for v in forward.state:
-        values[v] = g.constant(v.name, _found(v, state), v.type.q)
+        values[v] = g.constant(v.name, _state_array(v, state), v.type.q)
     for node in forward.nodes:
         ins = tuple(values[v] for v in node.ins)
         if isinstance(node.op, Overlay):
@@ -31,7 +31,7 @@ def learned_graph(training: Training, state: Mapping[str, Array]) -> Graph:
     return prune(g.graph(*(values[v] for v in forward.outputs)))
 
 
-def _found(value: Value, state: Mapping[str, Array]) -> Array:
+def _state_array(value: Value, state: Mapping[str, Array]) -> Array:
     data = state.get(value.name)
     if data is None or data.shape != value.type.shape or data.dtype.name != value.type.dtype:
         what = "nothing" if data is None else f"{data.dtype.name}{list(data.shape)}"

@@ -13,7 +13,7 @@ from smidgen.ir import Array, Graph, Node, Value
 from smidgen.numerics import dequantize, quantize
 from smidgen.ops.elementwise import Requantize
 from smidgen.quantization.batch import run_batch, run_node
-from smidgen.quantization.calibration import Listener, batches, functions_of
+from smidgen.quantization.calibration import ProgressCallback, batches, functions_of
 
 WEAK = 10.0  # dB: below this a layer is pointed out
 
@@ -176,10 +176,10 @@ def _reals(value: Value, array: Array) -> Array:
     return dequantize(array, value.type.q)
 
 
-def compare(real: Graph, rounded: Graph, samples: Array, integers: Array, hear: Listener) -> Comparison:
+def compare(real: Graph, rounded: Graph, samples: Array, integers: Array, on_progress: ProgressCallback) -> Comparison:
     """Run both over the samples, a few at a time."""
     comparison, at = Comparison(real, rounded), 0
-    for batch in batches(samples, "comparing", hear):
+    for batch in batches(samples, "comparing", on_progress):
         comparison.add(batch, integers[at : at + len(batch)])
         at += len(batch)
     return comparison

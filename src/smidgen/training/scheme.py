@@ -52,8 +52,8 @@ class Scheme:
     def from_json(text: str, source: str = "the scheme") -> Scheme:
         try:
             plain = json.loads(text)
-            weights = tuple((_whole(layer), _share(share)) for layer, share in dict(plain["weights"]).items())
-            scheme = Scheme(str(plain["name"]), _whole(plain["biases"]), tuple(sorted(weights)), plain["channels"])
+            weights = tuple((_integer(layer), _parse_share(share)) for layer, share in dict(plain["weights"]).items())
+            scheme = Scheme(str(plain["name"]), _integer(plain["biases"]), tuple(sorted(weights)), plain["channels"])
         except (ValueError, KeyError, TypeError, ZeroDivisionError, RecursionError) as error:
             raise SchemeError(
                 f"{source} is no scheme ({type(error).__name__}: {error}); it needs name, biases, weights as "
@@ -64,14 +64,14 @@ class Scheme:
         return scheme
 
 
-def _whole(written: object) -> int:
+def _integer(written: object) -> int:
     """A number of layers, or a layer's."""
     if isinstance(written, bool) or not _WHOLE.fullmatch(str(written)):
         raise ValueError(f"{str(written)[:40]!r} is no whole number")
     return int(str(written))
 
 
-def _share(written: object) -> Fraction:
+def _parse_share(written: object) -> Fraction:
     """A share of channels: 1/8, 0.125 or 1."""
     if isinstance(written, bool) or not _SHARE.fullmatch(str(written)):
         raise ValueError(f"{str(written)[:40]!r} is no share of channels like 1/8")
@@ -93,7 +93,7 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class Memory:
+class AnalyticMemory:
     """The paper's analytic extra memory of a scheme, in bytes, without the classifier."""
 
     saved: int
@@ -150,19 +150,19 @@ def _channels(graph: Graph, node: Node, share: Fraction, ranking: Ranking, rng: 
     return tuple(sorted(int(c) for c in chosen[:count]))
 
 
-def analytic_memory(scheme: Scheme, graph: Graph) -> Memory:
+def analytic_memory(scheme: Scheme, graph: Graph) -> AnalyticMemory:
     """The sum over the layers that learn."""
     layers = [layer_memory(trained) for trained in resolve(scheme, graph)]
-    return Memory(*(sum(getattr(layer, f.name) for layer in layers) for f in fields(Memory)))
+    return AnalyticMemory(*(sum(getattr(layer, f.name) for layer in layers) for f in fields(AnalyticMemory)))
 
 
-def layer_memory(trained: Trained) -> Memory:
+def layer_memory(trained: Trained) -> AnalyticMemory:
     """Saved input channels, one mask bit an output element, updated weights (1 byte) and biases (4 bytes)."""
     x, w, b = (v.type for v in trained.node.ins)
     share = len(trained.channels)
     groups = trained.node.op.groups if isinstance(trained.node.op, Conv2D) else 1
     saved = math.prod(x.shape[:-1]) * share * groups
-    return Memory(saved, (trained.node.out.type.size + 7) // 8, w.size // w.shape[-1] * share, 4 * b.size)
+    return AnalyticMemory(saved, (trained.node.out.type.size + 7) // 8, w.size // w.shape[-1] * share, 4 * b.size)
 
 
 def load_scheme(text: str, graph: Graph) -> Scheme:

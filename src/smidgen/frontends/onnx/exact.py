@@ -17,7 +17,7 @@ from smidgen.frontends.onnx.functions import DOMAIN, EXACT, LONG, OPERATORS, REC
 from smidgen.frontends.onnx.requantization import Rounding, rounding, rounding_of_sums
 from smidgen.frontends.onnx.writer import (
     MOVED,
-    Writer,
+    OnnxWriter,
     computed,
     conv_attributes,
     conv_order,
@@ -39,7 +39,7 @@ def write_onnx(graph: Graph) -> bytes:
     return serialized(_Exact(graph))
 
 
-class _Exact(Writer):
+class _Exact(OnnxWriter):
     """Functions where the plain form leaves rounding to the runtime."""
 
     def apply(self, node: Node) -> None:
@@ -226,7 +226,7 @@ def _dequantize(w: _Exact, node: Node) -> None:
     """As it is, unless the scale is no float32."""
     x = node.ins[0].type
     if x.scale == np.float32(x.scale):
-        Writer.apply(w, node)
+        OnnxWriter.apply(w, node)
     else:
         w.result(node, _table(w, node, "Requantized"), w.first(node.ins[0]))
 

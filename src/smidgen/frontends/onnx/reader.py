@@ -9,12 +9,12 @@ from pathlib import Path
 import onnx
 
 from smidgen.errors import GraphError, ImportModelError
-from smidgen.frontends.channels import Constant, Tensor
+from smidgen.frontends.channels import Constant, FileTensor
 from smidgen.frontends.naming import identifier
 from smidgen.frontends.onnx.constants import fold
-from smidgen.frontends.onnx.context import Call, Import
+from smidgen.frontends.onnx.context import OnnxCall, OnnxImport
 from smidgen.frontends.onnx.operators import OPERATOR_RULES
-from smidgen.frontends.onnx.protobuf import Declared, Model, Operator, decode
+from smidgen.frontends.onnx.protobuf import OnnxModel, OnnxOperator, OnnxTensor, decode
 from smidgen.frontends.onnx.quantized import given, planned
 from smidgen.frontends.tidy import fewest_transposes, tidy
 from smidgen.ir import Graph, QParams
@@ -48,7 +48,7 @@ def read_onnx(path: Path) -> Graph:
         raise ImportModelError(f"{path.name}: {error}; mend the model before exporting it") from None
 
 
-def _images(model: Model) -> bool:
+def _images(model: OnnxModel) -> bool:
     """Whether an input is an image, channels first: the file does not transpose it at once."""
     reached = {value.name for value in model.inputs}
     for operator in model.operators:
@@ -59,8 +59,8 @@ def _images(model: Model) -> bool:
     return any(len(value.shape) == 4 for value in model.inputs)
 
 
-def _graph(model: Model, name: str, plan: Mapping[str, QParams], last: bool) -> Graph:
-    c = Import(model, identifier(name) or "model", plan)
+def _graph(model: OnnxModel, name: str, plan: Mapping[str, QParams], last: bool) -> Graph:
+    c = OnnxImport(model, identifier(name) or "model", plan)
     learns = any(operator.code in WEIGHTED for operator in model.operators)
     for value in model.inputs:
         if learns and len(value.shape) > 1 and value.shape[0] != 1:
@@ -79,21 +79,21 @@ def _graph(model: Model, name: str, plan: Mapping[str, QParams], last: bool) -> 
     return tidy(c.graph(*outputs))
 
 
-def _output(c: Import, declared: Declared) -> Tensor:
+def _output(c: OnnxImport, declared: OnnxTensor) -> FileTensor:
     x = c.operand(declared.name)
     if isinstance(x, Constant):
         raise ImportModelError(f"its output '{declared.name}' is a constant; export the model again")
     return c.real(x) if declared.kind == FLOAT else x
 
 
-def _node(c: Import, operator: Operator) -> None:
+def _node(c: OnnxImport, operator: OnnxOperator) -> None:
     """Translate one operator; what it says of itself stands before every complaint."""
     where = f"node '{operator.name}' ({operator.code})"
     rule = OPERATOR_RULES.get(operator.code)
     c.output = operator.outputs[0] if operator.outputs else ""
     if not c.output or c.output in c.values:
         raise ImportModelError(f"{where} writes nothing, or what has a value already; export the model again")
-    call = Call(c, operator)
+    call = OnnxCall(c, operator)
     try:
         ins = [c.operand(name) if name else None for name in operator.inputs]
         known = all(x is None or (isinstance(x, Constant) and x.steps is None) for x in ins)

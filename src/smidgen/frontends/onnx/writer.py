@@ -29,15 +29,15 @@ FIRST, LAST = (0, 3, 1, 2), (0, 2, 3, 1)  # from channels last to first, and bac
 PLACES = (0, 2, 3, 1)  # where each dimension of a channels-last map is in a channels-first one
 MOVED = 128  # from int8 to uint8
 
-Held = tuple[Array, QParams | None, str]  # a constant, the quantization of its integers, and its name
+NamedConstant = tuple[Array, QParams | None, str]  # a constant, the quantization of its integers, and its name
 
 
 def write_plain(graph: Graph) -> bytes:
     """The graph as the bytes of an `.onnx` file of ONNX's own operators alone."""
-    return serialized(Writer(graph))
+    return serialized(OnnxWriter(graph))
 
 
-def serialized(writer: Writer) -> bytes:
+def serialized(writer: OnnxWriter) -> bytes:
     """What a writer makes of its graph, as a file."""
     graph = writer.graph
     verify(graph)
@@ -71,7 +71,7 @@ def _declared(value: Value) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(value.name, KINDS[value.type.dtype], value.type.shape)
 
 
-class Writer:
+class OnnxWriter:
     """Real numbers under each value's name with ':real', channels first with ':first'; no graph has such names."""
 
     def __init__(self, graph: Graph) -> None:
@@ -201,13 +201,13 @@ class Writer:
         """Whether two operands that may repeat are read channels first."""
         return self.first(a) and (b in self.data or len(b.type.shape) == 4)
 
-    def weights(self, node: Node, order: tuple[int, ...]) -> Held:
+    def weights(self, node: Node, order: tuple[int, ...]) -> NamedConstant:
         w = node.ins[1]
         self.check_constant(node, w)
         q = None if w.type.q is None else QParams(w.type.q.scale, 0, None if w.type.q.axis is None else 0)
         return self.data[w].transpose(order), q, f"{w.name}:weights"
 
-    def bias(self, node: Node) -> Held:
+    def bias(self, node: Node) -> NamedConstant:
         """Integers at the scale of the sums they are added to."""
         x, w, b = node.ins
         self.check_constant(node, b)
@@ -257,19 +257,19 @@ def conv_order(op: Op) -> tuple[int, ...]:
     return (3, 0, 1, 2) if isinstance(op, ops.Depthwise) else (0, 3, 1, 2)
 
 
-def _conv(w: Writer, node: Node) -> None:
+def _conv(w: OnnxWriter, node: Node) -> None:
     assert isinstance(node.op, ops.Conv2D | ops.Depthwise)
     ins = w.weighted(node, True, conv_order(node.op))
     w.result(node, w.emit("Conv", computed(node), *ins, **conv_attributes(node)), True, node.op.activation)
 
 
-def _dense(w: Writer, node: Node) -> None:
+def _dense(w: OnnxWriter, node: Node) -> None:
     assert isinstance(node.op, ops.Dense)
     ins = w.weighted(node, False, (0, 1))
     w.result(node, w.emit("Gemm", computed(node), *ins, transB=1), False, node.op.activation)
 
 
-def _pair(w: Writer, node: Node) -> None:
+def _pair(w: OnnxWriter, node: Node) -> None:
     assert isinstance(node.op, ops.Add | ops.Mul)
     a, b = node.ins
     first = w.both_first(a, b)
@@ -277,13 +277,13 @@ def _pair(w: Writer, node: Node) -> None:
     w.result(node, name, first, node.op.activation)
 
 
-def _activate(w: Writer, node: Node) -> None:
+def _activate(w: OnnxWriter, node: Node) -> None:
     (x,) = node.ins
     activation = node.op.activation if isinstance(node.op, ops.Activate) else "none"
     w.result(node, w.operand(x, w.first(x)), w.first(x), activation)
 
 
-def _lookup(w: Writer, node: Node) -> None:
+def _lookup(w: OnnxWriter, node: Node) -> None:
     op, (x,) = node.op, node.ins
     assert isinstance(op, ops.Lookup)
     if op.slope or op.function not in OPERATORS:
@@ -302,7 +302,7 @@ def _lookup(w: Writer, node: Node) -> None:
     w.result(node, out, first)
 
 
-def _pool(w: Writer, node: Node) -> None:
+def _pool(w: OnnxWriter, node: Node) -> None:
     op = node.op
     assert isinstance(op, ops.MaxPool | ops.AvgPool)
     code = "MaxPool" if isinstance(op, ops.MaxPool) else "AveragePool"
@@ -310,7 +310,7 @@ def _pool(w: Writer, node: Node) -> None:
     w.result(node, name, True, op.activation)
 
 
-def _mean(w: Writer, node: Node) -> None:
+def _mean(w: OnnxWriter, node: Node) -> None:
     assert isinstance(node.op, ops.Mean)
     name = w.emit("GlobalAveragePool", f"{node.out.name}:mean", w.operand(node.ins[0], True))
     if not node.op.keep_dims:
@@ -318,35 +318,35 @@ def _mean(w: Writer, node: Node) -> None:
     w.result(node, name, node.op.keep_dims)
 
 
-def _pad(w: Writer, node: Node) -> None:
+def _pad(w: OnnxWriter, node: Node) -> None:
     first = w.first(node.ins[0])
     name = w.emit("Pad", f"{node.out.name}:padded", w.operand(node.ins[0], first), pads(w, node, first))
     w.result(node, name, first)
 
 
-def pads(w: Writer, node: Node, first: bool) -> str:
+def pads(w: OnnxWriter, node: Node, first: bool) -> str:
     assert isinstance(node.op, ops.Pad)
     numbers = np.array([node.op.before, node.op.after], np.int64)
     return _integers(w, node, numbers[:, list(FIRST)] if first else numbers)
 
 
-def _integers(w: Writer, node: Node, numbers: Array) -> str:
+def _integers(w: OnnxWriter, node: Node, numbers: Array) -> str:
     return w.constant(f"{node.out.name}:numbers", np.asarray(numbers, np.int64).reshape(-1))
 
 
-def _reshape(w: Writer, node: Node) -> None:
+def _reshape(w: OnnxWriter, node: Node) -> None:
     assert isinstance(node.op, ops.Reshape)
     shape = _integers(w, node, np.array(node.op.shape))
     w.result(node, w.emit("Reshape", f"{node.out.name}:shaped", w.operand(node.ins[0], False), shape), False)
 
 
-def _transpose(w: Writer, node: Node) -> None:
+def _transpose(w: OnnxWriter, node: Node) -> None:
     assert isinstance(node.op, ops.Transpose)
     name = w.emit("Transpose", f"{node.out.name}:moved", w.operand(node.ins[0], False), perm=node.op.perm)
     w.result(node, name, False)
 
 
-def _concat(w: Writer, node: Node) -> None:
+def _concat(w: OnnxWriter, node: Node) -> None:
     assert isinstance(node.op, ops.Concat)
     first = len(node.out.type.shape) == 4 and any(w.first(v) for v in node.ins)
     axis = PLACES[node.op.axis] if first else node.op.axis
@@ -354,7 +354,7 @@ def _concat(w: Writer, node: Node) -> None:
     w.result(node, name, first)
 
 
-def _softmax(w: Writer, node: Node) -> None:
+def _softmax(w: OnnxWriter, node: Node) -> None:
     assert isinstance(node.op, ops.Softmax)
     name = w.operand(node.ins[0], False)
     if node.op.beta != 1.0:
@@ -363,14 +363,14 @@ def _softmax(w: Writer, node: Node) -> None:
     w.result(node, w.emit("Softmax", f"{node.out.name}:softmax", name, axis=-1), False)
 
 
-def _batch_norm(w: Writer, node: Node) -> None:
+def _batch_norm(w: OnnxWriter, node: Node) -> None:
     x, scale, shift = node.ins
     first = w.first(x)
     product = w.emit("Mul", f"{node.out.name}:scaled", w.operand(x, first), w.operand(scale, first))
     w.result(node, w.emit("Add", f"{node.out.name}:shifted", product, w.operand(shift, first)), first)
 
 
-RULES: Mapping[type[Op], Callable[[Writer, Node], None]] = {
+RULES: Mapping[type[Op], Callable[[OnnxWriter, Node], None]] = {
     ops.Activate: _activate, ops.Add: _pair, ops.AvgPool: _pool, ops.BatchNorm: _batch_norm, ops.Concat: _concat,
     ops.Conv2D: _conv, ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _activate, ops.Lookup: _lookup,
     ops.MaxPool: _pool, ops.Mean: _mean, ops.Mul: _pair, ops.Pad: _pad, ops.Quantize: _activate,

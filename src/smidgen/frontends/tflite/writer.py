@@ -16,10 +16,10 @@ from smidgen.frontends.tflite.flatbuffer import (
     TENSOR_TYPES,
     VALID,
     ZERO_PLACE,
-    Model,
-    Operator,
-    Options,
-    Tensor,
+    TfliteModel,
+    TfliteOperator,
+    TfliteOptions,
+    TfliteTensor,
 )
 from smidgen.ir import DTYPES, Array, Graph, Node, Op, Type, Value, verify
 from smidgen.numerics import INT32_MAX
@@ -50,13 +50,13 @@ def write_tflite(graph: Graph) -> bytes:
 class _Lowering:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.tensors: list[Tensor] = []
-        self.operators: list[Operator] = []
+        self.tensors: list[TfliteTensor] = []
+        self.operators: list[TfliteOperator] = []
         self.data = {**graph.constants, **graph.state}
         self.places: dict[Value, int] = {}
-        self.added: dict[Tensor, int] = {}
+        self.added: dict[TfliteTensor, int] = {}
 
-    def model(self) -> Model:
+    def model(self) -> TfliteModel:
         inputs = tuple(self.place(value) for value in self.graph.inputs)
         for node in self.graph.nodes:
             lower = LOWERINGS.get(type(node.op))
@@ -66,7 +66,7 @@ class _Lowering:
             _check_scales(node)
             lower(self, node)
         outputs = tuple(self.place(value) for value in self.graph.outputs)
-        return Model(tuple(self.tensors), tuple(self.operators), inputs, outputs, self.graph.name)
+        return TfliteModel(tuple(self.tensors), tuple(self.operators), inputs, outputs, self.graph.name)
 
     def place(self, value: Value) -> int:
         """The index of a value's tensor, added at the first call."""
@@ -74,23 +74,25 @@ class _Lowering:
             self.places[value] = self.append(_tensor(value, self.data.get(value)))
         return self.places[value]
 
-    def append(self, tensor: Tensor) -> int:
+    def append(self, tensor: TfliteTensor) -> int:
         self.tensors.append(tensor)
         return len(self.tensors) - 1
 
-    def constant(self, tensor: Tensor) -> int:
+    def constant(self, tensor: TfliteTensor) -> int:
         """The index of a constant that is no value of the graph, or that needs a quantization of its own."""
         if tensor not in self.added:
             self.added[tensor] = self.append(tensor)
         return self.added[tensor]
 
     def integers(self, name: str, data: Array) -> int:
-        return self.constant(Tensor(name, data.shape, "int32", data=data.astype("<i4").tobytes()))
+        return self.constant(TfliteTensor(name, data.shape, "int32", data=data.astype("<i4").tobytes()))
 
-    def emit(self, code: str, node: Node, *ins: int, options: Options | None = None, version: int = 0) -> None:
+    def emit(self, code: str, node: Node, *ins: int, options: TfliteOptions | None = None, version: int = 0) -> None:
         """Append the operator that computes the node's output."""
         self.operators.append(
-            Operator(code, ins, (self.place(node.out),), options or Options(), version or _version(code, node))
+            TfliteOperator(
+                code, ins, (self.place(node.out),), options or TfliteOptions(), version or _version(code, node)
+            )
         )
 
     def padded(self, code: str, node: Node, pad: Pad, *ins: int) -> int:
@@ -102,7 +104,7 @@ class _Lowering:
         shape = (n, h + top + bottom, w + left + right, c)
         y = self.append(_tensor(Value(f"{node.out.name}.padded", Type(shape, x.dtype, x.q)), None))
         self.operators.append(
-            Operator(code, (self.place(node.ins[0]), pads, *ins), (y,), Options(), _version(code, node))
+            TfliteOperator(code, (self.place(node.ins[0]), pads, *ins), (y,), TfliteOptions(), _version(code, node))
         )
         return y
 
@@ -131,13 +133,13 @@ def _check_scales(node: Node) -> None:
         raise ExportError(f"{where(node)}: {error}") from None
 
 
-def _tensor(value: Value, data: Array | None) -> Tensor:
+def _tensor(value: Value, data: Array | None) -> TfliteTensor:
     type_ = value.type
     raw = None if data is None else data.astype(DTYPES[type_.dtype].newbyteorder("<"), copy=False).tobytes()
     if type_.q is None:
-        return Tensor(value.name, type_.shape, type_.dtype, data=raw)
+        return TfliteTensor(value.name, type_.shape, type_.dtype, data=raw)
     scales, axis = type_.q.scale, type_.q.axis or 0
-    return Tensor(value.name, type_.shape, type_.dtype, scales, (type_.q.zero,) * len(scales), axis, raw)
+    return TfliteTensor(value.name, type_.shape, type_.dtype, scales, (type_.q.zero,) * len(scales), axis, raw)
 
 
 def _version(code: str, node: Node) -> int:
@@ -148,8 +150,8 @@ def _activation(activation: str) -> int:
     return ACTIVATIONS[activation]
 
 
-def _window_options(window: Window, activation: str, padding: int) -> Options:
-    return Options(
+def _window_options(window: Window, activation: str, padding: int) -> TfliteOptions:
+    return TfliteOptions(
         padding=padding,
         stride_h=window.stride[0],
         stride_w=window.stride[1],
@@ -192,7 +194,7 @@ def _dense(lowering: _Lowering, node: Node) -> None:
     per_channel = w.type.q is not None and len(w.type.q.scale) > 1
     if x.type.dtype == "int8":
         _check_product(lowering, node)
-    options = Options(fused_activation_function=_activation(node.op.activation))
+    options = TfliteOptions(fused_activation_function=_activation(node.op.activation))
     ins = (lowering.place(x), lowering.place(w), lowering.bias(node))
     version = PER_CHANNEL_DENSE_VERSION if per_channel else 0
     lowering.emit("FULLY_CONNECTED", node, *ins, options=options, version=version)
@@ -218,7 +220,7 @@ def _pair(lowering: _Lowering, node: Node) -> None:
             f"{where(node)}: TFLite adds only where the output's scale {y.type.scale:.3g} is above 2^{1 - ADD_SHIFT} "
             f"of its inputs' {a.type.scale:.3g} and {b.type.scale:.3g}; calibrate the model again"
         )
-    options = Options(fused_activation_function=_activation(node.op.activation))
+    options = TfliteOptions(fused_activation_function=_activation(node.op.activation))
     ins = (lowering.place(value) for value in node.ins)
     lowering.emit("ADD" if isinstance(node.op, ops.Add) else "MUL", node, *ins, options=options)
 
@@ -253,7 +255,7 @@ def _avg_pool(lowering: _Lowering, node: Node) -> None:
 def _mean(lowering: _Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.Mean)
     axes = lowering.integers("height_and_width", np.array([1, 2]))
-    options = Options(keep_dims=node.op.keep_dims)
+    options = TfliteOptions(keep_dims=node.op.keep_dims)
     lowering.emit("MEAN", node, lowering.place(node.ins[0]), axes, options=options)
 
 
@@ -277,12 +279,12 @@ def _transpose(lowering: _Lowering, node: Node) -> None:
 def _concat(lowering: _Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.Concat)
     ins = (lowering.place(value) for value in node.ins)
-    lowering.emit("CONCATENATION", node, *ins, options=Options(axis=node.op.axis))
+    lowering.emit("CONCATENATION", node, *ins, options=TfliteOptions(axis=node.op.axis))
 
 
 def _softmax(lowering: _Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.Softmax)
-    lowering.emit("SOFTMAX", node, lowering.place(node.ins[0]), options=Options(beta=node.op.beta))
+    lowering.emit("SOFTMAX", node, lowering.place(node.ins[0]), options=TfliteOptions(beta=node.op.beta))
 
 
 def _activate(lowering: _Lowering, node: Node) -> None:
@@ -310,12 +312,12 @@ def _lookup(lowering: _Lowering, node: Node) -> None:
     if x.type.dtype != "int8":
         raise ExportError(f"{where(node)}: {op.function} is exported as a table of int8 results; quantize the model")
     raw, places = (
-        lowering.append(Tensor(f"{y.name}.{what}", y.type.shape, "int32")) for what in ("integers", "places")
+        lowering.append(TfliteTensor(f"{y.name}.{what}", y.type.shape, "int32")) for what in ("integers", "places")
     )
-    types = Options(in_data_type=TENSOR_TYPES["int8"], out_data_type=TENSOR_TYPES["int32"])
+    types = TfliteOptions(in_data_type=TENSOR_TYPES["int8"], out_data_type=TENSOR_TYPES["int32"])
     zero = lowering.integers("zero_place", np.array([ZERO_PLACE]))
     lowering.operators += [
-        Operator("CAST", (lowering.place(x),), (raw,), types), Operator("ADD", (raw, zero), (places,))
+        TfliteOperator("CAST", (lowering.place(x),), (raw,), types), TfliteOperator("ADD", (raw, zero), (places,))
     ]  # fmt: skip
     name = f"{'slope of ' if op.slope else ''}{op.function}({op.alpha!r}, {op.beta!r})"
     data = op.table(x.type, y.type)

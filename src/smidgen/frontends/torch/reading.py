@@ -18,11 +18,11 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from smidgen.errors import GraphError, ImportModelError
-from smidgen.frontends.channels import Constant, Operand, Tensor
+from smidgen.frontends.channels import Constant, FileTensor, Operand
 from smidgen.frontends.layers import Layers
 from smidgen.frontends.tidy import fewest_transposes, tidy
 from smidgen.frontends.torch.archive import safe_archive
-from smidgen.frontends.torch.operators import RULES, Call, instead_of, name_of
+from smidgen.frontends.torch.operators import RULES, TorchCall, instead_of, name_of
 from smidgen.ir import MAX_BYTES, Graph
 
 # Functions that PyTorch would take apart, and Smidgen has whole.
@@ -97,7 +97,7 @@ def _graph(program: ExportedProgram, name: str, last: bool) -> Graph:
     c = Layers(name)
     values: dict[fx.Node, object] = {}
     specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
-    outputs: list[Tensor] = []
+    outputs: list[FileTensor] = []
     for node in program.graph_module.graph.nodes:
         c.output = node.name
         if node.op == "placeholder":
@@ -128,9 +128,9 @@ def _placeholder(c: Layers, program: ExportedProgram, spec: Any, node: fx.Node, 
     return c.input(node.name, shape, last)
 
 
-def _output(values: Mapping[fx.Node, object], item: object) -> Tensor:
+def _output(values: Mapping[fx.Node, object], item: object) -> FileTensor:
     value = values.get(item) if isinstance(item, fx.Node) else None
-    if not isinstance(value, Tensor):
+    if not isinstance(value, FileTensor):
         raise ImportModelError("an output is not computed from the inputs; return tensors that are")
     return value
 
@@ -138,14 +138,14 @@ def _output(values: Mapping[fx.Node, object], item: object) -> Tensor:
 def _call(c: Layers, node: fx.Node, values: Mapping[fx.Node, object]) -> object:
     """Translate one call; what it says of itself stands before every complaint."""
     name = name_of(node.target)
-    known = all(not isinstance(values[n], Tensor) for n in node.all_input_nodes)
+    known = all(not isinstance(values[n], FileTensor) for n in node.all_input_nodes)
     try:
         if known and name != "getitem":
             return _folded(node, values)
         rule = RULES.get(name)
         if rule is None:
             raise ImportModelError(f"this operator is not supported; {instead_of(name)}")
-        return rule(Call(c, node, values))
+        return rule(TorchCall(c, node, values))
     except (GraphError, ImportModelError, IndexError) as error:
         raise ImportModelError(f"'{node.name}' ({name}): {error}") from None
 
