@@ -22,7 +22,16 @@ from smidgen.errors import ExportError, ImportModelError, InputError
 from smidgen.frontends import export_model, import_model
 from smidgen.frontends.onnx import write_onnx, write_plain
 from smidgen.frontends.onnx.exact import RULES
-from smidgen.frontends.onnx.functions import DOMAIN, LAYERS, OPERATORS, OPSET, VERSION, WEIGHTED, library, needed
+from smidgen.frontends.onnx.functions import (
+    DOMAIN,
+    LAYERS,
+    OPERATORS,
+    OPSET,
+    VERSION,
+    WEIGHTED,
+    functions_needed,
+    library,
+)
 from smidgen.frontends.onnx.requantization import Rounding, rounding, rounding_of_sums
 from smidgen.frontends.onnx.writer import RULES as PLAIN_RULES
 from smidgen.ir import Array, Builder, Graph, QParams, Type, evaluate
@@ -57,7 +66,7 @@ def called(code: str, x: Array, *constants: Array) -> list[Array]:
         [node], "function", [helper.make_tensor_value_info(function.input[0], x_type, x.shape)], outs, held
     )
     versions = [helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, VERSION)]
-    model = helper.make_model(body, opset_imports=versions, functions=needed({code}), ir_version=9)
+    model = helper.make_model(body, opset_imports=versions, functions=functions_needed({code}), ir_version=9)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     return [np.asarray(a) for a in session.run(None, {function.input[0]: x})]
 

@@ -104,8 +104,9 @@ def read_zip(path: Path, suffix: str) -> dict[str, bytes]:
                 raise ImportModelError(f"{path.name} is compressed in a way other than deflate; repack it")
             return {m.filename: archive.read(m) for m in members}
     except CORRUPT_ZIP as error:
-        raise ImportModelError(f"{path.name} is no whole archive: {_first_line(error)}") from None
+        raise ImportModelError(f"{path.name} is no whole archive: {first_line(error)}") from None
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:120]
+def first_line(error: Exception) -> str:
+    """The first line of what another library complained of, or the error's type where it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:120]

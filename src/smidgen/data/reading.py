@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from smidgen.data import sample
-from smidgen.data.files import CORRUPT_ZIP, parse_npy
+from smidgen.data.files import CORRUPT_ZIP, first_line, parse_npy
 from smidgen.data.samples import Data, DataError, Samples, hold_out
 from smidgen.errors import ImportModelError
 from smidgen.ir import Array
@@ -101,7 +101,7 @@ def _open_archive(path: Path) -> Iterator[zipfile.ZipFile | None]:
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
     except CORRUPT_ZIP as error:
-        raise DataError(f"{path} is no whole archive: {_first_line(error)}") from None
+        raise DataError(f"{path} is no whole archive: {first_line(error)}") from None
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def _decode(file: _File) -> Array:
     except DataError:
         raise
     except Exception as error:  # Pillow's readers raise whatever a damaged file makes them
-        why = _first_line(error)
+        why = first_line(error)
         raise DataError(f"{file.name} cannot be read as an image ({why}); replace or remove it") from None
     if (excess := min(image.size) / LONGEST_SHORT_SIDE) > 1:
         image = image.resize((round(image.width / excess), round(image.height / excess)))
@@ -253,7 +253,3 @@ def _samples_from_arrays(x: Array, y: Array, where: str) -> Samples:
     if int(y.min()) < 0:
         raise DataError(f"{where} has a label of {int(y.min())}; labels count from 0")
     return Samples(tuple(x.reshape(*x.shape[:3], -1)), tuple(int(label) for label in y.ravel()))
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:120]

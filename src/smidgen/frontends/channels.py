@@ -123,7 +123,7 @@ class Channels:
         value = self.builder.emit(ops.Transpose(perm), self.view(x.value, shape), name=f"{x.value.name}.arranged")
         return FileTensor(value, replace(x.layout, memory=memory))
 
-    def map(self, x: FileTensor) -> Value:
+    def to_map(self, x: FileTensor) -> Value:
         """[batch, channels, rows, columns] or [batch, channels, length] as a [1, rows, columns, channels] map."""
         if len(x.shape) not in (3, 4):
             raise ImportModelError(
@@ -135,12 +135,12 @@ class Channels:
         shape = tuple(x.shape[i] for i in order)
         return self.view(self.arranged(x, x.layout.order(order)).value, (1, *shape) if len(shape) == 3 else shape)
 
-    def mapped(self, value: Value, rank: int) -> FileTensor:
+    def from_map(self, value: Value, rank: int) -> FileTensor:
         """A [1, rows, columns, channels] map as the file's tensor of three or four dimensions."""
         n, h, w, c = value.type.shape
         return FileTensor(value, TensorLayout.channels_last((n, c, h, w) if rank == 4 else (n, c, w)))
 
-    def rows(self, x: FileTensor) -> FileTensor:
+    def contiguous_rows(self, x: FileTensor) -> FileTensor:
         """The tensor with its last dimension's elements one after another in memory, in any order."""
         last = set(x.layout.places(len(x.shape) - 1))
         memory = x.layout.memory
@@ -158,7 +158,7 @@ class Channels:
             self._reals[x.value] = self.builder.emit(ops.Dequantize(), x.value, name=f"{x.value.name}.real")
         return FileTensor(self._reals[x.value], x.layout)
 
-    def settled(self, x: FileTensor) -> FileTensor:
+    def int8_if_planned(self, x: FileTensor) -> FileTensor:
         """The tensor in int8 where it is and stays so, else in float32."""
         return x if self.q is not None and x.value.type.dtype == "int8" else self.real(x)
 
@@ -186,7 +186,7 @@ class Channels:
 
     def unary(self, op: Op, x: FileTensor) -> FileTensor:
         """A function of each element."""
-        x = self.settled(x)
+        x = self.int8_if_planned(x)
         return FileTensor(self.emit(op, x.value, q=self.q), x.layout)
 
     def add(self, a: Operand, b: Operand) -> FileTensor:
@@ -212,11 +212,11 @@ class Channels:
             raise ImportModelError(
                 f"{list(a.shape)} and {list(b.shape)} would both be repeated; one operand must have the result's shape"
             )
-        a = self.reshape(self.settled(a), shape)
+        a = self.reshape(self.int8_if_planned(a), shape)
         if isinstance(b, Constant):
-            second = self._repeated(a, b)
+            second = self._constant_operand(a, b)
         else:
-            b = self.settled(self.reshape(b, (1,) * (len(shape) - len(b.shape)) + b.shape))
+            b = self.int8_if_planned(self.reshape(b, (1,) * (len(shape) - len(b.shape)) + b.shape))
             if a.value.type.dtype != b.value.type.dtype:
                 a, b = self.real(a), self.real(b)
             a, second = self._aligned(a, b)
@@ -226,7 +226,7 @@ class Channels:
             second = second if second.type.shape[-1] == count else self.view(second, (count,))
         return FileTensor(self.emit(op, first, second, q=self.q), a.layout)
 
-    def _repeated(self, a: FileTensor, b: Constant) -> Value:
+    def _constant_operand(self, a: FileTensor, b: Constant) -> Value:
         """A constant operand in the order of a's memory, no larger than it has to be."""
         layout, q = a.layout, None
         data = b.data
@@ -270,7 +270,7 @@ class Channels:
         b = self.arranged(b, tuple(place[i] for i in a.layout.memory if i in place))
         return a, b.value if b.size < a.size else self.view(b.value, a.value.type.shape)
 
-    def outgoing(self, x: FileTensor) -> Value:
+    def output_value(self, x: FileTensor) -> Value:
         """An output in the file's order or, where it is a map in memory, channels last."""
         rank = len(x.shape)
         whole = all(len(dim) <= 1 for dim in x.layout.dims)
@@ -282,7 +282,7 @@ class Channels:
         return self.view(self.arranged(x, tuple(range(len(x.layout.memory)))).value, x.shape)
 
     def graph(self, *outputs: FileTensor) -> Graph:
-        return self.builder.graph(*(self.outgoing(x) for x in outputs))
+        return self.builder.graph(*(self.output_value(x) for x in outputs))
 
 
 def broadcast(*shapes: Shape) -> Shape:

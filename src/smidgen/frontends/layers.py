@@ -38,16 +38,16 @@ class Layers(Channels):
         if depthwise:
             op, axis, order = ops.Depthwise(steps, (*rows, *columns), spread), 3, (1, 2, 3, 0)
         lifted = (*w.shape[:2], *_pair(w.shape[2:]))
-        source = self.map(self._weighted(x, w))
+        source = self.to_map(self._weighted_input(x, w))
         weights = self._weights(source, w, axis, lambda a: a.reshape(lifted).transpose(order))
         value = self.emit(op, source, weights, self._bias(source, weights, b, w.shape[0]), q=self.q)
-        return self.mapped(value, rank)
+        return self.from_map(value, rank)
 
     def dense(self, x: FileTensor, w: Constant, b: Constant | None = None) -> FileTensor:
         """x · wᵀ + b along the last dimension; weights are [out, in], their columns put in the order of memory."""
         if len(w.shape) != 2 or not x.shape or x.shape[-1] != w.shape[1]:
             raise ImportModelError(f"input {list(x.shape)} and weights [out, in] of {list(w.shape)} do not fit")
-        x = self.rows(self._weighted(x, w))
+        x = self.contiguous_rows(self._weighted_input(x, w))
         n, k = w.shape
         places = x.layout.places(len(x.shape) - 1)
         order = [i - places[0] + 1 for i in x.layout.memory if i in places] if places else []
@@ -61,10 +61,10 @@ class Layers(Channels):
             value, TensorLayout(outer.dims + last, outer.memory + ((len(outer.memory),) if n > 1 else ()))
         )
 
-    def _weighted(self, x: FileTensor, w: Constant) -> FileTensor:
+    def _weighted_input(self, x: FileTensor, w: Constant) -> FileTensor:
         """The input, in int8 where its weights are too and the file quantizes the output."""
         usable = w.steps is not None and w.zero == 0 and (len(w.scales) == 1 or w.axis == 0)
-        return self.settled(x) if usable else self.real(x)
+        return self.int8_if_planned(x) if usable else self.real(x)
 
     def _weights(self, x: Value, w: Constant, axis: int, place: Callable[[Array], Array]) -> Value:
         if x.type.dtype == "float32":
@@ -112,7 +112,7 @@ class Layers(Channels):
         ceil: bool = False, counts_padding: bool = False,
     ) -> FileTensor:  # fmt: skip
         """Pooling over one or two dimensions; with `counts_padding` an average counts padding as zeros."""
-        source = self.map(x)
+        source = self.to_map(x)
         k, s, p = _pair(size), _pair(stride), ((0, 0), *pads)[-2:]
         if counts_padding and any(n for pair in p for n in pair):
             (top, bottom), (left, right) = p
@@ -122,16 +122,16 @@ class Layers(Channels):
             behind, p = (bottom, right), ((0, 0), (0, 0))
         else:
             behind = (0, 0)
-        ends = [_end(source.type.shape[1 + i], k[i], s[i], p[i], ceil, behind[i]) for i in (0, 1)]
+        ends = [_end_padding(source.type.shape[1 + i], k[i], s[i], p[i], ceil, behind[i]) for i in (0, 1)]
         pad = (p[0][0], ends[0], p[1][0], ends[1])
-        return self.mapped(self.emit(kind(k, s, pad), source), len(x.shape))
+        return self.from_map(self.emit(kind(k, s, pad), source), len(x.shape))
 
     def mean(self, x: FileTensor, axes: Sequence[int], keep: bool) -> FileTensor:
         """The mean over some dimensions, which become 1 or, without `keep`, go."""
         over = {axis % len(x.shape) for axis in axes} if x.shape else set()
         rest = tuple(i for i in range(len(x.shape)) if i not in over)
         shape = tuple(1 if i in over else d for i, d in enumerate(x.shape) if keep or i not in over)
-        x = self.settled(x)
+        x = self.int8_if_planned(x)
         gone = set(x.layout.order(tuple(over)))
         slow = tuple(i for i in x.layout.memory if i in gone)
         x = self.arranged(x, slow + tuple(i for i in x.layout.memory if i not in gone))
@@ -149,7 +149,7 @@ class Layers(Channels):
         """Zeros around the tensor."""
         if len(pads) != len(x.shape) or any(n < 0 for pair in pads for n in pair):
             raise ImportModelError(f"padding {list(pads)} of {list(x.shape)} is not supported; pad by positive numbers")
-        x, order = self._whole(x)
+        x, order = self._whole_dimensions(x)
         sizes = tuple(x.shape[i] for i in order)
         before, after = (tuple(pads[i][side] for i in order) for side in (0, 1))
         value = self.emit(ops.Pad(before, after), self.view(x.value, sizes))
@@ -168,18 +168,18 @@ class Layers(Channels):
         if any(len(t.shape) != rank for t in tensors) or not -rank <= axis < rank:
             raise ImportModelError(f"it joins {[list(t.shape) for t in tensors]} along dimension {axis}")
         axis %= rank
-        wholes = [self._whole(t) for t in tensors]
+        wholes = [self._whole_dimensions(t) for t in tensors]
         order = wholes[0][1]
         values = []
         for x, _ in wholes:
-            x = self.arranged(FileTensor(x.value, self._single(x)), self._single(x).order(order))
+            x = self.arranged(FileTensor(x.value, self._unsplit(x)), self._unsplit(x).order(order))
             values.append(self.view(x.value, tuple(x.shape[i] for i in order)))
         value = self.emit(ops.Concat(order.index(axis)), *values)
         total = sum(x.shape[axis] for x, _ in wholes)
         shape = tensors[0].shape
         return FileTensor(value, TensorLayout.of((*shape[:axis], total, *shape[axis + 1 :]), order))
 
-    def _single(self, x: FileTensor) -> TensorLayout:
+    def _unsplit(self, x: FileTensor) -> TensorLayout:
         layout = x.layout.refined(tuple((d,) if d > 1 else () for d in x.shape))
         return x.layout if layout is None else layout
 
@@ -192,7 +192,7 @@ class Layers(Channels):
             x = FileTensor(self.view(x.value, (x.size // x.shape[axis], x.shape[axis])), x.layout)
         return FileTensor(self.emit(ops.Softmax(beta), x.value), x.layout)
 
-    def _whole(self, x: FileTensor) -> tuple[FileTensor, Shape]:
+    def _whole_dimensions(self, x: FileTensor) -> tuple[FileTensor, Shape]:
         """The tensor with each dimension whole in memory, and their order there; up to four."""
         rank = len(x.shape)
         if rank > 4:
@@ -223,7 +223,7 @@ def _order(layout: TensorLayout) -> Shape | None:
     return tuple(i for i in range(len(layout.dims)) if i not in at) + tuple(long)
 
 
-def _end(size: int, k: int, stride: int, pad: tuple[int, int], ceil: bool, behind: int) -> int:
+def _end_padding(size: int, k: int, stride: int, pad: tuple[int, int], ceil: bool, behind: int) -> int:
     """The padding behind the map that windows reach into; the last `behind` of its size are padding already."""
     if stride < 1 or k < 1:
         raise ImportModelError(f"a window of {k} with stride {stride} is none")

@@ -40,12 +40,12 @@ class OnnxCall:
     def __len__(self) -> int:
         return len(self.operator.inputs)
 
-    def given(self, place: int) -> bool:
+    def has_input(self, place: int) -> bool:
         """Whether an optional input is there."""
         return place < len(self) and self.operator.inputs[place] != ""
 
     def operand(self, place: int) -> Operand:
-        if not self.given(place):
+        if not self.has_input(place):
             raise ImportModelError(f"its input {place} is missing; export the model again")
         return self.c.operand(self.operator.inputs[place])
 
@@ -63,7 +63,7 @@ class OnnxCall:
         return x
 
     def optional(self, place: int) -> Constant | None:
-        return self.constant(place) if self.given(place) else None
+        return self.constant(place) if self.has_input(place) else None
 
     def number(self, place: int, default: float) -> float:
         """A constant input of one element."""

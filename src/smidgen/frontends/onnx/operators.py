@@ -118,7 +118,7 @@ def _global_pool(call: OnnxCall) -> FileTensor:
 
 def _axes(call: OnnxCall, place: int, rank: int) -> Shape:
     """Axes from an attribute or, in later opsets, an input; all where there are none."""
-    axes = call.numbers(place) if call.given(place) else call.integers("axes", ())
+    axes = call.numbers(place) if call.has_input(place) else call.integers("axes", ())
     if any(not -rank <= axis < rank for axis in axes) or len({a % rank for a in axes}) != len(axes):
         raise ImportModelError(f"axes {list(axes)} do not fit {rank} dimensions")
     return tuple(axis % rank for axis in axes)
@@ -249,9 +249,9 @@ def _prelu(call: OnnxCall) -> FileTensor:
     return call.c.add(call.c.multiply(x, slope), above)
 
 
-def _same(call: OnnxCall) -> Operand:
+def _identity(call: OnnxCall) -> Operand:
     """Operators that change nothing when a model infers."""
-    if call.operator.code == "Dropout" and call.given(2) and bool(call.number(2, 0.0)):
+    if call.operator.code == "Dropout" and call.has_input(2) and bool(call.number(2, 0.0)):
         raise ImportModelError("it drops elements as in training; export the model in evaluation mode")
     return call.operand(0)
 
@@ -309,10 +309,10 @@ def _swish(call: OnnxCall) -> FileTensor:
 OPERATOR_RULES: Mapping[str, OnnxRule] = {
     "Abs": _lookup("abs"), "Add": _add, "AveragePool": _pool, "BatchNormalization": _batch_norm, "Cast": _cast,
     "Celu": _lookup("celu", 1.0), "Clip": _limits, "Concat": _concat, "Constant": _constant, "Conv": _conv,
-    "DequantizeLinear": dequantize, "Div": _div, "Dropout": _same, "Elu": _lookup("elu", 1.0), "Erf": _lookup("erf"),
-    "Exp": _lookup("exp"), "Flatten": _flatten, "Gelu": _function(_gelu), "Gemm": _gemm,
+    "DequantizeLinear": dequantize, "Div": _div, "Dropout": _identity, "Elu": _lookup("elu", 1.0),
+    "Erf": _lookup("erf"), "Exp": _lookup("exp"), "Flatten": _flatten, "Gelu": _function(_gelu), "Gemm": _gemm,
     "GlobalAveragePool": _global_pool, "GlobalMaxPool": _global_pool,
-    "HardSigmoid": _lookup("hard_sigmoid", 0.2, 0.5), "HardSwish": _lookup("hard_swish"), "Identity": _same,
+    "HardSigmoid": _lookup("hard_sigmoid", 0.2, 0.5), "HardSwish": _lookup("hard_swish"), "Identity": _identity,
     "LeakyRelu": _lookup("leaky_relu", 0.01), "MatMul": _matmul, "Max": _limits, "MaxPool": _pool, "Min": _limits,
     "Mish": _lookup("mish"), "Mul": _mul, "Neg": lambda call: call.c.negative(call.tensor(0)), "PRelu": _prelu,
     "Pad": _pad, "Pow": _pow, "QuantizeLinear": quantize, "ReduceMean": _mean,

@@ -147,10 +147,10 @@ def _operators(graph: onnx.GraphProto, folder: Path) -> Iterator[OnnxOperator]:
             raise ImportModelError(f"{where}: {error}") from None
         name = node.name or str(number)
         operator = OnnxOperator(node.op_type, name, tuple(node.input), tuple(node.output), attributes)
-        yield from _unrounded(operator) if node.domain == DOMAIN else (operator,)
+        yield from _without_rounding(operator) if node.domain == DOMAIN else (operator,)
 
 
-def _unrounded(operator: OnnxOperator) -> Iterator[OnnxOperator]:
+def _without_rounding(operator: OnnxOperator) -> Iterator[OnnxOperator]:
     """What a function of our own exports computes, but for rounding: that is how int8 graphs round."""
     code, inputs = operator.code, operator.inputs
     if code in WEIGHTED:

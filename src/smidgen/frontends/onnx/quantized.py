@@ -17,7 +17,7 @@ from smidgen.ir import Array, QParams
 BETWEEN = ("Relu", "Clip", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
-def planned(model: OnnxModel) -> dict[str, QParams]:
+def planned_quantizations(model: OnnxModel) -> dict[str, QParams]:
     """The int8 quantization each output gets: that of the only QuantizeLinear that reads it, or its activation."""
     constants = _constants(model)
     readers: dict[str, list[OnnxOperator]] = {}
@@ -38,11 +38,11 @@ def planned(model: OnnxModel) -> dict[str, QParams]:
 
 
 def _constants(model: OnnxModel) -> dict[str, Array]:
-    held = {o.outputs[0]: _held(o) for o in model.operators if o.outputs}
+    held = {o.outputs[0]: _constant_value(o) for o in model.operators if o.outputs}
     return {**model.constants, **{name: data for name, data in held.items() if data is not None}}
 
 
-def given(model: OnnxModel, name: str) -> QParams:
+def input_quantization(model: OnnxModel, name: str) -> QParams:
     """The quantization of an int8 or uint8 input: that of the DequantizeLinear that reads it."""
     constants = _constants(model)
     for operator in model.operators:
@@ -52,7 +52,7 @@ def given(model: OnnxModel, name: str) -> QParams:
     raise ImportModelError(f"input '{name}' is int8 and no DequantizeLinear says what it means; use float32 inputs")
 
 
-def _held(operator: OnnxOperator) -> Array | None:
+def _constant_value(operator: OnnxOperator) -> Array | None:
     value = operator.attributes.get("value")
     return value if operator.code == "Constant" and isinstance(value, np.ndarray) else None
 
@@ -91,7 +91,7 @@ def dequantize(call: OnnxCall) -> Operand:
         return x
     call.forbid("block_size", 0)
     scale = call.constant(1).data.astype(np.float64).reshape(-1)
-    zero = call.constant(2).data.reshape(-1) if call.given(2) else np.zeros(1, x.data.dtype)
+    zero = call.constant(2).data.reshape(-1) if call.has_input(2) else np.zeros(1, x.data.dtype)
     shift = 128 if x.data.dtype == np.uint8 else 0
     steps, zeros = x.data.astype(np.int64) - shift, zero.astype(np.int64) - shift
     rank = len(x.shape)

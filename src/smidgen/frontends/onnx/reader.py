@@ -15,7 +15,7 @@ from smidgen.frontends.onnx.constants import fold
 from smidgen.frontends.onnx.context import OnnxCall, OnnxImport
 from smidgen.frontends.onnx.operators import OPERATOR_RULES
 from smidgen.frontends.onnx.protobuf import OnnxModel, OnnxOperator, OnnxTensor, decode
-from smidgen.frontends.onnx.quantized import given, planned
+from smidgen.frontends.onnx.quantized import input_quantization, planned_quantizations
 from smidgen.frontends.tidy import fewest_transposes, tidy
 from smidgen.ir import Graph, QParams
 
@@ -39,7 +39,7 @@ def read_onnx(path: Path) -> Graph:
     """The model in an `.onnx` file as a graph: float32, or int8 where the file quantizes (QDQ)."""
     try:
         model = decode(path)
-        plan = planned(model)
+        plan = planned_quantizations(model)
         last, own = (_graph(model, path.stem, plan, way) for way in (True, False))
         return fewest_transposes(last, own, _images(model))
     except ImportModelError as error:
@@ -71,7 +71,7 @@ def _graph(model: OnnxModel, name: str, plan: Mapping[str, QParams], last: bool)
             raise ImportModelError(
                 f"input '{value.name}' is of ONNX type {value.kind}; export the model with float32 inputs"
             )
-        q = None if value.kind == FLOAT else given(model, value.name)
+        q = None if value.kind == FLOAT else input_quantization(model, value.name)
         c.values[value.name] = c.input(value.name, value.shape, last, q)
     for operator in model.operators:
         _node(c, operator)

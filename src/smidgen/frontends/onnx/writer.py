@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from smidgen import ops
 from smidgen.errors import ExportError
-from smidgen.frontends.onnx.functions import DOMAIN, OPERATORS, OPSET, VERSION, needed
+from smidgen.frontends.onnx.functions import DOMAIN, OPERATORS, OPSET, VERSION, functions_needed
 from smidgen.ir import Array, Graph, Node, Op, QParams, Value, verify
 from smidgen.numerics import activation_limits
 from smidgen.ops.window import Window
@@ -27,17 +27,17 @@ IR_VERSION = 9  # of the opset's time
 KINDS = {"float32": TensorProto.FLOAT, "int8": TensorProto.INT8, "int32": TensorProto.INT32}
 FIRST, LAST = (0, 3, 1, 2), (0, 2, 3, 1)  # from channels last to first, and back
 PLACES = (0, 2, 3, 1)  # where each dimension of a channels-last map is in a channels-first one
-MOVED = 128  # from int8 to uint8
+UINT8_SHIFT = 128  # from int8 to uint8
 
 NamedConstant = tuple[Array, QParams | None, str]  # a constant, the quantization of its integers, and its name
 
 
 def write_plain(graph: Graph) -> bytes:
     """The graph as the bytes of an `.onnx` file of ONNX's own operators alone."""
-    return serialized(OnnxWriter(graph))
+    return serialize(OnnxWriter(graph))
 
 
-def serialized(writer: OnnxWriter) -> bytes:
+def serialize(writer: OnnxWriter) -> bytes:
     """What a writer makes of its graph, as a file."""
     graph = writer.graph
     verify(graph)
@@ -57,7 +57,7 @@ def serialized(writer: OnnxWriter) -> bytes:
     model = helper.make_model(
         body,
         opset_imports=[helper.make_opsetid(*pair) for pair in versions.items()],
-        functions=needed(writer.called),
+        functions=functions_needed(writer.called),
         ir_version=IR_VERSION,
         producer_name="smidgen",
     )
@@ -86,15 +86,15 @@ class OnnxWriter:
 
     def write(self) -> None:
         for value in self.graph.inputs:
-            self.enter(value)
+            self.add_input(value)
         for node in self.graph.nodes:
             self.apply(node)
         for value in self.graph.outputs:
             if value not in self.graph.inputs:  # which leave under their own names
-                self.leave(value)
+                self.add_output(value)
 
-    def enter(self, value: Value) -> None:
-        self.written(value, value.name, False)
+    def add_input(self, value: Value) -> None:
+        self.register(value, value.name, False)
 
     def apply(self, node: Node) -> None:
         rule = RULES.get(type(node.op))
@@ -103,7 +103,7 @@ class OnnxWriter:
             raise ExportError(f"{what} of %{node.outs[0].name} is not exported to ONNX; exported are {known}")
         rule(self, node)
 
-    def leave(self, value: Value) -> None:
+    def add_output(self, value: Value) -> None:
         name, first = self.steps.get(value, (self.names.get((value, False)) or self.operand(value, False), False))
         if first:
             self.emit("Transpose", value.name, name, perm=LAST)
@@ -129,7 +129,7 @@ class OnnxWriter:
             self.constant(f"{name}:scale", scale.reshape(shape)), self.constant(f"{name}:zero", zero.reshape(shape)),
         )  # fmt: skip
 
-    def written(self, value: Value, name: str, first: bool) -> None:
+    def register(self, value: Value, name: str, first: bool) -> None:
         """What stands for a value: int8 as it is or as real numbers, float32 as it is."""
         if value.type.q is None:
             self.names[value, first] = name
@@ -145,7 +145,7 @@ class OnnxWriter:
             name = self.limited(node, name, activation)
         if out.type.q is not None:
             name = self.emit("QuantizeLinear", f"{out.name}:steps", name, *self.quantization(out.name, out.type.q))
-        self.written(out, name, first)
+        self.register(out, name, first)
 
     def limited(self, node: Node, name: str, activation: str) -> str:
         """Real numbers between the limits of an activation."""
@@ -162,17 +162,19 @@ class OnnxWriter:
         if (value, first) in self.names:
             return self.names[value, first]
         if value in self.data:
-            return self.kept(value, first)
+            return self.constant_operand(value, first)
         perm, other = (FIRST, ":first") if first else (LAST, ":last")
         name = self.emit("Transpose", value.name + other, self.names[value, not first], perm=perm)
         self.names[value, first] = name
         return name
 
-    def kept(self, value: Value, first: bool) -> str:
+    def constant_operand(self, value: Value, first: bool) -> str:
         """The name of a constant operand."""
-        return self.dequantized(self.lifted(value, first), value.type.q, f"{value.name}:{'first' if first else 'last'}")
+        return self.dequantized(
+            self.constant_data(value, first), value.type.q, f"{value.name}:{'first' if first else 'last'}"
+        )
 
-    def lifted(self, value: Value, first: bool) -> Array:
+    def constant_data(self, value: Value, first: bool) -> Array:
         """A constant, of four dimensions where channels come first."""
         data = self.data[value]
         return data.reshape((1,) * (4 - data.ndim) + data.shape).transpose(FIRST) if first else data
@@ -190,7 +192,7 @@ class OnnxWriter:
     def integers(self, data: Array, q: QParams, name: str) -> tuple[str, str, str]:
         """Names of a constant's integers, int8 moved to uint8, and of their scales and zero points."""
         if data.dtype == np.int8:
-            data, q = moved(data), replace(q, zero=q.zero + MOVED)
+            data, q = as_uint8(data), replace(q, zero=q.zero + UINT8_SHIFT)
         return self.constant(name, data), *self.quantization(name, q, data.dtype.name)
 
     def first(self, value: Value) -> bool:
@@ -229,15 +231,15 @@ class OnnxWriter:
             raise ExportError(f"{what}: its weights or bias %{value.name} are computed; ONNX export wants constants")
 
 
-def computed(node: Node) -> str:
+def result_name(node: Node) -> str:
     """What a layer computes, by a name that leaves the layer's own to what is behind its activation."""
     linear = getattr(node.op, "activation", "none") == "none"
     return f"{node.out.name}{'' if linear else '.linear'}:computed"
 
 
-def moved(data: Array) -> Array:
+def as_uint8(data: Array) -> Array:
     """int8 numbers as uint8, 128 up."""
-    return (data.astype(np.int16) + MOVED).astype(np.uint8)
+    return (data.astype(np.int16) + UINT8_SHIFT).astype(np.uint8)
 
 
 def window_attributes(window: Window) -> dict[str, object]:
@@ -260,20 +262,20 @@ def conv_order(op: Op) -> tuple[int, ...]:
 def _conv(w: OnnxWriter, node: Node) -> None:
     assert isinstance(node.op, ops.Conv2D | ops.Depthwise)
     ins = w.weighted(node, True, conv_order(node.op))
-    w.result(node, w.emit("Conv", computed(node), *ins, **conv_attributes(node)), True, node.op.activation)
+    w.result(node, w.emit("Conv", result_name(node), *ins, **conv_attributes(node)), True, node.op.activation)
 
 
 def _dense(w: OnnxWriter, node: Node) -> None:
     assert isinstance(node.op, ops.Dense)
     ins = w.weighted(node, False, (0, 1))
-    w.result(node, w.emit("Gemm", computed(node), *ins, transB=1), False, node.op.activation)
+    w.result(node, w.emit("Gemm", result_name(node), *ins, transB=1), False, node.op.activation)
 
 
-def _pair(w: OnnxWriter, node: Node) -> None:
+def _binary(w: OnnxWriter, node: Node) -> None:
     assert isinstance(node.op, ops.Add | ops.Mul)
     a, b = node.ins
     first = w.both_first(a, b)
-    name = w.emit(type(node.op).__name__, computed(node), w.operand(a, first), w.operand(b, first))
+    name = w.emit(type(node.op).__name__, result_name(node), w.operand(a, first), w.operand(b, first))
     w.result(node, name, first, node.op.activation)
 
 
@@ -306,7 +308,7 @@ def _pool(w: OnnxWriter, node: Node) -> None:
     op = node.op
     assert isinstance(op, ops.MaxPool | ops.AvgPool)
     code = "MaxPool" if isinstance(op, ops.MaxPool) else "AveragePool"
-    name = w.emit(code, computed(node), w.operand(node.ins[0], True), **window_attributes(op.window))
+    name = w.emit(code, result_name(node), w.operand(node.ins[0], True), **window_attributes(op.window))
     w.result(node, name, True, op.activation)
 
 
@@ -371,8 +373,8 @@ def _batch_norm(w: OnnxWriter, node: Node) -> None:
 
 
 RULES: Mapping[type[Op], Callable[[OnnxWriter, Node], None]] = {
-    ops.Activate: _activate, ops.Add: _pair, ops.AvgPool: _pool, ops.BatchNorm: _batch_norm, ops.Concat: _concat,
+    ops.Activate: _activate, ops.Add: _binary, ops.AvgPool: _pool, ops.BatchNorm: _batch_norm, ops.Concat: _concat,
     ops.Conv2D: _conv, ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _activate, ops.Lookup: _lookup,
-    ops.MaxPool: _pool, ops.Mean: _mean, ops.Mul: _pair, ops.Pad: _pad, ops.Quantize: _activate,
+    ops.MaxPool: _pool, ops.Mean: _mean, ops.Mul: _binary, ops.Pad: _pad, ops.Quantize: _activate,
     ops.Requantize: _activate, ops.Reshape: _reshape, ops.Softmax: _softmax, ops.Transpose: _transpose,
 }  # fmt: skip

@@ -100,7 +100,7 @@ def _dense(c: TfliteImport, operator: TfliteOperator) -> Value:
     return c.emit(operator, ops.Reshape(declared.shape), y)
 
 
-def _pair(c: TfliteImport, operator: TfliteOperator) -> Value:
+def _binary(c: TfliteImport, operator: TfliteOperator) -> Value:
     a, b = (c.value(index) for index in _inputs(operator, 2, 2))
     shape = c.type(operator.outputs[0]).shape
     if a.type.shape != shape and b.type.shape == shape:
@@ -218,7 +218,7 @@ def _cast(c: TfliteImport, operator: TfliteOperator) -> None:
 def _add(c: TfliteImport, operator: TfliteOperator) -> Value | None:
     a, b = _inputs(operator, 2, 2)
     if a not in c.places:
-        return _pair(c, operator)
+        return _binary(c, operator)
     (x, offset), numbers = c.places[a], c.integers(b)
     if len(numbers) != 1:
         raise ImportModelError(f"it adds {len(numbers)} numbers to int8 as int32; add one")
@@ -244,7 +244,7 @@ def _gather(c: TfliteImport, operator: TfliteOperator) -> Value:
 OPERATOR_RULES: Mapping[str, TfliteRule] = {
     "ADD": _add, "AVERAGE_POOL_2D": _pool, "CAST": _cast, "CONCATENATION": _concat, "CONV_2D": _conv,
     "DEPTHWISE_CONV_2D": _conv, "DEQUANTIZE": _dequantize, "EXPAND_DIMS": _reshape, "FULLY_CONNECTED": _dense,
-    "GATHER": _gather, "MAX_POOL_2D": _pool, "MEAN": _mean, "MUL": _pair, "PAD": _pad, "PADV2": _pad_with,
+    "GATHER": _gather, "MAX_POOL_2D": _pool, "MEAN": _mean, "MUL": _binary, "PAD": _pad, "PADV2": _pad_with,
     "QUANTIZE": _quantize, "RELU": _activate, "RELU6": _activate, "RELU_N1_TO_1": _activate, "RESHAPE": _reshape,
     "SOFTMAX": _softmax, "SQUEEZE": _reshape, "TRANSPOSE": _transpose,
 }  # fmt: skip

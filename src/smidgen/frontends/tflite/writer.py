@@ -212,7 +212,7 @@ def _check_product(lowering: _Lowering, node: Node) -> None:
         )
 
 
-def _pair(lowering: _Lowering, node: Node) -> None:
+def _binary(lowering: _Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.Add | ops.Mul)
     a, b, y = (*node.ins, node.out)
     if isinstance(node.op, ops.Add) and y.type.q and 2 * max(a.type.scale, b.type.scale) >= y.type.scale * 2**ADD_SHIFT:
@@ -326,8 +326,8 @@ def _lookup(lowering: _Lowering, node: Node) -> None:
 
 
 LOWERINGS: Mapping[type[Op], Callable[[_Lowering, Node], None]] = {
-    ops.Activate: _activate, ops.Add: _pair, ops.AvgPool: _avg_pool, ops.Concat: _concat, ops.Conv2D: _conv,
+    ops.Activate: _activate, ops.Add: _binary, ops.AvgPool: _avg_pool, ops.Concat: _concat, ops.Conv2D: _conv,
     ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _dequantize, ops.Lookup: _lookup, ops.MaxPool: _max_pool,
-    ops.Mean: _mean, ops.Mul: _pair, ops.Pad: _pad, ops.Quantize: _quantize, ops.Requantize: _quantize,
+    ops.Mean: _mean, ops.Mul: _binary, ops.Pad: _pad, ops.Quantize: _quantize, ops.Requantize: _quantize,
     ops.Reshape: _reshape, ops.Softmax: _softmax, ops.Transpose: _transpose,
 }  # fmt: skip

@@ -185,7 +185,7 @@ def _view(call: TorchCall) -> FileTensor:
     return call.c.reshape(x, tuple(shape))
 
 
-def _sized(call: TorchCall) -> FileTensor:
+def _recorded_shape(call: TorchCall) -> FileTensor:
     """Squeezes, unsqueezes and the like: the shape is what PyTorch says it is."""
     return call.c.reshape(call.tensor(0), tuple(int(n) for n in call.node.meta["val"].shape))
 
@@ -254,7 +254,7 @@ def _unary(op: Callable[[TorchCall], Op]) -> Callable[[TorchCall], FileTensor]:
     return lambda call: call.c.unary(op(call), call.tensor(0))
 
 
-def _named(name: str, alpha: float = 0.0, beta: float = 0.0) -> Callable[[TorchCall], FileTensor]:
+def _lookup(name: str, alpha: float = 0.0, beta: float = 0.0) -> Callable[[TorchCall], FileTensor]:
     return _unary(lambda call: ops.Lookup(name, alpha, beta))
 
 
@@ -264,20 +264,20 @@ def _gelu(call: TorchCall) -> Op:
 
 RULES: Mapping[str, Callable[[TorchCall], object]] = {
     "_adaptive_avg_pool2d": _adaptive_pool, "_native_batch_norm_legit_no_training": _batch_norm,
-    "_softmax": _softmax, "_to_copy": lambda call: call.tensor(0), "abs": _named("abs"),
+    "_softmax": _softmax, "_to_copy": lambda call: call.tensor(0), "abs": _lookup("abs"),
     "adaptive_avg_pool1d": _adaptive_pool, "adaptive_max_pool2d": _adaptive_pool, "add": _sum, "addmm": _matrix,
     "alias": lambda call: call.tensor(0), "avg_pool1d": _pool, "avg_pool2d": _pool, "cat": _cat,
     "celu": _unary(lambda call: ops.Lookup("celu", call.number(1, 1.0))), "clamp": _clamp,
     "clone": lambda call: call.tensor(0), "constant_pad_nd": _pad, "convolution": _convolution, "div": _div,
-    "elu": _unary(_elu), "erf": _named("erf"), "exp": _named("exp"), "expand": _expand, "gelu": _unary(_gelu),
-    "getitem": _getitem, "hardsigmoid": _named("hard_sigmoid", 1 / 6, 0.5), "hardswish": _named("hard_swish"),
+    "elu": _unary(_elu), "erf": _lookup("erf"), "exp": _lookup("exp"), "expand": _expand, "gelu": _unary(_gelu),
+    "getitem": _getitem, "hardsigmoid": _lookup("hard_sigmoid", 1 / 6, 0.5), "hardswish": _lookup("hard_swish"),
     "hardtanh": lambda call: call.c.clip(call.tensor(0), call.number(1, -1.0), call.number(2, 1.0)),
     "leaky_relu": _unary(lambda call: ops.Lookup("leaky_relu", call.number(1, 0.01))),
-    "max_pool2d_with_indices": _pool, "mean": _mean, "mish": _named("mish"), "mm": _matrix,
+    "max_pool2d_with_indices": _pool, "mean": _mean, "mish": _lookup("mish"), "mm": _matrix,
     "mul": lambda call: call.c.multiply(call.operand(0), call.operand(1)),
     "neg": lambda call: call.c.negative(call.tensor(0)), "permute": _permute, "pow": _pow,
     "relu": _unary(lambda call: ops.Activate("relu")),
-    "selu": _named("selu", 1.6732632423543772, 1.0507009873554805), "sigmoid": _named("sigmoid"),
-    "silu": _named("silu"), "softplus": _unary(_softplus), "squeeze": _sized,
-    "sub": lambda call: _sum(call, -1.0), "tanh": _named("tanh"), "unsqueeze": _sized, "view": _view,
+    "selu": _lookup("selu", 1.6732632423543772, 1.0507009873554805), "sigmoid": _lookup("sigmoid"),
+    "silu": _lookup("silu"), "softplus": _unary(_softplus), "squeeze": _recorded_shape,
+    "sub": lambda call: _sum(call, -1.0), "tanh": _lookup("tanh"), "unsqueeze": _recorded_shape, "view": _view,
 }  # fmt: skip

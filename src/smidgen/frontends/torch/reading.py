@@ -17,6 +17,7 @@ from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
+from smidgen.data.files import first_line
 from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends.channels import Constant, FileTensor, Operand
 from smidgen.frontends.layers import Layers
@@ -39,7 +40,7 @@ def from_torch(module: torch.nn.Module, example: torch.Tensor | tuple[torch.Tens
         with torch.no_grad(), _quiet():
             program = torch.export.export(module, examples)
     except Exception as error:  # whatever the module's own code raises
-        raise ImportModelError(f"{name} cannot be exported: {_first_line(error)}") from None
+        raise ImportModelError(f"{name} cannot be exported: {first_line(error)}") from None
     finally:
         for part, was in training.items():
             part.training = was
@@ -53,7 +54,7 @@ def read_pt2(path: Path) -> Graph:
         with _quiet():
             program = torch.export.load(io.BytesIO(data))
     except Exception as error:  # a damaged archive shows in many ways
-        raise ImportModelError(f"{path.name} cannot be read: {_first_line(error)}; save it again") from None
+        raise ImportModelError(f"{path.name} cannot be read: {first_line(error)}; save it again") from None
     return _read(program, path.stem, path.name)
 
 
@@ -62,7 +63,7 @@ def _read(program: ExportedProgram, name: str, where: str = "") -> Graph:
         with torch.no_grad(), _quiet():
             program = program.run_decompositions(_decompositions())
     except Exception as error:  # it runs PyTorch's own code on what the archive holds
-        raise ImportModelError(f"{where or name} cannot be reduced to plain operators: {_first_line(error)}") from None
+        raise ImportModelError(f"{where or name} cannot be reduced to plain operators: {first_line(error)}") from None
     try:
         last, own = (_graph(program, name, way) for way in (True, False))
         images = any(len(v.type.shape) == 4 and min(v.type.shape[1:3]) > 1 for v in last.inputs)
@@ -87,10 +88,6 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logger.disabled = was
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
 
 
 def _graph(program: ExportedProgram, name: str, last: bool) -> Graph:
@@ -141,7 +138,7 @@ def _call(c: Layers, node: fx.Node, values: Mapping[fx.Node, object]) -> object:
     known = all(not isinstance(values[n], FileTensor) for n in node.all_input_nodes)
     try:
         if known and name != "getitem":
-            return _folded(node, values)
+            return _fold_constant(node, values)
         rule = RULES.get(name)
         if rule is None:
             raise ImportModelError(f"this operator is not supported; {instead_of(name)}")
@@ -150,7 +147,7 @@ def _call(c: Layers, node: fx.Node, values: Mapping[fx.Node, object]) -> object:
         raise ImportModelError(f"'{node.name}' ({name}): {error}") from None
 
 
-def _folded(node: fx.Node, values: Mapping[fx.Node, object]) -> Constant:
+def _fold_constant(node: fx.Node, values: Mapping[fx.Node, object]) -> Constant:
     """A call on constants alone, done here."""
     made = node.meta["val"]
     if not isinstance(made, torch.Tensor) or 8 * math.prod(int(n) for n in made.shape) > MAX_BYTES:
