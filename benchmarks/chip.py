@@ -32,7 +32,7 @@ TARGET = CortexM(BOARDS["cortex-m7"])
 
 @dataclass(frozen=True)
 class LayerCase:
-    """A layer, and the instructions a MAC that others take for it."""
+    """A layer, and the instructions per MAC that others take for it."""
 
     name: str
     size: tuple[int, int, int]
@@ -68,7 +68,7 @@ LAYERS = (
 
 @dataclass(frozen=True)
 class Measured:
-    """Instructions a MAC."""
+    """Instructions per MAC."""
 
     layer: str
     smidgen: float

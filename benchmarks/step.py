@@ -226,7 +226,7 @@ def real_weights(graph: Graph, node: Node) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a side takes: microseconds a step, and bytes, of which `learning` came after the imports."""
+    """What a side takes: microseconds per step, and bytes, of which `learning` came after the imports."""
 
     microseconds: float
     loss: float  # the mean over the timed steps

@@ -272,12 +272,12 @@ FLAT = [np.full((32, 32, 3), shade, np.uint8) for shade in range(10)]
 @pytest.mark.parametrize(
     ("graph", "images", "message"),
     [
-        (FLOAT, IMAGES[:3], "3 samples are too few to calibrate small with; give 8 at least, about 100"),
-        (FLOAT, FLAT, "all 10 images are of one colour; calibrate"),
+        (FLOAT, IMAGES[:3], "3 samples are too few to calibrate small with; give at least 8, better about 100"),
+        (FLOAT, FLAT, "all 10 images show a single colour each; calibrate"),
         (FLOAT, [np.zeros((1, 32, 32, 1), np.float32)] * 8, r"float32\[1, 32, 32, 1\]; small takes uint8 images"),
-        (FLOAT, [np.full((32, 32, 3), np.nan, np.float32)] * 8, "a sample holds elements that are no finite"),
-        (broken(np.nan), IMAGES, "holds 1 of 216 elements that are no finite numbers"),
-        (broken(np.inf), IMAGES, "no finite numbers; mend the weights"),
+        (FLOAT, [np.full((32, 32, 3), np.nan, np.float32)] * 8, "a sample holds elements that are not finite"),
+        (broken(np.nan), IMAGES, "holds 1 of 216 elements that are not finite"),
+        (broken(np.inf), IMAGES, "not finite; fix the weights"),
         (small_network(), IMAGES, "small is int8 already"),
         (without_int8_form(), noise(without_int8_form()), "Crop, which gives %v0, has no int8 form"),
         (computed_weights(), noise(computed_weights()), "computes its weights; they must be constants"),
@@ -290,7 +290,7 @@ def test_what_cannot_be_quantized_is_said_in_one_sentence(graph: Graph, images: 
 
 def test_a_model_of_other_channels_than_images_have_is_refused() -> None:
     n = FloatNet(0, (1, 8, 8, 4))
-    with pytest.raises(sm.DataError, match=r"\[1, 8, 8, 4\] takes no images"):
+    with pytest.raises(sm.DataError, match=r"\[1, 8, 8, 4\] is not an image"):
         quantize(n.g.graph(n.conv(n.x, 2)), IMAGES)
 
 

@@ -153,8 +153,8 @@ CONCAT = one(
 )
 TABLE = decode(write_tflite(gathered()))
 REFUSED: dict[str, tuple[TfliteModel | bytes, str]] = {
-    "an empty file": (b"", r"no TFLite model: bytes 4 to 8 of its 0 .* give a \.tflite file"),
-    "another file": (b"PK\3\4 something else", "no TFLite model"),
+    "an empty file": (b"", r"not a TFLite model: bytes 4 to 8 of its 0 .* give a \.tflite file"),
+    "another file": (b"PK\3\4 something else", "not a TFLite model"),
     "an operator that is not supported": (
         one("TANH", int8("y", 1, 4, 4, 2)),
         r"operator 0 \(TANH\) is not supported; build",
@@ -183,14 +183,14 @@ REFUSED: dict[str, tuple[TfliteModel | bytes, str]] = {
         r"2 scales along axis 0 of \[3, 1, 1, 2\]",
     ),
     "no quantization": (changed(RELU, 0, scales=(), zeros=()), r"operator 0 \(RELU\) of 'y': .* int8 with one scale"),
-    "a tensor that is not there": (replace(RELU, outputs=(9,)), "tensor 9 is asked for, the model has 2"),
+    "a tensor that is not there": (replace(RELU, outputs=(9,)), "tensor 9 does not exist, the model has 2"),
     "an operand that is not there": (
         replace(RELU, operators=(TfliteOperator("RELU", (-7,), (1,)),)),
-        "tensor -7 is asked for",
+        "tensor -7 does not exist",
     ),
     "a result that is not there": (
         replace(RELU, operators=(TfliteOperator("RELU", (0,), (77,)),)),
-        "tensor 77 is asked for",
+        "tensor 77 does not exist",
     ),
     "a value nobody computes": (replace(RELU, operators=()), "'y' is read before anything writes it"),
     "a value computed twice": (
@@ -198,7 +198,7 @@ REFUSED: dict[str, tuple[TfliteModel | bytes, str]] = {
         r"operator 1 \(RELU\) .* has a value already",
     ),
     "an input listed twice": (replace(RELU, inputs=(0, 0)), "listed twice"),
-    "no outputs": (replace(RELU, outputs=()), "has no outputs; mend the model"),
+    "no outputs": (replace(RELU, outputs=()), "has no outputs; fix the model"),
     "operands missing": (
         replace(CONV, operators=(TfliteOperator("CONV_2D", (0,), (3,)),)),
         "1 inputs instead of 2 to 3",
@@ -223,7 +223,7 @@ REFUSED: dict[str, tuple[TfliteModel | bytes, str]] = {
         changed(TABLE, at(TABLE, "v0.integers"), dtype="float32"), "a cast from int8 to float32 is not supported"
     ),
     "places in no table": (
-        replace(TABLE, outputs=(at(TABLE, "v0.places"),)), "'v0.places' is int8 as int32 and read by another operator"
+        replace(TABLE, outputs=(at(TABLE, "v0.places"),)), "'v0.places' is int8 cast to int32 and read by an operator"
     ),
     "places that are too many": (
         changed(TABLE, at(TABLE, "zero_place"), shape=(2,), data=bytes(8)), "adds 2 numbers to int8 as int32; add one"

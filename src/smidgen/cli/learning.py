@@ -43,7 +43,7 @@ from smidgen.zoo.loading import load
 
 
 class ScheduleOption(StrEnum):
-    """How the learning rate goes."""
+    """How the learning rate changes over the run."""
 
     cosine = "cosine"
     constant = "constant"
@@ -52,30 +52,36 @@ class ScheduleOption(StrEnum):
 @app.command()
 def train(
     model: Model,
-    scheme: Annotated[str, typer.Option(help="What learns: a published name, a file, full, last:K, bias:K or head.")],
+    scheme: Annotated[
+        str, typer.Option(help="What learns: a published name, full, last:K, bias:K, head, or a JSON file.")
+    ],
     source: Annotated[Path, typer.Option("--data", help="A folder of images by label, a .zip of one, or an .npz.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the model and its checkpoint.")],
     target: Target = "host",
     classes: Classes = None,
-    epochs: Annotated[int, typer.Option(help="Times every image is seen.")] = 12,
-    lr: Annotated[str, typer.Option(help="Learning rate of one sample; a quotient such as 0.1/256 is taken.")] = (
+    epochs: Annotated[int, typer.Option(help="How many times to go through the images.")] = 12,
+    lr: Annotated[str, typer.Option(help="Learning rate per sample: a number or a quotient such as 0.1/256.")] = (
         "0.1/256"
     ),
-    schedule: Annotated[ScheduleOption, typer.Option(help="How the rate goes.")] = ScheduleOption.cosine,
-    warmup: Annotated[float, typer.Option(help="Epochs over which the rate rises.")] = 0.0,
-    crop: Annotated[float, typer.Option(help="Least share of an image that a crop keeps; 1: no random crops.")] = 0.08,
-    flip: Annotated[bool, typer.Option("--flip/--no-flip", help="Mirror half of the images.")] = True,
-    test_every: Annotated[int, typer.Option(help="Epochs between tests; the last is always followed by one.")] = 1,
+    schedule: Annotated[
+        ScheduleOption, typer.Option(help="How the learning rate changes over the run.")
+    ] = ScheduleOption.cosine,
+    warmup: Annotated[float, typer.Option(help="Epochs over which the learning rate rises to its full value.")] = 0.0,
+    crop: Annotated[
+        float, typer.Option(help="Smallest share of an image that a random crop keeps; 1 for no crops.")
+    ] = 0.08,
+    flip: Annotated[bool, typer.Option("--flip/--no-flip", help="Mirror images at random, half of the time.")] = True,
+    test_every: Annotated[int, typer.Option(help="Test after every so many epochs, and after the last.")] = 1,
     weight_bits: WeightBits = 12,
     head: HeadType = HeadKind.float32,
     momentum: Momentum = 0.0,
     accumulate: Accumulate = 1,
     qas: Qas = True,
     seed: Seed = 0,
-    resume: Annotated[Path | None, typer.Option(help="A checkpoint of this very run to go on from.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Continue this run from its checkpoint.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Learn from images with the device's own arithmetic; write the model and a checkpoint."""
+    """Train on images with the device's own arithmetic; write the model and a checkpoint."""
     course = Course(epochs, _rate(lr), schedule.value, warmup, Augment((crop, 1.0), flip=flip), seed, test_every)
     course.check()
     with spinner(f"reading {source}"):
@@ -101,7 +107,9 @@ def _rate(text: str) -> float:
     try:
         return float(above) / float(below) if slash else float(above)
     except (ValueError, ZeroDivisionError):
-        raise InputError(f"a learning rate of {text} cannot be used; give a number, or a quotient as 0.1/256") from None
+        raise InputError(
+            f"a learning rate of {text} cannot be used; give a number, or a quotient such as 0.1/256"
+        ) from None
 
 
 def _learned_files(graph: Graph, folder: Path, source: Path) -> tuple[Path, Path, Path]:
@@ -132,7 +140,7 @@ def _summary(learned: Learned, data: Data, scheme: str, program: Program, files:
 
 @contextmanager
 def _progress_bar(course: Course) -> Iterator[Callable[[LearningProgress], None]]:
-    """A bar on stderr, where that is a terminal, and a line there for each epoch that is done."""
+    """A progress bar on stderr where that is a terminal, and a line there for each finished epoch."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[loss]}"), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -151,10 +159,10 @@ def _progress_bar(course: Course) -> Iterator[Callable[[LearningProgress], None]
 
 @app.command()
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where its files go.")] = Path("out/demo"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")] = Path("out/demo"),
     as_json: Json = False,
 ) -> None:
-    """A network from file to C, checked byte for byte against the reference."""
+    """Train a network here and on an emulated board, and compare every byte."""
     with Console(stderr=True).status("starting") as status:
         result = demonstrate(output, status.update)
     show(result, as_json)

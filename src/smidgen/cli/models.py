@@ -22,7 +22,7 @@ from smidgen.zoo.loading import load
 
 @app.command()
 def info(model: Model, as_json: Json = False) -> None:
-    """Layers, shapes, MACs, parameters, quantization."""
+    """Show the layers of a model: shapes, MACs, parameters, quantization."""
     show(describe(load(model)), as_json)
 
 
@@ -31,16 +31,21 @@ def run(
     model: Model,
     inputs: Annotated[list[Path], typer.Option("--input", "-i", help="A .npy file for each input, in order.")],
     outputs: Annotated[list[Path] | None, typer.Option("--output", "-o", help="A .npy file for each output.")] = None,
-    target: Annotated[str, typer.Option(help="Where to compute: reference, host, or a board.")] = "reference",
+    target: Annotated[
+        str, typer.Option(help="Where to run: reference (numpy), host (this machine's C), or a board.")
+    ] = "reference",
     as_json: Json = False,
 ) -> None:
-    """Raw tensors through a model."""
+    """Run a model on raw tensors."""
     graph = load(model)
     files: list[Path] | list[None] = outputs or [None] * len(graph.outputs)
     arrays = tuple(parse_npy(read_whole(path), str(path)) for path in inputs)
     check_inputs(graph, arrays)
     if len(files) != len(graph.outputs):
-        raise InputError(f"{graph.name} has {len(graph.outputs)} outputs, {len(files)} files were named for them")
+        raise InputError(
+            f"{graph.name} has {len(graph.outputs)} outputs, {len(files)} files were given for them; give one per "
+            "output, or none"
+        )
     with spinner(f"running {graph.name} on {target}"):
         results = _compute(graph, arrays, target)
     for file, array in zip(files, results, strict=True):
@@ -69,9 +74,9 @@ def _write_npy(path: Path, array: Array) -> None:
 @app.command("import")
 def import_(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="A model file, or a network of the zoo.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="model.smg, or model.tflite or model.onnx to export.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write: .smg, .tflite or .onnx.")],
     plain: Annotated[
-        bool, typer.Option("--plain", help="model.onnx of ONNX's own operators alone: faster, rounded by the runtime.")
+        bool, typer.Option("--plain", help="model.onnx with only ONNX's own operators: faster, rounded by the runtime.")
     ] = False,
     as_json: Json = False,
 ) -> None:

@@ -40,14 +40,14 @@ from smidgen.zoo.loading import load
 @app.command("compile")
 def compile_(
     model: Model,
-    output: Annotated[Path, typer.Option("--output", "-o", help="A folder that is new or empty.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write; new or empty.")],
     scheme: OneScheme = None,
     target: Target = "host",
     image: Input = ImageInput.buffered,
     budget: Annotated[
-        str | None, typer.Option(help="The most SRAM that arena and state may take, as 128KB (of 1,024 bytes each).")
+        str | None, typer.Option(help="Limit for the SRAM of arena and state, such as 128KB (1 KB is 1,024 bytes).")
     ] = None,
-    picture: Annotated[Path | None, typer.Option(help="An HTML file to draw its memory in.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="Also draw the memory in this HTML file.")] = None,
     classes: Classes = None,
     weight_bits: WeightBits = 12,
     head: HeadType = HeadKind.float32,
@@ -57,7 +57,7 @@ def compile_(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """C sources, header, example main, and how to build them."""
+    """Write C sources, a header, an example main, and how to build them."""
     options = _options(model, scheme, classes, (weight_bits, qas, momentum, accumulate, head.value, seed))
     with spinner(f"compiling {model} for {target}"):
         streamed = image is ImageInput.streamed
@@ -84,7 +84,7 @@ def _options(
             raise InputError(f"{classes} classes can only be learned with a scheme; give --scheme")
         return None
     if classes is None:
-        raise InputError(f"how many classes {model} shall learn with {scheme} is not said; give --classes")
+        raise InputError(f"{scheme} needs the number of classes that {model} is to learn; give --classes")
     return Options(classes, *how)
 
 
@@ -111,10 +111,10 @@ def profile_(
     target: Target = "cortex-m7",
     image: Input = ImageInput.streamed,
     steps: Annotated[int, typer.Option(help="Steps to compare with the reference.")] = 3,
-    sram: Annotated[str | None, typer.Option(help="SRAM of the board, as 128KB, instead of its own.")] = None,
-    flash: Annotated[str | None, typer.Option(help="Flash of the board, as 1MB, instead of its own.")] = None,
-    stack: Annotated[str | None, typer.Option(help="SRAM set aside for the stack, as 4KB.")] = None,
-    layers: Annotated[bool, typer.Option("--layers", help="Show every node, too.")] = False,
+    sram: Annotated[str | None, typer.Option(help="Pretend the board has this much SRAM, such as 128KB.")] = None,
+    flash: Annotated[str | None, typer.Option(help="Pretend the board has this much flash, such as 1MB.")] = None,
+    stack: Annotated[str | None, typer.Option(help="SRAM reserved for the stack, such as 4KB.")] = None,
+    layers: Annotated[bool, typer.Option("--layers", help="Also show every node.")] = False,
     classes: Classes = None,
     weight_bits: WeightBits = 12,
     head: HeadType = HeadKind.float32,
@@ -124,7 +124,7 @@ def profile_(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """SRAM, flash, instructions and exactness, measured on an emulated board."""
+    """Measure SRAM, flash, instructions and exactness on an emulated board."""
     options = _options(model, scheme, classes, (weight_bits, qas, momentum, accumulate, head.value, seed))
     where = find_board(target, sram, flash, stack)
     with spinner(f"compiling {model} for {target}"):

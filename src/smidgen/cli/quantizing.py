@@ -41,7 +41,7 @@ class Order(StrEnum):
 
 
 class Fit(StrEnum):
-    """What becomes of images of another shape."""
+    """How images of another shape are made to fit."""
 
     crop = "crop"
     stretch = "stretch"
@@ -50,25 +50,35 @@ class Fit(StrEnum):
 @app.command("quantize")
 def quantize_(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A float32 model file: .onnx, .pt2, .tflite or .smg.")],
-    source: Annotated[str, typer.Option("--data", help="Images, in folders or not: a folder, a .zip, an .npz.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="model.smg, model.tflite or model.onnx.")],
-    images: Annotated[int, typer.Option(help="Images to take at most, evenly from all.")] = 128,
-    method: Annotated[Method, typer.Option(help="How ranges are found.")] = Method.mse,
-    percentile: Annotated[float, typer.Option(help="Share of the elements that the method percentile keeps.")] = 99.99,
-    mean: Annotated[str | None, typer.Option(help="Mean of the pixels, one number or one a channel: 0.5,0.4,…")] = None,
-    std: Annotated[str | None, typer.Option(help="Deviation of the pixels, likewise.")] = None,
-    pixels: Annotated[str | None, typer.Option(help="Numbers of pixels 0 and 255 before mean and std: 0,1.")] = None,
-    order: Annotated[Order | None, typer.Option(help="Channels as the network sees them.")] = None,
-    fit: Annotated[Fit | None, typer.Option(help="What becomes of images of another shape.")] = None,
-    equalise: Annotated[bool, typer.Option("--equalise/--no-equalise", help="Bring channels to one range.")] = True,
-    correct: Annotated[bool, typer.Option("--correct/--no-correct", help="Mend biases by the mean error.")] = True,
-    layers: Annotated[bool, typer.Option("--layers", help="Show every layer's signal to noise, too.")] = False,
+    source: Annotated[str, typer.Option("--data", help="Calibration images: a folder, a .zip or an .npz.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write: .smg, .tflite or .onnx.")],
+    images: Annotated[int, typer.Option(help="How many images to use at most, evenly spaced.")] = 128,
+    method: Annotated[Method, typer.Option(help="Calibration method that finds the ranges.")] = Method.mse,
+    percentile: Annotated[float, typer.Option(help="Percent of elements that --method percentile keeps.")] = 99.99,
+    mean: Annotated[
+        str | None, typer.Option(help="Mean of the pixels: one number, or one per channel, as in 0.5,0.4,0.4.")
+    ] = None,
+    std: Annotated[str | None, typer.Option(help="Standard deviation of the pixels, given like --mean.")] = None,
+    pixels: Annotated[
+        str | None, typer.Option(help="What pixels 0 and 255 stand for, before mean and std: 0,1.")
+    ] = None,
+    order: Annotated[Order | None, typer.Option(help="Order of the channels the network expects.")] = None,
+    fit: Annotated[Fit | None, typer.Option(help="Crop or stretch images of another shape.")] = None,
+    equalise: Annotated[
+        bool, typer.Option("--equalise/--no-equalise", help="Cross-layer equalization of channel ranges.")
+    ] = True,
+    correct: Annotated[
+        bool, typer.Option("--correct/--no-correct", help="Bias correction by each channel's mean error.")
+    ] = True,
+    layers: Annotated[
+        bool, typer.Option("--layers", help="Also show the signal-to-noise ratio of every layer.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Turn a float32 model into int8, calibrated on images, and say how well it follows."""
+    """Quantize a float32 model to int8, calibrated on images, and report how close it stays."""
     check_writable(output)
     if images < 1:
-        raise InputError(f"{images} images cannot be taken; give 8 at least, about 100")
+        raise InputError(f"{images} images are too few; give at least 8, better about 100")
     recipe = Recipe(method.value, percentile, equalise, correct)
     recipe.check()
     with spinner(f"reading {source}"):
@@ -91,7 +101,7 @@ def _chosen_preprocessing(
     was = graph.preprocessing or Preprocessing()
     ends = was.range if pixels is None else _numbers("--pixels", pixels)
     if len(ends) != 2:
-        raise InputError(f"--pixels {pixels} does not name the numbers of pixels 0 and 255; give two, as 0,1")
+        raise InputError(f"--pixels {pixels} must be the two numbers that pixels 0 and 255 stand for, such as 0,1")
     return Preprocessing(
         was.mean if mean is None else _numbers("--mean", mean),
         was.std if std is None else _numbers("--std", std),
@@ -105,7 +115,7 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise InputError(f"{option} {text[:40]} is no list of numbers; give them as 0.5,0.4,0.4") from None
+        raise InputError(f"{option} {text[:40]} is not a list of numbers; write them like 0.5,0.4,0.4") from None
 
 
 @contextmanager

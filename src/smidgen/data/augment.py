@@ -28,10 +28,13 @@ class Augment:
     def check(self) -> None:
         if not 0 < self.scale[0] <= self.scale[1] <= 1:
             raise InputError(
-                f"a crop of {self.scale[0]} to {self.scale[1]} of an image is none; give above 0, at most 1"
+                f"a crop of {self.scale[0]} to {self.scale[1]} of an image is not possible; give shares above 0 "
+                "and at most 1"
             )
         if not 0 < self.aspect[0] <= self.aspect[1] < math.inf:
-            raise InputError(f"crops of aspect {self.aspect[0]} to {self.aspect[1]} cannot be drawn; give above 0")
+            raise InputError(
+                f"crops of aspect {self.aspect[0]} to {self.aspect[1]} are not possible; give ratios above 0"
+            )
 
     def apply(self, image: Array, encoding: PixelEncoding, rng: np.random.Generator) -> Array:
         """The image as a model's input, cropped and flipped as the generator says."""
@@ -84,7 +87,10 @@ def _image_shape(encoding: PixelEncoding) -> tuple[int, int, int, int]:
     match encoding.type.shape:
         case (1, rows, columns, 1 | 3 as colours):
             return 1, rows, columns, colours
-    raise DataError(f"the model's input {list(encoding.type.shape)} takes no images; [1, height, width, 1 or 3] does")
+    raise DataError(
+        f"the model's input {list(encoding.type.shape)} is not an image; images need an input of [1, height, "
+        "width, 1 or 3]"
+    )
 
 
 def examples(samples: Samples, encoding: PixelEncoding, count: int = 8) -> tuple[Array, ...]:

@@ -64,7 +64,7 @@ def load_images(source: str | Path, most: int) -> tuple[Array, ...]:
         files = sorted(_folder_images(path) if archive is None else _zip_images(archive), key=lambda file: file.name)
         learned = [file for file in files if SPLITS[0] in file.parts[:-1]]
         if not files:
-            raise DataError(f"{path} holds no images; put some there, in folders or not")
+            raise DataError(f"{path} holds no images; put some there, with or without subfolders")
         return _decode_all(_evenly_spaced(learned or files, most))
 
 
@@ -78,7 +78,9 @@ def _images_of_arrays(path: Path, archive: zipfile.ZipFile) -> list[Array]:
     members = {m.filename.removesuffix(".npy"): m for m in archive.infolist()}
     name = next((name for name in ("x", "x_train") if name in members), None)
     if name is None or members[name].file_size > MAX_TOTAL:
-        raise DataError(f"{path} holds no array x of images that could be read; store uint8[count, height, width, 3]")
+        raise DataError(
+            f"{path} holds no array x of images, or one that is too large; store uint8[count, height, width, 3]"
+        )
     x = _parse_array(archive.read(members[name]), f"{name} in {path}")
     if x.dtype == np.float32 and x.ndim > 1:
         return list(x)
@@ -101,7 +103,7 @@ def _open_archive(path: Path) -> Iterator[zipfile.ZipFile | None]:
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
     except CORRUPT_ZIP as error:
-        raise DataError(f"{path} is no whole archive: {first_line(error)}") from None
+        raise DataError(f"{path} is not a complete archive: {first_line(error)}") from None
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ def _zip_images(archive: zipfile.ZipFile) -> list[_File]:
     members = [m for m in archive.infolist() if not m.is_dir() and _is_image(m.filename)]
     total = sum(m.file_size for m in members)
     if total > MAX_TOTAL:
-        raise DataError(f"{archive.filename} would unpack to {total:,} bytes; {MAX_TOTAL:,} are the limit")
+        raise DataError(f"{archive.filename} would unpack to {total:,} bytes; the limit is {MAX_TOTAL:,}")
     return [_File(m.filename, partial(archive.read, m)) for m in members]
 
 
@@ -163,7 +165,7 @@ def _check_groups(name: str, train: list[_File], test: list[_File]) -> None:
         if not group:
             raise DataError(f"{name} holds no images in {split}/; {LAYOUT}")
     if unlearned := {file.label for file in test} - {file.label for file in train}:
-        raise DataError(f"{name} tests label {min(unlearned)!r}, of which train/ holds no images")
+        raise DataError(f"{name} has test images of label {min(unlearned)!r} but none in train/")
 
 
 def _in_label_folders(files: list[_File]) -> list[_File]:
@@ -185,7 +187,7 @@ def _decode_all(files: Sequence[_File]) -> tuple[Array, ...]:
         images.append(_decode(file))
         total += images[-1].nbytes
         if total > MAX_TOTAL:
-            raise DataError(f"the images up to {file.name} take {total:,} bytes; {MAX_TOTAL:,} are the limit")
+            raise DataError(f"the images up to {file.name} take {total:,} bytes; the limit is {MAX_TOTAL:,}")
     return tuple(images)
 
 
@@ -216,10 +218,10 @@ def _data_from_arrays(path: Path, archive: zipfile.ZipFile) -> Data:
     wanted = [name for name in ("x", "y", "x_test", "y_test") if name in members]
     if wanted not in (["x", "y"], ["x", "y", "x_test", "y_test"]):
         found = ", ".join(sorted(members)[:8]) or "nothing"
-        raise DataError(f"{path} holds {found}; arrays x and y, and x_test and y_test beside them, are read")
+        raise DataError(f"{path} holds {found}; it needs arrays x and y, and may have x_test and y_test")
     total = sum(members[name].file_size for name in wanted)
     if total > MAX_TOTAL:
-        raise DataError(f"{path} would unpack to {total:,} bytes; {MAX_TOTAL:,} are the limit")
+        raise DataError(f"{path} would unpack to {total:,} bytes; the limit is {MAX_TOTAL:,}")
     read = {name: _parse_array(archive.read(members[name]), f"{name} in {path}") for name in wanted}
     given = [
         _samples_from_arrays(read[x], read[y], f"{x} in {path}") for x, y in zip(wanted[::2], wanted[1::2], strict=True)
@@ -238,7 +240,9 @@ def _data_from_arrays(path: Path, archive: zipfile.ZipFile) -> Data:
 
 def _parse_array(data: bytes, where: str) -> Array:
     if b"'|O'" in data[:128]:
-        raise DataError(f"{where} holds objects, as where images differ in size; store one uint8 array of one size")
+        raise DataError(
+            f"{where} holds Python objects, as happens when images differ in size; store one uint8 array of one size"
+        )
     try:
         return parse_npy(data, where)
     except ImportModelError as error:
@@ -249,7 +253,9 @@ def _samples_from_arrays(x: Array, y: Array, where: str) -> Samples:
     if x.dtype != np.uint8 or x.ndim not in (3, 4) or (x.ndim == 4 and x.shape[3] not in (1, 3)):
         raise DataError(f"{where} is {x.dtype}{list(x.shape)}; images are uint8[count, height, width, 1 or 3]")
     if y.dtype.kind not in "iu" or y.size != len(x):
-        raise DataError(f"{where} holds {len(x)} images, their labels are {y.dtype}{list(y.shape)}; one integer each")
+        raise DataError(
+            f"{where} holds {len(x)} images but labels {y.dtype}{list(y.shape)}; give one integer per image"
+        )
     if int(y.min()) < 0:
         raise DataError(f"{where} has a label of {int(y.min())}; labels count from 0")
     return Samples(tuple(x.reshape(*x.shape[:3], -1)), tuple(int(label) for label in y.ravel()))

@@ -38,7 +38,9 @@ class Data:
 
     def __post_init__(self) -> None:
         if len(self.classes) < 2:
-            raise DataError(f"{self.name} holds {len(self.classes)} class, {self.classes[0]!r}; learning takes two")
+            raise DataError(
+                f"{self.name} holds {len(self.classes)} class, {self.classes[0]!r}; learning needs at least two"
+            )
         for part, samples in (("to learn from", self.train), ("to test with", self.test)):
             if not len(samples):
                 raise DataError(f"{self.name} holds no images {part}; add some of each class")

@@ -127,10 +127,12 @@ class Channels:
         """[batch, channels, rows, columns] or [batch, channels, length] as a [1, rows, columns, channels] map."""
         if len(x.shape) not in (3, 4):
             raise ImportModelError(
-                f"its input {list(x.shape)} is no map of one or two dimensions with a batch and channels before them"
+                f"its input {list(x.shape)} is neither [batch, channels, length] nor [batch, channels, rows, columns]"
             )
         if x.shape[0] != 1:
-            raise ImportModelError(f"its input {list(x.shape)} is a batch of {x.shape[0]}; maps come one at a time")
+            raise ImportModelError(
+                f"its input {list(x.shape)} is a batch of {x.shape[0]}; only a batch of 1 is supported"
+            )
         order = channels_last(len(x.shape))
         shape = tuple(x.shape[i] for i in order)
         return self.view(self.arranged(x, x.layout.order(order)).value, (1, *shape) if len(shape) == 3 else shape)
@@ -173,7 +175,9 @@ class Channels:
     def reshape(self, x: FileTensor, shape: Shape) -> FileTensor:
         """The same elements, in the file's order, under another shape."""
         if math.prod(shape) != x.size or min(shape, default=1) < 1:
-            raise ImportModelError(f"it reshapes {list(x.shape)} to {list(shape)}, which has other elements")
+            raise ImportModelError(
+                f"it reshapes {list(x.shape)} to {list(shape)}, which has another number of elements"
+            )
         layout = x.layout.reshaped(shape)
         if layout is not None:
             return FileTensor(x.value, layout)
@@ -181,7 +185,9 @@ class Channels:
 
     def transpose(self, x: FileTensor, perm: Shape) -> FileTensor:
         if sorted(perm) != list(range(len(x.shape))):
-            raise ImportModelError(f"it transposes {list(x.shape)} by {list(perm)}")
+            raise ImportModelError(
+                f"it transposes {list(x.shape)} by {list(perm)}, which is not an order of its dimensions"
+            )
         return FileTensor(x.value, x.layout.permuted(perm))
 
     def unary(self, op: Op, x: FileTensor) -> FileTensor:
@@ -290,7 +296,9 @@ def broadcast(*shapes: Shape) -> Shape:
     try:
         shape = tuple(np.broadcast_shapes(*shapes))
     except ValueError:
-        raise ImportModelError(f"shapes {' and '.join(str(list(s)) for s in shapes)} do not go together") from None
+        raise ImportModelError(
+            f"shapes {' and '.join(str(list(s)) for s in shapes)} cannot be broadcast together"
+        ) from None
     if 4 * math.prod(shape) > MAX_BYTES:
         raise ImportModelError(f"{list(shape)} would take more than {MAX_BYTES:,} bytes; use a smaller model")
     return shape

@@ -166,7 +166,9 @@ class Layers(Channels):
             tensors = [self.real(t) for t in tensors]
         rank = len(tensors[0].shape)
         if any(len(t.shape) != rank for t in tensors) or not -rank <= axis < rank:
-            raise ImportModelError(f"it joins {[list(t.shape) for t in tensors]} along dimension {axis}")
+            raise ImportModelError(
+                f"it joins {[list(t.shape) for t in tensors]} along dimension {axis}, which do not fit together"
+            )
         axis %= rank
         wholes = [self._whole_dimensions(t) for t in tensors]
         order = wholes[0][1]
@@ -226,7 +228,7 @@ def _order(layout: TensorLayout) -> Shape | None:
 def _end_padding(size: int, k: int, stride: int, pad: tuple[int, int], ceil: bool, behind: int) -> int:
     """The padding behind the map that windows reach into; the last `behind` of its size are padding already."""
     if stride < 1 or k < 1:
-        raise ImportModelError(f"a window of {k} with stride {stride} is none")
+        raise ImportModelError(f"a window of {k} with stride {stride} is not possible")
     room = size + sum(pad) - k
     windows = (-(-room // stride) if ceil else room // stride) + 1
     if ceil and (windows - 1) * stride >= size - behind + pad[0]:

@@ -69,7 +69,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint back, every byte checked against its digest."""
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise CheckpointError(f"{path} has more than {MAX_BYTES:,} bytes and is no checkpoint")
+            raise CheckpointError(f"{path} has more than {MAX_BYTES:,} bytes and is not a checkpoint")
         with safe_open(path, framework="np") as file:
             text = (file.metadata() or {}).get(HEADER)
             state = {name: _tensor(file, name, path) for name in file.keys()}  # noqa: SIM118
@@ -78,7 +78,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     except SafetensorError as error:
         raise CheckpointError(f"{path} is cut short or damaged: {str(error)[:120]}") from None
     if text is None:
-        raise CheckpointError(f"{path} is a safetensors file but no checkpoint of Smidgen's")
+        raise CheckpointError(f"{path} is a safetensors file but not a Smidgen checkpoint")
     return _parse(text, state, path)
 
 
@@ -92,7 +92,7 @@ def _digest(described: str, state: Mapping[str, Array]) -> str:
 
 def _tensor(file: safe_open, name: str, path: Path) -> Array:
     if file.get_slice(name).get_dtype() not in SAFE_DTYPES:  # type: ignore[no-untyped-call]
-        raise CheckpointError(f"{path} holds {name[:80]!r} of a type no state has")
+        raise CheckpointError(f"{path} holds {name[:80]!r} of a type that state never has")
     data: Array = file.get_tensor(name)  # type: ignore[no-untyped-call]
     return data
 

@@ -41,7 +41,9 @@ class Course:
         if self.schedule not in get_args(RateSchedule):
             raise InputError(f"there is no schedule {self.schedule!r}; known are {', '.join(get_args(RateSchedule))}")
         if not 0 <= self.warmup <= self.epochs:
-            raise InputError(f"a warm-up of {self.warmup} epochs does not fit {self.epochs} epochs; give 0 to that")
+            raise InputError(
+                f"a warm-up of {self.warmup} epochs does not fit {self.epochs} epochs; give 0 to {self.epochs}"
+            )
         if self.test_every < 1:
             raise InputError(f"a test every {self.test_every} epochs cannot be made; give 1 or more")
         if self.seed < 0:

@@ -37,6 +37,6 @@ def _state_array(value: Value, state: Mapping[str, Array]) -> Array:
         what = "nothing" if data is None else f"{data.dtype.name}{list(data.shape)}"
         raise InputError(
             f"%{value.name} is {value.type.dtype}{list(value.type.shape)}, the state given holds {what}: "
-            "it is of another program"
+            "it belongs to another program"
         )
     return data.copy()

@@ -63,7 +63,7 @@ def learn(
     """
     training = program.training
     if training is None:
-        raise InputError(f"{program.graph.name} was compiled without a scheme and does not learn; name one")
+        raise InputError(f"{program.graph.name} was compiled without a scheme and does not learn; give one")
     course.check()
     _check_labels(program.graph, data)
     fresh = Checkpoint(fingerprint(program.graph), data.digest(), course, RunPosition(0, 0, 0.0, 0.0, 0.0, ()), {})
@@ -213,11 +213,13 @@ def _read_matching(path: Path, fresh: Checkpoint) -> Checkpoint:
     """The checkpoint of this very run, or CheckpointError with what differs."""
     found = read_checkpoint(path)
     if found.program != fresh.program:
-        raise CheckpointError(f"{path} is of another program; compile the same model, scheme and options")
+        raise CheckpointError(f"{path} belongs to another program; compile the same model, scheme and options")
     if found.data != fresh.data:
         raise CheckpointError(f"{path} was learned from other images; give the same data")
     was, now = asdict(found.course), asdict(fresh.course)
     for key in now:
         if was[key] != now[key]:
-            raise CheckpointError(f"{path} is of a run with {key} {was[key]}, this one has {now[key]}; give the same")
+            raise CheckpointError(
+                f"{path} belongs to a run with {key} {was[key]}, this one has {now[key]}; give the same value"
+            )
     return found

@@ -119,7 +119,7 @@ def _extremes(graph: Graph, samples: Array, on_progress: ProgressCallback) -> di
         flat = array.reshape(len(array), -1)
         low, high = flat.min(axis=1), flat.max(axis=1)
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
-            raise QuantizationError(f"%{value.name} of {graph.name} is not finite on the samples given; mend the model")
+            raise QuantizationError(f"%{value.name} of {graph.name} is not finite on the samples given; fix the model")
         found.setdefault(value, []).append((low, high))
 
     for batch in batches(samples, "calibrating", on_progress):

@@ -28,7 +28,7 @@ NEARLY = 2**-13  # of a step: float32 puts halves a little off
 
 
 def input_scale(preprocessing: Preprocessing, channels: int) -> QParams:
-    """The quantization of an image input: one step a pixel where all channels are alike, so that p becomes p − 128.
+    """The quantization of an image input: one step per pixel value (p becomes p − 128) where all channels agree.
 
     Otherwise, and where the numbers of pixels stay away from zero, it is the smallest range that holds them all, and
     zero.
@@ -137,7 +137,7 @@ def _layer_constants(g: Builder, node: Node, x: Type, w: Array, b: Array) -> tup
 
 
 def weight_scales(w: Array, b: Array, axis: int, x_scale: float) -> Array:
-    """A scale a channel: the largest weight is 127 steps; a channel of zeros takes the tensor's largest scale.
+    """One scale per channel: the largest weight is 127 steps; a channel of zeros takes the tensor's largest scale.
 
     A scale is at least what keeps the bias, in steps of the accumulator, within its range.
     """

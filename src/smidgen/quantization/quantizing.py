@@ -126,8 +126,8 @@ def _check_float(graph: Graph) -> None:
         if not np.isfinite(data).all():
             bad = int((~np.isfinite(data)).sum())
             raise QuantizationError(
-                f"%{value.name} of {graph.name} holds {bad} of {data.size} elements that are no finite numbers; "
-                "mend the weights"
+                f"%{value.name} of {graph.name} holds {bad} of {data.size} elements that are not finite; "
+                "fix the weights"
             )
 
 
@@ -135,13 +135,12 @@ def _are_pixels(graph: Graph, images: Sequence[Array]) -> bool:
     """Whether the samples are pictures (uint8) or tensors (float32) of the input's shape."""
     if len(images) < FEWEST:
         raise QuantizationError(
-            f"{len(images)} samples are too few to calibrate {graph.name} with; give {FEWEST} at least, about 100"
+            f"{len(images)} samples are too few to calibrate {graph.name} with; give at least {FEWEST}, better "
+            "about 100"
         )
     if all(image.dtype == np.uint8 and image.ndim == 3 for image in images):
         if all(image.min() == image.max() for image in images):
-            raise QuantizationError(
-                f"all {len(images)} images are of one colour; calibrate with what the model will see"
-            )
+            raise QuantizationError(f"all {len(images)} images show a single colour each; calibrate with real ones")
         return True
     shape = graph.inputs[0].type.shape
     for image in images:
@@ -151,7 +150,7 @@ def _are_pixels(graph: Graph, images: Sequence[Array]) -> bool:
                 f"or float32{list(shape)}"
             )
         if not np.isfinite(image).all():
-            raise QuantizationError("a sample holds elements that are no finite numbers; leave it out")
+            raise QuantizationError("a sample holds elements that are not finite; leave it out")
     return False
 
 

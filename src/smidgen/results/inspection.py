@@ -36,7 +36,7 @@ class LayerSummary:
     parameter_bytes: int
     scale: float | None
     zero: int | None
-    weight_scales: int  # 0 without quantized weights, 1 for the whole tensor, else one a channel
+    weight_scales: int  # 0 without quantized weights, 1 for the whole tensor, else one per channel
 
 
 @dataclass(frozen=True)

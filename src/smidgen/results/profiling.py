@@ -130,7 +130,7 @@ def _table(title: str, costs: tuple[InstructionCost, ...], instructions: Instruc
     table.add_column("MACs", f"{macs:,}", justify="right")
     table.add_column("instructions", f"{instructions.whole:,}", justify="right")
     table.add_column("share", justify="right")
-    table.add_column("a MAC", _ratio(instructions.whole, macs), justify="right")
+    table.add_column("per MAC", _ratio(instructions.whole, macs), justify="right")
     for cost in costs:
         share = f"{cost.instructions / max(instructions.whole, 1):.1%}"
         count, used = f"{cost.macs:,}" if cost.macs else "", f"{cost.instructions:,}"

@@ -81,7 +81,7 @@ class Arithmetic:
         return multiplied
 
     def real(self, numbers: tuple[float, ...]) -> Tensor:
-        """One number or one a channel; none means 1."""
+        """One number, or one per channel; none means 1."""
         return torch.tensor(numbers or (1.0,), dtype=torch.float64, device=self.device)
 
     def _whole(self, numbers: Array | int) -> Tensor:

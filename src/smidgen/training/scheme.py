@@ -56,8 +56,8 @@ class Scheme:
             scheme = Scheme(str(plain["name"]), _integer(plain["biases"]), tuple(sorted(weights)), plain["channels"])
         except (ValueError, KeyError, TypeError, ZeroDivisionError, RecursionError) as error:
             raise SchemeError(
-                f"{source} is no scheme ({type(error).__name__}: {error}); it needs name, biases, weights as "
-                '{"layer": "share"} and channels, as `smidgen search` writes them'
+                f"{source} is not a scheme ({type(error).__name__}: {error}); it needs name, biases, weights as "
+                '{"layer": "share"} and channels, as Scheme.to_json writes them'
             ) from None
         if scheme.channels not in RANKINGS:
             raise SchemeError(f"{source} ranks channels by '{scheme.channels}'; known are {', '.join(RANKINGS)}")
@@ -67,14 +67,14 @@ class Scheme:
 def _integer(written: object) -> int:
     """A number of layers, or a layer's."""
     if isinstance(written, bool) or not _WHOLE.fullmatch(str(written)):
-        raise ValueError(f"{str(written)[:40]!r} is no whole number")
+        raise ValueError(f"{str(written)[:40]!r} is not a whole number")
     return int(str(written))
 
 
 def _parse_share(written: object) -> Fraction:
     """A share of channels: 1/8, 0.125 or 1."""
     if isinstance(written, bool) or not _SHARE.fullmatch(str(written)):
-        raise ValueError(f"{str(written)[:40]!r} is no share of channels like 1/8")
+        raise ValueError(f"{str(written)[:40]!r} is not a share of channels such as 1/8")
     return Fraction(str(written))
 
 
@@ -124,7 +124,9 @@ def resolve(scheme: Scheme, graph: Graph, seed: int = 0) -> tuple[Trained, ...]:
                 f"{first}): the gradient's path to layer {layer} needs biases {len(numbered) - layer}"
             )
         if share < 1 and isinstance(numbered[layer].op, Dense):
-            raise SchemeError(f"{scheme.name} trains {share} of layer {layer}, which is dense and learns whole; give 1")
+            raise SchemeError(
+                f"{scheme.name} trains {share} of layer {layer}, which is dense and learns only as a whole; give 1"
+            )
     rng = np.random.default_rng(seed)
     return tuple(
         Trained(i, numbered[i], True, _channels(graph, numbered[i], shares.get(i, Fraction(0)), scheme.channels, rng))
@@ -157,7 +159,7 @@ def analytic_memory(scheme: Scheme, graph: Graph) -> AnalyticMemory:
 
 
 def layer_memory(trained: Trained) -> AnalyticMemory:
-    """Saved input channels, one mask bit an output element, updated weights (1 byte) and biases (4 bytes)."""
+    """Saved input channels, one mask bit per output element, updated weights (1 byte) and biases (4 bytes)."""
     x, w, b = (v.type for v in trained.node.ins)
     share = len(trained.channels)
     groups = trained.node.op.groups if isinstance(trained.node.op, Conv2D) else 1

@@ -1,4 +1,4 @@
-"""What each ONNX operator means: a rule an operator, from its call to a tensor of the graph."""
+"""What each ONNX operator means: one rule per operator, from its call to a tensor of the graph."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ def _matmul(call: OnnxCall) -> FileTensor:
     a, b = call.operand(0), call.operand(1)
     if not isinstance(b, Constant) or not isinstance(a, FileTensor):
         raise ImportModelError(
-            "the right factor alone has to be a constant, as in a dense layer; attention and products from the left "
+            "its second input must be a constant and its first computed, as in a dense layer; attention and other "
+            "products "
             "are not supported"
         )
     if len(b.shape) < 2 or math.prod(b.shape[:-2]) != 1 or len(a.shape) < 2:
@@ -88,7 +89,7 @@ def _batch_norm(call: OnnxCall) -> FileTensor:
     call.forbid("training_mode", 0)
     scale, shift, mean, variance = (call.constant(i).data.astype(np.float64).reshape(-1) for i in range(1, 5))
     if variance.min(initial=0) < 0 or len({a.size for a in (scale, shift, mean, variance)}) > 1:
-        raise ImportModelError("its scale, shift, mean and variance do not go together")
+        raise ImportModelError("its scale, shift, mean and variance differ in size, or a variance is negative")
     factor = scale / np.sqrt(variance + call.real("epsilon", 1e-5))
     return call.c.batch_norm(call.tensor(0), factor, shift - mean * factor)
 
@@ -98,9 +99,7 @@ def _pool(call: OnnxCall) -> FileTensor:
     size = call.integers("kernel_shape", ())
     stride, pads, dilation = _window(call, x, size)
     if set(dilation) - {1} or any(call.operator.outputs[1:]):
-        raise ImportModelError(
-            "pools with dilation or with the places of the largest are not supported; use plain ones"
-        )
+        raise ImportModelError("pooling with dilation or with an output of indices is not supported; use plain pooling")
     kind = ops.MaxPool if call.operator.code == "MaxPool" else ops.AvgPool
     return call.c.pool(
         kind, x, size, stride, pads, bool(call.integer("ceil_mode", 0)), bool(call.integer("count_include_pad", 0))
@@ -145,7 +144,7 @@ def _reshape(call: OnnxCall) -> FileTensor:
     x, asked = call.tensor(0), call.numbers(1)
     copies = not call.integer("allowzero", 0)
     if any(n < -1 for n in asked) or asked.count(-1) > 1 or (copies and 0 in asked[len(x.shape) :]):
-        raise ImportModelError(f"it reshapes {list(x.shape)} to {list(asked)}, which is no shape")
+        raise ImportModelError(f"it reshapes {list(x.shape)} to {list(asked)}, which is not a shape")
     shape = [x.shape[i] if n == 0 and copies else n for i, n in enumerate(asked)]
     if -1 in shape:
         known = math.prod(n for n in shape if n != -1)
@@ -222,7 +221,7 @@ def _div(call: OnnxCall) -> FileTensor:
 
 def _pow(call: OnnxCall) -> FileTensor:
     if call.number(1, 0.0) != 2.0:
-        raise ImportModelError(f"the power {call.number(1, 0.0)} is not supported; squares are")
+        raise ImportModelError(f"the power {call.number(1, 0.0)} is not supported; only 2 is")
     x = call.tensor(0)
     return call.c.multiply(x, x)
 

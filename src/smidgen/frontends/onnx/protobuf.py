@@ -66,10 +66,10 @@ def decode(path: Path) -> OnnxModel:
     try:
         proto.ParseFromString(read_whole(path))
     except DecodeError:
-        raise ImportModelError("it is no whole ONNX file; copy or export it again") from None
+        raise ImportModelError("it is not a complete ONNX file; copy or export it again") from None
     graph = proto.graph
     if not all(isinstance(name, str) for name in _names(graph)):  # protobuf hands over what is no text as bytes
-        raise ImportModelError("it holds names that are no text; copy or export it again")
+        raise ImportModelError("it holds names that are not text; copy or export it again")
     opset = _opset(proto)
     if graph.sparse_initializer:
         raise ImportModelError("it holds sparse weights; export them dense")
@@ -111,7 +111,7 @@ def _input(value: onnx.ValueInfoProto) -> OnnxTensor:
     tensor = value.type.tensor_type
     what = f"input '{value.name}'"
     if not value.type.HasField("tensor_type") or not tensor.HasField("shape"):
-        raise ImportModelError(f"{what} is no tensor with a shape; export the model with example inputs")
+        raise ImportModelError(f"{what} is not a tensor with a shape; export the model with example inputs")
     shape = []
     for place, dim in enumerate(tensor.shape.dim):
         if not dim.HasField("dim_value") and place == 0:
@@ -172,7 +172,9 @@ def _attribute(attribute: onnx.AttributeProto, folder: Path) -> object:
     """An attribute's value, by the type it declares, whatever else it holds."""
     kind = attribute.type
     if attribute.ref_attr_name or kind not in (*_SINGLE, *_LISTS):
-        raise ImportModelError(f"its attribute '{attribute.name}' has no type that is read; export the model again")
+        raise ImportModelError(
+            f"its attribute '{attribute.name}' has a type that is not supported; export the model again"
+        )
     value = onnx.helper.get_attribute_value(attribute)
     if kind == onnx.AttributeProto.TENSOR:
         return array(value, folder)

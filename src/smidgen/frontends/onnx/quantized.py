@@ -49,7 +49,7 @@ def input_quantization(model: OnnxModel, name: str) -> QParams:
         reads = operator.inputs[:1] == (name,) and operator.code == "DequantizeLinear"
         if reads and all(n in constants for n in operator.inputs[1:]):
             return qparams(constants, operator)
-    raise ImportModelError(f"input '{name}' is int8 and no DequantizeLinear says what it means; use float32 inputs")
+    raise ImportModelError(f"input '{name}' is int8 and no DequantizeLinear gives its scale; use float32 inputs")
 
 
 def _constant_value(operator: OnnxOperator) -> Array | None:

@@ -24,12 +24,12 @@ CONVERTS = ("Cast", "DequantizeLinear", "Identity", "QuantizeLinear")  # the ord
 WEIGHTED = ("Conv", "Gemm", "MatMul")  # with these a first dimension is a batch
 # What to use instead of operators that people do export.
 INSTEAD = {
-    "ArgMax": "end the model at its logits", "ConvTranspose": "use Conv; nothing here enlarges a map",
+    "ArgMax": "end the model at its logits", "ConvTranspose": "use Conv; upsampling is not supported",
     "GRU": "use convolutions", "GroupNormalization": "use BatchNormalization",
     "InstanceNormalization": "use BatchNormalization", "LRN": "use BatchNormalization", "LSTM": "use convolutions",
     "LayerNormalization": "use BatchNormalization", "LogSoftmax": "end the model at its logits",
     "QLinearConv": "quantize the model in QDQ format", "QLinearMatMul": "quantize the model in QDQ format",
-    "RNN": "use convolutions", "ReduceSum": "use ReduceMean", "Resize": "nothing here enlarges a map",
+    "RNN": "use convolutions", "ReduceSum": "use ReduceMean", "Resize": "upsampling is not supported",
     "Slice": "use a strided Conv or MaxPool", "Split": "use one Conv for each part",
     "TopK": "end the model at its logits",
 }  # fmt: skip
@@ -45,7 +45,7 @@ def read_onnx(path: Path) -> Graph:
     except ImportModelError as error:
         raise ImportModelError(f"{path.name}: {error}") from None
     except GraphError as error:
-        raise ImportModelError(f"{path.name}: {error}; mend the model before exporting it") from None
+        raise ImportModelError(f"{path.name}: {error}; fix the model before exporting it") from None
 
 
 def _images(model: OnnxModel) -> bool:
@@ -92,7 +92,7 @@ def _node(c: OnnxImport, operator: OnnxOperator) -> None:
     rule = OPERATOR_RULES.get(operator.code)
     c.output = operator.outputs[0] if operator.outputs else ""
     if not c.output or c.output in c.values:
-        raise ImportModelError(f"{where} writes nothing, or what has a value already; export the model again")
+        raise ImportModelError(f"{where} has no output, or one that another node writes; export the model again")
     call = OnnxCall(c, operator)
     try:
         ins = [c.operand(name) if name else None for name in operator.inputs]

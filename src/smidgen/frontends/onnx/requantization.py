@@ -61,7 +61,9 @@ def rounding_of_sums(multiplier: Array | int, shift: Array | int, where: str) ->
         one = Rounding(*(array.flat[place] for array in (factor, result.half, tie)))
         found = _nearest_equivalent(one, int(whole.flat[place]), int(exponent.flat[place]))
         if found is None:
-            raise ExportError(f"{where}: double rounds its sums in another way; calibrate it again, or export it plain")
+            raise ExportError(
+                f"{where}: double precision cannot reproduce its rounding; calibrate it again, or export it plain"
+            )
         factor.flat[place], tie.flat[place] = found.factor, found.tie
     return Rounding(factor, result.half, tie)
 

@@ -43,7 +43,7 @@ def serialize(writer: OnnxWriter) -> bytes:
     verify(graph)
     if graph.updates:
         raise ExportError(
-            f"{graph.name} trains: it updates {len(graph.updates)} values, ONNX only infers; export the model"
+            f"{graph.name} trains: it updates {len(graph.updates)} values, ONNX only infers; export the learned model"
         )
     writer.write()
     body = helper.make_graph(
@@ -100,7 +100,7 @@ class OnnxWriter:
         rule = RULES.get(type(node.op))
         if rule is None:
             known, what = ", ".join(sorted(op.__name__ for op in RULES)), type(node.op).__name__
-            raise ExportError(f"{what} of %{node.outs[0].name} is not exported to ONNX; exported are {known}")
+            raise ExportError(f"{what} of %{node.outs[0].name} is not exported to ONNX; supported are {known}")
         rule(self, node)
 
     def add_output(self, value: Value) -> None:
@@ -228,7 +228,7 @@ class OnnxWriter:
     def check_constant(self, node: Node, value: Value) -> None:
         if value not in self.data:
             what = f"{type(node.op).__name__} of %{node.out.name}"
-            raise ExportError(f"{what}: its weights or bias %{value.name} are computed; ONNX export wants constants")
+            raise ExportError(f"{what}: its weights or bias %{value.name} are computed; ONNX export needs constants")
 
 
 def result_name(node: Node) -> str:

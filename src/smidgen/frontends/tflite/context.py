@@ -30,7 +30,7 @@ class TfliteImport:
     def tensor(self, index: int) -> TfliteTensor:
         if not 0 <= index < len(self.model.tensors):
             raise ImportModelError(
-                f"tensor {index} is asked for, the model has {len(self.model.tensors)}; copy or convert it again"
+                f"tensor {index} does not exist, the model has {len(self.model.tensors)}; copy or convert it again"
             )
         return self.model.tensors[index]
 
@@ -65,12 +65,13 @@ class TfliteImport:
             tensor = self.tensor(index)
             if index in self.pads:
                 raise ImportModelError(
-                    f"tensor '{tensor.name}' is padded with the least number there is and read by another operator "
+                    f"tensor '{tensor.name}' is padded with the lowest value and read by an operator other "
                     "than one MAX_POOL_2D without padding; pad with zero"
                 )
             if index in self.places:
                 raise ImportModelError(
-                    f"tensor '{tensor.name}' is int8 as int32 and read by another operator than a GATHER from a table; "
+                    f"tensor '{tensor.name}' is int8 cast to int32 and read by an operator other than a GATHER "
+                    "from a table; "
                     "stay in int8"
                 )
             if tensor.data is None:

@@ -33,7 +33,7 @@ def decode(data: bytes) -> TfliteModel:
     """The model in these bytes, or an ImportModelError that says what is wrong with them."""
     if data[4:8] != IDENTIFIER:
         raise ImportModelError(
-            f"this is no TFLite model: bytes 4 to 8 of its {len(data):,} should be 'TFL3' but are {data[4:8]!r}; "
+            f"this is not a TFLite model: bytes 4 to 8 of its {len(data):,} should be 'TFL3' but are {data[4:8]!r}; "
             "give a .tflite file as the TensorFlow Lite converter writes it"
         )
     try:
@@ -154,7 +154,7 @@ class _Decoder:
         name, fields = OPTIONS[code]
         union = operator.BuiltinOptions()
         if union is None or operator.BuiltinOptionsType() != getattr(tflite.BuiltinOptions, name):
-            raise ImportModelError(f"a {code} carries no {name}; copy or convert the model again")
+            raise ImportModelError(f"a {code} has no {name}; copy or convert the model again")
         table = getattr(tflite, name)()
         table.Init(union.Bytes, union.Pos)
         return TfliteOptions(**{field: getattr(table, camel(field))() for field in fields})

@@ -1,4 +1,4 @@
-"""What each TFLite operator means: a rule an operator, from its record to a node of the graph."""
+"""What each TFLite operator means: one rule per operator, from its record to a node of the graph."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _dense(c: TfliteImport, operator: TfliteOperator) -> Value:
     if operator.options.weights_format != 0 or len(w.type.shape) != 2 or x.type.size % w.type.shape[1]:
         raise ImportModelError(
             f"input {list(x.type.shape)} and weights {list(w.type.shape)} in format {operator.options.weights_format} "
-            "are no matrix product; convert the model with plain [out, in] weights"
+            "are not a matrix product; convert the model with plain [out, in] weights"
         )
     rows, columns = x.type.size // w.type.shape[1], w.type.shape[1]
     if x.type.shape != (rows, columns):
@@ -148,7 +148,9 @@ def _pad_with(c: TfliteImport, operator: TfliteOperator) -> Value | None:
     xi, pads, fill = _inputs(operator, 3, 3)
     x, (before, after), number = c.value(xi), _pads(c, pads), c.data(fill)
     if number.size != 1 or number.dtype.name != x.type.dtype:
-        raise ImportModelError(f"it pads {x.type.dtype} with {number.dtype}{list(number.shape)}; use one number alike")
+        raise ImportModelError(
+            f"it pads {x.type.dtype} with {number.dtype}{list(number.shape)}; use one number of the same type"
+        )
     if number.item() == x.type.zero:
         return c.emit(operator, ops.Pad(before, after), x)
     least = -math.inf if x.type.dtype == "float32" else -128

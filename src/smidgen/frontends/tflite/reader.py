@@ -22,7 +22,7 @@ def read_tflite(path: Path) -> Graph:
     except ImportModelError as error:
         raise ImportModelError(f"{path.name}: {error}") from None
     except GraphError as error:
-        raise ImportModelError(f"{path.name}: {error}; mend the model before converting it") from None
+        raise ImportModelError(f"{path.name}: {error}; fix the model before converting it") from None
 
 
 def _graph(model: TfliteModel, name: str) -> Graph:

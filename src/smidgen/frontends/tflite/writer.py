@@ -42,7 +42,7 @@ def write_tflite(graph: Graph) -> bytes:
     verify(graph)
     if graph.updates:
         raise ExportError(
-            f"{graph.name} trains: it updates {len(graph.updates)} values, TFLite only infers; export the model"
+            f"{graph.name} trains: it updates {len(graph.updates)} values, TFLite only infers; export the learned model"
         )
     return encode(_Lowering(graph).model())
 
@@ -62,7 +62,7 @@ class _Lowering:
             lower = LOWERINGS.get(type(node.op))
             if lower is None:
                 known = ", ".join(sorted(op.__name__ for op in LOWERINGS))
-                raise ExportError(f"{where(node)}: TFLite has no such operator; exported are {known}")
+                raise ExportError(f"{where(node)}: TFLite has no such operator; supported are {known}")
             _check_scales(node)
             lower(self, node)
         outputs = tuple(self.place(value) for value in self.graph.outputs)
@@ -114,7 +114,7 @@ class _Lowering:
         if b.type.dtype != "int32":
             return self.place(b)
         if b not in self.data:
-            raise ExportError(f"{where(node)}: its bias %{b.name} is computed or an input; TFLite wants a constant")
+            raise ExportError(f"{where(node)}: its bias %{b.name} is computed or an input; TFLite needs a constant")
         assert w.type.q is not None
         scales = tuple(float(s) for s in np.float32(x.type.scale) * np.array(w.type.q.scale, np.float32))
         return self.constant(replace(_tensor(b, self.data[b]), scales=scales, zeros=(0,) * len(scales), axis=0))
@@ -291,7 +291,8 @@ def _activate(lowering: _Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.Activate)
     if node.op.activation not in ACTIVATION_OPERATORS:
         raise ExportError(
-            f"{where(node)}: '{node.op.activation}' is no activation of TFLite's; use {', '.join(ACTIVATION_OPERATORS)}"
+            f"{where(node)}: '{node.op.activation}' is not an activation of TFLite; use "
+            f"{', '.join(ACTIVATION_OPERATORS)}"
         )
     lowering.emit(ACTIVATION_OPERATORS[node.op.activation], node, lowering.place(node.ins[0]))
 

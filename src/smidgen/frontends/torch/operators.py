@@ -1,4 +1,5 @@
-"""What each operator of PyTorch's core ATen set means: a rule an operator, from its call to a tensor of the graph."""
+"""What each operator of PyTorch's core ATen set means: one rule per operator, from its call to a tensor of the "
+"graph."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from smidgen.ir import Op
 INSTEAD = {
     "_log_softmax": "end the module at its logits", "argmax": "end the module at its logits",
     "native_group_norm": "use BatchNorm", "native_layer_norm": "use BatchNorm",
-    "_scaled_dot_product_flash_attention_for_cpu": "use convolutions", "upsample_nearest2d": "nothing enlarges a map",
+    "_scaled_dot_product_flash_attention_for_cpu": "use convolutions", "upsample_nearest2d": "upsampling is not "
+    "supported",
 }  # fmt: skip
 
 
@@ -62,7 +64,7 @@ class TorchCall:
         value = self.values.get(item)
         if isinstance(value, FileTensor | Constant):
             return value
-        raise ImportModelError(f"its argument {place} is no tensor and no number")
+        raise ImportModelError(f"its argument {place} is neither a tensor nor a number")
 
     def tensor(self, place: int) -> FileTensor:
         x = self.operand(place)
@@ -105,7 +107,7 @@ def _convolution(call: TorchCall) -> FileTensor:
     x, w = call.tensor(0), call.constant(1)
     count = len(x.shape) - 2
     if call.raw(6):
-        raise ImportModelError("transposed convolutions are not supported; nothing here enlarges a map")
+        raise ImportModelError("transposed convolutions are not supported; upsampling is not supported")
     stride, pads, dilation = (call.spread(i, count, (d,)) for i, d in ((3, 1), (4, 0), (5, 1)))
     return call.c.conv(x, w, call.optional(2), stride, _spans(pads), dilation, int(call.number(8, 1)))
 
@@ -138,10 +140,10 @@ def _pool(call: TorchCall) -> FileTensor:
     stride, pads = call.spread(2, count, size) or size, call.spread(3, count, (0,))
     if name_of(call.node.target).startswith("max"):
         if set(call.spread(4, count, (1,))) != {1}:
-            raise ImportModelError("pools that are dilated are not supported; use plain ones")
+            raise ImportModelError("dilated pooling is not supported; use plain pooling")
         return call.c.pool(ops.MaxPool, x, size, stride, _spans(pads), bool(call.raw(5)))
     if call.raw(6) is not None:
-        raise ImportModelError("an average with a divisor of its own is not supported; leave it out")
+        raise ImportModelError("an average with divisor_override is not supported; leave it out")
     return call.c.pool(ops.AvgPool, x, size, stride, _spans(pads), bool(call.raw(4)), bool(call.raw(5)))
 
 
@@ -226,7 +228,7 @@ def _clamp(call: TorchCall) -> FileTensor:
 def _pow(call: TorchCall) -> FileTensor:
     x = call.tensor(0)
     if call.number(1, 0) != 2:
-        raise ImportModelError(f"the power {call.number(1, 0)} is not supported; squares are")
+        raise ImportModelError(f"the power {call.number(1, 0)} is not supported; only 2 is")
     return call.c.multiply(x, x)
 
 
@@ -246,7 +248,7 @@ def _elu(call: TorchCall) -> Op:
 
 def _softplus(call: TorchCall) -> Op:
     if call.number(1, 1.0) != 1.0:
-        raise ImportModelError("a Softplus with a beta of its own is not supported; use 1")
+        raise ImportModelError("a Softplus with a beta other than 1 is not supported; use 1")
     return ops.Lookup("softplus")
 
 

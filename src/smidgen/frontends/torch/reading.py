@@ -115,7 +115,7 @@ def _placeholder(c: Layers, program: ExportedProgram, spec: Any, node: fx.Node, 
     value = node.meta["val"]
     if not isinstance(value, torch.Tensor) or value.dtype != torch.float32:
         kind = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
-        raise ImportModelError(f"input '{node.name}' is {kind}; give float32 tensors alone")
+        raise ImportModelError(f"input '{node.name}' is {kind}; give only float32 tensors")
     for place, size in enumerate(value.shape):
         if not isinstance(size, int):
             raise ImportModelError(f"input '{node.name}' leaves dimension {place} open; export it with fixed sizes")
@@ -151,7 +151,7 @@ def _fold_constant(node: fx.Node, values: Mapping[fx.Node, object]) -> Constant:
     """A call on constants alone, done here."""
     made = node.meta["val"]
     if not isinstance(made, torch.Tensor) or 8 * math.prod(int(n) for n in made.shape) > MAX_BYTES:
-        raise ImportModelError("it makes constants that are no tensor, or too large a one")
+        raise ImportModelError("it makes constants that are not tensors, or that are too large")
 
     def given(item: fx.Node) -> Any:
         value = values[item]
