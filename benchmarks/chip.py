@@ -112,7 +112,7 @@ def whole(result: Profile) -> Whole:
 
 
 def layer_table(rows: list[Measured]) -> Table:
-    table = Table(title="Instructions a MAC on the emulated Cortex-M7")
+    table = Table(title="Instructions per MAC on the emulated Cortex-M7")
     for column in ("layer", "Smidgen", "TFLM reference", "CMSIS-NN", "the paper's engine", "exact"):
         table.add_column(column, justify="left" if column == "layer" else "right")
     for row in rows:

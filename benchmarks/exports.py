@@ -102,7 +102,7 @@ def outcomes(graph: Graph) -> list[Outcome]:
 
 
 def show(results: list[Outcome]) -> None:
-    table = Table("runtime", "file", "bytes", "same first choice", "top-1 %", "mean difference", "ms an image")
+    table = Table("runtime", "file", "bytes", "same first choice", "top-1 %", "mean difference", "ms per image")
     for o in results:
         same = f"{o.same} of {o.images}"
         table.add_row(

@@ -114,7 +114,7 @@ def run(learners: list[Learner], graph: Graph, data: Data, course: Course) -> tu
 
 
 def show(experiment: Experiment) -> None:
-    table = Table("learner", "top-1 %", "loss", "ms a step", title=f"{experiment.network}, {experiment.scheme}")
+    table = Table("learner", "top-1 %", "loss", "ms per step", title=f"{experiment.network}, {experiment.scheme}")
     for o in experiment.outcomes:
         table.add_row(o.learner, f"{100 * o.top1:.2f}", f"{o.loss:.3f}", f"{o.milliseconds:.1f}")
     console = Console()

@@ -3,8 +3,8 @@
     python benchmarks/step.py [--network mcunet-5fps] [--scheme 99kb] [--all] [--steps 200] [--json]
 
 Both start from the same weights, train the same tensors and see the same photographs, one thread each. They take
-turns, step by step, so that whatever else the machine does slows both alike; times are the process's own on the
-processor, and medians are compared. Memory is that of a process a side, which does nothing but learn.
+turns, step by step, so that a busy machine slows both by the same amount; times are processor time of the process, and
+medians are compared. Memory is measured in one process per side, which does nothing but learn.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Data:
                 raise DataError(f"{self.name} holds no images {part}; add some of each class")
 
     def digest(self) -> str:
-        """A fingerprint of every pixel and label: whether a run goes on with what it began with."""
+        """A fingerprint of every pixel and label, by which a resumed run knows its data."""
         hashed = hashlib.sha256(repr(self.classes).encode())
         for samples in (self.train, self.test):
             hashed.update(repr((samples.labels, [image.shape for image in samples.images])).encode())

@@ -1,7 +1,7 @@
 """Checkpoints: a safetensors file of all state by name, with what it belongs to and how far the run had come.
 
-The metadata is one JSON object; its digest covers the object and every byte of the state, so that a file cut
-short or damaged is told from a whole one.
+The metadata is one JSON object; its digest covers the object and every byte of the state, so that a
+truncated or damaged file is recognized.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class CheckpointError(SmidgenError):
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """A run to go on with: its program and data by fingerprint, its course, its position, and all state."""
+    """A run to continue: its program and data by fingerprint, its course, its position, and all state."""
 
     program: str
     data: str

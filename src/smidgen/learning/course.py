@@ -1,4 +1,4 @@
-"""How a run of learning goes, and how far it has come."""
+"""The settings of a training run, and how far it has come."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class RunPosition:
 
 @dataclass(frozen=True)
 class LearningProgress:
-    """What a listener hears: steps or tests done, of how many, the mean loss so far and the epochs behind."""
+    """How many steps or tests of how many are done, the mean loss so far and the last finished epoch."""
 
     doing: Literal["testing", "learning"]
     done: int

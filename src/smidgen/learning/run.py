@@ -58,8 +58,8 @@ def learn(
 ) -> Learned:
     """Run the course on the program's target.
 
-    `checkpoint` is written after every epoch and every `save_steps` steps; `resume` names one to go on from, and
-    the run then ends as if it had never stopped. A loss that is no number stops the run, the last checkpoint stays.
+    `checkpoint` is written after every epoch and every `save_steps` steps; `resume` is one to continue from, and
+    the run then ends as if it had never stopped. A loss that is not a number stops the run; the last checkpoint stays.
     """
     training = program.training
     if training is None:

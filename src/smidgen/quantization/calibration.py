@@ -1,4 +1,4 @@
-"""Which range each tensor takes on real samples: four ways to look."""
+"""Calibration: which range each tensor takes on real samples, by one of four methods."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class QuantizationError(SmidgenError):
 
 @dataclass(frozen=True)
 class QuantizationProgress:
-    """What a listener hears: what is being done, and how many samples of how many are behind."""
+    """What is being done, and how many samples of how many are done."""
 
     doing: str
     done: int
@@ -42,7 +42,7 @@ class QuantizationProgress:
 
 
 def batches(samples: Array, doing: str, on_progress: ProgressCallback) -> Iterator[Array]:
-    """Samples a few at a time; the listener hears of each."""
+    """A few samples at a time; `on_progress` is called for each batch."""
     for at in range(0, len(samples), BATCH):
         on_progress(QuantizationProgress(doing, at, len(samples)))
         yield samples[at : at + BATCH]
@@ -54,9 +54,9 @@ def calibrate(
 ) -> dict[Value, Range]:
     """The range of the input and of every node's output.
 
-    `minmax` takes the extremes of all samples, `average` the mean of each sample's extremes; `percentile` leaves so
-    much of the elements beyond either end that the given share lies between, and `mse` cuts where the squared error
-    of rounding and cutting together is least. Outputs are never cut: the largest of them is what counts. A value
+    `minmax` takes the extremes of all samples, `average` the mean of each sample's extremes; `percentile` keeps
+    the given share of the elements and clips the rest, half at either end; `mse` clips where the squared error of
+    rounding and clipping together is least. Outputs are never clipped: the largest of them decides. A value
     that only a function reads gets the range in which that function is not constant.
     """
     extremes = _extremes(graph, samples, on_progress)

@@ -1,4 +1,4 @@
-"""Bias correction: the mean error that rounding leaves in each channel is taken out of its bias."""
+"""Bias correction: the mean error that rounding leaves in each channel is subtracted from its bias."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from smidgen.quantization.int8 import LARGEST_BIAS
 
 
 def correct_biases(real: Graph, rounded: Graph, samples: Array, integers: Array) -> Graph:
-    """The int8 graph with its biases mended, layer after layer, each behind those already mended.
+    """The int8 graph with corrected biases, layer by layer, with all earlier layers already corrected.
 
     `samples` are the input of the float graph, `integers` the same as int8. Errors are taken before the activation.
     """

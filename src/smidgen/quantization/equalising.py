@@ -1,4 +1,4 @@
-"""Cross-layer equalisation: channels of very different ranges are brought closer where that changes nothing.
+"""Cross-layer equalization: channels of very different ranges are brought closer where that changes no result.
 
 y = B · f(A x) is the same when channel i of A is divided by s and what reads it in B multiplied, as long as
 f(s·x) = s·f(x): so for no activation and for ReLU, and for pools, means and gates on the way. ReLU6 has no such s and
@@ -38,7 +38,7 @@ def equalise(graph: Graph, samples: Array, on_progress: ProgressCallback = lambd
 
     A depthwise layer has a scale for every channel it reads, so that its inputs could have one range; for other layers
     the aim is the geometric mean between equal activations and equal weights. Channels go half the way there, in
-    octaves: what a few images show of a range is no certainty.
+    octaves: a few images show a range only roughly.
     """
     links = _links(graph)
     if not links:
@@ -92,7 +92,7 @@ def _layers_after(graph: Graph, readers: dict[Value, list[Node]], value: Value) 
 
 
 def _passes_factors(node: Node) -> bool:
-    """Whether a positive factor of a channel of one input is one of the output's."""
+    """Whether a positive factor on a channel of one input becomes the same factor on that channel of the output."""
     op = node.op
     if len({v.type.shape[-1:] for v in (*node.ins, *node.outs)}) > 1:
         return False
@@ -116,7 +116,7 @@ def _channel_maxima(
 
 
 def _factor(link: Link, constants: dict[Value, Array], largest: Array) -> Array:
-    """By what each channel is divided; 1 where it is dead."""
+    """What each channel is divided by; 1 for a dead channel."""
     mixing = [node for node in link.after if not isinstance(node.op, Depthwise)]
     if not mixing:
         wanted = largest / (largest.max() or 1.0)
@@ -131,7 +131,7 @@ def _factor(link: Link, constants: dict[Value, Array], largest: Array) -> Array:
 
 
 def _input_weights(weights: Array) -> Array:
-    """How much a layer makes at most of each channel it reads, as a share of the most it makes of any."""
+    """The largest weight on each channel that a layer reads, as a share of the largest on any."""
     most: Array = np.abs(weights).max(axis=tuple(range(weights.ndim - 1)))
     return most / (most.max() or 1.0)
 

@@ -55,7 +55,7 @@ def draw_memory(program: Program) -> str:
 
 def _summary(cycle: LifeCycle) -> str:
     learns = f" and {cycle.state:,} for what outlives a run" if cycle.state else ""
-    bound = f"no plan of this order needs an arena below {cycle.lower_bound:,}"
+    bound = f"no plan for this order of nodes can have an arena below {cycle.lower_bound:,}"
     return f"{cycle.arena + cycle.state:,} bytes of SRAM: an arena of {cycle.arena:,}{learns}; {bound}."
 
 

@@ -104,7 +104,7 @@ class Profile:
             f"SRAM          {self.sram_bytes:>11,} bytes: arena {s.arena:,}, state {s.state:,}, other {s.other:,}, "
             f"stack {s.stack:,}; image {image}",
             f"flash         {self.flash_bytes:>11,} bytes: code {f.code:,}, constants {f.constants:,}",
-            f"plan          {self.plan.peak_bytes:>11,} bytes; none of this order needs less than "
+            f"plan          {self.plan.peak_bytes:>11,} bytes; no plan for this order of nodes needs less than "
             f"{self.plan.lower_bound_bytes:,}",
             f"instructions  forward {i.forward:,}{step}",
             self._exactness(),
@@ -114,7 +114,7 @@ class Profile:
 
     def _exactness(self) -> str:
         if self.exact.equal:
-            return f"exact         {self.exact.steps} of {self.exact.steps} steps give the reference's bytes"
+            return f"exact         {self.exact.steps} of {self.exact.steps} steps give the bytes of the reference"
         return f"NOT EXACT     {self.exact.differs} differs from the reference"
 
     def layers(self) -> Table:
@@ -125,7 +125,7 @@ class Profile:
 def _table(title: str, costs: tuple[InstructionCost, ...], instructions: Instructions) -> Table:
     table = Table(title=Text(title), title_justify="left", show_footer=True, box=None, pad_edge=False)
     macs = sum(cost.macs for cost in costs)
-    table.add_column("op", "in all", overflow="fold")
+    table.add_column("op", "total", overflow="fold")
     table.add_column("nodes", f"{sum(cost.nodes for cost in costs)}", justify="right")
     table.add_column("MACs", f"{macs:,}", justify="right")
     table.add_column("instructions", f"{instructions.whole:,}", justify="right")
@@ -149,7 +149,7 @@ def profile(program: Program, steps: int = 3, seed: int = 0) -> Profile:
     from smidgen.targets.cortex_m import BoardDevice  # here, because an emulator takes a while to import
 
     if steps < 1:
-        raise InputError(f"{steps} steps measure nothing; give 1 or more")
+        raise InputError(f"{steps} steps cannot be measured; give 1 or more")
     with program.start() as device:
         if not isinstance(device, BoardDevice):
             raise InputError(f"instructions are not counted on {program.target.name}; name a board, such as cortex-m7")

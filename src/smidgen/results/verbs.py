@@ -1,4 +1,4 @@
-"""What the verbs show: result objects that print themselves."""
+"""What the commands print: result objects that print themselves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TopElement:
     """An element and its value, as the network holds it and as the number that stands for."""
 
     index: int
-    value: float | None  # None where it is no finite number
+    value: float | None  # None where it is not finite
     real: float | None
 
 
@@ -86,7 +86,7 @@ class WrittenModel:
 
 @dataclass(frozen=True)
 class QuantizedFile:
-    """A model quantized and written to a file, and how well it follows the float one."""
+    """A model quantized and written to a file, and how close it stays to the float one."""
 
     file: str
     bytes: int
@@ -128,7 +128,7 @@ class CompiledProject:
             f"{self.model} for {self.target}: {len(self.files)} files → {self.folder}\n"
             f"arena {self.peak_bytes:,} bytes of SRAM (at least {self.lower_bound_bytes:,}), "
             f"{learns}constants {self.constant_bytes:,} bytes of flash\n"
-            f"at the peak: {largest}" + (f"\nits memory drawn → {self.picture}" if self.picture else "")
+            f"at the peak: {largest}" + (f"\nmemory drawn in {self.picture}" if self.picture else "")
         )
 
 

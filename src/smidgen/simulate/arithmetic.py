@@ -1,4 +1,4 @@
-"""int8 arithmetic on PyTorch's floats, with gradients that pass straight through rounding."""
+"""int8 arithmetic on PyTorch's floats, with straight-through gradients for rounding."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXACT_SUMS = (1 << 24) // (128 * 255)  # products of int8 numbers that float32 a
 
 
 class _StraightThrough(torch.autograd.Function):
-    """`y` forward; backward the gradient goes to `acc`, times `scale`, where `inside` is set."""
+    """Straight-through estimator: `y` forward; backward the gradient of `acc` is dy · `scale` where `inside` is set."""
 
     @staticmethod
     def forward(ctx: Any, acc: Tensor, scale: Tensor, y: Tensor, inside: Tensor) -> Tensor:
