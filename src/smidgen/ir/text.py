@@ -104,7 +104,7 @@ class _Reader:
             self.name = rest
         elif word == "preprocessing":
             if rest and not _ATTRIBUTE.match(f" {rest}"):
-                raise GraphError(f"'{line[:80]}' is no preprocessing")
+                raise GraphError(f"'{line[:80]}' is not a preprocessing")
             self.preprocessing = Preprocessing(**_values(Preprocessing, f" {rest}"))
         elif word == "input":
             self.inputs.append(self.declare(rest))
@@ -152,7 +152,7 @@ class _Reader:
             at = match.end() + 2 if line.startswith(", ", match.end()) else match.end()
         call = _CALL.fullmatch(line, at)
         if not declared or call is None:
-            raise GraphError(f"'{line[:80]}' is no line of a graph")
+            raise GraphError(f"'{line[:80]}' is not a line of a graph")
         name, ins, attributes = call.groups()
         read = tuple(self.read(ins))
         outs = tuple(self.declared(match) for match in declared)
@@ -186,7 +186,7 @@ def _literal(text: str, what: str, annotation: str) -> object:
     try:
         value: object = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        raise GraphError(f"{what} is '{text[:40]}', which is no literal") from None
+        raise GraphError(f"{what} is '{text[:40]}', which is not a literal") from None
     kinds = {"int": int, "float": float, "str": str, "bool": bool}
     if annotation in kinds:
         fits = type(value) is kinds[annotation]
@@ -207,10 +207,10 @@ def _qparams(text: str) -> QParams:
         axis = int(parts[2].strip().removeprefix("axis ")) if len(parts) > 2 else None
         return QParams(scales, int(parts[1]), axis)
     except (ValueError, IndexError):
-        raise GraphError(f"'q({text[:60]})' is no quantization") from None
+        raise GraphError(f"'q({text[:60]})' is not a quantization") from None
 
 
 def _integer(text: str) -> int:
     if not text.isdigit() or len(text) > 9:
-        raise GraphError(f"'{text[:40]}' is no dimension")
+        raise GraphError(f"'{text[:40]}' is not a dimension")
     return int(text)

@@ -50,7 +50,7 @@ def unpack(packed: Array, bits: int, size: int) -> Array:
 
 @dataclass(frozen=True)
 class Step(Op):
-    """delta = sums · factor · rate · 2^e, rounded at random; factor is one a channel along `axis` of the tensor."""
+    """delta = sums · factor · rate · 2^e, rounded at random; one factor per channel along `axis` of the tensor."""
 
     factors: tuple[float, ...]
     slot: int  # of the gradient the sums were taken from
@@ -228,7 +228,7 @@ class BiasSumStep(BiasStep):
 
 @dataclass(frozen=True)
 class FusedStep(WeightStep):
-    """A weight step that computes its gradient itself, a row at a time: x and dy stand where the sums would."""
+    """A weight step that computes its gradient itself, one row at a time: x and dy stand where the sums would."""
 
     def gradient(self) -> ConvGradWeight | DepthwiseGradWeight | DenseGradWeight:
         raise GraphError(f"{type(self).__name__} names no gradient")
