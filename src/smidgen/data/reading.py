@@ -171,8 +171,8 @@ def _check_groups(name: str, train: list[_File], test: list[_File]) -> None:
 def _in_label_folders(files: list[_File]) -> list[_File]:
     """Files that lie in a folder of their label, below folders all of them share."""
     depth = max((len(file.parts) for file in files), default=0)
-    alike = all(len(file.parts) == depth and file.parts[:-2] == files[0].parts[:-2] for file in files)
-    return [file for file in files if len(file.parts) == (depth if alike else 2)] if depth > 1 else []
+    uniform = all(len(file.parts) == depth and file.parts[:-2] == files[0].parts[:-2] for file in files)
+    return [file for file in files if len(file.parts) == (depth if uniform else 2)] if depth > 1 else []
 
 
 def _sorted_labels(labels: set[str]) -> tuple[str, ...]:

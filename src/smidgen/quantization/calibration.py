@@ -153,7 +153,7 @@ def _least_error_range(low: float, high: float, counts: Array) -> Range:
 
 
 def _clip_shares(low: float, high: float) -> Iterator[tuple[float, float]]:
-    """Shares of either end to try: both alike, and each alone."""
+    """Shares of either end to try: both by the same, and each alone."""
     for share in CLIPS:
         yield share, share
         if low < 0 < high:

@@ -1,4 +1,4 @@
-"""Graph → QDQ ONNX that rounds as we do: layers are functions by which a runtime computes every int8 number alike.
+"""Graph → QDQ ONNX that rounds as we do: layers are functions that make a runtime compute the same int8 numbers.
 
 What only moves elements or compares them is as in the plain form, and so are layers in float32, which a runtime sums in
 its own order.
@@ -223,7 +223,7 @@ def _quantize(w: _Exact, node: Node) -> None:
 
 
 def _dequantize(w: _Exact, node: Node) -> None:
-    """As it is, unless the scale is no float32."""
+    """As it is, unless the scale is not a float32 number."""
     x = node.ins[0].type
     if x.scale == np.float32(x.scale):
         OnnxWriter.apply(w, node)

@@ -38,7 +38,7 @@ ACTIVATION_OPERATORS: Mapping[str, str] = {"relu": "RELU", "relu6": "RELU6", "re
 
 
 def write_tflite(graph: Graph) -> bytes:
-    """The graph as the bytes of a `.tflite` file, which LiteRT's reference kernels compute alike."""
+    """The graph as the bytes of a `.tflite` file, on which LiteRT's reference kernels give the same bytes."""
     verify(graph)
     if graph.updates:
         raise ExportError(
@@ -79,7 +79,7 @@ class _Lowering:
         return len(self.tensors) - 1
 
     def constant(self, tensor: TfliteTensor) -> int:
-        """The index of a constant that is no value of the graph, or that needs a quantization of its own."""
+        """The index of a constant that is not a value of the graph, or that needs a quantization of its own."""
         if tensor not in self.added:
             self.added[tensor] = self.append(tensor)
         return self.added[tensor]
@@ -125,7 +125,7 @@ def where(node: Node) -> str:
 
 
 def _check_scales(node: Node) -> None:
-    """Raise where the scales are beyond the arithmetic, ours and TFLite's alike."""
+    """Raise where the scales are beyond the arithmetic, both ours and TFLite's."""
     try:
         if node.out.type.dtype == "int8":
             node.op.params(node)
