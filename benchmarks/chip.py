@@ -30,8 +30,8 @@ TARGET = CortexM(BOARDS["cortex-m7"])
 
 
 @dataclass(frozen=True)
-class Layer:
-    """A layer, and the instructions a MAC that others take for it."""
+class LayerCase:
+    """A layer, and the instructions per MAC that others take for it."""
 
     name: str
     size: tuple[int, int, int]
@@ -58,16 +58,16 @@ class Layer:
 
 
 LAYERS = (
-    Layer("1×1, 16×16×48→96", (16, 16, 48), 1, 96, 1, 9.7, 2.24, 2.19),
-    Layer("depthwise 3×3, 32×32×48", (32, 32, 48), 3, None, 1, 28.4, 8.7, 6.3),
-    Layer("depthwise 5×5, 16×16×96", (16, 16, 96), 5, None, 1, 19.7, 8.9, 4.7),
-    Layer("3×3 stride 2, 64×64×3→16", (64, 64, 3), 3, 16, 2, 19.7, 4.9, 1.98),
+    LayerCase("1×1, 16×16×48→96", (16, 16, 48), 1, 96, 1, 9.7, 2.24, 2.19),
+    LayerCase("depthwise 3×3, 32×32×48", (32, 32, 48), 3, None, 1, 28.4, 8.7, 6.3),
+    LayerCase("depthwise 5×5, 16×16×96", (16, 16, 96), 5, None, 1, 19.7, 8.9, 4.7),
+    LayerCase("3×3 stride 2, 64×64×3→16", (64, 64, 3), 3, 16, 2, 19.7, 4.9, 1.98),
 )
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Instructions a MAC."""
+    """Instructions per MAC."""
 
     layer: str
     smidgen: float
@@ -91,7 +91,7 @@ class Whole:
 PAPER = Whole(forward=65_000_000, step=106_400_000, sram=252_712, flash=666_388, exact=False)
 
 
-def measure(layer: Layer) -> Measured:
+def measure(layer: LayerCase) -> Measured:
     result = profile(compile(layer.graph(), target=replace(TARGET, frugal=False)), steps=1)
     (cost,) = result.instructions.by_op
     return Measured(
@@ -111,7 +111,7 @@ def whole(result: Profile) -> Whole:
 
 
 def layer_table(rows: list[Measured]) -> Table:
-    table = Table(title="Instructions a MAC on the emulated Cortex-M7")
+    table = Table(title="Instructions per MAC on the emulated Cortex-M7")
     for column in ("layer", "Smidgen", "TFLM reference", "CMSIS-NN", "the paper's engine", "exact"):
         table.add_column(column, justify="left" if column == "layer" else "right")
     for row in rows:

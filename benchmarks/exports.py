@@ -20,7 +20,7 @@ from rich.table import Table
 
 import smidgen as sm
 from shared import arguments_of, report
-from smidgen.data import centre, intake
+from smidgen.data import centre, pixel_encoding
 from smidgen.data.sample import read_sample
 from smidgen.frontends import export_model
 from smidgen.ir import Array, Graph
@@ -72,7 +72,7 @@ def timed(run: Run, image: Array) -> tuple[Array, float]:
 def outcomes(graph: Graph) -> list[Outcome]:
     """Our own C first, then the others."""
     test = read_sample().test
-    images = [centre(image, intake(graph)) for image in test.images]
+    images = [centre(image, pixel_encoding(graph)) for image in test.images]
     with TemporaryDirectory() as folder, sm.compile(graph).start() as device:
         smg, tflite, onnx, plain = (Path(folder) / name for name in ("a.smg", "a.tflite", "a.onnx", "plain.onnx"))
         for file in (smg, tflite, onnx, plain):
@@ -101,7 +101,7 @@ def outcomes(graph: Graph) -> list[Outcome]:
 
 
 def show(results: list[Outcome]) -> None:
-    table = Table("runtime", "file", "bytes", "same first choice", "top-1 %", "mean difference", "ms an image")
+    table = Table("runtime", "file", "bytes", "same first choice", "top-1 %", "mean difference", "ms per image")
     for o in results:
         same = f"{o.same} of {o.images}"
         table.add_row(

@@ -19,7 +19,7 @@ from rich.table import Table
 
 import smidgen as sm
 from shared import NETWORKS, arguments_of, flowers, released, report
-from smidgen.data import Data, Samples, centre, examples, intake
+from smidgen.data import Data, Samples, centre, examples, pixel_encoding
 from smidgen.ir import Array, Graph
 from smidgen.learning import Course, top1
 from smidgen.simulate import FloatTraining
@@ -72,7 +72,7 @@ class Experiment:
 def fp32_learner(graph: Graph, scheme: str, data: Data, qas: bool) -> Learner:
     options = Options(len(data.classes), qas=qas)
     training = FloatTraining(build_training(graph, load_scheme(scheme, graph), options))
-    taken = intake(graph)
+    taken = pixel_encoding(graph)
 
     def test(samples: Samples) -> float:
         correct = 0
@@ -85,7 +85,7 @@ def fp32_learner(graph: Graph, scheme: str, data: Data, qas: bool) -> Learner:
 
 
 def int8_learner(bits: int, graph: Graph, scheme: str, data: Data, qas: bool) -> Learner:
-    images = examples(data.train, intake(graph))
+    images = examples(data.train, pixel_encoding(graph))
     options = Options(len(data.classes), weight_bits=bits, qas=qas)
     device = sm.compile(graph, scheme, "host", options=options, images=images).start()
     return Learner(f"{bits}-bit weights, int8 gradients", device.train, lambda samples: top1(device, samples))
@@ -96,7 +96,7 @@ def run(learners: list[Learner], graph: Graph, data: Data, course: Course) -> tu
     count = len(data.train)
     for epoch in range(course.epochs):
         for step, index in enumerate(course.order(epoch, count)):
-            image = course.image(data.train.images[index], intake(graph), epoch, index)
+            image = course.image(data.train.images[index], pixel_encoding(graph), epoch, index)
             for learner in learners:
                 learner.learn(image, data.train.labels[index], course.rate(epoch, step, count))
             if (step + 1) % SPOKEN == 0 or step + 1 == count:
@@ -112,7 +112,7 @@ def run(learners: list[Learner], graph: Graph, data: Data, course: Course) -> tu
 
 
 def show(experiment: Experiment) -> None:
-    table = Table("learner", "top-1 %", "loss", "ms a step", title=f"{experiment.network}, {experiment.scheme}")
+    table = Table("learner", "top-1 %", "loss", "ms per step", title=f"{experiment.network}, {experiment.scheme}")
     for o in experiment.outcomes:
         table.add_row(o.learner, f"{100 * o.top1:.2f}", f"{o.loss:.3f}", f"{o.milliseconds:.1f}")
     console = Console()

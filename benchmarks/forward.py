@@ -2,8 +2,8 @@
 
     python benchmarks/forward.py [--runs 200] [--json]
 
-The two take turns, image by image, so that whatever else the machine does slows both alike. Times are the thread's own
-on the processor, so that a busy machine's waiting does not count; medians are compared.
+The two take turns, image by image, so that a busy machine slows both by the same amount. Times are processor time of
+the thread, without waiting; medians are compared.
 """
 
 from __future__ import annotations

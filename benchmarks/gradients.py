@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from shared import NETWORKS, Int8Gradients, arguments_of, flowers, inputs, loss_graph, released, report
-from smidgen.data import Data, examples, intake
+from smidgen.data import Data, examples, pixel_encoding
 from smidgen.ir import Array, Graph
 from smidgen.simulate import Simulator
 from smidgen.training import Options, build_training
@@ -35,7 +35,7 @@ WIDTH = 120  # columns the table takes, whatever the terminal has
 
 
 @dataclass(frozen=True)
-class Tensor:
+class TensorCosine:
     """One tensor that learns: its mean cosine over the photographs, and the least of them."""
 
     name: str
@@ -51,9 +51,9 @@ class Measured:
     network: str
     scheme: str
     images: int
-    tensors: tuple[Tensor, ...]
+    tensors: tuple[TensorCosine, ...]
 
-    def worst(self, neighbours: bool = False) -> tuple[Tensor, ...]:
+    def worst(self, neighbours: bool = False) -> tuple[TensorCosine, ...]:
         return tuple(sorted((t for t in self.tensors if t.neighbour or not neighbours), key=lambda t: t.mean))
 
     @property
@@ -69,7 +69,7 @@ def cosine(a: Array, b: Array) -> float:
 
 
 def measure(graph: Graph, scheme: str, data: Data, images: int) -> Measured:
-    calibration = examples(data.train, intake(graph), CALIBRATION)
+    calibration = examples(data.train, pixel_encoding(graph), CALIBRATION)
     training = build_training(graph, load_scheme(scheme, graph), Options(len(data.classes)), calibration)
     ours, theirs = Int8Gradients(training), Simulator(loss_graph(training))
     cosines = []
@@ -80,7 +80,7 @@ def measure(graph: Graph, scheme: str, data: Data, images: int) -> Measured:
     means, least = np.nanmean(cosines, axis=0), np.nanmin(cosines, axis=0)
     neighbours = {[v.name for v in ours.trained if v.type.dtype == dtype][-1] for dtype in ("int8", "int32")}
     tensors = tuple(
-        Tensor(v.name, float(m), float(low), v.name in neighbours)
+        TensorCosine(v.name, float(m), float(low), v.name in neighbours)
         for v, m, low in zip(ours.trained, means, least, strict=True)
     )
     return Measured(graph.name, scheme, images, tensors)

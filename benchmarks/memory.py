@@ -18,8 +18,7 @@ from rich.table import Table
 from shared import NETWORKS, arguments_of, released, report
 from smidgen.ir import Graph
 from smidgen.training import passes
-from smidgen.training.head import layers
-from smidgen.training.scheme import PUBLISHED
+from smidgen.training.published import published_for
 
 sys.path.append(str(Path(__file__).parents[1]))
 from experiments.ladder import IMAGES, Image, Ladder, Planned, ladder, plan_step, step
@@ -53,7 +52,7 @@ class Measured:
 
 def schemes(graph: Graph) -> Iterator[Published]:
     """Every scheme published for a network."""
-    for scheme in PUBLISHED[len(layers(graph))]:
+    for scheme in published_for(graph):
         ordered = passes.run(step(graph, scheme))
         yield Published(graph.name, scheme, tuple(plan_step(ordered, image) for image in SHOWN))
 

@@ -1,7 +1,7 @@
 """How well int8 follows float32: networks people bring, trained on CIFAR-10, then quantized with the defaults.
 
-Each is trained in PyTorch, read as a float graph, and quantized on images of the training part; how often both are
-right, and how often they decide alike, is of test images neither has seen.
+Each is trained in PyTorch, read as a float graph, and quantized on images of the training part; how often each is
+right, and how often they agree, is measured on test images that neither has seen.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from experiments.tasks import NETWORKS, task_of
 def table(outcomes: list[Outcome]) -> Table:
     shown = Table(box=None, pad_edge=False)
     shown.add_column("network")
-    columns = ("parameters", "float32 %", "int8 %", "alike %", "errors", "output dB", "training s", "quantizing s")
+    columns = ("parameters", "float32 %", "int8 %", "agree %", "errors", "output dB", "training s", "quantizing s")
     for column in columns:
         shown.add_column(column, justify="right")
     for o in outcomes:

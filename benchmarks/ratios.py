@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from shared import NETWORKS, Int8Gradients, arguments_of, flowers, inputs, loss_graph, released, report
-from smidgen.data import Data, examples, intake
+from smidgen.data import Data, examples, pixel_encoding
 from smidgen.ir import Array, Graph
 from smidgen.ops.update import Step, WeightStep
 from smidgen.simulate import Simulator
@@ -55,7 +55,7 @@ class Ratios:
 
 
 def measure(graph: Graph, scheme: str, data: Data, images: int) -> Ratios:
-    calibration = examples(data.train, intake(graph))
+    calibration = examples(data.train, pixel_encoding(graph))
     training = build_training(graph, load_scheme(scheme, graph), Options(len(data.classes)), calibration)
     ours, real = Int8Gradients(training), Simulator(loss_graph(training), rounded=False)
     samples = list(inputs(data.test.spread(images), graph))

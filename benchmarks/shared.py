@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 import smidgen as sm
-from smidgen.data import Data, Samples, centre, intake, load_data
+from smidgen.data import Data, Samples, centre, load_data, pixel_encoding
 from smidgen.ir import Array, Graph, Value, evaluate_all
 from smidgen.numerics import stochastic
 from smidgen.ops.update import Step
@@ -59,7 +59,7 @@ def there(path: Path) -> Path:
 def inputs(samples: Samples, graph: Graph) -> Iterator[tuple[Array, Array]]:
     """Images and labels as a training graph takes them."""
     for image, label in zip(samples.images, samples.labels, strict=True):
-        yield centre(image, intake(graph)), np.array([label], np.int32)
+        yield centre(image, pixel_encoding(graph)), np.array([label], np.int32)
 
 
 def loss_graph(training: Training) -> Graph:

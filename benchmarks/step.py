@@ -3,8 +3,8 @@
     python benchmarks/step.py [--network mcunet-5fps] [--scheme 99kb] [--all] [--steps 200] [--json]
 
 Both start from the same weights, train the same tensors and see the same photographs, one thread each. They take
-turns, step by step, so that whatever else the machine does slows both alike; times are the process's own on the
-processor, and medians are compared. Memory is that of a process a side, which does nothing but learn.
+turns, step by step, so that a busy machine slows both by the same amount; times are processor time of the process, and
+medians are compared. Memory is measured in one process per side, which does nothing but learn.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from smidgen.ops import Add, Conv2D, Depthwise, Mean
 from smidgen.pipeline import Program
 from smidgen.training import Options
 from smidgen.training.head import features_of, layers
-from smidgen.training.scheme import PUBLISHED, Trained
+from smidgen.training.published import published_for
+from smidgen.training.scheme import Trained
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -225,7 +226,7 @@ def real_weights(graph: Graph, node: Node) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a side takes: microseconds a step, and bytes, of which `learning` came after the imports."""
+    """What a side takes: microseconds per step, and bytes, of which `learning` came after the imports."""
 
     microseconds: float
     loss: float  # the mean over the timed steps
@@ -354,7 +355,7 @@ def chosen(arguments: argparse.Namespace) -> Iterator[tuple[Graph, str]]:
     """The networks and schemes asked for."""
     for network in NETWORKS if arguments.all else arguments.network or ["mcunet-5fps"]:
         graph = released(network)
-        published = list(PUBLISHED[len(layers(graph))])
+        published = list(published_for(graph))
         for scheme in published if arguments.all else arguments.scheme or ["99kb"]:
             yield graph, scheme
 

@@ -17,7 +17,7 @@ from rich.table import Table
 
 import smidgen as sm
 from shared import NETWORKS, arguments_of, report
-from smidgen.data import Augment, examples, intake
+from smidgen.data import Augment, examples, pixel_encoding
 from smidgen.data.sample import read_sample
 from smidgen.learning import Course
 
@@ -57,7 +57,7 @@ def learn(run: Run) -> float:
     """Top-1 in percent after the last epoch."""
     graph, data = sm.load(run.network), read_sample()
     options = sm.Options(len(data.classes), weight_bits=run.weight_bits, seed=run.seed)
-    images = examples(data.train, intake(graph))
+    images = examples(data.train, pixel_encoding(graph))
     program = sm.compile(graph, run.scheme, options=options, images=images)
     course = Course(run.epochs, run.learning_rate, augment=Augment((0.5, 1.0)), seed=run.seed, test_every=run.epochs)
     return 100 * sm.learn(program, data, course).accuracy

@@ -1,7 +1,7 @@
 """How well int8 follows float32: networks people bring, trained on CIFAR-10, then quantized with the defaults.
 
 Each is trained in PyTorch, read as a float graph, and quantized on images of the training part; how often both are
-right, and how often they decide alike, is of test images neither has seen.
+right, and how often they agree, is measured on test images that neither has seen.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import smidgen as sm
 from experiments.tasks import Decide, Task, build
-from smidgen.data import Data, Intake, Samples, centre
+from smidgen.data import Data, PixelEncoding, Samples, centre
 from smidgen.ir import Array, Graph, Type, Value
 from smidgen.numerics import dequantize
 from smidgen.quantization import Report
@@ -95,7 +95,7 @@ def vary(x: Tensor) -> Tensor:
 
 def inputs(images: Sequence[Array], task: Task, type: Type) -> Array:
     """Images as a graph's input of this type, samples first."""
-    taken = Intake(replace(type, shape=(1, *task.picture)), task.preprocessing)
+    taken = PixelEncoding(replace(type, shape=(1, *task.picture)), task.preprocessing)
     return np.stack([centre(image, taken).reshape(type.shape) for image in images])
 
 

@@ -52,10 +52,10 @@ Made by `python tests/ops_table.py` from the op table and the front ends' rules;
 
 Files are read into one graph: float32, or int8 where they are quantized. *int8* means a C kernel, and *gradient* that
 what lies before the op can learn. `.tflite` is read and written byte for byte as LiteRT's reference kernels compute
-it; `.onnx` is read from opset 13 on and written in QDQ form, with functions by which ONNX Runtime computes the same
-bytes or, with `--plain`, without (`docs/numerics.md`); PyTorch modules and `.pt2` archives come by `torch.export`.
-Transposes between a file's [batch, channels, rows, columns] and our [rows, columns, channels] are folded away; a real
-map that is flattened costs nothing either, the weights of the layer behind it change places.
+it; `.onnx` is read from opset 13 on and written in QDQ form, with functions that make ONNX Runtime compute the same
+bytes, or without them (`--plain`, see `docs/numerics.md`); PyTorch modules and `.pt2` archives are read through
+`torch.export`. Transposes between a file's [batch, channels, rows, columns] and our [rows, columns, channels] are
+folded away; flattening a map costs nothing either: the weights of the next layer are reordered instead.
 
 | op | ONNX | ATen | TFLite | written as | int8 | gradient |
 | --- | --- | --- | --- | --- | --- | --- |
@@ -78,9 +78,9 @@ def page() -> str:
     rows.append(f"| folded away | {' | '.join(_listed(text) for text in FOLDED)} | | | |")
     functions = ", ".join(f"`{name}`" for name in FUNCTIONS)
     tail = f"""
-`Lookup` is a table of 256 results in int8; its functions are {functions}. Spelled out in several nodes, hard-swish,
-SiLU, GELU and their like are recognized. `BatchNorm` and float activations are folded and fused when a model is
-quantized.
+`Lookup` is a table of 256 results in int8; its functions are {functions}. Where a file writes hard-swish,
+SiLU, GELU or a similar function as several nodes, it is recognized. `BatchNorm` and float activations are folded and
+fused when a model is quantized.
 """
     return HEAD + "\n".join(rows) + "\n" + tail
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 import smidgen as sm
 from release_files import SHARED
-from smidgen.data import Intake, centre, intake
+from smidgen.data import PixelEncoding, centre, pixel_encoding
 from smidgen.ir import Array, evaluate_step
 from smidgen.pipeline import Program
 from smidgen.targets.device import Device
@@ -28,7 +28,7 @@ STOPPED = 100  # the step after which a run is broken off
 Sample = tuple[Array, int]
 
 
-def photographs(taken: Intake) -> list[Sample]:
+def photographs(taken: PixelEncoding) -> list[Sample]:
     """One for each step, of the first classes, in mixed order."""
     with zipfile.ZipFile(FLOWERS) as archive:
         names = [f"train/{label:03}/" for label in range(CLASSES)]
@@ -47,7 +47,7 @@ def task(host: Host) -> tuple[Program, list[Sample]]:
         if not path.exists():
             pytest.skip(f"the released networks and photographs are not beside the checkout: no {path.name}")
     graph = sm.import_model(MODEL)
-    samples = photographs(intake(graph))
+    samples = photographs(pixel_encoding(graph))
     assert len(samples) == STEPS
     options = Options(CLASSES, weight_bits=12)
     images = tuple(image for image, _ in samples[:8])

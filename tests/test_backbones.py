@@ -13,7 +13,7 @@ from PIL import Image
 import smidgen as sm
 from litert import LiteRT
 from release_files import SHARED
-from smidgen.data import Intake, from_pixels
+from smidgen.data import PixelEncoding, from_pixels
 from smidgen.frontends.network import IMAGE_SCALE
 from smidgen.frontends.tflite import write_tflite
 from smidgen.ir import Array, Graph, QParams, Type
@@ -45,7 +45,7 @@ def flowers() -> list[Array]:
         names = sorted(n for n in archive.namelist() if n.startswith("test/") and not n.endswith("/"))
         chosen = names[:: len(names) // COUNT][:COUNT]
         photographs = [Image.open(io.BytesIO(archive.read(name))).convert("RGB") for name in chosen]
-    return [from_pixels(np.asarray(image), Intake(IMAGE)) for image in photographs]
+    return [from_pixels(np.asarray(image), PixelEncoding(IMAGE)) for image in photographs]
 
 
 @pytest.mark.parametrize("kind", ["noise", "flowers"])

@@ -194,7 +194,10 @@ def test_bad_requests_to_learn_are_answered_in_one_sentence(
     (folder / "file").write_text("")
     usual = {"--scheme": "last:3", "--data": "photos", "--lr": "0.01", "--epochs": "1", "-o": "out"}
     cases: tuple[tuple[dict[str, str], str], ...] = (
-        ({"--scheme": "99kb"}, "'99kb' is neither a scheme for small"),
+        (
+            {"--scheme": "99kb"},
+            "'99kb' was published for mbv2-w0.35, mcunet-5fps with images of 128×128, but",
+        ),
         ({"--scheme": "last:99"}, "trains 99 biases"),
         ({"--classes": "1"}, "1 classes cannot be learned"),
         ({"--classes": "3"}, "the program learns the 3 classes 0 to 2; compile it for 4"),
@@ -213,7 +216,7 @@ def test_bad_requests_to_learn_are_answered_in_one_sentence(
         ({"--warmup": "9"}, "a warm-up of 9.0 epochs"),
         ({"--resume": "absent.ckpt"}, "absent.ckpt cannot be read"),
         ({"--resume": "cut.ckpt"}, "cut.ckpt is cut short or damaged"),
-        ({"--resume": "out/small.ckpt", "--seed": "1"}, "out/small.ckpt is of another program"),
+        ({"--resume": "out/small.ckpt", "--seed": "1"}, "out/small.ckpt belongs to another program"),
         ({"--resume": "out/small.ckpt", "--lr": "0.02"}, "a run with learning_rate 0.01, this one has 0.02"),
         ({"-o": "."}, "small.smg would be overwritten by what is learned from it"),
         ({"-o": "file"}, "file"),
@@ -235,7 +238,7 @@ def test_bad_requests_to_learn_are_answered_in_one_sentence(
 
 def test_the_demo_agrees_byte_for_byte_and_can_be_repeated(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = read_sample()
-    small = Data(few.name, few.classes, demo.some(few.train, 1), demo.some(few.test, 1))
+    small = Data(few.name, few.classes, demo.first_of_each_class(few.train, 1), demo.first_of_each_class(few.test, 1))
     monkeypatch.setattr(demo, "read_sample", lambda: small)
     monkeypatch.setattr(demo, "COURSE", replace(demo.COURSE, epochs=2))
     monkeypatch.setattr(demo, "BOARD_TRAIN", 1)
@@ -264,7 +267,7 @@ def test_bad_requests_are_answered_in_one_sentence(
         (("info", "absent.smg"), "there is no file absent.smg"),
         (("info", "net.onnx"), "there is no file net.onnx"),
         (("info", "dir.smg"), "dir.smg is not a file"),
-        (("info", "bad.smg"), "bad.smg is no sound .smg file"),
+        (("info", "bad.smg"), "bad.smg is not a valid .smg file"),
         (("run", "tiny.smg", "-i", "absent.npy"), "absent.npy cannot be read"),
         (("run", "tiny.smg", "-i", "taken"), "taken is a folder"),
         (("run", "tiny.smg", "-i", "short.npy"), "declares int8"),
@@ -275,7 +278,7 @@ def test_bad_requests_are_answered_in_one_sentence(
         (("run", "tiny.smg", "-i", "x.npy", "-o", "taken"), "taken cannot be written"),
         (("import", "tiny.smg", "-o", "tiny.txt"), "should end in .smg, .tflite or .onnx"),
         (("import", "tiny.smg", "-o", "absent/tiny.smg"), "cannot be written"),
-        (("import", "tiny.smg", "-o", "tiny.tflite", "--plain"), ".tflite has one form alone; leave plain out"),
+        (("import", "tiny.smg", "-o", "tiny.tflite", "--plain"), ".tflite has just one form; leave plain out"),
         (("compile", "tiny.smg", "-o", "taken"), "not an empty folder"),
         (("demo", "-o", "taken/file"), "taken/file"),
     )
@@ -343,11 +346,11 @@ def test_quantize_shows_what_it_lost_and_writes_tflite_too(floating: Path) -> No
     [
         ({"--data": "nowhere"}, "there is no nowhere"),
         ({"--images": "3"}, "3 samples are too few"),
-        ({"--images": "0"}, "0 images cannot be taken"),
-        ({"--mean": "a,b"}, "--mean a,b is no list of numbers"),
+        ({"--images": "0"}, "0 images are too few"),
+        ({"--mean": "a,b"}, "--mean a,b is not a list of numbers"),
         ({"--mean": "0.1,0.2"}, "2 numbers as mean for 3 channels"),
-        ({"--std": "0"}, "std is above 0"),
-        ({"--pixels": "1"}, "give two, as 0,1"),
+        ({"--std": "0"}, "std must be above 0"),
+        ({"--pixels": "1"}, "the two numbers that pixels 0 and 255 stand for"),
         ({"--percentile": "10"}, "a percentile of 10.0 leaves no range"),
         ({"-o": "a.txt"}, "should end in .smg, .tflite or .onnx"),
     ],

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from release_files import SHARED, npy, zipped
-from smidgen.data import Augment, Data, DataError, Intake, centre, examples, from_pixels, load_data, load_images
+from smidgen.data import Augment, Data, DataError, PixelEncoding, centre, examples, from_pixels, load_data, load_images
 from smidgen.errors import InputError
 from smidgen.ir import Array, QParams, Type
 
@@ -113,19 +113,22 @@ def test_grey_images_turned_photographs_and_very_large_ones_are_read(tmp_path: P
         (lambda d: tree(d, {"a.txt": b""}) / "a.txt", "neither a folder nor"),
         (lambda d: tree(d, {"notes.txt": b""}), "holds no images; put images in train/<label>/"),
         (lambda d: tree(d, {"1.png": png(1), "2.png": png(1)}), "2 images, none in a folder by its label"),
-        (lambda d: tree(d, divided(("only",))), "holds 1 class, 'only'; learning takes two"),
+        (lambda d: tree(d, divided(("only",))), "holds 1 class, 'only'; learning needs at least two"),
         (lambda d: tree(d, {k: v for k, v in divided().items() if "test" not in k}), "no images in test/"),
-        (lambda d: tree(d, divided() | {"test/new/1.png": png(1)}), "tests label 'new', of which train/ holds no"),
+        (
+            lambda d: tree(d, divided() | {"test/new/1.png": png(1)}),
+            "has test images of label 'new' but none in train/",
+        ),
         (lambda d: tree(d, divided() | {"train/2/1.png": b"no image"}), "train/2/1.png cannot be read as an image"),
         (lambda d: tree(d, divided() | {"train/2/1.png": png(1)[:40]}), "train/2/1.png cannot be read as an image"),
         (lambda d: tree(d, {"a/1.png": png(1), "b/1.png": png(1)}), "no images to test with"),
-        (lambda d: tree(d, {"a.zip": b"PK no archive"}) / "a.zip", "no whole archive"),
-        (lambda d: tree(d, {"a.zip": zipped(divided())[:-30]}) / "a.zip", "no whole archive"),
+        (lambda d: tree(d, {"a.zip": b"PK no archive"}) / "a.zip", "not a complete archive"),
+        (lambda d: tree(d, {"a.zip": zipped(divided())[:-30]}) / "a.zip", "not a complete archive"),
         (lambda d: tree(d, {"a.zip": zipped({})}) / "a.zip", "holds no images"),
-        (lambda d: tree(d, {"a.npz": b"no arrays"}) / "a.npz", "no whole archive"),
-        (lambda d: arrays(d / "a.npz", x=pictures(2)), "holds x; arrays x and y"),
-        (lambda d: arrays(d / "a.npz", x=pictures(2), y=np.zeros(3, int)), r"2 images, their labels are int64\[3\]"),
-        (lambda d: arrays(d / "a.npz", x=pictures(2), y=np.zeros(2)), "labels are float64"),
+        (lambda d: tree(d, {"a.npz": b"no arrays"}) / "a.npz", "not a complete archive"),
+        (lambda d: arrays(d / "a.npz", x=pictures(2)), "holds x; it needs arrays x and y"),
+        (lambda d: arrays(d / "a.npz", x=pictures(2), y=np.zeros(3, int)), r"2 images but labels int64\[3\]"),
+        (lambda d: arrays(d / "a.npz", x=pictures(2), y=np.zeros(2)), "labels float64"),
         (lambda d: arrays(d / "a.npz", x=pictures(2), y=np.array([0, -1])), "a label of -1"),
         (lambda d: arrays(d / "a.npz", x=pictures(2), y=np.array([0, 5000])), "label 5,000"),
         (lambda d: arrays(d / "a.npz", x=pictures(9), y=np.zeros(9, int)), "1 class, '0'"),
@@ -157,12 +160,12 @@ def test_a_member_that_lies_about_its_sum_is_named(tmp_path: Path) -> None:
 
 def test_the_paper_s_input_is_pixel_minus_128() -> None:
     pixels = PIXELS.repeat(3, axis=2)
-    assert np.array_equal(from_pixels(pixels, Intake(PAPER))[0].astype(int), pixels.astype(int) - 128)
+    assert np.array_equal(from_pixels(pixels, PixelEncoding(PAPER))[0].astype(int), pixels.astype(int) - 128)
 
 
 @pytest.mark.parametrize(("scale", "zero"), [(1 / 255, -128), (1 / 256, -128), (1.0, -128), (0.0187, -14), (2.0, 7)])
 def test_pixels_span_what_an_input_can_hold(scale: float, zero: int) -> None:
-    got = from_pixels(PIXELS, Intake(Type((1, 1, 256, 1), "int8", QParams.per_tensor(scale, zero))))
+    got = from_pixels(PIXELS, PixelEncoding(Type((1, 1, 256, 1), "int8", QParams.per_tensor(scale, zero))))
     assert np.abs(got[0].astype(int) - (PIXELS.astype(int) - 128)).max() <= 1
 
 
@@ -171,7 +174,7 @@ def test_pixels_span_what_an_input_can_hold(scale: float, zero: int) -> None:
 def test_a_pixel_becomes_the_nearest_int8_of_its_number(scale: float, zero: int) -> None:
     type = Type((1, 1, 256, 1), "int8", QParams.per_tensor(scale, zero))
     ends = type.scale * (-128 - zero), type.scale * (127 - zero)
-    got = from_pixels(PIXELS, Intake(type)).astype(np.float64).ravel()
+    got = from_pixels(PIXELS, PixelEncoding(type)).astype(np.float64).ravel()
     near = max(abs(ends[0] + 1), abs(ends[1] - 1)) <= 0.02 * (ends[1] - ends[0])
     low, high = (-1.0, 1.0) if near else ends
     numbers = np.clip(low + np.arange(256) / 255 * (high - low), *ends)
@@ -179,17 +182,17 @@ def test_a_pixel_becomes_the_nearest_int8_of_its_number(scale: float, zero: int)
 
 
 def test_float_inputs_take_minus_one_to_one_and_others_are_refused() -> None:
-    numbers = from_pixels(PIXELS, Intake(Type((1, 1, 256, 1), "float32"))).ravel()
+    numbers = from_pixels(PIXELS, PixelEncoding(Type((1, 1, 256, 1), "float32"))).ravel()
     assert numbers.dtype == np.float32
     assert (numbers[0], numbers[-1]) == (-1, 1)
     with pytest.raises(DataError, match="uint8 without a scale"):
-        from_pixels(PIXELS, Intake(Type((1, 1, 256, 1), "uint8")))
-    with pytest.raises(DataError, match="takes no images"):
-        centre(pictures(1)[0], Intake(Type((1, 10), "int8", PAPER.q)))
+        from_pixels(PIXELS, PixelEncoding(Type((1, 1, 256, 1), "uint8")))
+    with pytest.raises(DataError, match="is not an image"):
+        centre(pictures(1)[0], PixelEncoding(Type((1, 10), "int8", PAPER.q)))
 
 
 def test_the_middle_is_kept_and_an_image_of_the_right_size_is_left_alone() -> None:
-    taken = Intake(Type((1, 4, 4, 3), "int8", PAPER.q))
+    taken = PixelEncoding(Type((1, 4, 4, 3), "int8", PAPER.q))
     image = pictures(1)[0]
     assert np.array_equal(centre(image, taken)[0], image.astype(int) - 128)
     wide = np.concatenate([np.zeros((4, 3, 3), np.uint8), image, np.full((4, 3, 3), 255, np.uint8)], axis=1)
@@ -199,13 +202,13 @@ def test_the_middle_is_kept_and_an_image_of_the_right_size_is_left_alone() -> No
 
 def test_colours_follow_the_model() -> None:
     image = pictures(1)[0]
-    grey = centre(image, Intake(Type((1, 4, 4, 1), "int8", PAPER.q)))
+    grey = centre(image, PixelEncoding(Type((1, 4, 4, 1), "int8", PAPER.q)))
     assert grey.shape == (1, 4, 4, 1)
-    assert centre(image[..., :1], Intake(Type((1, 4, 4, 3), "int8", PAPER.q))).shape == (1, 4, 4, 3)
+    assert centre(image[..., :1], PixelEncoding(Type((1, 4, 4, 3), "int8", PAPER.q))).shape == (1, 4, 4, 3)
 
 
 def test_crops_are_the_generators_and_stay_inside_the_image() -> None:
-    augment, taken = Augment(), Intake(Type((1, 8, 8, 3), "int8", PAPER.q))
+    augment, taken = Augment(), PixelEncoding(Type((1, 8, 8, 3), "int8", PAPER.q))
     image = pictures(1, 20)[0]
     drawn = [augment.apply(image, taken, np.random.default_rng((1, i))) for i in range(20)]
     again = [augment.apply(image, taken, np.random.default_rng((1, i))) for i in range(20)]
@@ -223,7 +226,7 @@ def test_crops_are_the_generators_and_stay_inside_the_image() -> None:
 
 
 def test_without_crops_half_of_the_images_are_mirrored() -> None:
-    taken, image = Intake(Type((1, 4, 4, 3), "int8", PAPER.q)), pictures(1)[0]
+    taken, image = PixelEncoding(Type((1, 4, 4, 3), "int8", PAPER.q)), pictures(1)[0]
     plain, mirrored = centre(image, taken), centre(image[:, ::-1].copy(), taken)
     drawn = [Augment(scale=(1.0, 1.0)).apply(image, taken, np.random.default_rng(i)) for i in range(40)]
     flips = [np.array_equal(crop, mirrored) for crop in drawn]
@@ -235,7 +238,7 @@ def test_without_crops_half_of_the_images_are_mirrored() -> None:
 
 @pytest.mark.parametrize("augment", [Augment(scale=(0, 1)), Augment(scale=(0.5, 2)), Augment(aspect=(0, 1))])
 def test_crops_that_cannot_be_drawn_are_refused(augment: Augment) -> None:
-    with pytest.raises(InputError, match="give above 0"):
+    with pytest.raises(InputError, match=r"not possible; give (shares|ratios) above 0"):
         augment.check()
 
 
@@ -257,7 +260,7 @@ def test_the_shared_photographs_are_read_as_their_list_says() -> None:
     labels = [int(line.split(",")[2]) for line in listed if line.split(",")[1] == "test"]
     assert (len(data.train), len(data.test), len(data.classes)) == (2344, 1600, 2)
     assert np.bincount(data.test.labels).tolist() == np.bincount(labels).tolist()
-    assert examples(data.train, Intake(PAPER), 3)[0].shape == PAPER.shape
+    assert examples(data.train, PixelEncoding(PAPER), 3)[0].shape == PAPER.shape
 
 
 def test_the_sample_of_cifar10_comes_along_whole() -> None:

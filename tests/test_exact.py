@@ -22,7 +22,16 @@ from smidgen.errors import ExportError, ImportModelError, InputError
 from smidgen.frontends import export_model, import_model
 from smidgen.frontends.onnx import write_onnx, write_plain
 from smidgen.frontends.onnx.exact import RULES
-from smidgen.frontends.onnx.functions import DOMAIN, LAYERS, OPERATORS, OPSET, VERSION, WEIGHTED, library, needed
+from smidgen.frontends.onnx.functions import (
+    DOMAIN,
+    LAYERS,
+    OPERATORS,
+    OPSET,
+    VERSION,
+    WEIGHTED,
+    functions_needed,
+    library,
+)
 from smidgen.frontends.onnx.requantization import Rounding, rounding, rounding_of_sums
 from smidgen.frontends.onnx.writer import RULES as PLAIN_RULES
 from smidgen.ir import Array, Builder, Graph, QParams, Type, evaluate
@@ -57,7 +66,7 @@ def called(code: str, x: Array, *constants: Array) -> list[Array]:
         [node], "function", [helper.make_tensor_value_info(function.input[0], x_type, x.shape)], outs, held
     )
     versions = [helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, VERSION)]
-    model = helper.make_model(body, opset_imports=versions, functions=needed({code}), ir_version=9)
+    model = helper.make_model(body, opset_imports=versions, functions=functions_needed({code}), ir_version=9)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     return [np.asarray(a) for a in session.run(None, {function.input[0]: x})]
 
@@ -250,13 +259,13 @@ def test_what_cannot_be_written_is_refused_in_a_sentence(tmp_path: Path) -> None
     q = QParams.per_tensor(0.1)
     a, b = (g.input(name, Type((1, 4), "int8", q)) for name in "ab")
     bias = g.constant("bias", np.zeros(1, np.int32))
-    with pytest.raises(ExportError, match="%b are computed; ONNX export wants constants"):
+    with pytest.raises(ExportError, match="%b are computed; ONNX export needs constants"):
         write_onnx(g.graph(g.emit(ops.Dense(), a, b, bias, q=q)))
     g = Builder("model")
     a, b = (g.input(name, Type((1, 4), "int8", q)) for name in "ab")
     with pytest.raises(ExportError, match="Mul of %v0: its sums can wrap beyond 32 bits"):
         write_onnx(g.graph(g.emit(ops.Mul(), a, b, q=QParams.per_tensor(1e-8))))
-    with pytest.raises(ExportError, match="layer: double rounds its sums in another way"):
+    with pytest.raises(ExportError, match="layer: double precision cannot reproduce its rounding"):
         rounding_of_sums(*TOO_NARROW, "layer")
     assert not list(tmp_path.iterdir())
 

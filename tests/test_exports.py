@@ -13,8 +13,8 @@ import pytest
 import smidgen as sm
 from litert import LiteRT
 from smidgen import numerics
-from smidgen.cli.demonstration import some
-from smidgen.data import Data, centre, intake
+from smidgen.cli.demonstration import first_of_each_class
+from smidgen.data import Data, centre, pixel_encoding
 from smidgen.data.sample import read_sample
 from smidgen.frontends import export_model
 from smidgen.ir import Array, Graph, evaluate
@@ -28,11 +28,11 @@ Learned = tuple[Graph, tuple[Array, ...], list[int]]  # a model, images, and wha
 @pytest.fixture(scope="module")
 def learned() -> Learned:
     data = read_sample()
-    few = Data(data.name, data.classes, some(data.train, 20), some(data.test, 10))
+    few = Data(data.name, data.classes, first_of_each_class(data.train, 20), first_of_each_class(data.test, 10))
     program = sm.compile(sm.load("mbv2-w0.35"), "49kb", options=sm.Options(classes=10))
     result = sm.learn(program, few, Course(epochs=2, learning_rate=0.02))
     assert result.accuracy > result.before + 0.2
-    images = tuple(centre(image, intake(result.model)) for image in few.test.images)
+    images = tuple(centre(image, pixel_encoding(result.model)) for image in few.test.images)
     with sm.compile(result.model).start() as device:
         return result.model, images, [device.predict(image) for image in images]
 

@@ -136,14 +136,14 @@ def test_the_released_pickle_equals_its_repacked_form() -> None:
     [
         ('"x_zero": -128', '"x_zero": -127', "the layer before writes"),
         ('"stride": 2', '"stride": 0', "impossible window"),
-        ('"groups": 1', '"groups": 2', "1 or depthwise is read"),
+        ('"groups": 1', '"groups": 2', r"only 1, or one per channel \(depthwise\), is supported"),
         ('"k": [3, 3]', '"k": [3, 1]', "declares a kernel"),
         ('"convs": [1, 2]', '"convs": [1, 99]', "should list 2 or 3"),
         ('"y_scale": 0.02', '"y_scale": -0.02', "should be a positive number"),
         ('"y_zero": -128', '"y_zero": 3.5', "whole number"),
         ('"sy"', '"s"', "has no entry 'sy'"),
         ('"classifier"', '"head"', "has no entry 'classifier'"),
-        ("{", "[", "no JSON"),
+        ("{", "[", "not JSON"),
     ],
 )
 def test_a_release_that_contradicts_itself_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -179,8 +179,8 @@ def test_npy_files_that_lie_or_hold_objects_are_refused() -> None:
     objects = data.replace(b"'|i1'", b"'|O8'")
     huge = data.replace(b"(2, 3), }        ", b"(999999999, 9), }")
     apart, digits = data.replace(b"(2, 3)", b"(2  3)"), b"\x93NUMPY\1\0\xff\x0f{'descr': '|i1', " + b"1" * 4096
-    cases = [(objects, "'|O8'"), (huge, "declares"), (data[:-1], "holds 5"), (b"", "no .npy file")]
-    cases += [(apart, "does not read"), (digits, "does not read"), (data[:20], "does not read")]
+    cases = [(objects, "'|O8'"), (huge, "declares"), (data[:-1], "holds 5"), (b"", "not a .npy file")]
+    cases += [(apart, "cannot be read"), (digits, "cannot be read"), (data[:20], "cannot be read")]
     for bad, message in cases:
         with pytest.raises(ImportModelError, match=message.replace("|", r"\|")):
             files.parse_npy(bad, "x.npy")

@@ -96,5 +96,5 @@ def test_a_map_that_is_not_averaged_is_no_classifier() -> None:
 
 def test_a_dense_layer_learns_whole_or_not_at_all() -> None:
     graph = int8(autoencoder())
-    with pytest.raises(SchemeError, match="layer 4, which is dense and learns whole; give 1"):
+    with pytest.raises(SchemeError, match="layer 4, which is dense and learns only as a whole; give 1"):
         resolve(Scheme("s", 5, ((4, load_scheme("last:1", graph).weights[0][1] / 2),)), graph)

@@ -15,7 +15,7 @@ from safetensors.numpy import load, save
 
 from litert import LiteRT
 from shapes import draw_shapes
-from smidgen.data import Augment, Data, Samples, centre, examples, intake
+from smidgen.data import Augment, Data, Samples, centre, examples, pixel_encoding
 from smidgen.errors import InputError, SmidgenError
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.frontends.tflite import write_tflite
@@ -25,7 +25,7 @@ from smidgen.learning import (
     Course,
     Learned,
     LearningError,
-    Progress,
+    LearningProgress,
     learn,
     learned_graph,
     read_checkpoint,
@@ -47,7 +47,7 @@ DATA = draw_shapes(8, 3)
 
 def program(host: Host, scheme: str | Scheme = "last:4", options: Options | None = None, data: Data = DATA) -> Program:
     graph = small_network()
-    images = examples(data.train, intake(graph))
+    images = examples(data.train, pixel_encoding(graph))
     return compile(graph, scheme, host, options=options or Options(4), images=images)
 
 
@@ -82,11 +82,11 @@ def test_going_on_from_any_checkpoint_equals_never_having_stopped(host: Host, tm
     path, built = tmp_path / "run.ckpt", program(host, options=options)
     kept: list[bytes] = []
 
-    def keep(heard: Progress) -> None:
+    def keep(heard: LearningProgress) -> None:
         if path.exists() and path.read_bytes() not in kept:
             kept.append(path.read_bytes())
 
-    whole = learn(built, DATA, COURSE, checkpoint=path, hear=keep, save_steps=12)
+    whole = learn(built, DATA, COURSE, checkpoint=path, on_progress=keep, save_steps=12)
     kept.append(path.read_bytes())
     assert len(kept) == 6
     for data in kept:
@@ -100,20 +100,20 @@ def test_a_run_broken_off_goes_on_from_its_last_checkpoint(host: Host, tmp_path:
     class Stopped(Exception):
         pass
 
-    def stop(heard: Progress) -> None:
+    def stop(heard: LearningProgress) -> None:
         if heard.doing == "learning" and (heard.epoch, heard.done) == (2, 17):
             raise Stopped
 
     path = tmp_path / "run.ckpt"
     with pytest.raises(Stopped):
-        learn(program(host), DATA, COURSE, checkpoint=path, hear=stop, save_steps=10)
-    assert (read_checkpoint(path).place.epoch, read_checkpoint(path).place.step) == (1, 10)
+        learn(program(host), DATA, COURSE, checkpoint=path, on_progress=stop, save_steps=10)
+    assert (read_checkpoint(path).position.epoch, read_checkpoint(path).position.step) == (1, 10)
     assert same(learn(program(host), DATA, COURSE, resume=path), learn(program(host), DATA, COURSE))
 
 
 def test_progress_counts_every_step_and_test(host: Host) -> None:
-    heard: list[Progress] = []
-    learned = learn(program(host), DATA, COURSE, hear=heard.append)
+    heard: list[LearningProgress] = []
+    learned = learn(program(host), DATA, COURSE, on_progress=heard.append)
     steps, tests = len(DATA.train), len(DATA.test)
     assert [p.done for p in heard if p.epoch == 1] == [*range(1, steps + 1), *range(1, tests + 1)]
     assert [p.done for p in heard if p.epoch == 0] == [*range(1, tests + 1)]
@@ -145,7 +145,7 @@ def test_every_epoch_shows_all_images_in_an_order_and_with_crops_of_its_own() ->
     orders = [COURSE.order(epoch, 50) for epoch in range(2)]
     assert [sorted(order) for order in orders] == [list(range(50))] * 2
     assert orders[0] != orders[1]
-    taken = intake(small_network())
+    taken = pixel_encoding(small_network())
     crops = {COURSE.image(DATA.train.images[0], taken, epoch, i).tobytes() for epoch in range(2) for i in range(2)}
     assert len(crops) == 4
     plain = replace(COURSE, augment=None)
@@ -211,8 +211,8 @@ def damaged_checkpoints(data: bytes) -> list[tuple[bytes, str]]:
         (data[: len(data) // 2], "cut short or damaged"),
         (b"", "cut short or damaged"),
         (bytes(flipped), "its bytes are not those that were written"),
-        (save(state), "no checkpoint of Smidgen's"),
-        (save(state | {"half": np.zeros(2, np.float16)}, {HEADER: "{}"}), "'half' of a type no state has"),
+        (save(state), "not a Smidgen checkpoint"),
+        (save(state | {"half": np.zeros(2, np.float16)}, {HEADER: "{}"}), "'half' of a type that state never has"),
         (save(state, {HEADER: "not JSON"}), "JSONDecodeError"),
         (described(run="{}"), "KeyError"),
         (described(run=newer), "has format 2, this Smidgen reads 1"),
@@ -278,7 +278,7 @@ def test_the_learned_graph_is_an_ordinary_model_that_predicts_alike(
         device.restore(learned.state)
         assert top1(inference, DATA.test) == top1(device, DATA.test) == learned.accuracy
         for pixels in DATA.test.images:
-            image = centre(pixels, intake(model))
+            image = centre(pixels, pixel_encoding(model))
             device.predict(image)
             (logits,) = evaluate(model, image)
             assert np.array_equal(logits, device.outputs()[1])
@@ -292,7 +292,7 @@ def test_what_the_learned_head_reads_is_exact_in_litert(host: Host) -> None:
     features = replace(model, outputs=(dense.ins[0],), nodes=model.nodes[:-1], constants=dict(model.constants))
     oracle = LiteRT(write_tflite(features))
     for pixels in DATA.test.images:
-        image = centre(pixels, intake(model))
+        image = centre(pixels, pixel_encoding(model))
         assert np.array_equal(oracle.run(image)[0], evaluate(features, image)[0])
 
 

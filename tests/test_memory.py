@@ -21,7 +21,7 @@ from smidgen.pipeline import Program
 from smidgen.results.drawing import draw_memory
 from smidgen.results.lifecycle import life_cycle
 from smidgen.targets.host import Host
-from smidgen.training.scheme import Memory, analytic_memory, load_scheme
+from smidgen.training.scheme import AnalyticMemory, analytic_memory, load_scheme
 from toys import small_network
 
 SCHEME = "last:4"
@@ -54,10 +54,10 @@ def test_the_life_cycle_is_the_plan_node_by_node(compiled: Program) -> None:
     assert [(t.name, t.bytes, t.offset, t.start, t.end) for t in cycle.tensors] == [
         (b.name, b.bytes, offset, b.start, b.end) for b, offset in plan.placed
     ]
-    assert len(cycle.steps) == len(compiled.graph.nodes)
-    assert max(step.bytes for step in cycle.steps) == plan.lower_bound + memory.state
-    assert cycle.steps[cycle.peak].bytes == plan.lower_bound + memory.state
-    assert {step.alive["state"] for step in cycle.steps} == {memory.state}
+    assert len(cycle.nodes) == len(compiled.graph.nodes)
+    assert max(step.bytes for step in cycle.nodes) == plan.lower_bound + memory.state
+    assert cycle.nodes[cycle.peak].bytes == plan.lower_bound + memory.state
+    assert {step.alive["state"] for step in cycle.nodes} == {memory.state}
 
 
 def test_only_a_program_that_learns_has_a_backward_pass_gradients_and_saved_tensors() -> None:
@@ -88,8 +88,8 @@ def test_streamed_maps_say_how_many_rows_are_held() -> None:
 def test_layers_cost_what_the_analytic_memory_adds_up(compiled: Program) -> None:
     cycle, graph = life_cycle(compiled), small_network()
 
-    def total(costs: list[Memory]) -> Memory:
-        return Memory(*(sum(getattr(c, f) for c in costs) for f in ("saved", "masks", "weights", "biases")))
+    def total(costs: list[AnalyticMemory]) -> AnalyticMemory:
+        return AnalyticMemory(*(sum(getattr(c, f) for c in costs) for f in ("saved", "masks", "weights", "biases")))
 
     assert total([layer.whole for layer in cycle.layers]) == analytic_memory(load_scheme("full", graph), graph)
     learned = [layer.trained for layer in cycle.layers if layer.trained is not None]
@@ -108,7 +108,7 @@ def test_the_page_needs_nothing_else_and_its_pictures_hold_every_buffer(compiled
         found = [text for text in drawn if text.startswith(f"<b>{buffer.name}</b>")]
         assert any(f"{buffer.bytes:,} bytes" in text and f" at {offset:,}<br>" in text for text in found)
     areas = [trace for trace in over_time if trace["type"] == "scatter"]
-    assert {trace["legendgroup"] for trace in areas} == {k for s in cycle.steps for k, size in s.alive.items() if size}
+    assert {trace["legendgroup"] for trace in areas} == {k for s in cycle.nodes for k, size in s.alive.items() if size}
     assert all(len(list_of(trace["customdata"])) == len(cycle.layers) for trace in by_layer)
 
 

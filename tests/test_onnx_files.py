@@ -61,8 +61,8 @@ def elsewhere(location: str) -> Callable[[onnx.ModelProto], None]:
 W = np.ones((2, 3, 3, 3), np.float32)
 ATTENTION = model([helper.make_node("MatMul", ["x", "x"], ["y"])], (1, 4, 4), {})
 BAD: dict[str, tuple[bytes, str]] = {
-    "truncated": (relu()[:40], "it is no whole ONNX file"),
-    "no model": (b"PK" + bytes(100), "it is no whole ONNX file"),
+    "truncated": (relu()[:40], "it is not a complete ONNX file"),
+    "no model": (b"PK" + bytes(100), "it is not a complete ONNX file"),
     "empty": (b"", "it uses opset 0; export it with one from 13"),
     "old": (changed(relu(), lambda p: setattr(p.opset_import[0], "version", 9)), "it uses opset 9"),
     "open width": (relu((1, 3, "height", 4)), r"input 'x' leaves dimension 2 \('height'\) open"),
@@ -76,7 +76,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "window": (one("MaxPool", kernel_shape=(9, 9)), "larger than its padded input"),
     "reshape": (one("Reshape", "s", constants={"s": np.array([7, 7])}), r"reshapes \[1, 3, 4, 4\] to \[7, 7\]"),
     "repeated": (one("Add", "b", constants={"b": np.ones((5, 1, 1, 1, 1), np.float32)}), "would both be repeated"),
-    "mismatch": (one("Add", "b", constants={"b": np.ones(5, np.float32)}), "do not go together"),
+    "mismatch": (one("Add", "b", constants={"b": np.ones(5, np.float32)}), "cannot be broadcast together"),
     "reflecting": (one("Pad", "p", constants={"p": np.zeros(8, np.int64)}, mode="reflect"), "pad with zeros"),
     "unwritten": (one("Add", "nowhere"), "'nowhere' is read before anything writes it"),
     "huge": (changed(relu(), hostile), "constant 'huge' has shape"),
@@ -85,7 +85,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "weights outside": (changed(relu(), elsewhere("../../secret")), "outside the model's folder"),
     "foreign": (changed(relu(), lambda p: setattr(p.graph.node[0], "domain", "com.microsoft")), "com.microsoft"),
     "no output": (changed(relu(), lambda p: p.graph.ClearField("output")), "it computes nothing"),
-    "attention": (ATTENTION, "the right factor alone has to be a constant"),
+    "attention": (ATTENTION, "its second input must be a constant"),
     "quantized operators": (one("QLinearConv", "w", constants={"w": W}), "quantize the model in QDQ format"),
 }
 
@@ -115,7 +115,7 @@ def test_constants_are_not_grown_beyond_all_bounds(tmp_path: Path) -> None:
 def test_an_attribute_that_lost_its_type_is_refused(tmp_path: Path) -> None:
     model = onnx.load_from_string(one("Conv", "w", constants={"w": W}, pads=(1, 1, 1, 1)))
     model.graph.node[0].attribute[0].ClearField("type")
-    with pytest.raises(ImportModelError, match=r"Conv\): its attribute 'pads' has no type that is read"):
+    with pytest.raises(ImportModelError, match=r"Conv\): its attribute 'pads' has a type that is not supported"):
         read(model.SerializeToString(), tmp_path)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import smidgen as sm
-from smidgen.data import Augment, Intake, centre, from_pixels, intake
+from smidgen.data import Augment, PixelEncoding, centre, from_pixels, pixel_encoding
 from smidgen.errors import GraphError, ImportModelError, InputError
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.ir import QParams, Type, verify
@@ -67,7 +67,7 @@ def test_an_unsound_statement_in_a_file_is_refused(line: str) -> None:
     [
         (Preprocessing(mean=(0.1, 0.2)), 3, "2 numbers as mean for 3 channels"),
         (Preprocessing(std=(0.0,)), 3, "std is above 0"),
-        (Preprocessing(mean=(float("nan"),)), 3, "gives no numbers"),
+        (Preprocessing(mean=(float("nan"),)), 3, "is not possible; std must be above 0"),
         (Preprocessing(range=(1.0, 0.0)), 3, "give a rising range"),
         (Preprocessing(order="hsv"), 3, "orders are rgb, bgr, gray"),
         (Preprocessing(order="bgr"), 1, "takes 3 channels, the model has 1"),
@@ -87,17 +87,17 @@ def test_a_model_that_takes_no_images_carries_no_preprocessing() -> None:
 
 def test_a_float_input_gets_exactly_the_numbers_the_formula_gives() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (5, 7, 3)).astype(np.uint8)
-    got = from_pixels(pixels, Intake(Type((1, 5, 7, 3), "float32"), IMAGENET))
+    got = from_pixels(pixels, PixelEncoding(Type((1, 5, 7, 3), "float32"), IMAGENET))
     assert np.allclose(got[0], (pixels / 255 - IMAGENET.mean) / IMAGENET.std, atol=1e-6)
-    swapped = from_pixels(pixels, Intake(Type((1, 5, 7, 3), "float32"), replace(IMAGENET, order="bgr")))
+    swapped = from_pixels(pixels, PixelEncoding(Type((1, 5, 7, 3), "float32"), replace(IMAGENET, order="bgr")))
     assert np.allclose(swapped[0], (pixels[..., ::-1] / 255 - IMAGENET.mean) / IMAGENET.std, atol=1e-6)
 
 
 def test_an_int8_input_gets_the_nearest_step_of_each_channel() -> None:
     pixels = np.arange(256, dtype=np.uint8).reshape(1, 256, 1).repeat(3, axis=2)
     type = Type((1, 1, 256, 3), "int8", QParams.per_tensor(0.0187, -14))
-    got = from_pixels(pixels, Intake(type, IMAGENET)).astype(float)
-    exact = from_pixels(pixels, Intake(Type(type.shape, "float32"), IMAGENET))
+    got = from_pixels(pixels, PixelEncoding(type, IMAGENET)).astype(float)
+    exact = from_pixels(pixels, PixelEncoding(Type(type.shape, "float32"), IMAGENET))
     ends = type.scale * (-128 + 14), type.scale * (127 + 14)
     assert np.abs(type.scale * (got + 14) - np.clip(exact, *ends)).max() <= 0.501 * type.scale
     assert not np.array_equal(got[..., 0], got[..., 1])
@@ -106,12 +106,12 @@ def test_an_int8_input_gets_the_nearest_step_of_each_channel() -> None:
 def test_gray_order_shows_every_channel_the_same_and_stretching_shows_all_of_an_image() -> None:
     image = np.random.default_rng(0).integers(0, 256, (6, 12, 3)).astype(np.uint8)
     type = Type((1, 6, 6, 3), "float32")
-    gray = centre(image, Intake(type, Preprocessing(order="gray")))
+    gray = centre(image, PixelEncoding(type, Preprocessing(order="gray")))
     assert np.array_equal(gray[..., 0], gray[..., 2])
     colour = np.zeros((6, 12, 3), np.uint8)
     colour[:, :3] = 255  # outside the middle
-    assert centre(colour, Intake(type, Preprocessing())).max() == -1
-    assert centre(colour, Intake(type, Preprocessing(fit="stretch"))).max() == 1
+    assert centre(colour, PixelEncoding(type, Preprocessing())).max() == -1
+    assert centre(colour, PixelEncoding(type, Preprocessing(fit="stretch"))).max() == 1
 
 
 def test_training_learning_and_crops_keep_it() -> None:
@@ -122,7 +122,7 @@ def test_training_learning_and_crops_keep_it() -> None:
     state = {v.name: data for v, data in program.graph.state.items()}
     assert learned_graph(program.training, state).preprocessing == IMAGENET
     image = np.random.default_rng(0).integers(0, 256, (32, 32, 3)).astype(np.uint8)
-    drawn = [Augment().apply(image, intake(g), np.random.default_rng(1)) for g in (graph, small_network())]
+    drawn = [Augment().apply(image, pixel_encoding(g), np.random.default_rng(1)) for g in (graph, small_network())]
     assert not np.array_equal(drawn[0], drawn[1])
 
 
@@ -141,5 +141,5 @@ def test_a_damaged_statement_names_the_file(tmp_path: Path) -> None:
     write_smg(replace(small_network(), preprocessing=IMAGENET), tmp_path / "a.smg")
     data = (tmp_path / "a.smg").read_bytes()
     (tmp_path / "a.smg").write_bytes(data.replace(b"std=(0.229", b"std=(-.229"))
-    with pytest.raises(ImportModelError, match=r"a\.smg holds no sound graph"):
+    with pytest.raises(ImportModelError, match=r"a\.smg does not hold a valid graph"):
         read_smg(tmp_path / "a.smg")

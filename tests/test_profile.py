@@ -45,7 +45,7 @@ def test_a_profile_adds_up_and_is_exact(m7: CortexM) -> None:
     shown = Console(width=120)
     with shown.capture() as text:
         shown.print(result, result.layers())
-    for words in ("ConvGradWeight + step", "image streamed", "3 of 3 steps give the reference's bytes", NOTE):
+    for words in ("ConvGradWeight + step", "image streamed", "3 of 3 steps give the bytes of the reference", NOTE):
         assert words in text.get()
 
 
@@ -97,7 +97,7 @@ def test_a_wrong_byte_is_seen_and_named(m7: CortexM) -> None:
 def test_only_boards_are_measured(host: Host, m7: CortexM) -> None:
     with pytest.raises(InputError, match="not counted on host; name a board"):
         profile(compile(inverted_residual(3), target=host))
-    with pytest.raises(InputError, match="0 steps measure nothing"):
+    with pytest.raises(InputError, match="0 steps cannot be measured"):
         profile(compile(inverted_residual(3), target=m7), steps=0)
 
 

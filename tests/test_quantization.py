@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 import smidgen as sm
 from floats import FloatNet, dequantized, float_graphs
-from smidgen.data import centre, from_pixels, intake
-from smidgen.data.pixels import Intake
+from smidgen.data import centre, from_pixels, pixel_encoding
+from smidgen.data.pixels import PixelEncoding
 from smidgen.data.sample import read_sample
 from smidgen.ir import Array, Builder, Graph, QParams, Type, evaluate, evaluate_all
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ops import BatchNorm, Concat, Conv2D, Crop, Dense, Lookup, MaxPool, Mean, Requantize, Softmax
-from smidgen.quantization import METHODS, Method, Progress, QuantizationError, Recipe, quantize
+from smidgen.quantization import METHODS, Method, QuantizationError, QuantizationProgress, Recipe, quantize
 from smidgen.quantization.batch import run_batch
 from smidgen.quantization.calibration import calibrate, scale_of
 from smidgen.quantization.correcting import correct_biases
@@ -49,7 +49,8 @@ def test_a_network_that_was_int8_comes_back_nearly_as_it_was() -> None:
     whole = small_network()
     again = quantize(dequantized(whole), IMAGES).graph
     tops = [
-        [int(evaluate(graph, centre(image, intake(graph)))[0].argmax()) for image in IMAGES] for graph in (whole, again)
+        [int(evaluate(graph, centre(image, pixel_encoding(graph)))[0].argmax()) for image in IMAGES]
+        for graph in (whole, again)
     ]
     assert np.mean(np.array(tops[0]) == np.array(tops[1])) >= 0.9
 
@@ -78,7 +79,7 @@ def test_a_quantized_graph_computes_the_same_bytes_in_c(host: Host) -> None:
     graph = quantize(dequantized(small_network()), IMAGES).graph
     with sm.compile(graph, target=host).start() as device:
         for image in IMAGES[:4]:
-            x = centre(image, intake(graph))
+            x = centre(image, pixel_encoding(graph))
             assert np.array_equal(device.run(x)[0], evaluate(graph, x)[0])
 
 
@@ -92,7 +93,7 @@ def test_a_quantized_graph_computes_the_same_bytes_in_c(host: Host) -> None:
 def test_pixels_fall_on_int8_one_by_one_where_channels_are_alike(stated: Preprocessing) -> None:
     pixels = np.arange(256, dtype=np.uint8).reshape(1, 256, 1).repeat(3, axis=2)
     type = Type((1, 1, 256, 3), "int8", input_scale(stated, 3))
-    assert np.array_equal(from_pixels(pixels, Intake(type, stated))[0], pixels.astype(int) - 128)
+    assert np.array_equal(from_pixels(pixels, PixelEncoding(type, stated))[0], pixels.astype(int) - 128)
 
 
 @given(st.lists(st.floats(-2, 2), min_size=3, max_size=3), st.lists(st.floats(0.05, 2), min_size=3, max_size=3))
@@ -218,12 +219,12 @@ def test_a_range_becomes_a_scale_that_holds_it_and_zero(low: float, width: float
 
 def test_correcting_biases_removes_the_mean_error_of_every_channel() -> None:
     graph = fold(dequantized(small_network()))
-    samples = np.stack([centre(image, intake(graph)) for image in IMAGES])
+    samples = np.stack([centre(image, pixel_encoding(graph)) for image in IMAGES])
     scales = share_scales(
         graph, calibrate(graph, samples, "minmax", 100, lambda _: None), input_scale(Preprocessing(), 3)
     )
     rounded = round_graph(graph, scales)
-    integers = np.stack([centre(image, intake(rounded)) for image in IMAGES])
+    integers = np.stack([centre(image, pixel_encoding(rounded)) for image in IMAGES])
     corrected = correct_biases(graph, rounded, samples, integers)
 
     def offset(other: Graph) -> float:
@@ -236,8 +237,8 @@ def test_correcting_biases_removes_the_mean_error_of_every_channel() -> None:
 
 
 def test_a_listener_hears_every_stage_to_its_end() -> None:
-    heard: list[Progress] = []
-    quantize(dequantized(small_network()), IMAGES, hear=heard.append)
+    heard: list[QuantizationProgress] = []
+    quantize(dequantized(small_network()), IMAGES, on_progress=heard.append)
     doing = list(dict.fromkeys(progress.doing for progress in heard))
     assert doing == ["equalising", "calibrating", "counting", "correcting", "comparing"]
     last = {progress.doing: progress for progress in heard}
@@ -271,12 +272,12 @@ FLAT = [np.full((32, 32, 3), shade, np.uint8) for shade in range(10)]
 @pytest.mark.parametrize(
     ("graph", "images", "message"),
     [
-        (FLOAT, IMAGES[:3], "3 samples are too few to calibrate small with; give 8 at least, about 100"),
-        (FLOAT, FLAT, "all 10 images are of one colour; calibrate"),
+        (FLOAT, IMAGES[:3], "3 samples are too few to calibrate small with; give at least 8, better about 100"),
+        (FLOAT, FLAT, "all 10 images show a single colour each; calibrate"),
         (FLOAT, [np.zeros((1, 32, 32, 1), np.float32)] * 8, r"float32\[1, 32, 32, 1\]; small takes uint8 images"),
-        (FLOAT, [np.full((32, 32, 3), np.nan, np.float32)] * 8, "a sample holds elements that are no finite"),
-        (broken(np.nan), IMAGES, "holds 1 of 216 elements that are no finite numbers"),
-        (broken(np.inf), IMAGES, "no finite numbers; mend the weights"),
+        (FLOAT, [np.full((32, 32, 3), np.nan, np.float32)] * 8, "a sample holds elements that are not finite"),
+        (broken(np.nan), IMAGES, "holds 1 of 216 elements that are not finite"),
+        (broken(np.inf), IMAGES, "not finite; fix the weights"),
         (small_network(), IMAGES, "small is int8 already"),
         (without_int8_form(), noise(without_int8_form()), "Crop, which gives %v0, has no int8 form"),
         (computed_weights(), noise(computed_weights()), "computes its weights; they must be constants"),
@@ -289,7 +290,7 @@ def test_what_cannot_be_quantized_is_said_in_one_sentence(graph: Graph, images: 
 
 def test_a_model_of_other_channels_than_images_have_is_refused() -> None:
     n = FloatNet(0, (1, 8, 8, 4))
-    with pytest.raises(sm.DataError, match=r"\[1, 8, 8, 4\] takes no images"):
+    with pytest.raises(sm.DataError, match=r"\[1, 8, 8, 4\] is not an image"):
         quantize(n.g.graph(n.conv(n.x, 2)), IMAGES)
 
 

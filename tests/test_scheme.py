@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,22 +16,24 @@ from hypothesis import strategies as st
 from networks import inverted_residual
 from release_files import SHARED
 from smidgen.frontends import import_model
+from smidgen.frontends.network import build
 from smidgen.ir import Graph
 from smidgen.training.head import layers
+from smidgen.training.published import PUBLISHED, LayerShape, published_for, table_layers
 from smidgen.training.scheme import (
-    PUBLISHED,
     RANKINGS,
-    Memory,
+    AnalyticMemory,
     Scheme,
     SchemeError,
     analytic_memory,
     load_scheme,
     resolve,
 )
-from smidgen.zoo import build_zoo
+from smidgen.zoo import build_zoo, find_table
+from smidgen.zoo.draw import draw
+from smidgen.zoo.tables import MCUNET_5FPS, Table
 
-NETWORKS = {51: "mbv2-w0.35", 42: "mcunet-5fps", 60: "proxyless-w0.3"}
-NAMED = tuple((NETWORKS[count], scheme) for count, schemes in PUBLISHED.items() for scheme in schemes)
+NAMED = tuple((network.name, scheme) for network in PUBLISHED for scheme in network.schemes)
 
 
 def released(network: str) -> Graph:
@@ -39,7 +43,7 @@ def released(network: str) -> Graph:
     return import_model(path)
 
 
-def kilobytes(memory: Memory) -> float:
+def kilobytes(memory: AnalyticMemory) -> float:
     return memory.total / 1024
 
 
@@ -57,6 +61,64 @@ def test_a_published_scheme_takes_what_its_name_says_on_the_zoo(network: str, sc
 def test_a_published_scheme_takes_what_its_name_says_on_the_release(network: str, scheme: str) -> None:
     graph = released(network)
     assert abs(kilobytes(analytic_memory(load_scheme(scheme, graph), graph)) - int(scheme.removesuffix("kb"))) <= 1
+
+
+@pytest.mark.parametrize("resolution", [32, 97, 128])
+@pytest.mark.parametrize("name", ["mbv2-w0.35", "mbv2-w1.0", "mcunet-5fps", "proxyless-w0.3"])
+def test_a_table_lists_the_layers_of_the_network_it_draws(name: str, resolution: int) -> None:
+    graph = build_zoo(name, resolution=resolution)
+    assert tuple(table_layers(find_table(name), resolution)) == tuple(map(LayerShape.of, layers(graph)))
+
+
+def kernel_changed(block: int) -> Graph:
+    """mcunet-5fps with another kernel in one block."""
+    blocks = list(MCUNET_5FPS.blocks)
+    blocks[block] = replace(blocks[block], kernel=blocks[block].kernel + 2)
+    return build(draw(Table(MCUNET_5FPS.stem, tuple(blocks)), 128, 10, 0), "changed")
+
+
+REFUSED = {
+    "width": (
+        lambda: build_zoo("mbv2-w1.0"),
+        r"layer 0 of mbv2-w1.0 is Conv2D with weights 32×3×3×3, .* of mbv2-w0.35 is Conv2D with weights 16×3×3×3",
+    ),
+    "resolution": (
+        lambda: build_zoo("mcunet-5fps", resolution=96),
+        "layer 0 of mcunet-5fps is .* and a map of 48×48, .* and a map of 64×64",
+    ),
+    "kernel": (
+        lambda: kernel_changed(13),
+        r"layer 40 of changed is Depthwise with weights 1×5×5×576, .* is Depthwise with weights 1×3×3×576",
+    ),
+    "fewer layers": (
+        lambda: build(draw(Table(MCUNET_5FPS.stem, MCUNET_5FPS.blocks[:-1]), 128, 10, 0), "short"),
+        "short has 39 layers, mcunet-5fps has 42",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("network", "difference"), REFUSED.values(), ids=REFUSED)
+def test_a_published_name_is_refused_for_another_network(network: Callable[[], Graph], difference: str) -> None:
+    graph = network()
+    assert not published_for(graph)
+    for _, name in NAMED:
+        with pytest.raises(SchemeError, match=rf"'{name}' was published for .*; give full, last:K, bias:K, head, or"):
+            load_scheme(name, graph)
+    with pytest.raises(SchemeError, match=difference):
+        load_scheme("49kb", graph)
+
+
+def test_a_name_of_another_network_is_refused_with_the_names_that_apply() -> None:
+    with pytest.raises(SchemeError, match=r"'98kb' was published for proxyless-w0.3 .* give 49kb, 73kb, .*, full, "):
+        load_scheme("98kb", build_zoo("mbv2-w0.35"))
+
+
+@given(st.integers(10, 200), st.sampled_from((96, 112, 128, 160)))
+@settings(max_examples=10, deadline=None)
+def test_published_names_apply_to_one_width_and_resolution_alone(hundredths: int, resolution: int) -> None:
+    name = f"mbv2-w{hundredths / 100:g}"
+    same = find_table(name) == find_table("mbv2-w0.35") and resolution == 128
+    assert bool(published_for(build_zoo(name, resolution=resolution, classes=2))) == same
 
 
 def test_the_parts_of_one_scheme_are_the_published_ones() -> None:
@@ -133,19 +195,19 @@ def test_a_scheme_that_does_not_fit_is_refused_with_the_numbers(scheme: Scheme, 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no scheme"),
-        ("[]", "no scheme"),
+        ("", "not a scheme"),
+        ("[]", "not a scheme"),
         ("{}", "name"),
-        ("[" * 100_000, "no scheme"),
+        ("[" * 100_000, "not a scheme"),
         ('{"name": "s", "biases": "many", "weights": {}, "channels": "largest"}', "many"),
-        ('{"name": "s", "biases": 1e999, "weights": {}, "channels": "largest"}', "no scheme"),
+        ('{"name": "s", "biases": 1e999, "weights": {}, "channels": "largest"}', "not a scheme"),
         ('{"name": "s", "biases": 2.5, "weights": {}, "channels": "largest"}', r"2\.5"),
         ('{"name": "s", "biases": true, "weights": {}, "channels": "largest"}', "True"),
         ('{"name": "s", "biases": 1, "weights": {"0": "1e999999999"}, "channels": "largest"}', "1e999999999"),
         ('{"name": "s", "biases": 1, "weights": {"a": "1"}, "channels": "largest"}', "'a'"),
-        ('{"name": "s", "biases": 1, "weights": {"0": "1/0"}, "channels": "largest"}', "no scheme"),
+        ('{"name": "s", "biases": 1, "weights": {"0": "1/0"}, "channels": "largest"}', "not a scheme"),
         ('{"name": "s", "biases": 1, "weights": {"0": "half"}, "channels": "largest"}', "half"),
-        ('{"name": "s", "biases": 1, "weights": [1, 2], "channels": "largest"}', "no scheme"),
+        ('{"name": "s", "biases": 1, "weights": [1, 2], "channels": "largest"}', "not a scheme"),
         ('{"name": "s", "biases": 1, "weights": {}, "channels": "best"}', "'best'; known are largest"),
     ],
 )

@@ -19,39 +19,48 @@ from smidgen.errors import ImportModelError, SmidgenError
 from smidgen.frontends.tflite import read_tflite, write_tflite
 from smidgen.frontends.tflite.decode import decode
 from smidgen.frontends.tflite.encode import encode
-from smidgen.frontends.tflite.flatbuffer import Model, Operator, Options, Tensor
+from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator, TfliteOptions, TfliteTensor
 from smidgen.ir import Builder, Graph, QParams, Type, evaluate
 
 RNG = np.random.default_rng(3)
-X = Tensor("net/x:0", (1, 4, 4, 2), "int8", (0.05,), (3,))
+X = TfliteTensor("net/x:0", (1, 4, 4, 2), "int8", (0.05,), (3,))
 DAMAGED = 400  # files
 SECONDS = 2.0  # for one file, on a busy machine
 BYTES = 2**25  # at most, while reading a file of a few kilobytes
 
 
-def int8(name: str, *shape: int, scale: float = 0.1, zero: int = 0) -> Tensor:
-    return Tensor(name, shape, "int8", (scale,), (zero,))
+def int8(name: str, *shape: int, scale: float = 0.1, zero: int = 0) -> TfliteTensor:
+    return TfliteTensor(name, shape, "int8", (scale,), (zero,))
 
 
-def weights(name: str, *shape: int) -> Tensor:
+def weights(name: str, *shape: int) -> TfliteTensor:
     return replace(int8(name, *shape, scale=0.01), data=RNG.integers(-127, 128, shape, np.int8).tobytes())
 
 
-def bias(name: str, count: int, scale: float = 0.0005) -> Tensor:
-    return Tensor(name, (count,), "int32", (scale,), (0,), data=RNG.integers(-99, 99, count, np.int32).tobytes())
+def bias(name: str, count: int, scale: float = 0.0005) -> TfliteTensor:
+    return TfliteTensor(name, (count,), "int32", (scale,), (0,), data=RNG.integers(-99, 99, count, np.int32).tobytes())
 
 
-def integers(name: str, *numbers: int, dtype: str = "int32", shape: tuple[int, ...] | None = None) -> Tensor:
-    return Tensor(name, (len(numbers),) if shape is None else shape, dtype, data=np.array(numbers, dtype).tobytes())
+def integers(name: str, *numbers: int, dtype: str = "int32", shape: tuple[int, ...] | None = None) -> TfliteTensor:
+    return TfliteTensor(
+        name, (len(numbers),) if shape is None else shape, dtype, data=np.array(numbers, dtype).tobytes()
+    )
 
 
-def one(code: str, y: Tensor, *ins: Tensor, options: Options | None = None, version: int = 2, x: Tensor = X) -> Model:
+def one(
+    code: str,
+    y: TfliteTensor,
+    *ins: TfliteTensor,
+    options: TfliteOptions | None = None,
+    version: int = 2,
+    x: TfliteTensor = X,
+) -> TfliteModel:
     """A model of one operator that reads x, then `ins`."""
-    operator = Operator(code, tuple(range(1 + len(ins))), (1 + len(ins),), options or Options(), version)
-    return Model((x, *ins, y), (operator,), (0,), (1 + len(ins),))
+    operator = TfliteOperator(code, tuple(range(1 + len(ins))), (1 + len(ins),), options or TfliteOptions(), version)
+    return TfliteModel((x, *ins, y), (operator,), (0,), (1 + len(ins),))
 
 
-def read(model: Model | bytes, folder: Path) -> Graph:
+def read(model: TfliteModel | bytes, folder: Path) -> Graph:
     path = folder / "net.tflite"
     path.write_bytes(model if isinstance(model, bytes) else encode(model))
     return read_tflite(path)
@@ -63,13 +72,13 @@ ACCEPTED = {
     "a dense layer without bias": one("FULLY_CONNECTED", int8("y", 4, 5), weights("w", 5, 8), version=4),
     "a dense layer that keeps the dimensions": one(
         "FULLY_CONNECTED", int8("y", 1, 4, 4, 5), weights("w", 5, 2), bias("b", 5),
-        options=Options(keep_num_dims=True), version=5,
+        options=TfliteOptions(keep_num_dims=True), version=5,
     ),
-    "the broadcast operand first": Model(
-        (X, weights("c", 2), int8("y", 1, 4, 4, 2)), (Operator("MUL", (1, 0), (2,), version=2),), (0,), (2,)
+    "the broadcast operand first": TfliteModel(
+        (X, weights("c", 2), int8("y", 1, 4, 4, 2)), (TfliteOperator("MUL", (1, 0), (2,), version=2),), (0,), (2,)
     ),
     "a mean over negative axes": one(
-        "MEAN", int8("y", 1, 1, 1, 2), integers("axes", -2, -3), options=Options(keep_dims=True)
+        "MEAN", int8("y", 1, 1, 1, 2), integers("axes", -2, -3), options=TfliteOptions(keep_dims=True)
     ),
     "padding in int64": one(
         "PAD", replace(X, name="y", shape=(1, 6, 5, 2)),
@@ -85,7 +94,7 @@ ACCEPTED = {
     ),
     "a concatenation along the last axis": one(
         "CONCATENATION", replace(X, name="y", shape=(1, 4, 4, 4)), replace(X, name="z", data=bytes(32)),
-        options=Options(axis=-1),
+        options=TfliteOptions(axis=-1),
     ),
     "an open batch": one(
         "RELU", replace(int8("y", 1, 4, 4, 2), signature=(-1, 4, 4, 2)), x=replace(X, signature=(-1, 4, 4, 2))
@@ -110,7 +119,7 @@ def test_names_stay_recognisable_and_unique(tmp_path: Path) -> None:
     assert graph.name == "net"
 
 
-def changed(model: Model, index: int, **fields: object) -> Model:
+def changed(model: TfliteModel, index: int, **fields: object) -> TfliteModel:
     tensors = list(model.tensors)
     tensors[index] = replace(tensors[index], **fields)  # type: ignore[arg-type]
     return replace(model, tensors=tuple(tensors))
@@ -123,7 +132,7 @@ def gathered() -> Graph:
     return g.graph(g.emit(ops.Lookup("tanh"), x, q=QParams.per_tensor(0.01)))
 
 
-def at(model: Model, name: str) -> int:
+def at(model: TfliteModel, name: str) -> int:
     return [tensor.name for tensor in model.tensors].index(name)
 
 
@@ -137,12 +146,15 @@ def two_subgraphs() -> bytes:
 RELU = one("RELU", int8("y", 1, 4, 4, 2))
 CONV = one("CONV_2D", int8("y", 1, 4, 4, 3), weights("w", 3, 1, 1, 2), bias("b", 3), version=3)
 CONCAT = one(
-    "CONCATENATION", int8("y", 1, 4, 4, 4), replace(X, name="z", scales=(0.5,), data=bytes(32)), options=Options(axis=3)
+    "CONCATENATION",
+    int8("y", 1, 4, 4, 4),
+    replace(X, name="z", scales=(0.5,), data=bytes(32)),
+    options=TfliteOptions(axis=3),
 )
 TABLE = decode(write_tflite(gathered()))
-REFUSED: dict[str, tuple[Model | bytes, str]] = {
-    "an empty file": (b"", r"no TFLite model: bytes 4 to 8 of its 0 .* give a \.tflite file"),
-    "another file": (b"PK\3\4 something else", "no TFLite model"),
+REFUSED: dict[str, tuple[TfliteModel | bytes, str]] = {
+    "an empty file": (b"", r"not a TFLite model: bytes 4 to 8 of its 0 .* give a \.tflite file"),
+    "another file": (b"PK\3\4 something else", "not a TFLite model"),
     "an operator that is not supported": (
         one("TANH", int8("y", 1, 4, 4, 2)),
         r"operator 0 \(TANH\) is not supported; build",
@@ -171,41 +183,47 @@ REFUSED: dict[str, tuple[Model | bytes, str]] = {
         r"2 scales along axis 0 of \[3, 1, 1, 2\]",
     ),
     "no quantization": (changed(RELU, 0, scales=(), zeros=()), r"operator 0 \(RELU\) of 'y': .* int8 with one scale"),
-    "a tensor that is not there": (replace(RELU, outputs=(9,)), "tensor 9 is asked for, the model has 2"),
+    "a tensor that is not there": (replace(RELU, outputs=(9,)), "tensor 9 does not exist, the model has 2"),
     "an operand that is not there": (
-        replace(RELU, operators=(Operator("RELU", (-7,), (1,)),)),
-        "tensor -7 is asked for",
+        replace(RELU, operators=(TfliteOperator("RELU", (-7,), (1,)),)),
+        "tensor -7 does not exist",
     ),
-    "a result that is not there": (replace(RELU, operators=(Operator("RELU", (0,), (77,)),)), "tensor 77 is asked for"),
+    "a result that is not there": (
+        replace(RELU, operators=(TfliteOperator("RELU", (0,), (77,)),)),
+        "tensor 77 does not exist",
+    ),
     "a value nobody computes": (replace(RELU, operators=()), "'y' is read before anything writes it"),
     "a value computed twice": (
         replace(RELU, operators=RELU.operators * 2),
         r"operator 1 \(RELU\) .* has a value already",
     ),
     "an input listed twice": (replace(RELU, inputs=(0, 0)), "listed twice"),
-    "no outputs": (replace(RELU, outputs=()), "has no outputs; mend the model"),
-    "operands missing": (replace(CONV, operators=(Operator("CONV_2D", (0,), (3,)),)), "1 inputs instead of 2 to 3"),
+    "no outputs": (replace(RELU, outputs=()), "has no outputs; fix the model"),
+    "operands missing": (
+        replace(CONV, operators=(TfliteOperator("CONV_2D", (0,), (3,)),)),
+        "1 inputs instead of 2 to 3",
+    ),
     "a shape the operator does not give": (
         changed(RELU, 1, shape=(1, 4, 4, 1)),
         r"declares int8\[1, 4, 4, 1\] .* gives int8\[1, 4, 4, 2\]",
     ),
     "parts quantized apart": (CONCAT, "requantize them to one quantization first"),
     "a pool that changes quantization": (
-        one("MAX_POOL_2D", int8("y", 1, 4, 4, 2), options=Options()), "one quantization on both sides"
+        one("MAX_POOL_2D", int8("y", 1, 4, 4, 2), options=TfliteOptions()), "one quantization on both sides"
     ),
     "a mean over channels": (one("MEAN", int8("y", 1, 4, 4), integers("a", 3)), r"over axes \[3\] .* height and width"),
     "an activation that is not supported": (
-        replace(CONV, operators=(replace(CONV.operators[0], options=Options(fused_activation_function=4)),)),
+        replace(CONV, operators=(replace(CONV.operators[0], options=TfliteOptions(fused_activation_function=4)),)),
         "fused activation 4 is not supported; use none, relu",
     ),
     "a stride of zero": (
-        replace(CONV, operators=(replace(CONV.operators[0], options=Options(stride_h=0)),)), r"stride \(0, 1\)"
+        replace(CONV, operators=(replace(CONV.operators[0], options=TfliteOptions(stride_h=0)),)), r"stride \(0, 1\)"
     ),
     "a cast to float32": (
         changed(TABLE, at(TABLE, "v0.integers"), dtype="float32"), "a cast from int8 to float32 is not supported"
     ),
     "places in no table": (
-        replace(TABLE, outputs=(at(TABLE, "v0.places"),)), "'v0.places' is int8 as int32 and read by another operator"
+        replace(TABLE, outputs=(at(TABLE, "v0.places"),)), "'v0.places' is int8 cast to int32 and read by an operator"
     ),
     "places that are too many": (
         changed(TABLE, at(TABLE, "zero_place"), shape=(2,), data=bytes(8)), "adds 2 numbers to int8 as int32; add one"
@@ -304,7 +322,7 @@ def test_damaged_files_end_in_an_error_of_ours_or_in_a_graph(
 
 def test_a_forged_file_that_repeats_one_vector_without_end_is_refused(tmp_path: Path) -> None:
     """Each of many tensors points at the one large vector: read in turn, they would be a thousand times the file."""
-    large = Tensor("large", (2**16,), "int8", (0.1,) * 2**16, (0,))
+    large = TfliteTensor("large", (2**16,), "int8", (0.1,) * 2**16, (0,))
     model = bytearray(encode(replace(RELU, tensors=(*RELU.tensors, *(int8("small", 1) for _ in range(1000)), large))))
     graph = tflite.Model.GetRootAs(model).Subgraphs(0)
     first = graph._tab.Vector(graph._tab.Offset(4))

@@ -47,7 +47,7 @@ BAD: dict[str, tuple[nn.Module, tuple[int, ...], str]] = {
     "divided": (Of(lambda x: x / x.exp()), (1, 3), r"\(div\): its argument 1 is computed"),
     "constant": (Of(lambda x: torch.ones(3)), (1, 3), "an output is not computed from the inputs"),
     "weights": (nan_conv(), (1, 3, 4, 4), "1 of the 12 numbers it reads are NaN"),
-    "dilated": (nn.MaxPool2d(2, dilation=2), (1, 3, 8, 8), "dilated are not supported"),
+    "dilated": (nn.MaxPool2d(2, dilation=2), (1, 3, 8, 8), "dilated pooling is not supported"),
     "indivisible": (nn.AdaptiveAvgPool2d(3), (1, 2, 8, 8), r"a map of \[8, 8\] does not divide into \[3, 3\]"),
 }
 
@@ -61,7 +61,7 @@ def test_a_module_that_does_not_fit_is_refused_in_one_sentence(what: str) -> Non
 
 
 def test_inputs_of_another_type_are_refused() -> None:
-    with pytest.raises(ImportModelError, match=r"is torch\.float64; give float32 tensors alone"):
+    with pytest.raises(ImportModelError, match=r"is torch\.float64; give only float32 tensors"):
         smidgen.from_torch(nn.ReLU(), torch.zeros(1, 3, dtype=torch.float64))
 
 
@@ -104,7 +104,9 @@ def test_pickled_weights_and_samples_are_never_unpickled(archive: Path, tmp_path
 
 def test_functions_other_than_operators_are_never_called(archive: Path) -> None:
     rewritten(archive, lambda name, data: data.replace(b"torch.ops.aten.linear.default", b"torch.os.system"))
-    with pytest.raises(ImportModelError, match=r"calls 'torch\.os\.system', which is no operator of PyTorch's own"):
+    with pytest.raises(
+        ImportModelError, match=r"calls 'torch\.os\.system', which is not one of PyTorch's own operators"
+    ):
         import_model(archive)
 
 
@@ -119,10 +121,10 @@ def test_an_open_dimension_in_an_archive_is_refused(tmp_path: Path) -> None:
 def test_damaged_archives_are_refused_in_one_sentence(archive: Path) -> None:
     whole = archive.read_bytes()
     damaged = {
-        "cut": (whole[: len(whole) // 2], "is no whole archive"),
-        "no archive": (b"torch", "is no whole archive"),
+        "cut": (whole[: len(whole) // 2], "is not a complete archive"),
+        "no archive": (b"torch", "is not a complete archive"),
         "other": (None, "holds no models/model.json"),
-        "graph": (None, "description does not read"),
+        "graph": (None, "description cannot be read"),
         "weights": (None, "cannot be read"),
     }
     for what, (data, sentence) in damaged.items():

@@ -16,14 +16,14 @@ TEACHER = "teacher"
 TEACHER_CHANNELS = (96, 192, 384, 768)
 
 
-def build(name: str, classes: int) -> Network:
+def build(name: str, classes: int) -> TorchNetwork:
     """A network of the zoo, or the one that teaches them, with fresh weights."""
     network = teacher(classes) if name == TEACHER else of_zoo(find_table(name), classes)
     initialize(network)
     return network
 
 
-def read_network(path: Path, classes: int) -> tuple[Network, dict[str, str]]:
+def read_network(path: Path, classes: int) -> tuple[TorchNetwork, dict[str, str]]:
     """A trained network in evaluation mode, and what its file says of it."""
     with safe_open(path, framework="pt") as file:
         said = dict(file.metadata())
@@ -32,7 +32,7 @@ def read_network(path: Path, classes: int) -> tuple[Network, dict[str, str]]:
     return network.eval(), said
 
 
-class Network(nn.Module):
+class TorchNetwork(nn.Module):
     """Stem, blocks, global mean and classifier; layers are named as in the zoo's graphs."""
 
     def __init__(self, stem: nn.Module, blocks: list[nn.Module], channels: int, classes: int) -> None:
@@ -46,27 +46,27 @@ class Network(nn.Module):
         return logits
 
 
-def of_zoo(table: Table, classes: int) -> Network:
+def of_zoo(table: Table, classes: int) -> TorchNetwork:
     """A network of inverted-residual blocks."""
     channels: int = table.stem
     blocks: list[nn.Module] = []
     for stage in table.blocks:
-        blocks.append(Block(channels, stage))
+        blocks.append(TorchBlock(channels, stage))
         channels = stage.channels
-    return Network(convolution(3, table.stem, 3, stride=2), blocks, channels, classes)
+    return TorchNetwork(convolution(3, table.stem, 3, stride=2), blocks, channels, classes)
 
 
-def teacher(classes: int) -> Network:
+def teacher(classes: int) -> TorchNetwork:
     """A residual network of 18 layers, half as wide again as usual, that looks closer: for small images."""
     channels = TEACHER_CHANNELS[0] // 2
     stem, blocks = convolution(3, channels, 3, stride=2), list[nn.Module]()
     for outputs in TEACHER_CHANNELS:
         blocks += [Basic(channels, outputs, 2), Basic(outputs, outputs, 1)]
         channels = outputs
-    return Network(stem, blocks, channels, classes)
+    return TorchNetwork(stem, blocks, channels, classes)
 
 
-class Block(nn.Module):
+class TorchBlock(nn.Module):
     """Expand, depthwise, project; the input is added where its shape is the output's."""
 
     def __init__(self, channels: int, stage: Stage) -> None:
@@ -109,7 +109,7 @@ def convolution(
     return nn.Sequential(*layers, nn.ReLU6(inplace=True)) if activation else nn.Sequential(*layers)
 
 
-def initialize(network: Network) -> None:
+def initialize(network: TorchNetwork) -> None:
     """He's normal weights by fan-out, a nearly silent classifier."""
     for module in network.modules():
         if isinstance(module, nn.Conv2d):

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from backbone import TEACHER, Network, build, read_network
+from backbone import TEACHER, TorchNetwork, build, read_network
 from tiny_imagenet import read_images
 
 RESOLUTION = 128
@@ -32,7 +32,7 @@ COLOUR = 0.4  # the most brightness, contrast and saturation change
 
 
 @dataclass(frozen=True)
-class Recipe:
+class PretrainingRecipe:
     """How to train; the learning rate rises for some epochs, then falls along a cosine to zero."""
 
     epochs: int
@@ -49,7 +49,7 @@ class Recipe:
     seed: int = 0
 
 
-def fast(network: Network) -> Network:
+def fast(network: TorchNetwork) -> TorchNetwork:
     """On the GPU, channels last in memory."""
     return network.cuda().to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
@@ -133,7 +133,13 @@ def accuracy(network: nn.Module, images: Tensor, labels: Tensor) -> float:
 class Trainer:
     """A network, its moving average, and one step captured as a CUDA graph: small networks starve on launches."""
 
-    def __init__(self, network: Network, teacher: Network | None, data: tuple[Tensor, Tensor], recipe: Recipe) -> None:
+    def __init__(
+        self,
+        network: TorchNetwork,
+        teacher: TorchNetwork | None,
+        data: tuple[Tensor, Tensor],
+        recipe: PretrainingRecipe,
+    ) -> None:
         self.images, self.labels = data
         self.network, self.teacher, self.recipe = network, teacher, recipe
         self.average = copy.deepcopy(network)
@@ -187,7 +193,7 @@ def follow(average: nn.Module, network: nn.Module, by: float) -> None:
     torch._foreach_lerp_([a for a, _ in floats], [b for _, b in floats], 1 - by)
 
 
-def rate_at(step: int, steps: int, recipe: Recipe) -> float:
+def rate_at(step: int, steps: int, recipe: PretrainingRecipe) -> float:
     warm = recipe.warm_up * steps // recipe.epochs
     if step < warm:
         return recipe.rate * (step + 1) / warm
@@ -220,12 +226,12 @@ def main() -> None:
     parser.add_argument("--teacher", type=Path, help="what this tool wrote of a larger network")
     parser.add_argument("--taught", type=float, default=0.7, help="how much of the loss is the teacher's")
     parser.add_argument("--epochs", type=int, default=120)
-    parser.add_argument("--rate", type=float, default=Recipe.rate)
-    parser.add_argument("--weight-decay", type=float, default=Recipe.weight_decay)
-    parser.add_argument("--smoothing", type=float, default=Recipe.smoothing)
+    parser.add_argument("--rate", type=float, default=PretrainingRecipe.rate)
+    parser.add_argument("--weight-decay", type=float, default=PretrainingRecipe.weight_decay)
+    parser.add_argument("--smoothing", type=float, default=PretrainingRecipe.smoothing)
     parser.add_argument("-o", "--output", type=Path, required=True, help="a .safetensors file")
     given = parser.parse_args()
-    recipe = Recipe(
+    recipe = PretrainingRecipe(
         given.epochs, rate=given.rate, weight_decay=given.weight_decay, smoothing=given.smoothing,
         taught=given.taught if given.teacher else 0.0,
     )  # fmt: skip

@@ -21,7 +21,7 @@ TRAIN, TEST = 100, 50  # images of each class
 
 
 def read_sheet(path: Path) -> NDArray[np.uint8]:
-    """The package's sheets have an image a row: [n, rows, columns, colours]."""
+    """The package's sheets have one image per row: [n, rows, columns, colours]."""
     return np.asarray(Image.open(path).convert("RGB")).reshape(-1, SIDE, SIDE, 3)
 
 

@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 
 import smidgen as sm
-from backbone import Network, read_network
-from smidgen.data import Samples, centre, intake
+from backbone import TorchNetwork, read_network
+from smidgen.data import Samples, centre, pixel_encoding
 from smidgen.frontends.native import write_smg
 from smidgen.frontends.torch.reading import from_torch
 from smidgen.ir import Graph, Node, Value
@@ -56,13 +56,13 @@ def _values(graph: Graph) -> list[Value]:
     return list(dict.fromkeys(v for node in graph.nodes for v in (*node.ins, *node.outs)))
 
 
-def float_top1(network: Network, images: NDArray[np.uint8], labels: NDArray[np.int64], model: Graph) -> float:
+def float_top1(network: TorchNetwork, images: NDArray[np.uint8], labels: NDArray[np.int64], model: Graph) -> float:
     """Top-1 in percent of the float network, on the very numbers the int8 one stands for."""
     right = 0
     scale = model.inputs[0].type.scale
     with torch.no_grad():
         for i in range(0, len(images), BATCH):
-            batch = np.concatenate([centre(image, intake(model)) for image in images[i : i + BATCH]])
+            batch = np.concatenate([centre(image, pixel_encoding(model)) for image in images[i : i + BATCH]])
             x = torch.from_numpy(batch.astype(np.float32) * np.float32(scale)).permute(0, 3, 1, 2)
             right += int((network(x).argmax(1).numpy() == labels[i : i + BATCH]).sum())
     return 100 * right / len(images)

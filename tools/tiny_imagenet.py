@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-CHUNK = 500  # images a process decodes at a time
+CHUNK = 500  # images that a process decodes at a time
 
 
 def read_images(archives: Sequence[Path]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

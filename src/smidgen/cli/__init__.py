@@ -26,13 +26,15 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
 ) -> None:
     pass
 
 
 def main() -> None:
-    """Run a command; what the user can mend is said in one sentence, without a traceback."""
+    """Run a command; errors the user can fix are printed as one sentence, without a traceback."""
     try:
         app()
     except SmidgenError as error:

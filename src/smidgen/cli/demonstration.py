@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from smidgen.data import Augment, Data, Samples, examples, intake
+from smidgen.data import Augment, Data, Samples, examples, pixel_encoding
 from smidgen.data.files import write_whole
 from smidgen.data.sample import read_sample
 from smidgen.frontends.native import write_smg
-from smidgen.learning import Course, Learned, Progress, learn
+from smidgen.learning import Course, Learned, LearningProgress, learn
 from smidgen.pipeline import Program, compile
 from smidgen.results.drawing import draw_memory
 from smidgen.results.inspection import describe
@@ -28,7 +28,7 @@ BOARD_COURSE = replace(COURSE, epochs=1, learning_rate=0.02)  # the few images i
 BOARD_TRAIN, BOARD_TEST = 10, 5  # images of each class: an emulated board takes its time
 COMPARED = 2  # steps of the board that numpy takes too
 
-Say = Callable[[str], None]
+StatusCallback = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,10 @@ class Demonstration:
             f"scheme {self.scheme}\n"
             f"here      CIFAR-10 sample, {self.classes} classes: top-1 {self.before:.1%} before, {self.after:.1%} "
             f"after {self.epochs} epochs of {self.train_images:,} images, one at a time ({self.test_images} to test); "
-            f"{self.milliseconds:.1f} ms a step\n"
+            f"{self.milliseconds:.1f} ms per step\n"
             f"board     emulated {self.board}: {self.board_sram_bytes:,} bytes of SRAM, {self.board_flash_bytes:,} of "
-            f"flash; {self.board_forward_instructions:,} instructions a prediction, "
-            f"{self.board_step_instructions:,} a training step\n"
+            f"flash; {self.board_forward_instructions:,} instructions per prediction, "
+            f"{self.board_step_instructions:,} per training step\n"
             f"          it learned {self.board_steps} images: top-1 {self.board_before:.0%} before, "
             f"{self.board_after:.0%} after ({self.board_test_images} to test), {here}; numpy {numpy} too\n"
             f"model     {self.model_file}: what was learned here\n"
@@ -82,22 +82,23 @@ class Demonstration:
         )
 
 
-def demonstrate(folder: Path, say: Say = lambda _: None) -> Demonstration:
-    """Take the network through every stage; `say` hears of each."""
-    say(f"compiling {NETWORK}")
+def demonstrate(folder: Path, on_status: StatusCallback = lambda _: None) -> Demonstration:
+    """Take the network through every stage; `on_status` gets the name of each."""
+    on_status(f"compiling {NETWORK}")
     graph, data = load(NETWORK), read_sample()
     options = Options(len(data.classes))
-    images = examples(data.train, intake(graph))
+    images = examples(data.train, pixel_encoding(graph))
     here = compile(graph, SCHEME, options=options, images=images)
     there = compile(graph, SCHEME, BOARD, options=options, images=images, streamed_input=True)
     project, picture = _write(there, folder)
-    say("measuring a step on the emulated board")
+    on_status("measuring a step on the emulated board")
     measured = profile(there, steps=COMPARED)
-    part = Data(data.name, data.classes, some(data.train, BOARD_TRAIN), some(data.test, BOARD_TEST))
-    board = learn(there, part, BOARD_COURSE, hear=_spoken(f"emulated {BOARD}", say))
-    same = _same(board, learn(here, part, BOARD_COURSE))
+    train, test = first_of_each_class(data.train, BOARD_TRAIN), first_of_each_class(data.test, BOARD_TEST)
+    part = Data(data.name, data.classes, train, test)
+    board = learn(there, part, BOARD_COURSE, on_progress=_in_words(f"emulated {BOARD}", on_status))
+    same = _equal_states(board, learn(here, part, BOARD_COURSE))
     began = time.perf_counter()
-    learned = learn(here, data, COURSE, hear=_spoken("this machine", say))
+    learned = learn(here, data, COURSE, on_progress=_in_words("this machine", on_status))
     seconds = time.perf_counter() - began
     file = folder / f"{NETWORK}.smg"
     write_smg(learned.model, file)
@@ -133,7 +134,7 @@ def demonstrate(folder: Path, say: Say = lambda _: None) -> Demonstration:
 
 
 def _write(program: Program, folder: Path) -> tuple[Path, Path]:
-    """The board's project and a picture of its memory, in place of an earlier demonstration's."""
+    """Write the board's project and a picture of its memory, in place of an earlier demonstration's."""
     folder.mkdir(parents=True, exist_ok=True)
     project, picture = folder / "project", folder / "memory.html"
     if picture.exists():
@@ -143,7 +144,7 @@ def _write(program: Program, folder: Path) -> tuple[Path, Path]:
     return project, picture
 
 
-def some(samples: Samples, each: int) -> Samples:
+def first_of_each_class(samples: Samples, each: int) -> Samples:
     """The first so many of each class."""
     seen: dict[int, int] = {}
     places = []
@@ -154,16 +155,16 @@ def some(samples: Samples, each: int) -> Samples:
     return samples.at(places)
 
 
-def _same(a: Learned, b: Learned) -> bool:
+def _equal_states(a: Learned, b: Learned) -> bool:
     """Whether two runs left the same bytes of state."""
     return a.state.keys() == b.state.keys() and all(np.array_equal(a.state[name], b.state[name]) for name in a.state)
 
 
-def _spoken(where: str, say: Say) -> Callable[[Progress], None]:
-    """Progress in words."""
+def _in_words(where: str, on_status: StatusCallback) -> Callable[[LearningProgress], None]:
+    """Report progress as sentences."""
 
-    def hear(heard: Progress) -> None:
-        loss = "" if heard.loss is None else f", loss {heard.loss:.3f}"
-        say(f"{where}: {heard.doing}, epoch {heard.epoch}, {heard.done} of {heard.total}{loss}")
+    def on_progress(progress: LearningProgress) -> None:
+        loss = "" if progress.loss is None else f", loss {progress.loss:.3f}"
+        on_status(f"{where}: {progress.doing}, epoch {progress.epoch}, {progress.done} of {progress.total}{loss}")
 
-    return hear
+    return on_progress

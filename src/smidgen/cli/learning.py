@@ -16,20 +16,19 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from smidgen.cli.demonstration import demonstrate
 from smidgen.cli.options import Learning, with_learning
 from smidgen.cli.shared import Json, Model, Target, app, show, spinner
-from smidgen.data import Augment, Data, examples, intake, load_data
+from smidgen.data import Augment, Data, examples, load_data, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.frontends import export_model
 from smidgen.ir import Graph
-from smidgen.learning import Course, Learned, learn
-from smidgen.learning import Progress as Heard
+from smidgen.learning import Course, Learned, LearningProgress, learn
 from smidgen.ops import Lookup
 from smidgen.pipeline import Program, compile
-from smidgen.results.verbs import Taught
+from smidgen.results.verbs import TrainingSummary
 from smidgen.zoo.loading import load
 
 
-class Schedule(StrEnum):
-    """How the learning rate goes."""
+class ScheduleOption(StrEnum):
+    """How the learning rate changes over the run."""
 
     cosine = "cosine"
     constant = "constant"
@@ -39,44 +38,49 @@ class Schedule(StrEnum):
 @with_learning
 def train(
     model: Model,
-    scheme: Annotated[str, typer.Option(help="What learns: a published name, a file, full, last:K, bias:K or head.")],
+    scheme: Annotated[
+        str, typer.Option(help="What learns: a published name, full, last:K, bias:K, head, or a JSON file.")
+    ],
     source: Annotated[Path, typer.Option("--data", help="A folder of images by label, a .zip of one, or an .npz.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the model and its checkpoint.")],
     target: Target = "host",
-    epochs: Annotated[int, typer.Option(help="Times every image is seen.")] = 12,
-    lr: Annotated[str, typer.Option(help="Learning rate of one sample; a quotient such as 0.1/256 is taken.")] = (
+    epochs: Annotated[int, typer.Option(help="How many times to go through the images.")] = 12,
+    lr: Annotated[str, typer.Option(help="Learning rate per sample: a number or a quotient such as 0.1/256.")] = (
         "0.1/256"
     ),
-    schedule: Annotated[Schedule, typer.Option(help="How the rate goes.")] = Schedule.cosine,
-    warmup: Annotated[float, typer.Option(help="Epochs over which the rate rises.")] = 0.0,
-    crop: Annotated[float, typer.Option(help="Least share of an image that a crop keeps; 1: no random crops.")] = 0.08,
-    flip: Annotated[bool, typer.Option("--flip/--no-flip", help="Mirror half of the images.")] = True,
-    test_every: Annotated[int, typer.Option(help="Epochs between tests; the last is always followed by one.")] = 1,
+    schedule: Annotated[
+        ScheduleOption, typer.Option(help="How the learning rate changes over the run.")
+    ] = ScheduleOption.cosine,
+    warmup: Annotated[float, typer.Option(help="Epochs over which the learning rate rises to its full value.")] = 0.0,
+    crop: Annotated[
+        float, typer.Option(help="Smallest share of an image that a random crop keeps; 1 for no crops.")
+    ] = 0.08,
+    flip: Annotated[bool, typer.Option("--flip/--no-flip", help="Mirror images at random, half of the time.")] = True,
+    test_every: Annotated[int, typer.Option(help="Test after every so many epochs, and after the last.")] = 1,
     *,
     learning: Learning,
-    resume: Annotated[Path | None, typer.Option(help="A checkpoint of this very run to go on from.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Continue this run from its checkpoint.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Learn from images with the device's own arithmetic; write the model and a checkpoint."""
-    course = Course(
-        epochs, _rate(lr), schedule.value, warmup, Augment((crop, 1.0), flip=flip), learning.seed, test_every
-    )
+    """Train on images with the device's own arithmetic; write the model and a checkpoint."""
+    augment = Augment((crop, 1.0), flip=flip)
+    course = Course(epochs, _rate(lr), schedule.value, warmup, augment, learning.seed, test_every)
     course.check()
     with spinner(f"reading {source}"):
         graph, data = load(model), load_data(source)
     options = learning.options(learning.classes or len(data.classes))
     files = _learned_files(graph, output, Path(model))
     with spinner(f"compiling {graph.name} for {target}"):
-        images = examples(data.train, intake(graph))
+        images = examples(data.train, pixel_encoding(graph))
         program = compile(graph, scheme, target, options=options, images=images)
     output.mkdir(parents=True, exist_ok=True)
-    with _epochs(course) as hear:
-        learned = learn(program, data, course, checkpoint=files[2], resume=resume, hear=hear)
+    with _progress_bar(course) as on_progress:
+        learned = learn(program, data, course, checkpoint=files[2], resume=resume, on_progress=on_progress)
     for file in files[:2]:
         export_model(learned.model, file)
     for warning in learned.warnings:
         typer.echo(f"smidgen: {warning}", err=True)
-    show(_taught(learned, data, scheme, program, files), as_json)
+    show(_summary(learned, data, scheme, program, files), as_json)
 
 
 def _rate(text: str) -> float:
@@ -85,7 +89,9 @@ def _rate(text: str) -> float:
     try:
         return float(above) / float(below) if slash else float(above)
     except (ValueError, ZeroDivisionError):
-        raise InputError(f"a learning rate of {text} cannot be used; give a number, or a quotient as 0.1/256") from None
+        raise InputError(
+            f"a learning rate of {text} cannot be used; give a number, or a quotient such as 0.1/256"
+        ) from None
 
 
 def _learned_files(graph: Graph, folder: Path, source: Path) -> tuple[Path, Path, Path]:
@@ -98,8 +104,8 @@ def _learned_files(graph: Graph, folder: Path, source: Path) -> tuple[Path, Path
     return smg, exported, checkpoint
 
 
-def _taught(learned: Learned, data: Data, scheme: str, program: Program, files: tuple[Path, ...]) -> Taught:
-    return Taught(
+def _summary(learned: Learned, data: Data, scheme: str, program: Program, files: tuple[Path, ...]) -> TrainingSummary:
+    return TrainingSummary(
         model=learned.name,
         scheme=scheme,
         target=program.target.name,
@@ -115,30 +121,30 @@ def _taught(learned: Learned, data: Data, scheme: str, program: Program, files: 
 
 
 @contextmanager
-def _epochs(course: Course) -> Iterator[Callable[[Heard], None]]:
-    """A bar on stderr, where that is a terminal, and a line there for each epoch that is done."""
+def _progress_bar(course: Course) -> Iterator[Callable[[LearningProgress], None]]:
+    """A progress bar on stderr where that is a terminal, and a line there for each finished epoch."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[loss]}"), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task, shown = bar.add_task("starting", loss=""), [0]
 
-        def hear(heard: Heard) -> None:
-            if heard.last is not None and heard.last.number > shown[0]:
-                shown[0] = heard.last.number
-                bar.console.print(str(heard.last), highlight=False)
-            what = f"{heard.doing} {heard.epoch}/{course.epochs}"
-            loss = "" if heard.loss is None else f"loss {heard.loss:.3f}"
-            bar.update(task, description=what, completed=heard.done, total=heard.total, loss=loss)
+        def on_progress(progress: LearningProgress) -> None:
+            if progress.last is not None and progress.last.number > shown[0]:
+                shown[0] = progress.last.number
+                bar.console.print(str(progress.last), highlight=False)
+            what = f"{progress.doing} {progress.epoch}/{course.epochs}"
+            loss = "" if progress.loss is None else f"loss {progress.loss:.3f}"
+            bar.update(task, description=what, completed=progress.done, total=progress.total, loss=loss)
 
-        yield hear
+        yield on_progress
 
 
 @app.command()
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where its files go.")] = Path("out/demo"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")] = Path("out/demo"),
     as_json: Json = False,
 ) -> None:
-    """A network from file to C, checked byte for byte against the reference."""
+    """Train a network here and on an emulated board, and compare every byte."""
     with Console(stderr=True).status("starting") as status:
         result = demonstrate(output, status.update)
     show(result, as_json)

@@ -16,13 +16,13 @@ from smidgen.frontends import check_writable, export_model
 from smidgen.ir import Array, Graph, check_inputs, evaluate
 from smidgen.pipeline import compile
 from smidgen.results.inspection import describe
-from smidgen.results.verbs import Run, Written, largest
+from smidgen.results.verbs import RunSummary, WrittenModel, largest
 from smidgen.zoo.loading import load
 
 
 @app.command()
 def info(model: Model, as_json: Json = False) -> None:
-    """Layers, shapes, MACs, parameters, quantization."""
+    """Show the layers of a model: shapes, MACs, parameters, quantization."""
     show(describe(load(model)), as_json)
 
 
@@ -31,16 +31,21 @@ def run(
     model: Model,
     inputs: Annotated[list[Path], typer.Option("--input", "-i", help="A .npy file for each input, in order.")],
     outputs: Annotated[list[Path] | None, typer.Option("--output", "-o", help="A .npy file for each output.")] = None,
-    target: Annotated[str, typer.Option(help="Where to compute: reference, host, or a board.")] = "reference",
+    target: Annotated[
+        str, typer.Option(help="Where to run: reference (numpy), host (this machine's C), or a board.")
+    ] = "reference",
     as_json: Json = False,
 ) -> None:
-    """Raw tensors through a model."""
+    """Run a model on raw tensors."""
     graph = load(model)
     files: list[Path] | list[None] = outputs or [None] * len(graph.outputs)
     arrays = tuple(parse_npy(read_whole(path), str(path)) for path in inputs)
     check_inputs(graph, arrays)
     if len(files) != len(graph.outputs):
-        raise InputError(f"{graph.name} has {len(graph.outputs)} outputs, {len(files)} files were named for them")
+        raise InputError(
+            f"{graph.name} has {len(graph.outputs)} outputs, {len(files)} files were given for them; give one per "
+            "output, or none"
+        )
     with spinner(f"running {graph.name} on {target}"):
         results = _compute(graph, arrays, target)
     for file, array in zip(files, results, strict=True):
@@ -50,7 +55,7 @@ def run(
         largest(value, array, str(file) if file else None)
         for value, array, file in zip(graph.outputs, results, files, strict=True)
     ]
-    show(Run(graph.name, target, tuple(shown)), as_json)
+    show(RunSummary(graph.name, target, tuple(shown)), as_json)
 
 
 def _compute(graph: Graph, arrays: tuple[Array, ...], target: str) -> tuple[Array, ...]:
@@ -69,9 +74,9 @@ def _write_npy(path: Path, array: Array) -> None:
 @app.command("import")
 def import_(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="A model file, or a network of the zoo.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="model.smg, or model.tflite or model.onnx to export.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write: .smg, .tflite or .onnx.")],
     plain: Annotated[
-        bool, typer.Option("--plain", help="model.onnx of ONNX's own operators alone: faster, rounded by the runtime.")
+        bool, typer.Option("--plain", help="model.onnx with only ONNX's own operators: faster, rounded by the runtime.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -81,5 +86,5 @@ def import_(
         graph = load(source)
         export_model(graph, output, plain)
     size, summary = output.stat().st_size, describe(graph)
-    result = Written(graph.name, str(output), size, len(summary.layers), summary.macs, summary.parameters)
+    result = WrittenModel(graph.name, str(output), size, len(summary.layers), summary.macs, summary.parameters)
     show(result, as_json)

@@ -46,7 +46,7 @@ class Learning:
                 raise InputError(f"{self.classes} classes can only be learned with a scheme; give --scheme")
             return None
         if self.classes is None:
-            raise InputError(f"how many classes {model} shall learn with {scheme} is not said; give --classes")
+            raise InputError(f"{scheme} needs the number of classes that {model} is to learn; give --classes")
         return self.options(self.classes)
 
     def _rule(self) -> UpdateRule:

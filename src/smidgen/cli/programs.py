@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from smidgen.cli.options import Learning, with_learning
-from smidgen.cli.shared import Image, Input, Json, Model, OneScheme, Target, app, print_rich, show, spinner
+from smidgen.cli.shared import ImageInput, Input, Json, Model, OneScheme, Target, app, print_rich, show, spinner
 from smidgen.data.files import write_whole
 from smidgen.pipeline import Program, compile
 from smidgen.results.profiling import profile
-from smidgen.results.verbs import Compiled, Use
+from smidgen.results.verbs import CompiledProject, TensorBytes
 from smidgen.targets.finding import find_board
 from smidgen.zoo.loading import load
 
@@ -21,39 +21,39 @@ from smidgen.zoo.loading import load
 @with_learning
 def compile_(
     model: Model,
-    output: Annotated[Path, typer.Option("--output", "-o", help="A folder that is new or empty.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write; new or empty.")],
     scheme: OneScheme = None,
     target: Target = "host",
-    image: Input = Image.buffered,
+    image: Input = ImageInput.buffered,
     budget: Annotated[
-        str | None, typer.Option(help="The most SRAM that arena and state may take, as 128KB (of 1,024 bytes each).")
+        str | None, typer.Option(help="Limit for the SRAM of arena and state, such as 128KB (1 KB is 1,024 bytes).")
     ] = None,
-    picture: Annotated[Path | None, typer.Option(help="An HTML file to draw its memory in.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="Also draw the memory in this HTML file.")] = None,
     *,
     learning: Learning,
     as_json: Json = False,
 ) -> None:
-    """C sources, header, example main, and how to build them."""
+    """Write C sources, a header, an example main, and how to build them."""
     options = learning.options_for(model, scheme)
     with spinner(f"compiling {model} for {target}"):
-        streamed = image is Image.streamed
+        streamed = image is ImageInput.streamed
         program = compile(load(model), scheme, target, options=options, streamed_input=streamed, budget=budget)
-        page = _drawn(program) if picture else b""
+        page = _memory_page(program) if picture else b""
         program.write(output)
         if picture:
             write_whole(picture, page)
-    show(_compiled(program, output, picture), as_json)
+    show(_summary(program, output, picture), as_json)
 
 
-def _drawn(program: Program) -> bytes:
+def _memory_page(program: Program) -> bytes:
     from smidgen.results.drawing import draw_memory  # here, because plotly takes a while to import
 
     return draw_memory(program).encode()
 
 
-def _compiled(program: Program, folder: Path, picture: Path | None) -> Compiled:
+def _summary(program: Program, folder: Path, picture: Path | None) -> CompiledProject:
     memory = program.memory
-    return Compiled(
+    return CompiledProject(
         model=program.graph.name,
         target=program.target.name,
         folder=str(folder),
@@ -62,7 +62,7 @@ def _compiled(program: Program, folder: Path, picture: Path | None) -> Compiled:
         lower_bound_bytes=memory.lower_bound,
         state_bytes=memory.state,
         constant_bytes=memory.constants,
-        at_peak=tuple(Use(buffer.name, buffer.bytes) for buffer in memory.at_peak),
+        at_peak=tuple(TensorBytes(buffer.name, buffer.bytes) for buffer in memory.at_peak),
         picture=str(picture) if picture else None,
     )
 
@@ -73,21 +73,21 @@ def profile_(
     model: Model,
     scheme: OneScheme = None,
     target: Target = "cortex-m7",
-    image: Input = Image.streamed,
+    image: Input = ImageInput.streamed,
     steps: Annotated[int, typer.Option(help="Steps to compare with the reference.")] = 3,
-    sram: Annotated[str | None, typer.Option(help="SRAM of the board, as 128KB, instead of its own.")] = None,
-    flash: Annotated[str | None, typer.Option(help="Flash of the board, as 1MB, instead of its own.")] = None,
-    stack: Annotated[str | None, typer.Option(help="SRAM set aside for the stack, as 4KB.")] = None,
-    layers: Annotated[bool, typer.Option("--layers", help="Show every node, too.")] = False,
+    sram: Annotated[str | None, typer.Option(help="Pretend the board has this much SRAM, such as 128KB.")] = None,
+    flash: Annotated[str | None, typer.Option(help="Pretend the board has this much flash, such as 1MB.")] = None,
+    stack: Annotated[str | None, typer.Option(help="SRAM reserved for the stack, such as 4KB.")] = None,
+    layers: Annotated[bool, typer.Option("--layers", help="Also show every node.")] = False,
     *,
     learning: Learning,
     as_json: Json = False,
 ) -> None:
-    """SRAM, flash, instructions and exactness, measured on an emulated board."""
+    """Measure SRAM, flash, instructions and exactness on an emulated board."""
     options = learning.options_for(model, scheme)
     where = find_board(target, sram, flash, stack)
     with spinner(f"compiling {model} for {target}"):
-        program = compile(load(model), scheme, where, options=options, streamed_input=image is Image.streamed)
+        program = compile(load(model), scheme, where, options=options, streamed_input=image is ImageInput.streamed)
     with spinner(f"measuring {program.graph.name} on {target}"):
         result = profile(program, steps, learning.seed)
     if layers and not as_json:

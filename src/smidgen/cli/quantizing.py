@@ -18,8 +18,7 @@ from smidgen.errors import InputError
 from smidgen.frontends import check_writable, export_model
 from smidgen.ir import Graph
 from smidgen.ir.preprocessing import Preprocessing
-from smidgen.quantization import Progress as Heard
-from smidgen.quantization import Recipe, quantize
+from smidgen.quantization import QuantizationProgress, Recipe, quantize
 from smidgen.results.verbs import QuantizedFile
 from smidgen.zoo.loading import load
 
@@ -42,7 +41,7 @@ class Order(StrEnum):
 
 
 class Fit(StrEnum):
-    """What becomes of images of another shape."""
+    """How images of another shape are made to fit."""
 
     crop = "crop"
     stretch = "stretch"
@@ -51,39 +50,49 @@ class Fit(StrEnum):
 @app.command("quantize")
 def quantize_(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A float32 model file: .onnx, .pt2, .tflite or .smg.")],
-    source: Annotated[str, typer.Option("--data", help="Images, in folders or not: a folder, a .zip, an .npz.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="model.smg, model.tflite or model.onnx.")],
-    images: Annotated[int, typer.Option(help="Images to take at most, evenly from all.")] = 128,
-    method: Annotated[Method, typer.Option(help="How ranges are found.")] = Method.mse,
-    percentile: Annotated[float, typer.Option(help="Share of the elements that the method percentile keeps.")] = 99.99,
-    mean: Annotated[str | None, typer.Option(help="Mean of the pixels, one number or one a channel: 0.5,0.4,…")] = None,
-    std: Annotated[str | None, typer.Option(help="Deviation of the pixels, likewise.")] = None,
-    pixels: Annotated[str | None, typer.Option(help="Numbers of pixels 0 and 255 before mean and std: 0,1.")] = None,
-    order: Annotated[Order | None, typer.Option(help="Channels as the network sees them.")] = None,
-    fit: Annotated[Fit | None, typer.Option(help="What becomes of images of another shape.")] = None,
-    equalise: Annotated[bool, typer.Option("--equalise/--no-equalise", help="Bring channels to one range.")] = True,
-    correct: Annotated[bool, typer.Option("--correct/--no-correct", help="Mend biases by the mean error.")] = True,
-    layers: Annotated[bool, typer.Option("--layers", help="Show every layer's signal to noise, too.")] = False,
+    source: Annotated[str, typer.Option("--data", help="Calibration images: a folder, a .zip or an .npz.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write: .smg, .tflite or .onnx.")],
+    images: Annotated[int, typer.Option(help="How many images to use at most, evenly spaced.")] = 128,
+    method: Annotated[Method, typer.Option(help="Calibration method that finds the ranges.")] = Method.mse,
+    percentile: Annotated[float, typer.Option(help="Percent of elements that --method percentile keeps.")] = 99.99,
+    mean: Annotated[
+        str | None, typer.Option(help="Mean of the pixels: one number, or one per channel, as in 0.5,0.4,0.4.")
+    ] = None,
+    std: Annotated[str | None, typer.Option(help="Standard deviation of the pixels, given like --mean.")] = None,
+    pixels: Annotated[
+        str | None, typer.Option(help="What pixels 0 and 255 stand for, before mean and std: 0,1.")
+    ] = None,
+    order: Annotated[Order | None, typer.Option(help="Order of the channels the network expects.")] = None,
+    fit: Annotated[Fit | None, typer.Option(help="Crop or stretch images of another shape.")] = None,
+    equalise: Annotated[
+        bool, typer.Option("--equalise/--no-equalise", help="Cross-layer equalization of channel ranges.")
+    ] = True,
+    correct: Annotated[
+        bool, typer.Option("--correct/--no-correct", help="Bias correction by each channel's mean error.")
+    ] = True,
+    layers: Annotated[
+        bool, typer.Option("--layers", help="Also show the signal-to-noise ratio of every layer.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Turn a float32 model into int8, calibrated on images, and say how well it follows."""
+    """Quantize a float32 model to int8, calibrated on images, and report how close it stays."""
     check_writable(output)
     if images < 1:
-        raise InputError(f"{images} images cannot be taken; give 8 at least, about 100")
+        raise InputError(f"{images} images are too few; give at least 8, better about 100")
     recipe = Recipe(method.value, percentile, equalise, correct)
     recipe.check()
     with spinner(f"reading {source}"):
         graph, given = load(model), load_images(source, images)
-    stated = _stated(graph, mean, std, pixels, order, fit)
-    with _bar() as hear:
-        result = quantize(graph, given, recipe, preprocessing=stated, hear=hear)
+    stated = _chosen_preprocessing(graph, mean, std, pixels, order, fit)
+    with _progress_bar() as on_progress:
+        result = quantize(graph, given, recipe, preprocessing=stated, on_progress=on_progress)
     export_model(result.graph, output)
     if layers and not as_json:
         print_rich(result.report.table())
     show(QuantizedFile(str(output), output.stat().st_size, result.graph.preprocessing, result.report), as_json)
 
 
-def _stated(
+def _chosen_preprocessing(
     graph: Graph, mean: str | None, std: str | None, pixels: str | None, order: Order | None, fit: Fit | None
 ) -> Preprocessing | None:
     """The model's preprocessing with what the options say instead; None where they say nothing."""
@@ -92,7 +101,7 @@ def _stated(
     was = graph.preprocessing or Preprocessing()
     ends = was.range if pixels is None else _numbers("--pixels", pixels)
     if len(ends) != 2:
-        raise InputError(f"--pixels {pixels} does not name the numbers of pixels 0 and 255; give two, as 0,1")
+        raise InputError(f"--pixels {pixels} must be the two numbers that pixels 0 and 255 stand for, such as 0,1")
     return Preprocessing(
         was.mean if mean is None else _numbers("--mean", mean),
         was.std if std is None else _numbers("--std", std),
@@ -106,14 +115,14 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise InputError(f"{option} {text[:40]} is no list of numbers; give them as 0.5,0.4,0.4") from None
+        raise InputError(f"{option} {text[:40]} is not a list of numbers; write them like 0.5,0.4,0.4") from None
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[Heard], None]]:
+def _progress_bar() -> Iterator[Callable[[QuantizationProgress], None]]:
     """A bar on stderr, where that is a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("starting")
-        yield lambda heard: bar.update(task, description=heard.doing, completed=heard.done, total=heard.total)
+        yield lambda at: bar.update(task, description=at.doing, completed=at.done, total=at.total)

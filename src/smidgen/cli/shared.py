@@ -1,4 +1,4 @@
-"""What the verbs share: the app, the words of their options, and how a result is shown."""
+"""What the commands share: the app, their common options, and how a result is printed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from rich.table import Table
 from smidgen.cli.demonstration import Demonstration
 from smidgen.results.inspection import Summary
 from smidgen.results.profiling import Profile
-from smidgen.results.verbs import Compiled, QuantizedFile, Run, Taught, Written
+from smidgen.results.verbs import CompiledProject, QuantizedFile, RunSummary, TrainingSummary, WrittenModel
 
-WIDTH = 120  # columns, where the output is no terminal
+WIDTH = 120  # columns, where the output is not a terminal
 
 app = typer.Typer(
     help="Train int8 neural networks on microcontrollers.",
@@ -29,20 +29,22 @@ app = typer.Typer(
 )
 
 
-class Image(StrEnum):
-    """How a program gets its image."""
+class ImageInput(StrEnum):
+    """How an image reaches a program."""
 
     streamed = "streamed"
     buffered = "buffered"
 
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A network of the zoo, or a model file.")]
-Target = Annotated[str, typer.Option(help="This machine, or a board: host, cortex-m7, cortex-m4, stm32f746, …")]
-Input = Annotated[Image, typer.Option("--input", help="The image row by row while it is used, or whole in SRAM.")]
+Target = Annotated[str, typer.Option(help="host (this machine) or a board: cortex-m7, cortex-m4, stm32f746, …")]
+Input = Annotated[ImageInput, typer.Option("--input", help="Whether the image arrives in rows or lies whole in SRAM.")]
 OneScheme = Annotated[str | None, typer.Option(help="What learns; without it the program only infers.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
-Result = Summary | Run | Written | QuantizedFile | Compiled | Profile | Taught | Demonstration
+Result = (
+    Summary | RunSummary | WrittenModel | QuantizedFile | CompiledProject | Profile | TrainingSummary | Demonstration
+)
 
 
 def show(result: Result, as_json: bool) -> None:
@@ -60,6 +62,6 @@ def print_rich(shown: RichCast | Table) -> None:
 
 @contextmanager
 def spinner(text: str) -> Iterator[None]:
-    """A spinner on stderr; nothing where that is no terminal."""
+    """A spinner on stderr; nothing where that is not a terminal."""
     with Console(stderr=True).status(text):
         yield

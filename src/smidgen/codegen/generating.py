@@ -12,7 +12,7 @@ from pathlib import Path
 
 from smidgen.codegen.runtime import PORTABLE, runtime_files
 from smidgen.codegen.writing import Writer, is_call
-from smidgen.data.pixels import intake, pixel_rule
+from smidgen.data.pixels import pixel_encoding, pixel_rule
 from smidgen.errors import InputError, TargetError
 from smidgen.ir import Graph
 from smidgen.memory import Plan, state_bytes
@@ -99,5 +99,5 @@ def interface(graph: Graph, sources: Sources) -> dict[str, object]:
     return {
         "prefix": sources.prefix, "PREFIX": sources.prefix.upper(), "learns": int(sources.learns),
         "streamed": int(sources.streamed_input), "row_bytes": image.bytes // image.shape[1] if image else 0,
-        "pixels": f"- {rule}\n" if (rule := pixel_rule(intake(graph))) else "",
+        "pixels": f"- {rule}\n" if (rule := pixel_rule(pixel_encoding(graph))) else "",
     }  # fmt: skip

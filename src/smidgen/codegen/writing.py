@@ -12,7 +12,7 @@ import numpy as np
 from smidgen.codegen.initial import Copied, Filled, Gathered, initial
 from smidgen.codegen.runtime import render
 from smidgen.codegen.spelling import C_TYPES, comment, defines, identifiers, literal, wrapped
-from smidgen.data.pixels import intake, pixel_rule
+from smidgen.data.pixels import pixel_encoding, pixel_rule
 from smidgen.ir import Array, Graph, Node, Op, Value
 from smidgen.memory import Plan, state_bytes, state_offsets
 from smidgen.memory.rows import Group, Schedule
@@ -97,7 +97,7 @@ class Writer:
         return {
             "arena_bytes": max(self.plan.peak, 1), "constant_bytes": self.constant_bytes,
             "state_bytes": state_bytes(self.graph),
-            "pixels": f"\n/* {rule} */" if (rule := pixel_rule(intake(self.graph))) else "",
+            "pixels": f"\n/* {rule} */" if (rule := pixel_rule(pixel_encoding(self.graph))) else "",
             "inputs": len(self.graph.inputs), "outputs": len(self.graph.outputs), "tensors": "\n".join(lines),
         }  # fmt: skip
 

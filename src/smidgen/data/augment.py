@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from smidgen.data.pixels import Intake, from_pixels
+from smidgen.data.pixels import PixelEncoding, from_pixels
 from smidgen.data.samples import DataError, Samples, evenly
 from smidgen.errors import InputError
 from smidgen.ir import Array
@@ -28,17 +28,20 @@ class Augment:
     def check(self) -> None:
         if not 0 < self.scale[0] <= self.scale[1] <= 1:
             raise InputError(
-                f"a crop of {self.scale[0]} to {self.scale[1]} of an image is none; give above 0, at most 1"
+                f"a crop of {self.scale[0]} to {self.scale[1]} of an image is not possible; give shares above 0 "
+                "and at most 1"
             )
         if not 0 < self.aspect[0] <= self.aspect[1] < math.inf:
-            raise InputError(f"crops of aspect {self.aspect[0]} to {self.aspect[1]} cannot be drawn; give above 0")
+            raise InputError(
+                f"crops of aspect {self.aspect[0]} to {self.aspect[1]} are not possible; give ratios above 0"
+            )
 
-    def apply(self, image: Array, intake: Intake, rng: np.random.Generator) -> Array:
+    def apply(self, image: Array, encoding: PixelEncoding, rng: np.random.Generator) -> Array:
         """The image as a model's input, cropped and flipped as the generator says."""
         height, width = image.shape[:2]
         box = self._box(height, width, rng) if self.scale[0] < 1 else None
         flipped = self.flip and rng.random() < 0.5
-        return _resize(image, intake, box or _shown(height, width, intake), flipped)
+        return _resize(image, encoding, box or _centre_box(height, width, encoding), flipped)
 
     def _box(self, height: int, width: int, rng: np.random.Generator) -> Box | None:
         """A rectangle inside the image, drawn as torchvision's RandomResizedCrop does; None where none fits."""
@@ -52,15 +55,15 @@ class Augment:
         return None
 
 
-def centre(image: Array, intake: Intake) -> Array:
+def centre(image: Array, encoding: PixelEncoding) -> Array:
     """The image as a model's input: resized to cover it, the middle kept, or stretched where the model says so."""
-    return _resize(image, intake, _shown(image.shape[0], image.shape[1], intake), flipped=False)
+    return _resize(image, encoding, _centre_box(image.shape[0], image.shape[1], encoding), flipped=False)
 
 
-def _shown(height: int, width: int, intake: Intake) -> Box:
+def _centre_box(height: int, width: int, encoding: PixelEncoding) -> Box:
     """The largest rectangle of the input's shape in the middle of the image, or all of it where it is stretched."""
-    _, rows, columns, _ = _image_shape(intake)
-    if intake.preprocessing is not None and intake.preprocessing.fit == "stretch":
+    _, rows, columns, _ = _image_shape(encoding)
+    if encoding.preprocessing is not None and encoding.preprocessing.fit == "stretch":
         return 0, 0, width, height
     scale = min(height / rows, width / columns)
     w, h = columns * scale, rows * scale
@@ -68,25 +71,28 @@ def _shown(height: int, width: int, intake: Intake) -> Box:
     return left, top, left + w, top + h
 
 
-def _resize(image: Array, intake: Intake, box: Box, flipped: bool) -> Array:
-    _, rows, columns, colours = _image_shape(intake)
-    gray = colours == 1 or (intake.preprocessing is not None and intake.preprocessing.order == "gray")
+def _resize(image: Array, encoding: PixelEncoding, box: Box, flipped: bool) -> Array:
+    _, rows, columns, colours = _image_shape(encoding)
+    gray = colours == 1 or (encoding.preprocessing is not None and encoding.preprocessing.order == "gray")
     shown = Image.fromarray(image if image.shape[2] == 3 else image[:, :, 0])
     if shown.mode != (mode := "L" if gray else "RGB"):
         shown = shown.convert(mode)
     shown = shown.resize((columns, rows), Image.Resampling.BILINEAR, box)
     seen = np.asarray(shown, np.uint8).reshape(rows, columns, -1)
     pixels = np.broadcast_to(seen, (rows, columns, colours))
-    return from_pixels(pixels[:, ::-1] if flipped else pixels, intake)
+    return from_pixels(pixels[:, ::-1] if flipped else pixels, encoding)
 
 
-def _image_shape(intake: Intake) -> tuple[int, int, int, int]:
-    match intake.type.shape:
+def _image_shape(encoding: PixelEncoding) -> tuple[int, int, int, int]:
+    match encoding.type.shape:
         case (1, rows, columns, 1 | 3 as colours):
             return 1, rows, columns, colours
-    raise DataError(f"the model's input {list(intake.type.shape)} takes no images; [1, height, width, 1 or 3] does")
+    raise DataError(
+        f"the model's input {list(encoding.type.shape)} is not an image; images need an input of [1, height, "
+        "width, 1 or 3]"
+    )
 
 
-def examples(samples: Samples, intake: Intake, count: int = 8) -> tuple[Array, ...]:
+def examples(samples: Samples, encoding: PixelEncoding, count: int = 8) -> tuple[Array, ...]:
     """Some images as a model's input, spread evenly over the samples."""
-    return tuple(centre(image, intake) for image in evenly(samples.images, count))
+    return tuple(centre(image, encoding) for image in evenly(samples.images, count))

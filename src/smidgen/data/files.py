@@ -57,18 +57,18 @@ def write_whole(path: Path, data: bytes) -> None:
 def parse_npy(data: bytes, where: str) -> Array:
     """The array of a `.npy` file's bytes; its header must agree with their number."""
     if data[:6] != b"\x93NUMPY" or len(data) < 12 or data[6] not in (1, 2, 3):
-        raise ImportModelError(f"{where} is no .npy file: its first bytes are {data[:6].hex()}")
+        raise ImportModelError(f"{where} is not a .npy file: its first bytes are {data[:6].hex()}")
     start = 10 if data[6] == 1 else 12
     end = start + int.from_bytes(data[8:start], "little")
     header = _NPY_HEADER.fullmatch(data[start:end].decode("latin1")) if end - start <= 4096 else None
     if header is None or end > len(data):
-        raise ImportModelError(f"{where} has a .npy header that does not read")
+        raise ImportModelError(f"{where} has a .npy header that cannot be read")
     descr, fortran, dims = header.groups()
     shape = tuple(int(d) for d in dims.split(",") if d.strip())
     dtype = _npy_dtype(descr, where)
     expected, found = math.prod(shape) * dtype.itemsize, len(data) - end
     if len(shape) > MAX_RANK or expected != found or not expected:
-        raise ImportModelError(f"{where} declares {dtype}{list(shape)}, {expected:,} bytes, and holds {found:,}")
+        raise ImportModelError(f"{where} declares {dtype}{list(shape)}, {expected:,} bytes, but holds {found:,}")
     array = np.frombuffer(data, dtype, math.prod(shape), end)
     return array.reshape(shape, order="F" if fortran == "True" else "C")
 
@@ -76,7 +76,7 @@ def parse_npy(data: bytes, where: str) -> Array:
 def _npy_dtype(descr: str, where: str) -> np.dtype[Any]:
     text = _NPY_TEXT.fullmatch(descr)
     if descr not in _NPY_DTYPES and not (text and 0 < int(text[1]) <= MAX_BYTES // 4):
-        raise ImportModelError(f"{where} holds elements of type '{descr}'; numbers and text are read")
+        raise ImportModelError(f"{where} holds elements of type '{descr}'; only numbers and text can be read")
     return np.dtype(descr)
 
 
@@ -104,8 +104,9 @@ def read_zip(path: Path, suffix: str) -> dict[str, bytes]:
                 raise ImportModelError(f"{path.name} is compressed in a way other than deflate; repack it")
             return {m.filename: archive.read(m) for m in members}
     except CORRUPT_ZIP as error:
-        raise ImportModelError(f"{path.name} is no whole archive: {_first_line(error)}") from None
+        raise ImportModelError(f"{path.name} is not a complete archive: {first_line(error)}") from None
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:120]
+def first_line(error: Exception) -> str:
+    """The first line of what another library complained of, or the error's type where it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:120]

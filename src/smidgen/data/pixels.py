@@ -25,37 +25,37 @@ HALF = 0.5 + 2**-12  # a float32 scale puts halves a little off
 
 
 @dataclass(frozen=True)
-class Intake:
+class PixelEncoding:
     """What a model's image input holds, and how pixels become it."""
 
     type: Type
     preprocessing: Preprocessing | None = None
 
 
-def intake(model: Graph) -> Intake:
+def pixel_encoding(model: Graph) -> PixelEncoding:
     """How images enter a model: by its first input."""
-    return Intake(model.inputs[0].type, model.preprocessing)
+    return PixelEncoding(model.inputs[0].type, model.preprocessing)
 
 
-def from_pixels(pixels: Array, intake: Intake) -> Array:
+def from_pixels(pixels: Array, encoding: PixelEncoding) -> Array:
     """uint8 pixels [height, width, colours], red first, as a model's input [1, height, width, colours]."""
-    if intake.preprocessing is not None and intake.preprocessing.order == "bgr":
+    if encoding.preprocessing is not None and encoding.preprocessing.order == "bgr":
         pixels = pixels[..., ::-1]
-    table = pixel_table(intake)
+    table = pixel_table(encoding)
     converted: Array = table[pixels, np.arange(table.shape[1])][None]
     return converted
 
 
 @cache
-def pixel_table(intake: Intake) -> Array:
+def pixel_table(encoding: PixelEncoding) -> Array:
     """The input's value for each of the 256 pixels in each channel, as [256, channels]."""
-    type, channels = intake.type, intake.type.shape[-1]
+    type, channels = encoding.type, encoding.type.shape[-1]
     if type.dtype == "float32":
-        return (intake.preprocessing or Preprocessing()).numbers(channels).astype(np.float32)
+        return (encoding.preprocessing or Preprocessing()).numbers(channels).astype(np.float32)
     if type.dtype != "int8" or type.q is None:
         raise DataError(f"images cannot be given as {type.dtype} without a scale; bring a model with an int8 input")
-    if intake.preprocessing is not None:
-        numbers = intake.preprocessing.numbers(channels)
+    if encoding.preprocessing is not None:
+        numbers = encoding.preprocessing.numbers(channels)
     else:
         low, high = interval(type)
         numbers = np.repeat(low + np.arange(256)[:, None] * ((high - low) / 255), channels, axis=1)
@@ -63,15 +63,15 @@ def pixel_table(intake: Intake) -> Array:
     return rounded
 
 
-def pixel_rule(intake: Intake) -> str:
+def pixel_rule(encoding: PixelEncoding) -> str:
     """One sentence for whoever writes the image on a device; empty where the model does not carry it."""
-    stated = intake.preprocessing
-    if stated is None or intake.type.q is None:
+    stated = encoding.preprocessing
+    if stated is None or encoding.type.q is None:
         return ""
-    table, channels = pixel_table(intake).astype(int), intake.type.shape[-1]
+    table, channels = pixel_table(encoding).astype(int), encoding.type.shape[-1]
     if np.array_equal(table, np.repeat(np.arange(-128, 128)[:, None], channels, axis=1)):
         return f"A pixel p of 0 to 255 ({stated.order} order) is written as p - 128."
-    ends = stated.numbers(channels)[[0, 255]] / intake.type.scale + intake.type.zero
+    ends = stated.numbers(channels)[[0, 255]] / encoding.type.scale + encoding.type.zero
     lines = [f"p * {(high - low) / 255:.9g} {low:+.9g}" for low, high in ends.T]
     rule = lines[0] if len(set(lines)) == 1 else ", ".join(lines) + " by channel"
     return f"A pixel p of 0 to 255 ({stated.order} order) is written as {rule}, rounded to the nearest, halves down."

@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from smidgen.data import sample
-from smidgen.data.files import CORRUPT_ZIP, parse_npy
+from smidgen.data.files import CORRUPT_ZIP, first_line, parse_npy
 from smidgen.data.samples import Data, DataError, Samples, evenly, hold_out
 from smidgen.errors import ImportModelError
 from smidgen.ir import Array
@@ -39,10 +39,12 @@ def load_data(source: str | Path) -> Data:
     if source == sample.NAME:
         return sample.read_sample()
     path = Path(source)
-    with _opened(path) as archive:
+    with _open_archive(path) as archive:
         if archive is None:
-            return _labelled(str(path), _folder(path))
-        return _arrays(path, archive) if path.suffix.lower() == ".npz" else _labelled(str(path), _zip(archive))
+            return _data_from_files(str(path), _folder_images(path))
+        if path.suffix.lower() == ".npz":
+            return _data_from_arrays(path, archive)
+        return _data_from_files(str(path), _zip_images(archive))
 
 
 def load_images(source: str | Path, most: int) -> tuple[Array, ...]:
@@ -54,29 +56,31 @@ def load_images(source: str | Path, most: int) -> tuple[Array, ...]:
     if source == sample.NAME:
         return tuple(evenly(sample.read_sample().train.images, most))
     path = Path(source)
-    with _opened(path) as archive:
+    with _open_archive(path) as archive:
         if archive is not None and path.suffix.lower() == ".npz":
-            return tuple(evenly(_unlabelled(path, archive), most))
-        files = sorted(_folder(path) if archive is None else _zip(archive), key=lambda file: file.name)
+            return tuple(evenly(_images_of_arrays(path, archive), most))
+        files = sorted(_folder_images(path) if archive is None else _zip_images(archive), key=lambda file: file.name)
         learned = [file for file in files if SPLITS[0] in file.parts[:-1]]
         if not files:
-            raise DataError(f"{path} holds no images; put some there, in folders or not")
-        return _decoded(evenly(learned or files, most))
+            raise DataError(f"{path} holds no images; put some there, with or without subfolders")
+        return _decode_all(evenly(learned or files, most))
 
 
-def _unlabelled(path: Path, archive: zipfile.ZipFile) -> list[Array]:
+def _images_of_arrays(path: Path, archive: zipfile.ZipFile) -> list[Array]:
     members = {m.filename.removesuffix(".npy"): m for m in archive.infolist()}
     name = next((name for name in ("x", "x_train") if name in members), None)
     if name is None or members[name].file_size > MAX_TOTAL:
-        raise DataError(f"{path} holds no array x of images that could be read; store uint8[count, height, width, 3]")
-    x = _array(archive.read(members[name]), f"{name} in {path}")
+        raise DataError(
+            f"{path} holds no array x of images, or one that is too large; store uint8[count, height, width, 3]"
+        )
+    x = _parse_array(archive.read(members[name]), f"{name} in {path}")
     if x.dtype == np.float32 and x.ndim > 1:
         return list(x)
-    return list(_images(x, np.zeros(len(x), np.int64), f"{name} in {path}").images)
+    return list(_samples_from_arrays(x, np.zeros(len(x), np.int64), f"{name} in {path}").images)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[zipfile.ZipFile | None]:
+def _open_archive(path: Path) -> Iterator[zipfile.ZipFile | None]:
     """An archive to read from, or None for a folder; what goes wrong meanwhile is said in one sentence."""
     try:
         if path.is_dir():
@@ -91,7 +95,7 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile | None]:
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
     except CORRUPT_ZIP as error:
-        raise DataError(f"{path} is no whole archive: {_first_line(error)}") from None
+        raise DataError(f"{path} is not a complete archive: {first_line(error)}") from None
 
 
 @dataclass(frozen=True)
@@ -110,16 +114,16 @@ class _File:
         return self.parts[-2]
 
 
-def _folder(path: Path) -> list[_File]:
+def _folder_images(path: Path) -> list[_File]:
     found = (p for p in path.rglob("*") if p.is_file())
     return [_File(p.relative_to(path).as_posix(), p.read_bytes) for p in found if _is_image(p.name)]
 
 
-def _zip(archive: zipfile.ZipFile) -> list[_File]:
+def _zip_images(archive: zipfile.ZipFile) -> list[_File]:
     members = [m for m in archive.infolist() if not m.is_dir() and _is_image(m.filename)]
     total = sum(m.file_size for m in members)
     if total > MAX_TOTAL:
-        raise DataError(f"{archive.filename} would unpack to {total:,} bytes; {MAX_TOTAL:,} are the limit")
+        raise DataError(f"{archive.filename} would unpack to {total:,} bytes; the limit is {MAX_TOTAL:,}")
     return [_File(m.filename, partial(archive.read, m)) for m in members]
 
 
@@ -128,13 +132,13 @@ def _is_image(name: str) -> bool:
     return last.lower().endswith(SUFFIXES) and not last.startswith(".")
 
 
-def _labelled(name: str, files: list[_File]) -> Data:
+def _data_from_files(name: str, files: list[_File]) -> Data:
     divided = [file for file in files if len(file.parts) > 2 and file.parts[-3] in SPLITS]
-    used = divided or _plain(files)
+    used = divided or _in_label_folders(files)
     if not used:
         found = f"{len(files)} images, none in a folder by its label" if files else "no images"
         raise DataError(f"{name} holds {found}; {LAYOUT}")
-    classes = _in_order({file.label for file in used})
+    classes = _sorted_labels({file.label for file in used})
     if len(classes) > MAX_CLASSES:
         raise DataError(f"{name} holds {len(classes):,} labels; up to {MAX_CLASSES:,} can be learned")
     number = {label: index for index, label in enumerate(classes)}
@@ -144,7 +148,7 @@ def _labelled(name: str, files: list[_File]) -> Data:
         _check_groups(name, *groups)
     else:
         groups = [[used[i] for i in part] for part in hold_out(number[file.label] for file in used)]
-    train, test = (Samples(_decoded(group), tuple(number[file.label] for file in group)) for group in groups)
+    train, test = (Samples(_decode_all(group), tuple(number[file.label] for file in group)) for group in groups)
     return Data(name, classes, train, test)
 
 
@@ -153,29 +157,29 @@ def _check_groups(name: str, train: list[_File], test: list[_File]) -> None:
         if not group:
             raise DataError(f"{name} holds no images in {split}/; {LAYOUT}")
     if unlearned := {file.label for file in test} - {file.label for file in train}:
-        raise DataError(f"{name} tests label {min(unlearned)!r}, of which train/ holds no images")
+        raise DataError(f"{name} has test images of label {min(unlearned)!r} but none in train/")
 
 
-def _plain(files: list[_File]) -> list[_File]:
+def _in_label_folders(files: list[_File]) -> list[_File]:
     """Files that lie in a folder of their label, below folders all of them share."""
     depth = max((len(file.parts) for file in files), default=0)
-    alike = all(len(file.parts) == depth and file.parts[:-2] == files[0].parts[:-2] for file in files)
-    return [file for file in files if len(file.parts) == (depth if alike else 2)] if depth > 1 else []
+    uniform = all(len(file.parts) == depth and file.parts[:-2] == files[0].parts[:-2] for file in files)
+    return [file for file in files if len(file.parts) == (depth if uniform else 2)] if depth > 1 else []
 
 
-def _in_order(labels: set[str]) -> tuple[str, ...]:
+def _sorted_labels(labels: set[str]) -> tuple[str, ...]:
     if all(label.isdecimal() for label in labels):
         return tuple(sorted(labels, key=lambda label: (int(label), label)))
     return tuple(sorted(labels))
 
 
-def _decoded(files: Sequence[_File]) -> tuple[Array, ...]:
+def _decode_all(files: Sequence[_File]) -> tuple[Array, ...]:
     images, total = [], 0
     for file in files:
         images.append(_decode(file))
         total += images[-1].nbytes
         if total > MAX_TOTAL:
-            raise DataError(f"the images up to {file.name} take {total:,} bytes; {MAX_TOTAL:,} are the limit")
+            raise DataError(f"the images up to {file.name} take {total:,} bytes; the limit is {MAX_TOTAL:,}")
     return tuple(images)
 
 
@@ -192,26 +196,28 @@ def _decode(file: _File) -> Array:
     except DataError:
         raise
     except Exception as error:  # Pillow's readers raise whatever a damaged file makes them
-        why = _first_line(error)
+        why = first_line(error)
         raise DataError(f"{file.name} cannot be read as an image ({why}); replace or remove it") from None
     if (excess := min(image.size) / LONGEST_SHORT_SIDE) > 1:
         image = image.resize((round(image.width / excess), round(image.height / excess)))
     return np.asarray(image, np.uint8).reshape(image.height, image.width, -1)
 
 
-def _arrays(path: Path, archive: zipfile.ZipFile) -> Data:
+def _data_from_arrays(path: Path, archive: zipfile.ZipFile) -> Data:
     members = {m.filename.removesuffix(".npy"): m for m in archive.infolist()}
     renamed = {"x_train": "x", "y_train": "y"}
     members = {renamed.get(name, name): m for name, m in members.items()}
     wanted = [name for name in ("x", "y", "x_test", "y_test") if name in members]
     if wanted not in (["x", "y"], ["x", "y", "x_test", "y_test"]):
         found = ", ".join(sorted(members)[:8]) or "nothing"
-        raise DataError(f"{path} holds {found}; arrays x and y, and x_test and y_test beside them, are read")
+        raise DataError(f"{path} holds {found}; it needs arrays x and y, and may have x_test and y_test")
     total = sum(members[name].file_size for name in wanted)
     if total > MAX_TOTAL:
-        raise DataError(f"{path} would unpack to {total:,} bytes; {MAX_TOTAL:,} are the limit")
-    read = {name: _array(archive.read(members[name]), f"{name} in {path}") for name in wanted}
-    given = [_images(read[x], read[y], f"{x} in {path}") for x, y in zip(wanted[::2], wanted[1::2], strict=True)]
+        raise DataError(f"{path} would unpack to {total:,} bytes; the limit is {MAX_TOTAL:,}")
+    read = {name: _parse_array(archive.read(members[name]), f"{name} in {path}") for name in wanted}
+    given = [
+        _samples_from_arrays(read[x], read[y], f"{x} in {path}") for x, y in zip(wanted[::2], wanted[1::2], strict=True)
+    ]
     classes = 1 + max(max(samples.labels) for samples in given)
     if classes > MAX_CLASSES:
         raise DataError(f"{path} holds label {classes - 1:,}; labels 0 to {MAX_CLASSES - 1:,} can be learned")
@@ -224,24 +230,24 @@ def _arrays(path: Path, archive: zipfile.ZipFile) -> Data:
     return Data(str(path), tuple(map(str, range(classes))), *given)
 
 
-def _array(data: bytes, where: str) -> Array:
+def _parse_array(data: bytes, where: str) -> Array:
     if b"'|O'" in data[:128]:
-        raise DataError(f"{where} holds objects, as where images differ in size; store one uint8 array of one size")
+        raise DataError(
+            f"{where} holds Python objects, as happens when images differ in size; store one uint8 array of one size"
+        )
     try:
         return parse_npy(data, where)
     except ImportModelError as error:
         raise DataError(str(error)) from None
 
 
-def _images(x: Array, y: Array, where: str) -> Samples:
+def _samples_from_arrays(x: Array, y: Array, where: str) -> Samples:
     if x.dtype != np.uint8 or x.ndim not in (3, 4) or (x.ndim == 4 and x.shape[3] not in (1, 3)):
         raise DataError(f"{where} is {x.dtype}{list(x.shape)}; images are uint8[count, height, width, 1 or 3]")
     if y.dtype.kind not in "iu" or y.size != len(x):
-        raise DataError(f"{where} holds {len(x)} images, their labels are {y.dtype}{list(y.shape)}; one integer each")
+        raise DataError(
+            f"{where} holds {len(x)} images but labels {y.dtype}{list(y.shape)}; give one integer per image"
+        )
     if int(y.min()) < 0:
         raise DataError(f"{where} has a label of {int(y.min())}; labels count from 0")
     return Samples(tuple(x.reshape(*x.shape[:3], -1)), tuple(int(label) for label in y.ravel()))
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:120]

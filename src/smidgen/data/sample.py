@@ -1,4 +1,4 @@
-"""The images that come along: 1,000 of CIFAR-10 to learn from and 500 to test with (Krizhevsky 2009)."""
+"""The images that come with Smidgen: 1,000 of CIFAR-10 to learn from and 500 to test with (Krizhevsky 2009)."""
 
 from __future__ import annotations
 

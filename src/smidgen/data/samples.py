@@ -51,13 +51,15 @@ class Data:
 
     def __post_init__(self) -> None:
         if len(self.classes) < 2:
-            raise DataError(f"{self.name} holds {len(self.classes)} class, {self.classes[0]!r}; learning takes two")
+            raise DataError(
+                f"{self.name} holds {len(self.classes)} class, {self.classes[0]!r}; learning needs at least two"
+            )
         for part, samples in (("to learn from", self.train), ("to test with", self.test)):
             if not len(samples):
                 raise DataError(f"{self.name} holds no images {part}; add some of each class")
 
     def digest(self) -> str:
-        """A fingerprint of every pixel and label: whether a run goes on with what it began with."""
+        """A fingerprint of every pixel and label, by which a resumed run knows its data."""
         hashed = hashlib.sha256(repr(self.classes).encode())
         for samples in (self.train, self.test):
             hashed.update(repr((samples.labels, [image.shape for image in samples.images])).encode())

@@ -80,10 +80,10 @@ def check_writable(path: Path, plain: bool = False) -> None:
     if suffix not in WRITERS:
         kinds = list(WRITERS)
         raise InputError(
-            f"{path} should end in {', '.join(kinds[:-1])} or {kinds[-1]}: those are the files that are written"
+            f"{path} should end in {', '.join(kinds[:-1])} or {kinds[-1]}, the formats that can be written"
         )
     if plain and suffix != ".onnx":
-        raise InputError(f"{path}: only .onnx has a plain form, {suffix} has one form alone; leave plain out")
+        raise InputError(f"{path}: only .onnx has a plain form, {suffix} has just one form; leave plain out")
 
 
 def export_model(graph: Graph, path: str | Path, plain: bool = False) -> None:
@@ -94,7 +94,7 @@ def export_model(graph: Graph, path: str | Path, plain: bool = False) -> None:
 
 
 def import_model(path: str | Path) -> Graph:
-    """Read a model file of any supported kind, told by its suffix."""
+    """Read a model file of any supported kind; its suffix says which."""
     path = Path(path)
     if path.suffix.lower() not in READERS:
         kind = f"'{path.suffix}' files are" if path.suffix else "files without a suffix are"

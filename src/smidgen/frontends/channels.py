@@ -14,7 +14,7 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.errors import ImportModelError
-from smidgen.frontends.layout import Layout, Shape, channels_last, common_factors, moves
+from smidgen.frontends.layout import Shape, TensorLayout, channels_last, common_factors, moves
 from smidgen.frontends.naming import identifier
 from smidgen.ir import MAX_BYTES, MAX_RANK, Array, Builder, Graph, Op, QParams, Type, Value
 from smidgen.numerics import INT8_MAX, INT8_MIN
@@ -23,11 +23,11 @@ Spans = tuple[tuple[int, int], ...]  # before and after, for each dimension
 
 
 @dataclass(frozen=True)
-class Tensor:
+class FileTensor:
     """A value of the graph under the file's dimensions."""
 
     value: Value
-    layout: Layout
+    layout: TensorLayout
 
     @property
     def shape(self) -> Shape:
@@ -58,7 +58,7 @@ class Constant:
         return Constant(self.data.transpose(perm), steps, self.scales, axis, self.zero)
 
 
-Operand = Tensor | Constant
+Operand = FileTensor | Constant
 
 
 class Channels:
@@ -81,13 +81,13 @@ class Channels:
         """A name for what is being computed: what some write behind a colon tells one tensor of a layer from others."""
         return identifier(self.output.partition(":")[0]) or None
 
-    def input(self, name: str, shape: Shape, last: bool, q: QParams | None = None) -> Tensor:
+    def input(self, name: str, shape: Shape, last: bool, q: QParams | None = None) -> FileTensor:
         """An input of the graph, channels last or in the file's own order; int8 with a quantization."""
-        layout = Layout.channels_last(shape) if last else Layout.of(shape)
+        layout = TensorLayout.channels_last(shape) if last else TensorLayout.of(shape)
         inner = tuple(shape[i] for i in channels_last(len(shape))) if last else shape
         inner = (1, *inner) if last and len(shape) == 3 and shape[0] == 1 else inner
         type_ = Type(inner, "float32" if q is None else "int8", q)
-        return Tensor(self.builder.input(identifier(name) or "input", type_), layout)
+        return FileTensor(self.builder.input(identifier(name) or "input", type_), layout)
 
     def emit(self, op: Op, *ins: Value, q: QParams | None = None) -> Value:
         return self.builder.emit(op, *ins, q=q, name=self.name)
@@ -109,7 +109,7 @@ class Channels:
         self._sources[made] = source
         return made
 
-    def arranged(self, x: Tensor, memory: Shape) -> Tensor:
+    def arranged(self, x: FileTensor, memory: Shape) -> FileTensor:
         """The tensor with its factors in another order in memory."""
         if x.layout.memory == memory:
             return x
@@ -121,26 +121,28 @@ class Channels:
         factors = x.layout.factors
         shape = tuple(math.prod(factors[i] for i in run) for run in runs)
         value = self.builder.emit(ops.Transpose(perm), self.view(x.value, shape), name=f"{x.value.name}.arranged")
-        return Tensor(value, replace(x.layout, memory=memory))
+        return FileTensor(value, replace(x.layout, memory=memory))
 
-    def map(self, x: Tensor) -> Value:
+    def to_map(self, x: FileTensor) -> Value:
         """[batch, channels, rows, columns] or [batch, channels, length] as a [1, rows, columns, channels] map."""
         if len(x.shape) not in (3, 4):
             raise ImportModelError(
-                f"its input {list(x.shape)} is no map of one or two dimensions with a batch and channels before them"
+                f"its input {list(x.shape)} is neither [batch, channels, length] nor [batch, channels, rows, columns]"
             )
         if x.shape[0] != 1:
-            raise ImportModelError(f"its input {list(x.shape)} is a batch of {x.shape[0]}; maps come one at a time")
+            raise ImportModelError(
+                f"its input {list(x.shape)} is a batch of {x.shape[0]}; only a batch of 1 is supported"
+            )
         order = channels_last(len(x.shape))
         shape = tuple(x.shape[i] for i in order)
         return self.view(self.arranged(x, x.layout.order(order)).value, (1, *shape) if len(shape) == 3 else shape)
 
-    def mapped(self, value: Value, rank: int) -> Tensor:
+    def from_map(self, value: Value, rank: int) -> FileTensor:
         """A [1, rows, columns, channels] map as the file's tensor of three or four dimensions."""
         n, h, w, c = value.type.shape
-        return Tensor(value, Layout.channels_last((n, c, h, w) if rank == 4 else (n, c, w)))
+        return FileTensor(value, TensorLayout.channels_last((n, c, h, w) if rank == 4 else (n, c, w)))
 
-    def rows(self, x: Tensor) -> Tensor:
+    def contiguous_rows(self, x: FileTensor) -> FileTensor:
         """The tensor with its last dimension's elements one after another in memory, in any order."""
         last = set(x.layout.places(len(x.shape) - 1))
         memory = x.layout.memory
@@ -148,75 +150,79 @@ class Channels:
             return x
         return self.arranged(x, tuple(i for i in memory if i not in last) + tuple(i for i in memory if i in last))
 
-    def real(self, x: Operand) -> Tensor:
+    def real(self, x: Operand) -> FileTensor:
         """The operand as a float32 tensor."""
         if isinstance(x, Constant):
-            return Tensor(self.constant("constant", x.data.astype(np.float32)), Layout.of(x.shape))
+            return FileTensor(self.constant("constant", x.data.astype(np.float32)), TensorLayout.of(x.shape))
         if x.value.type.dtype == "float32":
             return x
         if x.value not in self._reals:
             self._reals[x.value] = self.builder.emit(ops.Dequantize(), x.value, name=f"{x.value.name}.real")
-        return Tensor(self._reals[x.value], x.layout)
+        return FileTensor(self._reals[x.value], x.layout)
 
-    def settled(self, x: Tensor) -> Tensor:
+    def int8_if_planned(self, x: FileTensor) -> FileTensor:
         """The tensor in int8 where it is and stays so, else in float32."""
         return x if self.q is not None and x.value.type.dtype == "int8" else self.real(x)
 
-    def quantized(self, x: Operand, q: QParams) -> Tensor:
+    def quantized(self, x: Operand, q: QParams) -> FileTensor:
         """The operand in the int8 quantization given."""
-        x = x if isinstance(x, Tensor) else self.real(x)
+        x = x if isinstance(x, FileTensor) else self.real(x)
         if x.value.type.dtype == "int8" and x.value.type.q == q:
             return x
         op = ops.Quantize() if x.value.type.dtype == "float32" else ops.Requantize()
-        return Tensor(self.emit(op, x.value, q=q), x.layout)
+        return FileTensor(self.emit(op, x.value, q=q), x.layout)
 
-    def reshape(self, x: Tensor, shape: Shape) -> Tensor:
+    def reshape(self, x: FileTensor, shape: Shape) -> FileTensor:
         """The same elements, in the file's order, under another shape."""
         if math.prod(shape) != x.size or min(shape, default=1) < 1:
-            raise ImportModelError(f"it reshapes {list(x.shape)} to {list(shape)}, which has other elements")
+            raise ImportModelError(
+                f"it reshapes {list(x.shape)} to {list(shape)}, which has another number of elements"
+            )
         layout = x.layout.reshaped(shape)
         if layout is not None:
-            return Tensor(x.value, layout)
-        return Tensor(self.arranged(x, tuple(range(len(x.layout.memory)))).value, Layout.of(shape))
+            return FileTensor(x.value, layout)
+        return FileTensor(self.arranged(x, tuple(range(len(x.layout.memory)))).value, TensorLayout.of(shape))
 
-    def transpose(self, x: Tensor, perm: Shape) -> Tensor:
+    def transpose(self, x: FileTensor, perm: Shape) -> FileTensor:
         if sorted(perm) != list(range(len(x.shape))):
-            raise ImportModelError(f"it transposes {list(x.shape)} by {list(perm)}")
-        return Tensor(x.value, x.layout.permuted(perm))
+            raise ImportModelError(
+                f"it transposes {list(x.shape)} by {list(perm)}, which is not an order of its dimensions"
+            )
+        return FileTensor(x.value, x.layout.permuted(perm))
 
-    def unary(self, op: Op, x: Tensor) -> Tensor:
+    def unary(self, op: Op, x: FileTensor) -> FileTensor:
         """A function of each element."""
-        x = self.settled(x)
-        return Tensor(self.emit(op, x.value, q=self.q), x.layout)
+        x = self.int8_if_planned(x)
+        return FileTensor(self.emit(op, x.value, q=self.q), x.layout)
 
-    def add(self, a: Operand, b: Operand) -> Tensor:
+    def add(self, a: Operand, b: Operand) -> FileTensor:
         return self._pair(ops.Add(), a, b)
 
-    def multiply(self, a: Operand, b: Operand) -> Tensor:
+    def multiply(self, a: Operand, b: Operand) -> FileTensor:
         return self._pair(ops.Mul(), a, b)
 
-    def negative(self, x: Tensor) -> Tensor:
+    def negative(self, x: FileTensor) -> FileTensor:
         """−x, in int8 in the quantization that mirrors its own."""
         if x.value.type.dtype == "float32" or self.q is None:
             return self.multiply(x, Constant(np.array([-1], np.float32)))
         q = QParams.per_tensor(x.value.type.scale, min(-x.value.type.zero, INT8_MAX))
         minus = self.constant("minus", np.array([-1], np.int8), QParams.per_tensor(1.0))
-        return Tensor(self.builder.emit(ops.Mul(), x.value, minus, q=q, name=f"{x.value.name}.negative"), x.layout)
+        return FileTensor(self.builder.emit(ops.Mul(), x.value, minus, q=q, name=f"{x.value.name}.negative"), x.layout)
 
-    def _pair(self, op: Op, a: Operand, b: Operand) -> Tensor:
-        if isinstance(a, Constant) or (isinstance(b, Tensor) and a.size < b.size):
+    def _pair(self, op: Op, a: Operand, b: Operand) -> FileTensor:
+        if isinstance(a, Constant) or (isinstance(b, FileTensor) and a.size < b.size):
             a, b = b, a
-        assert isinstance(a, Tensor)
+        assert isinstance(a, FileTensor)
         shape = broadcast(a.shape, b.shape)
         if math.prod(shape) != a.size:
             raise ImportModelError(
                 f"{list(a.shape)} and {list(b.shape)} would both be repeated; one operand must have the result's shape"
             )
-        a = self.reshape(self.settled(a), shape)
+        a = self.reshape(self.int8_if_planned(a), shape)
         if isinstance(b, Constant):
-            second = self._repeated(a, b)
+            second = self._constant_operand(a, b)
         else:
-            b = self.settled(self.reshape(b, (1,) * (len(shape) - len(b.shape)) + b.shape))
+            b = self.int8_if_planned(self.reshape(b, (1,) * (len(shape) - len(b.shape)) + b.shape))
             if a.value.type.dtype != b.value.type.dtype:
                 a, b = self.real(a), self.real(b)
             a, second = self._aligned(a, b)
@@ -224,9 +230,9 @@ class Channels:
         if count not in (1, a.size):
             first = first if first.type.shape[-1] == count else self.view(first, (a.size // count, count))
             second = second if second.type.shape[-1] == count else self.view(second, (count,))
-        return Tensor(self.emit(op, first, second, q=self.q), a.layout)
+        return FileTensor(self.emit(op, first, second, q=self.q), a.layout)
 
-    def _repeated(self, a: Tensor, b: Constant) -> Value:
+    def _constant_operand(self, a: FileTensor, b: Constant) -> Value:
         """A constant operand in the order of a's memory, no larger than it has to be."""
         layout, q = a.layout, None
         data = b.data
@@ -241,7 +247,7 @@ class Channels:
             ordered = np.broadcast_to(ordered, layout.sizes[len(layout.sizes) - ordered.ndim :])
         return self._operand(a, ordered.reshape(a.value.type.shape if ordered.size == a.size else -1), q)
 
-    def _operand(self, a: Tensor, data: Array, q: QParams | None) -> Value:
+    def _operand(self, a: FileTensor, data: Array, q: QParams | None) -> Value:
         """A constant beside `a`, in int8 where that is, in the file's quantization where it has one."""
         if q is not None:
             return self.constant("constant", data, q)
@@ -251,7 +257,7 @@ class Channels:
         q = QParams.per_tensor((float(np.abs(real).max()) or 1.0) / INT8_MAX)
         return self.constant("constant", np.rint(real / q.one).astype(np.int8), q)
 
-    def _aligned(self, a: Tensor, b: Tensor) -> tuple[Tensor, Value]:
+    def _aligned(self, a: FileTensor, b: FileTensor) -> tuple[FileTensor, Value]:
         """Two tensors of one rank in one order of memory, the second repeating along the first's slowest factors."""
         pairs = [common_factors(x, y) if y else x for x, y in zip(a.layout.dims, b.layout.dims, strict=True)]
         finer = tuple(p for p in pairs if p is not None)
@@ -260,17 +266,17 @@ class Channels:
         two = b.layout.refined(dims) if one else None
         if one is None or two is None:
             a, b = (self.arranged(x, tuple(range(len(x.layout.memory)))) for x in (a, b))
-            one, two = Layout.of(a.shape), Layout.of(b.shape)
+            one, two = TensorLayout.of(a.shape), TensorLayout.of(b.shape)
         shared = [one.places(i) if dim else () for i, dim in enumerate(two.dims)]
         place = {mine: theirs for theirs, mine in enumerate(p for places in shared for p in places)}
-        a, b = Tensor(a.value, one), Tensor(b.value, two)
+        a, b = FileTensor(a.value, one), FileTensor(b.value, two)
         if set(one.memory[len(one.memory) - len(place) :]) != set(place):
             slow = tuple(i for i in one.memory if i not in place)
             a = self.arranged(a, slow + tuple(i for i in one.memory if i in place))
         b = self.arranged(b, tuple(place[i] for i in a.layout.memory if i in place))
         return a, b.value if b.size < a.size else self.view(b.value, a.value.type.shape)
 
-    def outgoing(self, x: Tensor) -> Value:
+    def output_value(self, x: FileTensor) -> Value:
         """An output in the file's order or, where it is a map in memory, channels last."""
         rank = len(x.shape)
         whole = all(len(dim) <= 1 for dim in x.layout.dims)
@@ -281,8 +287,8 @@ class Channels:
             raise ImportModelError(f"an output {list(x.shape)} of {rank} dimensions; up to {MAX_RANK} are supported")
         return self.view(self.arranged(x, tuple(range(len(x.layout.memory)))).value, x.shape)
 
-    def graph(self, *outputs: Tensor) -> Graph:
-        return self.builder.graph(*(self.outgoing(x) for x in outputs))
+    def graph(self, *outputs: FileTensor) -> Graph:
+        return self.builder.graph(*(self.output_value(x) for x in outputs))
 
 
 def broadcast(*shapes: Shape) -> Shape:
@@ -290,7 +296,9 @@ def broadcast(*shapes: Shape) -> Shape:
     try:
         shape = tuple(np.broadcast_shapes(*shapes))
     except ValueError:
-        raise ImportModelError(f"shapes {' and '.join(str(list(s)) for s in shapes)} do not go together") from None
+        raise ImportModelError(
+            f"shapes {' and '.join(str(list(s)) for s in shapes)} cannot be broadcast together"
+        ) from None
     if 4 * math.prod(shape) > MAX_BYTES:
         raise ImportModelError(f"{list(shape)} would take more than {MAX_BYTES:,} bytes; use a smaller model")
     return shape

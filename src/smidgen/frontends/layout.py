@@ -14,23 +14,23 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Layout:
+class TensorLayout:
     """Each dimension as a product of factors above 1, and the order in which these factors run in memory."""
 
     dims: tuple[Shape, ...]
     memory: tuple[int, ...]  # places in `factors`, the slowest first
 
     @staticmethod
-    def of(shape: Shape, order: Shape | None = None) -> Layout:
+    def of(shape: Shape, order: Shape | None = None) -> TensorLayout:
         """A tensor whose dimensions run in memory in the order given, or in their own."""
         dims = tuple((d,) if d > 1 else () for d in shape)
         place = {i: sum(map(len, dims[:i])) for i, dim in enumerate(dims) if dim}
-        return Layout(dims, tuple(place[i] for i in order or range(len(shape)) if i in place))
+        return TensorLayout(dims, tuple(place[i] for i in order or range(len(shape)) if i in place))
 
     @staticmethod
-    def channels_last(shape: Shape) -> Layout:
+    def channels_last(shape: Shape) -> TensorLayout:
         """[batch, channels, …] with the channels running fastest."""
-        return Layout.of(shape, channels_last(len(shape)))
+        return TensorLayout.of(shape, channels_last(len(shape)))
 
     @property
     def shape(self) -> Shape:
@@ -59,15 +59,15 @@ class Layout:
         """The memory in which these dimensions run one after another."""
         return tuple(place for dim in dims for place in self.places(dim))
 
-    def permuted(self, perm: Shape) -> Layout:
+    def permuted(self, perm: Shape) -> TensorLayout:
         """The same memory under dimensions in another order."""
         moved = {old: new for new, old in enumerate(self.order(perm))}
-        return Layout(tuple(self.dims[p] for p in perm), tuple(moved[i] for i in self.memory))
+        return TensorLayout(tuple(self.dims[p] for p in perm), tuple(moved[i] for i in self.memory))
 
-    def reshaped(self, shape: Shape) -> Layout | None:
+    def reshaped(self, shape: Shape) -> TensorLayout | None:
         """The same memory under other dimensions; None where their elements would not follow one another."""
         if self.plain:
-            return Layout.of(shape)
+            return TensorLayout.of(shape)
         left = list(enumerate(self.factors))  # factors not yet used, each with the mark it bears in memory
         memory: list[tuple[int, ...]] = [(i,) for i in self.memory]
         used: list[int] = []
@@ -88,12 +88,12 @@ class Layout:
                 dim.append(factor)
             dims.append(tuple(dim))
         place = {mark: i for i, mark in enumerate(used)}
-        return Layout(tuple(dims), tuple(place[mark] for (mark,) in memory))
+        return TensorLayout(tuple(dims), tuple(place[mark] for (mark,) in memory))
 
-    def refined(self, dims: tuple[Shape, ...]) -> Layout | None:
+    def refined(self, dims: tuple[Shape, ...]) -> TensorLayout | None:
         """The same layout with these factors; None where they cut its own."""
         finer = self.reshaped(tuple(f for dim in dims for f in dim))
-        return None if finer is None or self.shape != tuple(map(math.prod, dims)) else Layout(dims, finer.memory)
+        return None if finer is None or self.shape != tuple(map(math.prod, dims)) else TensorLayout(dims, finer.memory)
 
 
 def channels_last(rank: int) -> Shape:

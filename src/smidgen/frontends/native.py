@@ -42,7 +42,7 @@ def read_smg(path: Path) -> Graph:
     except OSError as error:
         raise ImportModelError(f"{path} cannot be read: {error.strerror or error}") from None
     except SafetensorError as error:
-        raise ImportModelError(f"{path.name} is no sound .smg file: {str(error)[:120]}") from None
+        raise ImportModelError(f"{path.name} is not a valid .smg file: {str(error)[:120]}") from None
     return _parse(text, tensors, path.name)
 
 
@@ -55,7 +55,7 @@ def _text(metadata: Mapping[str, str] | None, where: str) -> str:
             f"{where} has {line[:40]!r}, this Smidgen reads format {FORMAT}; upgrade Smidgen to read it"
         )
     if len(text) > MAX_TEXT:
-        raise ImportModelError(f"{where} describes its graph in {len(text):,} characters; {MAX_TEXT:,} are the limit")
+        raise ImportModelError(f"{where} describes its graph in {len(text):,} characters; the limit is {MAX_TEXT:,}")
     return text
 
 
@@ -71,7 +71,7 @@ def _parse(text: str, tensors: Mapping[str, Array], where: str) -> Graph:
     try:
         graph = parse_graph(text, tensors)
     except GraphError as error:
-        raise ImportModelError(f"{where} holds no sound graph: {error}") from None
+        raise ImportModelError(f"{where} does not hold a valid graph: {error}") from None
     extra = sorted(tensors.keys() - {value.name for value in (*graph.constants, *graph.state)})
     if extra:
         raise ImportModelError(

@@ -14,7 +14,7 @@ IMAGE_SCALE = 2 / 255  # an image's int8 value is pixel − 128: −1 … 1 in 2
 class Conv:
     """A convolution: weights [out, rows, columns, in] or, depthwise, [1, rows, columns, channels].
 
-    The padding is (kernel − 1) // 2 a side; ReLU6 is the saturation of `y`, the output's quantization.
+    The padding is (kernel − 1) // 2 per side; ReLU6 is the saturation of `y`, the output's quantization.
     """
 
     w: Array

@@ -34,7 +34,9 @@ class Preprocessing:
             if len(numbers) not in (1, channels):
                 raise InputError(f"preprocessing has {len(numbers)} numbers as {what} for {channels} channels")
         if not all(map(math.isfinite, (*self.mean, *self.std, *self.range))) or min(self.std) <= 0:
-            raise InputError(f"preprocessing by mean {self.mean} and std {self.std} gives no numbers; std is above 0")
+            raise InputError(
+                f"preprocessing by mean {self.mean} and std {self.std} is not possible; std must be above 0"
+            )
         if self.range[0] >= self.range[1]:
             raise InputError(f"pixels cannot stand for {self.range[0]} … {self.range[1]}; give a rising range")
         if self.order not in ORDERS or self.fit not in FITS:

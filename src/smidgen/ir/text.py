@@ -113,7 +113,7 @@ class _Reader:
             self.name = rest
         elif word == "preprocessing":
             if rest and not _ATTRIBUTE.match(f" {rest}"):
-                raise GraphError(f"'{line[:80]}' is no preprocessing")
+                raise GraphError(f"'{line[:80]}' is not a preprocessing")
             self.preprocessing = Preprocessing(**_values(Preprocessing, f" {rest}"))
         elif word == "input":
             self.inputs.append(self.declare(rest))
@@ -161,7 +161,7 @@ class _Reader:
             at = match.end() + 2 if line.startswith(", ", match.end()) else match.end()
         call = _CALL.fullmatch(line, at)
         if not declared or call is None:
-            raise GraphError(f"'{line[:80]}' is no line of a graph")
+            raise GraphError(f"'{line[:80]}' is not a line of a graph")
         name, ins, attributes = call.groups()
         read = tuple(self.read(ins))
         outs = tuple(self.declared(match) for match in declared)
@@ -236,10 +236,10 @@ def _qparams(text: str) -> QParams:
         axis = int(parts[2].strip().removeprefix("axis ")) if len(parts) > 2 else None
         return QParams(scales, int(parts[1]), axis)
     except (ValueError, IndexError):
-        raise GraphError(f"'q({text[:60]})' is no quantization") from None
+        raise GraphError(f"'q({text[:60]})' is not a quantization") from None
 
 
 def _integer(text: str) -> int:
     if not text.isdigit() or len(text) > 9:
-        raise GraphError(f"'{text[:40]}' is no dimension")
+        raise GraphError(f"'{text[:40]}' is not a dimension")
     return int(text)

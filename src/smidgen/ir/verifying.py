@@ -69,13 +69,13 @@ def _verify_updates(graph: Graph) -> None:
     for node in graph.nodes:
         for value in memory_read(node, sources):
             if value in gone:
-                raise GraphError(f"%{value.name} is read by {type(node.op).__name__} after its update took its place")
+                raise GraphError(f"%{value.name} is read by {type(node.op).__name__} after its update replaced it")
         for value in node.outs:
             if value in replaced:
                 old = replaced.pop(value)
                 if old not in node.ins or old.type != value.type:
                     raise GraphError(
-                        f"%{value.name} cannot take the place of %{old.name}: made from it and alike, please"
+                        f"%{value.name} cannot replace %{old.name}: it must be computed from it and have its type"
                     )
                 gone.add(old)
     if replaced:
@@ -98,7 +98,7 @@ def _verify_outputs(node: Node) -> None:
 def _verify_type(value: Value) -> None:
     type_, where = value.type, f"%{value.name}"
     if not NAME.fullmatch(value.name):
-        raise GraphError(f"{where} is no name: letters, digits, '_' and '.' only, no digit first")
+        raise GraphError(f"{where} is not a name: letters, digits, '_' and '.' only, no digit first")
     if type_.dtype not in DTYPES:
         raise GraphError(f"{where} is {type_.dtype}; supported are {', '.join(DTYPES)}")
     if len(type_.shape) > MAX_RANK or any(d < 1 for d in type_.shape):

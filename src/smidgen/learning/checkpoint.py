@@ -1,7 +1,7 @@
 """Checkpoints: a safetensors file of all state by name, with what it belongs to and how far the run had come.
 
-The metadata is one JSON object; its digest covers the object and every byte of the state, so that a file cut
-short or damaged is told from a whole one.
+The metadata is one JSON object; its digest covers the object and every byte of the state, so that a
+truncated or damaged file is recognized.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from smidgen.errors import SmidgenError
 from smidgen.frontends.native import SAFE_DTYPES
 from smidgen.ir import MAX_BYTES, Array, Graph
 from smidgen.ir.text import print_graph
-from smidgen.learning.course import Course, Epoch, Place
+from smidgen.learning.course import Course, Epoch, RunPosition
 
 FORMAT = 1
 HEADER = "smidgen-checkpoint"  # the metadata key
@@ -35,12 +35,12 @@ class CheckpointError(SmidgenError):
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """A run to go on with: its program and data by fingerprint, its course, its place, and all state."""
+    """A run to continue: its program and data by fingerprint, its course, its position, and all state."""
 
     program: str
     data: str
     course: Course
-    place: Place
+    position: RunPosition
     state: Mapping[str, Array]
 
 
@@ -58,7 +58,7 @@ def write_checkpoint(checkpoint: Checkpoint, path: Path) -> None:
     described = json.dumps(
         {
             "format": FORMAT, "program": checkpoint.program, "data": checkpoint.data,
-            "course": asdict(checkpoint.course), "place": asdict(checkpoint.place),
+            "course": asdict(checkpoint.course), "place": asdict(checkpoint.position),
         }
     )  # fmt: skip
     text = json.dumps({"digest": _digest(described, state), "run": described})
@@ -69,7 +69,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint back, every byte checked against its digest."""
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise CheckpointError(f"{path} has more than {MAX_BYTES:,} bytes and is no checkpoint")
+            raise CheckpointError(f"{path} has more than {MAX_BYTES:,} bytes and is not a checkpoint")
         with safe_open(path, framework="np") as file:
             text = (file.metadata() or {}).get(HEADER)
             state = {name: _tensor(file, name, path) for name in file.keys()}  # noqa: SIM118
@@ -78,7 +78,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     except SafetensorError as error:
         raise CheckpointError(f"{path} is cut short or damaged: {str(error)[:120]}") from None
     if text is None:
-        raise CheckpointError(f"{path} is a safetensors file but no checkpoint of Smidgen's")
+        raise CheckpointError(f"{path} is a safetensors file but not a Smidgen checkpoint")
     return _parse(text, state, path)
 
 
@@ -92,7 +92,7 @@ def _digest(described: str, state: Mapping[str, Array]) -> str:
 
 def _tensor(file: safe_open, name: str, path: Path) -> Array:
     if file.get_slice(name).get_dtype() not in SAFE_DTYPES:  # type: ignore[no-untyped-call]
-        raise CheckpointError(f"{path} holds {name[:80]!r} of a type no state has")
+        raise CheckpointError(f"{path} holds {name[:80]!r} of a type that state never has")
     data: Array = file.get_tensor(name)  # type: ignore[no-untyped-call]
     return data
 
@@ -106,7 +106,7 @@ def _parse(text: str, state: Mapping[str, Array], path: Path) -> Checkpoint:
             raise CheckpointError(f"{path} has format {run['format']!r}, this Smidgen reads {FORMAT}; upgrade it")
         if outer["digest"] != _digest(described, state):
             raise CheckpointError(f"{path} is damaged: its bytes are not those that were written")
-        return Checkpoint(run["program"], run["data"], _course(run["course"]), _place(run["place"]), state)
+        return Checkpoint(run["program"], run["data"], _course(run["course"]), _position(run["place"]), state)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{path} is damaged: {type(error).__name__} in its description") from None
 
@@ -117,5 +117,5 @@ def _course(plain: Any) -> Course:
     return Course(**{**plain, "augment": augment})
 
 
-def _place(plain: Any) -> Place:
-    return Place(**{**plain, "record": tuple(Epoch(**epoch) for epoch in plain["record"])})
+def _position(plain: Any) -> RunPosition:
+    return RunPosition(**{**plain, "record": tuple(Epoch(**epoch) for epoch in plain["record"])})

@@ -1,4 +1,4 @@
-"""How a run of learning goes, and how far it has come."""
+"""The settings of a training run, and how far it has come."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from smidgen.data import Augment, Intake, centre
+from smidgen.data import Augment, PixelEncoding, centre
 from smidgen.errors import InputError
 from smidgen.ir import Array
 
-Schedule = Literal["cosine", "constant"]
-MOST = float(np.finfo(np.float32).max)  # a device takes the rate as float32
+RateSchedule = Literal["cosine", "constant"]
+LARGEST_RATE = float(np.finfo(np.float32).max)  # a device takes the rate as float32
 _ORDER, _CROP = 0, 1  # what a generator is for: the order of an epoch, or one image's crop
 
 
@@ -27,7 +27,7 @@ class Course:
 
     epochs: int
     learning_rate: float
-    schedule: Schedule = "cosine"
+    schedule: RateSchedule = "cosine"
     warmup: float = 0.0  # epochs over which the rate rises to its full height
     augment: Augment | None = field(default_factory=Augment)
     seed: int = 0
@@ -36,12 +36,14 @@ class Course:
     def check(self) -> None:
         if not 1 <= self.epochs <= 100_000:
             raise InputError(f"{self.epochs} epochs cannot be run; give 1 to 100,000")
-        if not 0 <= self.learning_rate <= MOST:
+        if not 0 <= self.learning_rate <= LARGEST_RATE:
             raise InputError(f"a learning rate of {self.learning_rate} cannot be used; give a number from 0 up")
-        if self.schedule not in get_args(Schedule):
-            raise InputError(f"there is no schedule {self.schedule!r}; known are {', '.join(get_args(Schedule))}")
+        if self.schedule not in get_args(RateSchedule):
+            raise InputError(f"there is no schedule {self.schedule!r}; known are {', '.join(get_args(RateSchedule))}")
         if not 0 <= self.warmup <= self.epochs:
-            raise InputError(f"a warm-up of {self.warmup} epochs does not fit {self.epochs} epochs; give 0 to that")
+            raise InputError(
+                f"a warm-up of {self.warmup} epochs does not fit {self.epochs} epochs; give 0 to {self.epochs}"
+            )
         if self.test_every < 1:
             raise InputError(f"a test every {self.test_every} epochs cannot be made; give 1 or more")
         if self.seed < 0:
@@ -66,11 +68,11 @@ class Course:
         """Which sample each step of an epoch takes."""
         return tuple(int(i) for i in np.random.default_rng((self.seed, _ORDER, epoch)).permutation(count))
 
-    def image(self, pixels: Array, intake: Intake, epoch: int, index: int) -> Array:
+    def image(self, pixels: Array, encoding: PixelEncoding, epoch: int, index: int) -> Array:
         """Sample `index` as the model's input, as this epoch shows it."""
         if self.augment is None:
-            return centre(pixels, intake)
-        return self.augment.apply(pixels, intake, np.random.default_rng((self.seed, _CROP, epoch, index)))
+            return centre(pixels, encoding)
+        return self.augment.apply(pixels, encoding, np.random.default_rng((self.seed, _CROP, epoch, index)))
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class Epoch:
 
 
 @dataclass(frozen=True)
-class Place:
+class RunPosition:
     """How far a run has come: epochs done, steps done of the one under way and the sum of their losses."""
 
     epoch: int
@@ -100,8 +102,8 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """What a listener hears: steps or tests done, of how many, the mean loss so far and the epochs behind."""
+class LearningProgress:
+    """How many steps or tests of how many are done, the mean loss so far and the last finished epoch."""
 
     doing: Literal["testing", "learning"]
     done: int

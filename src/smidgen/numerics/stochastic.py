@@ -130,7 +130,7 @@ def round_gradient(v: Array, t: int, key: int) -> tuple[Array, int]:
 
 
 def round_update(v: Array, t: Array, key: int) -> Array:
-    """v / 2^t rounded at random with 32 bits an element, saturated to ±2^30."""
+    """v / 2^t rounded at random with 32 bits per element, saturated to ±2^30."""
     deep = np.clip(t - 31, 0, 31)
     raised = np.clip(v, -(1 << 30), 1 << 30) << np.clip(-t, 0, 30)
     v = np.where(t < 0, raised, v >> deep)

@@ -26,9 +26,11 @@ CONV_TILE, CONV_ROW_TILE, DEPTHWISE_TILE, DEPTHWISE_ROW_TILE = 32, 8, 8, 4
 
 
 def check_weighted(what: str, x: Type, w: Type, b: Type, channels: int, axis: int) -> None:
-    """What convolution, depthwise and dense ask of their input, weights and bias alike."""
+    """What convolution, depthwise and dense all require of their input, weights and bias."""
     if x.dtype not in ("int8", "float32") or w.dtype != x.dtype:
-        raise GraphError(f"{what} takes int8 or float32 and weights alike, not {x.dtype} with {w.dtype} weights")
+        raise GraphError(
+            f"{what} takes int8 or float32 with weights of the same type, not {x.dtype} with {w.dtype} weights"
+        )
     bias = "int32" if x.dtype == "int8" else "float32"
     if b.dtype != bias or b.shape != (channels,):
         raise GraphError(f"{what} needs a bias of {bias}[{channels}], got {b.dtype}{list(b.shape)}")

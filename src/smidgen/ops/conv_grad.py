@@ -241,7 +241,7 @@ class ConvGradWeight(WeightGrad):
 
     def infer(self, x: Type, dy: Type) -> Type:
         if self.window.output(x, "ConvGradWeight") != dy.shape[1:3]:
-            raise GraphError(f"ConvGradWeight of {list(x.shape)} does not meet the gradient {list(dy.shape)}")
+            raise GraphError(f"ConvGradWeight of {list(x.shape)} does not fit the gradient {list(dy.shape)}")
         return _sum_type(dy, (dy.shape[3], *self.size, x.shape[3] // self.groups))
 
     def ref(self, node: Node, x: Array, dy: Array) -> Array:
@@ -284,7 +284,7 @@ class DepthwiseGradWeight(WeightGrad):
 
     def infer(self, x: Type, dy: Type) -> Type:
         if self.window.output(x, "DepthwiseGradWeight") != dy.shape[1:3] or dy.shape[3] % x.shape[3]:
-            raise GraphError(f"DepthwiseGradWeight of {list(x.shape)} does not meet the gradient {list(dy.shape)}")
+            raise GraphError(f"DepthwiseGradWeight of {list(x.shape)} does not fit the gradient {list(dy.shape)}")
         return _sum_type(dy, (1, *self.size, dy.shape[3]))
 
     def ref(self, node: Node, x: Array, dy: Array) -> Array:
@@ -313,7 +313,7 @@ class DenseGradWeight(WeightGrad):
 
     def infer(self, x: Type, dy: Type) -> Type:
         if len(x.shape) != 2 or len(dy.shape) != 2 or x.shape[0] != dy.shape[0]:
-            raise GraphError(f"DenseGradWeight of {list(x.shape)} does not meet the gradient {list(dy.shape)}")
+            raise GraphError(f"DenseGradWeight of {list(x.shape)} does not fit the gradient {list(dy.shape)}")
         return _sum_type(dy, (dy.shape[1], x.shape[1]))
 
     def ref(self, node: Node, x: Array, dy: Array) -> Array:

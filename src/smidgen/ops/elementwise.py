@@ -21,7 +21,7 @@ def check_quantized(what: str, *types: Type) -> None:
         return
     if any(t.dtype != "int8" or t.q is None or t.q.axis is not None for t in types):
         found = ", ".join(t.dtype for t in types)
-        raise GraphError(f"{what} takes float32, or int8 with one scale a tensor, not {found}")
+        raise GraphError(f"{what} takes float32, or int8 with one scale per tensor, not {found}")
 
 
 def check_pair(what: str, a: Type, b: Type) -> None:

@@ -20,14 +20,14 @@ SEEN = Type((1,), "int32")
 
 
 def mask_bytes(size: int) -> int:
-    """One bit an element, eight to a byte."""
+    """One bit per element, eight to a byte."""
     return (size + 7) // 8
 
 
 @op
 @dataclass(frozen=True)
 class Mask(Op):
-    """One bit an element: set where the value lies strictly inside its activation's limits, so gradient passes.
+    """One bit per element: set where the value lies strictly inside its activation's limits, so gradient passes.
 
     An int8 value on a limit counts as clamped: half of what rounds to it was beyond the limit.
     """
@@ -62,7 +62,7 @@ def unmask(mask: Array, shape: tuple[int, ...]) -> Array:
 class GradOp(Op):
     """dx = round(sums · factors) where the mask is set; `sums` is what each subclass defines."""
 
-    factors: tuple[float, ...] = ()  # one for the tensor or one a channel; none means 1
+    factors: tuple[float, ...] = ()  # one for the tensor or one per channel; none means 1
     masked: bool = False  # the input after the operands is a mask of the output
     slots: tuple[int, ...] = ()  # lowered: the gradient operands' places in the carry, then the output's
     stream: int = 0  # lowered: which random bits
@@ -176,7 +176,7 @@ class SumGrads(GradOp):
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
         if operands[0].shape != operands[1].shape:
-            raise GraphError(f"SumGrads of {operands[0].shape} and {operands[1].shape}: one value, two shapes")
+            raise GraphError(f"SumGrads of {operands[0].shape} and {operands[1].shape}: both must have the same shape")
         return operands[0].shape
 
     def sums(self, node: Node, *operands: Array) -> Array:

@@ -61,7 +61,7 @@ def is_class(label: Array, classes: int) -> bool:
 @op
 @dataclass(frozen=True)
 class SoftmaxCrossEntropy(Op):
-    """loss = −log softmax(logits)[label], 0 where the label is no class; the probabilities come along."""
+    """loss = −log softmax(logits)[label], 0 where the label is not a class; and the probabilities."""
 
     kernel = "smg_softmax_cross_entropy_f32"
     takes = "float32"
@@ -93,7 +93,7 @@ class SoftmaxCrossEntropy(Op):
 @op
 @dataclass(frozen=True)
 class CrossEntropyGrad(Op):
-    """softmax − one-hot, or nothing where the label is no class."""
+    """softmax − one-hot, or zeros where the label is not a class."""
 
     kernel = "smg_cross_entropy_grad_f32"
     takes = "float32"

@@ -19,7 +19,7 @@ class BatchNorm(Op):
             raise GraphError(f"BatchNorm takes float32, not {found}; quantization folds it into the layer before it")
         if not x.shape or scale.shape != x.shape[-1:] or shift.shape != x.shape[-1:]:
             raise GraphError(
-                f"BatchNorm of {list(x.shape)} needs one scale and one shift a channel, "
+                f"BatchNorm of {list(x.shape)} needs one scale and one shift per channel, "
                 f"got {list(scale.shape)} and {list(shift.shape)}"
             )
         return Type(x.shape, x.dtype)

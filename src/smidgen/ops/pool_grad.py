@@ -102,7 +102,7 @@ class MaxPoolGrad(PoolGrad):
     def shape(self, *operands: Type) -> tuple[int, ...]:
         dy, x = operands
         if self.window.output(x, "MaxPoolGrad") != dy.shape[1:3]:
-            raise GraphError(f"MaxPoolGrad of {list(x.shape)} does not meet the gradient {list(dy.shape)}")
+            raise GraphError(f"MaxPoolGrad of {list(x.shape)} does not fit the gradient {list(dy.shape)}")
         return x.shape
 
     def sums(self, node: Node, *operands: Array) -> Array:

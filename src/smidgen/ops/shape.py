@@ -38,7 +38,7 @@ class Pad(Op):
         if len(self.before) != len(x.shape) or len(self.after) != len(x.shape):
             raise GraphError(f"Pad of {len(self.before)} dimensions does not fit {list(x.shape)}")
         if x.dtype not in ("int8", "float32") or any(not 0 <= p <= 4096 for p in pads):
-            raise GraphError(f"Pad takes int8 or float32 and 0 to 4096 elements a side, not {x.dtype} and {pads}")
+            raise GraphError(f"Pad takes int8 or float32 and 0 to 4096 elements per side, not {x.dtype} and {pads}")
         shape = tuple(b + d + a for b, d, a in zip(self.before, x.shape, self.after, strict=True))
         return Type(shape, x.dtype, x.q)
 

@@ -73,7 +73,7 @@ def reciprocal(total: Array) -> tuple[Array, Array]:
 @op
 @dataclass(frozen=True)
 class Softmax(Op):
-    """exp(βx) / Σ exp(βx) along the last axis; in int8 its output is always 1/256 a step from −128."""
+    """exp(βx) / Σ exp(βx) along the last axis; in int8 its output is always 1/256 per step from −128."""
 
     beta: float = 1.0
 
@@ -94,7 +94,9 @@ class Softmax(Op):
         """Multiplier and left shift of a difference, and the least difference that counts."""
         real = min(self.beta * x.scale * (1 << (31 - DIFF_BITS)), 2.0**31 - 1)
         if real <= 1:
-            raise GraphError(f"Softmax of β {self.beta} and scale {x.scale:.3g} sees no differences: calibrate again")
+            raise GraphError(
+                f"Softmax of β {self.beta} and scale {x.scale:.3g} cannot tell its inputs apart; calibrate again"
+            )
         multiplier, shift = numerics.quantize_multiplier(real)
         radius = math.floor(((1 << DIFF_BITS) - 1) * 2.0 ** (31 - DIFF_BITS) / 2.0**shift)
         return multiplier, shift, -min(radius, MAX_DIFF)

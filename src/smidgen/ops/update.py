@@ -50,7 +50,7 @@ def unpack(packed: Array, bits: int, size: int) -> Array:
 
 @dataclass(frozen=True)
 class Step(Op):
-    """delta = sums · factor · rate · 2^e, rounded at random; factor is one a channel along `axis` of the tensor."""
+    """delta = sums · factor · rate · 2^e, rounded at random; one factor per channel along `axis` of the tensor."""
 
     factors: tuple[float, ...]
     slot: int  # of the gradient the sums were taken from

@@ -1,6 +1,6 @@
 """Float graph + images → int8 graph: fold, equalise, calibrate, round, correct, report."""
 
-from smidgen.quantization.calibration import METHODS, Method, Progress, QuantizationError
+from smidgen.quantization.calibration import METHODS, Method, QuantizationError, QuantizationProgress
 from smidgen.quantization.folding import fold
 from smidgen.quantization.quantizing import Quantized, Recipe, quantize
 from smidgen.quantization.report import LayerNoise, Report
@@ -9,8 +9,8 @@ __all__ = [
     "METHODS",
     "LayerNoise",
     "Method",
-    "Progress",
     "QuantizationError",
+    "QuantizationProgress",
     "Quantized",
     "Recipe",
     "Report",

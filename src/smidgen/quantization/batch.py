@@ -99,7 +99,7 @@ def _taps(x: Array, window: Window, fill: float) -> Iterator[tuple[int, int, Arr
 
 
 def _convolve(x: Array, w: Array, window: Window, groups: int) -> Array:
-    """Windows laid out in rows, times the weights: one product of matrices a group."""
+    """Windows laid out in rows, times the weights: one matrix product per group."""
     count, wide = w.shape[0] // groups, w.shape[3]
     taps = [tap for _, _, tap in _taps(x, window, 0.0)]
     n, rows, columns, _ = taps[0].shape
@@ -142,7 +142,7 @@ def _as_channels(node: Node, x: Array) -> Array:
 
 
 def _one_by_one(node: Node, arrays: tuple[Array, ...], held: tuple[bool, ...]) -> Array:
-    """The reference, a sample at a time; a node of constants alone is computed once for all."""
+    """The reference, one sample at a time; a node of constants alone is computed once for all."""
     count = next((len(a) for a, kept in zip(arrays, held, strict=True) if not kept), 1)
     made = [
         np.asarray(node.op.ref(node, *(a if kept else a[i] for a, kept in zip(arrays, held, strict=True))))

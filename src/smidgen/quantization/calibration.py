@@ -1,4 +1,4 @@
-"""Which range each tensor takes on real samples: four ways to look."""
+"""Calibration: which range each tensor takes on real samples, by one of four methods."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ CLIPS = np.linspace(0.3, 1.0, 71)  # shares of the range that `mse` tries
 NARROWEST = 1e-6  # of a range: a tensor that never leaves zero gets at least this
 BATCH = 8  # samples at once
 POINTS = 1 << 14  # at which a function is looked at
-UNTOLD = 0.25  # steps of its result within which two are the same
+FLAT = 0.25  # steps of its output within which a function counts as constant
 
 Range = tuple[float, float]
-Listener = Callable[["Progress"], None]
+ProgressCallback = Callable[["QuantizationProgress"], None]
 
 
 class QuantizationError(SmidgenError):
@@ -33,38 +33,41 @@ class QuantizationError(SmidgenError):
 
 
 @dataclass(frozen=True)
-class Progress:
-    """What a listener hears: what is being done, and how many samples of how many are behind."""
+class QuantizationProgress:
+    """What is being done, and how many samples of how many are done."""
 
     doing: str
     done: int
     total: int
 
 
-def batches(samples: Array, doing: str, hear: Listener) -> Iterator[Array]:
-    """Samples a few at a time; the listener hears of each."""
+def batches(samples: Array, doing: str, on_progress: ProgressCallback) -> Iterator[Array]:
+    """A few samples at a time; `on_progress` is called for each batch."""
     for at in range(0, len(samples), BATCH):
-        hear(Progress(doing, at, len(samples)))
+        on_progress(QuantizationProgress(doing, at, len(samples)))
         yield samples[at : at + BATCH]
-    hear(Progress(doing, len(samples), len(samples)))
+    on_progress(QuantizationProgress(doing, len(samples), len(samples)))
 
 
-def calibrate(graph: Graph, samples: Array, method: Method, percentile: float, hear: Listener) -> dict[Value, Range]:
+def calibrate(
+    graph: Graph, samples: Array, method: Method, percentile: float, on_progress: ProgressCallback
+) -> dict[Value, Range]:
     """The range of the input and of every node's output.
 
-    `minmax` takes the extremes of all samples, `average` the mean of each sample's extremes; `percentile` leaves so
-    much of the elements beyond either end that the given share lies between, and `mse` cuts where the squared error
-    of rounding and cutting together is least. Outputs are never cut: the largest of them is what counts. What a
-    function alone reads has the range in which the function tells numbers apart.
+    `minmax` takes the extremes of all samples, `average` the mean of each sample's extremes; `percentile` keeps
+    the given share of the elements and clips the rest, half at either end; `mse` clips where the squared error of
+    rounding and clipping together is least. Outputs are never clipped: the largest of them decides. A value
+    that only a function reads gets the range in which that function is not constant.
     """
-    extremes = _extremes(graph, samples, hear)
-    ranges = _told_apart(graph, {v: (float(low.min()), float(high.max())) for v, (low, high) in extremes.items()})
-    whole = {v: ranges[v] for v in graph.outputs}
+    extremes = _extremes(graph, samples, on_progress)
+    whole = {v: (float(low.min()), float(high.max())) for v, (low, high) in extremes.items()}
+    ranges = _without_flat_ends(graph, whole)
+    outputs = {v: ranges[v] for v in graph.outputs}
     if method == "minmax":
         return ranges
     if method == "average":
         means = {v: (float(low.mean()), float(high.mean())) for v, (low, high) in extremes.items()}
-        return _told_apart(graph, means) | whole
+        return _without_flat_ends(graph, means) | outputs
     counts = {v: np.zeros(BINS, np.int64) for v in ranges}
 
     def count(value: Value, array: Array) -> None:
@@ -73,10 +76,10 @@ def calibrate(graph: Graph, samples: Array, method: Method, percentile: float, h
             places = ((array.reshape(-1) - low) * ((BINS - 1e-3) / (high - low))).astype(np.int64)
             counts[value] += np.bincount(np.clip(places, 0, BINS - 1), minlength=BINS)
 
-    for batch in batches(samples, "counting", hear):
+    for batch in batches(samples, "counting", on_progress):
         run_batch(graph, batch, count)
-    choose = _least_error if method == "mse" else lambda low, high, n: _between(low, high, n, percentile)
-    return {v: choose(*ranges[v], counts[v]) if counts[v].any() else ranges[v] for v in ranges} | whole
+    choose = _least_error_range if method == "mse" else lambda low, high, n: _percentile_range(low, high, n, percentile)
+    return {v: choose(*ranges[v], counts[v]) if counts[v].any() else ranges[v] for v in ranges} | outputs
 
 
 def functions_of(graph: Graph) -> dict[str, Lookup]:
@@ -85,8 +88,8 @@ def functions_of(graph: Graph) -> dict[str, Lookup]:
     return {n.ins[0].name: n.op for n in graph.nodes if isinstance(n.op, Lookup) and readers[n.ins[0]] == 1}
 
 
-def _told_apart(graph: Graph, ranges: dict[Value, Range]) -> dict[Value, Range]:
-    """Ranges without the ends beyond which the only reader gives one and the same: hard-sigmoid, outside of ±3."""
+def _without_flat_ends(graph: Graph, ranges: dict[Value, Range]) -> dict[Value, Range]:
+    """Ranges without the ends where the only reader, a function, is constant: hard-sigmoid outside of ±3."""
     functions = functions_of(graph)
     found = dict(ranges)
     for node in graph.nodes:
@@ -96,19 +99,19 @@ def _told_apart(graph: Graph, ranges: dict[Value, Range]) -> dict[Value, Range]:
         (low, high), (least, most) = ranges[value], ranges[node.out]
         x = np.linspace(low, high, POINTS)
         y = function.real(x)
-        alike = [_alike(part, UNTOLD * (most - least) / STEPS) for part in (y, y[::-1])]
-        if sum(alike) < POINTS - 1:
-            found[value] = float(x[alike[0]]), float(x[POINTS - 1 - alike[1]])
+        flat = [_flat_length(part, FLAT * (most - least) / STEPS) for part in (y, y[::-1])]
+        if sum(flat) < POINTS - 1:
+            found[value] = float(x[flat[0]]), float(x[POINTS - 1 - flat[1]])
     return found
 
 
-def _alike(y: Array, within: float) -> int:
-    """The last place up to which all numbers from the first on lie so close together."""
+def _flat_length(y: Array, within: float) -> int:
+    """The last index up to which all numbers lie `within` of each other."""
     spread = np.maximum.accumulate(y) - np.minimum.accumulate(y)
     return int(np.searchsorted(spread, within, "right")) - 1
 
 
-def _extremes(graph: Graph, samples: Array, hear: Listener) -> dict[Value, tuple[Array, Array]]:
+def _extremes(graph: Graph, samples: Array, on_progress: ProgressCallback) -> dict[Value, tuple[Array, Array]]:
     """The least and largest element of every value, sample by sample."""
     found: dict[Value, list[tuple[Array, Array]]] = {}
 
@@ -116,17 +119,17 @@ def _extremes(graph: Graph, samples: Array, hear: Listener) -> dict[Value, tuple
         flat = array.reshape(len(array), -1)
         low, high = flat.min(axis=1), flat.max(axis=1)
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
-            raise QuantizationError(f"%{value.name} of {graph.name} is not finite on the samples given; mend the model")
+            raise QuantizationError(f"%{value.name} of {graph.name} is not finite on the samples given; fix the model")
         found.setdefault(value, []).append((low, high))
 
-    for batch in batches(samples, "calibrating", hear):
+    for batch in batches(samples, "calibrating", on_progress):
         run_batch(graph, batch, look)
     return {
         v: (np.concatenate([a for a, _ in parts]), np.concatenate([b for _, b in parts])) for v, parts in found.items()
     }
 
 
-def _between(low: float, high: float, counts: Array, percentile: float) -> Range:
+def _percentile_range(low: float, high: float, counts: Array, percentile: float) -> Range:
     """The range that leaves (100 − percentile) % of the elements out, half of them at either end."""
     below = np.cumsum(counts) / counts.sum()
     out = (1 - percentile / 100) / 2
@@ -135,11 +138,11 @@ def _between(low: float, high: float, counts: Array, percentile: float) -> Range
     return low + first * width, low + (min(last, BINS - 1) + 1) * width
 
 
-def _least_error(low: float, high: float, counts: Array) -> Range:
+def _least_error_range(low: float, high: float, counts: Array) -> Range:
     """The range, zero included, whose rounding and cutting errors together are least."""
     centres = low + (np.arange(BINS) + 0.5) * ((high - low) / BINS)
     ends = min(low, 0.0), max(high, 0.0)
-    candidates = {(ends[0] * a, ends[1] * b) for a, b in _clips(*ends)}
+    candidates = {(ends[0] * a, ends[1] * b) for a, b in _clip_shares(*ends)}
 
     def error(range: Range) -> float:
         step = (range[1] - range[0]) / STEPS
@@ -149,8 +152,8 @@ def _least_error(low: float, high: float, counts: Array) -> Range:
     return min(sorted(candidates, reverse=True), key=error)
 
 
-def _clips(low: float, high: float) -> Iterator[tuple[float, float]]:
-    """Shares of either end to try: both alike, and each alone."""
+def _clip_shares(low: float, high: float) -> Iterator[tuple[float, float]]:
+    """Shares of either end to try: both by the same, and each alone."""
     for share in CLIPS:
         yield share, share
         if low < 0 < high:

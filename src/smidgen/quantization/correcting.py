@@ -1,4 +1,4 @@
-"""Bias correction: the mean error that rounding leaves in each channel is taken out of its bias."""
+"""Bias correction: the mean error that rounding leaves in each channel is subtracted from its bias."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from smidgen.quantization.int8 import LARGEST_BIAS
 
 
 def correct_biases(real: Graph, rounded: Graph, samples: Array, integers: Array) -> Graph:
-    """The int8 graph with its biases mended, layer after layer, each behind those already mended.
+    """The int8 graph with corrected biases, layer by layer, with all earlier layers already corrected.
 
     `samples` are the input of the float graph, `integers` the same as int8. Errors are taken before the activation.
     """
@@ -27,8 +27,8 @@ def correct_biases(real: Graph, rounded: Graph, samples: Array, integers: Array)
             ints.run(node)
         elif isinstance(node.op, LINEAR):
             sums, wanted = accumulate(node, *ints.of(node)), accumulate(twin, *reals.of(twin))
-            off = _steps(node, sums, wanted)
-            constants[node.ins[2]] = _limited(constants[node.ins[2]] - off)
+            off = _mean_error(node, sums, wanted)
+            constants[node.ins[2]] = _clip_bias(constants[node.ins[2]] - off)
             ints.keep(node, finish_node(node, sums - off))
             reals.keep(twin, finish_node(twin, wanted))
         else:
@@ -37,7 +37,7 @@ def correct_biases(real: Graph, rounded: Graph, samples: Array, integers: Array)
     return graph
 
 
-def _steps(node: Node, sums: Array, wanted: Array) -> Array:
+def _mean_error(node: Node, sums: Array, wanted: Array) -> Array:
     """The mean error of each channel in steps of its accumulator."""
     w = node.ins[1].type.q
     assert w is not None
@@ -48,7 +48,7 @@ def _steps(node: Node, sums: Array, wanted: Array) -> Array:
     return steps
 
 
-def _limited(bias: Array) -> Array:
+def _clip_bias(bias: Array) -> Array:
     return np.clip(bias, -2 * LARGEST_BIAS, 2 * LARGEST_BIAS).astype(np.int32)
 
 

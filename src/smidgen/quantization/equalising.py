@@ -1,4 +1,4 @@
-"""Cross-layer equalisation: channels of very different ranges are brought closer where that changes nothing.
+"""Cross-layer equalization: channels of very different ranges are brought closer where that changes no result.
 
 y = B · f(A x) is the same when channel i of A is divided by s and what reads it in B multiplied, as long as
 f(s·x) = s·f(x): so for no activation and for ReLU, and for pools, means and gates on the way. ReLU6 has no such s and
@@ -18,10 +18,10 @@ from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Activate, Mul
 from smidgen.ops.pool import AvgPool, MaxPool, Mean
 from smidgen.quantization.batch import run_batch
-from smidgen.quantization.calibration import Listener, batches
+from smidgen.quantization.calibration import ProgressCallback, batches
 
 HOMOGENEOUS = ("none", "relu")
-MOST = 32.0  # a channel is never scaled by more: dead ones stay numbers
+LARGEST_FACTOR = 32.0  # a channel is never scaled by more: dead ones stay numbers
 Linear = Conv2D | Depthwise | Dense
 
 
@@ -33,17 +33,17 @@ class Link:
     after: tuple[Node, ...]
 
 
-def equalise(graph: Graph, samples: Array, hear: Listener = lambda _: None) -> Graph:
+def equalise(graph: Graph, samples: Array, on_progress: ProgressCallback = lambda _: None) -> Graph:
     """Scale channels between layers that only feed each other, by the ranges they take on the samples.
 
     A depthwise layer has a scale for every channel it reads, so that its inputs could have one range; for other layers
     the aim is the geometric mean between equal activations and equal weights. Channels go half the way there, in
-    octaves: what a few images show of a range is no certainty.
+    octaves: a few images show a range only roughly.
     """
     links = _links(graph)
     if not links:
         return graph
-    largest = _largest(graph, samples, {link.before.out for link in links}, hear)
+    largest = _channel_maxima(graph, samples, {link.before.out for link in links}, on_progress)
     constants = dict(graph.constants)
     for link in links:
         factor = _factor(link, constants, largest[link.before.out])
@@ -61,19 +61,19 @@ def _links(graph: Graph) -> list[Link]:
         for value in dict.fromkeys(node.ins):
             readers.setdefault(value, []).append(node)
 
-    def own(node: Node) -> bool:
+    def unshared(node: Node) -> bool:
         return all(held[v] == 1 for v in node.ins[1:])
 
     links = []
     for node in graph.nodes:
-        if isinstance(node.op, Linear) and node.op.activation in HOMOGENEOUS and own(node):
-            after = _after(graph, readers, node.out)
-            if after and all(own(other) for other in after):
+        if isinstance(node.op, Linear) and node.op.activation in HOMOGENEOUS and unshared(node):
+            after = _layers_after(graph, readers, node.out)
+            if after and all(unshared(other) for other in after):
                 links.append(Link(node, after))
     return links
 
 
-def _after(graph: Graph, readers: dict[Value, list[Node]], value: Value) -> tuple[Node, ...]:
+def _layers_after(graph: Graph, readers: dict[Value, list[Node]], value: Value) -> tuple[Node, ...]:
     """The layers that read a map; none where a channel's factor would reach something else."""
     found: list[Node] = []
     reached = [value]
@@ -83,7 +83,7 @@ def _after(graph: Graph, readers: dict[Value, list[Node]], value: Value) -> tupl
         for node in readers.get(at, ()):
             if isinstance(node.op, Linear) and at not in node.ins[1:]:
                 found.append(node)
-            elif _passes(node) and sum(v in reached for v in node.ins) == 1:  # a product takes it once, not twice
+            elif _passes_factors(node) and sum(v in reached for v in node.ins) == 1:  # not a product with itself
                 reached.append(node.out)
             else:
                 return ()
@@ -91,15 +91,17 @@ def _after(graph: Graph, readers: dict[Value, list[Node]], value: Value) -> tupl
     return () if grouped else tuple(found)
 
 
-def _passes(node: Node) -> bool:
-    """Whether a positive factor of a channel of one input is one of the output's."""
+def _passes_factors(node: Node) -> bool:
+    """Whether a positive factor on a channel of one input becomes the same factor on that channel of the output."""
     op = node.op
     if len({v.type.shape[-1:] for v in (*node.ins, *node.outs)}) > 1:
         return False
     return isinstance(op, Mean) or (isinstance(op, Activate | Mul | AvgPool | MaxPool) and op.activation in HOMOGENEOUS)
 
 
-def _largest(graph: Graph, samples: Array, wanted: set[Value], hear: Listener) -> dict[Value, Array]:
+def _channel_maxima(
+    graph: Graph, samples: Array, wanted: set[Value], on_progress: ProgressCallback
+) -> dict[Value, Array]:
     """The largest magnitude in each channel."""
     found: dict[Value, Array] = {}
 
@@ -108,28 +110,28 @@ def _largest(graph: Graph, samples: Array, wanted: set[Value], hear: Listener) -
             most = np.abs(array).max(axis=tuple(range(array.ndim - 1)))
             found[value] = np.maximum(found.get(value, 0), most)
 
-    for batch in batches(samples, "equalising", hear):
+    for batch in batches(samples, "equalising", on_progress):
         run_batch(graph, batch, look)
     return found
 
 
 def _factor(link: Link, constants: dict[Value, Array], largest: Array) -> Array:
-    """By what each channel is divided; 1 where it is dead."""
+    """What each channel is divided by; 1 for a dead channel."""
     mixing = [node for node in link.after if not isinstance(node.op, Depthwise)]
     if not mixing:
         wanted = largest / (largest.max() or 1.0)
     else:
-        weights = np.max([_read(constants[node.ins[1]]) for node in mixing], axis=0)
+        weights = np.max([_input_weights(constants[node.ins[1]]) for node in mixing], axis=0)
         wanted = np.sqrt(largest / np.where(weights > 0, weights, 1))
         wanted = np.where(weights > 0, wanted, 0)
         wanted /= np.median(wanted[wanted > 0]) if (wanted > 0).any() else 1.0
     half = np.sqrt(np.where(wanted > 0, wanted, 1.0))
-    factor: Array = np.clip(half, 1 / MOST, MOST).astype(np.float32)
+    factor: Array = np.clip(half, 1 / LARGEST_FACTOR, LARGEST_FACTOR).astype(np.float32)
     return factor
 
 
-def _read(weights: Array) -> Array:
-    """How much a layer makes at most of each channel it reads, as a share of the most it makes of any."""
+def _input_weights(weights: Array) -> Array:
+    """The largest weight on each channel that a layer reads, as a share of the largest on any."""
     most: Array = np.abs(weights).max(axis=tuple(range(weights.ndim - 1)))
     return most / (most.max() or 1.0)
 

@@ -20,15 +20,15 @@ from smidgen.ops.softmax import OUTPUT, Softmax
 from smidgen.quantization.calibration import QuantizationError, Range, scale_of
 
 LINEAR = (Conv2D, Depthwise, Dense)
-SAME = (MaxPool, AvgPool, Pad, Reshape, Transpose)  # the output has the input's quantization
-OWN = (Activate, Add, Mul, Mean, Lookup)  # the output has one of its own
+KEEPS_QUANTIZATION = (MaxPool, AvgPool, Pad, Reshape, Transpose)  # the output has the input's quantization
+NEW_QUANTIZATION = (Activate, Add, Mul, Mean, Lookup)  # the output has one of its own
 WEIGHT_STEPS = 127
 LARGEST_BIAS = 2**29  # leaves the accumulator room for the products
 NEARLY = 2**-13  # of a step: float32 puts halves a little off
 
 
 def input_scale(preprocessing: Preprocessing, channels: int) -> QParams:
-    """The quantization of an image input: one step a pixel where all channels are alike, so that p becomes p − 128.
+    """The quantization of an image input: one step per pixel value (p becomes p − 128) where all channels agree.
 
     Otherwise, and where the numbers of pixels stay away from zero, it is the smallest range that holds them all, and
     zero.
@@ -44,7 +44,7 @@ def input_scale(preprocessing: Preprocessing, channels: int) -> QParams:
 def check_ops(graph: Graph) -> None:
     """Raise QuantizationError where an op has no int8 form."""
     for node in graph.nodes:
-        if not isinstance(node.op, (*LINEAR, *SAME, *OWN, Concat, Softmax)):
+        if not isinstance(node.op, (*LINEAR, *KEEPS_QUANTIZATION, *NEW_QUANTIZATION, Concat, Softmax)):
             raise QuantizationError(
                 f"{type(node.op).__name__}, which gives %{node.outs[0].name}, has no int8 form; leave it out"
             )
@@ -70,7 +70,7 @@ def share_scales(graph: Graph, ranges: Mapping[Value, Range], given: QParams | N
             group.update(dict.fromkeys(members, members))
 
     for node in graph.nodes:
-        if isinstance(node.op, SAME):
+        if isinstance(node.op, KEEPS_QUANTIZATION):
             join(node.ins[0], node.out)
         elif isinstance(node.op, Concat):
             for value in node.ins:
@@ -97,8 +97,9 @@ def round_graph(graph: Graph, scales: Mapping[Value, QParams]) -> Graph:
         else:
             ins = tuple(_operand(g, graph, values, v) for v in node.ins)
         if isinstance(op, Concat):
-            ins = tuple(_requantized(g, v, q) for v in ins)
-        values[node.out] = g.emit(_saturating(op, node.out.type.shape, q), *ins, q=q, name=node.out.name)
+            ins = tuple(_requantize(g, v, q) for v in ins)
+        rounded = _without_redundant_activation(op, node.out.type.shape, q)
+        values[node.out] = g.emit(rounded, *ins, q=q, name=node.out.name)
     return g.graph(*(values[v] for v in graph.outputs))
 
 
@@ -111,11 +112,11 @@ def _operand(g: Builder, graph: Graph, values: Mapping[Value, Value], value: Val
     return g.constant(value.name, numerics.quantize(data, q), q)
 
 
-def _requantized(g: Builder, value: Value, q: QParams) -> Value:
+def _requantize(g: Builder, value: Value, q: QParams) -> Value:
     return value if value.type.q == q else g.emit(Requantize(), value, q=q, name=f"{value.name}.requantized")
 
 
-def _saturating(op: Op, shape: tuple[int, ...], q: QParams) -> Op:
+def _without_redundant_activation(op: Op, shape: tuple[int, ...], q: QParams) -> Op:
     """An activation whose limits are those of int8 itself is left to saturation."""
     activation = getattr(op, "activation", "none")
     if activation == "none" or isinstance(op, Activate):
@@ -136,7 +137,7 @@ def _layer_constants(g: Builder, node: Node, x: Type, w: Array, b: Array) -> tup
 
 
 def weight_scales(w: Array, b: Array, axis: int, x_scale: float) -> Array:
-    """A scale a channel: the largest weight is 127 steps; a channel of zeros takes the tensor's largest scale.
+    """One scale per channel: the largest weight is 127 steps; a channel of zeros takes the tensor's largest scale.
 
     A scale is at least what keeps the bias, in steps of the accumulator, within its range.
     """

@@ -8,13 +8,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from smidgen.data import centre, intake
-from smidgen.data.pixels import Intake
+from smidgen.data import centre, pixel_encoding
+from smidgen.data.pixels import PixelEncoding
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Type, verify
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.numerics import quantize as to_int8
-from smidgen.quantization.calibration import METHODS, Listener, Method, Progress, QuantizationError, calibrate
+from smidgen.quantization.calibration import (
+    METHODS,
+    Method,
+    ProgressCallback,
+    QuantizationError,
+    QuantizationProgress,
+    calibrate,
+)
 from smidgen.quantization.correcting import correct_biases
 from smidgen.quantization.equalising import equalise
 from smidgen.quantization.folding import fold
@@ -60,7 +67,7 @@ def quantize(
     recipe: Recipe | None = None,
     *,
     preprocessing: Preprocessing | None = None,
-    hear: Listener = lambda _: None,
+    on_progress: ProgressCallback = lambda _: None,
 ) -> Quantized:
     """An int8 graph from a float one and what it is to see.
 
@@ -77,31 +84,31 @@ def quantize(
     samples = _samples(graph, images, pixels)
     real = fold(graph)
     check_ops(real)
-    used, others = _apart(len(samples))
+    used, others = _split_samples(len(samples))
     if recipe.equalise:
-        real = equalise(real, samples[used], hear)
-    ranges = calibrate(real, samples[used], recipe.method, recipe.percentile, hear)
+        real = equalise(real, samples[used], on_progress)
+    ranges = calibrate(real, samples[used], recipe.method, recipe.percentile, on_progress)
     given = input_scale(graph.preprocessing, samples.shape[-1]) if graph.preprocessing is not None else None
     rounded = round_graph(real, share_scales(real, ranges, given))
     integers = _integers(rounded, images, samples, pixels)
     if recipe.correct:
-        some = _spread(used, CORRECTED)
-        hear(Progress("correcting", 0, 1))
-        rounded = correct_biases(real, rounded, samples[some], integers[some])
-    seen = _spread(others, COMPARED)
-    compared = compare(real, rounded, samples[seen], integers[seen], hear)
+        corrected = _evenly_spaced(used, CORRECTED)
+        on_progress(QuantizationProgress("correcting", 0, 1))
+        rounded = correct_biases(real, rounded, samples[corrected], integers[corrected])
+    seen = _evenly_spaced(others, COMPARED)
+    compared = compare(real, rounded, samples[seen], integers[seen], on_progress)
     held_out = not np.intersect1d(used, others).size
     return Quantized(rounded, compared.report(graph.name, recipe.method, len(used), held_out))
 
 
-def _apart(count: int) -> tuple[Array, Array]:
+def _split_samples(count: int) -> tuple[Array, Array]:
     """Which samples set ranges and which are compared with: every fifth, or all where there are too few."""
     places = np.arange(count)
     apart = places % HELD_OUT == HELD_OUT - 1
     return (places[~apart], places[apart]) if count >= HELD_OUT * FEWEST else (places, places)
 
 
-def _spread(places: Array, most: int) -> Array:
+def _evenly_spaced(places: Array, most: int) -> Array:
     """At most so many of them, evenly."""
     return places[:: math.ceil(len(places) / most)]
 
@@ -119,8 +126,8 @@ def _check_float(graph: Graph) -> None:
         if not np.isfinite(data).all():
             bad = int((~np.isfinite(data)).sum())
             raise QuantizationError(
-                f"%{value.name} of {graph.name} holds {bad} of {data.size} elements that are no finite numbers; "
-                "mend the weights"
+                f"%{value.name} of {graph.name} holds {bad} of {data.size} elements that are not finite; "
+                "fix the weights"
             )
 
 
@@ -128,13 +135,12 @@ def _are_pixels(graph: Graph, images: Sequence[Array]) -> bool:
     """Whether the samples are pictures (uint8) or tensors (float32) of the input's shape."""
     if len(images) < FEWEST:
         raise QuantizationError(
-            f"{len(images)} samples are too few to calibrate {graph.name} with; give {FEWEST} at least, about 100"
+            f"{len(images)} samples are too few to calibrate {graph.name} with; give at least {FEWEST}, better "
+            "about 100"
         )
     if all(image.dtype == np.uint8 and image.ndim == 3 for image in images):
         if all(image.min() == image.max() for image in images):
-            raise QuantizationError(
-                f"all {len(images)} images are of one colour; calibrate with what the model will see"
-            )
+            raise QuantizationError(f"all {len(images)} images show a single colour each; calibrate with real ones")
         return True
     shape = graph.inputs[0].type.shape
     for image in images:
@@ -144,7 +150,7 @@ def _are_pixels(graph: Graph, images: Sequence[Array]) -> bool:
                 f"or float32{list(shape)}"
             )
         if not np.isfinite(image).all():
-            raise QuantizationError("a sample holds elements that are no finite numbers; leave it out")
+            raise QuantizationError("a sample holds elements that are not finite; leave it out")
     return False
 
 
@@ -152,7 +158,7 @@ def _samples(graph: Graph, images: Sequence[Array], pixels: bool) -> Array:
     """The samples as the float graph takes them, [count, *shape]."""
     shape = graph.inputs[0].type.shape
     if pixels:
-        return np.stack([centre(image, intake(graph)) for image in images])
+        return np.stack([centre(image, pixel_encoding(graph)) for image in images])
     return np.stack([image.reshape(shape) for image in images])
 
 
@@ -160,7 +166,7 @@ def _integers(rounded: Graph, images: Sequence[Array], samples: Array, pixels: b
     """The same as int8: pixels by the rule of images, tensors by the nearest step."""
     type: Type = rounded.inputs[0].type
     if pixels:
-        taken = Intake(type, rounded.preprocessing)
-        return np.stack([centre(image, taken) for image in images])
+        encoding = PixelEncoding(type, rounded.preprocessing)
+        return np.stack([centre(image, encoding) for image in images])
     assert type.q is not None
     return to_int8(samples, type.q)

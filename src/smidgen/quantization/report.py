@@ -1,4 +1,4 @@
-"""How well an int8 graph follows the float one, layer by layer."""
+"""How close an int8 graph stays to the float one, layer by layer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from smidgen.ir import Array, Graph, Node, Value
 from smidgen.numerics import dequantize, quantize
 from smidgen.ops.elementwise import Requantize
 from smidgen.quantization.batch import run_batch, run_node
-from smidgen.quantization.calibration import Listener, batches, functions_of
+from smidgen.quantization.calibration import ProgressCallback, batches, functions_of
 
 WEAK = 10.0  # dB: below this a layer is pointed out
 
@@ -22,8 +22,8 @@ WEAK = 10.0  # dB: below this a layer is pointed out
 class LayerNoise:
     """Signal to noise of a layer's output in decibels; None where no noise, or no signal, was seen.
 
-    `cumulative` holds the noise of all layers before it, too; `alone` is what the layer adds when it reads the float
-    graph's numbers rounded to its input. Of a layer that a function alone reads, both are of what that makes of it.
+    `cumulative` includes the noise of all layers before it; `alone` is what the layer adds when it reads the float
+    graph's numbers rounded to its input. Where only a function reads a layer, both are measured after that function.
     """
 
     name: str
@@ -135,7 +135,7 @@ class Comparison:
         self.count += len(samples)
 
     def _seen(self, name: str, array: Array) -> Array:
-        """What counts of a layer's output: where a function alone reads it, what that makes of it."""
+        """What to compare of a layer's output: the function's result where only a function reads it."""
         function = self.functions.get(name)
         return array if function is None else function.real(array)
 
@@ -176,10 +176,10 @@ def _reals(value: Value, array: Array) -> Array:
     return dequantize(array, value.type.q)
 
 
-def compare(real: Graph, rounded: Graph, samples: Array, integers: Array, hear: Listener) -> Comparison:
+def compare(real: Graph, rounded: Graph, samples: Array, integers: Array, on_progress: ProgressCallback) -> Comparison:
     """Run both over the samples, a few at a time."""
     comparison, at = Comparison(real, rounded), 0
-    for batch in batches(samples, "comparing", hear):
+    for batch in batches(samples, "comparing", on_progress):
         comparison.add(batch, integers[at : at + len(batch)])
         at += len(batch)
     return comparison

@@ -9,8 +9,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from smidgen.pipeline import Program
-from smidgen.results.lifecycle import KINDS, Kind, LifeCycle, Tensor, life_cycle
-from smidgen.training.scheme import Memory
+from smidgen.results.lifecycle import KINDS, ArenaTensor, Kind, LifeCycle, life_cycle
+from smidgen.training.scheme import AnalyticMemory
 
 LABELS: dict[Kind, str] = {
     "state": "state: what learns",
@@ -55,7 +55,7 @@ def draw_memory(program: Program) -> str:
 
 def _summary(cycle: LifeCycle) -> str:
     learns = f" and {cycle.state:,} for what outlives a run" if cycle.state else ""
-    bound = f"no plan of this order needs an arena below {cycle.lower_bound:,}"
+    bound = f"no plan for this order of nodes can have an arena below {cycle.lower_bound:,}"
     return f"{cycle.arena + cycle.state:,} bytes of SRAM: an arena of {cycle.arena:,}{learns}; {bound}."
 
 
@@ -68,20 +68,20 @@ def _over_time(cycle: LifeCycle) -> go.Figure:
         if tensors:
             figure.add_trace(_rectangles(cycle, kind, tensors), row=1, col=1)
     for kind in KINDS:
-        if any(step.alive[kind] for step in cycle.steps):
+        if any(step.alive[kind] for step in cycle.nodes):
             figure.add_trace(_area(cycle, kind), row=2, col=1)
     _mark(figure, cycle)
     legend, margin = {"orientation": "h", "y": -0.08}, {"t": 60}
     figure.update_layout(height=900, template="plotly_white", legend=legend, margin=margin)
     figure.update_yaxes(range=[0, 1.15 * (cycle.arena + cycle.state)], row=2, col=1)
     figure.update_xaxes(title_text="node", row=2, col=1)
-    figure.update_xaxes(range=[0, len(cycle.steps) + 1], showticklabels=True, showgrid=False)
+    figure.update_xaxes(range=[0, len(cycle.nodes) + 1], showticklabels=True, showgrid=False)
     figure.update_yaxes(title_text="bytes from the arena's start", tickformat=",d", row=1, col=1)
     figure.update_yaxes(title_text="bytes of SRAM", tickformat=",d", row=2, col=1)
     return figure
 
 
-def _rectangles(cycle: LifeCycle, kind: Kind, tensors: list[Tensor]) -> go.Bar:
+def _rectangles(cycle: LifeCycle, kind: Kind, tensors: list[ArenaTensor]) -> go.Bar:
     return go.Bar(
         name=LABELS[kind], legendgroup=kind, showlegend=False, marker_color=COLOURS[kind],
         marker_line={"color": "white", "width": 0.5},
@@ -91,22 +91,22 @@ def _rectangles(cycle: LifeCycle, kind: Kind, tensors: list[Tensor]) -> go.Bar:
     )  # fmt: skip
 
 
-def _described(cycle: LifeCycle, tensor: Tensor) -> str:
+def _described(cycle: LifeCycle, tensor: ArenaTensor) -> str:
     """A tensor in words."""
     held = f" ({tensor.rows[0]} of {tensor.rows[1]} rows)" if tensor.rows else ""
-    last = min(tensor.end, len(cycle.steps)) - 1
-    until = "the caller" if tensor.end > len(cycle.steps) else f"node {last}, {cycle.steps[last].name}"
+    last = min(tensor.end, len(cycle.nodes)) - 1
+    until = "the caller" if tensor.end > len(cycle.nodes) else f"node {last}, {cycle.nodes[last].name}"
     lines = [
         f"<b>{tensor.name}</b>: {LABELS[tensor.kind]}",
         f"{tensor.bytes:,} bytes{held} at {tensor.offset:,}",
-        f"from node {tensor.start}, {cycle.steps[tensor.start].name}, to {until}" if cycle.steps else "",
+        f"from node {tensor.start}, {cycle.nodes[tensor.start].name}, to {until}" if cycle.nodes else "",
         f"in turn: {', '.join(tensor.values)}" if len(tensor.values) > 1 else "",
     ]
     return "<br>".join(line for line in lines if line)
 
 
 def _area(cycle: LifeCycle, kind: Kind) -> go.Scatter:
-    steps = (*cycle.steps, cycle.steps[-1])  # once more, so that the last node is as wide as the others
+    steps = (*cycle.nodes, cycle.nodes[-1])  # once more, so that the last node is as wide as the others
     return go.Scatter(
         name=LABELS[kind], legendgroup=kind, stackgroup="alive", line={"shape": "hv", "width": 0},
         fillcolor=COLOURS[kind], x=list(range(len(steps))), y=[step.alive[kind] for step in steps],
@@ -133,10 +133,10 @@ def _mark(figure: go.Figure, cycle: LifeCycle) -> None:
             )  # fmt: skip
     for text, y in _levels(cycle):
         figure.add_hline(y=y, line={"color": "black", "width": 1, "dash": "dot"}, annotation_text=text, row=1, col=1)
-    if cycle.steps:
-        step = cycle.steps[cycle.peak]
+    if cycle.nodes:
+        step = cycle.nodes[cycle.peak]
         figure.add_vline(x=cycle.peak + 0.5, line={"color": "crimson", "width": 1, "dash": "dash"})
-        right = cycle.peak < len(cycle.steps) / 2  # of the peak is more room
+        right = cycle.peak < len(cycle.nodes) / 2  # of the peak is more room
         figure.add_annotation(
             x=cycle.peak + 0.5, y=step.bytes, text=f"peak: {step.bytes:,} bytes at node {cycle.peak}, {step.name}",
             xref="x2", yref="y2", font={"color": "crimson"}, arrowcolor="crimson", ax=30 if right else -30, ay=-32,
@@ -171,7 +171,7 @@ def _by_layer(cycle: LifeCycle) -> go.Figure:
     return figure
 
 
-def _cost(memory: Memory | None) -> tuple[int, int]:
+def _cost(memory: AnalyticMemory | None) -> tuple[int, int]:
     """Bytes for activations and for weights."""
     return (0, 0) if memory is None else (memory.saved + memory.masks, memory.weights + memory.biases)
 

@@ -13,7 +13,7 @@ from smidgen.ir.preprocessing import Preprocessing
 
 
 @dataclass(frozen=True)
-class Tensor:
+class TensorSummary:
     """An input or output: name, element type, shape, and the numbers its integers stand for."""
 
     name: str
@@ -24,7 +24,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerSummary:
     """One node: what it computes, what that costs, and how its output is quantized."""
 
     name: str
@@ -36,7 +36,7 @@ class Layer:
     parameter_bytes: int
     scale: float | None
     zero: int | None
-    weight_scales: int  # 0 without quantized weights, 1 for the whole tensor, else one a channel
+    weight_scales: int  # 0 without quantized weights, 1 for the whole tensor, else one per channel
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class Summary:
     name: str
     arithmetic: str  # of its layers: int8, float32, or both
     preprocessing: Preprocessing | None
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
-    layers: tuple[Layer, ...]
+    inputs: tuple[TensorSummary, ...]
+    outputs: tuple[TensorSummary, ...]
+    layers: tuple[LayerSummary, ...]
     macs: int
     parameters: int
     parameter_bytes: int
@@ -93,11 +93,11 @@ def describe(graph: Graph) -> Summary:
     )
 
 
-def _layer(graph: Graph, node: Node) -> Layer:
+def _layer(graph: Graph, node: Node) -> LayerSummary:
     held = [value for value in node.ins if value in graph.constants or value in graph.state]
     out = node.outs[0]
     scale, zero = _quantization(out.type)
-    return Layer(
+    return LayerSummary(
         name=out.name,
         op=type(node.op).__name__,
         shape=out.type.shape,
@@ -111,8 +111,8 @@ def _layer(graph: Graph, node: Node) -> Layer:
     )
 
 
-def _tensor(value: Value) -> Tensor:
-    return Tensor(value.name, value.type.dtype, value.type.shape, *_quantization(value.type))
+def _tensor(value: Value) -> TensorSummary:
+    return TensorSummary(value.name, value.type.dtype, value.type.shape, *_quantization(value.type))
 
 
 def _quantization(type_: Type) -> tuple[float | None, int | None]:
@@ -121,7 +121,7 @@ def _quantization(type_: Type) -> tuple[float | None, int | None]:
     return type_.q.one, type_.q.zero
 
 
-def _row(layer: Layer) -> tuple[str, ...]:
+def _row(layer: LayerSummary) -> tuple[str, ...]:
     weights = "" if layer.weight_scales == 0 else "per tensor" if layer.weight_scales == 1 else "per channel"
     return (
         layer.name,
@@ -135,7 +135,7 @@ def _row(layer: Layer) -> tuple[str, ...]:
     )
 
 
-def _tensor_text(tensor: Tensor) -> str:
+def _tensor_text(tensor: TensorSummary) -> str:
     q = "" if tensor.scale is None else f" scale {tensor.scale:.5g}, zero point {tensor.zero}"
     return f"{tensor.name} {_shape(tensor.dtype, tensor.shape)}{q}"
 

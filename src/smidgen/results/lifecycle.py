@@ -11,14 +11,14 @@ from smidgen.memory import Buffer, shared
 from smidgen.ops.loss import SoftmaxCrossEntropy
 from smidgen.pipeline import Program
 from smidgen.training.head import layers
-from smidgen.training.scheme import Memory, Trained, layer_memory
+from smidgen.training.scheme import AnalyticMemory, Trained, layer_memory
 
 Kind = Literal["state", "saved", "activation", "gradient", "scratch"]
 KINDS: tuple[Kind, ...] = ("state", "saved", "activation", "gradient", "scratch")
 
 
 @dataclass(frozen=True)
-class Tensor:
+class ArenaTensor:
     """A piece of the arena in use over nodes [start, end), and the values that use it in turn."""
 
     name: str
@@ -32,7 +32,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Step:
+class NodeMemory:
     """A node, and the bytes alive while it runs."""
 
     name: str
@@ -45,12 +45,12 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerCost:
     """A convolution's analytic cost: of learning all of it, and of what the program learns of it."""
 
     name: str
-    whole: Memory
-    trained: Memory | None
+    whole: AnalyticMemory
+    trained: AnalyticMemory | None
 
 
 @dataclass(frozen=True)
@@ -61,16 +61,16 @@ class LifeCycle:
     arena: int
     state: int
     lower_bound: int
-    tensors: tuple[Tensor, ...]
-    steps: tuple[Step, ...]
+    tensors: tuple[ArenaTensor, ...]
+    nodes: tuple[NodeMemory, ...]
     groups: tuple[tuple[int, int], ...]  # streamed nodes [first, end)
     backward: int | None  # the first node of the backward pass; None where the program only infers
-    layers: tuple[Layer, ...]
+    layers: tuple[LayerCost, ...]
 
     @property
     def peak(self) -> int:
         """The node at which most bytes are alive."""
-        return max(range(len(self.steps)), key=lambda i: self.steps[i].bytes, default=0)
+        return max(range(len(self.nodes)), key=lambda i: self.nodes[i].bytes, default=0)
 
 
 def life_cycle(program: Program) -> LifeCycle:
@@ -79,13 +79,13 @@ def life_cycle(program: Program) -> LifeCycle:
     backward = _backward(graph)
     kinds = kinds_of(graph, plan.buffers)
     tensors = tuple(
-        Tensor(b.name, kind, b.bytes, offset, b.start, b.end, tuple(v.name for v in b.values), _rows(program, b))
+        ArenaTensor(b.name, kind, b.bytes, offset, b.start, b.end, tuple(v.name for v in b.values), _rows(program, b))
         for (b, offset), kind in zip(plan.placed, kinds, strict=True)
     )
     groups = tuple((group.first, group.end) for group in program.schedule.groups)
-    steps = tuple(_steps(graph, plan.buffers, kinds, state))
+    nodes = tuple(_node_memories(graph, plan.buffers, kinds, state))
     layers = tuple(_layers(program))
-    return LifeCycle(graph.name, plan.peak, state, plan.lower_bound, tensors, steps, groups, backward, layers)
+    return LifeCycle(graph.name, plan.peak, state, plan.lower_bound, tensors, nodes, groups, backward, layers)
 
 
 def _backward(graph: Graph) -> int | None:
@@ -120,7 +120,9 @@ def _rows(program: Program, buffer: Buffer) -> tuple[int, int] | None:
     return None
 
 
-def _steps(graph: Graph, buffers: tuple[Buffer, ...], kinds: tuple[Kind, ...], state: int) -> Iterator[Step]:
+def _node_memories(
+    graph: Graph, buffers: tuple[Buffer, ...], kinds: tuple[Kind, ...], state: int
+) -> Iterator[NodeMemory]:
     for index, node in enumerate(graph.nodes):
         alive: dict[Kind, int] = dict.fromkeys(KINDS, 0) | {"state": state}
         for buffer, kind in zip(buffers, kinds, strict=True):
@@ -129,13 +131,13 @@ def _steps(graph: Graph, buffers: tuple[Buffer, ...], kinds: tuple[Kind, ...], s
         for size, start, end in shared(buffers):
             if start <= index < end:
                 alive["activation"] -= size
-        yield Step(node.outs[0].name, node.op.title, alive)
+        yield NodeMemory(node.outs[0].name, node.op.title, alive)
 
 
-def _layers(program: Program) -> Iterator[Layer]:
+def _layers(program: Program) -> Iterator[LayerCost]:
     graph = program.training.forward if program.training else program.graph
     trained = program.training.trained if program.training else ()
     learned = {layer.node.out: layer_memory(layer) for layer in trained}
     for index, node in enumerate(layers(graph)):
         every = tuple(range(node.ins[1].type.shape[-1]))
-        yield Layer(node.out.name, layer_memory(Trained(index, node, True, every)), learned.get(node.out))
+        yield LayerCost(node.out.name, layer_memory(Trained(index, node, True, every)), learned.get(node.out))

@@ -38,7 +38,7 @@ class Flash:
 
 
 @dataclass(frozen=True)
-class Cost:
+class InstructionCost:
     """What a node, or all nodes of an op, take in one step, or in one run of a program that only infers."""
 
     name: str
@@ -55,8 +55,8 @@ class Instructions:
     forward: int
     step: int | None  # None where the program only infers
     between: int  # of these, outside the kernels
-    by_op: tuple[Cost, ...]  # most first
-    by_node: tuple[Cost, ...]  # in order
+    by_op: tuple[InstructionCost, ...]  # most first
+    by_node: tuple[InstructionCost, ...]  # in order
 
     @property
     def whole(self) -> int:
@@ -65,7 +65,7 @@ class Instructions:
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedArena:
     """The plan's arena."""
 
     peak_bytes: int
@@ -73,7 +73,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Exact:
+class Exactness:
     """The board against the numpy reference: outputs and all that learns, after every step."""
 
     steps: int
@@ -93,8 +93,8 @@ class Profile:
     flash_bytes: int
     flash: Flash
     instructions: Instructions
-    plan: Planned
-    exact: Exact
+    plan: PlannedArena
+    exact: Exactness
 
     def __rich__(self) -> Group:
         s, f, i = self.sram, self.flash, self.instructions
@@ -104,7 +104,7 @@ class Profile:
             f"SRAM          {self.sram_bytes:>11,} bytes: arena {s.arena:,}, state {s.state:,}, other {s.other:,}, "
             f"stack {s.stack:,}; image {image}",
             f"flash         {self.flash_bytes:>11,} bytes: code {f.code:,}, constants {f.constants:,}",
-            f"plan          {self.plan.peak_bytes:>11,} bytes; none of this order needs less than "
+            f"plan          {self.plan.peak_bytes:>11,} bytes; no plan for this order of nodes needs less than "
             f"{self.plan.lower_bound_bytes:,}",
             f"instructions  forward {i.forward:,}{step}",
             self._exactness(),
@@ -114,7 +114,7 @@ class Profile:
 
     def _exactness(self) -> str:
         if self.exact.equal:
-            return f"exact         {self.exact.steps} of {self.exact.steps} steps give the reference's bytes"
+            return f"exact         {self.exact.steps} of {self.exact.steps} steps give the bytes of the reference"
         return f"NOT EXACT     {self.exact.differs} differs from the reference"
 
     def layers(self) -> Table:
@@ -122,15 +122,15 @@ class Profile:
         return _table(f"{self.model} on {self.target}, node by node", self.instructions.by_node, self.instructions)
 
 
-def _table(title: str, costs: tuple[Cost, ...], instructions: Instructions) -> Table:
+def _table(title: str, costs: tuple[InstructionCost, ...], instructions: Instructions) -> Table:
     table = Table(title=Text(title), title_justify="left", show_footer=True, box=None, pad_edge=False)
     macs = sum(cost.macs for cost in costs)
-    table.add_column("op", "in all", overflow="fold")
+    table.add_column("op", "total", overflow="fold")
     table.add_column("nodes", f"{sum(cost.nodes for cost in costs)}", justify="right")
     table.add_column("MACs", f"{macs:,}", justify="right")
     table.add_column("instructions", f"{instructions.whole:,}", justify="right")
     table.add_column("share", justify="right")
-    table.add_column("a MAC", _ratio(instructions.whole, macs), justify="right")
+    table.add_column("per MAC", _ratio(instructions.whole, macs), justify="right")
     for cost in costs:
         share = f"{cost.instructions / max(instructions.whole, 1):.1%}"
         count, used = f"{cost.macs:,}" if cost.macs else "", f"{cost.instructions:,}"
@@ -149,18 +149,18 @@ def profile(program: Program, steps: int = 3, seed: int = 0) -> Profile:
     from smidgen.targets.cortex_m import BoardDevice  # here, because an emulator takes a while to import
 
     if steps < 1:
-        raise InputError(f"{steps} steps measure nothing; give 1 or more")
+        raise InputError(f"{steps} steps cannot be measured; give 1 or more")
     with program.start() as device:
         if not isinstance(device, BoardDevice):
             raise InputError(f"instructions are not counted on {program.target.name}; name a board, such as cortex-m7")
         rng = np.random.default_rng(seed)
         inputs = program.graph.inputs[:1] if program.training else program.graph.inputs
-        device.predict(*_noise(inputs, rng))
+        device.predict(*_random_inputs(inputs, rng))
         forward = device.counts()
-        compare = _learns if program.training else _infers
+        compare = _compare_training if program.training else _compare_inference
         differences = list(compare(program, device, steps, rng))
         counts, memory = device.counts() if program.training else forward, device.memory()
-    by_node = tuple(_nodes(program.graph, counts.by_node))
+    by_node = tuple(_node_costs(program.graph, counts.by_node))
     step = counts.total if program.training else None
     return Profile(
         model=program.graph.name,
@@ -170,36 +170,36 @@ def profile(program: Program, steps: int = 3, seed: int = 0) -> Profile:
         sram=Sram(memory.arena, memory.state, memory.other, memory.stack),
         flash_bytes=memory.flash,
         flash=Flash(memory.code, memory.constants),
-        instructions=Instructions(forward.total, step, counts.between, _grouped(by_node), by_node),
-        plan=Planned(program.plan.peak, program.plan.lower_bound),
-        exact=Exact(steps, not differences, differences[0] if differences else None),
+        instructions=Instructions(forward.total, step, counts.between, _costs_by_op(by_node), by_node),
+        plan=PlannedArena(program.plan.peak, program.plan.lower_bound),
+        exact=Exactness(steps, not differences, differences[0] if differences else None),
     )
 
 
-def _learns(program: Program, device: Device, steps: int, rng: np.random.Generator) -> Iterator[str]:
+def _compare_training(program: Program, device: Device, steps: int, rng: np.random.Generator) -> Iterator[str]:
     """Train on noise; what differs from the reference."""
     assert program.training is not None
     reference = program.training.step
     state, classes = reference.state, reference.outputs[1].type.shape[1]
     for step in range(steps):
-        (image,), label = _noise(reference.inputs[:1], rng), step % classes
+        (image,), label = _random_inputs(reference.inputs[:1], rng), step % classes
         extra = (np.array([label], np.int32), np.array([LEARNING_RATE], np.float32))
         outputs, state = evaluate_step(reference, state, image, *extra)
         device.train(image, label, LEARNING_RATE)
-        yield from _differing(reference.outputs, outputs, device.outputs(), step)
+        yield from _differences(reference.outputs, outputs, device.outputs(), step)
         kept = device.state()
-        yield from _differing(tuple(state), tuple(state.values()), tuple(kept[v.name] for v in state), step)
+        yield from _differences(tuple(state), tuple(state.values()), tuple(kept[v.name] for v in state), step)
 
 
-def _infers(program: Program, device: Device, runs: int, rng: np.random.Generator) -> Iterator[str]:
+def _compare_inference(program: Program, device: Device, runs: int, rng: np.random.Generator) -> Iterator[str]:
     """Run on noise; what differs from the reference."""
     graph = program.graph
     for run in range(runs):
-        arrays = _noise(graph.inputs, rng)
-        yield from _differing(graph.outputs, evaluate(graph, *arrays), device.run(*arrays), run)
+        arrays = _random_inputs(graph.inputs, rng)
+        yield from _differences(graph.outputs, evaluate(graph, *arrays), device.run(*arrays), run)
 
 
-def _differing(
+def _differences(
     values: Iterable[Value], expected: tuple[Array, ...], found: tuple[Array, ...], step: int
 ) -> Iterator[str]:
     for value, a, b in zip(values, expected, found, strict=True):
@@ -207,30 +207,30 @@ def _differing(
             yield f"%{value.name} after step {step + 1}"
 
 
-def _noise(inputs: tuple[Value, ...], rng: np.random.Generator) -> tuple[Array, ...]:
-    return tuple(_draw(v.type, rng) for v in inputs)
+def _random_inputs(inputs: tuple[Value, ...], rng: np.random.Generator) -> tuple[Array, ...]:
+    return tuple(_random_array(v.type, rng) for v in inputs)
 
 
-def _draw(type_: Type, rng: np.random.Generator) -> Array:
+def _random_array(type_: Type, rng: np.random.Generator) -> Array:
     if type_.dtype == "float32":
         return rng.normal(0, 1, type_.shape).astype(np.float32)
     limits = np.iinfo(type_.dtype)
     return rng.integers(limits.min, limits.max, type_.shape, type_.dtype, endpoint=True)
 
 
-def _nodes(graph: Graph, instructions: tuple[int, ...]) -> Iterator[Cost]:
+def _node_costs(graph: Graph, instructions: tuple[int, ...]) -> Iterator[InstructionCost]:
     for node, count in zip(graph.nodes, instructions, strict=True):
         if count:  # a view runs no code
-            yield Cost(node.outs[0].name, node.op.title, 1, node.op.macs(node), count)
+            yield InstructionCost(node.outs[0].name, node.op.title, 1, node.op.macs(node), count)
 
 
-def _grouped(costs: tuple[Cost, ...]) -> tuple[Cost, ...]:
+def _costs_by_op(costs: tuple[InstructionCost, ...]) -> tuple[InstructionCost, ...]:
     """By op, the most instructions first."""
-    groups: dict[str, list[Cost]] = {}
+    groups: dict[str, list[InstructionCost]] = {}
     for cost in costs:
         groups.setdefault(cost.op, []).append(cost)
     sums = (
-        Cost(op, op, len(group), sum(c.macs for c in group), sum(c.instructions for c in group))
+        InstructionCost(op, op, len(group), sum(c.macs for c in group), sum(c.instructions for c in group))
         for op, group in groups.items()
     )
     return tuple(sorted(sums, key=lambda cost: -cost.instructions))

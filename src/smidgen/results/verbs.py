@@ -1,4 +1,4 @@
-"""What the verbs show: result objects that print themselves."""
+"""What the commands print: result objects that print themselves."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ TOP = 5  # elements shown
 
 
 @dataclass(frozen=True)
-class Ranked:
+class TopElement:
     """An element and its value, as the network holds it and as the number that stands for."""
 
     index: int
-    value: float | None  # None where it is no finite number
+    value: float | None  # None where it is not finite
     real: float | None
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputSummary:
     """One output tensor of a run."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     file: str | None
-    top: tuple[Ranked, ...]
+    top: tuple[TopElement, ...]
 
     def __str__(self) -> str:
         written = f" → {self.file}" if self.file else ""
@@ -41,35 +41,35 @@ class Output:
         return "\n".join(lines)
 
 
-def largest(value: Value, array: Array, file: str | None) -> Output:
+def largest(value: Value, array: Array, file: str | None) -> OutputSummary:
     """An output tensor with its largest elements."""
     flat, q = array.reshape(-1), value.type.q
     best = np.argsort(-flat.astype(np.float64), kind="stable")[:TOP]
     scale, zero = (q.one, q.zero) if q is not None and q.axis is None else (1.0, 0)
     top = tuple(_ranked(int(index), flat[index].item(), scale, zero) for index in best)
-    return Output(value.name, value.type.dtype, value.type.shape, file, top)
+    return OutputSummary(value.name, value.type.dtype, value.type.shape, file, top)
 
 
-def _ranked(index: int, value: float, scale: float, zero: int) -> Ranked:
+def _ranked(index: int, value: float, scale: float, zero: int) -> TopElement:
     if not math.isfinite(value):
-        return Ranked(index, None, None)
-    return Ranked(index, value, scale * (value - zero))
+        return TopElement(index, None, None)
+    return TopElement(index, value, scale * (value - zero))
 
 
 @dataclass(frozen=True)
-class Run:
+class RunSummary:
     """A run of a model on some target."""
 
     model: str
     target: str
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputSummary, ...]
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.outputs))
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenModel:
     """A model written to a file."""
 
     model: str
@@ -86,7 +86,7 @@ class Written:
 
 @dataclass(frozen=True)
 class QuantizedFile:
-    """A model quantized and written to a file, and how well it follows the float one."""
+    """A model quantized and written to a file, and how close it stays to the float one."""
 
     file: str
     bytes: int
@@ -99,7 +99,7 @@ class QuantizedFile:
 
 
 @dataclass(frozen=True)
-class Use:
+class TensorBytes:
     """A tensor alive at the peak, and its bytes."""
 
     name: str
@@ -107,7 +107,7 @@ class Use:
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledProject:
     """A project written for a target."""
 
     model: str
@@ -118,7 +118,7 @@ class Compiled:
     lower_bound_bytes: int
     state_bytes: int
     constant_bytes: int
-    at_peak: tuple[Use, ...]
+    at_peak: tuple[TensorBytes, ...]
     picture: str | None  # the file its memory is drawn in
 
     def __str__(self) -> str:
@@ -128,12 +128,12 @@ class Compiled:
             f"{self.model} for {self.target}: {len(self.files)} files → {self.folder}\n"
             f"arena {self.peak_bytes:,} bytes of SRAM (at least {self.lower_bound_bytes:,}), "
             f"{learns}constants {self.constant_bytes:,} bytes of flash\n"
-            f"at the peak: {largest}" + (f"\nits memory drawn → {self.picture}" if self.picture else "")
+            f"at the peak: {largest}" + (f"\nmemory drawn in {self.picture}" if self.picture else "")
         )
 
 
 @dataclass(frozen=True)
-class Taught:
+class TrainingSummary:
     """A model that learned, and the files it was written to."""
 
     model: str

@@ -1,8 +1,8 @@
 """The same graph in PyTorch: the int8 forward pass exactly, its gradients in fp32, and training in fp32 to compare to.
 
-Tensors hold the quantized numbers as floats. Gradients pass straight through rounding, and through a clamp
-strictly inside its limits: what `autodiff` defines, found by torch's own differentiation. Where a graph's leading
-dimension is 1 it may be a batch here.
+Tensors hold the quantized numbers as floats. Gradients use the straight-through estimator: they pass rounding
+unchanged, and a clamp strictly inside its limits, as `autodiff` defines them, by torch's own differentiation. Where a
+graph's leading dimension is 1 it may be a batch here.
 """
 
 from smidgen.simulate.rules import RULES

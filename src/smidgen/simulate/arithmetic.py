@@ -1,4 +1,4 @@
-"""int8 arithmetic on PyTorch's floats, with gradients that pass straight through rounding."""
+"""int8 arithmetic on PyTorch's floats, with straight-through gradients for rounding."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from smidgen.ir import Array, Type
 EXACT_SUMS = (1 << 24) // (128 * 255)  # products of int8 numbers that float32 adds up without rounding
 
 
-class _Straight(torch.autograd.Function):
-    """`y` forward; backward the gradient goes to `acc`, times `scale`, where `inside` is set."""
+class _StraightThrough(torch.autograd.Function):
+    """Straight-through estimator: `y` forward; backward the gradient of `acc` is dy · `scale` where `inside` is set."""
 
     @staticmethod
     def forward(ctx: Any, acc: Tensor, scale: Tensor, y: Tensor, inside: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ class Arithmetic:
         low, high = numerics.activation_limits(activation)
         return lambda real: real.to(torch.float32).clamp(low, high)
 
-    def settle(
+    def requantizer(
         self, type: Type, activation: str, factors: tuple[float, ...], exact: Callable[..., Tensor], clamps: bool = True
     ) -> Callable[..., Tensor]:
         """Accumulators → an int8 output: `exact`, or without rounding times `factors`; then the zero point and limits.
@@ -54,17 +54,17 @@ class Arithmetic:
         lo, hi = numerics.activation_range(activation, type)
         scale = self.real(factors)
 
-        def settled(acc: Tensor, *parts: Tensor) -> Tensor:
+        def requantized(acc: Tensor, *parts: Tensor) -> Tensor:
             with torch.no_grad():
                 y = ((exact(*(parts or (acc,))) if self.rounded else acc * scale) + type.zero).clamp_(lo, hi)
                 y = y.to(torch.float32)
                 if not acc.requires_grad:
                     return y
                 inside = (y > lo) & (y < hi) if clamps else torch.ones_like(y, dtype=torch.bool)
-            straight: Tensor = _Straight.apply(acc, scale, y, inside)  # type: ignore[no-untyped-call]
+            straight: Tensor = _StraightThrough.apply(acc, scale, y, inside)  # type: ignore[no-untyped-call]
             return straight
 
-        return settled
+        return requantized
 
     def multiply(self, multiplier: Array | int, shift: Array | int) -> Callable[[Tensor], Tensor]:
         """`numerics.multiply` of the nearest whole numbers, which wrap beyond int32 as there."""
@@ -81,7 +81,7 @@ class Arithmetic:
         return multiplied
 
     def real(self, numbers: tuple[float, ...]) -> Tensor:
-        """One number or one a channel; none means 1."""
+        """One number, or one per channel; none means 1."""
         return torch.tensor(numbers or (1.0,), dtype=torch.float64, device=self.device)
 
     def _whole(self, numbers: Array | int) -> Tensor:

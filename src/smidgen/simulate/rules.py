@@ -17,14 +17,14 @@ from smidgen.ops.window import Window
 from smidgen.simulate.arithmetic import EXACT_SUMS, Arithmetic
 
 Function = Callable[..., Tensor | tuple[Tensor, ...]]
-Rule = Callable[[Node, Arithmetic], Function]
-RULES: dict[type[Op], Rule] = {}
+TorchRule = Callable[[Node, Arithmetic], Function]
+RULES: dict[type[Op], TorchRule] = {}
 
 
-def rule(*kinds: type[Op]) -> Callable[[Rule], Rule]:
+def rule(*kinds: type[Op]) -> Callable[[TorchRule], TorchRule]:
     """Enter a function under the ops it computes."""
 
-    def enter(function: Rule) -> Rule:
+    def enter(function: TorchRule) -> TorchRule:
         RULES.update(dict.fromkeys(kinds, function))
         return function
 
@@ -61,7 +61,7 @@ def _convolution(node: Node, a: Arithmetic) -> Function:
     finish = (
         a.limit(op.activation)
         if x_type.dtype == "float32"
-        else a.settle(node.out.type, op.activation, factors(node), a.multiply(*multipliers(node)))
+        else a.requantizer(node.out.type, op.activation, factors(node), a.multiply(*multipliers(node)))
     )
 
     def run(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
@@ -80,7 +80,7 @@ def _dense(node: Node, a: Arithmetic) -> Function:
         limit = a.limit(op.activation)
         return lambda x, w, b: limit(F.linear(x, w, b))
     scale = a.real(factors(node))
-    finish = a.settle(node.out.type, op.activation, factors(node), lambda acc: _half_away(acc * scale))
+    finish = a.requantizer(node.out.type, op.activation, factors(node), lambda acc: _half_away(acc * scale))
     return lambda x, w, b: finish((x - zero).double() @ w.double().T + b)
 
 
@@ -103,7 +103,7 @@ def _add(node: Node, a: Arithmetic) -> Function:
     def exact(p: Tensor, q: Tensor) -> Tensor:
         return down(up_left(p * (1 << ADD_SHIFT)) + up_right(q * (1 << ADD_SHIFT)))
 
-    finish = a.settle(y, op.activation, (), exact)
+    finish = a.requantizer(y, op.activation, (), exact)
 
     def run(p: Tensor, q: Tensor) -> Tensor:
         p, q = (p - left.zero).double(), (q - right.zero).double()
@@ -119,7 +119,7 @@ def _mul(node: Node, a: Arithmetic) -> Function:
     if y.dtype == "float32":
         limit = a.limit(op.activation)
         return lambda p, q: limit(p * q)
-    finish = a.settle(y, op.activation, ratio(left, right, over=y), a.multiply(*op.multiplier(node)))
+    finish = a.requantizer(y, op.activation, ratio(left, right, over=y), a.multiply(*op.multiplier(node)))
     return lambda p, q: finish((p - left.zero) * (q - right.zero))
 
 
@@ -130,7 +130,7 @@ def _rescale(node: Node, a: Arithmetic) -> Function:
     activation = op.activation if isinstance(op, ops.Activate) else "none"
     if y.dtype == "float32":
         return a.limit(activation)
-    finish = a.settle(y, activation, ratio(x, over=y), a.multiply(*op.multiplier(node)))
+    finish = a.requantizer(y, activation, ratio(x, over=y), a.multiply(*op.multiplier(node)))
     return lambda q: finish(q - x.zero)
 
 
@@ -160,7 +160,7 @@ def _lookup(node: Node, a: Arithmetic) -> Function:
     tangent, q = op.tangent(x)
     table = torch.from_numpy(op.table(x, y).astype(np.float64) - y.zero).to(a.device)
     slope = torch.from_numpy(tangent.table(x, Type((1,), "int8", q)) * (q.one * x.scale)).to(a.device)
-    finish = a.settle(y, "none", (1 / y.scale,), lambda index: table[index])
+    finish = a.requantizer(y, "none", (1 / y.scale,), lambda index: table[index])
 
     def run(steps: Tensor) -> Tensor:
         if not a.rounded:
@@ -185,7 +185,7 @@ def _pool(node: Node, a: Arithmetic) -> Function:
     if y.dtype == "float32":
         limit = a.limit(op.activation)
         return lambda x: limit(pool(x))
-    finish = a.settle(y, op.activation, (), lambda q: _half_away(q) - y.zero, clamps=op.activation != "none")
+    finish = a.requantizer(y, op.activation, (), lambda q: _half_away(q) - y.zero, clamps=op.activation != "none")
 
     def run(x: Tensor) -> Tensor:
         pooled = pool(x)
@@ -216,7 +216,7 @@ def _mean(node: Node, a: Arithmetic) -> Function:
     if y.dtype == "float32":
         return lambda q: q.mean(dim=(1, 2), keepdim=op.keep_dims)
     factor = (x.scale / y.scale / (x.shape[1] * x.shape[2]),)
-    finish = a.settle(y, "none", factor, a.multiply(*op.multiplier(node)), clamps=False)
+    finish = a.requantizer(y, "none", factor, a.multiply(*op.multiplier(node)), clamps=False)
     return lambda q: finish((q - x.zero).double().sum(dim=(1, 2), keepdim=op.keep_dims))
 
 

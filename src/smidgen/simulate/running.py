@@ -54,7 +54,7 @@ class Simulator:
 
 
 class FloatTraining:
-    """SGD a sample at a time with fp32 weights and fp32 gradients: nothing that learns is ever rounded.
+    """SGD, one sample at a time, with fp32 weights and fp32 gradients: nothing that learns is ever rounded.
 
     The forward pass, the first weights and the scaling of each step are those of the int8 training given;
     activations are int8 as there.

@@ -91,8 +91,8 @@ def held(state: Mapping[str, Array], value: Value, program: str) -> Array:
     if found is None or found.shape != type_.shape or found.dtype.name != type_.dtype:
         what = "nothing" if found is None else f"{found.dtype.name}{list(found.shape)}"
         raise InputError(
-            f"%{value.name} of {program} is {type_.dtype}{list(type_.shape)}, the state given holds {what}: "
-            "it is of another program"
+            f"%{value.name} of {program} is {type_.dtype}{list(type_.shape)}, the given state holds {what}: "
+            "it belongs to another program"
         )
     return found
 
@@ -102,4 +102,6 @@ def check_state(graph: Graph, state: Mapping[str, Array]) -> None:
     for v in graph.state:
         held(state, v, graph.name)
     if extra := set(state) - {v.name for v in graph.state}:
-        raise InputError(f"the state given holds %{min(extra)}, which {graph.name} lacks: it is of another program")
+        raise InputError(
+            f"the given state holds %{min(extra)}, which {graph.name} does not have: it belongs to another program"
+        )

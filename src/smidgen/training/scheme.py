@@ -18,6 +18,7 @@ from smidgen.ir import Graph, Node
 from smidgen.ops.conv import Conv2D
 from smidgen.ops.dense import Dense
 from smidgen.training.head import layers
+from smidgen.training.published import published_for, why_not_published
 
 Ranking = Literal["largest", "smallest", "random"]
 RANKINGS: tuple[Ranking, ...] = ("largest", "smallest", "random")
@@ -51,29 +52,29 @@ class Scheme:
     def from_json(text: str, source: str = "the scheme") -> Scheme:
         try:
             plain = json.loads(text)
-            weights = tuple((_whole(layer), _share(share)) for layer, share in dict(plain["weights"]).items())
-            scheme = Scheme(str(plain["name"]), _whole(plain["biases"]), tuple(sorted(weights)), plain["channels"])
+            weights = tuple((_integer(layer), _parse_share(share)) for layer, share in dict(plain["weights"]).items())
+            scheme = Scheme(str(plain["name"]), _integer(plain["biases"]), tuple(sorted(weights)), plain["channels"])
         except (ValueError, KeyError, TypeError, ZeroDivisionError, RecursionError) as error:
             raise SchemeError(
-                f"{source} is no scheme ({type(error).__name__}: {error}); it needs name, biases, weights as "
-                '{"layer": "share"} and channels, as `smidgen search` writes them'
+                f"{source} is not a scheme ({type(error).__name__}: {error}); it needs name, biases, weights as "
+                '{"layer": "share"} and channels, as Scheme.to_json writes them'
             ) from None
         if scheme.channels not in RANKINGS:
             raise SchemeError(f"{source} ranks channels by '{scheme.channels}'; known are {', '.join(RANKINGS)}")
         return scheme
 
 
-def _whole(written: object) -> int:
+def _integer(written: object) -> int:
     """A number of layers, or a layer's."""
     if isinstance(written, bool) or not _WHOLE.fullmatch(str(written)):
-        raise ValueError(f"{str(written)[:40]!r} is no whole number")
+        raise ValueError(f"{str(written)[:40]!r} is not a whole number")
     return int(str(written))
 
 
-def _share(written: object) -> Fraction:
+def _parse_share(written: object) -> Fraction:
     """A share of channels: 1/8, 0.125 or 1."""
     if isinstance(written, bool) or not _SHARE.fullmatch(str(written)):
-        raise ValueError(f"{str(written)[:40]!r} is no share of channels like 1/8")
+        raise ValueError(f"{str(written)[:40]!r} is not a share of channels such as 1/8")
     return Fraction(str(written))
 
 
@@ -92,7 +93,7 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class Memory:
+class AnalyticMemory:
     """The paper's analytic extra memory of a scheme, in bytes, without the classifier."""
 
     saved: int
@@ -123,7 +124,9 @@ def resolve(scheme: Scheme, graph: Graph, seed: int = 0) -> tuple[Trained, ...]:
                 f"{first}): the gradient's path to layer {layer} needs biases {len(numbered) - layer}"
             )
         if share < 1 and isinstance(numbered[layer].op, Dense):
-            raise SchemeError(f"{scheme.name} trains {share} of layer {layer}, which is dense and learns whole; give 1")
+            raise SchemeError(
+                f"{scheme.name} trains {share} of layer {layer}, which is dense and learns only as a whole; give 1"
+            )
     rng = np.random.default_rng(seed)
     return tuple(
         Trained(i, numbered[i], True, _channels(graph, numbered[i], shares.get(i, Fraction(0)), scheme.channels, rng))
@@ -149,59 +152,27 @@ def _channels(graph: Graph, node: Node, share: Fraction, ranking: Ranking, rng: 
     return tuple(sorted(int(c) for c in chosen[:count]))
 
 
-def analytic_memory(scheme: Scheme, graph: Graph) -> Memory:
+def analytic_memory(scheme: Scheme, graph: Graph) -> AnalyticMemory:
     """The sum over the layers that learn."""
     layers = [layer_memory(trained) for trained in resolve(scheme, graph)]
-    return Memory(*(sum(getattr(layer, f.name) for layer in layers) for f in fields(Memory)))
+    return AnalyticMemory(*(sum(getattr(layer, f.name) for layer in layers) for f in fields(AnalyticMemory)))
 
 
-def layer_memory(trained: Trained) -> Memory:
-    """Saved input channels, one mask bit an output element, updated weights (1 byte) and biases (4 bytes)."""
+def layer_memory(trained: Trained) -> AnalyticMemory:
+    """Saved input channels, one mask bit per output element, updated weights (1 byte) and biases (4 bytes)."""
     x, w, b = (v.type for v in trained.node.ins)
     share = len(trained.channels)
     groups = trained.node.op.groups if isinstance(trained.node.op, Conv2D) else 1
     saved = math.prod(x.shape[:-1]) * share * groups
-    return Memory(saved, (trained.node.out.type.size + 7) // 8, w.size // w.shape[-1] * share, 4 * b.size)
-
-
-def _published(biases: int, weights: str) -> tuple[int, tuple[tuple[int, Fraction], ...]]:
-    pairs = (item.split(":") for item in weights.split())
-    return biases, tuple((int(layer), Fraction(share)) for layer, share in pairs)
-
-
-# By the number of layers of the network they were published for, then by name.
-PUBLISHED = {
-    51: {
-        "49kb": _published(16, "36:1 39:1 41:1/4 42:1/8 45:1/8 48:1/8 49:1/8"),
-        "73kb": _published(20, "32:1/8 33:1/2 36:1/2 39:1 41:1/4 42:1/8 45:1/8 48:1"),
-        "99kb": _published(25, "27:1 30:1 33:1 36:1 39:1 42:1/8 45:1/2 48:1"),
-        "123kb": _published(31, "27:1 30:1 33:1 36:1 39:1 42:1/2 45:1 48:1"),
-        "138kb": _published(34, "27:1 30:1 33:1 36:1 39:1 42:1 45:1 48:1"),
-    },
-    42: {
-        "49kb": _published(20, "24:1/4 27:1/2 30:1/2"),
-        "74kb": _published(21, "21:1 24:1 27:1/2 30:1"),
-        "99kb": _published(22, "21:1 24:1 27:1 30:1 36:1/8 39:1/4"),
-        "124kb": _published(24, "21:1/4 24:1 27:1 30:1 33:1/2 39:1/2"),
-        "148kb": _published(23, "21:1 24:1 27:1 30:1 36:1 39:1/2"),
-    },
-    60: {
-        "49kb": _published(21, "39:1/4 42:1 45:1 51:1/8 54:1/4 57:1/4"),
-        "74kb": _published(28, "33:1/2 36:1/4 39:1 42:1 45:1 51:1/2 54:1/4 57:1/2"),
-        "98kb": _published(25, "36:1 39:1/2 42:1 45:1 48:1/4 51:1/2 54:1 57:1"),
-        "120kb": _published(32, "36:1 39:1 42:1 45:1 48:1/2 51:1 54:1 57:1"),
-        "148kb": _published(45, "36:1 39:1 42:1 45:1 48:1 51:1 54:1 57:1"),
-    },
-}
+    return AnalyticMemory(saved, (trained.node.out.type.size + 7) // 8, w.size // w.shape[-1] * share, 4 * b.size)
 
 
 def load_scheme(text: str, graph: Graph) -> Scheme:
-    """A published name, `full`, `last:K`, `bias:K`, `head`, or a file."""
-    count = len(layers(graph))
-    known = PUBLISHED.get(count, {})
+    """A name published for this network, `full`, `last:K`, `bias:K`, `head`, or a JSON file."""
+    count, published = len(layers(graph)), published_for(graph)
     word, _, number = text.partition(":")
-    if text in known:
-        biases, weights = known[text]
+    if text in published:
+        biases, weights = published[text]
         scheme = Scheme(text, biases, weights)
     elif text == "head":
         scheme = Scheme(text, 0)
@@ -214,8 +185,9 @@ def load_scheme(text: str, graph: Graph) -> Scheme:
     elif os.path.isfile(text):
         scheme = Scheme.from_json(_read(text), text)
     else:
-        names = ", ".join((*known, "full", "last:K", "bias:K", "head"))
-        raise SchemeError(f"'{text[:80]}' is neither a scheme for {graph.name} ({names}) nor a file")
+        why = why_not_published(text, graph) or f"is neither a scheme for {graph.name} nor a file"
+        names = ", ".join((*published, "full", "last:K", "bias:K", "head"))
+        raise SchemeError(f"'{text[:80]}' {why}; give {names}, or a JSON file with a scheme")
     resolve(scheme, graph)
     return scheme
 

@@ -11,7 +11,7 @@ from onnx.reference import ReferenceEvaluator
 
 from smidgen.errors import ImportModelError
 from smidgen.frontends.channels import broadcast
-from smidgen.frontends.onnx.protobuf import Operator
+from smidgen.frontends.onnx.protobuf import OnnxOperator
 from smidgen.ir import MAX_BYTES, Array
 
 MATCHING = frozenset(
@@ -26,7 +26,7 @@ SHRINKING = frozenset(
 SHAPED = {"ConstantOfShape": 0, "Expand": 1}  # the input that says how large the output will be
 
 
-def fold(operator: Operator, opset: int, arrays: tuple[Array | None, ...]) -> Array:
+def fold(operator: OnnxOperator, opset: int, arrays: tuple[Array | None, ...]) -> Array:
     """What an operator whose inputs are all constant gives."""
     given = [a for a in arrays if a is not None]
     if operator.code in MATCHING:
@@ -42,7 +42,7 @@ def fold(operator: Operator, opset: int, arrays: tuple[Array | None, ...]) -> Ar
     return _evaluate(operator, opset, arrays)
 
 
-def _evaluate(operator: Operator, opset: int, arrays: tuple[Array | None, ...]) -> Array:
+def _evaluate(operator: OnnxOperator, opset: int, arrays: tuple[Array | None, ...]) -> Array:
     names = [f"x{i}" if a is not None else "" for i, a in enumerate(arrays)]
     attributes: dict[str, Any] = {
         name: onnx.numpy_helper.from_array(value) if isinstance(value, np.ndarray) else value

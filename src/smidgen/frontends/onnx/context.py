@@ -8,18 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from smidgen.errors import ImportModelError
-from smidgen.frontends.channels import Constant, Operand, Tensor
+from smidgen.frontends.channels import Constant, FileTensor, Operand
 from smidgen.frontends.layers import Layers
-from smidgen.frontends.onnx.protobuf import Model, Operator
+from smidgen.frontends.onnx.protobuf import OnnxModel, OnnxOperator
 from smidgen.ir import Array, QParams
 
 MAX_INTEGERS = 64  # elements of a constant shape, of axes, pads, …
 
 
-class Import(Layers):
+class OnnxImport(Layers):
     """The graph in the making and the file's tensors by name."""
 
-    def __init__(self, model: Model, name: str, plan: Mapping[str, QParams]) -> None:
+    def __init__(self, model: OnnxModel, name: str, plan: Mapping[str, QParams]) -> None:
         super().__init__(name, plan)
         self.model = model
         self.values: dict[str, Operand] = {n: Constant(data) for n, data in model.constants.items()}
@@ -31,28 +31,28 @@ class Import(Layers):
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class OnnxCall:
     """One operator about to be translated: its inputs and attributes, each asked for by kind."""
 
-    c: Import
-    operator: Operator
+    c: OnnxImport
+    operator: OnnxOperator
 
     def __len__(self) -> int:
         return len(self.operator.inputs)
 
-    def given(self, place: int) -> bool:
+    def has_input(self, place: int) -> bool:
         """Whether an optional input is there."""
         return place < len(self) and self.operator.inputs[place] != ""
 
     def operand(self, place: int) -> Operand:
-        if not self.given(place):
+        if not self.has_input(place):
             raise ImportModelError(f"its input {place} is missing; export the model again")
         return self.c.operand(self.operator.inputs[place])
 
-    def tensor(self, place: int) -> Tensor:
+    def tensor(self, place: int) -> FileTensor:
         """An input that is computed."""
         x = self.operand(place)
-        return x if isinstance(x, Tensor) else self.c.real(x)
+        return x if isinstance(x, FileTensor) else self.c.real(x)
 
     def constant(self, place: int) -> Constant:
         x = self.operand(place)
@@ -63,7 +63,7 @@ class Call:
         return x
 
     def optional(self, place: int) -> Constant | None:
-        return self.constant(place) if self.given(place) else None
+        return self.constant(place) if self.has_input(place) else None
 
     def number(self, place: int, default: float) -> float:
         """A constant input of one element."""

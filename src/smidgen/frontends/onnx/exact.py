@@ -1,4 +1,4 @@
-"""Graph → QDQ ONNX that rounds as we do: layers are functions by which a runtime computes every int8 number alike.
+"""Graph → QDQ ONNX that rounds as we do: layers are functions that make a runtime compute the same int8 numbers.
 
 What only moves elements or compares them is as in the plain form, and so are layers in float32, which a runtime sums in
 its own order.
@@ -16,12 +16,12 @@ from smidgen.errors import ExportError
 from smidgen.frontends.onnx.functions import DOMAIN, EXACT, LONG, OPERATORS, RECTIFIED
 from smidgen.frontends.onnx.requantization import Rounding, rounding, rounding_of_sums
 from smidgen.frontends.onnx.writer import (
-    MOVED,
-    Writer,
-    computed,
+    UINT8_SHIFT,
+    OnnxWriter,
     conv_attributes,
     conv_order,
-    serialized,
+    result_name,
+    serialize,
     window_attributes,
 )
 from smidgen.ir import Array, Graph, Node, Op, Value
@@ -36,10 +36,10 @@ LARGEST = INT8_MAX - INT8_MIN  # number of steps from a zero point
 
 def write_onnx(graph: Graph) -> bytes:
     """The graph as the bytes of an `.onnx` file."""
-    return serialized(_Exact(graph))
+    return serialize(_Exact(graph))
 
 
-class _Exact(Writer):
+class _Exact(OnnxWriter):
     """Functions where the plain form leaves rounding to the runtime."""
 
     def apply(self, node: Node) -> None:
@@ -52,7 +52,7 @@ class _Exact(Writer):
     def call(self, node: Node, code: str, *ins: str, **attributes: object) -> str:
         """What a function makes of these inputs, in real numbers."""
         self.called.add(code)
-        out = computed(node)
+        out = result_name(node)
         self.nodes.append(helper.make_node(code, list(ins), [out], domain=DOMAIN, **attributes))  # type: ignore[arg-type]
         return out
 
@@ -86,7 +86,7 @@ def _where(node: Node) -> str:
     return f"{type(node.op).__name__} of %{node.out.name}"
 
 
-def _reach(w: _Exact, node: Node, order: tuple[int, ...]) -> Array:
+def _largest_sums(w: _Exact, node: Node, order: tuple[int, ...]) -> Array:
     """The largest that each output's sum, bias included, can be in magnitude."""
     zero, (weights, _, _), (bias, _, _) = node.ins[0].type.zero, w.weights(node, order), w.bias(node)
     size = np.abs(weights.astype(np.int64)).reshape(len(weights), -1).sum(1)
@@ -107,7 +107,7 @@ def _conv(w: _Exact, node: Node) -> None:
     assert isinstance(node.op, ops.Conv2D | ops.Depthwise)
     order = conv_order(node.op)
     multiplier, shift = (array.astype(np.int64).reshape(-1, 1, 1) for array in multipliers(node))
-    reach, lift = _reach(w, node, order), np.int64(1) << np.maximum(shift, 0)
+    reach, lift = _largest_sums(w, node, order), np.int64(1) << np.maximum(shift, 0)
     code, ins = "Conv", _weighted(w, node, True, order)
     if (reach > EXACT).any() or (reach * lift.ravel() > INT32_MAX).any():
         code, ins = LONG + code, (*ins, _uint8_zero(w, node), w.number(node, "lift", lift, "int64"))
@@ -125,14 +125,14 @@ def _conv(w: _Exact, node: Node) -> None:
 def _dense(w: _Exact, node: Node) -> None:
     assert isinstance(node.op, ops.Dense)
     code, ins = "Gemm", _weighted(w, node, False, (0, 1))
-    if (_reach(w, node, (0, 1)) > EXACT).any():
+    if (_largest_sums(w, node, (0, 1)) > EXACT).any():
         code, ins = LONG + code, (*ins, _uint8_zero(w, node))
     factor = w.number(node, "factor", node.op.scaling(node), "float64")
     w.result(node, w.call(node, code, *ins, factor, w.step(node.out), transB=1), False, node.op.activation)
 
 
 def _uint8_zero(w: _Exact, node: Node) -> str:
-    return w.number(node, "x_zero", node.ins[0].type.zero + MOVED, "uint8")
+    return w.number(node, "x_zero", node.ins[0].type.zero + UINT8_SHIFT, "uint8")
 
 
 def _of_sums(node: Node, largest: int, multiplier: int, shift: int) -> Rounding:
@@ -223,10 +223,10 @@ def _quantize(w: _Exact, node: Node) -> None:
 
 
 def _dequantize(w: _Exact, node: Node) -> None:
-    """As it is, unless the scale is no float32."""
+    """As it is, unless the scale is not a float32 number."""
     x = node.ins[0].type
     if x.scale == np.float32(x.scale):
-        Writer.apply(w, node)
+        OnnxWriter.apply(w, node)
     else:
         w.result(node, _table(w, node, "Requantized"), w.first(node.ins[0]))
 

@@ -302,7 +302,7 @@ def library() -> dict[str, FunctionProto]:
     return {function.name: function for function in functions}
 
 
-def needed(names: set[str]) -> list[FunctionProto]:
+def functions_needed(names: set[str]) -> list[FunctionProto]:
     """The functions of these names and those they are made of, which come first."""
     ordered: dict[str, FunctionProto] = {}
 

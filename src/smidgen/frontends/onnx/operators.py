@@ -1,4 +1,4 @@
-"""What each ONNX operator means: a rule an operator, from its call to a tensor of the graph."""
+"""What each ONNX operator means: one rule per operator, from its call to a tensor of the graph."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.errors import ImportModelError
-from smidgen.frontends.channels import Constant, Operand, Spans, Tensor
+from smidgen.frontends.channels import Constant, FileTensor, Operand, Spans
 from smidgen.frontends.layout import Shape
-from smidgen.frontends.onnx.context import Call
+from smidgen.frontends.onnx.context import OnnxCall
 from smidgen.frontends.onnx.quantized import dequantize, quantize
 from smidgen.ir import Op
 
-Rule = Callable[[Call], Operand]
+OnnxRule = Callable[[OnnxCall], Operand]
 
 
-def _pads(call: Call, x: Tensor, size: Shape, stride: Shape, dilation: Shape) -> Spans:
+def _pads(call: OnnxCall, x: FileTensor, size: Shape, stride: Shape, dilation: Shape) -> Spans:
     """auto_pad and pads as numbers before and after each dimension of the map."""
     kind, count = call.text("auto_pad", "NOTSET"), len(size)
     if kind in ("NOTSET", "VALID"):
@@ -35,7 +35,7 @@ def _pads(call: Call, x: Tensor, size: Shape, stride: Shape, dilation: Shape) ->
     return tuple(spans)
 
 
-def _window(call: Call, x: Tensor, size: Shape) -> tuple[Shape, Spans, Shape]:
+def _window(call: OnnxCall, x: FileTensor, size: Shape) -> tuple[Shape, Spans, Shape]:
     """Stride, padding and dilation of a window over the map."""
     count = len(x.shape) - 2
     stride, dilation = call.integers("strides", (1,) * count), call.integers("dilations", (1,) * count)
@@ -46,7 +46,7 @@ def _window(call: Call, x: Tensor, size: Shape) -> tuple[Shape, Spans, Shape]:
     return stride, _pads(call, x, size, stride, dilation), dilation
 
 
-def _conv(call: Call) -> Tensor:
+def _conv(call: OnnxCall) -> FileTensor:
     x, w = call.tensor(0), call.constant(1)
     size = w.shape[2:]
     if call.integers("kernel_shape", size) != size:
@@ -55,7 +55,7 @@ def _conv(call: Call) -> Tensor:
     return call.c.conv(x, w, call.optional(2), stride, pads, dilation, call.integer("group", 1))
 
 
-def _gemm(call: Call) -> Tensor:
+def _gemm(call: OnnxCall) -> FileTensor:
     x, w, b = call.tensor(0), call.constant(1), call.optional(2)
     if call.integer("transA", 0):
         x = call.c.transpose(x, (1, 0))
@@ -70,11 +70,12 @@ def _gemm(call: Call) -> Tensor:
     return call.c.dense(x, w, b if b is None or beta == 1.0 else Constant(b.data * np.float32(beta)))
 
 
-def _matmul(call: Call) -> Tensor:
+def _matmul(call: OnnxCall) -> FileTensor:
     a, b = call.operand(0), call.operand(1)
-    if not isinstance(b, Constant) or not isinstance(a, Tensor):
+    if not isinstance(b, Constant) or not isinstance(a, FileTensor):
         raise ImportModelError(
-            "the right factor alone has to be a constant, as in a dense layer; attention and products from the left "
+            "its second input must be a constant and its first computed, as in a dense layer; attention and other "
+            "products "
             "are not supported"
         )
     if len(b.shape) < 2 or math.prod(b.shape[:-2]) != 1 or len(a.shape) < 2:
@@ -84,30 +85,28 @@ def _matmul(call: Call) -> Tensor:
     return call.c.reshape(y, (1,) * max(0, len(b.shape) - len(a.shape)) + y.shape)
 
 
-def _batch_norm(call: Call) -> Tensor:
+def _batch_norm(call: OnnxCall) -> FileTensor:
     call.forbid("training_mode", 0)
     scale, shift, mean, variance = (call.constant(i).data.astype(np.float64).reshape(-1) for i in range(1, 5))
     if variance.min(initial=0) < 0 or len({a.size for a in (scale, shift, mean, variance)}) > 1:
-        raise ImportModelError("its scale, shift, mean and variance do not go together")
+        raise ImportModelError("its scale, shift, mean and variance differ in size, or a variance is negative")
     factor = scale / np.sqrt(variance + call.real("epsilon", 1e-5))
     return call.c.batch_norm(call.tensor(0), factor, shift - mean * factor)
 
 
-def _pool(call: Call) -> Tensor:
+def _pool(call: OnnxCall) -> FileTensor:
     x = call.tensor(0)
     size = call.integers("kernel_shape", ())
     stride, pads, dilation = _window(call, x, size)
     if set(dilation) - {1} or any(call.operator.outputs[1:]):
-        raise ImportModelError(
-            "pools with dilation or with the places of the largest are not supported; use plain ones"
-        )
+        raise ImportModelError("pooling with dilation or with an output of indices is not supported; use plain pooling")
     kind = ops.MaxPool if call.operator.code == "MaxPool" else ops.AvgPool
     return call.c.pool(
         kind, x, size, stride, pads, bool(call.integer("ceil_mode", 0)), bool(call.integer("count_include_pad", 0))
     )
 
 
-def _global_pool(call: Call) -> Tensor:
+def _global_pool(call: OnnxCall) -> FileTensor:
     x = call.tensor(0)
     if len(x.shape) < 3:
         raise ImportModelError(f"{list(x.shape)} has no map to pool over")
@@ -116,15 +115,15 @@ def _global_pool(call: Call) -> Tensor:
     return call.c.pool(ops.MaxPool, x, x.shape[2:], (1,) * len(x.shape[2:]), ((0, 0),) * len(x.shape[2:]))
 
 
-def _axes(call: Call, place: int, rank: int) -> Shape:
+def _axes(call: OnnxCall, place: int, rank: int) -> Shape:
     """Axes from an attribute or, in later opsets, an input; all where there are none."""
-    axes = call.numbers(place) if call.given(place) else call.integers("axes", ())
+    axes = call.numbers(place) if call.has_input(place) else call.integers("axes", ())
     if any(not -rank <= axis < rank for axis in axes) or len({a % rank for a in axes}) != len(axes):
         raise ImportModelError(f"axes {list(axes)} do not fit {rank} dimensions")
     return tuple(axis % rank for axis in axes)
 
 
-def _mean(call: Call) -> Tensor:
+def _mean(call: OnnxCall) -> FileTensor:
     x = call.tensor(0)
     axes = _axes(call, 1, len(x.shape))
     if not axes and call.integer("noop_with_empty_axes", 0):
@@ -132,7 +131,7 @@ def _mean(call: Call) -> Tensor:
     return call.c.mean(x, axes or range(len(x.shape)), bool(call.integer("keepdims", 1)))
 
 
-def _flatten(call: Call) -> Tensor:
+def _flatten(call: OnnxCall) -> FileTensor:
     x = call.tensor(0)
     axis = call.integer("axis", 1)
     if not -len(x.shape) <= axis <= len(x.shape):
@@ -141,11 +140,11 @@ def _flatten(call: Call) -> Tensor:
     return call.c.reshape(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
 
 
-def _reshape(call: Call) -> Tensor:
+def _reshape(call: OnnxCall) -> FileTensor:
     x, asked = call.tensor(0), call.numbers(1)
     copies = not call.integer("allowzero", 0)
     if any(n < -1 for n in asked) or asked.count(-1) > 1 or (copies and 0 in asked[len(x.shape) :]):
-        raise ImportModelError(f"it reshapes {list(x.shape)} to {list(asked)}, which is no shape")
+        raise ImportModelError(f"it reshapes {list(x.shape)} to {list(asked)}, which is not a shape")
     shape = [x.shape[i] if n == 0 and copies else n for i, n in enumerate(asked)]
     if -1 in shape:
         known = math.prod(n for n in shape if n != -1)
@@ -153,7 +152,7 @@ def _reshape(call: Call) -> Tensor:
     return call.c.reshape(x, tuple(shape))
 
 
-def _squeeze(call: Call) -> Tensor:
+def _squeeze(call: OnnxCall) -> FileTensor:
     x = call.tensor(0)
     axes = _axes(call, 1, len(x.shape)) or tuple(i for i, d in enumerate(x.shape) if d == 1)
     if any(x.shape[axis] != 1 for axis in axes):
@@ -161,7 +160,7 @@ def _squeeze(call: Call) -> Tensor:
     return call.c.reshape(x, tuple(d for i, d in enumerate(x.shape) if i not in axes))
 
 
-def _unsqueeze(call: Call) -> Tensor:
+def _unsqueeze(call: OnnxCall) -> FileTensor:
     x = call.tensor(0)
     rank = len(x.shape) + len(call.numbers(1))
     axes = _axes(call, 1, rank)
@@ -169,23 +168,23 @@ def _unsqueeze(call: Call) -> Tensor:
     return call.c.reshape(x, tuple(1 if i in axes else next(rest) for i in range(rank)))
 
 
-def _transpose(call: Call) -> Tensor:
+def _transpose(call: OnnxCall) -> FileTensor:
     x = call.tensor(0)
     return call.c.transpose(x, call.integers("perm", tuple(reversed(range(len(x.shape))))))
 
 
-def _concat(call: Call) -> Tensor:
+def _concat(call: OnnxCall) -> FileTensor:
     return call.c.concat([call.operand(i) for i in range(len(call))], call.integer("axis", 0))
 
 
-def _softmax(call: Call) -> Tensor:
+def _softmax(call: OnnxCall) -> FileTensor:
     x, axis = call.tensor(0), call.integer("axis", -1)
     if not -len(x.shape) <= axis < len(x.shape):
         raise ImportModelError(f"axis {axis} does not fit {list(x.shape)}")
     return call.c.softmax(x, axis, call.real("beta", 1.0))  # which files of our own alone give
 
 
-def _pad(call: Call) -> Tensor:
+def _pad(call: OnnxCall) -> FileTensor:
     x, mode = call.tensor(0), call.text("mode", "constant")
     if mode != "constant" or call.number(2, 0.0) != 0.0:
         raise ImportModelError(f"padding by {mode[:20]} with {call.number(2, 0.0)} is not supported; pad with zeros")
@@ -197,37 +196,37 @@ def _pad(call: Call) -> Tensor:
     return call.c.pad(x, tuple(spans.get(i, (0, 0)) for i in range(rank)))
 
 
-def _add(call: Call) -> Tensor:
+def _add(call: OnnxCall) -> FileTensor:
     y = call.operand(0)
     for place in range(1, len(call)):
         y = call.c.add(y, call.operand(place))
-    return y if isinstance(y, Tensor) else call.c.real(y)
+    return y if isinstance(y, FileTensor) else call.c.real(y)
 
 
-def _sub(call: Call) -> Tensor:
+def _sub(call: OnnxCall) -> FileTensor:
     a, b = call.operand(0), call.operand(1)
     return call.c.add(a, Constant(-b.data) if isinstance(b, Constant) else call.c.negative(b))
 
 
-def _mul(call: Call) -> Tensor:
+def _mul(call: OnnxCall) -> FileTensor:
     return call.c.multiply(call.operand(0), call.operand(1))
 
 
-def _div(call: Call) -> Tensor:
+def _div(call: OnnxCall) -> FileTensor:
     divisor = call.constant(1)
     if not divisor.data.all():
         raise ImportModelError("it divides by zero")
     return call.c.multiply(call.operand(0), Constant(1 / divisor.data.astype(np.float64)))
 
 
-def _pow(call: Call) -> Tensor:
+def _pow(call: OnnxCall) -> FileTensor:
     if call.number(1, 0.0) != 2.0:
-        raise ImportModelError(f"the power {call.number(1, 0.0)} is not supported; squares are")
+        raise ImportModelError(f"the power {call.number(1, 0.0)} is not supported; only 2 is")
     x = call.tensor(0)
     return call.c.multiply(x, x)
 
 
-def _limits(call: Call) -> Tensor:
+def _limits(call: OnnxCall) -> FileTensor:
     """Clip, and Min and Max with a constant."""
     if call.operator.code == "Clip":
         return call.c.clip(call.tensor(0), call.number(1, -math.inf), call.number(2, math.inf))
@@ -240,7 +239,7 @@ def _limits(call: Call) -> Tensor:
     return call.c.clip(call.tensor(x), low, high)
 
 
-def _prelu(call: Call) -> Tensor:
+def _prelu(call: OnnxCall) -> FileTensor:
     """y = max(x, 0) + slope · min(x, 0) as slope · x + (1 − slope) · max(x, 0)."""
     x, slope = call.tensor(0), call.constant(1)
     if slope.data.size == 1:
@@ -249,27 +248,27 @@ def _prelu(call: Call) -> Tensor:
     return call.c.add(call.c.multiply(x, slope), above)
 
 
-def _same(call: Call) -> Operand:
+def _identity(call: OnnxCall) -> Operand:
     """Operators that change nothing when a model infers."""
-    if call.operator.code == "Dropout" and call.given(2) and bool(call.number(2, 0.0)):
+    if call.operator.code == "Dropout" and call.has_input(2) and bool(call.number(2, 0.0)):
         raise ImportModelError("it drops elements as in training; export the model in evaluation mode")
     return call.operand(0)
 
 
-def _cast(call: Call) -> Operand:
+def _cast(call: OnnxCall) -> Operand:
     x = call.operand(0)
     if call.integer("to", 1) != 1:
         raise ImportModelError(f"a conversion to ONNX type {call.integer('to', 1)} is not supported; stay in float32")
     return x
 
 
-def _shape(call: Call) -> Constant:
+def _shape(call: OnnxCall) -> Constant:
     shape, rank = call.operand(0).shape, len(call.operand(0).shape)
     start, end = call.integer("start", 0), call.integer("end", rank)
     return Constant(np.array(shape[start:end], np.int64))
 
 
-def _constant(call: Call) -> Constant:
+def _constant(call: OnnxCall) -> Constant:
     for name, kind in (("value", np.float32), ("value_float", np.float32), ("value_int", np.int64),
                        ("value_floats", np.float32), ("value_ints", np.int64)):  # fmt: skip
         if name in call.operator.attributes:
@@ -278,12 +277,12 @@ def _constant(call: Call) -> Constant:
     raise ImportModelError("it holds no numbers")
 
 
-def _function(op: Callable[[Call], Op]) -> Rule:
+def _function(op: Callable[[OnnxCall], Op]) -> OnnxRule:
     """An operator that is a function of each element."""
     return lambda call: call.c.unary(op(call), call.tensor(0))
 
 
-def _lookup(name: str, alpha: float | None = None, beta: float | None = None, second: str = "beta") -> Rule:
+def _lookup(name: str, alpha: float | None = None, beta: float | None = None, second: str = "beta") -> OnnxRule:
     """A function by name, with its attributes' defaults where it has them."""
     return _function(
         lambda call: ops.Lookup(
@@ -294,11 +293,11 @@ def _lookup(name: str, alpha: float | None = None, beta: float | None = None, se
     )
 
 
-def _gelu(call: Call) -> Op:
+def _gelu(call: OnnxCall) -> Op:
     return ops.Lookup("gelu_tanh" if call.text("approximate", "none") == "tanh" else "gelu")
 
 
-def _swish(call: Call) -> Tensor:
+def _swish(call: OnnxCall) -> FileTensor:
     x, alpha = call.tensor(0), call.real("alpha", 1.0)
     if alpha == 1:
         return call.c.unary(ops.Lookup("silu"), x)
@@ -306,13 +305,13 @@ def _swish(call: Call) -> Tensor:
     return call.c.multiply(x, call.c.unary(ops.Lookup("sigmoid"), scaled))
 
 
-OPERATOR_RULES: Mapping[str, Rule] = {
+OPERATOR_RULES: Mapping[str, OnnxRule] = {
     "Abs": _lookup("abs"), "Add": _add, "AveragePool": _pool, "BatchNormalization": _batch_norm, "Cast": _cast,
     "Celu": _lookup("celu", 1.0), "Clip": _limits, "Concat": _concat, "Constant": _constant, "Conv": _conv,
-    "DequantizeLinear": dequantize, "Div": _div, "Dropout": _same, "Elu": _lookup("elu", 1.0), "Erf": _lookup("erf"),
-    "Exp": _lookup("exp"), "Flatten": _flatten, "Gelu": _function(_gelu), "Gemm": _gemm,
+    "DequantizeLinear": dequantize, "Div": _div, "Dropout": _identity, "Elu": _lookup("elu", 1.0),
+    "Erf": _lookup("erf"), "Exp": _lookup("exp"), "Flatten": _flatten, "Gelu": _function(_gelu), "Gemm": _gemm,
     "GlobalAveragePool": _global_pool, "GlobalMaxPool": _global_pool,
-    "HardSigmoid": _lookup("hard_sigmoid", 0.2, 0.5), "HardSwish": _lookup("hard_swish"), "Identity": _same,
+    "HardSigmoid": _lookup("hard_sigmoid", 0.2, 0.5), "HardSwish": _lookup("hard_swish"), "Identity": _identity,
     "LeakyRelu": _lookup("leaky_relu", 0.01), "MatMul": _matmul, "Max": _limits, "MaxPool": _pool, "Min": _limits,
     "Mish": _lookup("mish"), "Mul": _mul, "Neg": lambda call: call.c.negative(call.tensor(0)), "PRelu": _prelu,
     "Pad": _pad, "Pow": _pow, "QuantizeLinear": quantize, "ReduceMean": _mean,

@@ -32,7 +32,7 @@ _DTYPES: Mapping[int, np.dtype[np.generic]] = {
 
 
 @dataclass(frozen=True)
-class Declared:
+class OnnxTensor:
     """An input or output: name, element type as ONNX numbers it, shape where it is an input."""
 
     name: str
@@ -41,7 +41,7 @@ class Declared:
 
 
 @dataclass(frozen=True, eq=False)
-class Operator:
+class OnnxOperator:
     """One node of the file."""
 
     code: str
@@ -52,24 +52,24 @@ class Operator:
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class OnnxModel:
     opset: int
-    inputs: tuple[Declared, ...]
-    outputs: tuple[Declared, ...]
+    inputs: tuple[OnnxTensor, ...]
+    outputs: tuple[OnnxTensor, ...]
     constants: Mapping[str, Array]
-    operators: tuple[Operator, ...]
+    operators: tuple[OnnxOperator, ...]
 
 
-def decode(path: Path) -> Model:
+def decode(path: Path) -> OnnxModel:
     """The model in a file, and in the files of weights beside it."""
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(read_whole(path))
     except DecodeError:
-        raise ImportModelError("it is no whole ONNX file; copy or export it again") from None
+        raise ImportModelError("it is not a complete ONNX file; copy or export it again") from None
     graph = proto.graph
-    if not all(isinstance(name, str) for name in _names(graph)):  # protobuf hands over what is no text as bytes
-        raise ImportModelError("it holds names that are no text; copy or export it again")
+    if not all(isinstance(name, str) for name in _names(graph)):  # protobuf returns bytes for names that are not text
+        raise ImportModelError("it holds names that are not text; copy or export it again")
     opset = _opset(proto)
     if graph.sparse_initializer:
         raise ImportModelError("it holds sparse weights; export them dense")
@@ -79,11 +79,11 @@ def decode(path: Path) -> Model:
         constants[tensor.name] = array(tensor, path.parent, room)
         room -= constants[tensor.name].nbytes
     inputs = tuple(_input(v) for v in graph.input if v.name not in constants)
-    outputs = tuple(Declared(v.name, v.type.tensor_type.elem_type) for v in graph.output)
+    outputs = tuple(OnnxTensor(v.name, v.type.tensor_type.elem_type) for v in graph.output)
     operators = tuple(_operators(graph, path.parent))
     if not outputs or not operators:
         raise ImportModelError("it computes nothing; export the model again")
-    return Model(opset, inputs, outputs, constants, operators)
+    return OnnxModel(opset, inputs, outputs, constants, operators)
 
 
 def _names(graph: onnx.GraphProto) -> Iterator[str]:
@@ -106,12 +106,12 @@ def _opset(proto: onnx.ModelProto) -> int:
     return int(opset)
 
 
-def _input(value: onnx.ValueInfoProto) -> Declared:
+def _input(value: onnx.ValueInfoProto) -> OnnxTensor:
     """An input with a fixed shape; a batch left open is 1."""
     tensor = value.type.tensor_type
     what = f"input '{value.name}'"
     if not value.type.HasField("tensor_type") or not tensor.HasField("shape"):
-        raise ImportModelError(f"{what} is no tensor with a shape; export the model with example inputs")
+        raise ImportModelError(f"{what} is not a tensor with a shape; export the model with example inputs")
     shape = []
     for place, dim in enumerate(tensor.shape.dim):
         if not dim.HasField("dim_value") and place == 0:
@@ -127,10 +127,10 @@ def _input(value: onnx.ValueInfoProto) -> Declared:
         raise ImportModelError(
             f"{what} has shape {shape[:LARGEST_RANK]}, beyond {MAX_BYTES:,} bytes; use a smaller one"
         )
-    return Declared(value.name, tensor.elem_type, tuple(shape))
+    return OnnxTensor(value.name, tensor.elem_type, tuple(shape))
 
 
-def _operators(graph: onnx.GraphProto, folder: Path) -> Iterator[Operator]:
+def _operators(graph: onnx.GraphProto, folder: Path) -> Iterator[OnnxOperator]:
     for number, node in enumerate(graph.node):
         where = f"node '{node.name or number}' ({node.op_type})"
         if node.op_type in CONTROL_FLOW or any(a.HasField("g") or a.graphs for a in node.attribute):
@@ -146,18 +146,18 @@ def _operators(graph: onnx.GraphProto, folder: Path) -> Iterator[Operator]:
         except ImportModelError as error:
             raise ImportModelError(f"{where}: {error}") from None
         name = node.name or str(number)
-        operator = Operator(node.op_type, name, tuple(node.input), tuple(node.output), attributes)
-        yield from _unrounded(operator) if node.domain == DOMAIN else (operator,)
+        operator = OnnxOperator(node.op_type, name, tuple(node.input), tuple(node.output), attributes)
+        yield from _without_rounding(operator) if node.domain == DOMAIN else (operator,)
 
 
-def _unrounded(operator: Operator) -> Iterator[Operator]:
+def _without_rounding(operator: OnnxOperator) -> Iterator[OnnxOperator]:
     """What a function of our own exports computes, but for rounding: that is how int8 graphs round."""
     code, inputs = operator.code, operator.inputs
     if code in WEIGHTED:
         x, w, b, w_step, w_zero, b_step, b_zero, *_ = (*inputs, *("" for _ in range(PARTS)))
         real = tuple(f"{operator.name}:{name}" for name in "wb")
         for steps, name in (((w, w_step, w_zero), real[0]), ((b, b_step, b_zero), real[1])):
-            yield Operator("DequantizeLinear", operator.name, steps, (name,), {"axis": 0})
+            yield OnnxOperator("DequantizeLinear", operator.name, steps, (name,), {"axis": 0})
         yield replace(operator, code=WEIGHTED[code], inputs=(x, *real))
     elif code in LAYERS:
         code, count = LAYERS[code]
@@ -172,7 +172,9 @@ def _attribute(attribute: onnx.AttributeProto, folder: Path) -> object:
     """An attribute's value, by the type it declares, whatever else it holds."""
     kind = attribute.type
     if attribute.ref_attr_name or kind not in (*_SINGLE, *_LISTS):
-        raise ImportModelError(f"its attribute '{attribute.name}' has no type that is read; export the model again")
+        raise ImportModelError(
+            f"its attribute '{attribute.name}' has a type that is not supported; export the model again"
+        )
     value = onnx.helper.get_attribute_value(attribute)
     if kind == onnx.AttributeProto.TENSOR:
         return array(value, folder)

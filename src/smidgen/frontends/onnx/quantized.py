@@ -8,19 +8,19 @@ from collections.abc import Mapping
 import numpy as np
 
 from smidgen.errors import ImportModelError
-from smidgen.frontends.channels import Constant, Operand, Tensor
-from smidgen.frontends.onnx.context import Call
-from smidgen.frontends.onnx.protobuf import Model, Operator
+from smidgen.frontends.channels import Constant, FileTensor, Operand
+from smidgen.frontends.onnx.context import OnnxCall
+from smidgen.frontends.onnx.protobuf import OnnxModel, OnnxOperator
 from smidgen.ir import Array, QParams
 
 # What may stand between a layer and its QuantizeLinear: its activation, and what only moves elements.
 BETWEEN = ("Relu", "Clip", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
-def planned(model: Model) -> dict[str, QParams]:
+def planned_quantizations(model: OnnxModel) -> dict[str, QParams]:
     """The int8 quantization each output gets: that of the only QuantizeLinear that reads it, or its activation."""
     constants = _constants(model)
-    readers: dict[str, list[Operator]] = {}
+    readers: dict[str, list[OnnxOperator]] = {}
     for operator in model.operators:
         for name in operator.inputs:
             readers.setdefault(name, []).append(operator)
@@ -37,27 +37,27 @@ def planned(model: Model) -> dict[str, QParams]:
     return plan
 
 
-def _constants(model: Model) -> dict[str, Array]:
-    held = {o.outputs[0]: _held(o) for o in model.operators if o.outputs}
+def _constants(model: OnnxModel) -> dict[str, Array]:
+    held = {o.outputs[0]: _constant_value(o) for o in model.operators if o.outputs}
     return {**model.constants, **{name: data for name, data in held.items() if data is not None}}
 
 
-def given(model: Model, name: str) -> QParams:
+def input_quantization(model: OnnxModel, name: str) -> QParams:
     """The quantization of an int8 or uint8 input: that of the DequantizeLinear that reads it."""
     constants = _constants(model)
     for operator in model.operators:
         reads = operator.inputs[:1] == (name,) and operator.code == "DequantizeLinear"
         if reads and all(n in constants for n in operator.inputs[1:]):
             return qparams(constants, operator)
-    raise ImportModelError(f"input '{name}' is int8 and no DequantizeLinear says what it means; use float32 inputs")
+    raise ImportModelError(f"input '{name}' is int8 and no DequantizeLinear gives its scale; use float32 inputs")
 
 
-def _held(operator: Operator) -> Array | None:
+def _constant_value(operator: OnnxOperator) -> Array | None:
     value = operator.attributes.get("value")
     return value if operator.code == "Constant" and isinstance(value, np.ndarray) else None
 
 
-def qparams(constants: Mapping[str, Array], operator: Operator) -> QParams:
+def qparams(constants: Mapping[str, Array], operator: OnnxOperator) -> QParams:
     """One scale and zero point, with uint8 moved to int8."""
     arrays = [constants[name] for name in operator.inputs[1:] if name]
     scale = arrays[0] if arrays else np.ones(0)
@@ -73,7 +73,7 @@ def qparams(constants: Mapping[str, Array], operator: Operator) -> QParams:
     return QParams.per_tensor(factor, int(zero.reshape(-1)[0]) - (128 if zero.dtype == np.uint8 else 0))
 
 
-def quantize(call: Call) -> Operand:
+def quantize(call: OnnxCall) -> Operand:
     arrays = {name: call.constant(i).data for i, name in enumerate(call.operator.inputs) if i and name}
     x = call.operand(0)
     if isinstance(x, Constant):
@@ -81,17 +81,17 @@ def quantize(call: Call) -> Operand:
     return call.c.quantized(x, qparams(arrays, call.operator))
 
 
-def dequantize(call: Call) -> Operand:
+def dequantize(call: OnnxCall) -> Operand:
     """A computed tensor stays in int8 for whoever can read it so; a constant keeps its integers beside its numbers."""
     x = call.operand(0)
-    if isinstance(x, Tensor):
+    if isinstance(x, FileTensor):
         arrays = {name: call.constant(i).data for i, name in enumerate(call.operator.inputs) if i and name}
         if x.value.type.q != qparams(arrays, call.operator):
             raise ImportModelError("it reads int8 in another quantization than it was written in; quantize it again")
         return x
     call.forbid("block_size", 0)
     scale = call.constant(1).data.astype(np.float64).reshape(-1)
-    zero = call.constant(2).data.reshape(-1) if call.given(2) else np.zeros(1, x.data.dtype)
+    zero = call.constant(2).data.reshape(-1) if call.has_input(2) else np.zeros(1, x.data.dtype)
     shift = 128 if x.data.dtype == np.uint8 else 0
     steps, zeros = x.data.astype(np.int64) - shift, zero.astype(np.int64) - shift
     rank = len(x.shape)

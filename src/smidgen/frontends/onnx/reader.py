@@ -9,13 +9,13 @@ from pathlib import Path
 import onnx
 
 from smidgen.errors import GraphError, ImportModelError
-from smidgen.frontends.channels import Constant, Tensor
+from smidgen.frontends.channels import Constant, FileTensor
 from smidgen.frontends.naming import identifier
 from smidgen.frontends.onnx.constants import fold
-from smidgen.frontends.onnx.context import Call, Import
+from smidgen.frontends.onnx.context import OnnxCall, OnnxImport
 from smidgen.frontends.onnx.operators import OPERATOR_RULES
-from smidgen.frontends.onnx.protobuf import Declared, Model, Operator, decode
-from smidgen.frontends.onnx.quantized import given, planned
+from smidgen.frontends.onnx.protobuf import OnnxModel, OnnxOperator, OnnxTensor, decode
+from smidgen.frontends.onnx.quantized import input_quantization, planned_quantizations
 from smidgen.frontends.tidy import fewest_transposes, tidy
 from smidgen.ir import Graph, QParams
 
@@ -24,12 +24,12 @@ CONVERTS = ("Cast", "DequantizeLinear", "Identity", "QuantizeLinear")  # the ord
 WEIGHTED = ("Conv", "Gemm", "MatMul")  # with these a first dimension is a batch
 # What to use instead of operators that people do export.
 INSTEAD = {
-    "ArgMax": "end the model at its logits", "ConvTranspose": "use Conv; nothing here enlarges a map",
+    "ArgMax": "end the model at its logits", "ConvTranspose": "use Conv; upsampling is not supported",
     "GRU": "use convolutions", "GroupNormalization": "use BatchNormalization",
     "InstanceNormalization": "use BatchNormalization", "LRN": "use BatchNormalization", "LSTM": "use convolutions",
     "LayerNormalization": "use BatchNormalization", "LogSoftmax": "end the model at its logits",
     "QLinearConv": "quantize the model in QDQ format", "QLinearMatMul": "quantize the model in QDQ format",
-    "RNN": "use convolutions", "ReduceSum": "use ReduceMean", "Resize": "nothing here enlarges a map",
+    "RNN": "use convolutions", "ReduceSum": "use ReduceMean", "Resize": "upsampling is not supported",
     "Slice": "use a strided Conv or MaxPool", "Split": "use one Conv for each part",
     "TopK": "end the model at its logits",
 }  # fmt: skip
@@ -39,16 +39,16 @@ def read_onnx(path: Path) -> Graph:
     """The model in an `.onnx` file as a graph: float32, or int8 where the file quantizes (QDQ)."""
     try:
         model = decode(path)
-        plan = planned(model)
+        plan = planned_quantizations(model)
         last, own = (_graph(model, path.stem, plan, way) for way in (True, False))
         return fewest_transposes(last, own, _images(model))
     except ImportModelError as error:
         raise ImportModelError(f"{path.name}: {error}") from None
     except GraphError as error:
-        raise ImportModelError(f"{path.name}: {error}; mend the model before exporting it") from None
+        raise ImportModelError(f"{path.name}: {error}; fix the model before exporting it") from None
 
 
-def _images(model: Model) -> bool:
+def _images(model: OnnxModel) -> bool:
     """Whether an input is an image, channels first: the file does not transpose it at once."""
     reached = {value.name for value in model.inputs}
     for operator in model.operators:
@@ -59,8 +59,8 @@ def _images(model: Model) -> bool:
     return any(len(value.shape) == 4 for value in model.inputs)
 
 
-def _graph(model: Model, name: str, plan: Mapping[str, QParams], last: bool) -> Graph:
-    c = Import(model, identifier(name) or "model", plan)
+def _graph(model: OnnxModel, name: str, plan: Mapping[str, QParams], last: bool) -> Graph:
+    c = OnnxImport(model, identifier(name) or "model", plan)
     learns = any(operator.code in WEIGHTED for operator in model.operators)
     for value in model.inputs:
         if learns and len(value.shape) > 1 and value.shape[0] != 1:
@@ -71,7 +71,7 @@ def _graph(model: Model, name: str, plan: Mapping[str, QParams], last: bool) -> 
             raise ImportModelError(
                 f"input '{value.name}' is of ONNX type {value.kind}; export the model with float32 inputs"
             )
-        q = None if value.kind == FLOAT else given(model, value.name)
+        q = None if value.kind == FLOAT else input_quantization(model, value.name)
         c.values[value.name] = c.input(value.name, value.shape, last, q)
     for operator in model.operators:
         _node(c, operator)
@@ -79,21 +79,21 @@ def _graph(model: Model, name: str, plan: Mapping[str, QParams], last: bool) -> 
     return tidy(c.graph(*outputs))
 
 
-def _output(c: Import, declared: Declared) -> Tensor:
+def _output(c: OnnxImport, declared: OnnxTensor) -> FileTensor:
     x = c.operand(declared.name)
     if isinstance(x, Constant):
         raise ImportModelError(f"its output '{declared.name}' is a constant; export the model again")
     return c.real(x) if declared.kind == FLOAT else x
 
 
-def _node(c: Import, operator: Operator) -> None:
+def _node(c: OnnxImport, operator: OnnxOperator) -> None:
     """Translate one operator; what it says of itself stands before every complaint."""
     where = f"node '{operator.name}' ({operator.code})"
     rule = OPERATOR_RULES.get(operator.code)
     c.output = operator.outputs[0] if operator.outputs else ""
     if not c.output or c.output in c.values:
-        raise ImportModelError(f"{where} writes nothing, or what has a value already; export the model again")
-    call = Call(c, operator)
+        raise ImportModelError(f"{where} has no output, or one that another node writes; export the model again")
+    call = OnnxCall(c, operator)
     try:
         ins = [c.operand(name) if name else None for name in operator.inputs]
         known = all(x is None or (isinstance(x, Constant) and x.steps is None) for x in ins)

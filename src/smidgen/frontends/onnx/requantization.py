@@ -59,14 +59,16 @@ def rounding_of_sums(multiplier: Array | int, shift: Array | int, where: str) ->
     whole, exponent, factor, tie = (np.array(a) for a in (multiplier, shift, result.factor, result.tie))
     for place in np.flatnonzero(exponent < SURE):
         one = Rounding(*(array.flat[place] for array in (factor, result.half, tie)))
-        found = _following(one, int(whole.flat[place]), int(exponent.flat[place]))
+        found = _nearest_equivalent(one, int(whole.flat[place]), int(exponent.flat[place]))
         if found is None:
-            raise ExportError(f"{where}: double rounds its sums in another way; calibrate it again, or export it plain")
+            raise ExportError(
+                f"{where}: double precision cannot reproduce its rounding; calibrate it again, or export it plain"
+            )
         factor.flat[place], tie.flat[place] = found.factor, found.tie
     return Rounding(factor, result.half, tie)
 
 
-def _following(one: Rounding, multiplier: int, shift: int) -> Rounding | None:
+def _nearest_equivalent(one: Rounding, multiplier: int, shift: int) -> Rounding | None:
     """One near by that gives each step from the same sum on as `numerics.multiply`; both ways results only rise."""
     if multiplier == 0:
         return one

@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from smidgen import ops
 from smidgen.errors import ExportError
-from smidgen.frontends.onnx.functions import DOMAIN, OPERATORS, OPSET, VERSION, needed
+from smidgen.frontends.onnx.functions import DOMAIN, OPERATORS, OPSET, VERSION, functions_needed
 from smidgen.ir import Array, Graph, Node, Op, QParams, Value, verify
 from smidgen.numerics import activation_limits
 from smidgen.ops.window import Window
@@ -27,23 +27,23 @@ IR_VERSION = 9  # of the opset's time
 KINDS = {"float32": TensorProto.FLOAT, "int8": TensorProto.INT8, "int32": TensorProto.INT32}
 FIRST, LAST = (0, 3, 1, 2), (0, 2, 3, 1)  # from channels last to first, and back
 PLACES = (0, 2, 3, 1)  # where each dimension of a channels-last map is in a channels-first one
-MOVED = 128  # from int8 to uint8
+UINT8_SHIFT = 128  # from int8 to uint8
 
-Held = tuple[Array, QParams | None, str]  # a constant, the quantization of its integers, and its name
+NamedConstant = tuple[Array, QParams | None, str]  # a constant, the quantization of its integers, and its name
 
 
 def write_plain(graph: Graph) -> bytes:
     """The graph as the bytes of an `.onnx` file of ONNX's own operators alone."""
-    return serialized(Writer(graph))
+    return serialize(OnnxWriter(graph))
 
 
-def serialized(writer: Writer) -> bytes:
+def serialize(writer: OnnxWriter) -> bytes:
     """What a writer makes of its graph, as a file."""
     graph = writer.graph
     verify(graph)
     if graph.updates:
         raise ExportError(
-            f"{graph.name} trains: it updates {len(graph.updates)} values, ONNX only infers; export the model"
+            f"{graph.name} trains: it updates {len(graph.updates)} values, ONNX only infers; export the learned model"
         )
     writer.write()
     body = helper.make_graph(
@@ -57,7 +57,7 @@ def serialized(writer: Writer) -> bytes:
     model = helper.make_model(
         body,
         opset_imports=[helper.make_opsetid(*pair) for pair in versions.items()],
-        functions=needed(writer.called),
+        functions=functions_needed(writer.called),
         ir_version=IR_VERSION,
         producer_name="smidgen",
     )
@@ -71,7 +71,7 @@ def _declared(value: Value) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(value.name, KINDS[value.type.dtype], value.type.shape)
 
 
-class Writer:
+class OnnxWriter:
     """Real numbers under each value's name with ':real', channels first with ':first'; no graph has such names."""
 
     def __init__(self, graph: Graph) -> None:
@@ -86,24 +86,24 @@ class Writer:
 
     def write(self) -> None:
         for value in self.graph.inputs:
-            self.enter(value)
+            self.add_input(value)
         for node in self.graph.nodes:
             self.apply(node)
         for value in self.graph.outputs:
             if value not in self.graph.inputs:  # which leave under their own names
-                self.leave(value)
+                self.add_output(value)
 
-    def enter(self, value: Value) -> None:
-        self.written(value, value.name, False)
+    def add_input(self, value: Value) -> None:
+        self.register(value, value.name, False)
 
     def apply(self, node: Node) -> None:
         rule = RULES.get(type(node.op))
         if rule is None:
             known, what = ", ".join(sorted(op.__name__ for op in RULES)), type(node.op).__name__
-            raise ExportError(f"{what} of %{node.outs[0].name} is not exported to ONNX; exported are {known}")
+            raise ExportError(f"{what} of %{node.outs[0].name} is not exported to ONNX; supported are {known}")
         rule(self, node)
 
-    def leave(self, value: Value) -> None:
+    def add_output(self, value: Value) -> None:
         name, first = self.steps.get(value, (self.names.get((value, False)) or self.operand(value, False), False))
         if first:
             self.emit("Transpose", value.name, name, perm=LAST)
@@ -129,7 +129,7 @@ class Writer:
             self.constant(f"{name}:scale", scale.reshape(shape)), self.constant(f"{name}:zero", zero.reshape(shape)),
         )  # fmt: skip
 
-    def written(self, value: Value, name: str, first: bool) -> None:
+    def register(self, value: Value, name: str, first: bool) -> None:
         """What stands for a value: int8 as it is or as real numbers, float32 as it is."""
         if value.type.q is None:
             self.names[value, first] = name
@@ -145,7 +145,7 @@ class Writer:
             name = self.limited(node, name, activation)
         if out.type.q is not None:
             name = self.emit("QuantizeLinear", f"{out.name}:steps", name, *self.quantization(out.name, out.type.q))
-        self.written(out, name, first)
+        self.register(out, name, first)
 
     def limited(self, node: Node, name: str, activation: str) -> str:
         """Real numbers between the limits of an activation."""
@@ -162,17 +162,19 @@ class Writer:
         if (value, first) in self.names:
             return self.names[value, first]
         if value in self.data:
-            return self.kept(value, first)
+            return self.constant_operand(value, first)
         perm, other = (FIRST, ":first") if first else (LAST, ":last")
         name = self.emit("Transpose", value.name + other, self.names[value, not first], perm=perm)
         self.names[value, first] = name
         return name
 
-    def kept(self, value: Value, first: bool) -> str:
+    def constant_operand(self, value: Value, first: bool) -> str:
         """The name of a constant operand."""
-        return self.dequantized(self.lifted(value, first), value.type.q, f"{value.name}:{'first' if first else 'last'}")
+        return self.dequantized(
+            self.constant_data(value, first), value.type.q, f"{value.name}:{'first' if first else 'last'}"
+        )
 
-    def lifted(self, value: Value, first: bool) -> Array:
+    def constant_data(self, value: Value, first: bool) -> Array:
         """A constant, of four dimensions where channels come first."""
         data = self.data[value]
         return data.reshape((1,) * (4 - data.ndim) + data.shape).transpose(FIRST) if first else data
@@ -190,7 +192,7 @@ class Writer:
     def integers(self, data: Array, q: QParams, name: str) -> tuple[str, str, str]:
         """Names of a constant's integers, int8 moved to uint8, and of their scales and zero points."""
         if data.dtype == np.int8:
-            data, q = moved(data), replace(q, zero=q.zero + MOVED)
+            data, q = as_uint8(data), replace(q, zero=q.zero + UINT8_SHIFT)
         return self.constant(name, data), *self.quantization(name, q, data.dtype.name)
 
     def first(self, value: Value) -> bool:
@@ -201,13 +203,13 @@ class Writer:
         """Whether two operands that may repeat are read channels first."""
         return self.first(a) and (b in self.data or len(b.type.shape) == 4)
 
-    def weights(self, node: Node, order: tuple[int, ...]) -> Held:
+    def weights(self, node: Node, order: tuple[int, ...]) -> NamedConstant:
         w = node.ins[1]
         self.check_constant(node, w)
         q = None if w.type.q is None else QParams(w.type.q.scale, 0, None if w.type.q.axis is None else 0)
         return self.data[w].transpose(order), q, f"{w.name}:weights"
 
-    def bias(self, node: Node) -> Held:
+    def bias(self, node: Node) -> NamedConstant:
         """Integers at the scale of the sums they are added to."""
         x, w, b = node.ins
         self.check_constant(node, b)
@@ -226,18 +228,18 @@ class Writer:
     def check_constant(self, node: Node, value: Value) -> None:
         if value not in self.data:
             what = f"{type(node.op).__name__} of %{node.out.name}"
-            raise ExportError(f"{what}: its weights or bias %{value.name} are computed; ONNX export wants constants")
+            raise ExportError(f"{what}: its weights or bias %{value.name} are computed; ONNX export needs constants")
 
 
-def computed(node: Node) -> str:
+def result_name(node: Node) -> str:
     """What a layer computes, by a name that leaves the layer's own to what is behind its activation."""
     linear = getattr(node.op, "activation", "none") == "none"
     return f"{node.out.name}{'' if linear else '.linear'}:computed"
 
 
-def moved(data: Array) -> Array:
+def as_uint8(data: Array) -> Array:
     """int8 numbers as uint8, 128 up."""
-    return (data.astype(np.int16) + MOVED).astype(np.uint8)
+    return (data.astype(np.int16) + UINT8_SHIFT).astype(np.uint8)
 
 
 def window_attributes(window: Window) -> dict[str, object]:
@@ -257,33 +259,33 @@ def conv_order(op: Op) -> tuple[int, ...]:
     return (3, 0, 1, 2) if isinstance(op, ops.Depthwise) else (0, 3, 1, 2)
 
 
-def _conv(w: Writer, node: Node) -> None:
+def _conv(w: OnnxWriter, node: Node) -> None:
     assert isinstance(node.op, ops.Conv2D | ops.Depthwise)
     ins = w.weighted(node, True, conv_order(node.op))
-    w.result(node, w.emit("Conv", computed(node), *ins, **conv_attributes(node)), True, node.op.activation)
+    w.result(node, w.emit("Conv", result_name(node), *ins, **conv_attributes(node)), True, node.op.activation)
 
 
-def _dense(w: Writer, node: Node) -> None:
+def _dense(w: OnnxWriter, node: Node) -> None:
     assert isinstance(node.op, ops.Dense)
     ins = w.weighted(node, False, (0, 1))
-    w.result(node, w.emit("Gemm", computed(node), *ins, transB=1), False, node.op.activation)
+    w.result(node, w.emit("Gemm", result_name(node), *ins, transB=1), False, node.op.activation)
 
 
-def _pair(w: Writer, node: Node) -> None:
+def _binary(w: OnnxWriter, node: Node) -> None:
     assert isinstance(node.op, ops.Add | ops.Mul)
     a, b = node.ins
     first = w.both_first(a, b)
-    name = w.emit(type(node.op).__name__, computed(node), w.operand(a, first), w.operand(b, first))
+    name = w.emit(type(node.op).__name__, result_name(node), w.operand(a, first), w.operand(b, first))
     w.result(node, name, first, node.op.activation)
 
 
-def _activate(w: Writer, node: Node) -> None:
+def _activate(w: OnnxWriter, node: Node) -> None:
     (x,) = node.ins
     activation = node.op.activation if isinstance(node.op, ops.Activate) else "none"
     w.result(node, w.operand(x, w.first(x)), w.first(x), activation)
 
 
-def _lookup(w: Writer, node: Node) -> None:
+def _lookup(w: OnnxWriter, node: Node) -> None:
     op, (x,) = node.op, node.ins
     assert isinstance(op, ops.Lookup)
     if op.slope or op.function not in OPERATORS:
@@ -302,15 +304,15 @@ def _lookup(w: Writer, node: Node) -> None:
     w.result(node, out, first)
 
 
-def _pool(w: Writer, node: Node) -> None:
+def _pool(w: OnnxWriter, node: Node) -> None:
     op = node.op
     assert isinstance(op, ops.MaxPool | ops.AvgPool)
     code = "MaxPool" if isinstance(op, ops.MaxPool) else "AveragePool"
-    name = w.emit(code, computed(node), w.operand(node.ins[0], True), **window_attributes(op.window))
+    name = w.emit(code, result_name(node), w.operand(node.ins[0], True), **window_attributes(op.window))
     w.result(node, name, True, op.activation)
 
 
-def _mean(w: Writer, node: Node) -> None:
+def _mean(w: OnnxWriter, node: Node) -> None:
     assert isinstance(node.op, ops.Mean)
     name = w.emit("GlobalAveragePool", f"{node.out.name}:mean", w.operand(node.ins[0], True))
     if not node.op.keep_dims:
@@ -318,35 +320,35 @@ def _mean(w: Writer, node: Node) -> None:
     w.result(node, name, node.op.keep_dims)
 
 
-def _pad(w: Writer, node: Node) -> None:
+def _pad(w: OnnxWriter, node: Node) -> None:
     first = w.first(node.ins[0])
     name = w.emit("Pad", f"{node.out.name}:padded", w.operand(node.ins[0], first), pads(w, node, first))
     w.result(node, name, first)
 
 
-def pads(w: Writer, node: Node, first: bool) -> str:
+def pads(w: OnnxWriter, node: Node, first: bool) -> str:
     assert isinstance(node.op, ops.Pad)
     numbers = np.array([node.op.before, node.op.after], np.int64)
     return _integers(w, node, numbers[:, list(FIRST)] if first else numbers)
 
 
-def _integers(w: Writer, node: Node, numbers: Array) -> str:
+def _integers(w: OnnxWriter, node: Node, numbers: Array) -> str:
     return w.constant(f"{node.out.name}:numbers", np.asarray(numbers, np.int64).reshape(-1))
 
 
-def _reshape(w: Writer, node: Node) -> None:
+def _reshape(w: OnnxWriter, node: Node) -> None:
     assert isinstance(node.op, ops.Reshape)
     shape = _integers(w, node, np.array(node.op.shape))
     w.result(node, w.emit("Reshape", f"{node.out.name}:shaped", w.operand(node.ins[0], False), shape), False)
 
 
-def _transpose(w: Writer, node: Node) -> None:
+def _transpose(w: OnnxWriter, node: Node) -> None:
     assert isinstance(node.op, ops.Transpose)
     name = w.emit("Transpose", f"{node.out.name}:moved", w.operand(node.ins[0], False), perm=node.op.perm)
     w.result(node, name, False)
 
 
-def _concat(w: Writer, node: Node) -> None:
+def _concat(w: OnnxWriter, node: Node) -> None:
     assert isinstance(node.op, ops.Concat)
     first = len(node.out.type.shape) == 4 and any(w.first(v) for v in node.ins)
     axis = PLACES[node.op.axis] if first else node.op.axis
@@ -354,7 +356,7 @@ def _concat(w: Writer, node: Node) -> None:
     w.result(node, name, first)
 
 
-def _softmax(w: Writer, node: Node) -> None:
+def _softmax(w: OnnxWriter, node: Node) -> None:
     assert isinstance(node.op, ops.Softmax)
     name = w.operand(node.ins[0], False)
     if node.op.beta != 1.0:
@@ -363,16 +365,16 @@ def _softmax(w: Writer, node: Node) -> None:
     w.result(node, w.emit("Softmax", f"{node.out.name}:softmax", name, axis=-1), False)
 
 
-def _batch_norm(w: Writer, node: Node) -> None:
+def _batch_norm(w: OnnxWriter, node: Node) -> None:
     x, scale, shift = node.ins
     first = w.first(x)
     product = w.emit("Mul", f"{node.out.name}:scaled", w.operand(x, first), w.operand(scale, first))
     w.result(node, w.emit("Add", f"{node.out.name}:shifted", product, w.operand(shift, first)), first)
 
 
-RULES: Mapping[type[Op], Callable[[Writer, Node], None]] = {
-    ops.Activate: _activate, ops.Add: _pair, ops.AvgPool: _pool, ops.BatchNorm: _batch_norm, ops.Concat: _concat,
+RULES: Mapping[type[Op], Callable[[OnnxWriter, Node], None]] = {
+    ops.Activate: _activate, ops.Add: _binary, ops.AvgPool: _pool, ops.BatchNorm: _batch_norm, ops.Concat: _concat,
     ops.Conv2D: _conv, ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _activate, ops.Lookup: _lookup,
-    ops.MaxPool: _pool, ops.Mean: _mean, ops.Mul: _pair, ops.Pad: _pad, ops.Quantize: _activate,
+    ops.MaxPool: _pool, ops.Mean: _mean, ops.Mul: _binary, ops.Pad: _pad, ops.Quantize: _activate,
     ops.Requantize: _activate, ops.Reshape: _reshape, ops.Softmax: _softmax, ops.Transpose: _transpose,
 }  # fmt: skip

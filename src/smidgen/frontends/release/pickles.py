@@ -189,7 +189,7 @@ class _Machine:
     def stack_name(self) -> None:
         name, module = self.pop(), self.pop()
         if not isinstance(name, str) or not isinstance(module, str):
-            raise self.refuse("its pickle names something by values that are no text")
+            raise self.refuse("its pickle names something by values that are not text")
         self.name(f"{module}.{name}")
 
     def name(self, name: str) -> None:

@@ -148,7 +148,8 @@ def _conv(record: Record, w: Array, b: Array, scales: Array, y: QParams, kernel:
         raise ImportModelError(f"{record.where} declares a kernel of {kernel}, its weights are {list(w.shape)}")
     if groups not in (1, w.shape[0]) or (groups > 1 and w.shape[1] != 1):
         raise ImportModelError(
-            f"{record.where} has {groups} groups over weights {list(w.shape)}; 1 or depthwise is read"
+            f"{record.where} has {groups} groups over weights {list(w.shape)}; only 1, or one per channel "
+            "(depthwise), is supported"
         )
     depthwise = groups > 1
     ours = w.transpose(1, 2, 3, 0) if depthwise else w.transpose(0, 2, 3, 1)
@@ -166,7 +167,8 @@ def _check_arrays(record: Record, w: Array, b: Array, scales: Array) -> None:
     dtypes = (w.dtype.name, b.dtype.name, scales.dtype.name)
     if dtypes != ("int8", "int32", "float32") or w.ndim != 4 or b.shape != w.shape[:1] or scales.shape != w.shape[:1]:
         raise ImportModelError(
-            f"{record.where} should have int8 weights of 4 dimensions and an int32 bias and a float32 scale a channel, "
+            f"{record.where} should have int8 weights of 4 dimensions and an int32 bias and a float32 scale per "
+            "channel, "
             f"found {dtypes[0]}{list(w.shape)}, {dtypes[1]}{list(b.shape)} and {dtypes[2]}{list(scales.shape)}"
         )
 
@@ -181,7 +183,7 @@ def _json(meta: Array, where: str) -> object:
     try:
         value: object = json.loads(str(meta)) if meta.ndim == 0 and meta.dtype.kind == "U" else None
     except (ValueError, RecursionError):
-        raise ImportModelError(f"{where} has a 'meta' that is no JSON") from None
+        raise ImportModelError(f"{where} has a 'meta' that is not JSON") from None
     return value
 
 
@@ -189,4 +191,4 @@ def _graph(network: Network, path: Path) -> Graph:
     try:
         return build(network, re.sub(r"[^A-Za-z0-9_.+-]", "_", path.stem))
     except GraphError as error:
-        raise ImportModelError(f"{path.name} describes no sound network: {error}") from None
+        raise ImportModelError(f"{path.name} does not describe a valid network: {error}") from None

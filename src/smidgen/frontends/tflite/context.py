@@ -8,16 +8,16 @@ import numpy as np
 
 from smidgen.errors import ImportModelError
 from smidgen.frontends.naming import identifier
-from smidgen.frontends.tflite.flatbuffer import Model, Operator, Tensor
+from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator, TfliteTensor
 from smidgen.ir import DTYPES, MAX_BYTES, MAX_RANK, Array, Builder, Op, QParams, Type, Value
 
 MAX_INTEGERS = 16  # elements of a constant shape, permutation, …
 
 
-class Import:
+class TfliteImport:
     """What the rules for operators ask of the file, every answer checked."""
 
-    def __init__(self, model: Model, name: str) -> None:
+    def __init__(self, model: TfliteModel, name: str) -> None:
         self.model = model
         self.builder = Builder(name)
         self.values: dict[int, Value] = {}
@@ -27,10 +27,10 @@ class Import:
         # int8 numbers as int32 and what is added to them, waiting for the table that they are places in.
         self.places: dict[int, tuple[Value, int]] = {}
 
-    def tensor(self, index: int) -> Tensor:
+    def tensor(self, index: int) -> TfliteTensor:
         if not 0 <= index < len(self.model.tensors):
             raise ImportModelError(
-                f"tensor {index} is asked for, the model has {len(self.model.tensors)}; copy or convert it again"
+                f"tensor {index} does not exist, the model has {len(self.model.tensors)}; copy or convert it again"
             )
         return self.model.tensors[index]
 
@@ -65,12 +65,13 @@ class Import:
             tensor = self.tensor(index)
             if index in self.pads:
                 raise ImportModelError(
-                    f"tensor '{tensor.name}' is padded with the least number there is and read by another operator "
+                    f"tensor '{tensor.name}' is padded with the lowest value and read by an operator other "
                     "than one MAX_POOL_2D without padding; pad with zero"
                 )
             if index in self.places:
                 raise ImportModelError(
-                    f"tensor '{tensor.name}' is int8 as int32 and read by another operator than a GATHER from a table; "
+                    f"tensor '{tensor.name}' is int8 cast to int32 and read by an operator other than a GATHER "
+                    "from a table; "
                     "stay in int8"
                 )
             if tensor.data is None:
@@ -80,7 +81,7 @@ class Import:
             self.values[index] = self.builder.constant(self.name(index), self.data(index), self.type(index).q)
         return self.values[index]
 
-    def emit(self, operator: Operator, op: Op, *ins: Value) -> Value:
+    def emit(self, operator: TfliteOperator, op: Op, *ins: Value) -> Value:
         """The node that computes the operator's output."""
         (out,) = operator.outputs
         return self.builder.emit(op, *ins, q=self.type(out).q, name=self.name(out))
@@ -114,7 +115,7 @@ class Import:
         return tuple(int(n) for n in data.ravel())
 
 
-def _static_shape(tensor: Tensor, what: str) -> tuple[int, ...]:
+def _static_shape(tensor: TfliteTensor, what: str) -> tuple[int, ...]:
     """The shape, with 1 for a batch left open."""
     if len(tensor.signature) != len(tensor.shape):
         return tensor.shape
@@ -126,7 +127,7 @@ def _static_shape(tensor: Tensor, what: str) -> tuple[int, ...]:
     return (1, *tensor.shape[1:]) if tensor.signature[:1] == (-1,) else tensor.shape
 
 
-def _qparams(tensor: Tensor, what: str) -> QParams | None:
+def _qparams(tensor: TfliteTensor, what: str) -> QParams | None:
     if not tensor.scales:
         return None
     if not all(math.isfinite(scale) and scale > 0 for scale in tensor.scales):

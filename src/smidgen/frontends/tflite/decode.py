@@ -12,10 +12,10 @@ from smidgen.frontends.tflite.flatbuffer import (
     OPERATORS,
     OPTIONS,
     TENSOR_TYPES,
-    Model,
-    Operator,
-    Options,
-    Tensor,
+    TfliteModel,
+    TfliteOperator,
+    TfliteOptions,
+    TfliteTensor,
     camel,
 )
 
@@ -29,11 +29,11 @@ _OPERATOR_NAMES = {code: name for name, code in OPERATORS.items()}
 _TYPE_NAMES = {code: name for name, code in TENSOR_TYPES.items()}
 
 
-def decode(data: bytes) -> Model:
+def decode(data: bytes) -> TfliteModel:
     """The model in these bytes, or an ImportModelError that says what is wrong with them."""
     if data[4:8] != IDENTIFIER:
         raise ImportModelError(
-            f"this is no TFLite model: bytes 4 to 8 of its {len(data):,} should be 'TFL3' but are {data[4:8]!r}; "
+            f"this is not a TFLite model: bytes 4 to 8 of its {len(data):,} should be 'TFL3' but are {data[4:8]!r}; "
             "give a .tflite file as the TensorFlow Lite converter writes it"
         )
     try:
@@ -74,7 +74,7 @@ class _Decoder:
             return ()
         return tuple(getattr(table, f"{field}AsNumpy")().tolist())
 
-    def model(self) -> Model:
+    def model(self) -> TfliteModel:
         root = tflite.Model.GetRootAs(self.data)
         subgraphs = self.length(root, "Subgraphs", 4)
         if subgraphs != 1:
@@ -84,7 +84,7 @@ class _Decoder:
         (graph,) = self.items(root, "Subgraphs")
         codes = [self.code(code) for code in self.items(root, "OperatorCodes")]
         buffers = [self.buffer(i, buffer) for i, buffer in enumerate(self.items(root, "Buffers"))]
-        return Model(
+        return TfliteModel(
             tuple(self.tensor(tensor, buffers) for tensor in self.items(graph, "Tensors")),
             tuple(self.operator(operator, codes) for operator in self.items(graph, "Operators")),
             self.numbers(graph, "Inputs"),
@@ -106,14 +106,14 @@ class _Decoder:
             return f"the custom operator '{self.text(code.CustomCode())}'"
         return _OPERATOR_NAMES.get(number, f"operator code {number}")
 
-    def tensor(self, tensor: Any, buffers: list[bytes | None]) -> Tensor:
+    def tensor(self, tensor: Any, buffers: list[bytes | None]) -> TfliteTensor:
         name, index = self.text(tensor.Name()), tensor.Buffer()
         if index >= len(buffers):
             raise ImportModelError(
                 f"tensor '{name}' lies in buffer {index}, the model has {len(buffers)}; copy or convert it again"
             )
         q = tensor.Quantization()
-        return Tensor(
+        return TfliteTensor(
             name,
             self.numbers(tensor, "Shape"),
             _TYPE_NAMES.get(tensor.Type(), f"tensor type {tensor.Type()}"),
@@ -135,26 +135,26 @@ class _Decoder:
         data: bytes = buffer.DataAsNumpy().tobytes()
         return data
 
-    def operator(self, operator: Any, codes: list[str]) -> Operator:
+    def operator(self, operator: Any, codes: list[str]) -> TfliteOperator:
         index = operator.OpcodeIndex()
         if index >= len(codes):
             raise ImportModelError(
                 f"an operator has code index {index}, the model lists {len(codes)} codes; copy or convert it again"
             )
-        return Operator(
+        return TfliteOperator(
             codes[index],
             self.numbers(operator, "Inputs"),
             self.numbers(operator, "Outputs"),
             self.options(operator, codes[index]),
         )
 
-    def options(self, operator: Any, code: str) -> Options:
+    def options(self, operator: Any, code: str) -> TfliteOptions:
         if code not in OPTIONS:
-            return Options()
+            return TfliteOptions()
         name, fields = OPTIONS[code]
         union = operator.BuiltinOptions()
         if union is None or operator.BuiltinOptionsType() != getattr(tflite.BuiltinOptions, name):
-            raise ImportModelError(f"a {code} carries no {name}; copy or convert the model again")
+            raise ImportModelError(f"a {code} has no {name}; copy or convert the model again")
         table = getattr(tflite, name)()
         table.Init(union.Bytes, union.Pos)
-        return Options(**{field: getattr(table, camel(field))() for field in fields})
+        return TfliteOptions(**{field: getattr(table, camel(field))() for field in fields})

@@ -9,14 +9,22 @@ import numpy as np
 import tflite
 
 from smidgen.frontends.tflite.decode import IDENTIFIER
-from smidgen.frontends.tflite.flatbuffer import OPERATORS, OPTIONS, TENSOR_TYPES, Model, Operator, Tensor, camel
+from smidgen.frontends.tflite.flatbuffer import (
+    OPERATORS,
+    OPTIONS,
+    TENSOR_TYPES,
+    TfliteModel,
+    TfliteOperator,
+    TfliteTensor,
+    camel,
+)
 
 SCHEMA_VERSION = 3
 DATA_ALIGNMENT = 16  # bytes, asked for by the schema
 LAST_DEPRECATED_CODE = 127  # the old one-byte field holds this for every later operator
 
 
-def encode(model: Model) -> bytes:
+def encode(model: TfliteModel) -> bytes:
     """The file; constants with equal bytes share one buffer."""
     builder = flatbuffers.Builder(1024)
     datas = dict.fromkeys(tensor.data for tensor in model.tensors if tensor.data is not None)
@@ -70,7 +78,7 @@ def _code(builder: flatbuffers.Builder, name: str, version: int) -> int:
 
 
 def _subgraph(
-    builder: flatbuffers.Builder, model: Model, places: dict[bytes, int], codes: list[tuple[str, int]]
+    builder: flatbuffers.Builder, model: TfliteModel, places: dict[bytes, int], codes: list[tuple[str, int]]
 ) -> int:
     tensors = _tables(builder, [_tensor(builder, tensor, places) for tensor in model.tensors])
     operators = _tables(builder, [_operator(builder, operator, codes) for operator in model.operators])
@@ -85,7 +93,7 @@ def _subgraph(
     return int(tflite.SubGraphEnd(builder))
 
 
-def _tensor(builder: flatbuffers.Builder, tensor: Tensor, places: dict[bytes, int]) -> int:
+def _tensor(builder: flatbuffers.Builder, tensor: TfliteTensor, places: dict[bytes, int]) -> int:
     shape, name = _numbers(builder, tensor.shape), builder.CreateString(tensor.name)
     quantization = _quantization(builder, tensor) if tensor.scales else None
     signature = _numbers(builder, tensor.signature) if tensor.signature else None
@@ -102,7 +110,7 @@ def _tensor(builder: flatbuffers.Builder, tensor: Tensor, places: dict[bytes, in
     return int(tflite.TensorEnd(builder))
 
 
-def _quantization(builder: flatbuffers.Builder, tensor: Tensor) -> int:
+def _quantization(builder: flatbuffers.Builder, tensor: TfliteTensor) -> int:
     scales, zeros = _numbers(builder, tensor.scales, "float32"), _numbers(builder, tensor.zeros, "int64")
     tflite.QuantizationParametersStart(builder)
     tflite.QuantizationParametersAddScale(builder, scales)
@@ -111,7 +119,7 @@ def _quantization(builder: flatbuffers.Builder, tensor: Tensor) -> int:
     return int(tflite.QuantizationParametersEnd(builder))
 
 
-def _operator(builder: flatbuffers.Builder, operator: Operator, codes: list[tuple[str, int]]) -> int:
+def _operator(builder: flatbuffers.Builder, operator: TfliteOperator, codes: list[tuple[str, int]]) -> int:
     inputs, outputs = _numbers(builder, operator.inputs), _numbers(builder, operator.outputs)
     options = _options(builder, operator) if operator.code in OPTIONS else None
     tflite.OperatorStart(builder)
@@ -125,7 +133,7 @@ def _operator(builder: flatbuffers.Builder, operator: Operator, codes: list[tupl
     return int(tflite.OperatorEnd(builder))
 
 
-def _options(builder: flatbuffers.Builder, operator: Operator) -> int:
+def _options(builder: flatbuffers.Builder, operator: TfliteOperator) -> int:
     name, fields = OPTIONS[operator.code]
     getattr(tflite, f"{name}Start")(builder)
     for field in fields:

@@ -44,7 +44,7 @@ OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True)
-class Options:
+class TfliteOptions:
     """The union of all operators' attributes, named as in the schema; each operator reads its own."""
 
     padding: int = VALID
@@ -72,7 +72,7 @@ def camel(field: str) -> str:
 
 
 @dataclass(frozen=True)
-class Tensor:
+class TfliteTensor:
     """A tensor; `data` is None unless it is a constant, `signature` has −1 where a dimension is dynamic."""
 
     name: str
@@ -93,22 +93,22 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Operator:
+class TfliteOperator:
     """One operator: what it is, the indices of its tensors (−1: left out), its attributes."""
 
     code: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    options: Options = Options()
+    options: TfliteOptions = TfliteOptions()
     version: int = 1
 
 
 @dataclass(frozen=True)
-class Model:
+class TfliteModel:
     """The one subgraph of a model."""
 
-    tensors: tuple[Tensor, ...]
-    operators: tuple[Operator, ...]
+    tensors: tuple[TfliteTensor, ...]
+    operators: tuple[TfliteOperator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     name: str = "model"

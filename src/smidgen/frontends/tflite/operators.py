@@ -1,4 +1,4 @@
-"""What each TFLite operator means: a rule an operator, from its record to a node of the graph."""
+"""What each TFLite operator means: one rule per operator, from its record to a node of the graph."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.errors import ImportModelError
-from smidgen.frontends.tflite.context import Import
-from smidgen.frontends.tflite.flatbuffer import ACTIVATIONS, SAME, VALID, ZERO_PLACE, Operator
+from smidgen.frontends.tflite.context import TfliteImport
+from smidgen.frontends.tflite.flatbuffer import ACTIVATIONS, SAME, VALID, ZERO_PLACE, TfliteOperator
 from smidgen.ir import Type, Value
 from smidgen.ops.functions import FUNCTIONS
 from smidgen.ops.window import Pad, same_pad
@@ -22,10 +22,10 @@ TABLE_NAME = re.compile(rf"(?P<slope>slope of )?(?P<function>\w+)\((?P<alpha>{NU
 NO_TENSOR = -1  # the index of an optional input left out
 
 
-Rule = Callable[[Import, Operator], Value | None]
+TfliteRule = Callable[[TfliteImport, TfliteOperator], Value | None]
 
 
-def _inputs(operator: Operator, least: int, most: int) -> tuple[int, ...]:
+def _inputs(operator: TfliteOperator, least: int, most: int) -> tuple[int, ...]:
     """The operator's inputs, optional ones as NO_TENSOR."""
     count = len(operator.inputs)
     if not least <= count <= most:
@@ -33,7 +33,7 @@ def _inputs(operator: Operator, least: int, most: int) -> tuple[int, ...]:
     return operator.inputs + (NO_TENSOR,) * (most - count)
 
 
-def _activation(operator: Operator) -> str:
+def _activation(operator: TfliteOperator) -> str:
     number = operator.options.fused_activation_function
     if number not in _ACTIVATION_NAMES:
         raise ImportModelError(
@@ -42,7 +42,7 @@ def _activation(operator: Operator) -> str:
     return _ACTIVATION_NAMES[number]
 
 
-def _pad_of(operator: Operator, x: Type, size: tuple[int, int], dilation: tuple[int, int] = (1, 1)) -> Pad:
+def _pad_of(operator: TfliteOperator, x: Type, size: tuple[int, int], dilation: tuple[int, int] = (1, 1)) -> Pad:
     """SAME or VALID as numbers."""
     options = operator.options
     stride = options.stride_h, options.stride_w
@@ -54,7 +54,7 @@ def _pad_of(operator: Operator, x: Type, size: tuple[int, int], dilation: tuple[
     return same_pad(x.shape, size, stride, dilation) if options.padding == SAME else (0, 0, 0, 0)
 
 
-def _bias(c: Import, index: int, x: Value, channels: int, stem: str) -> Value:
+def _bias(c: TfliteImport, index: int, x: Value, channels: int, stem: str) -> Value:
     """The bias, or zeros where it is left out."""
     if index == NO_TENSOR:
         return c.builder.constant(
@@ -63,7 +63,7 @@ def _bias(c: Import, index: int, x: Value, channels: int, stem: str) -> Value:
     return c.value(index)
 
 
-def _conv(c: Import, operator: Operator) -> Value:
+def _conv(c: TfliteImport, operator: TfliteOperator) -> Value:
     xi, wi, bi = _inputs(operator, 2, 3)
     x, w = c.value(xi), c.value(wi)
     if len(w.type.shape) != 4 or len(x.type.shape) != 4:
@@ -81,13 +81,13 @@ def _conv(c: Import, operator: Operator) -> Value:
     return c.emit(operator, ops.Conv2D(stride, pad, dilation, groups, activation), x, w, b)
 
 
-def _dense(c: Import, operator: Operator) -> Value:
+def _dense(c: TfliteImport, operator: TfliteOperator) -> Value:
     xi, wi, bi = _inputs(operator, 2, 3)
     x, w = c.value(xi), c.value(wi)
     if operator.options.weights_format != 0 or len(w.type.shape) != 2 or x.type.size % w.type.shape[1]:
         raise ImportModelError(
             f"input {list(x.type.shape)} and weights {list(w.type.shape)} in format {operator.options.weights_format} "
-            "are no matrix product; convert the model with plain [out, in] weights"
+            "are not a matrix product; convert the model with plain [out, in] weights"
         )
     rows, columns = x.type.size // w.type.shape[1], w.type.shape[1]
     if x.type.shape != (rows, columns):
@@ -100,7 +100,7 @@ def _dense(c: Import, operator: Operator) -> Value:
     return c.emit(operator, ops.Reshape(declared.shape), y)
 
 
-def _pair(c: Import, operator: Operator) -> Value:
+def _binary(c: TfliteImport, operator: TfliteOperator) -> Value:
     a, b = (c.value(index) for index in _inputs(operator, 2, 2))
     shape = c.type(operator.outputs[0]).shape
     if a.type.shape != shape and b.type.shape == shape:
@@ -109,7 +109,7 @@ def _pair(c: Import, operator: Operator) -> Value:
     return c.emit(operator, op(_activation(operator)), a, b)
 
 
-def _pool(c: Import, operator: Operator) -> Value:
+def _pool(c: TfliteImport, operator: TfliteOperator) -> Value:
     (index,) = _inputs(operator, 1, 1)
     options = operator.options
     size, stride = (options.filter_height, options.filter_width), (options.stride_h, options.stride_w)
@@ -121,7 +121,7 @@ def _pool(c: Import, operator: Operator) -> Value:
     return c.emit(operator, op(size, stride, _pad_of(operator, x.type, size), _activation(operator)), x)
 
 
-def _mean(c: Import, operator: Operator) -> Value:
+def _mean(c: TfliteImport, operator: TfliteOperator) -> Value:
     x, axes = _inputs(operator, 2, 2)
     rank = len(c.type(x).shape)
     over = sorted(axis + rank if axis < 0 else axis for axis in c.integers(axes))
@@ -133,22 +133,24 @@ def _mean(c: Import, operator: Operator) -> Value:
     return c.emit(operator, ops.Mean(bool(operator.options.keep_dims)), c.value(x))
 
 
-def _pads(c: Import, index: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _pads(c: TfliteImport, index: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     pads = c.integers(index)
     return pads[::2], pads[1::2]
 
 
-def _pad(c: Import, operator: Operator) -> Value:
+def _pad(c: TfliteImport, operator: TfliteOperator) -> Value:
     x, pads = _inputs(operator, 2, 2)
     return c.emit(operator, ops.Pad(*_pads(c, pads)), c.value(x))
 
 
-def _pad_with(c: Import, operator: Operator) -> Value | None:
+def _pad_with(c: TfliteImport, operator: TfliteOperator) -> Value | None:
     """Padding with a number of choice: zero is Pad, the least one belongs to the max pool behind it."""
     xi, pads, fill = _inputs(operator, 3, 3)
     x, (before, after), number = c.value(xi), _pads(c, pads), c.data(fill)
     if number.size != 1 or number.dtype.name != x.type.dtype:
-        raise ImportModelError(f"it pads {x.type.dtype} with {number.dtype}{list(number.shape)}; use one number alike")
+        raise ImportModelError(
+            f"it pads {x.type.dtype} with {number.dtype}{list(number.shape)}; use one number of the same type"
+        )
     if number.item() == x.type.zero:
         return c.emit(operator, ops.Pad(before, after), x)
     least = -math.inf if x.type.dtype == "float32" else -128
@@ -158,7 +160,7 @@ def _pad_with(c: Import, operator: Operator) -> Value | None:
     return None
 
 
-def _reshape(c: Import, operator: Operator) -> Value:
+def _reshape(c: TfliteImport, operator: TfliteOperator) -> Value:
     """RESHAPE, SQUEEZE and EXPAND_DIMS: the bytes stay, the file declares the shape."""
     x = c.value(_inputs(operator, 1, 2)[0])
     shape = c.type(operator.outputs[0]).shape
@@ -171,13 +173,13 @@ def _reshape(c: Import, operator: Operator) -> Value:
     return c.emit(operator, ops.Reshape(shape), x)
 
 
-def _transpose(c: Import, operator: Operator) -> Value:
+def _transpose(c: TfliteImport, operator: TfliteOperator) -> Value:
     x, perm = _inputs(operator, 2, 2)
     rank = len(c.type(x).shape)
     return c.emit(operator, ops.Transpose(tuple(p + rank if p < 0 else p for p in c.integers(perm))), c.value(x))
 
 
-def _concat(c: Import, operator: Operator) -> Value:
+def _concat(c: TfliteImport, operator: TfliteOperator) -> Value:
     xs = [c.value(index) for index in operator.inputs]
     if not xs or _activation(operator) != "none":
         raise ImportModelError("a concatenation of nothing or with an activation is not supported; use a separate one")
@@ -185,28 +187,28 @@ def _concat(c: Import, operator: Operator) -> Value:
     return c.emit(operator, ops.Concat(axis + len(xs[0].type.shape) if axis < 0 else axis), *xs)
 
 
-def _softmax(c: Import, operator: Operator) -> Value:
+def _softmax(c: TfliteImport, operator: TfliteOperator) -> Value:
     (x,) = _inputs(operator, 1, 1)
     return c.emit(operator, ops.Softmax(float(operator.options.beta)), c.value(x))
 
 
-def _activate(c: Import, operator: Operator) -> Value:
+def _activate(c: TfliteImport, operator: TfliteOperator) -> Value:
     (x,) = _inputs(operator, 1, 1)
     return c.emit(operator, ops.Activate(operator.code.lower()), c.value(x))
 
 
-def _quantize(c: Import, operator: Operator) -> Value:
+def _quantize(c: TfliteImport, operator: TfliteOperator) -> Value:
     (index,) = _inputs(operator, 1, 1)
     x = c.value(index)
     return c.emit(operator, ops.Quantize() if x.type.dtype == "float32" else ops.Requantize(), x)
 
 
-def _dequantize(c: Import, operator: Operator) -> Value:
+def _dequantize(c: TfliteImport, operator: TfliteOperator) -> Value:
     (x,) = _inputs(operator, 1, 1)
     return c.emit(operator, ops.Dequantize(), c.value(x))
 
 
-def _cast(c: Import, operator: Operator) -> None:
+def _cast(c: TfliteImport, operator: TfliteOperator) -> None:
     """int8 as int32: places in a table, as nothing else is computed in int32."""
     (index,) = _inputs(operator, 1, 1)
     x, y = c.value(index), c.tensor(operator.outputs[0])
@@ -215,10 +217,10 @@ def _cast(c: Import, operator: Operator) -> None:
     c.places[operator.outputs[0]] = x, 0
 
 
-def _add(c: Import, operator: Operator) -> Value | None:
+def _add(c: TfliteImport, operator: TfliteOperator) -> Value | None:
     a, b = _inputs(operator, 2, 2)
     if a not in c.places:
-        return _pair(c, operator)
+        return _binary(c, operator)
     (x, offset), numbers = c.places[a], c.integers(b)
     if len(numbers) != 1:
         raise ImportModelError(f"it adds {len(numbers)} numbers to int8 as int32; add one")
@@ -226,7 +228,7 @@ def _add(c: Import, operator: Operator) -> Value | None:
     return None
 
 
-def _gather(c: Import, operator: Operator) -> Value:
+def _gather(c: TfliteImport, operator: TfliteOperator) -> Value:
     """A table of int8 results that its name says the function of, as files of our own have it."""
     table, places = _inputs(operator, 2, 2)
     what = "a GATHER from anything but a table of a known function is not supported; import the model it came from"
@@ -241,10 +243,10 @@ def _gather(c: Import, operator: Operator) -> Value:
     return value
 
 
-OPERATOR_RULES: Mapping[str, Rule] = {
+OPERATOR_RULES: Mapping[str, TfliteRule] = {
     "ADD": _add, "AVERAGE_POOL_2D": _pool, "CAST": _cast, "CONCATENATION": _concat, "CONV_2D": _conv,
     "DEPTHWISE_CONV_2D": _conv, "DEQUANTIZE": _dequantize, "EXPAND_DIMS": _reshape, "FULLY_CONNECTED": _dense,
-    "GATHER": _gather, "MAX_POOL_2D": _pool, "MEAN": _mean, "MUL": _pair, "PAD": _pad, "PADV2": _pad_with,
+    "GATHER": _gather, "MAX_POOL_2D": _pool, "MEAN": _mean, "MUL": _binary, "PAD": _pad, "PADV2": _pad_with,
     "QUANTIZE": _quantize, "RELU": _activate, "RELU6": _activate, "RELU_N1_TO_1": _activate, "RESHAPE": _reshape,
     "SOFTMAX": _softmax, "SQUEEZE": _reshape, "TRANSPOSE": _transpose,
 }  # fmt: skip

@@ -7,9 +7,9 @@ from pathlib import Path
 from smidgen.data.files import read_whole
 from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends.naming import identifier
-from smidgen.frontends.tflite.context import Import
+from smidgen.frontends.tflite.context import TfliteImport
 from smidgen.frontends.tflite.decode import decode
-from smidgen.frontends.tflite.flatbuffer import Model, Operator
+from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator
 from smidgen.frontends.tflite.operators import OPERATOR_RULES
 from smidgen.ir import Graph, Type, Value
 
@@ -22,11 +22,11 @@ def read_tflite(path: Path) -> Graph:
     except ImportModelError as error:
         raise ImportModelError(f"{path.name}: {error}") from None
     except GraphError as error:
-        raise ImportModelError(f"{path.name}: {error}; mend the model before converting it") from None
+        raise ImportModelError(f"{path.name}: {error}; fix the model before converting it") from None
 
 
-def _graph(model: Model, name: str) -> Graph:
-    c = Import(model, name)
+def _graph(model: TfliteModel, name: str) -> Graph:
+    c = TfliteImport(model, name)
     for index in model.inputs:
         tensor = c.tensor(index)
         if index in c.values or tensor.data is not None:
@@ -37,7 +37,7 @@ def _graph(model: Model, name: str) -> Graph:
     return c.builder.graph(*(c.value(index) for index in model.outputs))
 
 
-def _node(c: Import, number: int, operator: Operator) -> None:
+def _node(c: TfliteImport, number: int, operator: TfliteOperator) -> None:
     """Translate one operator and hold the result against what the file declares."""
     where = f"operator {number} ({operator.code})"
     rule = OPERATOR_RULES.get(operator.code)
@@ -59,7 +59,7 @@ def _node(c: Import, number: int, operator: Operator) -> None:
         raise ImportModelError(f"{where}: {error}") from None
 
 
-def _check(c: Import, value: Value, declared: Type) -> None:
+def _check(c: TfliteImport, value: Value, declared: Type) -> None:
     """The operator gives what the file declares, and its scales fit the arithmetic."""
     if value.type != declared:
         raise ImportModelError(

@@ -16,10 +16,10 @@ from smidgen.frontends.tflite.flatbuffer import (
     TENSOR_TYPES,
     VALID,
     ZERO_PLACE,
-    Model,
-    Operator,
-    Options,
-    Tensor,
+    TfliteModel,
+    TfliteOperator,
+    TfliteOptions,
+    TfliteTensor,
 )
 from smidgen.ir import DTYPES, Array, Graph, Node, Op, Type, Value, verify
 from smidgen.numerics import INT32_MAX
@@ -38,11 +38,11 @@ ACTIVATION_OPERATORS: Mapping[str, str] = {"relu": "RELU", "relu6": "RELU6", "re
 
 
 def write_tflite(graph: Graph) -> bytes:
-    """The graph as the bytes of a `.tflite` file, which LiteRT's reference kernels compute alike."""
+    """The graph as the bytes of a `.tflite` file, on which LiteRT's reference kernels give the same bytes."""
     verify(graph)
     if graph.updates:
         raise ExportError(
-            f"{graph.name} trains: it updates {len(graph.updates)} values, TFLite only infers; export the model"
+            f"{graph.name} trains: it updates {len(graph.updates)} values, TFLite only infers; export the learned model"
         )
     return encode(_Lowering(graph).model())
 
@@ -50,23 +50,23 @@ def write_tflite(graph: Graph) -> bytes:
 class _Lowering:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.tensors: list[Tensor] = []
-        self.operators: list[Operator] = []
+        self.tensors: list[TfliteTensor] = []
+        self.operators: list[TfliteOperator] = []
         self.data = {**graph.constants, **graph.state}
         self.places: dict[Value, int] = {}
-        self.added: dict[Tensor, int] = {}
+        self.added: dict[TfliteTensor, int] = {}
 
-    def model(self) -> Model:
+    def model(self) -> TfliteModel:
         inputs = tuple(self.place(value) for value in self.graph.inputs)
         for node in self.graph.nodes:
             lower = LOWERINGS.get(type(node.op))
             if lower is None:
                 known = ", ".join(sorted(op.__name__ for op in LOWERINGS))
-                raise ExportError(f"{where(node)}: TFLite has no such operator; exported are {known}")
+                raise ExportError(f"{where(node)}: TFLite has no such operator; supported are {known}")
             _check_scales(node)
             lower(self, node)
         outputs = tuple(self.place(value) for value in self.graph.outputs)
-        return Model(tuple(self.tensors), tuple(self.operators), inputs, outputs, self.graph.name)
+        return TfliteModel(tuple(self.tensors), tuple(self.operators), inputs, outputs, self.graph.name)
 
     def place(self, value: Value) -> int:
         """The index of a value's tensor, added at the first call."""
@@ -74,23 +74,25 @@ class _Lowering:
             self.places[value] = self.append(_tensor(value, self.data.get(value)))
         return self.places[value]
 
-    def append(self, tensor: Tensor) -> int:
+    def append(self, tensor: TfliteTensor) -> int:
         self.tensors.append(tensor)
         return len(self.tensors) - 1
 
-    def constant(self, tensor: Tensor) -> int:
-        """The index of a constant that is no value of the graph, or that needs a quantization of its own."""
+    def constant(self, tensor: TfliteTensor) -> int:
+        """The index of a constant that is not a value of the graph, or that needs a quantization of its own."""
         if tensor not in self.added:
             self.added[tensor] = self.append(tensor)
         return self.added[tensor]
 
     def integers(self, name: str, data: Array) -> int:
-        return self.constant(Tensor(name, data.shape, "int32", data=data.astype("<i4").tobytes()))
+        return self.constant(TfliteTensor(name, data.shape, "int32", data=data.astype("<i4").tobytes()))
 
-    def emit(self, code: str, node: Node, *ins: int, options: Options | None = None, version: int = 0) -> None:
+    def emit(self, code: str, node: Node, *ins: int, options: TfliteOptions | None = None, version: int = 0) -> None:
         """Append the operator that computes the node's output."""
         self.operators.append(
-            Operator(code, ins, (self.place(node.out),), options or Options(), version or _version(code, node))
+            TfliteOperator(
+                code, ins, (self.place(node.out),), options or TfliteOptions(), version or _version(code, node)
+            )
         )
 
     def padded(self, code: str, node: Node, pad: Pad, *ins: int) -> int:
@@ -102,7 +104,7 @@ class _Lowering:
         shape = (n, h + top + bottom, w + left + right, c)
         y = self.append(_tensor(Value(f"{node.out.name}.padded", Type(shape, x.dtype, x.q)), None))
         self.operators.append(
-            Operator(code, (self.place(node.ins[0]), pads, *ins), (y,), Options(), _version(code, node))
+            TfliteOperator(code, (self.place(node.ins[0]), pads, *ins), (y,), TfliteOptions(), _version(code, node))
         )
         return y
 
@@ -112,7 +114,7 @@ class _Lowering:
         if b.type.dtype != "int32":
             return self.place(b)
         if b not in self.data:
-            raise ExportError(f"{where(node)}: its bias %{b.name} is computed or an input; TFLite wants a constant")
+            raise ExportError(f"{where(node)}: its bias %{b.name} is computed or an input; TFLite needs a constant")
         assert w.type.q is not None
         scales = tuple(float(s) for s in np.float32(x.type.scale) * np.array(w.type.q.scale, np.float32))
         return self.constant(replace(_tensor(b, self.data[b]), scales=scales, zeros=(0,) * len(scales), axis=0))
@@ -123,7 +125,7 @@ def where(node: Node) -> str:
 
 
 def _check_scales(node: Node) -> None:
-    """Raise where the scales are beyond the arithmetic, ours and TFLite's alike."""
+    """Raise where the scales are beyond the arithmetic, both ours and TFLite's."""
     try:
         if node.out.type.dtype == "int8":
             node.op.params(node)
@@ -131,13 +133,13 @@ def _check_scales(node: Node) -> None:
         raise ExportError(f"{where(node)}: {error}") from None
 
 
-def _tensor(value: Value, data: Array | None) -> Tensor:
+def _tensor(value: Value, data: Array | None) -> TfliteTensor:
     type_ = value.type
     raw = None if data is None else data.astype(DTYPES[type_.dtype].newbyteorder("<"), copy=False).tobytes()
     if type_.q is None:
-        return Tensor(value.name, type_.shape, type_.dtype, data=raw)
+        return TfliteTensor(value.name, type_.shape, type_.dtype, data=raw)
     scales, axis = type_.q.scale, type_.q.axis or 0
-    return Tensor(value.name, type_.shape, type_.dtype, scales, (type_.q.zero,) * len(scales), axis, raw)
+    return TfliteTensor(value.name, type_.shape, type_.dtype, scales, (type_.q.zero,) * len(scales), axis, raw)
 
 
 def _version(code: str, node: Node) -> int:
@@ -148,8 +150,8 @@ def _activation(activation: str) -> int:
     return ACTIVATIONS[activation]
 
 
-def _window_options(window: Window, activation: str, padding: int) -> Options:
-    return Options(
+def _window_options(window: Window, activation: str, padding: int) -> TfliteOptions:
+    return TfliteOptions(
         padding=padding,
         stride_h=window.stride[0],
         stride_w=window.stride[1],
@@ -192,7 +194,7 @@ def _dense(lowering: _Lowering, node: Node) -> None:
     per_channel = w.type.q is not None and len(w.type.q.scale) > 1
     if x.type.dtype == "int8":
         _check_product(lowering, node)
-    options = Options(fused_activation_function=_activation(node.op.activation))
+    options = TfliteOptions(fused_activation_function=_activation(node.op.activation))
     ins = (lowering.place(x), lowering.place(w), lowering.bias(node))
     version = PER_CHANNEL_DENSE_VERSION if per_channel else 0
     lowering.emit("FULLY_CONNECTED", node, *ins, options=options, version=version)
@@ -210,7 +212,7 @@ def _check_product(lowering: _Lowering, node: Node) -> None:
         )
 
 
-def _pair(lowering: _Lowering, node: Node) -> None:
+def _binary(lowering: _Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.Add | ops.Mul)
     a, b, y = (*node.ins, node.out)
     if isinstance(node.op, ops.Add) and y.type.q and 2 * max(a.type.scale, b.type.scale) >= y.type.scale * 2**ADD_SHIFT:
@@ -218,7 +220,7 @@ def _pair(lowering: _Lowering, node: Node) -> None:
             f"{where(node)}: TFLite adds only where the output's scale {y.type.scale:.3g} is above 2^{1 - ADD_SHIFT} "
             f"of its inputs' {a.type.scale:.3g} and {b.type.scale:.3g}; calibrate the model again"
         )
-    options = Options(fused_activation_function=_activation(node.op.activation))
+    options = TfliteOptions(fused_activation_function=_activation(node.op.activation))
     ins = (lowering.place(value) for value in node.ins)
     lowering.emit("ADD" if isinstance(node.op, ops.Add) else "MUL", node, *ins, options=options)
 
@@ -253,7 +255,7 @@ def _avg_pool(lowering: _Lowering, node: Node) -> None:
 def _mean(lowering: _Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.Mean)
     axes = lowering.integers("height_and_width", np.array([1, 2]))
-    options = Options(keep_dims=node.op.keep_dims)
+    options = TfliteOptions(keep_dims=node.op.keep_dims)
     lowering.emit("MEAN", node, lowering.place(node.ins[0]), axes, options=options)
 
 
@@ -277,19 +279,20 @@ def _transpose(lowering: _Lowering, node: Node) -> None:
 def _concat(lowering: _Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.Concat)
     ins = (lowering.place(value) for value in node.ins)
-    lowering.emit("CONCATENATION", node, *ins, options=Options(axis=node.op.axis))
+    lowering.emit("CONCATENATION", node, *ins, options=TfliteOptions(axis=node.op.axis))
 
 
 def _softmax(lowering: _Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.Softmax)
-    lowering.emit("SOFTMAX", node, lowering.place(node.ins[0]), options=Options(beta=node.op.beta))
+    lowering.emit("SOFTMAX", node, lowering.place(node.ins[0]), options=TfliteOptions(beta=node.op.beta))
 
 
 def _activate(lowering: _Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.Activate)
     if node.op.activation not in ACTIVATION_OPERATORS:
         raise ExportError(
-            f"{where(node)}: '{node.op.activation}' is no activation of TFLite's; use {', '.join(ACTIVATION_OPERATORS)}"
+            f"{where(node)}: '{node.op.activation}' is not an activation of TFLite; use "
+            f"{', '.join(ACTIVATION_OPERATORS)}"
         )
     lowering.emit(ACTIVATION_OPERATORS[node.op.activation], node, lowering.place(node.ins[0]))
 
@@ -310,12 +313,12 @@ def _lookup(lowering: _Lowering, node: Node) -> None:
     if x.type.dtype != "int8":
         raise ExportError(f"{where(node)}: {op.function} is exported as a table of int8 results; quantize the model")
     raw, places = (
-        lowering.append(Tensor(f"{y.name}.{what}", y.type.shape, "int32")) for what in ("integers", "places")
+        lowering.append(TfliteTensor(f"{y.name}.{what}", y.type.shape, "int32")) for what in ("integers", "places")
     )
-    types = Options(in_data_type=TENSOR_TYPES["int8"], out_data_type=TENSOR_TYPES["int32"])
+    types = TfliteOptions(in_data_type=TENSOR_TYPES["int8"], out_data_type=TENSOR_TYPES["int32"])
     zero = lowering.integers("zero_place", np.array([ZERO_PLACE]))
     lowering.operators += [
-        Operator("CAST", (lowering.place(x),), (raw,), types), Operator("ADD", (raw, zero), (places,))
+        TfliteOperator("CAST", (lowering.place(x),), (raw,), types), TfliteOperator("ADD", (raw, zero), (places,))
     ]  # fmt: skip
     name = f"{'slope of ' if op.slope else ''}{op.function}({op.alpha!r}, {op.beta!r})"
     data = op.table(x.type, y.type)
@@ -324,8 +327,8 @@ def _lookup(lowering: _Lowering, node: Node) -> None:
 
 
 LOWERINGS: Mapping[type[Op], Callable[[_Lowering, Node], None]] = {
-    ops.Activate: _activate, ops.Add: _pair, ops.AvgPool: _avg_pool, ops.Concat: _concat, ops.Conv2D: _conv,
+    ops.Activate: _activate, ops.Add: _binary, ops.AvgPool: _avg_pool, ops.Concat: _concat, ops.Conv2D: _conv,
     ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _dequantize, ops.Lookup: _lookup, ops.MaxPool: _max_pool,
-    ops.Mean: _mean, ops.Mul: _pair, ops.Pad: _pad, ops.Quantize: _quantize, ops.Requantize: _quantize,
+    ops.Mean: _mean, ops.Mul: _binary, ops.Pad: _pad, ops.Quantize: _quantize, ops.Requantize: _quantize,
     ops.Reshape: _reshape, ops.Softmax: _softmax, ops.Transpose: _transpose,
 }  # fmt: skip

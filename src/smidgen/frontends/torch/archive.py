@@ -45,7 +45,7 @@ def _check(model: dict[str, object], path: Path) -> None:
     for target in _values(model, "target"):
         if not isinstance(target, str) or not ALLOWED.fullmatch(target):
             raise ImportModelError(
-                f"{path.name} calls {str(target)[:80]!r}, which is no operator of PyTorch's own; use these alone"
+                f"{path.name} calls {str(target)[:80]!r}, which is not one of PyTorch's own operators; use only those"
             )
     if next(_values(model, "as_expr"), None) is not None:
         raise ImportModelError(
@@ -57,9 +57,9 @@ def _json(data: bytes, path: Path) -> dict[str, object]:
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
-        raise ImportModelError(f"{path.name} is damaged: its description does not read; save it again") from None
+        raise ImportModelError(f"{path.name} is damaged: its description cannot be read; save it again") from None
     if not isinstance(found, dict):
-        raise ImportModelError(f"{path.name} is damaged: its description is no mapping; save it again")
+        raise ImportModelError(f"{path.name} is damaged: its description is not a mapping; save it again")
     return found
 
 

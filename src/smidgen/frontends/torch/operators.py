@@ -1,4 +1,5 @@
-"""What each operator of PyTorch's core ATen set means: a rule an operator, from its call to a tensor of the graph."""
+"""What each operator of PyTorch's core ATen set means: one rule per operator, from its call to a tensor of the "
+"graph."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.errors import ImportModelError
-from smidgen.frontends.channels import Constant, Operand, Spans, Tensor
+from smidgen.frontends.channels import Constant, FileTensor, Operand, Spans
 from smidgen.frontends.layers import Layers
 from smidgen.frontends.layout import Shape
 from smidgen.ir import Op
@@ -20,7 +21,8 @@ from smidgen.ir import Op
 INSTEAD = {
     "_log_softmax": "end the module at its logits", "argmax": "end the module at its logits",
     "native_group_norm": "use BatchNorm", "native_layer_norm": "use BatchNorm",
-    "_scaled_dot_product_flash_attention_for_cpu": "use convolutions", "upsample_nearest2d": "nothing enlarges a map",
+    "_scaled_dot_product_flash_attention_for_cpu": "use convolutions", "upsample_nearest2d": "upsampling is not "
+    "supported",
 }  # fmt: skip
 
 
@@ -37,7 +39,7 @@ def instead_of(name: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class TorchCall:
     """One call about to be translated, its arguments by place or by name."""
 
     c: Layers
@@ -60,17 +62,17 @@ class Call:
         if isinstance(item, int | float):
             return Constant(np.array(item, np.float32))
         value = self.values.get(item)
-        if isinstance(value, Tensor | Constant):
+        if isinstance(value, FileTensor | Constant):
             return value
-        raise ImportModelError(f"its argument {place} is no tensor and no number")
+        raise ImportModelError(f"its argument {place} is neither a tensor nor a number")
 
-    def tensor(self, place: int) -> Tensor:
+    def tensor(self, place: int) -> FileTensor:
         x = self.operand(place)
-        return x if isinstance(x, Tensor) else self.c.real(x)
+        return x if isinstance(x, FileTensor) else self.c.real(x)
 
     def constant(self, place: int) -> Constant:
         x = self.operand(place)
-        if isinstance(x, Tensor):
+        if isinstance(x, FileTensor):
             raise ImportModelError(f"its argument {place} is computed; it has to be a constant")
         return x
 
@@ -101,16 +103,16 @@ def _spans(pads: Shape) -> Spans:
     return tuple((p, p) for p in pads)
 
 
-def _convolution(call: Call) -> Tensor:
+def _convolution(call: TorchCall) -> FileTensor:
     x, w = call.tensor(0), call.constant(1)
     count = len(x.shape) - 2
     if call.raw(6):
-        raise ImportModelError("transposed convolutions are not supported; nothing here enlarges a map")
+        raise ImportModelError("transposed convolutions are not supported; upsampling is not supported")
     stride, pads, dilation = (call.spread(i, count, (d,)) for i, d in ((3, 1), (4, 0), (5, 1)))
     return call.c.conv(x, w, call.optional(2), stride, _spans(pads), dilation, int(call.number(8, 1)))
 
 
-def _batch_norm(call: Call) -> Tensor:
+def _batch_norm(call: TorchCall) -> FileTensor:
     x = call.tensor(0)
     mean, variance = (call.constant(i).data.astype(np.float64) for i in (3, 4))
     scale = np.ones_like(mean) if call.raw(1) is None else call.constant(1).data
@@ -119,7 +121,7 @@ def _batch_norm(call: Call) -> Tensor:
     return call.c.batch_norm(x, factor, shift - mean * factor)
 
 
-def _matrix(call: Call) -> Tensor:
+def _matrix(call: TorchCall) -> FileTensor:
     """mm(x, w), and addmm(b, x, w) with factors beta and alpha."""
     at = 1 if name_of(call.node.target) == "addmm" else 0
     x, w = call.tensor(at), call.constant(at + 1).transposed((1, 0))
@@ -131,21 +133,21 @@ def _matrix(call: Call) -> Tensor:
     return call.c.dense(x, w, call.constant(0))
 
 
-def _pool(call: Call) -> Tensor:
+def _pool(call: TorchCall) -> FileTensor:
     x = call.tensor(0)
     count = len(x.shape) - 2
     size = call.spread(1, count, ())
     stride, pads = call.spread(2, count, size) or size, call.spread(3, count, (0,))
     if name_of(call.node.target).startswith("max"):
         if set(call.spread(4, count, (1,))) != {1}:
-            raise ImportModelError("pools that are dilated are not supported; use plain ones")
+            raise ImportModelError("dilated pooling is not supported; use plain pooling")
         return call.c.pool(ops.MaxPool, x, size, stride, _spans(pads), bool(call.raw(5)))
     if call.raw(6) is not None:
-        raise ImportModelError("an average with a divisor of its own is not supported; leave it out")
+        raise ImportModelError("an average with divisor_override is not supported; leave it out")
     return call.c.pool(ops.AvgPool, x, size, stride, _spans(pads), bool(call.raw(4)), bool(call.raw(5)))
 
 
-def _adaptive_pool(call: Call) -> Tensor:
+def _adaptive_pool(call: TorchCall) -> FileTensor:
     """To a map of a given size: windows of one size where it divides the map's."""
     x = call.tensor(0)
     maps, wanted = x.shape[2:], call.spread(1, len(x.shape) - 2, ())
@@ -158,12 +160,12 @@ def _adaptive_pool(call: Call) -> Tensor:
     return call.c.pool(ops.AvgPool if average else ops.MaxPool, x, size, size, ((0, 0),) * len(size))
 
 
-def _mean(call: Call) -> Tensor:
+def _mean(call: TorchCall) -> FileTensor:
     x = call.tensor(0)
     return call.c.mean(x, call.integers(1) or range(len(x.shape)), bool(call.raw(2)))
 
 
-def _sum(call: Call, sign: float = 1.0) -> Tensor:
+def _sum(call: TorchCall, sign: float = 1.0) -> FileTensor:
     a, b = call.operand(0), call.operand(1)
     factor = sign * float(call.node.kwargs.get("alpha", 1))
     if isinstance(b, Constant):
@@ -171,43 +173,43 @@ def _sum(call: Call, sign: float = 1.0) -> Tensor:
     return call.c.add(a, b if factor == 1 else call.c.multiply(b, Constant(np.array([factor], np.float32))))
 
 
-def _div(call: Call) -> Tensor:
+def _div(call: TorchCall) -> FileTensor:
     divisor = call.constant(1).data.astype(np.float64)
     if not divisor.all() or call.node.kwargs.get("rounding_mode") is not None:
         raise ImportModelError("it divides by zero or rounds; divide by a constant")
     return call.c.multiply(call.operand(0), Constant(1 / divisor))
 
 
-def _view(call: Call) -> Tensor:
+def _view(call: TorchCall) -> FileTensor:
     x, shape = call.tensor(0), list(call.integers(1))
     if shape.count(-1) == 1:
         shape[shape.index(-1)] = x.size // max(1, math.prod(n for n in shape if n != -1))
     return call.c.reshape(x, tuple(shape))
 
 
-def _sized(call: Call) -> Tensor:
+def _recorded_shape(call: TorchCall) -> FileTensor:
     """Squeezes, unsqueezes and the like: the shape is what PyTorch says it is."""
     return call.c.reshape(call.tensor(0), tuple(int(n) for n in call.node.meta["val"].shape))
 
 
-def _expand(call: Call) -> Tensor:
+def _expand(call: TorchCall) -> FileTensor:
     x = call.tensor(0)
     if tuple(call.node.meta["val"].shape) != x.shape:
         raise ImportModelError(f"{list(x.shape)} would be repeated; let the operator that reads it repeat it")
     return x
 
 
-def _permute(call: Call) -> Tensor:
+def _permute(call: TorchCall) -> FileTensor:
     x = call.tensor(0)
     return call.c.transpose(x, tuple(n % len(x.shape) for n in call.integers(1)))
 
 
-def _cat(call: Call) -> Tensor:
+def _cat(call: TorchCall) -> FileTensor:
     parts = [call.values[item] for item in call.raw(0)]
-    return call.c.concat([p for p in parts if isinstance(p, Tensor | Constant)], int(call.number(1, 0)))
+    return call.c.concat([p for p in parts if isinstance(p, FileTensor | Constant)], int(call.number(1, 0)))
 
 
-def _pad(call: Call) -> Tensor:
+def _pad(call: TorchCall) -> FileTensor:
     x, pads = call.tensor(0), call.integers(1)
     if call.number(2, 0.0) != 0.0:
         raise ImportModelError(f"padding with {call.number(2, 0.0)} is not supported; pad with zeros")
@@ -215,69 +217,69 @@ def _pad(call: Call) -> Tensor:
     return call.c.pad(x, ((0, 0),) * (len(x.shape) - len(pairs)) + tuple(reversed(pairs)))
 
 
-def _softmax(call: Call) -> Tensor:
+def _softmax(call: TorchCall) -> FileTensor:
     return call.c.softmax(call.tensor(0), int(call.number(1, -1)))
 
 
-def _clamp(call: Call) -> Tensor:
+def _clamp(call: TorchCall) -> FileTensor:
     return call.c.clip(call.tensor(0), call.number(1, -math.inf), call.number(2, math.inf))
 
 
-def _pow(call: Call) -> Tensor:
+def _pow(call: TorchCall) -> FileTensor:
     x = call.tensor(0)
     if call.number(1, 0) != 2:
-        raise ImportModelError(f"the power {call.number(1, 0)} is not supported; squares are")
+        raise ImportModelError(f"the power {call.number(1, 0)} is not supported; only 2 is")
     return call.c.multiply(x, x)
 
 
-def _getitem(call: Call) -> object:
+def _getitem(call: TorchCall) -> object:
     """The first of several results: the others are not computed."""
     if call.raw(1) != 0:
         raise ImportModelError("only the first result of an operator is supported; do not use the others")
     return call.values[call.raw(0)]
 
 
-def _elu(call: Call) -> Op:
+def _elu(call: TorchCall) -> Op:
     alpha, scale = call.number(1, 1.0), call.number(2, 1.0)
     if call.number(3, 1.0) != 1.0:
         raise ImportModelError("an ELU that scales its input is not supported; use 1")
     return ops.Lookup("elu", alpha) if scale == 1.0 else ops.Lookup("selu", alpha, scale)
 
 
-def _softplus(call: Call) -> Op:
+def _softplus(call: TorchCall) -> Op:
     if call.number(1, 1.0) != 1.0:
-        raise ImportModelError("a Softplus with a beta of its own is not supported; use 1")
+        raise ImportModelError("a Softplus with a beta other than 1 is not supported; use 1")
     return ops.Lookup("softplus")
 
 
-def _unary(op: Callable[[Call], Op]) -> Callable[[Call], Tensor]:
+def _unary(op: Callable[[TorchCall], Op]) -> Callable[[TorchCall], FileTensor]:
     return lambda call: call.c.unary(op(call), call.tensor(0))
 
 
-def _named(name: str, alpha: float = 0.0, beta: float = 0.0) -> Callable[[Call], Tensor]:
+def _lookup(name: str, alpha: float = 0.0, beta: float = 0.0) -> Callable[[TorchCall], FileTensor]:
     return _unary(lambda call: ops.Lookup(name, alpha, beta))
 
 
-def _gelu(call: Call) -> Op:
+def _gelu(call: TorchCall) -> Op:
     return ops.Lookup("gelu_tanh" if call.node.kwargs.get("approximate", call.raw(1)) == "tanh" else "gelu")
 
 
-RULES: Mapping[str, Callable[[Call], object]] = {
+RULES: Mapping[str, Callable[[TorchCall], object]] = {
     "_adaptive_avg_pool2d": _adaptive_pool, "_native_batch_norm_legit_no_training": _batch_norm,
-    "_softmax": _softmax, "_to_copy": lambda call: call.tensor(0), "abs": _named("abs"),
+    "_softmax": _softmax, "_to_copy": lambda call: call.tensor(0), "abs": _lookup("abs"),
     "adaptive_avg_pool1d": _adaptive_pool, "adaptive_max_pool2d": _adaptive_pool, "add": _sum, "addmm": _matrix,
     "alias": lambda call: call.tensor(0), "avg_pool1d": _pool, "avg_pool2d": _pool, "cat": _cat,
     "celu": _unary(lambda call: ops.Lookup("celu", call.number(1, 1.0))), "clamp": _clamp,
     "clone": lambda call: call.tensor(0), "constant_pad_nd": _pad, "convolution": _convolution, "div": _div,
-    "elu": _unary(_elu), "erf": _named("erf"), "exp": _named("exp"), "expand": _expand, "gelu": _unary(_gelu),
-    "getitem": _getitem, "hardsigmoid": _named("hard_sigmoid", 1 / 6, 0.5), "hardswish": _named("hard_swish"),
+    "elu": _unary(_elu), "erf": _lookup("erf"), "exp": _lookup("exp"), "expand": _expand, "gelu": _unary(_gelu),
+    "getitem": _getitem, "hardsigmoid": _lookup("hard_sigmoid", 1 / 6, 0.5), "hardswish": _lookup("hard_swish"),
     "hardtanh": lambda call: call.c.clip(call.tensor(0), call.number(1, -1.0), call.number(2, 1.0)),
     "leaky_relu": _unary(lambda call: ops.Lookup("leaky_relu", call.number(1, 0.01))),
-    "max_pool2d_with_indices": _pool, "mean": _mean, "mish": _named("mish"), "mm": _matrix,
+    "max_pool2d_with_indices": _pool, "mean": _mean, "mish": _lookup("mish"), "mm": _matrix,
     "mul": lambda call: call.c.multiply(call.operand(0), call.operand(1)),
     "neg": lambda call: call.c.negative(call.tensor(0)), "permute": _permute, "pow": _pow,
     "relu": _unary(lambda call: ops.Activate("relu")),
-    "selu": _named("selu", 1.6732632423543772, 1.0507009873554805), "sigmoid": _named("sigmoid"),
-    "silu": _named("silu"), "softplus": _unary(_softplus), "squeeze": _sized,
-    "sub": lambda call: _sum(call, -1.0), "tanh": _named("tanh"), "unsqueeze": _sized, "view": _view,
+    "selu": _lookup("selu", 1.6732632423543772, 1.0507009873554805), "sigmoid": _lookup("sigmoid"),
+    "silu": _lookup("silu"), "softplus": _unary(_softplus), "squeeze": _recorded_shape,
+    "sub": lambda call: _sum(call, -1.0), "tanh": _lookup("tanh"), "unsqueeze": _recorded_shape, "view": _view,
 }  # fmt: skip

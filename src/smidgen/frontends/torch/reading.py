@@ -17,12 +17,13 @@ from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
+from smidgen.data.files import first_line
 from smidgen.errors import GraphError, ImportModelError
-from smidgen.frontends.channels import Constant, Operand, Tensor
+from smidgen.frontends.channels import Constant, FileTensor, Operand
 from smidgen.frontends.layers import Layers
 from smidgen.frontends.tidy import fewest_transposes, tidy
 from smidgen.frontends.torch.archive import safe_archive
-from smidgen.frontends.torch.operators import RULES, Call, instead_of, name_of
+from smidgen.frontends.torch.operators import RULES, TorchCall, instead_of, name_of
 from smidgen.ir import MAX_BYTES, Graph
 
 # Functions that PyTorch would take apart, and Smidgen has whole.
@@ -39,7 +40,7 @@ def from_torch(module: torch.nn.Module, example: torch.Tensor | tuple[torch.Tens
         with torch.no_grad(), _quiet():
             program = torch.export.export(module, examples)
     except Exception as error:  # whatever the module's own code raises
-        raise ImportModelError(f"{name} cannot be exported: {_first_line(error)}") from None
+        raise ImportModelError(f"{name} cannot be exported: {first_line(error)}") from None
     finally:
         for part, was in training.items():
             part.training = was
@@ -53,7 +54,7 @@ def read_pt2(path: Path) -> Graph:
         with _quiet():
             program = torch.export.load(io.BytesIO(data))
     except Exception as error:  # a damaged archive shows in many ways
-        raise ImportModelError(f"{path.name} cannot be read: {_first_line(error)}; save it again") from None
+        raise ImportModelError(f"{path.name} cannot be read: {first_line(error)}; save it again") from None
     return _read(program, path.stem, path.name)
 
 
@@ -62,7 +63,7 @@ def _read(program: ExportedProgram, name: str, where: str = "") -> Graph:
         with torch.no_grad(), _quiet():
             program = program.run_decompositions(_decompositions())
     except Exception as error:  # it runs PyTorch's own code on what the archive holds
-        raise ImportModelError(f"{where or name} cannot be reduced to plain operators: {_first_line(error)}") from None
+        raise ImportModelError(f"{where or name} cannot be reduced to plain operators: {first_line(error)}") from None
     try:
         last, own = (_graph(program, name, way) for way in (True, False))
         images = any(len(v.type.shape) == 4 and min(v.type.shape[1:3]) > 1 for v in last.inputs)
@@ -89,15 +90,11 @@ def _quiet() -> Iterator[None]:
         logger.disabled = was
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
-
-
 def _graph(program: ExportedProgram, name: str, last: bool) -> Graph:
     c = Layers(name)
     values: dict[fx.Node, object] = {}
     specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
-    outputs: list[Tensor] = []
+    outputs: list[FileTensor] = []
     for node in program.graph_module.graph.nodes:
         c.output = node.name
         if node.op == "placeholder":
@@ -118,7 +115,7 @@ def _placeholder(c: Layers, program: ExportedProgram, spec: Any, node: fx.Node, 
     value = node.meta["val"]
     if not isinstance(value, torch.Tensor) or value.dtype != torch.float32:
         kind = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
-        raise ImportModelError(f"input '{node.name}' is {kind}; give float32 tensors alone")
+        raise ImportModelError(f"input '{node.name}' is {kind}; give only float32 tensors")
     for place, size in enumerate(value.shape):
         if not isinstance(size, int):
             raise ImportModelError(f"input '{node.name}' leaves dimension {place} open; export it with fixed sizes")
@@ -128,9 +125,9 @@ def _placeholder(c: Layers, program: ExportedProgram, spec: Any, node: fx.Node, 
     return c.input(node.name, shape, last)
 
 
-def _output(values: Mapping[fx.Node, object], item: object) -> Tensor:
+def _output(values: Mapping[fx.Node, object], item: object) -> FileTensor:
     value = values.get(item) if isinstance(item, fx.Node) else None
-    if not isinstance(value, Tensor):
+    if not isinstance(value, FileTensor):
         raise ImportModelError("an output is not computed from the inputs; return tensors that are")
     return value
 
@@ -138,23 +135,23 @@ def _output(values: Mapping[fx.Node, object], item: object) -> Tensor:
 def _call(c: Layers, node: fx.Node, values: Mapping[fx.Node, object]) -> object:
     """Translate one call; what it says of itself stands before every complaint."""
     name = name_of(node.target)
-    known = all(not isinstance(values[n], Tensor) for n in node.all_input_nodes)
+    known = all(not isinstance(values[n], FileTensor) for n in node.all_input_nodes)
     try:
         if known and name != "getitem":
-            return _folded(node, values)
+            return _fold_constant(node, values)
         rule = RULES.get(name)
         if rule is None:
             raise ImportModelError(f"this operator is not supported; {instead_of(name)}")
-        return rule(Call(c, node, values))
+        return rule(TorchCall(c, node, values))
     except (GraphError, ImportModelError, IndexError) as error:
         raise ImportModelError(f"'{node.name}' ({name}): {error}") from None
 
 
-def _folded(node: fx.Node, values: Mapping[fx.Node, object]) -> Constant:
+def _fold_constant(node: fx.Node, values: Mapping[fx.Node, object]) -> Constant:
     """A call on constants alone, done here."""
     made = node.meta["val"]
     if not isinstance(made, torch.Tensor) or 8 * math.prod(int(n) for n in made.shape) > MAX_BYTES:
-        raise ImportModelError("it makes constants that are no tensor, or too large a one")
+        raise ImportModelError("it makes constants that are not tensors, or that are too large")
 
     def given(item: fx.Node) -> Any:
         value = values[item]

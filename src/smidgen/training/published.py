@@ -1,0 +1,130 @@
+"""The sparse-update schemes the paper published, each for one network: known by its layers, not by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from smidgen.ir import Graph, Node
+from smidgen.ops.conv import Conv2D, Depthwise
+from smidgen.training.head import layers
+from smidgen.zoo.tables import MCUNET_5FPS, PROXYLESS_W03, Table, mbv2
+
+RESOLUTION = 128  # pixels along each side of the images all schemes were published for
+Weights = tuple[tuple[int, Fraction], ...]  # a layer's number and the share of its input channels that learn
+
+
+@dataclass(frozen=True)
+class LayerShape:
+    """What tells one layer from another: its op, the shape of its weights, its stride and the map it computes."""
+
+    op: str
+    weights: tuple[int, ...]
+    stride: tuple[int, ...]
+    map: tuple[int, ...]
+
+    @staticmethod
+    def of(node: Node) -> LayerShape:
+        stride = node.op.stride if isinstance(node.op, Conv2D | Depthwise) else ()
+        return LayerShape(type(node.op).__name__, node.ins[1].type.shape, stride, node.out.type.shape[1:-1])
+
+    def __str__(self) -> str:
+        stride = f", stride {_by(self.stride)}" if self.stride else ""
+        output = f" and a map of {_by(self.map)}" if self.map else ""
+        return f"{self.op} with weights {_by(self.weights)}{stride}{output}"
+
+
+def _by(sizes: tuple[int, ...]) -> str:
+    return "×".join(map(str, sizes))
+
+
+@dataclass(frozen=True)
+class PublishedNetwork:
+    """A network: its layers without the classifier, and by name its schemes (how many biases, which weights)."""
+
+    name: str
+    layers: tuple[LayerShape, ...]
+    schemes: Mapping[str, tuple[int, Weights]]
+
+    def difference(self, graph: Graph) -> str | None:
+        """The first difference between the graph's layers and this network's, or None where there is none."""
+        found = [LayerShape.of(node) for node in layers(graph)]
+        for index, (ours, theirs) in enumerate(zip(found, self.layers, strict=False)):
+            if ours != theirs:
+                return f"layer {index} of {graph.name} is {ours}, that of {self.name} is {theirs}"
+        if len(found) != len(self.layers):
+            return f"{graph.name} has {len(found)} layers, {self.name} has {len(self.layers)}"
+        return None
+
+
+def table_layers(table: Table, resolution: int) -> Iterator[LayerShape]:
+    """The layers of a network of the zoo for square images, first to last, without the classifier."""
+    size, channels = _halved(resolution), table.stem
+    yield LayerShape("Conv2D", (channels, 3, 3, 3), (2, 2), (size, size))
+    for stage in table.blocks:
+        wide = channels * stage.expand
+        if stage.expand > 1:
+            yield LayerShape("Conv2D", (wide, 1, 1, channels), (1, 1), (size, size))
+        size = _halved(size) if stage.stride == 2 else size
+        kernel = (1, stage.kernel, stage.kernel, wide)
+        yield LayerShape("Depthwise", kernel, (stage.stride, stage.stride), (size, size))
+        yield LayerShape("Conv2D", (stage.channels, 1, 1, wide), (1, 1), (size, size))
+        channels = stage.channels
+
+
+def _halved(size: int) -> int:
+    return (size + 1) // 2
+
+
+def _network(name: str, table: Table, schemes: Mapping[str, tuple[int, str]]) -> PublishedNetwork:
+    """Schemes are written as the number of biases and `layer:share` of each layer whose weights learn."""
+    parsed = {}
+    for scheme, (biases, written) in schemes.items():
+        pairs = (item.split(":") for item in written.split())
+        parsed[scheme] = biases, tuple((int(layer), Fraction(share)) for layer, share in pairs)
+    return PublishedNetwork(name, tuple(table_layers(table, RESOLUTION)), parsed)
+
+
+PUBLISHED = (
+    _network("mbv2-w0.35", mbv2(0.35), {
+        "49kb": (16, "36:1 39:1 41:1/4 42:1/8 45:1/8 48:1/8 49:1/8"),
+        "73kb": (20, "32:1/8 33:1/2 36:1/2 39:1 41:1/4 42:1/8 45:1/8 48:1"),
+        "99kb": (25, "27:1 30:1 33:1 36:1 39:1 42:1/8 45:1/2 48:1"),
+        "123kb": (31, "27:1 30:1 33:1 36:1 39:1 42:1/2 45:1 48:1"),
+        "138kb": (34, "27:1 30:1 33:1 36:1 39:1 42:1 45:1 48:1"),
+    }),
+    _network("mcunet-5fps", MCUNET_5FPS, {
+        "49kb": (20, "24:1/4 27:1/2 30:1/2"),
+        "74kb": (21, "21:1 24:1 27:1/2 30:1"),
+        "99kb": (22, "21:1 24:1 27:1 30:1 36:1/8 39:1/4"),
+        "124kb": (24, "21:1/4 24:1 27:1 30:1 33:1/2 39:1/2"),
+        "148kb": (23, "21:1 24:1 27:1 30:1 36:1 39:1/2"),
+    }),
+    _network("proxyless-w0.3", PROXYLESS_W03, {
+        "49kb": (21, "39:1/4 42:1 45:1 51:1/8 54:1/4 57:1/4"),
+        "74kb": (28, "33:1/2 36:1/4 39:1 42:1 45:1 51:1/2 54:1/4 57:1/2"),
+        "98kb": (25, "36:1 39:1/2 42:1 45:1 48:1/4 51:1/2 54:1 57:1"),
+        "120kb": (32, "36:1 39:1 42:1 45:1 48:1/2 51:1 54:1 57:1"),
+        "148kb": (45, "36:1 39:1 42:1 45:1 48:1 51:1 54:1 57:1"),
+    }),
+)  # fmt: skip
+
+
+def published_for(graph: Graph) -> Mapping[str, tuple[int, Weights]]:
+    """The schemes published for this network, by name; none for any other."""
+    for network in PUBLISHED:
+        if network.difference(graph) is None:
+            return network.schemes
+    return {}
+
+
+def why_not_published(name: str, graph: Graph) -> str | None:
+    """Which networks a scheme of this name was published for and how the graph differs; None for no such name."""
+    networks = [network for network in PUBLISHED if name in network.schemes]
+    if not networks:
+        return None
+    count = len(layers(graph))
+    nearest = min(networks, key=lambda network: abs(len(network.layers) - count))
+    names = ", ".join(network.name for network in networks)
+    return f"was published for {names} with images of {RESOLUTION}×{RESOLUTION}, but {nearest.difference(graph)}"
