@@ -133,7 +133,7 @@ def test_every_packed_kernel_compiles_without_a_warning(kind: Toolchain, core: s
     if kind == "gcc" and not shutil.which("arm-none-eabi-gcc"):
         pytest.skip("arm-none-eabi-gcc is not installed")
     includes = (f"-I{codegen.RUNTIME / folder}" for folder in ("", "kernels", "cortex_m"))
-    files = sorted((codegen.RUNTIME / "cortex_m").glob("*.c"))
+    files = sorted(filter(codegen.is_source, (codegen.RUNTIME / "cortex_m").iterdir()))
     find(kind, BOARDS[core].core)(*WARNINGS, *includes, "-c", *files, folder=tmp_path)
 
 

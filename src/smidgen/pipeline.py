@@ -152,7 +152,7 @@ class Program:
             "name": self.graph.name,
             "arena_bytes": f"{self.plan.peak:,}", "constant_bytes": f"{self.sources.constant_bytes:,}",
             "state_bytes": f"{self.sources.state_bytes:,}", **codegen.interface(self.graph, self.sources),
-            "sources": " ".join(["main.c", *(name for name in written if name.endswith(".c"))]),
+            "sources": " ".join(["main.c", *(name for name in written if codegen.is_source(name))]),
         }  # fmt: skip
         return {**written, **self.target.project(self.graph, self.sources, fields)}
 

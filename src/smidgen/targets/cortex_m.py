@@ -81,14 +81,13 @@ class CortexM:
 
     def _link(self, graph: Graph, sources: Sources) -> Path:
         cache = Cache(self.cache, toolchain.find(self.toolchain, self.board.core))
-        headers = {path.name: path.read_text() for path in sources.runtime if path.suffix == ".h"}
-        kernels = [path for path in sources.runtime if path.suffix == ".c"]
+        headers = sources.headers
 
         def compiled(path: Path) -> Path:
             return cache.build(".o", {**headers, path.name: path.read_text()}, "-I.", "-c", path.name)
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            objects = list(pool.map(compiled, kernels))
+            objects = list(pool.map(compiled, sources.kernels))
         serving = {**self._board_files(), "serve.c": _server(graph, sources)}
         files = {"smidgen.h": headers["smidgen.h"], **sources.files, **serving}
         own = [name for name in files if name.endswith(".c")]

@@ -41,11 +41,10 @@ class Host:
     def build(self, sources: Sources) -> Path:
         """The shared library of a program. Kernels are built once for all programs."""
         cache = Cache(self.cache, self.compiler or find_compiler())
-        headers = {path.name: path.read_text() for path in sources.runtime if path.suffix == ".h"}
+        headers = sources.headers
         objects = [
             cache.build(".o", {**headers, path.name: path.read_text()}, *INSIDE, "-I.", "-c", path.name)
-            for path in sources.runtime
-            if path.suffix == ".c"
+            for path in sources.kernels
         ]
         own = [name for name in sources.files if name.endswith(".c")]
         return cache.build(
