@@ -12,7 +12,7 @@ ROOT = Path(smidgen.__file__).parent
 # Data flows down this list; a module imports only what stands above it, or its own entry.
 ORDER = (
     "errors", "targets.compiler", "ir", "numerics", "ops", "data", "frontends", "quantization", "zoo", "training",
-    "memory", "codegen", "targets", "simulate", "pipeline", "learning", "results", "cli",
+    "memory", "runtime", "codegen", "targets", "simulate", "pipeline", "learning", "results", "cli",
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from smidgen import codegen, ir, memory
 from smidgen.codegen import Sources
 from smidgen.errors import InputError, PlanError
 from smidgen.ir import Array, Graph
+from smidgen.ir.graph import asking
 from smidgen.memory import Buffer, Plan, ordering, streaming
 from smidgen.memory.rows import Schedule
 from smidgen.memory.streaming import Layout
@@ -49,10 +50,11 @@ def compile(
         training = _train(model, scheme, options, images)
         graph = passes.run(training.step)
     frugal = where.frugal or streamed_input or most is not None
-    best = _lay_out(graph, frugal, streamed_input)
-    memory.check(best.graph, best.plan, best.schedule)
-    if most is not None:
-        _afford(graph, best, most)
+    with asking(where.working):
+        best = _lay_out(graph, frugal, streamed_input)
+        memory.check(best.graph, best.plan, best.schedule)
+        if most is not None:
+            _afford(graph, best, most)
     learns = training is not None
     sources = codegen.generate(
         best.graph, best.plan, prefix, training=learns, schedule=best.schedule, folders=where.folders

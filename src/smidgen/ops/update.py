@@ -210,6 +210,7 @@ class BiasSumStep(BiasStep):
     """A bias step that sums its gradient itself: dy stands where the sums would."""
 
     kernel = "smg_bias_sum_step"
+    working_memory = True
 
     def infer(self, b: Type, *rest: Type) -> tuple[Type, ...]:
         (*buffer, dy, rate, carry) = rest
@@ -222,13 +223,12 @@ class BiasSumStep(BiasStep):
     def params(self, node: Node) -> Params:
         return {"n": node.ins[-3].type.size // node.ins[0].type.size, **super().params(node)}
 
-    def scratch(self, node: Node) -> int:
-        return 4 * node.ins[0].type.size
-
 
 @dataclass(frozen=True)
 class FusedStep(WeightStep):
     """A weight step that computes its gradient itself, a row at a time: x and dy stand where the sums would."""
+
+    working_memory = True
 
     def gradient(self) -> ConvGradWeight | DepthwiseGradWeight | DenseGradWeight:
         raise GraphError(f"{type(self).__name__} names no gradient")
@@ -272,9 +272,6 @@ class ConvWeightStep(FusedStep):
     def gradient(self) -> ConvGradWeight:
         return ConvGradWeight(self.stride, self.pad, self.dilation, self.size, self.groups)
 
-    def scratch(self, node: Node) -> int:
-        return 4 * node.ins[0].type.size // node.ins[0].type.shape[0]
-
 
 @op
 @dataclass(frozen=True)
@@ -291,9 +288,6 @@ class DepthwiseWeightStep(FusedStep):
     def gradient(self) -> DepthwiseGradWeight:
         return DepthwiseGradWeight(self.stride, self.pad, self.dilation, self.size)
 
-    def scratch(self, node: Node) -> int:
-        return 4 * node.ins[0].type.shape[3]
-
 
 @op
 @dataclass(frozen=True)
@@ -304,9 +298,6 @@ class DenseWeightStep(FusedStep):
 
     def gradient(self) -> DenseGradWeight:
         return DenseGradWeight()
-
-    def scratch(self, node: Node) -> int:
-        return 4 * node.ins[0].type.shape[1]
 
 
 @op

@@ -17,8 +17,9 @@ import numpy as np
 
 from smidgen.codegen import PORTABLE, Sources, interface, render
 from smidgen.errors import TargetError
-from smidgen.ir import Array, Graph, Value, check_inputs
+from smidgen.ir import Array, Graph, Node, Value, check_inputs
 from smidgen.memory import Plan, state_bytes, state_offsets
+from smidgen.runtime import working_memory
 from smidgen.targets import toolchain
 from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS, KIB, Board, Region
@@ -52,6 +53,10 @@ class CortexM:
     def folders(self) -> tuple[str, ...]:
         """Faster kernels take the place of portable ones on a core with packed arithmetic."""
         return (*PORTABLE, "cortex_m") if self.board.core.dsp else PORTABLE
+
+    def working(self, node: Node, by_row: bool) -> int:
+        """Bytes of working memory a node's kernel needs on the board's core."""
+        return working_memory(node, by_row, self.folders)
 
     def check(self, graph: Graph, layout: Plan, sources: Sources) -> None:
         """Refuse what the board has no room for, as far as that is known before linking."""

@@ -17,8 +17,9 @@ import numpy as np
 
 from smidgen.codegen import PORTABLE, Sources, render
 from smidgen.errors import TargetError
-from smidgen.ir import Array, Graph, Value, check_inputs
+from smidgen.ir import Array, Graph, Node, Value, check_inputs
 from smidgen.memory import Plan, state_bytes, state_offsets
+from smidgen.runtime import working_memory
 from smidgen.targets.compiler import Cache, Compiler, cache_folder, find_compiler
 from smidgen.targets.device import check_state, check_step
 
@@ -37,6 +38,10 @@ class Host:
     frugal: bool = False
     name: str = "host"
     folders: tuple[str, ...] = PORTABLE
+
+    def working(self, node: Node, by_row: bool) -> int:
+        """Bytes of working memory a node's kernel needs."""
+        return working_memory(node, by_row, self.folders)
 
     def build(self, sources: Sources) -> Path:
         """The shared library of a program. Kernels are built once for all programs."""

@@ -41,7 +41,7 @@ static int32_t add_words(const smg_add_s8_params *p, const int8_t *a, const int8
         (int32_t)((uint32_t)p->y_multiplier << 1), -p->y_shift - 1, 2 * p->y_zero + 1,
     };
     smg_add_words(&sums);
-    smg_limit(y, done, p->lo, p->hi);
+    if (smg_limited(p->lo, p->hi)) smg_limit(y, done, p->lo, p->hi);
     return done;
 }
 
