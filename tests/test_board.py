@@ -156,6 +156,14 @@ def test_a_core_with_packed_arithmetic_takes_the_faster_files(cache: Path, m7: C
     assert {path.name for path in faster.glob("*.c")} <= {path.name for path in (codegen.RUNTIME / "kernels").iterdir()}
 
 
+def test_assembly_is_found_by_what_it_defines_with_what_it_includes() -> None:
+    packed = {path.name for path in codegen.runtime_files({"smg_add_s8"}, (*codegen.PORTABLE, "cortex_m"))}
+    assert {"add.c", "add_words.S", "assembly.inc", "scaling.inc", "scales.h", "smidgen.h"} <= packed
+    assert {"conv2d.c", "multiply.S", "taps.inc"}.isdisjoint(packed)
+    portable = codegen.runtime_files({"smg_add_s8", "smg_conv2d_s8"})
+    assert {path.suffix for path in portable} == {".c", ".h"}
+
+
 def test_every_instruction_is_counted_by_function_and_by_node(m7: CortexM) -> None:
     program = learner(m7)
     image, label = samples(program.graph, 1)[0]

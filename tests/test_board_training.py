@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import smidgen as sm
 from cases import together
 from feeds import RUNS, Shape, TrainingCase
+from guarded import GuardedBoard, watched
 from qemu import run_firmware
 from release_files import SHARED
 from smidgen.ir import Array, Graph, evaluate_step
@@ -45,13 +46,13 @@ Runs = list[tuple[Array, ...]]
 
 @pytest.fixture(scope="session")
 def packed(cache: Path) -> CortexM:
-    return CortexM(ROOMY, cache=cache)
+    return GuardedBoard(ROOMY, cache=cache)
 
 
 @pytest.fixture(scope="session")
 def portable(cache: Path) -> CortexM:
     """The same core, taken for one without packed arithmetic."""
-    return CortexM(replace(ROOMY, core=replace(ROOMY.core, dsp=False)), cache=cache)
+    return GuardedBoard(replace(ROOMY, core=replace(ROOMY.core, dsp=False)), cache=cache)
 
 
 def inputs(cases: Sequence[TrainingCase], run: int) -> tuple[Array, ...]:
@@ -68,8 +69,7 @@ def reference(case: TrainingCase, graph: Graph) -> Iterator[tuple[Array, ...]]:
 
 def differing(target: CortexM, cases: Sequence[TrainingCase], graphs: Graphs) -> list[str]:
     """The runs of cases on a board, all in one program, that do not give numpy's bytes."""
-    program = compile(together(graphs), target=target)
-    with program.start() as device:
+    with watched(compile(together(graphs), target=target)).start() as device:
         runs = [list(device.run(*inputs(cases, run))) for run in range(RUNS)]
     found = []
     for case in cases:

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from cases import CASES, GRAPHS, RUNS, Case, conv, depthwise, inputs, together
 from graphs import int8_graphs, random_inputs
 from native import Kernels, Map, argument, build_sanitized, pointer
-from smidgen.codegen import RUNTIME
+from smidgen.codegen import PORTABLE, RUNTIME
 from smidgen.ir import Array, Graph, QParams, evaluate
 from smidgen.pipeline import compile
+from smidgen.runtime import working_memory
 from smidgen.targets.compiler import FLAGS, cross, find_compiler, probe
 from smidgen.targets.host import Host
 
@@ -89,10 +90,10 @@ def test_no_kernel_trips_a_sanitizer(tmp_path: Path) -> None:
 def compute(kernels: Kernels, graph: Graph, x: Array, y: Array, y0: int, y1: int) -> None:
     """Output rows [y0, y1) of a graph of one spatial op; x and y hold as many rows of their maps as they have."""
     (node,) = graph.nodes
-    size = node.op.scratch(node)
+    size = working_memory(node, y1 - y0 < node.out.type.shape[1], PORTABLE)
     scratch = np.full(size + GUARD, 0x5A, np.uint8)
     constants = [argument(node, v, graph.constants[v]) for v in node.ins[1:]]
-    working = [pointer(scratch)] if size else []
+    working = [pointer(scratch)] if node.op.working_memory else []
     maps = Map(x.ctypes.data, len(x)), Map(y.ctypes.data, len(y))
     kernels.call(node, maps[0], *constants, maps[1], y0, y1, *working)
     assert (scratch[size:] == 0x5A).all(), "the kernel wrote past its working memory"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,61 +14,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cases import GRAPHS, RUNS, Q, Weights, inputs, together
+from guarded import GuardedBoard, watched
 from smidgen import codegen, ops
-from smidgen.ir import Array, Builder, Graph, Node, Op, Type, evaluate
+from smidgen.ir import Array, Builder, Graph, Op, Type, evaluate
 from smidgen.ops.window import same_pad
 from smidgen.pipeline import Program, compile
 from smidgen.targets.boards import BOARDS, resize
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, find
 
-GUARD = 64  # bytes after working memory that must stay as they are
-CALL = re.compile(r"smg_(?:conv2d|depthwise)_s8\(&p_(\w+), [^;]*, arena \+ (\d+)\);")
-WATCHED = (ops.Conv2D, ops.Depthwise)
 Run = dict[str, tuple[Array, ...]]  # a graph's inputs, by its name
 
 
 @pytest.fixture(scope="session")
 def m7(cache: Path) -> CortexM:
-    return CortexM(resize(BOARDS["mps2-an500"], stack="64KB"), cache=cache)  # with room for all cases at once
+    return GuardedBoard(resize(BOARDS["mps2-an500"], stack="64KB"), cache=cache)  # with room for all cases at once
 
 
 @pytest.fixture(scope="session")
 def portable(m7: CortexM) -> CortexM:
     """The same board, but the kernels of a core without packed arithmetic."""
     return replace(m7, board=replace(m7.board, core=replace(m7.board.core, dsp=False)))
-
-
-@pytest.fixture(scope="session")
-def _margins() -> object:
-    """Working memory with a margin that no kernel may touch."""
-    with pytest.MonkeyPatch.context() as patch:
-        for op in WATCHED:
-            for name in ("scratch", "row_scratch"):
-                patch.setattr(op, name, _wider(getattr(op, name)))
-        yield
-
-
-def _wider(size: Callable[[Op, Node], int]) -> Callable[[Op, Node], int]:
-    return lambda op, node: size(op, node) + GUARD
-
-
-def watched(program: Program) -> Program:
-    """The program, with a trap behind every call that touched the margin of its working memory."""
-    nodes = {node.outs[0].name.replace(".", "_"): i for i, node in enumerate(program.graph.nodes)}
-
-    def surrounded(call: re.Match[str]) -> str:
-        index = nodes[call[1]]
-        node = program.graph.nodes[index]
-        size = node.op.row_scratch(node) if program.schedule.streams(index) else node.op.scratch(node)
-        loop, byte = f"for (int m = 0; m < {GUARD}; m++)", f"arena[{int(call[2]) + size - GUARD} + m]"
-        lines = (f"{loop} {byte} = 90;", call[0], f'{loop} if ({byte} != 90) __asm__ volatile("udf #0");\n')
-        return "\n".join(lines)
-
-    files = program.sources.files
-    text, count = CALL.subn(surrounded, files["model.c"])
-    assert count == sum(isinstance(node.op, WATCHED) for node in program.graph.nodes)
-    return replace(program, sources=replace(program.sources, files={**files, "model.c": text}))
 
 
 def agrees(graphs: Mapping[str, Graph], runs: list[Run], program: Program) -> None:
@@ -84,26 +49,22 @@ def agrees(graphs: Mapping[str, Graph], runs: list[Run], program: Program) -> No
 CASE_RUNS: list[Run] = [{name: inputs(graph, run) for name, graph in GRAPHS.items()} for run in range(RUNS)]
 
 
-@pytest.mark.usefixtures("_margins")
 @pytest.mark.parametrize("frugal", [True, False], ids=["rows", "maps"])
 def test_every_case_in_packed_arithmetic_agrees_with_numpy(m7: CortexM, frugal: bool) -> None:
     agrees(GRAPHS, CASE_RUNS, compile(together(), target=replace(m7, frugal=frugal)))
 
 
-@pytest.mark.usefixtures("_margins")
 def test_every_case_in_portable_c_agrees_with_numpy_on_the_board(portable: CortexM) -> None:
     program = compile(together(), target=portable)
     assert {path.parent.name for path in program.sources.runtime} == {"runtime", "kernels"}
     agrees(GRAPHS, CASE_RUNS[-2:], program)
 
 
-@pytest.mark.usefixtures("_margins")
 @pytest.mark.skipif(not shutil.which("arm-none-eabi-gcc"), reason="arm-none-eabi-gcc is not installed")
 def test_gcc_builds_kernels_in_packed_arithmetic_of_the_same_bytes(m7: CortexM) -> None:
     agrees(GRAPHS, CASE_RUNS[-2:], compile(together(), target=replace(m7, toolchain="gcc")))
 
 
-@pytest.mark.usefixtures("_margins")
 @pytest.mark.parametrize("core", ["cortex-m4", "cortex-m33"])
 def test_other_cores_with_packed_arithmetic_agree_with_numpy(m7: CortexM, core: str) -> None:
     board = replace(m7.board, core=BOARDS[core].core)
@@ -133,7 +94,7 @@ def test_every_packed_kernel_compiles_without_a_warning(kind: Toolchain, core: s
     if kind == "gcc" and not shutil.which("arm-none-eabi-gcc"):
         pytest.skip("arm-none-eabi-gcc is not installed")
     includes = (f"-I{codegen.RUNTIME / folder}" for folder in ("", "kernels", "cortex_m"))
-    files = sorted((codegen.RUNTIME / "cortex_m").glob("*.c"))
+    files = sorted(filter(codegen.is_source, (codegen.RUNTIME / "cortex_m").iterdir()))
     find(kind, BOARDS[core].core)(*WARNINGS, *includes, "-c", *files, folder=tmp_path)
 
 
@@ -171,7 +132,6 @@ def layers(draw: st.DrawFn) -> Graph:
     return g.graph(g.emit(op, x, w, b, q=Q(y, draw(st.integers(-128, 127)))))
 
 
-@pytest.mark.usefixtures("_margins")
 @settings(max_examples=8, deadline=None)
 @given(graphs=st.lists(layers(), min_size=30, max_size=30), frugal=st.booleans(), seed=st.integers(0, 2**31))
 def test_layers_of_any_geometry_agree_with_numpy(m7: CortexM, graphs: list[Graph], frugal: bool, seed: int) -> None:
@@ -180,7 +140,6 @@ def test_layers_of_any_geometry_agree_with_numpy(m7: CortexM, graphs: list[Graph
     agrees(named, runs, compile(together(named), target=replace(m7, frugal=frugal)))
 
 
-@pytest.mark.usefixtures("_margins")
 def test_a_depthwise_layer_takes_its_inputs_place(m7: CortexM) -> None:
     def graph(k: int, height: int, width: int, channels: int) -> Graph:
         g = Builder("placed")

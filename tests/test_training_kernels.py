@@ -12,12 +12,13 @@ import pytest
 from cases import CASES, GRAPHS, together
 from feeds import RUNS, TrainingCase
 from native import Kernels, argument, build_sanitized, pointer
-from smidgen.codegen import RUNTIME
+from smidgen.codegen import PORTABLE, RUNTIME
 from smidgen.ir import OPS, Array, Op, evaluate_all, evaluate_step
 from smidgen.ops import loss
 from smidgen.ops.gradient import ParameterGrad
 from smidgen.ops.update import FusedStep
 from smidgen.pipeline import compile
+from smidgen.runtime import working_memory
 from smidgen.targets.host import Host
 from training_cases import TRAINING_CASES, TRAINING_GRAPHS
 
@@ -117,7 +118,7 @@ def test_a_kernel_that_trains_writes_its_outputs_and_nothing_else(case: Training
     replaced = {new: old for old, new in graph.updates.items()}
     held = {v: Guarded(values[v]) for v in node.ins}
     held |= {v: held[replaced[v]] if v in replaced else Guarded(np.zeros_like(values[v])) for v in node.outs}
-    scratch = Guarded(np.zeros(node.op.scratch(node), np.uint8))
+    scratch = Guarded(np.zeros(working_memory(node, False, PORTABLE), np.uint8))
     arguments = [None if v is None else argument(node, v, held[v].data) for v in node.op.arguments(node)]
     kernels.call(node, *arguments, pointer(scratch.data))
     for value, memory in held.items():

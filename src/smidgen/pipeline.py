@@ -12,6 +12,7 @@ from smidgen import codegen, ir, memory
 from smidgen.codegen import Sources
 from smidgen.errors import InputError, PlanError
 from smidgen.ir import Array, Graph
+from smidgen.ir.graph import asking
 from smidgen.memory import Buffer, Plan, ordering, streaming
 from smidgen.memory.rows import Schedule
 from smidgen.memory.streaming import Layout
@@ -49,10 +50,11 @@ def compile(
         training = _train(model, scheme, options, images)
         graph = passes.run(training.step)
     frugal = where.frugal or streamed_input or most is not None
-    best = _lay_out(graph, frugal, streamed_input)
-    memory.check(best.graph, best.plan, best.schedule)
-    if most is not None:
-        _afford(graph, best, most)
+    with asking(where.working):
+        best = _lay_out(graph, frugal, streamed_input)
+        memory.check(best.graph, best.plan, best.schedule)
+        if most is not None:
+            _afford(graph, best, most)
     learns = training is not None
     sources = codegen.generate(
         best.graph, best.plan, prefix, training=learns, schedule=best.schedule, folders=where.folders
@@ -152,7 +154,7 @@ class Program:
             "name": self.graph.name,
             "arena_bytes": f"{self.plan.peak:,}", "constant_bytes": f"{self.sources.constant_bytes:,}",
             "state_bytes": f"{self.sources.state_bytes:,}", **codegen.interface(self.graph, self.sources),
-            "sources": " ".join(["main.c", *(name for name in written if name.endswith(".c"))]),
+            "sources": " ".join(["main.c", *(name for name in written if codegen.is_source(name))]),
         }  # fmt: skip
         return {**written, **self.target.project(self.graph, self.sources, fields)}
 

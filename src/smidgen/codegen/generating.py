@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from smidgen.codegen.runtime import PORTABLE, runtime_files
+from smidgen.codegen.runtime import PORTABLE, is_source, runtime_files
 from smidgen.codegen.writing import Writer, is_call
 from smidgen.data.pixels import pixel_encoding, pixel_rule
 from smidgen.errors import InputError, TargetError
@@ -33,6 +33,16 @@ class Sources:
     learns: bool
     streamed_input: bool  # input 0 comes row by row from a source, not from memory
     calls: tuple[int, ...]  # the node behind each kernel call of a step, in order; a prediction makes the first ones
+
+    @property
+    def kernels(self) -> tuple[Path, ...]:
+        """The files of the runtime that are compiled."""
+        return tuple(path for path in self.runtime if is_source(path))
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What these include, by name."""
+        return {path.name: path.read_text() for path in self.runtime if not is_source(path)}
 
 
 def generate(

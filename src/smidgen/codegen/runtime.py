@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from string import Template
 
 RUNTIME = Path(__file__).parents[1] / "runtime"
 PORTABLE = ("kernels",)  # folders of the runtime: C99 for any machine
-_DEFINED = re.compile(r"^void (smg_\w+)\(", re.MULTILINE)
+SOURCES, HEADERS = (".c", ".S"), (".h", ".inc")  # what is compiled, and what that includes
+_DEFINED = re.compile(r"^void (smg_\w+)\(|^ *\.global (smg_\w+)", re.MULTILINE)  # in C, in assembly
 _INCLUDED = re.compile(r'^#include "([\w.]+)"', re.MULTILINE)
 _SYMBOL = re.compile(r"\bsmg_\w+\b")
 
@@ -20,21 +21,30 @@ def runtime_files(symbols: Iterable[str], folders: tuple[str, ...] = PORTABLE) -
     A file of a later folder takes the place of the one of its name in an earlier.
     """
     places = (RUNTIME, *(RUNTIME / folder for folder in folders))
-    chosen = {path.name: path for place in places for path in sorted(place.glob("*.[ch]"))}
+    chosen = {p.name: p for place in places for p in sorted(place.iterdir()) if p.suffix in (*SOURCES, *HEADERS)}
     texts = {path: path.read_text() for path in chosen.values()}
-    home = {symbol: path for path, text in texts.items() if path.suffix == ".c" for symbol in _DEFINED.findall(text)}
-    headers = {path.name: path for path in texts if path.suffix == ".h"}
+    home = {symbol: path for path, text in texts.items() if is_source(path) for symbol in _defined(text)}
     needed: set[Path] = set()
-    pending = [headers["smidgen.h"], *(home[symbol] for symbol in symbols)]
+    pending = [chosen["smidgen.h"], *(home[symbol] for symbol in symbols)]
     while pending:
         path = pending.pop()
         if path in needed:
             continue
         needed.add(path)
-        pending += [headers[name] for name in _INCLUDED.findall(texts[path])]
-        if path.suffix == ".c":
+        pending += [chosen[name] for name in _INCLUDED.findall(texts[path])]
+        if is_source(path):
             pending += [home[symbol] for symbol in _SYMBOL.findall(texts[path]) if symbol in home]
     return tuple(sorted(needed))
+
+
+def is_source(path: Path | str) -> bool:
+    """Whether a file is compiled: C or assembly; the others are what these include."""
+    return Path(path).suffix in SOURCES
+
+
+def _defined(text: str) -> Iterator[str]:
+    """The functions a file defines for others: in C, or in assembly."""
+    return (in_c or in_assembly for in_c, in_assembly in _DEFINED.findall(text))
 
 
 def render(template: str, **fields: object) -> str:

@@ -13,7 +13,7 @@ from smidgen.codegen.initial import Copied, Filled, Gathered, initial
 from smidgen.codegen.runtime import render
 from smidgen.codegen.spelling import C_TYPES, comment, defines, identifiers, literal, wrapped
 from smidgen.data.pixels import pixel_encoding, pixel_rule
-from smidgen.ir import Array, Graph, Node, Op, Value
+from smidgen.ir import Array, Graph, Node, Value
 from smidgen.memory import Plan, state_bytes, state_offsets
 from smidgen.memory.rows import Group, Schedule
 
@@ -230,7 +230,7 @@ class Writer:
             yield from (row, f"{row} + 1") if row else ("0", str(shape.shape[1]))
         if op.elementwise:
             yield str(shape.size // shape.shape[1] if row else shape.size)
-        if type(op).scratch is not Op.scratch:
+        if op.working_memory:
             yield f"arena + {self.scratch[index]}" if index in self.scratch else "0"
 
     def _weights(self, value: Value) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -52,6 +55,7 @@ class Op:
     inplace: ClassVar[int | None] = None  # this input's memory may become the output's, where it is as large
     virtual: ClassVar[bool] = False  # no memory and no code: kernels that read the output are handed its inputs
     layered: ClassVar[int | None] = None  # the input that may be such an output
+    working_memory: ClassVar[bool] = False  # the kernel takes a pointer to working memory, of its target's size
     view: ClassVar[bool] = False  # the output is the first input's memory under another type: no code runs
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
@@ -74,9 +78,11 @@ class Op:
     def params(self, node: Node) -> Params:
         return {}
 
-    def scratch(self, node: Node) -> int:
-        """Bytes of working memory the kernel needs; kernels of ops that define this take a pointer to it."""
-        return 0
+    def scratch(self, node: Node) -> int:  # bridge: goes once plans ask their target
+        return WORKING.get()(node, False)
+
+    def row_scratch(self, node: Node) -> int:  # bridge
+        return WORKING.get()(node, True)
 
     def donor(self, node: Node) -> int | None:
         """The input whose memory the first output may take, where nobody reads it later."""
@@ -84,13 +90,26 @@ class Op:
             return None
         return self.inplace
 
-    def row_scratch(self, node: Node) -> int:
-        """Bytes of working memory where the kernel computes one output row a call."""
-        return self.scratch(node)
-
     def macs(self, node: Node) -> int:
         """Multiply-accumulates, for `info` and profiles."""
         return 0
+
+
+def _most(node: Node, by_row: bool) -> int:  # bridge
+    module = importlib.import_module("smidgen.runtime")
+    return int(max(module.working_memory(node, by_row, f) for f in (("kernels",), ("kernels", "cortex_m"))))
+
+
+WORKING: ContextVar[Callable[[Node, bool], int]] = ContextVar("WORKING", default=_most)  # bridge
+
+
+@contextmanager
+def asking(working: Callable[[Node, bool], int]) -> Iterator[None]:  # bridge
+    token = WORKING.set(working)
+    try:
+        yield
+    finally:
+        WORKING.reset(token)
 
 
 OPS: dict[str, type[Op]] = {}

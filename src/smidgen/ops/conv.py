@@ -10,19 +10,9 @@ import numpy as np
 from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, Type, Value, op
-from smidgen.ops.conv_grad import (
-    ConvGradInput,
-    ConvGradWeight,
-    DepthwiseGradInput,
-    DepthwiseGradWeight,
-    block_copy,
-)
+from smidgen.ops.conv_grad import ConvGradInput, ConvGradWeight, DepthwiseGradInput, DepthwiseGradWeight, same_map
 from smidgen.ops.gradient import ChannelSum, through
 from smidgen.ops.window import Pad, Window
-
-# As in the C kernels, whose working memory they set: channels and pixels at once, the longest piece of a window.
-LANES, PIXELS, DEPTH, KEPT_STRIPS = 16, 4, 64, 4096
-CONV_TILE, CONV_ROW_TILE, DEPTHWISE_TILE, DEPTHWISE_ROW_TILE = 32, 8, 8, 4
 
 
 def check_weighted(what: str, x: Type, w: Type, b: Type, channels: int, axis: int) -> None:
@@ -92,6 +82,7 @@ class Conv2D(Op):
     layered = 1
     requantizes = True
     spatial = True
+    working_memory = True
 
     def window(self, w: Type) -> Window:
         return Window((w.shape[1], w.shape[2]), self.stride, self.pad, self.dilation)
@@ -135,16 +126,6 @@ class Conv2D(Op):
         dw = ConvGradWeight(stride, pad, dilation, size=size, groups=self.groups)
         return g.emit(dx, dz, w), g.emit(dw, x, dz), g.emit(ChannelSum(), dz)
 
-    def scratch(self, node: Node) -> int:
-        depth = min(DEPTH, math.prod(node.ins[1].type.shape[1:]))
-        return 4 * CONV_TILE * LANES + 4 * PIXELS * DEPTH + 2 * LANES * depth  # sums, windows, weights
-
-    def row_scratch(self, node: Node) -> int:
-        depth = math.prod(node.ins[1].type.shape[1:])
-        if depth > DEPTH:
-            return self.scratch(node)
-        return 4 * CONV_ROW_TILE * LANES + (4 * PIXELS + 2 * LANES) * depth
-
     def macs(self, node: Node) -> int:
         return node.out.type.size * math.prod(node.ins[1].type.shape[1:])
 
@@ -163,6 +144,7 @@ class Depthwise(Op):
     layered = 1
     requantizes = True
     spatial = True
+    working_memory = True
 
     def window(self, w: Type) -> Window:
         return Window((w.shape[1], w.shape[2]), self.stride, self.pad, self.dilation)
@@ -200,27 +182,9 @@ class Depthwise(Op):
         dw = DepthwiseGradWeight(stride, pad, dilation, size=(w.type.shape[1], w.type.shape[2]))
         return g.emit(dx, dz, w), g.emit(dw, x, dz), g.emit(ChannelSum(), dz)
 
-    def scratch(self, node: Node) -> int:
-        rows, strip = node.ins[1].type.shape[1], self._strip(node, DEPTHWISE_TILE)
-        kept = rows if self.dilation[0] == 1 and 4 * rows * strip <= KEPT_STRIPS else 1
-        return self._working(node, DEPTHWISE_TILE, kept) + block_copy(node)
-
     def donor(self, node: Node) -> int | None:
-        return 0 if block_copy(node) else None
-
-    def row_scratch(self, node: Node) -> int:
-        return self._working(node, DEPTHWISE_ROW_TILE, 1)
-
-    def _strip(self, node: Node, tile: int) -> int:
-        """Elements of the strip of an input row that a tile looks at; windows that share columns go in tiles."""
-        columns = node.ins[1].type.shape[2]
-        shared = self.dilation[1] == 1 and self.stride[1] <= columns
-        return LANES * (((tile if shared else 1) - 1) * self.stride[1] + columns)
-
-    def _working(self, node: Node, tile: int, kept: int) -> int:
-        """Weights, strips and sums."""
-        _, rows, columns, _ = node.ins[1].type.shape
-        return 4 * (LANES * rows * columns + kept * self._strip(node, tile) + LANES * tile)
+        """Channels do not meet: kernels set some of the input aside, and put as many of the output in their place."""
+        return 0 if same_map(node) else None
 
     def macs(self, node: Node) -> int:
         return node.out.type.size * math.prod(node.ins[1].type.shape[1:3])

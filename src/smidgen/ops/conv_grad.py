@@ -35,18 +35,9 @@ def scatter(columns: Array, window: Window, shape: tuple[int, ...]) -> Array:
     return full[None, top : top + h, left : left + w]
 
 
-# Dot products of a masked 1x1 convolution: channels rounded at once and packed at once, gradients multiplied at once,
-# elements held at once, and how many widened gradients they have at most.
-COLUMNS, LANES, STRETCH, PIXELS, WIDENED = 8, 4, 8, 32, 1800
-LARGEST, WIDEST = 1024, 8  # elements of a map, and columns of a window, that are laid out for dot products
-LARGEST_APART = 144  # the same of a map that cannot take its gradient's place, so that its peak stays what it is
-BLOCK = 16  # channels a depthwise kernel copies at a time, so that its output can take its input's place
-
-
-def block_copy(node: Node) -> int:
-    """Bytes of that copy of a map; none where the output is not as large as the input, pixel for pixel."""
-    x, y = node.ins[0].type, node.outs[0].type
-    return x.shape[1] * x.shape[2] * BLOCK if x.shape == y.shape else 0
+def same_map(node: Node) -> bool:
+    """Whether the first output is as large as the first input, pixel for pixel and channel for channel."""
+    return node.ins[0].type.shape == node.outs[0].type.shape
 
 
 @dataclass(frozen=True)
@@ -59,6 +50,7 @@ class WindowGrad(GradOp):
     size: tuple[int, int] = (1, 1)
 
     operands = 2
+    working_memory = True
 
     def window(self, w: Type) -> Window:
         return Window((w.shape[1], w.shape[2]), self.stride, self.pad, self.dilation)
@@ -104,16 +96,6 @@ class ConvGradInput(WindowGrad):
     def params(self, node: Node) -> Params:
         return {**self.geometry(node), "groups": self.groups, **self.rounding(node)}
 
-    def scratch(self, node: Node) -> int:
-        """Where most outputs are masked, dot products serve: of widened gradients, and of columns of weights."""
-        dy, w, dx = node.ins[0].type, node.ins[1].type, node.outs[0].type
-        plain = w.shape[1:3] == (1, 1) and self.stride == (1, 1) and dy.shape[1:3] == dx.shape[1:3]
-        length, pixels = -(-dy.shape[3] // STRETCH) * STRETCH, dy.shape[1] * dy.shape[2]
-        if not (plain and self.masked and self.groups == 1 and dx.shape[3] % COLUMNS == 0 and pixels <= LARGEST):
-            return 0
-        parts = -(-pixels // max(1, min(PIXELS, WIDENED // length)))
-        return -(-pixels // parts) * (4 * COLUMNS + 2 * length) + 2 * LANES * length
-
 
 @op
 @dataclass(frozen=True)
@@ -145,17 +127,9 @@ class DepthwiseGradInput(WindowGrad):
     def params(self, node: Node) -> Params:
         return {**self.geometry(node), **self.rounding(node)}
 
-    def scratch(self, node: Node) -> int:
-        """A copy of some channels; or, of eight, weights and gradients in int16, spread and bordered with zeros."""
-        dy, (_, high, wide, _) = node.ins[0].type, node.ins[1].type.shape
-        _, rows, columns, c = node.outs[0].type.shape
-        odd = self.multiplier > 1 or c % COLUMNS or self.dilation != (1, 1)
-        if odd or wide > WIDEST or rows * columns > (LARGEST if dy.shape[1:3] == (rows, columns) else LARGEST_APART):
-            return block_copy(node)
-        return max(block_copy(node), 2 * COLUMNS * (high * (wide + wide % 2) + dy.shape[1] * (columns + wide)))
-
     def donor(self, node: Node) -> int | None:
-        return 0 if block_copy(node) else None
+        """Channels do not meet: kernels set some of dy aside, and put as many of dx in their place."""
+        return 0 if same_map(node) else None
 
     def macs(self, node: Node) -> int:
         return node.ins[0].type.size * math.prod(node.ins[1].type.shape[1:3])
@@ -208,10 +182,6 @@ class DenseGradInput(GradOp):
 @dataclass(frozen=True)
 class WeightGrad(ParameterGrad):
     """A weight gradient from x and dy: int32 sums where dy is int8, float32 where it is."""
-
-    def fused_scratch(self, w: Type) -> int:
-        """The sums of one output's weights."""
-        return 4 * w.size // w.shape[0]
 
     def symbol(self, node: Node) -> str:
         return self.kernel if all(v.type.dtype == "int8" for v in node.ins) else ""
@@ -273,10 +243,6 @@ class DepthwiseGradWeight(WeightGrad):
 
     kernel = "smg_depthwise_grad_weight_g8"
     fused_kernel = "smg_depthwise_weight_step"
-
-    def fused_scratch(self, w: Type) -> int:
-        """The sums of one tap of all channels."""
-        return 4 * w.shape[3]
 
     @property
     def window(self) -> Window:

@@ -330,10 +330,6 @@ class ParameterGrad(Op):
 
     fused_kernel: ClassVar[str] = ""  # C symbol of that step
 
-    def fused_scratch(self, w: Type) -> int:
-        """Bytes of working memory of that step."""
-        return 4 * w.size
-
 
 @op
 @dataclass(frozen=True)

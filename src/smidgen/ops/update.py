@@ -197,6 +197,8 @@ class FusedStep(Step):
 
     gradient: ParameterGrad = field(kw_only=True)
 
+    working_memory = True
+
     @property
     def title(self) -> str:
         return f"{self.gradient.title} + step"
@@ -225,9 +227,6 @@ class FusedStep(Step):
 
     def macs(self, node: Node) -> int:
         return self.gradient.macs(self._sums(node))
-
-    def scratch(self, node: Node) -> int:
-        return self.gradient.fused_scratch(node.ins[0].type)
 
 
 @op

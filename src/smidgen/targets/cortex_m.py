@@ -15,8 +15,9 @@ import numpy as np
 
 from smidgen.codegen import PORTABLE, Sources, interface, render
 from smidgen.errors import TargetError
-from smidgen.ir import Array, Graph, Value, check_inputs
+from smidgen.ir import Array, Graph, Node, Value, check_inputs
 from smidgen.memory import Plan, state_bytes, state_offsets
+from smidgen.runtime import working_memory
 from smidgen.targets import toolchain
 from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS, KIB, Board, Region
@@ -51,6 +52,10 @@ class CortexM:
         """Faster kernels take the place of portable ones on a core with packed arithmetic."""
         return (*PORTABLE, "cortex_m") if self.board.core.dsp else PORTABLE
 
+    def working(self, node: Node, by_row: bool) -> int:
+        """Bytes of working memory a node's kernel needs on the board's core."""
+        return working_memory(node, by_row, self.folders)
+
     def check(self, graph: Graph, layout: Plan, sources: Sources) -> None:
         """Refuse what the board has no room for, as far as that is known before linking."""
         board, at_peak = self.board, layout.at_peak()
@@ -79,14 +84,13 @@ class CortexM:
 
     def _link(self, graph: Graph, sources: Sources) -> Path:
         cache = Cache(self.cache, toolchain.find(self.toolchain, self.board.core))
-        headers = {path.name: path.read_text() for path in sources.runtime if path.suffix == ".h"}
-        kernels = [path for path in sources.runtime if path.suffix == ".c"]
+        headers = sources.headers
 
         def compiled(path: Path) -> Path:
             return cache.build(".o", {**headers, path.name: path.read_text()}, "-I.", "-c", path.name)
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            objects = list(pool.map(compiled, kernels))
+            objects = list(pool.map(compiled, sources.kernels))
         serving = {**self._board_files(), "serve.c": _server(graph, sources)}
         files = {"smidgen.h": headers["smidgen.h"], **sources.files, **serving}
         own = [name for name in files if name.endswith(".c")]

@@ -9,7 +9,7 @@ from typing import Protocol, Self
 
 from smidgen.codegen import Sources
 from smidgen.errors import InputError
-from smidgen.ir import Array, Graph, Value
+from smidgen.ir import Array, Graph, Node, Value
 from smidgen.memory import Plan
 
 
@@ -62,6 +62,9 @@ class Target(Protocol):
     @property
     def folders(self) -> tuple[str, ...]:
         """Where in the runtime its kernels are; a file replaces that of the same name in an earlier folder."""
+
+    def working(self, node: Node, by_row: bool) -> int:
+        """Bytes of working memory a node's kernel needs for a whole call, or for one output row per call."""
 
     def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
         """What a written project holds besides the program and its kernels, by file name."""

@@ -15,8 +15,9 @@ import numpy as np
 
 from smidgen.codegen import PORTABLE, Sources, render
 from smidgen.errors import TargetError
-from smidgen.ir import Array, Graph, Value, check_inputs
+from smidgen.ir import Array, Graph, Node, Value, check_inputs
 from smidgen.memory import Plan, state_bytes, state_offsets
+from smidgen.runtime import working_memory
 from smidgen.targets.compiler import Cache, Compiler, cache_folder, find_compiler
 from smidgen.targets.device import Device, check_state, check_step
 
@@ -36,14 +37,17 @@ class Host:
     name: str = "host"
     folders: tuple[str, ...] = PORTABLE
 
+    def working(self, node: Node, by_row: bool) -> int:
+        """Bytes of working memory a node's kernel needs."""
+        return working_memory(node, by_row, self.folders)
+
     def build(self, sources: Sources) -> Path:
         """The shared library of a program. Kernels are built once for all programs."""
         cache = Cache(self.cache, self.compiler or find_compiler())
-        headers = {path.name: path.read_text() for path in sources.runtime if path.suffix == ".h"}
+        headers = sources.headers
         objects = [
             cache.build(".o", {**headers, path.name: path.read_text()}, *INSIDE, "-I.", "-c", path.name)
-            for path in sources.runtime
-            if path.suffix == ".c"
+            for path in sources.kernels
         ]
         own = [name for name in sources.files if name.endswith(".c")]
         return cache.build(

@@ -106,7 +106,7 @@ static void add_pairs(const run *r) {
 void smg_accumulate(int32_t *sums, int32_t c, const int8_t *d, int32_t d_step, const int8_t *rows, int32_t row_step,
                     int32_t count) {
     const int32_t whole = c - c % LANES;
-    pair pairs[RUN / 2 + 1];
+    pair pairs[RUN / 2]; /* an even number: there is room for a last one without factors */
     for (int32_t start = 0; start < count; start += RUN) {
         const int32_t length = smg_min(RUN, count - start), found = pick(pairs, d, d_step, row_step, length);
         const run all = {rows, pairs, pairs + found, sums, sums + whole};

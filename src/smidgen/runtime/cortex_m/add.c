@@ -1,7 +1,6 @@
 /* The sum of two tensors in int8, where one of them is exactly halved, as TFLite has it: four elements at a time. */
 #include "smidgen.h"
 
-#include "assembly.h"
 #include "scales.h"
 
 enum { HEADROOM = 20 }; /* bits TFLite gives the sum of two int8 tensors */
@@ -16,39 +15,8 @@ typedef struct {
     int32_t y_twice, y_right, y_zero; /* of the sum: right is less by 1, zero twice the zero point and 1 */
 } smg_sums;
 
+/* Add them all: in add_words.S. */
 void smg_add_words(const smg_sums *sums);
-
-/* r0-r2 walk, r4-r11 are the last eight fields, y_end is in the frame. The scaled element with its 20 bits is never so
- * large that rounding could leave the 32. */
-__asm__(SMG_SCALE_MACROS
-        ".macro smg_one by\n"
-        "sxtab lr, r5, r12, ror #\\by\n"
-        "lsl lr, #20\n"
-        "smmlar lr, lr, r6, lr\n"
-        "add lr, lr, lr, asr #31\n"
-        "add lr, r7\n"
-        "asr lr, r8\n"
-        "sxtab r0, r4, r3, ror #\\by\n"
-        "add lr, lr, r0, lsl #19\n"
-        "smg_far lr, r9, r10, r11\n"
-        "strb lr, [r2], #1\n"
-        ".endm\n" SMG_FUNCTION("smg_add_words")
-        "push {r4-r11, lr}\n"
-        "ldmia r0, {r0-r11}\n"
-        "push {r0, r3}\n"
-        "0: ldr r0, [sp]\n"
-        "ldr r12, [r1], #4\n"
-        "ldr r3, [r0], #4\n"
-        "str r0, [sp]\n"
-        "smg_one 0\n"
-        "smg_one 8\n"
-        "smg_one 16\n"
-        "smg_one 24\n"
-        "ldr r0, [sp, #4]\n"
-        "cmp r2, r0\n"
-        "bne 0b\n"
-        "add sp, #8\n"
-        "pop {r4-r11, pc}\n" SMG_END("smg_add_words"));
 
 /* One element, however its tensors are scaled. */
 static int8_t add(const smg_add_s8_params *p, int32_t a, int32_t b) {
@@ -73,7 +41,7 @@ static int32_t add_words(const smg_add_s8_params *p, const int8_t *a, const int8
         (int32_t)((uint32_t)p->y_multiplier << 1), -p->y_shift - 1, 2 * p->y_zero + 1,
     };
     smg_add_words(&sums);
-    smg_limit(y, done, p->lo, p->hi);
+    if (smg_limited(p->lo, p->hi)) smg_limit(y, done, p->lo, p->hi);
     return done;
 }
 

@@ -3,9 +3,10 @@
 #define SMIDGEN_COLUMNS_H
 
 #include "rounding.h"
+#include "working_packed.h"
 
-/* Channels of a block, and elements whose sums a kernel holds on its stack at once. */
-enum { SMG_COLUMNS = 8, SMG_ELEMENTS = SMG_SUMS / SMG_COLUMNS };
+/* Elements whose sums a kernel holds on its stack at once. */
+enum { SMG_ELEMENTS = SMG_SUMS / SMG_COLUMNS };
 
 /* Round sums[element][channel] of the channels [c, c + 8) of `count` elements. The first lies at `index` in the
  * tensor, the next `step` further on, and `to` is where the first goes; both are multiples of 8. */

@@ -6,13 +6,14 @@
 
 #include "arithmetic.h"
 #include "multiply.h"
+#include "noinline.h"
 #include "packed.h"
 #include "scales.h"
 #include "window.h"
+#include "working_packed.h"
 
-/* Working memory, as Op.scratch and Op.row_scratch of the graph's op count it. Windows are taken in pieces where it
- * holds fewer than FEW of them; then the sums of PIXELS pixels and CHANNELS channels take SUMS bytes of it. */
-enum { DEPTH = 64, FEW = 8, PIXELS = 16, CHANNELS = 32, SUMS = 4 * PIXELS * CHANNELS };
+/* Bytes of sums that are kept where windows are taken in pieces. */
+enum { SUMS = 4 * SMG_PIECE_PIXELS * SMG_PIECE_CHANNELS };
 
 /* Rows of a kernel whose windows are copied by the assembly, at most. */
 enum { ROWS = 8 };
@@ -44,14 +45,16 @@ static inline int32_t rounded(int32_t k) { return (k + 3) & ~3; }
 static layer lay_out(const smg_conv2d_s8_params *p, int32_t rows, void *scratch) {
     layer l = {.p = p, .in = p->x_c / p->groups, .out = p->y_c / p->groups};
     l.k = p->k_h * p->k_w * l.in;
-    const int32_t room = rows == 1 && l.k <= DEPTH ? 512 + 48 * l.k : 3072 + 32 * smg_min(l.k, DEPTH);
+    const int32_t room = rows == 1 && l.k <= SMG_ROOM_DEPTH
+                             ? SMG_ROW_ROOM + SMG_ROW_ROOM_DEEPER * l.k
+                             : SMG_ROOM + SMG_ROOM_DEEPER * smg_min(l.k, SMG_ROOM_DEPTH);
     l.direct = (p->groups == 1 && p->dilation_w == 1 ? p->k_w * l.in : l.in) % 4 == 0;
     l.piece = rounded(l.k);
     l.pixels = (room / l.piece - 8) / 2 & ~3;
     l.windows = scratch;
-    if (l.pixels < FEW) {
-        const int32_t most = (room - SUMS) / (2 * PIXELS + 8) & ~3, pieces = (l.k + most - 1) / most;
-        l.pixels = PIXELS;
+    if (l.pixels < SMG_FEW_WINDOWS) {
+        const int32_t most = (room - SUMS) / (2 * SMG_PIECE_PIXELS + 8) & ~3, pieces = (l.k + most - 1) / most;
+        l.pixels = SMG_PIECE_PIXELS;
         l.piece = rounded((l.k + pieces - 1) / pieces);
         l.sums = scratch;
         l.windows += SUMS / 4;
@@ -61,21 +64,18 @@ static layer lay_out(const smg_conv2d_s8_params *p, int32_t rows, void *scratch)
     return l;
 }
 
-/* Out of line: rare, and shorter so. */
-#define SELDOM static __attribute__((noinline))
-
-SELDOM void fill(int8_t *to, int32_t count, int32_t value) {
+static SMG_NOINLINE void fill(int8_t *to, int32_t count, int32_t value) {
     for (int32_t i = 0; i < count; i++) to[i] = (int8_t)value;
 }
 
 /* Of elements [k, k + count) of a window, which lie at x: those of `part`. */
-SELDOM void copy(const int8_t *x, int32_t k, int32_t count, span part, int8_t *to) {
+static SMG_NOINLINE void copy(const int8_t *x, int32_t k, int32_t count, span part, int8_t *to) {
     const int32_t end = smg_min(k + count, part.to);
     for (int32_t i = smg_max(k, part.from); i < end; i++) to[i - part.from] = x[i - k];
 }
 
 /* Part of the window at output pixel (oy, ox), the zero point outside the map. */
-SELDOM void gather(const layer *l, int32_t oy, int32_t ox, span part, int8_t *to) {
+static SMG_NOINLINE void gather(const layer *l, int32_t oy, int32_t ox, span part, int8_t *to) {
     const smg_conv2d_s8_params *p = l->p;
     const int32_t top = oy * p->stride_h - p->pad_h, left = ox * p->stride_w - p->pad_w;
     const smg_taps rows = smg_taps_inside(top, p->k_h, p->dilation_h, p->x_h);
@@ -167,7 +167,7 @@ static int16_t *element(uint32_t *pair, int32_t k, int32_t n) {
 }
 
 /* Lay out part of filters n and n + 1, or of n twice, trained channels over the frozen ones. */
-SELDOM void widen_filters(const layer *l, int32_t n, int32_t more, span part) {
+static SMG_NOINLINE void widen_filters(const layer *l, int32_t n, int32_t more, span part) {
     const int32_t count = part.to - part.from, whole = count & ~3, taps = l->p->k_h * l->p->k_w;
     const int8_t *w = l->w.data + n * l->k + part.from;
     if (whole) smg_widen_pair(w, more * l->k, whole / 4, l->pair);
@@ -189,7 +189,7 @@ SELDOM void widen_filters(const layer *l, int32_t n, int32_t more, span part) {
 }
 
 /* The sums of a tile in C, for channels n to n + more. */
-SELDOM void finish(const layer *l, const smg_tiles *job, int32_t n, int32_t more) {
+static SMG_NOINLINE void finish(const layer *l, const smg_tiles *job, int32_t n, int32_t more) {
     const smg_conv2d_s8_params *p = l->p;
     for (int32_t i = 0; i < 4 * more + 4; i++) {
         const int32_t c = n + i / 4, scaled = smg_multiply(job->sums[i], p->multiplier[c], p->shift[c]);
@@ -203,7 +203,7 @@ static void start(int32_t *sums, const int32_t *bias) {
 
 /* Channels n and n + more of the group, whose filters are widened: tile by tile where sums were begun in an earlier
  * piece, or are scaled in C. */
-SELDOM void multiply_pair(const layer *l, smg_tiles job, int32_t n, int32_t more, int32_t last) {
+static SMG_NOINLINE void multiply_pair(const layer *l, smg_tiles job, int32_t n, int32_t more, int32_t last) {
     const smg_conv2d_s8_params *p = l->p;
     const uint32_t *const end = job.x_end;
     const int32_t bias[2] = {l->b[n], l->b[n + more]}, shift[2] = {p->shift[n], p->shift[n + more]};
@@ -287,7 +287,7 @@ static void multiply(const layer *l, span part, int32_t n, int32_t end, int32_t 
 
 /* Four times `tiles` pixels of row oy from column ox on, which go to y. */
 static void convolve(const layer *l, int32_t oy, int32_t ox, int32_t tiles, int8_t *y, int32_t y_c) {
-    const int32_t channels = l->sums ? CHANNELS : l->out;
+    const int32_t channels = l->sums ? SMG_PIECE_CHANNELS : l->out;
     for (int32_t n = 0; n < l->out; n += channels) {
         for (span part = {0, 0}; part.from < l->k; part.from = part.to) {
             part.to = smg_min(part.from + l->piece, l->k);
@@ -335,6 +335,6 @@ void smg_conv2d_s8(const smg_conv2d_s8_params *p, smg_map x, smg_weights w, cons
         l.usual = usual(&l);
         for (int32_t oy = y0; oy < y1; oy++) convolve_row(&l, y, oy);
     }
-    for (int32_t oy = y0; oy < y1; oy++)
+    for (int32_t oy = y0; oy < y1 && smg_limited(p->lo, p->hi); oy++)
         smg_limit(smg_row(y, oy, l.p->y_w * p->y_c), l.p->y_w * p->y_c, p->lo, p->hi);
 }

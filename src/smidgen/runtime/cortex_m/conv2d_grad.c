@@ -6,10 +6,10 @@
 
 #include "columns.h"
 #include "grad_any.h"
+#include "working_packed.h"
 
-/* Channels packed at once, outputs multiplied at once, elements held at once, and how many widened gradients they have
- * at most; Op.scratch of the graph's op counts with them. */
-enum { LANES = 4, STRETCH = 8, PIXELS = 32, WIDENED = 1800 };
+/* Channels packed at once, and outputs multiplied at once. */
+enum { LANES = SMG_MASKED_LANES, STRETCH = SMG_MASKED_STRETCH };
 
 static inline uint32_t load(const int8_t *from) {
     uint32_t word;
@@ -131,8 +131,8 @@ void smg_conv2d_grad_g8(const smg_conv2d_grad_g8_params *p, const int8_t *dy, sm
     smg_rounding r = SMG_BEGIN(p, carry, smg_exponent(carry, p->slot_in));
     if (scratch) {
         const int32_t length = (p->y_c + STRETCH - 1) / STRETCH * STRETCH, pixels = p->x_h * p->x_w;
-        const int32_t most = smg_clamp(WIDENED / length, 1, PIXELS), parts = (pixels + most - 1) / most;
-        const int32_t part = (pixels + parts - 1) / parts;
+        const int32_t most = smg_clamp(SMG_MASKED_WIDENED / length, 1, SMG_MASKED_PIXELS);
+        const int32_t parts = (pixels + most - 1) / most, part = (pixels + parts - 1) / parts;
         for (int32_t at = 0; at < pixels; at += part)
             masked(p, &r, dy + at * p->y_c, w, mask, at * p->x_c, smg_min(part, pixels - at), dx, scratch);
     } else {

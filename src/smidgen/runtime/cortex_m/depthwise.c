@@ -4,22 +4,20 @@
 #include "smidgen.h"
 
 #include "arithmetic.h"
+#include "noinline.h"
 #include "packed.h"
 #include "scales.h"
 #include "slide.h"
 #include "strips.h"
 #include "window.h"
+#include "working_packed.h"
 
-/* Channels at once, and what Op.scratch and Op.row_scratch of the graph's op count with. */
-enum { BLOCK = 4, LANES = 16, TILE = 8, ROW_TILE = 4, KEPT = 4096 };
+enum { BLOCK = SMG_SLIDE_BLOCK }; /* channels at once */
 
 /* Lists of columns that are made once for all blocks, at most. */
 enum { LISTS = 20 };
 
 static const int8_t ZEROS[4];
-
-/* Out of line: rare, and shorter so. */
-#define SELDOM static __attribute__((noinline))
 
 /* One call, and how it uses working memory. */
 typedef struct {
@@ -51,11 +49,12 @@ static int32_t phases(const layer *l) { return l->single || l->p->stride_h % 2 =
 /* Whether the words of four channels must be put together byte by byte. */
 static int32_t apart(const layer *l, block of) { return l->times > 1 || of.count < BLOCK; }
 
-/* Bytes of working memory; as large as the portable kernel's. */
+/* Bytes of working memory that strips may fill. */
 static int32_t room(const smg_depthwise_s8_params *p, int32_t rows, int32_t in_place) {
-    const int32_t tile = rows > 1 ? TILE : ROW_TILE, columns = (tile - 1) * p->stride_w + p->k_w;
-    const int32_t kept = rows > 1 && columns <= KEPT / (4 * LANES) / p->k_h ? p->k_h : 1;
-    return 4 * LANES * (p->k_h * p->k_w + kept * columns + tile) + (in_place ? p->x_h * p->x_w * LANES : 0);
+    const int32_t tile = rows > 1 ? SMG_SLIDE_TILE : SMG_SLIDE_ROW_TILE, columns = (tile - 1) * p->stride_w + p->k_w;
+    const int32_t kept = rows > 1 && columns <= SMG_SLIDE_KEPT / (4 * SMG_SLIDE_LANES) / p->k_h ? p->k_h : 1;
+    const int32_t words = p->k_h * p->k_w + kept * columns + tile, pixels = in_place ? p->x_h * p->x_w : 0;
+    return SMG_SLIDE_LANES * (4 * words + pixels);
 }
 
 /* Divide working memory so that strips of `width` columns are held for as many rows as fit; 0 where none do. */
@@ -83,7 +82,7 @@ static int32_t read_bytes(const layer *l) {
 }
 
 /* Prepare to slide; 0 where this geometry is for `add_up`. */
-SELDOM int32_t prepare(layer *l, int32_t rows, void *scratch) {
+static SMG_NOINLINE int32_t prepare(layer *l, int32_t rows, void *scratch) {
     const smg_depthwise_s8_params *p = l->p;
     const int32_t in_place = l->x.data == l->y.data, bytes = room(p, rows, in_place);
     const int32_t whole = l->x.rows >= p->x_h && l->y.rows >= p->y_h;
@@ -100,13 +99,13 @@ SELDOM int32_t prepare(layer *l, int32_t rows, void *scratch) {
 }
 
 /* The words of `columns` columns of a row, four channels each, put together from where they lie. */
-SELDOM void gather(const int8_t *x, int32_t step, int32_t columns, block of, int32_t times, int8_t *to) {
+static SMG_NOINLINE void gather(const int8_t *x, int32_t step, int32_t columns, block of, int32_t times, int8_t *to) {
     for (int32_t q = 0; q < columns; q++, x += step, to += BLOCK)
         for (int32_t n = 0; n < BLOCK; n++) to[n] = n < of.count ? x[(of.first + n) / times] : 0;
 }
 
 /* Put a block's taps together, trained channels over the frozen ones; 0 where they lie together as they are. */
-SELDOM int32_t gather_taps(const layer *l, block of) {
+static SMG_NOINLINE int32_t gather_taps(const layer *l, block of) {
     const int32_t taps = l->k * l->k;
     int32_t from = 0, to;
     while (from < l->w.count && l->w.channel[from] < of.first) from++;
@@ -120,7 +119,7 @@ SELDOM int32_t gather_taps(const layer *l, block of) {
 }
 
 /* The lists of a block's filters, whose taps are `step` bytes apart from w on; gives their number. */
-SELDOM int32_t list_filters(const layer *l, const int8_t *w, int32_t step, smg_columns *list) {
+static SMG_NOINLINE int32_t list_filters(const layer *l, const int8_t *w, int32_t step, smg_columns *list) {
     const int32_t parities = l->p->stride_w, row = l->k * step, far = 4 * phases(l) * l->filter;
     const smg_columns *const start = list;
     uint32_t *to = l->filters;
@@ -142,7 +141,7 @@ SELDOM int32_t list_filters(const layer *l, const int8_t *w, int32_t step, smg_c
 }
 
 /* Begin a tile at output column ox: zeros left and right of the map, in all strips; packing leaves them as they are. */
-SELDOM void begin_tile(layer *l, int32_t ox) {
+static SMG_NOINLINE void begin_tile(layer *l, int32_t ox) {
     const int32_t strips = l->single ? 2 * l->k : BLOCK * pairs(l, l->band), stride = l->p->stride_w;
     for (int32_t parity = 0; parity < stride; parity++) {
         const smg_taps in = smg_taps_inside(ox * stride - l->p->pad_w + parity, l->half, stride, l->p->x_w);
@@ -165,7 +164,8 @@ static const int8_t *find_row(const layer *l, int32_t r, int32_t q, int32_t *ste
 }
 
 /* The lists of input rows r and r + 1, or of r alone, to the strips at `to`; gives their number. */
-SELDOM int32_t list_rows(const layer *l, int32_t r, int32_t alone, int32_t ox, uint32_t *to, smg_columns *list) {
+static SMG_NOINLINE int32_t list_rows(const layer *l, int32_t r, int32_t alone, int32_t ox, uint32_t *to,
+                                      smg_columns *list) {
     const smg_depthwise_s8_params *p = l->p;
     const smg_columns *const start = list;
     for (int32_t parity = 0; parity < p->stride_w; parity++, to += l->half) {
@@ -195,7 +195,7 @@ static int32_t list_band(const layer *l, int32_t oy, int32_t rows, int32_t ox, s
 }
 
 /* Pack columns whose channels lie apart: put their words together first. */
-SELDOM void pack_apart(const layer *l, smg_columns *list, block of) {
+static SMG_NOINLINE void pack_apart(const layer *l, smg_columns *list, block of) {
     if (list->a_step) {
         gather(list->a, list->a_step, list->count, of, l->times, l->rows);
         list->a = l->rows;
@@ -211,7 +211,7 @@ SELDOM void pack_apart(const layer *l, smg_columns *list, block of) {
 }
 
 /* Pack a band's rows pair by pair. */
-SELDOM void pack_band(const layer *l, block of, int32_t oy, int32_t rows, int32_t ox) {
+static SMG_NOINLINE void pack_band(const layer *l, block of, int32_t oy, int32_t rows, int32_t ox) {
     const int32_t top = oy * l->p->stride_h - l->p->pad_h, count = pairs(l, rows);
     smg_columns list[2];
     for (int32_t i = 0; i < count; i++) {
@@ -310,7 +310,7 @@ static int8_t add_taps(const layer *l, smg_map x, int32_t c, int32_t at, int32_t
 }
 
 /* A block tap by tap; its input is copied first where the output is about to take its place. */
-SELDOM void add_up(const layer *l, block of, int32_t y0, int32_t y1, int8_t *copy) {
+static SMG_NOINLINE void add_up(const layer *l, block of, int32_t y0, int32_t y1, int8_t *copy) {
     const smg_depthwise_s8_params *p = l->p;
     const int32_t in_place = l->x.data == l->y.data;
     const smg_map copied = {copy, p->x_h};
@@ -339,5 +339,6 @@ void smg_depthwise_s8(const smg_depthwise_s8_params *p, smg_map x, smg_weights w
         begin_tile(&l, at);
         slide_tile(&l, at, y0, y1);
     }
-    for (int32_t oy = y0; oy < y1; oy++) smg_limit(smg_row(y, oy, p->y_w * p->y_c), p->y_w * p->y_c, p->lo, p->hi);
+    for (int32_t oy = y0; oy < y1 && smg_limited(p->lo, p->hi); oy++)
+        smg_limit(smg_row(y, oy, p->y_w * p->y_c), p->y_w * p->y_c, p->lo, p->hi);
 }

@@ -8,10 +8,7 @@
 #include "columns.h"
 #include "grad_any.h"
 #include "window.h"
-
-/* Elements of the largest map that is laid out so, where its gradient is as large and where not, and the widest window;
- * Op.scratch of the graph's op counts with them. */
-enum { LARGEST = 1024, LARGEST_APART = 144, WIDEST = 8 };
+#include "working_packed.h"
 
 /* Eight channels' weights, `taps` halfwords to a channel, and their gradients, `row` halfwords to a row of a channel,
  * `plane` to a channel. */
@@ -144,9 +141,9 @@ static void eight_channels(const smg_depthwise_grad_g8_params *p, smg_rounding *
 
 /* Whether the working memory is for what is done here. */
 static int regular(const smg_depthwise_grad_g8_params *p) {
-    const int32_t largest = p->x_h == p->y_h && p->x_w == p->y_w ? LARGEST : LARGEST_APART;
+    const int32_t largest = p->x_h == p->y_h && p->x_w == p->y_w ? SMG_SPREAD_LARGEST : SMG_SPREAD_LARGEST_APART;
     return p->x_c == p->y_c && p->x_c % SMG_COLUMNS == 0 && p->dilation_h == 1 && p->dilation_w == 1 &&
-           p->k_w <= WIDEST && p->x_h * p->x_w <= largest;
+           p->k_w <= SMG_SPREAD_WIDEST && p->x_h * p->x_w <= largest;
 }
 
 void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *dy, smg_weights w,

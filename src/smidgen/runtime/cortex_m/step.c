@@ -3,8 +3,7 @@
 
 #include <arm_acle.h>
 
-/* Loops of their own functions have all registers to themselves. */
-#define NOINLINE __attribute__((noinline))
+#include "noinline.h"
 
 /* Weights whose steps are held on the stack at once. */
 enum { BLOCK = 64 };
@@ -85,14 +84,15 @@ static void channel_steps(const smg_step *s, const int32_t *sums, int32_t count,
     }
 }
 
-static NOINLINE void channels_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t index,
-                           int32_t *steps) {
+static SMG_NOINLINE void channels_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t index,
+                                        int32_t *steps) {
     for (int32_t i = 0; i < count; i++)
         steps[i] = delta(s, sums[i], mantissa_of(s, c + i), shift_of(s, c + i), (uint32_t)(index + i));
 }
 
 /* What a buffer lets through of each step now; the buffer goes on to the next. */
-static NOINLINE void through_buffer(const smg_step *s, int32_t *steps, int32_t count, int32_t index, int16_t *buffer) {
+static SMG_NOINLINE void through_buffer(const smg_step *s, int32_t *steps, int32_t count, int32_t index,
+                                        int16_t *buffer) {
     const int32_t down = SMG_BUFFER_BITS - s->fraction_bits, mask = (1 << down) - 1;
     for (int32_t i = 0; i < count; i++) {
         const uint32_t word = smg_word(s->buffer_key, (uint32_t)(index + i));
@@ -109,8 +109,8 @@ static inline int32_t moved(int32_t w, int32_t fraction, int32_t step, int32_t b
 }
 
 /* Move weights by steps in units of their last bit: of `bits` bits below the int8, kept beside it lowest first. */
-static NOINLINE void move(int8_t *w, uint8_t *fraction, int32_t index, int32_t bits, const int32_t *steps,
-                          int32_t count) {
+static SMG_NOINLINE void move(int8_t *w, uint8_t *fraction, int32_t index, int32_t bits, const int32_t *steps,
+                              int32_t count) {
     const int32_t mask = (1 << bits) - 1, places = bits == 4 ? 1 : 2; /* log2 of the weights to a byte */
     for (int32_t i = 0; i < count; i++) {
         uint8_t *byte = fraction + ((index + i) >> places);
@@ -122,7 +122,7 @@ static NOINLINE void move(int8_t *w, uint8_t *fraction, int32_t index, int32_t b
 }
 
 /* The same for an even number of weights of 12 bits, the first in the lower half of its byte. */
-static NOINLINE void move_twelve(int8_t *w, uint8_t *fraction, const int32_t *steps, int32_t count) {
+static SMG_NOINLINE void move_twelve(int8_t *w, uint8_t *fraction, const int32_t *steps, int32_t count) {
     for (const int8_t *end = w + count; w != end; w += 2, steps += 2, fraction++) {
         const int32_t first = moved(w[0], *fraction & 15, steps[0], 4);
         const int32_t second = moved(w[1], *fraction >> 4, steps[1], 4);
@@ -133,7 +133,7 @@ static NOINLINE void move_twelve(int8_t *w, uint8_t *fraction, const int32_t *st
 }
 
 /* The same for weights that are their int8 alone. */
-static NOINLINE void move_whole(int8_t *w, const int32_t *steps, int32_t count) {
+static SMG_NOINLINE void move_whole(int8_t *w, const int32_t *steps, int32_t count) {
     for (int32_t i = 0; i < count; i++) w[i] = (int8_t)smg_max(__ssat(w[i] - steps[i], 8), -127);
 }
 

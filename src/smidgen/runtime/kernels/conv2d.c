@@ -7,11 +7,7 @@
 #include "arithmetic.h"
 #include "lanes.h"
 #include "window.h"
-
-/* Elements of the longest piece, and pixels of a tile. Weights longer than a piece are laid out again for each tile;
- * where they are shorter and a single row is computed, a small tile saves memory. Op.scratch and Op.row_scratch of
- * the graph's op count with them. */
-enum { DEPTH = 64, TILE = 32, ROW_TILE = 8 };
+#include "working.h"
 
 /* Up to sixteen output channels of one group, and what belongs to them. */
 typedef struct {
@@ -137,15 +133,15 @@ static inline void pack(const smg_conv2d_s8_params *p, const filters *f, int32_t
 static inline void convolve(const smg_conv2d_s8_params *p, smg_map x, const filters *f, place at, int32_t pixels,
                             const work *in) {
     const int32_t k = p->k_h * p->k_w * f->in;
-    const int32_t taps = p->dilation_w == 1 && p->k_w * f->in <= DEPTH ? p->k_w : 1;
-    const int32_t channels = smg_min(f->in, DEPTH);
+    const int32_t taps = p->dilation_w == 1 && p->k_w * f->in <= SMG_CONV_DEPTH ? p->k_w : 1;
+    const int32_t channels = smg_min(f->in, SMG_CONV_DEPTH);
     for (int32_t i = 0; i < p->k_h; i++) {
         for (int32_t j = 0; j < p->k_w; j += taps) {
             for (int32_t c = 0; c < f->in; c += channels) {
                 const piece part = {i, j, taps, c, smg_min(channels, f->in - c)};
                 const int32_t start = (i * p->k_w + j) * f->in + c;
-                if (k > DEPTH) pack(p, f, start, taps * part.channels, in->w);
-                accumulate(p, x, f, &part, at, pixels, in, k > DEPTH ? in->w : in->w + start * SMG_LANES);
+                if (k > SMG_CONV_DEPTH) pack(p, f, start, taps * part.channels, in->w);
+                accumulate(p, x, f, &part, at, pixels, in, k > SMG_CONV_DEPTH ? in->w : in->w + start * SMG_LANES);
             }
         }
     }
@@ -161,7 +157,7 @@ static void filter(const smg_conv2d_s8_params *p, smg_map x, const filters *f, s
     q.lo = p->lo;
     q.hi = p->hi;
     smg_lanes_scales(&q, f->b, p->multiplier + f->first, p->shift + f->first, f->count);
-    if (k <= DEPTH) pack(p, f, 0, k, in->w); /* short rows are packed once for all tiles */
+    if (k <= SMG_CONV_DEPTH) pack(p, f, 0, k, in->w); /* short rows are packed once for all tiles */
     for (int32_t start = 0; start < total; start += tile) {
         const int32_t pixels = smg_min(tile, total - start);
         smg_lanes_start(&q, in->acc, pixels);
@@ -177,8 +173,9 @@ static void filter(const smg_conv2d_s8_params *p, smg_map x, const filters *f, s
 void smg_conv2d_s8(const smg_conv2d_s8_params *p, smg_map x, smg_weights w, const int32_t *b, smg_map y,
                    int32_t y0, int32_t y1, void *scratch) {
     const int32_t in = p->x_c / p->groups, out = p->y_c / p->groups, k = p->k_h * p->k_w * in;
-    const int32_t little = y1 - y0 == 1 && k <= DEPTH;
-    work memory = {scratch, 0, 2 * SMG_PIXELS * (little ? k : DEPTH), 0, little ? ROW_TILE : TILE};
+    const int32_t little = y1 - y0 == 1 && k <= SMG_CONV_DEPTH, pixels = (y1 - y0) * p->y_w + SMG_PIXELS - 1;
+    const int32_t tile = smg_min(little ? SMG_CONV_ROW_TILE : SMG_CONV_TILE, pixels - pixels % SMG_PIXELS);
+    work memory = {scratch, 0, 2 * SMG_PIXELS * (little ? k : SMG_CONV_DEPTH), 0, tile};
     memory.windows = (int16_t *)(memory.acc + memory.tile * SMG_LANES);
     memory.w = memory.windows + memory.room;
     for (int32_t g = 0; g < p->groups; g++) {

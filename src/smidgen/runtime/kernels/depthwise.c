@@ -7,10 +7,7 @@
 #include "arithmetic.h"
 #include "lanes.h"
 #include "window.h"
-
-/* Output pixels of a tile, fewer where a single row is computed, and bytes of strips worth keeping; Op.scratch and
- * Op.row_scratch of the graph's op count with them. */
-enum { TILE = 8, ROW_TILE = 4, KEPT = 4096 };
+#include "working.h"
 
 /* Up to sixteen output channels, `times` of them an input channel, and working memory. */
 typedef struct {
@@ -31,12 +28,13 @@ typedef struct {
 static inline block lay_out(const smg_depthwise_s8_params *p, int32_t rows, void *scratch) {
     block of = {0, 0, p->y_c / p->x_c, 1, 0, 1, scratch, 0, 0, 0};
     /* Where windows share no columns, the strip holds the taps of one pixel and nothing else. */
-    if (p->dilation_w == 1 && p->stride_w <= p->k_w) of.tile = rows > 1 ? TILE : ROW_TILE;
+    if (p->dilation_w == 1 && p->stride_w <= p->k_w)
+        of.tile = smg_min(rows > 1 ? SMG_DEPTHWISE_TILE : SMG_DEPTHWISE_ROW_TILE, p->y_w);
     of.columns = (of.tile - 1) * p->stride_w + p->k_w;
-    if (rows > 1 && p->dilation_h == 1 && of.columns <= KEPT / (4 * SMG_LANES) / p->k_h) of.kept = p->k_h;
+    if (rows > 1 && p->dilation_h == 1 && of.columns <= SMG_DEPTHWISE_KEPT / (4 * SMG_LANES) / p->k_h) of.kept = p->k_h;
     of.strips = of.w + p->k_h * p->k_w * SMG_LANES;
     of.acc = (uint32_t *)(of.strips + of.kept * of.columns * SMG_LANES);
-    of.copy = (int8_t *)(of.acc + (rows > 1 ? TILE : ROW_TILE) * SMG_LANES);
+    of.copy = (int8_t *)(of.acc + (of.tile + of.tile % 2) * SMG_LANES); /* sums become int8 by twos */
     return of;
 }
 

@@ -2,6 +2,7 @@
 #include "grad_any.h"
 
 #include "window.h"
+#include "working.h"
 
 /* One tap whose gradients and weights wait for another's: two products fit 16 bits. */
 typedef struct {
@@ -22,9 +23,6 @@ static inline void add_times(int32_t *sums, waiting a, int32_t times, int32_t co
         for (int32_t m = 0; m < times; m++) sums[n] += a.dy[n * times + m] * a.w[n * times + m];
 }
 
-/* Channels copied at a time where the gradient takes its input's place; Op.scratch of the graph's op counts with it. */
-enum { BLOCK = 16 };
-
 /* Gradients of c channels a position, the first of which is channel `first` of the layer. */
 typedef struct {
     const int8_t *data;
@@ -33,7 +31,7 @@ typedef struct {
 
 static inline void copy(const int8_t *dy, int32_t positions, int32_t c, int32_t first, int32_t count, int8_t *to) {
     for (int32_t i = 0; i < positions; i++)
-        for (int32_t n = 0; n < count; n++) to[i * BLOCK + n] = dy[i * c + first + n];
+        for (int32_t n = 0; n < count; n++) to[i * SMG_COPIED + n] = dy[i * c + first + n];
 }
 
 /* `count` input channels, c being the first, of one element. */
@@ -84,11 +82,11 @@ static void retrain(const smg_depthwise_grad_g8_params *p, gradients dy, smg_wei
 
 void smg_depthwise_grad_any(const smg_depthwise_grad_g8_params *p, smg_rounding *r, const int8_t *dy, smg_weights w,
                             const uint8_t *mask, int8_t *dx, void *scratch) {
-    const int32_t in_place = dx == dy, block = in_place ? BLOCK : SMG_SUMS;
+    const int32_t in_place = dx == dy, block = in_place ? SMG_COPIED : SMG_SUMS;
     int32_t sums[SMG_SUMS];
     for (int32_t c = 0; c < p->x_c; c += block) {
         const int32_t count = smg_min(block, p->x_c - c);
-        const gradients there = {dy, p->y_c, 0}, copied = {scratch, BLOCK, c}, from = in_place ? copied : there;
+        const gradients there = {dy, p->y_c, 0}, copied = {scratch, SMG_COPIED, c}, from = in_place ? copied : there;
         if (in_place) copy(dy, p->y_h * p->y_w, p->y_c, c, count, scratch);
         for (int32_t at = 0; at < p->x_h * p->x_w; at++) {
             const int32_t index = at * p->x_c + c;

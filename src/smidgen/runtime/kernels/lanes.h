@@ -6,8 +6,7 @@
 
 #include <stdint.h>
 
-/* Lanes, and the pixels that are multiplied at once; Op.scratch of the graph's ops counts with them. */
-enum { SMG_LANES = 16, SMG_PIXELS = 4 };
+#include "working.h"
 
 /* Two pixels are requantized at once: gcc leaves loops of more than sixteen rounds to its vectorizer. */
 enum { SMG_PAIR = 2 * SMG_LANES };

@@ -1,0 +1,1 @@
+"""Kernels of Cortex-M cores with packed arithmetic (the DSP extension)."""

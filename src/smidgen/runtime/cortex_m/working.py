@@ -1,0 +1,139 @@
+"""Working memory of the kernels in packed arithmetic, in bytes: as each lays it out in its C."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from smidgen.ir import Node
+from smidgen.ops.conv import Depthwise
+from smidgen.ops.conv_grad import ConvGradInput, DepthwiseGradInput
+from smidgen.runtime.kernels import working as portable
+from smidgen.runtime.kernels.working import copy_bytes, rows
+from smidgen.runtime.sizes import read_sizes
+
+SIZES = read_sizes(Path(__file__).with_name("working_packed.h"))
+COLUMNS, BLOCK = SIZES["COLUMNS"], SIZES["SLIDE_BLOCK"]
+
+
+def _conv2d(node: Node, by_row: bool) -> int:
+    """Windows in halfwords, a pair of filters likewise, and four windows in bytes; sums, where windows go in pieces."""
+    k, deepest = math.prod(node.ins[1].type.shape[1:]), SIZES["ROOM_DEPTH"]
+    room = SIZES["ROOM"] + SIZES["ROOM_DEEPER"] * min(k, deepest)
+    if rows(node, by_row) == 1 and k <= deepest:
+        room = SIZES["ROW_ROOM"] + SIZES["ROW_ROOM_DEEPER"] * k
+    piece = _up(k, 4)
+    pixels = (room // piece - 8) // 2 & ~3
+    if pixels >= SIZES["FEW_WINDOWS"]:
+        return piece * (2 * pixels + 8)
+    pixels = SIZES["PIECE_PIXELS"]
+    sums, element = 4 * pixels * SIZES["PIECE_CHANNELS"], 2 * pixels + 8
+    pieces = -(-k // ((room - sums) // element & ~3))
+    return sums + _up(-(-k // pieces), 4) * element
+
+
+def _up(x: int, multiple: int) -> int:
+    return -(-x // multiple) * multiple
+
+
+@dataclass(frozen=True)
+class _Slides:
+    """A depthwise convolution whose filters slide over strips, `rows` output rows per call."""
+
+    k: int
+    stride: tuple[int, int]
+    rows: int
+    width: int  # of the output
+    gathers: bool  # channels of a block may lie apart
+
+    @property
+    def single(self) -> bool:
+        return self.rows == 1
+
+    def room(self, copied: int) -> int:
+        """Bytes that strips may fill."""
+        tile = SIZES["SLIDE_ROW_TILE"] if self.single else SIZES["SLIDE_TILE"]
+        columns, lanes = (tile - 1) * self.stride[1] + self.k, SIZES["SLIDE_LANES"]
+        kept = self.k if not self.single and columns <= SIZES["SLIDE_KEPT"] // (4 * lanes) // self.k else 1
+        return lanes * (4 * (self.k * self.k + kept * columns + tile) + copied)
+
+    def bytes(self, room: int, in_place: bool) -> int:
+        """What is used of the room: tiles narrow until rows enough are held; 0 where that never comes to be."""
+        width, tiles = self.width, 1
+        while not (band := self._band(width, room)):
+            if width <= 4:
+                return 0
+            tiles += 1
+            width = self.width // tiles + 3 & ~3
+        if in_place and (band, width) != (self.rows, self.width):
+            return 0
+        strips = 2 * self.k if self.single else BLOCK * (((band - 1) * self.stride[0] + self.k + 1) // 2)
+        gathered = 2 * self._half(width) if self.gathers else 0
+        return 4 * (self._filters + strips * self._half(width) * self.stride[1] + self.k**2 + gathered)
+
+    @property
+    def _filters(self) -> int:
+        phases = 1 if self.single or self.stride[0] % 2 == 0 else 2
+        return BLOCK * phases * ((self.k + 1) // 2) * self.k
+
+    def _half(self, width: int) -> int:
+        """Words of a strip, for every other column where windows step over one."""
+        return width + (self.k - 1) // self.stride[1]
+
+    def _band(self, width: int, room: int) -> int:
+        """Output rows whose strips are held; none where there is no room for one."""
+        columns = (width - 1) * self.stride[1] + self.k
+        left = room // 4 - self._filters - self.k**2 - (2 * columns if self.gathers else 0)
+        strips = left // (self._half(width) * self.stride[1])
+        if self.single:
+            return int(strips >= 2 * self.k)
+        held = 2 * (strips // BLOCK)
+        return 0 if held < self.k + 1 else min(self.rows, (held - self.k) // self.stride[0] + 1)
+
+
+def _depthwise(node: Node, by_row: bool) -> int:
+    """Filters, strips, taps and columns put together; a copy of four channels where what slides cannot be in place."""
+    assert isinstance(node.op, Depthwise)
+    (_, high, wide, _), (_, _, width, channels) = node.ins[1].type.shape, node.out.type.shape
+    copied = 0 if by_row else copy_bytes(node, 1)
+    if high != wide or high not in (3, 5, 7) or node.op.stride[1] > 2 or width < 4 or node.op.dilation != (1, 1):
+        return BLOCK * copied
+    gathers = channels != node.ins[0].type.shape[3] or channels % BLOCK > 0
+    slides = _Slides(high, node.op.stride, rows(node, by_row), width, gathers)
+    apart = slides.bytes(slides.room(0), in_place=False)
+    in_place = slides.bytes(slides.room(copied), in_place=True) if copied else 0
+    return max(apart, in_place, BLOCK * copied)
+
+
+def _conv2d_grad(node: Node, by_row: bool) -> int:
+    """Where most outputs are masked, dot products serve: sums, columns of weights, and gradients in halfwords."""
+    assert isinstance(node.op, ConvGradInput)
+    op, dy, w, dx = node.op, node.ins[0].type, node.ins[1].type, node.outs[0].type
+    plain = w.shape[1:3] == (1, 1) and op.stride == (1, 1) and dy.shape[1:3] == dx.shape[1:3] and op.groups == 1
+    length, pixels = _up(dy.shape[3], SIZES["MASKED_STRETCH"]), dy.shape[1] * dy.shape[2]
+    if not (plain and op.masked and dx.shape[3] % COLUMNS == 0 and pixels <= SIZES["MASKED_LARGEST"]):
+        return 0
+    parts = -(-pixels // max(1, min(SIZES["MASKED_PIXELS"], SIZES["MASKED_WIDENED"] // length)))
+    return -(-pixels // parts) * (4 * COLUMNS + 2 * length) + 2 * SIZES["MASKED_LANES"] * length
+
+
+def _depthwise_grad(node: Node, by_row: bool) -> int:
+    """Of eight channels weights and gradients in halfwords, spread and bordered with zeros; or as in portable C."""
+    assert isinstance(node.op, DepthwiseGradInput)
+    dy, (_, high, wide, _) = node.ins[0].type, node.ins[1].type.shape
+    _, height, width, channels = node.outs[0].type.shape
+    largest = SIZES["SPREAD_LARGEST" if dy.shape[1:3] == (height, width) else "SPREAD_LARGEST_APART"]
+    odd = node.op.multiplier > 1 or channels % COLUMNS or node.op.dilation != (1, 1)
+    if odd or wide > SIZES["SPREAD_WIDEST"] or height * width > largest:
+        return portable.NEEDS["smg_depthwise_grad_g8"](node, by_row)
+    return 2 * COLUMNS * (high * _up(wide, 2) + dy.shape[1] * (width + wide))
+
+
+NEEDS: Mapping[str, Callable[[Node, bool], int]] = {
+    "smg_conv2d_s8": _conv2d,
+    "smg_depthwise_s8": _depthwise,
+    "smg_conv2d_grad_g8": _conv2d_grad,
+    "smg_depthwise_grad_g8": _depthwise_grad,
+}

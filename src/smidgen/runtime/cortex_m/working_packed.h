@@ -1,0 +1,43 @@
+/* Sizes that set how much working memory the kernels of this folder need; working.py reads them here. */
+#ifndef SMIDGEN_WORKING_PACKED_H
+#define SMIDGEN_WORKING_PACKED_H
+
+/* Convolution: bytes for windows and filters, so many and so many more for each element of a window up to a depth;
+ * fewer where a single row of windows no deeper than that is computed. */
+#define SMG_ROOM 3072
+#define SMG_ROOM_DEEPER 32
+#define SMG_ROW_ROOM 512
+#define SMG_ROW_ROOM_DEEPER 48
+#define SMG_ROOM_DEPTH 64
+
+/* Windows are taken in pieces where that holds fewer than so many; then sums of pixels and channels are kept. */
+#define SMG_FEW_WINDOWS 8
+#define SMG_PIECE_PIXELS 16
+#define SMG_PIECE_CHANNELS 32
+
+/* Depthwise convolution: channels at once. Strips get the bytes that a tile of so many columns would take, of which
+ * there are fewer where a single row is computed, for so many channels; rows of strips that take more are not kept. */
+#define SMG_SLIDE_BLOCK 4
+#define SMG_SLIDE_LANES 16
+#define SMG_SLIDE_TILE 8
+#define SMG_SLIDE_ROW_TILE 4
+#define SMG_SLIDE_KEPT 4096
+
+/* Gradients: channels whose sums become gradients at once. */
+#define SMG_COLUMNS 8
+
+/* The gradient of a 1x1 convolution behind a mask: channels packed at once, outputs multiplied at once, elements held
+ * at once, how many widened gradients they have at most, and the elements of the largest map it is done for. */
+#define SMG_MASKED_LANES 4
+#define SMG_MASKED_STRETCH 8
+#define SMG_MASKED_PIXELS 32
+#define SMG_MASKED_WIDENED 1800
+#define SMG_MASKED_LARGEST 1024
+
+/* The gradient of a depthwise convolution in int16: elements of the largest map, where the gradient it comes from is as
+ * large and where not, and the widest window. */
+#define SMG_SPREAD_LARGEST 1024
+#define SMG_SPREAD_LARGEST_APART 144
+#define SMG_SPREAD_WIDEST 8
+
+#endif

@@ -1,0 +1,1 @@
+"""Portable kernels, C99 for any machine."""
