@@ -45,7 +45,7 @@ def grouped(graph: Graph, data: st.DataObject) -> Schedule:
 
 def slid(graph: Graph, schedule: Schedule) -> Plan:
     """A plan in which everything that may lie over something else does."""
-    layout = memory.overlapping(memory.buffers(graph, schedule), time_limit=0.1)
+    layout = memory.overlapping(memory.buffers(graph, schedule), decisions=10_000)
     memory.check(graph, layout, schedule)
     assert layout.peak >= layout.lower_bound
     return layout
