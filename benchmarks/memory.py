@@ -30,6 +30,7 @@ from smidgen.ir import Graph
 from smidgen.memory import Buffer, ordering, streaming
 from smidgen.memory.rows import WHOLE, Schedule
 from smidgen.memory.streaming import Layout
+from smidgen.memory.working import of_ops
 from smidgen.results.lifecycle import kinds_of
 from smidgen.training import Options, build_training, passes
 from smidgen.training.head import layers
@@ -147,7 +148,7 @@ def plan_step(graph: Graph, image: Image, in_place: bool = True) -> Planned:
     """A step's memory; where not `in_place`, no result takes the place of another."""
     began = time.perf_counter()
     best = _lay_out(graph, image, in_place)
-    memory.check(best.graph, best.plan, best.schedule)
+    memory.check(best.graph, best.plan, best.schedule, working=of_ops)
     seconds = time.perf_counter() - began
     alive = best.plan.at_peak()
     at_peak: Counter[str] = Counter()
@@ -166,12 +167,14 @@ def _lay_out(graph: Graph, image: Image, in_place: bool) -> Layout:
     streamed = image == "streamed"
     if in_place:
         plans = (
-            streaming.lay_out(one) if image == "whole" else streaming.stream_rows(one, streamed)
-            for one in ordering.candidates(graph)
+            streaming.lay_out(one, working=of_ops)
+            if image == "whole"
+            else streaming.stream_rows(one, streamed, working=of_ops)
+            for one in ordering.candidates(graph, working=of_ops)
         )
         return min(plans, key=lambda layout: layout.peak)
-    schedule = WHOLE if image == "whole" else streaming.choose(graph, streamed, slides=False)
-    buffers = memory.buffers(graph, schedule)
+    schedule = WHOLE if image == "whole" else streaming.choose(graph, streamed, overlaps=False, working=of_ops)
+    buffers = memory.buffers(graph, schedule, working=of_ops)
     return Layout(graph, schedule, memory.packed(tuple(apart(graph, schedule, buffers))))
 
 

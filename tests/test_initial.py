@@ -11,6 +11,7 @@ from networks import CLASSES, inverted_residual
 from smidgen import codegen, memory
 from smidgen.codegen.initial import Copied, Filled, Gathered, initial
 from smidgen.ir import Array, Graph, Value
+from smidgen.memory.working import of_ops
 from smidgen.targets.host import Host
 from smidgen.training import Options, build_training, passes
 from smidgen.training.scheme import Scheme
@@ -24,7 +25,7 @@ def step() -> Graph:
 
 def begins(graph: Graph, host: Host) -> tuple[dict[str, Array], int]:
     """The state of a program that has just been started, and the bytes of its constants."""
-    sources = codegen.generate(graph, memory.greedy(memory.buffers(graph)), training=True)
+    sources = codegen.generate(graph, memory.greedy(memory.buffers(graph, working=of_ops)), training=True)
     with host.start(graph, sources) as device:
         return device.state(), sources.constant_bytes
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from native import SANITIZE
 from smidgen.errors import PlanError, TargetError
 from smidgen.memory import ALIGNMENT, Buffer, Plan, check_apart
-from smidgen.memory.packing import Item, Packing, Tie, pack, pack_tied, search, skyline
+from smidgen.memory.overlap import Overlap
+from smidgen.memory.packing import Item, Packing, pack, pack_overlapping, search, skyline
 from smidgen.memory.packing.problem import MOST_BYTES, pose
 from smidgen.memory.packing.search import Outcome
 from smidgen.targets.compiler import find_compiler
@@ -218,16 +219,16 @@ def test_without_a_compiler_nothing_is_packed_otherwise(monkeypatch: pytest.Monk
 
 @given(items(14), st.data())
 @settings(max_examples=100, deadline=None)
-def test_tied_items_keep_their_distance_and_all_others_lie_apart(items: Items, data: st.DataObject) -> None:
+def test_items_that_overlap_keep_their_distance_and_all_others_lie_apart(items: Items, data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(len(items))))
     chained = data.draw(st.integers(0, len(items) - 1))
-    ties = []
+    overlaps = []
     for lower, upper in pairwise(order[: chained + 1]):
         rise = data.draw(st.integers(0, items[lower].size // ALIGNMENT)) * ALIGNMENT
-        ties.append(Tie(upper, lower, rise))
-    packing = pack_tied(items, ties, 10_000)
-    for tie in ties:
-        assert packing.offsets[tie.upper] == packing.offsets[tie.lower] + tie.rise
+        overlaps.append(Overlap(upper, lower, rise))
+    packing = pack_overlapping(items, overlaps, 10_000)
+    for overlap in overlaps:
+        assert packing.offsets[overlap.consumed] == packing.offsets[overlap.made] + overlap.distance
     shape = set(order[: chained + 1])
     for a, b in combinations(range(len(items)), 2):
         together = items[a].start < items[b].end and items[b].start < items[a].end
@@ -237,7 +238,7 @@ def test_tied_items_keep_their_distance_and_all_others_lie_apart(items: Items, d
             )
     assert min(packing.offsets) == 0
     assert packing.peak == max(offset + item.size for item, offset in zip(items, packing.offsets, strict=True))
-    if len(ties) < 2:  # of longer chains only such count as the planner makes: never three alive at once
+    if len(overlaps) < 2:  # of longer chains only such count as the planner makes: never three alive at once
         assert packing.peak >= packing.lower_bound
 
 

@@ -18,7 +18,9 @@ from smidgen import codegen, memory
 from smidgen.errors import PlanError
 from smidgen.ir import Builder, Graph, QParams, Type, evaluate, evaluate_step
 from smidgen.memory import ALIGNMENT, Plan, streaming
-from smidgen.memory.rows import Group, Schedule, stream, streamable
+from smidgen.memory.grouping import stream
+from smidgen.memory.rows import Group, Schedule, streamable
+from smidgen.memory.working import of_ops
 from smidgen.ops import Conv2D, MaxPool
 from smidgen.pipeline import Program
 from smidgen.targets.host import Host
@@ -45,8 +47,8 @@ def grouped(graph: Graph, data: st.DataObject) -> Schedule:
 
 def slid(graph: Graph, schedule: Schedule) -> Plan:
     """A plan in which everything that may lie over something else does."""
-    layout = memory.overlapping(memory.buffers(graph, schedule), decisions=10_000)
-    memory.check(graph, layout, schedule)
+    layout = memory.overlapping(memory.buffers(graph, schedule, working=of_ops), decisions=10_000)
+    memory.check(graph, layout, schedule, working=of_ops)
     assert layout.peak >= layout.lower_bound
     return layout
 
@@ -59,7 +61,7 @@ def test_random_graphs_with_maps_in_each_others_place_compute_the_same_bytes(hos
     def agree(graph: Graph, data: st.DataObject) -> None:
         nonlocal overlaps
         schedule = grouped(graph, data)
-        assume(any(b.above for b in memory.buffers(graph, schedule)))
+        assume(any(b.overlap for b in memory.buffers(graph, schedule, working=of_ops)))
         overlaps += 1
         layout = slid(graph, schedule)
         arrays = random_inputs(graph, np.random.default_rng(data.draw(st.integers(0, 2**32 - 1))))
@@ -84,7 +86,7 @@ def test_networks_learn_the_same_bytes_with_maps_in_each_others_place(
     rest = stream(step, 1, reach, streamed_input=False)
     schedule = Schedule(tuple(group for group in (one, rest) if group))
     layout = slid(step, schedule)
-    assert any(b.above for b in layout.buffers)
+    assert any(b.overlap for b in layout.buffers)
     program = Program(
         step, host, schedule, layout, codegen.generate(step, layout, training=True, schedule=schedule), training
     )
@@ -103,12 +105,12 @@ def test_networks_learn_the_same_bytes_with_maps_in_each_others_place(
 def test_a_step_less_between_two_maps_is_refused(graph: Graph, data: st.DataObject) -> None:
     schedule = grouped(graph, data)
     layout = slid(graph, schedule)
-    uppers = [i for i, b in enumerate(layout.buffers) if b.above is not None and b.above.distance > 0]
+    uppers = [i for i, b in enumerate(layout.buffers) if b.overlap is not None and b.overlap.distance > 0]
     assume(uppers)
     moved = data.draw(st.sampled_from(uppers))
     offsets = tuple(at - ALIGNMENT * (i == moved) for i, at in enumerate(layout.offsets))
     with pytest.raises(PlanError, match=r"overlap|written"):
-        memory.check(graph, Plan(layout.buffers, offsets), schedule)
+        memory.check(graph, Plan(layout.buffers, offsets), schedule, working=of_ops)
 
 
 def shrinking(*, read_again: bool = False) -> Graph:
@@ -129,12 +131,12 @@ def whole(graph: Graph) -> Schedule:
 
 def test_an_output_grows_into_the_image_a_row_ahead_of_what_is_still_read() -> None:
     graph = shrinking()
-    slide = whole(graph).groups[0].slide
-    assert slide is not None
+    overlap = whole(graph).groups[0].overlap
+    assert overlap is not None
     # The pool's first row follows two of the convolution, whose next row reads image rows from the second on.
-    assert slide.distance == 0
-    layout = memory.packed(memory.buffers(graph, whole(graph)))
-    memory.check(graph, layout, whole(graph))
+    assert overlap.distance == 0
+    layout = memory.packed(memory.buffers(graph, whole(graph), working=of_ops))
+    memory.check(graph, layout, whole(graph), working=of_ops)
     values = layout.values()
     assert values[graph.inputs[0]] == values[graph.outputs[0]]
     assert layout.peak == layout.lower_bound
@@ -143,28 +145,29 @@ def test_an_output_grows_into_the_image_a_row_ahead_of_what_is_still_read() -> N
 def test_only_the_rows_say_that_a_map_may_lie_over_another() -> None:
     graph = shrinking()
     schedule = whole(graph)
-    layout = memory.packed(memory.buffers(graph, schedule))
+    layout = memory.packed(memory.buffers(graph, schedule, working=of_ops))
     output = next(i for i, b in enumerate(layout.buffers) if graph.outputs[0] in b.values)
     raised = tuple(at + 1024 * (i == output) for i, at in enumerate(layout.offsets))
     for offsets in (raised, tuple(at + 512 * (i == output) for i, at in enumerate(layout.offsets))):
         with pytest.raises(PlanError, match=r"overlap|written"):
-            memory.check(graph, Plan(layout.buffers, offsets), schedule)
-    unsaid = tuple(replace(b, above=None) for b in layout.buffers)
+            memory.check(graph, Plan(layout.buffers, offsets), schedule, working=of_ops)
+    unsaid = tuple(replace(b, overlap=None) for b in layout.buffers)
     with pytest.raises(PlanError, match="overlap"):
-        memory.check(graph, Plan(unsaid, layout.offsets), schedule)
+        memory.check(graph, Plan(unsaid, layout.offsets), schedule, working=of_ops)
 
 
 def test_a_map_that_is_read_later_is_not_grown_into() -> None:
     graph = shrinking(read_again=True)
-    assert all(b.above is None for b in memory.buffers(graph, whole(graph)))
+    assert all(b.overlap is None for b in memory.buffers(graph, whole(graph), working=of_ops))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(int8_graphs(max_nodes=10))
 def test_plans_with_overlaps_are_never_worse_than_plans_without(graph: Graph) -> None:
-    layout = streaming.stream_rows(graph)
-    memory.check(graph, layout.plan, layout.schedule)
-    assert layout.peak <= streaming.lay_out(graph, streaming.choose(graph, slides=False)).peak
+    layout = streaming.stream_rows(graph, working=of_ops)
+    memory.check(graph, layout.plan, layout.schedule, working=of_ops)
+    apart = streaming.choose(graph, overlaps=False, working=of_ops)
+    assert layout.peak <= streaming.lay_out(graph, apart, working=of_ops).peak
 
 
 def test_a_published_scheme_fits_because_its_first_map_grows_into_the_image() -> None:
@@ -173,10 +176,10 @@ def test_a_published_scheme_fits_because_its_first_map_grows_into_the_image() ->
         pytest.skip(f"there is no {model}")
     graph = sm.import_model(model)
     step = passes.run(build_training(graph, load_scheme("98kb", graph), Options(10, weight_bits=8)).step)
-    layout = streaming.stream_rows(step)
-    memory.check(step, layout.plan, layout.schedule)
+    layout = streaming.stream_rows(step, working=of_ops)
+    memory.check(step, layout.plan, layout.schedule, working=of_ops)
     image = next(b for b in layout.plan.buffers if step.inputs[0] in b.values)
-    assert image.above is not None
+    assert image.overlap is not None
     assert memory.state_bytes(step) + layout.peak <= 160_000
 
 
@@ -186,6 +189,6 @@ def test_rows_of_padding_alone_keep_no_row_of_the_image() -> None:
     x = g.input("x", Type((1, 2, 3, 2), "int8", q))
     w, b = g.constant("w", np.ones((1, 1, 1, 2), np.int8), q), g.constant("b", np.zeros(1, np.int32))
     graph = g.graph(g.emit(Conv2D(stride=(2, 1), pad=(1, 0, 0, 0)), x, w, b, q=q))  # its first row reads nothing
-    slide = whole(graph).groups[0].slide
-    assert slide is not None
-    assert slide.distance == 0
+    overlap = whole(graph).groups[0].overlap
+    assert overlap is not None
+    assert overlap.distance == 0

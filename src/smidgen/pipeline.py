@@ -15,6 +15,7 @@ from smidgen.ir import Array, Graph
 from smidgen.memory import Buffer, Plan, ordering, streaming
 from smidgen.memory.rows import Schedule
 from smidgen.memory.streaming import Layout
+from smidgen.memory.working import of_ops
 from smidgen.targets.boards import parse_size
 from smidgen.targets.device import Device, Target
 from smidgen.targets.finding import find
@@ -50,7 +51,7 @@ def compile(
         graph = passes.run(training.step)
     frugal = where.frugal or streamed_input or most is not None
     best = _lay_out(graph, frugal, streamed_input)
-    memory.check(best.graph, best.plan, best.schedule)
+    memory.check(best.graph, best.plan, best.schedule, working=of_ops)
     if most is not None:
         _afford(graph, best, most)
     learns = training is not None
@@ -64,8 +65,8 @@ def compile(
 def _lay_out(graph: Graph, frugal: bool, streamed_input: bool) -> Layout:
     """The graph in its own order, or in another under which it takes less memory."""
     plans = (
-        streaming.stream_rows(one, streamed_input) if frugal else streaming.lay_out(one)
-        for one in ordering.candidates(graph)
+        streaming.stream_rows(one, streamed_input, working=of_ops) if frugal else streaming.lay_out(one, working=of_ops)
+        for one in ordering.candidates(graph, working=of_ops)
     )
     return min(plans, key=lambda layout: layout.peak)
 

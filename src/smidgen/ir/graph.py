@@ -33,6 +33,15 @@ class Value:
 
 
 @dataclass(frozen=True)
+class RowWindow:
+    """Output row y of a spatial kernel reads input rows [y · stride − pad, y · stride − pad + reach), where there."""
+
+    stride: int
+    pad: int
+    reach: int
+
+
+@dataclass(frozen=True)
 class Op:
     """What a node does. Subclasses are frozen dataclasses: fields are attributes of the operation.
 
@@ -82,6 +91,10 @@ class Op:
     def row_scratch(self, node: Node) -> int:
         """Bytes of working memory where the kernel computes one output row a call."""
         return self.scratch(node)
+
+    def row_window(self, node: Node) -> RowWindow:
+        """The rows of its first input that a spatial op reads for each output row."""
+        raise GraphError(f"{type(self).__name__}, which gives %{node.outs[0].name}, has no window of rows")
 
     def macs(self, node: Node) -> int:
         """Multiply-accumulates, for `info` and profiles."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from smidgen.memory.layout import Buffer, Plan, most
-from smidgen.memory.packing import DECISIONS, Item, Tie, pack, pack_tied
+from smidgen.memory.overlap import Overlap
+from smidgen.memory.packing import DECISIONS, Item, pack, pack_overlapping
 
 
 def packed(buffers: tuple[Buffer, ...], decisions: int = DECISIONS) -> Plan:
@@ -14,7 +15,7 @@ def packed(buffers: tuple[Buffer, ...], decisions: int = DECISIONS) -> Plan:
     Buffers that are meant to overlap do so where that lowers the peak, and lie apart where it does not.
     """
     needed = _needed(buffers)
-    if all(b.above is None for b in needed):
+    if all(b.overlap is None for b in needed):
         return Plan(needed, pack(_items(needed), decisions).offsets)
     plan = overlapping(needed, decisions)
     if plan.peak <= most(apart(buffers)):
@@ -25,8 +26,8 @@ def packed(buffers: tuple[Buffer, ...], decisions: int = DECISIONS) -> Plan:
 def _needed(buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
     """The same buffers, overlapping only where fewer bytes are alive at the peak for it: what is free packs better."""
     for index, buffer in enumerate(buffers):
-        if buffer.above is not None:
-            without = (*buffers[:index], replace(buffer, above=None), *buffers[index + 1 :])
+        if buffer.overlap is not None:
+            without = (*buffers[:index], replace(buffer, overlap=None), *buffers[index + 1 :])
             buffers = without if most(without) == most(buffers) else buffers
     return buffers
 
@@ -34,8 +35,10 @@ def _needed(buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
 def overlapping(buffers: tuple[Buffer, ...], decisions: int = DECISIONS) -> Plan:
     """The best plan found in which every buffer that is meant to lie over another does."""
     begun = {b.values[0]: index for index, b in enumerate(buffers) if b.values}
-    ties = tuple(Tie(i, begun[b.above.made], b.above.distance) for i, b in enumerate(buffers) if b.above is not None)
-    return Plan(buffers, pack_tied(_items(buffers), ties, decisions).offsets)
+    overlaps = tuple(
+        Overlap(i, begun[b.overlap.made], b.overlap.distance) for i, b in enumerate(buffers) if b.overlap is not None
+    )
+    return Plan(buffers, pack_overlapping(_items(buffers), overlaps, decisions).offsets)
 
 
 def _items(buffers: tuple[Buffer, ...]) -> tuple[Item, ...]:
@@ -44,7 +47,7 @@ def _items(buffers: tuple[Buffer, ...]) -> tuple[Item, ...]:
 
 def apart(buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
     """The same buffers, none of them over another."""
-    return tuple(replace(b, above=None) for b in buffers)
+    return tuple(replace(b, overlap=None) for b in buffers)
 
 
 def greedy(buffers: tuple[Buffer, ...]) -> Plan:

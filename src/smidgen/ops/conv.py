@@ -9,7 +9,7 @@ import numpy as np
 
 from smidgen import numerics
 from smidgen.errors import GraphError
-from smidgen.ir import Array, Builder, Node, Op, Params, Type, Value, op
+from smidgen.ir import Array, Builder, Node, Op, Params, RowWindow, Type, Value, op
 from smidgen.ops.conv_grad import (
     ConvGradInput,
     ConvGradWeight,
@@ -133,6 +133,9 @@ class Conv2D(Op):
         dw = ConvGradWeight(stride, pad, dilation, size=size, groups=self.groups)
         return g.emit(dx, dz, w), g.emit(dw, x, dz), g.emit(ChannelSum(), dz)
 
+    def row_window(self, node: Node) -> RowWindow:
+        return self.window(node.ins[1].type).rows
+
     def scratch(self, node: Node) -> int:
         depth = min(DEPTH, math.prod(node.ins[1].type.shape[1:]))
         return 4 * CONV_TILE * LANES + 4 * PIXELS * DEPTH + 2 * LANES * depth  # sums, windows, weights
@@ -197,6 +200,9 @@ class Depthwise(Op):
         )
         dw = DepthwiseGradWeight(stride, pad, dilation, size=(w.type.shape[1], w.type.shape[2]))
         return g.emit(dx, dz, w), g.emit(dw, x, dz), g.emit(ChannelSum(), dz)
+
+    def row_window(self, node: Node) -> RowWindow:
+        return self.window(node.ins[1].type).rows
 
     def scratch(self, node: Node) -> int:
         rows, strip = node.ins[1].type.shape[1], self._strip(node, DEPTHWISE_TILE)

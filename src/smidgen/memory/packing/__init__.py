@@ -6,16 +6,16 @@ far from the proven bound it got. It knows nothing of graphs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 
 from smidgen.errors import PlanError
 from smidgen.memory.packing import search, skyline
+from smidgen.memory.packing.overlapping import Overlaps, ground_of, lower_bound, stack
 from smidgen.memory.packing.problem import Item, Problem, pose
-from smidgen.memory.packing.tied import Tie, ground_of, lower_bound, stack
 
-__all__ = ["DECISIONS", "Item", "Packing", "Tie", "pack", "pack_tied"]
+__all__ = ["DECISIONS", "Item", "Packing", "pack", "pack_overlapping"]
 
 # The budget of one packing, in decisions of the search: seconds would make the offsets depend on how busy the machine
 # is. Of the 54 plans of benchmarks/memory.py the hardest takes 5,015 and of the eleven instances of
@@ -73,13 +73,13 @@ def pack(
     return Packing(offsets, bracket.best * problem.unit, bracket.lower * problem.unit, method, made)
 
 
-def pack_tied(items: Iterable[Item], ties: Sequence[Tie], decisions: int = DECISIONS, seed: int = 0) -> Packing:
-    """The best packing found within a number of decisions, tied items at the bottom and all others around them."""
+def pack_overlapping(items: Iterable[Item], overlaps: Overlaps, decisions: int = DECISIONS, seed: int = 0) -> Packing:
+    """The best packing found within a number of decisions, items that overlap at the bottom, the others around."""
     items = tuple(items)
-    fixed = stack(items, ties)
+    fixed = stack(items, overlaps)
     free = [index for index in range(len(items)) if index not in fixed]
     ground = tuple(ground_of(items[i], items, fixed) for i in free)
-    bound = lower_bound(items, ties)
+    bound = lower_bound(items, overlaps)
     rest = pack((items[i] for i in free), decisions, bound, seed, ground)
     placed = fixed | dict(zip(free, rest.offsets, strict=True))
     offsets = tuple(placed[index] for index in range(len(items)))
