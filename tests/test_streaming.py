@@ -15,13 +15,14 @@ from graphs import int8_graphs, random_inputs
 from networks import CLASSES, NETWORKS, samples
 from release_files import SHARED
 from smidgen import codegen, memory
+from smidgen.codegen.writing import order_table
 from smidgen.errors import PlanError
 from smidgen.ir import Builder, Graph, QParams, Type, evaluate, evaluate_step
 from smidgen.memory import ALIGNMENT, Plan, streaming
 from smidgen.memory.grouping import stream
 from smidgen.memory.rows import Group, Schedule, streamable
 from smidgen.memory.working import of_ops
-from smidgen.ops import Conv2D, MaxPool
+from smidgen.ops import Add, AvgPool, Conv2D, MaxPool
 from smidgen.pipeline import Program
 from smidgen.targets.host import Host
 from smidgen.training import Options, build_training, passes
@@ -192,3 +193,52 @@ def test_rows_of_padding_alone_keep_no_row_of_the_image() -> None:
     overlap = whole(graph).groups[0].overlap
     assert overlap is not None
     assert overlap.distance == 0
+
+
+def long_chain(nodes: int) -> Graph:
+    """Sums with other constants one behind another, each tenth node a mean over three rows."""
+    rng = np.random.default_rng(nodes)
+    g = Builder("long")
+    q = QParams.per_tensor(0.1)
+    x = g.input("x", Type((1, 6, 2, 3), "int8", q))
+    for index in range(nodes):
+        if index % 10 == 5:
+            x = g.emit(AvgPool((3, 1), (1, 1), (1, 1, 0, 0)), x)
+        else:
+            x = g.emit(Add(), x, g.constant("c", rng.integers(-9, 10, 3).astype(np.int8), q), q=q)
+    return g.graph(x)
+
+
+@pytest.mark.parametrize("nodes", [254, 255, 256, 300])
+@pytest.mark.parametrize("streamed_input", [False, True])
+def test_groups_of_hundreds_of_nodes_compute_the_right_bytes(nodes: int, streamed_input: bool, host: Host) -> None:
+    graph = long_chain(nodes)
+    group = stream(graph, 0, nodes, streamed_input)
+    assert group is not None
+    schedule = Schedule((group,), streamed_input)
+    plan = memory.packed(memory.buffers(graph, schedule, working=of_ops))
+    memory.check(graph, plan, schedule, working=of_ops)
+    arrays = random_inputs(graph, np.random.default_rng(1))
+    with host.start(graph, codegen.generate(graph, plan, schedule=schedule)) as device:
+        np.testing.assert_array_equal(device.run(*arrays)[0], evaluate(graph, *arrays)[0])
+
+
+def test_more_nodes_than_the_order_table_can_number_are_refused() -> None:
+    assert order_table(Group(0, 65_535, (-1, 0, 65_534), {})).tolist() == [65_535, 0, 65_534]
+    with pytest.raises(PlanError, match=r"a group of 65,536 nodes runs row by row, the most is 65,535"):
+        order_table(Group(0, 65_536, (0,), {}))
+
+
+def test_what_a_node_must_have_whole_is_not_made_in_its_group() -> None:
+    g = Builder("gated")
+    q = QParams.per_tensor(0.1)
+    x = g.input("x", Type((1, 4, 3, 2), "int8", q))
+    w, b = g.constant("w", np.ones((2, 4, 3, 2), np.int8), q), g.constant("b", np.zeros(2, np.int32))
+    gate = g.emit(Conv2D(), x, w, b, q=q)  # a single pixel, which repeats within every row
+    graph = g.graph(g.emit(Add(), x, gate, q=q))
+    assert stream(graph, 0, 2, streamed_input=False) is None
+    layout = streaming.stream_rows(graph, working=of_ops)
+    memory.check(graph, layout.plan, layout.schedule, working=of_ops)
+    together = Group(0, 2, (1, 1, 1, 1, 0), {})
+    with pytest.raises(PlanError, match="not there"):
+        memory.check(graph, layout.plan, Schedule((together,)), working=of_ops)
