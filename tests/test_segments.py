@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from graphs import int8_graphs
-from maps import chain, map_graphs, residual_network
+from maps import map_graphs
 from networks import CLASSES, NETWORKS
 from smidgen.ir import Graph
 from smidgen.memory import buffers, streaming
@@ -22,6 +22,7 @@ from smidgen.memory.segments import Segments
 from smidgen.memory.working import of_ops
 from smidgen.training import Options, build_training, passes
 from smidgen.training.scheme import load_scheme
+from streaming import chain, residual_network
 
 
 def compare(graph: Graph, streamed_input: bool) -> tuple[int, int]:

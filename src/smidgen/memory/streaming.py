@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from smidgen.errors import PlanError
 from smidgen.ir import Graph
@@ -68,7 +69,7 @@ def _choose(graph: Graph, segments: Segments, working: Working, overlaps: bool) 
     streamed_input = segments.image is not None
     alone = dict(loads_of(graph, working=working))
     best: dict[int, tuple[Cost, Spans]] = {0: ((0, 0), ())}
-    for before, end in zip(segments.cuts, segments.cuts[1:], strict=False):
+    for before, end in pairwise(segments.cuts):
         if before in best and not (streamed_input and before == 0):
             (peak, streamed), spans = best[before]
             best[end] = (max(peak, *(alone.get(i, 0) for i in range(before, end))), streamed), spans
