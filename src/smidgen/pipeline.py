@@ -49,6 +49,7 @@ def compile(
     if scheme is not None:
         training = _train(model, scheme, options, images)
         graph = passes.run(training.step)
+    codegen.check_kernels(graph)
     frugal = where.frugal or streamed_input or most is not None
     best = _lay_out(graph, frugal, streamed_input)
     memory.check(best.graph, best.plan, best.schedule, working=of_ops)

@@ -1,6 +1,6 @@
 """Graph + plan → C text: one readable call per node."""
 
-from smidgen.codegen.generating import Sources, generate, interface
+from smidgen.codegen.generating import Sources, check_kernels, generate, interface
 from smidgen.codegen.runtime import PORTABLE, RUNTIME, render, runtime_files
 
-__all__ = ["PORTABLE", "RUNTIME", "Sources", "generate", "interface", "render", "runtime_files"]
+__all__ = ["PORTABLE", "RUNTIME", "Sources", "check_kernels", "generate", "interface", "render", "runtime_files"]

@@ -1,4 +1,4 @@
-"""The exact search: built from C when first needed, and run again and again on other orders and other goals."""
+"""The exact search, branch and bound: built from C when first needed, run again and again on other orders and goals."""
 
 from __future__ import annotations
 

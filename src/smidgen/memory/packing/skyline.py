@@ -1,4 +1,4 @@
-"""Packing by heuristics: items in some order, each where it lies lowest, and small changes to that order."""
+"""Packing by heuristics: best-fit skyline and first fit in several orders, and hill climbing from the best of them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ordered(problem: Problem, order: str, random: Random, spread: float = 0.0) -
 
 
 def skyline(problem: Problem, rank: Sequence[float]) -> Offsets:
-    """Again and again, of the items that can lie lowest, the one of least rank."""
+    """Best-fit skyline: again and again, of the items that can lie lowest, the one of least rank."""
     floors = list(problem.ground)
     placed = [False] * len(rank)
     queue = [(floors[index], value, index) for index, value in enumerate(rank)]
