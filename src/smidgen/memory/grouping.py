@@ -75,9 +75,9 @@ def _consumed(graph: Graph, first: int, end: int, rings: Mapping[Value, int]) ->
     roots, lives = roots_of(graph), lifetimes(graph)
     nodes = graph.nodes[first:end]
     read = dict.fromkeys(v for node in nodes for v in node.ins if v in roots)
-    for value in (v for v in read if v not in rings and not any(v is node.out for node in nodes)):
+    for value in (v for v in read if v not in rings and not any(v == node.out for node in nodes)):
         by_rows = all(value not in whole_reads(node) for node in nodes)
-        alone = all(v is value or roots[v] is not roots[value] for v in read)
+        alone = all(v == value or roots[v] != roots[value] for v in read)
         if by_rows and alone and lives[roots[value]][1] <= end:
             yield value
 
@@ -87,7 +87,7 @@ def _distance(nodes: tuple[Node, ...], order: tuple[int, ...], consumed: Value, 
     turns = Turns(nodes, {consumed: IMAGE})
     ahead = 0
     for index in (index for index in order if index >= 0):
-        if nodes[index].out is made:  # its own reading counts as still to be done
+        if nodes[index].out == made:  # its own reading counts as still to be done
             oldest = turns.oldest(IMAGE)
             if oldest is not None and oldest < height(consumed):
                 ahead = max(ahead, (turns.done[index] + 1) * row_bytes(made) - oldest * row_bytes(consumed))

@@ -66,15 +66,14 @@ class Segments:
         self.image = graph.inputs[0] if streamed_input else None
         self.reach = _reach(graph, self.lives)
         self.working = [working(node, True) for node in self.nodes[: self.reach]]
-        self.crossing = _crossing(self.lives, self.reach)
-        single = {cut: values[0] for cut, values in enumerate(self.crossing) if len(values) == 1}
+        single = {cut: maps[0] for cut, maps in enumerate(_crossing(self.lives, self.reach)) if len(maps) == 1}
         self.cuts = [cut for cut in range(self.reach + 1) if cut in (0, 1, self.reach) or cut in single]
-        # A boundary inside groups: where the map that crosses is another than at the cut before.
-        self.boundaries = {
-            cut: value
-            for cut, value in single.items()
-            if value not in self.inputs and value is not single.get(max((c for c in single if c < cut), default=0))
-        }
+        self.boundaries: dict[int, Value] = {}  # inside groups: where another map crosses than at the cut before
+        before: Value | None = None
+        for cut, value in single.items():
+            if value not in self.inputs and value != before:
+                self.boundaries[cut] = value
+            before = value
         self.whole: dict[Value, list[int]] = {}  # the nodes that must have a value before their first row
         for index, node in enumerate(self.nodes[: self.reach]):
             for value in whole_reads(node):
@@ -133,9 +132,9 @@ class Segments:
             sum(padded(v.type.bytes) for v in rings) + (tail.whole if tail else 0),
             flow.rings.get(entering, 1) if entering else 1,
             flow.asked.get(entering, 0) if entering else 0,
-            self._made_at(entering, flow, tail, end) if entering else {},
+            _made_at(entering, flow, tail) if entering else {},
         )
-        return joined, max(self._shared(first, end, flow, tail), 0)
+        return joined, self._shared(first, end, flow, tail)
 
     def _divides(self, boundary: int, first: int, end: int) -> bool:
         """Whether the map that crosses a boundary is made and consumed in the group."""
@@ -143,27 +142,20 @@ class Segments:
         return start >= first and over <= end
 
     def _lead(self, first: int, to: int, tail: _Tail | None) -> _Flow:
+        """A segment led by its last node, or by the rows that what follows asks for."""
         if tail is None:
             return self._flow(first, to, to - 1, height(self.nodes[to - 1].out))
         return self._flow(first, to, self.lives[self.boundaries[to]][0], tail.asked)
-
-    def _made_at(self, entering: Value, flow: _Flow, tail: _Tail | None, end: int) -> dict[Value, Array]:
-        if tail is None:
-            return {made: np.array(rows, int) for (source, made), rows in flow.made_at.items() if source is entering}
-        if entering not in flow.made_after:  # nothing of it is read by rows
-            return {made: np.zeros_like(rows) for made, rows in tail.made_at.items()}
-        after = np.array(flow.made_after[entering], int)
-        return {made: after[rows] for made, rows in tail.made_at.items()}
 
     def _shared(self, first: int, end: int, flow: _Flow, tail: _Tail | None) -> int:
         """The most bytes that a map the group consumes and one it makes can have in common."""
         best = 0
         for source in flow.asked:
-            ring = first == 0 and source is self.image
+            ring = first == 0 and source == self.image
             if ring or self.lives[source][1] > end or any(first <= i < end for i in self.whole.get(source, ())):
                 continue
             if tail is None:
-                oldest = {m: np.array(rows, int) for (s, m), rows in flow.oldest_at.items() if s is source}
+                oldest = {m: np.array(rows, int) for (s, m), rows in flow.oldest_at.items() if s == source}
             else:
                 after = np.array(flow.oldest_after[source], int)
                 oldest = {made: after[rows] for made, rows in tail.made_at.items()}
@@ -203,7 +195,18 @@ class Segments:
         return flow
 
 
+def _made_at(entering: Value, flow: _Flow, tail: _Tail | None) -> dict[Value, Array]:
+    """Rows of the entering map that are made at each row of the maps the group keeps."""
+    if tail is None:
+        return {made: np.array(rows, int) for (source, made), rows in flow.made_at.items() if source == entering}
+    if entering not in flow.made_after:  # it is not read by rows, so no group makes it
+        return {}
+    after = np.array(flow.made_after[entering], int)
+    return {made: after[rows] for made, rows in tail.made_at.items()}
+
+
 def _note(flow: _Flow, turns: Turns, sources: Mapping[Value, int], made: Value, first_phase: bool) -> None:
+    """Where the sources are when a map that the group keeps gets its next row."""
     for source, index in sources.items():
         flow.oldest_at.setdefault((source, made), []).append(_oldest(turns, source, index))
         rows = flow.made_at.setdefault((source, made), [])
