@@ -24,6 +24,7 @@ from smidgen.memory import Buffer, ordering, streaming
 from smidgen.memory.rows import WHOLE, Schedule
 from smidgen.memory.streaming import Layout
 from smidgen.results.lifecycle import kinds_of
+from smidgen.targets.finding import find
 from smidgen.training import Options, build_training, passes
 from smidgen.training.passes import Pass
 from smidgen.training.scheme import load_scheme
@@ -31,6 +32,7 @@ from smidgen.training.scheme import load_scheme
 Image = Literal["whole", "buffered", "streamed"]  # every map whole; early layers row by row; and the image by rows
 OPTIONS = Options(classes=10, weight_bits=8)
 UNORDERED: tuple[Pass, ...] = (passes.prune, passes.share, passes.slice_channels)
+WORKING = find("cortex-m7").working
 IMAGES: tuple[Image, ...] = ("whole", "buffered", "streamed")
 
 
@@ -108,7 +110,7 @@ def plan_step(graph: Graph, image: Image, in_place: bool = True) -> Planned:
     """A step's memory; where not `in_place`, no result takes the place of another."""
     began = time.perf_counter()
     best = _lay_out(graph, image, in_place)
-    memory.check(best.graph, best.plan, best.schedule)
+    memory.check(best.graph, best.plan, best.schedule, working=WORKING)
     seconds = time.perf_counter() - began
     alive = best.plan.at_peak()
     at_peak: Counter[str] = Counter()
@@ -127,12 +129,14 @@ def _lay_out(graph: Graph, image: Image, in_place: bool) -> Layout:
     streamed = image == "streamed"
     if in_place:
         plans = (
-            streaming.lay_out(one) if image == "whole" else streaming.stream_rows(one, streamed)
-            for one in ordering.candidates(graph)
+            streaming.lay_out(one, working=WORKING)
+            if image == "whole"
+            else streaming.stream_rows(one, streamed, working=WORKING)
+            for one in ordering.candidates(graph, working=WORKING)
         )
         return min(plans, key=lambda layout: layout.peak)
-    schedule = WHOLE if image == "whole" else streaming.choose(graph, streamed, slides=False)
-    buffers = memory.buffers(graph, schedule)
+    schedule = WHOLE if image == "whole" else streaming.choose(graph, streamed, overlaps=False, working=WORKING)
+    buffers = memory.buffers(graph, schedule, working=WORKING)
     return Layout(graph, schedule, memory.packed(tuple(apart(graph, schedule, buffers))))
 
 

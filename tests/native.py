@@ -10,9 +10,15 @@ import numpy as np
 from smidgen.codegen import PORTABLE, RUNTIME
 from smidgen.ir import Array, Graph, Node, Params, Value
 from smidgen.pipeline import compile
+from smidgen.runtime import working_memory
 from smidgen.targets.compiler import Cache, find_compiler
 
 SANITIZE = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
+
+
+def portable(node: Node, by_row: bool) -> int:
+    """Bytes of working memory that a node's portable kernel needs."""
+    return working_memory(node, by_row, PORTABLE)
 
 
 def build_sanitized(folder: Path, graph: Graph, runs: int) -> Path:

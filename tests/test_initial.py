@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from native import portable
 from networks import CLASSES, inverted_residual
 from smidgen import codegen, memory
 from smidgen.codegen.initial import Copied, Filled, Gathered, initial
@@ -26,7 +27,7 @@ def step() -> Graph:
 
 def begins(graph: Graph, host: Host) -> tuple[dict[str, Array], int]:
     """The state of a program that has just been started, and the bytes of its constants."""
-    sources = codegen.generate(graph, memory.greedy(memory.buffers(graph)), training=True)
+    sources = codegen.generate(graph, memory.greedy(memory.buffers(graph, working=portable)), training=True)
     with host.start(graph, sources) as device:
         return device.state(), sources.constant_bytes
 

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from graphs import int8_graphs, random_inputs
+from native import portable
 from networks import CLASSES, NETWORKS, Drawn, samples
 from smidgen import memory
 from smidgen.ir import Graph, Node, evaluate, evaluate_step, verify
@@ -24,7 +25,7 @@ from smidgen.training.scheme import load_scheme
 
 
 def bound(graph: Graph) -> int:
-    return memory.most(memory.buffers(graph))
+    return memory.most(memory.buffers(graph, working=portable))
 
 
 def shuffled(graph: Graph, data: st.DataObject) -> Graph:
@@ -42,7 +43,7 @@ def shuffled(graph: Graph, data: st.DataObject) -> Graph:
 @given(int8_graphs(max_nodes=14), st.data())
 def test_another_order_computes_the_same_bytes_in_no_more_memory(graph: Graph, data: st.DataObject) -> None:
     given_ = shuffled(graph, data)
-    better = ordering.reorder(given_)
+    better = ordering.reorder(given_, working=portable)
     verify(better)
     assert sorted(map(id, better.nodes)) == sorted(map(id, given_.nodes))
     assert bound(better) <= bound(given_)
@@ -57,7 +58,7 @@ def test_learning_in_another_order_learns_the_same_bytes(network: Callable[[int]
     graph = network(2)
     step = build_training(graph, load_scheme(scheme, graph), Options(CLASSES)).step
     for given_ in (passes.run(step), passes.run(step, (passes.prune, passes.share, passes.slice_channels))):
-        better = ordering.reorder(given_)
+        better = ordering.reorder(given_, working=portable)
         verify(better)
         assert bound(better) <= bound(given_)
         (image, label) = samples(graph, 1)[0]
@@ -77,7 +78,7 @@ def branches_side_by_side() -> Graph:
 
 def test_one_branch_is_done_before_the_next_begins() -> None:
     graph = branches_side_by_side()
-    better = ordering.reorder(graph)
+    better = ordering.reorder(graph, working=portable)
     wide = graph.nodes[0].out.type.bytes
     assert bound(graph) - bound(better) >= wide - graph.nodes[2].out.type.bytes - 64
     assert (graph.nodes[0] in better.nodes[:2] and graph.nodes[2] in better.nodes[:2]) or (
@@ -89,7 +90,7 @@ def test_compile_takes_the_better_order_and_keeps_the_given_one_where_it_is_as_g
     graph = branches_side_by_side()
     whole = Host(cache=host.cache)
     program = compile(graph, target=whole)
-    assert program.memory.peak < memory.packed(memory.buffers(graph)).peak
+    assert program.memory.peak < memory.packed(memory.buffers(graph, working=portable)).peak
     arrays = random_inputs(graph, np.random.default_rng(1))
     with program.start() as device:
         np.testing.assert_array_equal(device.run(*arrays)[0], evaluate(graph, *arrays)[0])
@@ -100,7 +101,7 @@ def test_compile_takes_the_better_order_and_keeps_the_given_one_where_it_is_as_g
 def test_a_prediction_runs_no_more_nodes_than_before() -> None:
     graph = NETWORKS[0](4)
     step = passes.run(build_training(graph, load_scheme("full", graph), Options(CLASSES)).step)
-    better = ordering.reorder(step)
+    better = ordering.reorder(step, working=portable)
 
     def forward(one: Graph) -> set[int]:
         return {id(node) for node in one.nodes[: next(i for i, n in enumerate(one.nodes) if _label(one, n))]}
@@ -120,5 +121,5 @@ def test_three_hundred_nodes_are_ordered_in_moments() -> None:
     graph = n.g.graph(*(node.out for node in n.g.nodes[-1:]))
     assert len(graph.nodes) >= 225
     began = time.process_time()
-    ordering.reorder(graph)
+    ordering.reorder(graph, working=portable)
     assert time.process_time() - began < 2

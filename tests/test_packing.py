@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import ctypes
 import subprocess
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -16,14 +15,15 @@ from hypothesis import strategies as st
 from native import SANITIZE
 from smidgen.errors import PlanError, TargetError
 from smidgen.memory import ALIGNMENT, Buffer, Plan, check_apart
-from smidgen.memory.packing import Item, Packing, Tie, pack, pack_tied, search, skyline
+from smidgen.memory.overlap import Overlap
+from smidgen.memory.packing import Item, Packing, pack, pack_overlapping, search, skyline
 from smidgen.memory.packing.problem import MOST_BYTES, pose
 from smidgen.memory.packing.search import Outcome
 from smidgen.targets.compiler import find_compiler
 
 INSTANCES = Path(__file__).parents[2] / "shared" / "planner"
 CAPACITY = 1_048_576
-SECONDS = 20.0  # far more than anything here takes
+ENOUGH = 2_000_000  # decisions, far more than anything here takes
 
 Items = tuple[Item, ...]
 
@@ -103,7 +103,7 @@ def least_peak(items: Items, ground: Items = ()) -> int:
 @given(items(40))
 @settings(max_examples=50, deadline=None)
 def test_any_lifetimes_are_packed_soundly_and_no_worse_than_by_the_heuristic(items: Items) -> None:
-    heuristic, exact = pack(items, 0), pack(items, 0.2)
+    heuristic, exact = pack(items, 0), pack(items, 20_000)
     check(items, heuristic)
     check(items, exact)
     assert exact.peak <= heuristic.peak
@@ -113,7 +113,7 @@ def test_any_lifetimes_are_packed_soundly_and_no_worse_than_by_the_heuristic(ite
 @given(items(6, largest=4, last=6))
 @settings(max_examples=150, deadline=None)
 def test_few_items_are_packed_as_low_as_brute_force_can(items: Items) -> None:
-    packing = pack(items, SECONDS)
+    packing = pack(items, ENOUGH)
     assert packing.optimal
     assert packing.peak == least_peak(items)
 
@@ -123,23 +123,18 @@ def test_few_items_are_packed_as_low_as_brute_force_can(items: Items) -> None:
 def test_the_search_finds_the_optimum_in_any_order_and_proves_that_there_is_nothing_below(
     items: Items, random: Random
 ) -> None:
-    library = search.load()
-    assert library is not None
     problem = pose(items)
     best = least_peak(items) // problem.unit
     order = random.sample(range(len(items)), len(items))
-    outcome, offsets = search.attempt(library, problem, order, best, 10**6, ctypes.c_int32(0))
-    assert outcome is Outcome.FOUND
-    assert problem.peak(offsets) == best
-    outcome, _ = search.attempt(library, problem, order, best - 1, 10**6, ctypes.c_int32(0))
-    assert outcome is Outcome.IMPOSSIBLE
+    found = search.attempt(problem, order, best, 10**6)
+    assert found.outcome is Outcome.FOUND
+    assert problem.peak(found.offsets) == best
+    assert search.attempt(problem, order, best - 1, 10**6).outcome is Outcome.IMPOSSIBLE
 
 
 @given(items(5, largest=4, last=6), items(2, largest=4, last=6), st.randoms(use_true_random=False))
 @settings(max_examples=150, deadline=None)
 def test_the_search_finds_the_optimum_on_uneven_ground_too(items: Items, pinned: Items, random: Random) -> None:
-    library = search.load()
-    assert library is not None
     ground = tuple(
         max((p.size for p in pinned if p.start < item.end and item.start < p.end), default=0) for item in items
     )
@@ -147,18 +142,17 @@ def test_the_search_finds_the_optimum_on_uneven_ground_too(items: Items, pinned:
     best = least_peak(items, pinned) // problem.unit
     assert problem.lower_bound <= best
     order = random.sample(range(len(items)), len(items))
-    outcome, offsets = search.attempt(library, problem, order, best, 10**6, ctypes.c_int32(0))
-    assert outcome is Outcome.FOUND
-    assert problem.peak(offsets) == best
-    assert all(at >= least for at, least in zip(offsets, problem.ground, strict=True))
-    outcome, _ = search.attempt(library, problem, order, best - 1, 10**6, ctypes.c_int32(0))
-    assert outcome is Outcome.IMPOSSIBLE
+    found = search.attempt(problem, order, best, 10**6)
+    assert found.outcome is Outcome.FOUND
+    assert problem.peak(found.offsets) == best
+    assert all(at >= least for at, least in zip(found.offsets, problem.ground, strict=True))
+    assert search.attempt(problem, order, best - 1, 10**6).outcome is Outcome.IMPOSSIBLE
 
 
 def test_a_bound_above_the_live_set_is_proved() -> None:
     lives = ((0, 1, 3), (0, 2, 3), (1, 3, 1), (2, 3, 1), (2, 3, 1), (1, 4, 2), (2, 4, 1), (3, 5, 3), (4, 5, 3))
     items = tuple(Item(*life) for life in lives)  # 6 are alive at every time, and yet they do not fit into 6
-    packing = pack(items, SECONDS)
+    packing = pack(items, ENOUGH)
     assert packing.method == "search"
     assert packing.optimal
     assert packing.peak == least_peak(items) == 7
@@ -167,7 +161,7 @@ def test_a_bound_above_the_live_set_is_proved() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_items_that_leave_no_gap_are_packed_without_one(seed: int) -> None:
     items = full(seed, 60)
-    packing = pack(items, SECONDS)
+    packing = pack(items, ENOUGH)
     check(items, packing)
     assert packing.optimal
     assert packing.peak == 200 * ALIGNMENT
@@ -175,52 +169,66 @@ def test_items_that_leave_no_gap_are_packed_without_one(seed: int) -> None:
 
 def test_a_packing_within_the_capacity_ends_the_search_and_one_capacity_too_small_does_not() -> None:
     items = full(0, 60)
-    assert pack(items, SECONDS, capacity=250 * ALIGNMENT).peak <= 250 * ALIGNMENT
-    assert pack(items, SECONDS, capacity=1).optimal
+    assert pack(items, ENOUGH, capacity=250 * ALIGNMENT).peak <= 250 * ALIGNMENT
+    assert pack(items, ENOUGH, capacity=1).optimal
 
 
 def test_the_same_seed_gives_the_same_packing() -> None:
     items = full(1, 60)
-    first, second = (pack(items, SECONDS, seed=7) for _ in range(2))
+    first, second = (pack(items, ENOUGH, seed=7) for _ in range(2))
     assert first.method == "search"
     assert first.offsets == second.offsets
 
 
-def test_the_time_limit_holds_and_the_best_so_far_is_returned() -> None:
+@pytest.mark.parametrize("decisions", [1, 100, 4_000, 30_000])
+def test_the_budget_holds_over_all_restarts_and_the_best_so_far_is_returned(decisions: int) -> None:
     items = full(2, 400)
-    search.load()  # the compiler's time is not the search's
-    packing = pack(items, 0.5)
+    packing = pack(items, decisions)
     check(items, packing)
-    assert packing.seconds < 3  # the heuristic alone may be over the limit on a busy machine
+    assert packing.method == "search"
+    assert packing.decisions == decisions
 
 
-def test_without_a_compiler_or_with_too_many_items_the_heuristic_climbs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_of_the_search_is_cut_off_at_its_last_decision() -> None:
+    problem = pose(full(2, 400))
+    order = list(range(len(problem.items)))
+    for decisions in (1, 7, 500):
+        attempted = search.attempt(problem, order, problem.lower_bound, decisions)
+        assert (attempted.outcome, attempted.decisions) == (Outcome.STOPPED, decisions)
+
+
+def test_too_many_items_for_the_search_are_climbed(monkeypatch: pytest.MonkeyPatch) -> None:
+    items = full(1, 60)
+    monkeypatch.setattr(search, "MOST_ITEMS", 10)
+    packing = pack(items, 20_000)
+    check(items, packing)
+    assert packing.method == "climb"
+    assert packing.decisions <= 20_000
+    assert packing.peak <= pack(items, 0).peak
+    assert packing.offsets == pack(items, 20_000).offsets
+
+
+def test_without_a_compiler_nothing_is_packed_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing() -> None:
         raise TargetError("no C compiler was found")
 
-    items = full(1, 60)
-    monkeypatch.setattr(search, "_library", nothing)
-    packing = pack(items, 1)
-    check(items, packing)
-    assert packing.method == "climb"
-    assert packing.peak <= pack(items, 0).peak
-    monkeypatch.undo()
-    monkeypatch.setattr(search, "MOST_ITEMS", 10)
-    assert pack(items, 1).method == "climb"
+    monkeypatch.setattr(search, "load", nothing)
+    with pytest.raises(TargetError, match="no C compiler"):
+        pack(full(1, 60), ENOUGH)
 
 
 @given(items(14), st.data())
 @settings(max_examples=100, deadline=None)
-def test_tied_items_keep_their_distance_and_all_others_lie_apart(items: Items, data: st.DataObject) -> None:
+def test_items_that_overlap_keep_their_distance_and_all_others_lie_apart(items: Items, data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(len(items))))
     chained = data.draw(st.integers(0, len(items) - 1))
-    ties = []
+    overlaps = []
     for lower, upper in pairwise(order[: chained + 1]):
         rise = data.draw(st.integers(0, items[lower].size // ALIGNMENT)) * ALIGNMENT
-        ties.append(Tie(upper, lower, rise))
-    packing = pack_tied(items, ties, 0.1)
-    for tie in ties:
-        assert packing.offsets[tie.upper] == packing.offsets[tie.lower] + tie.rise
+        overlaps.append(Overlap(upper, lower, rise))
+    packing = pack_overlapping(items, overlaps, 10_000)
+    for overlap in overlaps:
+        assert packing.offsets[overlap.consumed] == packing.offsets[overlap.made] + overlap.distance
     shape = set(order[: chained + 1])
     for a, b in combinations(range(len(items)), 2):
         together = items[a].start < items[b].end and items[b].start < items[a].end
@@ -230,7 +238,7 @@ def test_tied_items_keep_their_distance_and_all_others_lie_apart(items: Items, d
             )
     assert min(packing.offsets) == 0
     assert packing.peak == max(offset + item.size for item, offset in zip(items, packing.offsets, strict=True))
-    if len(ties) < 2:  # of longer chains only such count as the planner makes: never three alive at once
+    if len(overlaps) < 2:  # of longer chains only such count as the planner makes: never three alive at once
         assert packing.peak >= packing.lower_bound
 
 
@@ -240,24 +248,23 @@ def test_nothing_needs_no_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    ("item", "time_limit", "capacity", "sentence"),
+    ("item", "decisions", "capacity", "sentence"),
     [
-        (Item(3, 3, 8), 1.0, None, r"item 1 is alive over \[3, 3\), which is never"),
-        (Item(5, 2, 8), 1.0, None, r"item 1 is alive over \[5, 2\), which is never"),
-        (Item(0, 1, 0), 1.0, None, "item 1 has 0 bytes"),
-        (Item(0, 1, -16), 1.0, None, "item 1 has -16 bytes"),
-        (Item(0, 1, MOST_BYTES), 1.0, None, "2,147,483,651 bytes together, and 2,147,483,647 can be packed"),
-        (Item(0, 1, 1.5), 1.0, None, "must be whole numbers"),  # type: ignore[arg-type]
-        (Item(0, 1, 8), -1.0, None, "the time limit is -1.0 seconds"),
-        (Item(0, 1, 8), float("nan"), None, "the time limit is nan seconds"),
-        (Item(0, 1, 8), 1.0, 0, "the capacity is 0 bytes"),
+        (Item(3, 3, 8), 1, None, r"item 1 is alive over \[3, 3\), which is never"),
+        (Item(5, 2, 8), 1, None, r"item 1 is alive over \[5, 2\), which is never"),
+        (Item(0, 1, 0), 1, None, "item 1 has 0 bytes"),
+        (Item(0, 1, -16), 1, None, "item 1 has -16 bytes"),
+        (Item(0, 1, MOST_BYTES), 1, None, "2,147,483,651 bytes together, and 2,147,483,647 can be packed"),
+        (Item(0, 1, 1.5), 1, None, "must be whole numbers"),  # type: ignore[arg-type]
+        (Item(0, 1, 8), -1, None, "the search may make -1 decisions"),
+        (Item(0, 1, 8), 1, 0, "the capacity is 0 bytes"),
     ],
 )
 def test_inconsistent_items_are_an_error_and_never_a_packing(
-    item: Item, time_limit: float, capacity: int | None, sentence: str
+    item: Item, decisions: int, capacity: int | None, sentence: str
 ) -> None:
     with pytest.raises(PlanError, match=sentence):
-        pack((Item(0, 1, 4), item), time_limit, capacity)
+        pack((Item(0, 1, 4), item), decisions, capacity)
 
 
 def test_the_search_is_clean_under_sanitizers(tmp_path: Path) -> None:
@@ -282,6 +289,6 @@ def test_the_published_instances_reach_their_capacity(name: str) -> None:
         pytest.skip(f"there is no {file}")
     with file.open() as rows:
         items = tuple(Item(int(r["lower"]), int(r["upper"]), int(r["size"])) for r in csv.DictReader(rows))
-    packing = pack(items, 60, CAPACITY)
+    packing = pack(items, capacity=CAPACITY)
     check(items, packing)
     assert packing.peak <= CAPACITY

@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from graphs import int8_graphs
+from native import portable
 from smidgen import ops
 from smidgen.errors import PlanError
 from smidgen.ir import Builder, Graph, QParams, Type
@@ -61,8 +62,8 @@ def test_a_buffer_out_of_line_is_refused(many: tuple[Buffer, ...], by: int) -> N
 @settings(deadline=None)
 @given(int8_graphs())
 def test_plans_of_random_graphs_replay(graph: Graph) -> None:
-    plan = greedy(buffers(graph))
-    check(graph, plan)
+    plan = greedy(buffers(graph, working=portable))
+    check(graph, plan, working=portable)
     assert plan.peak >= plan.lower_bound
 
 
@@ -70,7 +71,7 @@ def test_plans_of_random_graphs_replay(graph: Graph) -> None:
 @given(int8_graphs(), st.data())
 def test_the_replay_notices_a_life_cut_short(graph: Graph, data: st.DataObject) -> None:
     """With every buffer at one place and no lifetimes to compare, only running the program tells."""
-    many = buffers(graph)
+    many = buffers(graph, working=portable)
     clashing = [b for b in many if b.values and b.end - b.start > 1]
     assume(clashing)
     victim = data.draw(st.sampled_from(clashing))
@@ -82,7 +83,7 @@ def test_the_replay_notices_a_life_cut_short(graph: Graph, data: st.DataObject) 
     offsets[intruder] = offsets[victim]
     lie = tuple(replace(b, end=b.start + 1) if b is victim else b for b in many)
     with pytest.raises(PlanError):
-        check(graph, Plan(lie, tuple(offsets[b] for b in many)))
+        check(graph, Plan(lie, tuple(offsets[b] for b in many)), working=portable)
 
 
 def chain(*, read_again: bool) -> Graph:
@@ -95,13 +96,13 @@ def chain(*, read_again: bool) -> Graph:
 
 
 def test_an_in_place_op_takes_its_dead_input_s_memory() -> None:
-    (only,) = buffers(chain(read_again=False))
+    (only,) = buffers(chain(read_again=False), working=portable)
     assert [v.name for v in only.values] == ["x", "a", "b"]
     assert (only.start, only.end) == (0, 3)
 
 
 def test_an_input_read_later_keeps_its_memory() -> None:
-    first, second = buffers(chain(read_again=True))
+    first, second = buffers(chain(read_again=True), working=portable)
     assert [v.name for v in first.values] == ["x", "a"]
     assert [v.name for v in second.values] == ["b", "y"]
 
@@ -113,8 +114,8 @@ def test_views_lie_in_their_input_s_memory_and_prolong_its_life() -> None:
     flat = g.emit(ops.Reshape((1, 16)), a, name="flat")
     b = g.emit(ops.Activate(), a, q=Q, name="b")
     graph = g.graph(flat, b)
-    assert [[v.name for v in b.values] for b in buffers(graph)] == [["x", "a", "flat"], ["b"]]
-    check(graph, greedy(buffers(graph)))
+    assert [[v.name for v in b.values] for b in buffers(graph, working=portable)] == [["x", "a", "flat"], ["b"]]
+    check(graph, greedy(buffers(graph, working=portable)), working=portable)
 
 
 def test_a_view_elsewhere_than_its_input_is_refused() -> None:
@@ -124,7 +125,7 @@ def test_a_view_elsewhere_than_its_input_is_refused() -> None:
     (flat,) = graph.outputs
     split = (Buffer("x", 16, 0, 2, (x,)), Buffer("flat", 16, 0, 2, (flat,)))
     with pytest.raises(PlanError, match="view"):
-        check(graph, Plan(split, (0, 16)))
+        check(graph, Plan(split, (0, 16)), working=portable)
 
 
 def test_views_of_constants_need_no_memory() -> None:
@@ -132,8 +133,8 @@ def test_views_of_constants_need_no_memory() -> None:
     x = g.input("x", Type((1, 4), "int8", Q))
     c = g.emit(ops.Reshape((1, 4)), g.constant("c", np.ones(4, np.int8), Q))
     graph = g.graph(g.emit(ops.Add(), x, c, q=Q), c)
-    plan = greedy(buffers(graph))
-    check(graph, plan)
+    plan = greedy(buffers(graph, working=portable))
+    check(graph, plan, working=portable)
     assert plan.peak == ALIGNMENT
 
 
@@ -141,10 +142,10 @@ def test_an_output_over_an_input_that_is_read_is_refused() -> None:
     g = Builder("mean")
     x = g.input("x", Type((1, 4, 4, 4), "int8", Q))
     graph = g.graph(g.emit(ops.MaxPool(), x))
-    first, second = buffers(graph)
+    first, second = buffers(graph, working=portable)
     together = Buffer("x", first.bytes, 0, 2, (*first.values, *second.values))
     with pytest.raises(PlanError, match="its own input"):
-        check(graph, Plan((together,), (0,)))
+        check(graph, Plan((together,), (0,)), working=portable)
 
 
 def test_missing_working_memory_is_refused() -> None:
@@ -152,15 +153,15 @@ def test_missing_working_memory_is_refused() -> None:
     x = g.input("x", Type((1, 4, 4, 4), "int8", Q))
     w, b = g.constant("w", np.ones((2, 1, 1, 4), np.int8), Q), g.constant("b", np.zeros(2, np.int32))
     graph = g.graph(g.emit(ops.Conv2D(), x, w, b, q=Q))
-    without = tuple(buffer for buffer in buffers(graph) if buffer.values)
+    without = tuple(buffer for buffer in buffers(graph, working=portable) if buffer.values)
     with pytest.raises(PlanError, match="working memory"):
-        check(graph, greedy(without))
+        check(graph, greedy(without), working=portable)
 
 
 def test_a_value_without_a_place_is_refused() -> None:
     graph = chain(read_again=False)
     with pytest.raises(PlanError, match="no place"):
-        check(graph, Plan((), ()))
+        check(graph, Plan((), ()), working=portable)
 
 
 def test_the_peak_names_its_tensors_largest_first() -> None:
@@ -175,8 +176,8 @@ def test_state_and_what_replaces_it_lie_apart_from_the_arena() -> None:
     kept = g.persistent("kept", np.ones((1, 8), np.int8), Q)
     new = g.updates[old] = g.emit(ops.Activate(), old, q=Q, name="new")
     graph = g.graph(g.emit(ops.Add(), kept, x, q=Q, name="y"), g.emit(ops.Activate(), new, q=Q, name="z"))
-    plan = greedy(buffers(graph))
-    check(graph, plan)
+    plan = greedy(buffers(graph, working=portable))
+    check(graph, plan, working=portable)
     assert {v.name for b in plan.buffers for v in b.values} == {"x", "y", "z"}
     assert state_offsets(graph) == {old: 0, kept: 8}
     assert state_bytes(graph) == 16

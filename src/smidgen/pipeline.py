@@ -12,10 +12,10 @@ from smidgen import codegen, ir, memory
 from smidgen.codegen import Sources
 from smidgen.errors import InputError, PlanError
 from smidgen.ir import Array, Graph
-from smidgen.ir.graph import asking
 from smidgen.memory import Buffer, Plan, ordering, streaming
 from smidgen.memory.rows import Schedule
 from smidgen.memory.streaming import Layout
+from smidgen.memory.working import Working
 from smidgen.targets.boards import parse_size
 from smidgen.targets.device import Device, Target
 from smidgen.targets.finding import find
@@ -49,12 +49,12 @@ def compile(
     if scheme is not None:
         training = _train(model, scheme, options, images)
         graph = passes.run(training.step)
+    codegen.check_kernels(graph)
     frugal = where.frugal or streamed_input or most is not None
-    with asking(where.working):
-        best = _lay_out(graph, frugal, streamed_input)
-        memory.check(best.graph, best.plan, best.schedule)
-        if most is not None:
-            _afford(graph, best, most)
+    best = _lay_out(graph, frugal, streamed_input, where.working)
+    memory.check(best.graph, best.plan, best.schedule, working=where.working)
+    if most is not None:
+        _afford(graph, best, most, where.working)
     learns = training is not None
     sources = codegen.generate(
         best.graph, best.plan, prefix, training=learns, schedule=best.schedule, folders=where.folders
@@ -63,11 +63,13 @@ def compile(
     return Program(best.graph, where, best.schedule, best.plan, sources, training)
 
 
-def _lay_out(graph: Graph, frugal: bool, streamed_input: bool) -> Layout:
+def _lay_out(graph: Graph, frugal: bool, streamed_input: bool, working: Working) -> Layout:
     """The graph in its own order, or in another under which it takes less memory."""
     plans = (
-        streaming.stream_rows(one, streamed_input) if frugal else streaming.lay_out(one)
-        for one in ordering.candidates(graph)
+        streaming.stream_rows(one, streamed_input, working=working)
+        if frugal
+        else streaming.lay_out(one, working=working)
+        for one in ordering.candidates(graph, working=working)
     )
     return min(plans, key=lambda layout: layout.peak)
 
@@ -79,13 +81,13 @@ def _train(model: Graph, scheme: Scheme | str, options: Options | None, images: 
     return build_training(model, chosen, options, images)
 
 
-def _afford(graph: Graph, best: Layout, budget: int) -> None:
+def _afford(graph: Graph, best: Layout, budget: int, working: Working) -> None:
     """Raise PlanError where arena and state exceed the budget."""
     state, layout = memory.state_bytes(graph), best.plan
     needed = state + layout.peak
     if needed <= budget:
         return
-    streamed = needed if best.schedule.streamed_input else _streamed(graph, needed)
+    streamed = needed if best.schedule.streamed_input else _streamed(graph, needed, working)
     least = f"{streamed:,}, with the image streamed" if streamed < needed else f"{needed:,}"
     less = "Let less learn" if graph.updates else "Take a smaller model"
     raise PlanError(
@@ -95,10 +97,10 @@ def _afford(graph: Graph, best: Layout, budget: int) -> None:
     )
 
 
-def _streamed(graph: Graph, otherwise: int) -> int:
+def _streamed(graph: Graph, otherwise: int, working: Working) -> int:
     """Bytes of arena and state with the image streamed, or `otherwise` where it has to be held whole."""
     try:
-        return memory.state_bytes(graph) + _lay_out(graph, frugal=True, streamed_input=True).peak
+        return memory.state_bytes(graph) + _lay_out(graph, True, True, working).peak
     except PlanError:
         return otherwise
 

@@ -61,7 +61,7 @@ def generate(
     """
     if not _PREFIX.fullmatch(prefix):
         raise InputError(f"{prefix!r} is no prefix for C names; use lower-case letters, digits and '_', a letter first")
-    _check_kernels(graph)
+    check_kernels(graph)
     writer = Writer(graph, plan, prefix, training, schedule)
     return Sources(
         prefix=prefix,
@@ -80,7 +80,8 @@ def _symbols(graph: Graph) -> set[str]:
     return kernels | {"smg_begin_state"} if graph.state else kernels
 
 
-def _check_kernels(graph: Graph) -> None:
+def check_kernels(graph: Graph) -> None:
+    """Raise TargetError unless there is a kernel for every node."""
     for node in graph.nodes:
         op, what = node.op, f"{type(node.op).__name__}, which gives %{node.outs[0].name},"
         if not is_call(node):

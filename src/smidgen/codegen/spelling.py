@@ -10,8 +10,8 @@ from smidgen.errors import TargetError
 from smidgen.ir import Graph, Node, Type, Value
 
 C_TYPES: Mapping[str, str] = {
-    "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t", "uint32": "uint32_t",
-    "float32": "float", "float64": "double",
+    "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "uint16": "uint16_t", "int32": "int32_t",
+    "uint32": "uint32_t", "float32": "float", "float64": "double",
 }  # fmt: skip
 
 

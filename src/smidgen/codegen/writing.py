@@ -13,6 +13,7 @@ from smidgen.codegen.initial import Copied, Filled, Gathered, initial
 from smidgen.codegen.runtime import render
 from smidgen.codegen.spelling import C_TYPES, comment, defines, identifiers, literal, wrapped
 from smidgen.data.pixels import pixel_encoding, pixel_rule
+from smidgen.errors import PlanError
 from smidgen.ir import Array, Graph, Node, Value
 from smidgen.memory import Plan, state_bytes, state_offsets
 from smidgen.memory.rows import Group, Schedule
@@ -21,6 +22,16 @@ from smidgen.memory.rows import Group, Schedule
 def is_call(node: Node) -> bool:
     """Whether a node is a call in C."""
     return not (node.op.view or node.op.virtual)
+
+
+def order_table(group: Group) -> Array:
+    """A group's order as C reads it: numbers of nodes, in the least type that has one more, for rows of the image."""
+    for dtype in (np.uint8, np.uint16):
+        image = int(np.iinfo(dtype).max)
+        if group.end - group.first <= image:
+            return np.array([image if index < 0 else index for index in group.order], dtype)
+    count = group.end - group.first
+    raise PlanError(f"a group of {count:,} nodes runs row by row, the most is {image:,}; stream fewer of them")
 
 
 class Writer:
@@ -71,7 +82,7 @@ class Writer:
                 if isinstance(item, np.ndarray):
                     yield self._array(node, field), item
         for group in self.schedule.groups:
-            yield self._order(group), np.array(group.order, np.int16).astype(np.uint8)
+            yield self._order(group), order_table(group)
 
     def _order(self, group: Group) -> str:
         return f"{self.prefix}_order_{group.first}"
@@ -196,7 +207,8 @@ class Writer:
         if -1 in group.order:
             at = f"{row}[{group.end - group.first}]"
             place = self._row(self.graph.inputs[0], at)
-            yield f"        case 255: source(source_context, {place}, {at}); {at}++; break;\n"
+            image = order_table(group).max()  # behind every node's number
+            yield f"        case {image}: source(source_context, {place}, {at}); {at}++; break;\n"
         for i, node in enumerate(self.graph.nodes[group.first : group.end]):
             at = f"{row}[{i}]"
             call = f"{node.op.symbol(node)}({', '.join(self._arguments(group.first + i, node, at))})"

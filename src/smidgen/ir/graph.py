@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -33,6 +30,15 @@ class Value:
 
     def __hash__(self) -> int:
         return hash(self.name)
+
+
+@dataclass(frozen=True)
+class RowWindow:
+    """Output row y of a spatial kernel reads input rows [y · stride − pad, y · stride − pad + reach), where there."""
+
+    stride: int
+    pad: int
+    reach: int
 
 
 @dataclass(frozen=True)
@@ -78,38 +84,19 @@ class Op:
     def params(self, node: Node) -> Params:
         return {}
 
-    def scratch(self, node: Node) -> int:  # bridge: goes once plans ask their target
-        return WORKING.get()(node, False)
-
-    def row_scratch(self, node: Node) -> int:  # bridge
-        return WORKING.get()(node, True)
-
     def donor(self, node: Node) -> int | None:
         """The input whose memory the first output may take, where nobody reads it later."""
         if self.inplace is None or node.ins[self.inplace].type.bytes != node.outs[0].type.bytes:
             return None
         return self.inplace
 
+    def row_window(self, node: Node) -> RowWindow:
+        """The rows of its first input that a spatial op reads for each output row."""
+        raise GraphError(f"{type(self).__name__}, which gives %{node.outs[0].name}, has no window of rows")
+
     def macs(self, node: Node) -> int:
         """Multiply-accumulates, for `info` and profiles."""
         return 0
-
-
-def _most(node: Node, by_row: bool) -> int:  # bridge
-    module = importlib.import_module("smidgen.runtime")
-    return int(max(module.working_memory(node, by_row, f) for f in (("kernels",), ("kernels", "cortex_m"))))
-
-
-WORKING: ContextVar[Callable[[Node, bool], int]] = ContextVar("WORKING", default=_most)  # bridge
-
-
-@contextmanager
-def asking(working: Callable[[Node, bool], int]) -> Iterator[None]:  # bridge
-    token = WORKING.set(working)
-    try:
-        yield
-    finally:
-        WORKING.reset(token)
 
 
 OPS: dict[str, type[Op]] = {}

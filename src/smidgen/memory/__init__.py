@@ -5,14 +5,13 @@ half-open.
 """
 
 from smidgen.memory.checking import check, check_apart
-from smidgen.memory.layout import ALIGNMENT, Above, Buffer, Plan, most, shared
+from smidgen.memory.layout import ALIGNMENT, Buffer, Plan, most, shared
 from smidgen.memory.lives import buffers, loads_of
 from smidgen.memory.planning import apart, greedy, overlapping, packed
 from smidgen.memory.state import state_bytes, state_offsets
 
 __all__ = [
     "ALIGNMENT",
-    "Above",
     "Buffer",
     "Plan",
     "apart",

@@ -7,16 +7,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from smidgen.ir import Value
+from smidgen.memory.overlap import Overlap
 
 ALIGNMENT = 4  # bytes: a word, whatever a tensor's elements are
 
 
-@dataclass(frozen=True)
-class Above:
-    """A buffer whose map is consumed row by row lies so far above the one that grows into its place meanwhile."""
-
-    made: Value  # the map that grows, the first in its own buffer
-    distance: int  # bytes from the beginning of that buffer to this one's, less than the former is long
+def padded(size: int) -> int:
+    """Bytes up to where something else may begin."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 @dataclass(frozen=True)
@@ -28,12 +26,12 @@ class Buffer:
     start: int
     end: int
     values: tuple[Value, ...] = ()
-    above: Above | None = None
+    overlap: Overlap[Value] | None = None  # where a value of this buffer is consumed while another map grows into it
 
     @property
     def padded(self) -> int:
         """Bytes up to where the next buffer may begin."""
-        return -(-self.bytes // ALIGNMENT) * ALIGNMENT
+        return padded(self.bytes)
 
 
 @dataclass(frozen=True)
@@ -76,9 +74,9 @@ def shared(buffers: Iterable[Buffer]) -> Iterator[tuple[int, int, int]]:
     buffers = tuple(buffers)
     begun = {b.values[0]: b for b in buffers if b.values}
     for b in buffers:
-        if b.above is not None:
-            below = begun[b.above.made]
-            both = max(below.padded, b.above.distance + b.padded)
+        if b.overlap is not None:
+            below = begun[b.overlap.made]
+            both = max(below.padded, b.overlap.distance + b.padded)
             yield below.padded + b.padded - both, below.start, b.end
 
 

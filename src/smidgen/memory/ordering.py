@@ -1,4 +1,4 @@
-"""The order of nodes: stretches of them are put into the order under which the fewest bytes are alive at once.
+"""The order of nodes, by list scheduling with a beam search: stretches of them, each with the fewest bytes alive.
 
 What is alive before and behind a stretch of consecutive nodes does not depend on their order, so each can be ordered
 by itself. Only dependences count: random bits belong to their tensor, not to a time, and every byte stays the same.
@@ -6,25 +6,26 @@ by itself. Only dependences count: random bits belong to their tensor, not to a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from smidgen.ir import Graph, Value, memory_read, verify, virtual_sources
-from smidgen.memory.layout import ALIGNMENT
-from smidgen.memory.lives import loads_of
+from smidgen.memory.layout import padded
+from smidgen.memory.lives import Life, lifetimes, loads_of, roots_of
+from smidgen.memory.working import Working
 
 STRETCH, STEP = 32, 16  # nodes ordered at once, and from one stretch to the next
 STATES = 32  # of the search: sets of nodes done that are followed up, the best ones
 ROUNDS = 3  # over the whole graph, while it gains
 
 
-def candidates(graph: Graph) -> tuple[Graph, ...]:
+def candidates(graph: Graph, *, working: Working) -> tuple[Graph, ...]:
     """The graph as it is and, where there is one, in an order that promises less: the planned peak decides."""
-    better = reorder(graph)
+    better = reorder(graph, working=working)
     return (graph,) if better is graph else (graph, better)
 
 
-def reorder(graph: Graph) -> Graph:
+def reorder(graph: Graph, *, working: Working) -> Graph:
     """An order with fewer bytes alive at the peak of some stretches and more at none; the graph itself without one."""
     stretches = [(i, min(i + STRETCH, end)) for begin, end in _parts(graph) for i in range(begin, end, STEP)]
     open_ = set(stretches)  # what has changed since it was looked at
@@ -33,7 +34,7 @@ def reorder(graph: Graph) -> Graph:
             if (first, end) not in open_:
                 continue
             open_.remove((first, end))
-            better = _better(graph, first, end)
+            better = _better(graph, first, end, working)
             if better is not graph:
                 graph = better
                 open_ |= {(a, b) for a, b in stretches if a < end and first < b and a != first}
@@ -49,22 +50,22 @@ def _parts(graph: Graph) -> Iterator[tuple[int, int]]:
     yield loss + 1, count
 
 
-def _better(graph: Graph, first: int, end: int) -> Graph:
+def _better(graph: Graph, first: int, end: int, working: Working) -> Graph:
     """The graph with nodes [first, end) in a better order, if the search finds one and the plan confirms it."""
-    inside, outside = _peaks(graph, first, end)
-    order = _Stretch(graph, first, end).order(inside)
+    inside, outside = _peaks(graph, first, end, working)
+    order = _Stretch(graph, first, end, working).order(inside)
     if order is None:
         return graph
     nodes = graph.nodes[first:end]
     changed = replace(graph, nodes=(*graph.nodes[:first], *(nodes[i] for i in order), *graph.nodes[end:]))
     verify(changed)
-    now_inside, now_outside = _peaks(changed, first, end)
+    now_inside, now_outside = _peaks(changed, first, end, working)
     return changed if now_inside < inside and now_outside <= outside else graph
 
 
-def _peaks(graph: Graph, first: int, end: int) -> tuple[int, int]:
+def _peaks(graph: Graph, first: int, end: int, working: Working) -> tuple[int, int]:
     """The most bytes alive in nodes [first, end), and in all others."""
-    loads = list(loads_of(graph))
+    loads = list(loads_of(graph, working=working))
     inside = max((load for i, load in loads if first <= i < end), default=0)
     return inside, max((load for i, load in loads if not first <= i < end), default=0)
 
@@ -91,9 +92,9 @@ class _State:
 class _Stretch:
     """Consecutive nodes of a graph, what they must follow and what memory they hold."""
 
-    def __init__(self, graph: Graph, first: int, end: int) -> None:
+    def __init__(self, graph: Graph, first: int, end: int, working: Working) -> None:
         self.nodes, self.graph, self.sources = graph.nodes[first:end], graph, virtual_sources(graph)
-        self.roots = _roots(graph, self.sources)
+        self.roots, self.working = roots_of(graph), [working(node, False) for node in self.nodes]
         self.follows = list(self._dependences())
         self.reads = [
             tuple(dict.fromkeys(self.roots[v] for v in memory_read(node, self.sources) if v in self.roots))
@@ -102,8 +103,15 @@ class _Stretch:
         self.makes = [
             () if node.op.view else tuple(v for v in node.outs if self.roots.get(v) is v) for node in self.nodes
         ]
-        self.held = dict(self._memory(first, end))
-        self.beside = self._beside(first, end)
+        lives = lifetimes(graph)
+        self.held = dict(self._memory(lives, end))
+        # Alive before and behind the stretch, and none of its nodes touches it.
+        through = (
+            v
+            for v, life in lives.items()
+            if (life[0] < first or v in graph.inputs) and life[1] > end and v not in self.held
+        )
+        self.beside = sum(padded(v.type.bytes) for v in through)
 
     def _dependences(self) -> Iterator[int]:
         """For each node the set of those it must follow, as bits."""
@@ -117,20 +125,10 @@ class _Stretch:
                     before.add(i)
             yield sum(1 << i for i in before)
 
-    def _memory(self, first: int, end: int) -> Iterator[tuple[Value, _Held]]:
-        later = {self.roots.get(v) for node in self.graph.nodes[end:] for v in memory_read(node, self.sources)}
-        later |= {self.roots.get(v) for v in self.graph.outputs}
+    def _memory(self, lives: Mapping[Value, Life], end: int) -> Iterator[tuple[Value, _Held]]:
         for root in dict.fromkeys(v for group in (*self.reads, *self.makes) for v in group):
             readers = sum(1 << i for i, read in enumerate(self.reads) if root in read)
-            yield root, _Held(-(-root.type.bytes // ALIGNMENT) * ALIGNMENT, readers, root in later)
-
-    def _beside(self, first: int, end: int) -> int:
-        """Bytes that are alive before and behind the stretch and that none of its nodes touches."""
-        made = {*self.graph.inputs, *(v for node in self.graph.nodes[:first] for v in node.outs)}
-        read = {v for node in self.graph.nodes[end:] for v in memory_read(node, self.sources)} | {*self.graph.outputs}
-        begun = {self.roots[v] for v in made if v in self.roots}
-        lasting = {self.roots[v] for v in read if v in self.roots}
-        return sum(v.type.bytes for v in (begun & lasting) - self.held.keys())
+            yield root, _Held(padded(root.type.bytes), readers, lives[root][1] > end)
 
     def order(self, limit: int) -> tuple[int, ...] | None:
         """The order found with the lowest peak, if that is below `limit`."""
@@ -164,23 +162,10 @@ class _Stretch:
             made = sum(self.held[v].bytes for v in self.makes[i])
             touched = dict.fromkeys((*self.reads[i], *self.makes[i]))
             freed = [v for v in touched if not self.held[v].outlives and not self.held[v].readers & ~done]
-            during = state.alive + made + node.op.scratch(node)
+            during = state.alive + made + self.working[i]
             donor = node.op.donor(node)
             if donor is not None and made and self.roots.get(node.ins[donor]) in freed:
                 during -= self.held[self.makes[i][0]].bytes  # it takes the place of what is done with
             if during < limit:
                 alive = state.alive + made - sum(self.held[v].bytes for v in freed)
                 yield _State(done, max(state.peak, during), alive, (*state.order, i))
-
-
-def _roots(graph: Graph, sources: dict[Value, tuple[Value, ...]]) -> dict[Value, Value]:
-    """For each value in the arena the one in whose memory it lies: its own, or what it is a view of."""
-    apart = {*graph.updates.values(), *sources}
-    roots = {v: v for v in graph.inputs}
-    for node in graph.nodes:
-        if node.op.view:
-            if node.ins[0] in roots:
-                roots[node.out] = roots[node.ins[0]]
-        else:
-            roots |= {v: v for v in node.outs if v not in apart}
-    return roots

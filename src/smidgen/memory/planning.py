@@ -5,37 +5,40 @@ from __future__ import annotations
 from dataclasses import replace
 
 from smidgen.memory.layout import Buffer, Plan, most
-from smidgen.memory.packing import Item, Tie, pack, pack_tied
+from smidgen.memory.overlap import Overlap
+from smidgen.memory.packing import DECISIONS, Item, pack, pack_overlapping
 
 
-def packed(buffers: tuple[Buffer, ...], time_limit: float = 5.0) -> Plan:
-    """The best plan found within `time_limit` seconds; at once where it meets the lower bound.
+def packed(buffers: tuple[Buffer, ...], decisions: int = DECISIONS) -> Plan:
+    """The best plan found within a number of decisions; at once where it meets the lower bound.
 
     Buffers that are meant to overlap do so where that lowers the peak, and lie apart where it does not.
     """
     needed = _needed(buffers)
-    if all(b.above is None for b in needed):
-        return Plan(needed, pack(_items(needed), time_limit).offsets)
-    plan = overlapping(needed, time_limit)
+    if all(b.overlap is None for b in needed):
+        return Plan(needed, pack(_items(needed), decisions).offsets)
+    plan = overlapping(needed, decisions)
     if plan.peak <= most(apart(buffers)):
         return plan
-    return min(plan, packed(apart(buffers), time_limit), key=lambda plan: plan.peak)
+    return min(plan, packed(apart(buffers), decisions), key=lambda plan: plan.peak)
 
 
 def _needed(buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
     """The same buffers, overlapping only where fewer bytes are alive at the peak for it: what is free packs better."""
     for index, buffer in enumerate(buffers):
-        if buffer.above is not None:
-            without = (*buffers[:index], replace(buffer, above=None), *buffers[index + 1 :])
+        if buffer.overlap is not None:
+            without = (*buffers[:index], replace(buffer, overlap=None), *buffers[index + 1 :])
             buffers = without if most(without) == most(buffers) else buffers
     return buffers
 
 
-def overlapping(buffers: tuple[Buffer, ...], time_limit: float = 5.0) -> Plan:
+def overlapping(buffers: tuple[Buffer, ...], decisions: int = DECISIONS) -> Plan:
     """The best plan found in which every buffer that is meant to lie over another does."""
     begun = {b.values[0]: index for index, b in enumerate(buffers) if b.values}
-    ties = tuple(Tie(i, begun[b.above.made], b.above.distance) for i, b in enumerate(buffers) if b.above is not None)
-    return Plan(buffers, pack_tied(_items(buffers), ties, time_limit).offsets)
+    overlaps = tuple(
+        Overlap(i, begun[b.overlap.made], b.overlap.distance) for i, b in enumerate(buffers) if b.overlap is not None
+    )
+    return Plan(buffers, pack_overlapping(_items(buffers), overlaps, decisions).offsets)
 
 
 def _items(buffers: tuple[Buffer, ...]) -> tuple[Item, ...]:
@@ -44,7 +47,7 @@ def _items(buffers: tuple[Buffer, ...]) -> tuple[Item, ...]:
 
 def apart(buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
     """The same buffers, none of them over another."""
-    return tuple(replace(b, above=None) for b in buffers)
+    return tuple(replace(b, overlap=None) for b in buffers)
 
 
 def greedy(buffers: tuple[Buffer, ...]) -> Plan:

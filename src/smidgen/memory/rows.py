@@ -1,4 +1,4 @@
-"""Row streaming: which nodes run row by row through ring buffers, in which order, and with how many rows each.
+"""Row streaming: what runs row by row through ring buffers, which rows each node reads, and who computes when.
 
 A group is a run of consecutive nodes over maps. Each computes one output row at a time, as soon as the rows
 it reads are there; of a map only the rows still to be read are kept. Nothing is computed twice.
@@ -6,23 +6,11 @@ it reads are there; of a map only the rows still to be read are kept. Nothing is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from smidgen.ir import Graph, Node, Value
-from smidgen.ops.conv import Conv2D, Depthwise
-from smidgen.ops.pool import Pool
-
-Rows = tuple[int, int]  # half-open
-
-
-@dataclass(frozen=True)
-class Slide:
-    """A map that a group makes grows into the place of one it consumes, which begins `distance` bytes further on."""
-
-    consumed: Value
-    made: Value
-    distance: int  # the least at which every row is read before it is written over
+from smidgen.ir import Node, Value
+from smidgen.memory.overlap import Overlap
 
 
 @dataclass(frozen=True)
@@ -36,7 +24,7 @@ class Group:
     end: int
     order: tuple[int, ...]
     rings: Mapping[Value, int]  # rows held of each map that lives in the group alone
-    slide: Slide | None = None
+    overlap: Overlap[Value] | None = None  # of a map the group consumes and one it makes
 
 
 @dataclass(frozen=True)
@@ -62,10 +50,20 @@ class Schedule:
     def bytes(self, value: Value) -> int:
         """Bytes held of a value."""
         rows = self.rows(value)
-        return value.type.bytes if rows is None else rows * (value.type.bytes // value.type.shape[1])
+        return value.type.bytes if rows is None else rows * row_bytes(value)
 
 
 WHOLE = Schedule()  # every map as a whole
+
+
+def height(value: Value) -> int:
+    """Rows of a map."""
+    return value.type.shape[1]
+
+
+def row_bytes(value: Value) -> int:
+    """Bytes of a row of a map."""
+    return value.type.bytes // height(value)
 
 
 def streamable(node: Node) -> bool:
@@ -87,116 +85,69 @@ def maps(node: Node) -> tuple[Value, ...]:
     return tuple(dict.fromkeys(v for v in node.ins if v.type.shape == node.out.type.shape))
 
 
-def rows_read(node: Node, row: int) -> Rows:
-    """The rows of its map inputs that an output row is computed from."""
-    op = node.op
-    if isinstance(op, Conv2D | Depthwise):
-        window = op.window(node.ins[1].type)
-    elif isinstance(op, Pool):
-        window = op.window
+@dataclass(frozen=True)
+class Reading:
+    """The rows of its maps that a node reads, by the output row it computes next."""
+
+    needed: Sequence[int]  # rows that have to be there, for each output row
+    oldest: Sequence[int]  # the oldest row still to be read, for each output row and behind the last
+
+
+def reading(node: Node) -> Reading:
+    """What a streamable node reads; a row computed from padding alone reads none."""
+    rows, there = height(node.out), height(maps(node)[0])
+    if node.op.spatial:
+        window = node.op.row_window(node)
+        starts = [row * window.stride - window.pad for row in range(rows)]
+        ends = [min(there, start + window.reach) for start in starts]
     else:
-        return row, row + 1
-    start = row * window.stride[0] - window.pad[0]
-    height = node.ins[0].type.shape[1]
-    return max(0, start), min(height, start + window.reach[0])
+        starts, ends = list(range(rows)), list(range(1, rows + 1))
+    oldest = [there] * (rows + 1)
+    for row in reversed(range(rows)):
+        first = max(0, starts[row])
+        oldest[row] = first if first < ends[row] else oldest[row + 1]
+    return Reading(ends, oldest)
 
 
-def stream(graph: Graph, first: int, end: int, streamed_input: bool) -> Group | None:
-    """Nodes [first, end) as a group; None where one of them cannot run row by row."""
-    nodes = graph.nodes[first:end]
-    if not nodes or not all(streamable(node) for node in nodes):
-        return None
-    image = graph.inputs[0] if streamed_input and first == 0 else None
-    if image is not None and any(image in node.ins for node in graph.nodes[end:]):
-        return None
-    order = tuple(_Order(nodes, image))
-    rings = _rings(graph, nodes, first, end, order, image)
-    return Group(first, end, order, rings, _slide(graph, first, end, order, rings))
+class Turns:
+    """Rows on demand: each node asks for the rows it needs, and no more; counts the rows that are done.
 
+    Nodes are known by their index, and maps that come from elsewhere by negative numbers.
+    """
 
-class _Order:
-    """Asks for the last node's rows one after another; each asks for what it needs, and no more."""
-
-    def __init__(self, nodes: tuple[Node, ...], image: Value | None) -> None:
-        self.nodes = nodes
-        self.maker: dict[Value, int] = {node.out: i for i, node in enumerate(nodes)}
-        self.height: dict[int, int] = {i: node.out.type.shape[1] for i, node in enumerate(nodes)}
-        if image is not None:
-            self.maker[image] = -1
-            self.height[-1] = image.type.shape[1]
-        self.done = dict.fromkeys(self.height, 0)
-
-    def __iter__(self) -> Iterator[int]:
-        # The last node leads; what it does not read of the others is completed after.
-        for index in (len(self.nodes) - 1, *range(len(self.nodes)), -1):
-            if index in self.height:
-                yield from self.until(index, self.height[index])
+    def __init__(self, nodes: Sequence[Node], sources: Mapping[Value, int]) -> None:
+        maker = {node.out: i for i, node in enumerate(nodes)} | dict(sources)
+        self.readings = [reading(node) for node in nodes]
+        self.makers = [tuple(maker[v] for v in maps(node) if v in maker) for node in nodes]
+        self.done = dict.fromkeys((*range(len(nodes)), *sources.values()), 0)
+        self.readers: dict[int, list[int]] = {index: [] for index in self.done}
+        for index, makers in enumerate(self.makers):
+            for made in makers:
+                self.readers[made].append(index)
 
     def until(self, index: int, rows: int) -> Iterator[int]:
-        """Compute a node's rows up to `rows`."""
-        while self.done[index] < rows:
+        """Compute rows up to `rows` of one node, and whatever that takes of others; yields who computes, before."""
+        asked = [(index, rows)]
+        while asked:
+            index, rows = asked[-1]
+            if self.done[index] >= rows:
+                asked.pop()
+                continue
             if index >= 0:
-                node = self.nodes[index]
-                _, needed = rows_read(node, self.done[index])
-                for value in maps(node):
-                    if value in self.maker:
-                        yield from self.until(self.maker[value], needed)
-            self.done[index] += 1
+                needed = self.readings[index].needed[self.done[index]]
+                missing = next((made for made in self.makers[index] if self.done[made] < needed), None)
+                if missing is not None:
+                    asked.append((missing, needed))
+                    continue
             yield index
+            self.done[index] += 1
 
+    def oldest(self, index: int) -> int | None:
+        """The oldest row of what this index makes that any reader still wants; None where there are no readers."""
+        wanted = (self.readings[reader].oldest[self.done[reader]] for reader in self.readers[index])
+        return min(wanted, default=None)
 
-def _rings(
-    graph: Graph, nodes: tuple[Node, ...], first: int, end: int, order: tuple[int, ...], image: Value | None
-) -> dict[Value, int]:
-    """For each map that nobody outside reads: the most rows between the oldest still to be read and the newest."""
-    outside = {v for i, n in enumerate(graph.nodes) if not first <= i < end for v in n.ins} | set(graph.outputs)
-    made = dict.fromkeys(range(-1, len(nodes)), 0)
-    own = {i: node.out for i, node in enumerate(nodes) if node.out not in outside}
-    if image is not None:
-        own[-1] = image
-    readers = {i: [(k, node) for k, node in enumerate(nodes) if v in maps(node)] for i, v in own.items()}
-    rings = dict.fromkeys(own, 1)
-    for index in order:
-        made[index] += 1
-        if index in own:  # now held: from the oldest row any reader still wants up to this one
-            oldest = min((_oldest(node, made[k]) for k, node in readers[index]), default=made[index] - 1)
-            rings[index] = max(rings[index], made[index] - oldest)
-    return {v: min(rings[i], v.type.shape[1]) for i, v in own.items()}
-
-
-def _slide(graph: Graph, first: int, end: int, order: tuple[int, ...], rings: Mapping[Value, int]) -> Slide | None:
-    """The pair of a map consumed and a map made that have most bytes in common; None where none have any."""
-    nodes = graph.nodes[first:end]
-    before = {*graph.inputs, *(v for node in graph.nodes[:first] for v in node.outs)}
-    kept = {*graph.outputs, *(v for node in graph.nodes[end:] for v in node.ins)}
-    by_rows = {v for node in nodes for v in maps(node)}
-    whole = {v for node in nodes for v in node.ins if v not in maps(node)}
-    best: tuple[int, Slide] | None = None
-    for consumed in sorted((by_rows & before) - kept - whole - rings.keys(), key=lambda v: v.name):
-        for node in (node for node in nodes if node.out not in rings):
-            distance = _distance(nodes, order, consumed, node.out)
-            shared = min(node.out.type.bytes - distance, consumed.type.bytes)
-            if shared > 0 and (best is None or shared > best[0]):
-                best = shared, Slide(consumed, node.out, distance)
-    return best[1] if best else None
-
-
-def _distance(nodes: tuple[Node, ...], order: tuple[int, ...], consumed: Value, made: Value) -> int:
-    """How far, at most, what is written of one map is ahead of the oldest row still to be read of the other."""
-    read, written = (v.type.bytes // v.type.shape[1] for v in (consumed, made))
-    readers = [(i, node) for i, node in enumerate(nodes) if consumed in maps(node)]
-    done = [0] * len(nodes)
-    ahead = 0
-    for index in (index for index in order if index >= 0):
-        if nodes[index].out is made:  # its own reading counts as still to be done
-            oldest = min(_oldest(node, done[i]) for i, node in readers)
-            if oldest < consumed.type.shape[1]:
-                ahead = max(ahead, (done[index] + 1) * written - oldest * read)
-        done[index] += 1
-    return ahead
-
-
-def _oldest(node: Node, row: int) -> int:
-    """The oldest input row a node still reads when `row` is the next it computes; rows of padding alone read none."""
-    left = (rows_read(node, r) for r in range(row, node.out.type.shape[1]))
-    return next((first for first, end in left if first < end), node.ins[0].type.shape[1])
+    def held(self, index: int) -> int:
+        """Rows held of what this index makes while it computes its next: a ring has to be as large."""
+        oldest = self.oldest(index)
+        return 1 if oldest is None else max(1, self.done[index] + 1 - oldest)

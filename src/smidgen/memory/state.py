@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smidgen.ir import Graph, Value
-from smidgen.memory.layout import ALIGNMENT
+from smidgen.memory.layout import padded
 
 
 def state_offsets(graph: Graph) -> dict[Value, int]:
@@ -12,10 +12,10 @@ def state_offsets(graph: Graph) -> dict[Value, int]:
     at = 0
     for value in graph.state:
         offsets[value] = at
-        at += -(-value.type.bytes // ALIGNMENT) * ALIGNMENT
+        at += padded(value.type.bytes)
     return offsets
 
 
 def state_bytes(graph: Graph) -> int:
     """Bytes of the block of state."""
-    return sum(-(-value.type.bytes // ALIGNMENT) * ALIGNMENT for value in graph.state)
+    return sum(padded(value.type.bytes) for value in graph.state)

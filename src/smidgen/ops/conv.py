@@ -9,7 +9,7 @@ import numpy as np
 
 from smidgen import numerics
 from smidgen.errors import GraphError
-from smidgen.ir import Array, Builder, Node, Op, Params, Type, Value, op
+from smidgen.ir import Array, Builder, Node, Op, Params, RowWindow, Type, Value, op
 from smidgen.ops.conv_grad import ConvGradInput, ConvGradWeight, DepthwiseGradInput, DepthwiseGradWeight, same_map
 from smidgen.ops.gradient import ChannelSum, through
 from smidgen.ops.window import Pad, Window
@@ -126,6 +126,9 @@ class Conv2D(Op):
         dw = ConvGradWeight(stride, pad, dilation, size=size, groups=self.groups)
         return g.emit(dx, dz, w), g.emit(dw, x, dz), g.emit(ChannelSum(), dz)
 
+    def row_window(self, node: Node) -> RowWindow:
+        return self.window(node.ins[1].type).rows
+
     def macs(self, node: Node) -> int:
         return node.out.type.size * math.prod(node.ins[1].type.shape[1:])
 
@@ -181,6 +184,9 @@ class Depthwise(Op):
         )
         dw = DepthwiseGradWeight(stride, pad, dilation, size=(w.type.shape[1], w.type.shape[2]))
         return g.emit(dx, dz, w), g.emit(dw, x, dz), g.emit(ChannelSum(), dz)
+
+    def row_window(self, node: Node) -> RowWindow:
+        return self.window(node.ins[1].type).rows
 
     def donor(self, node: Node) -> int | None:
         """Channels do not meet: kernels set some of the input aside, and put as many of the output in their place."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from smidgen import numerics
 from smidgen.errors import GraphError
-from smidgen.ir import Array, Builder, Node, Op, Params, Type, Value, op
+from smidgen.ir import Array, Builder, Node, Op, Params, RowWindow, Type, Value, op
 from smidgen.ops.elementwise import check_quantized
 from smidgen.ops.gradient import through
 from smidgen.ops.pool_grad import AvgPoolGrad, MaxPoolGrad, MeanGrad
@@ -45,6 +45,9 @@ class Pool(Op):
             limited: Array = np.clip(y, *float_limits).astype(np.float32)
             return limited
         return numerics.to_int8(y, 0, *numerics.activation_range(self.activation, node.out.type))
+
+    def row_window(self, node: Node) -> RowWindow:
+        return self.window.rows
 
     def params(self, node: Node) -> Params:
         x, y = node.ins[0].type, node.out.type

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from smidgen.errors import GraphError
-from smidgen.ir import Array, Params, Type
+from smidgen.ir import Array, Params, RowWindow, Type
 
 Pad = tuple[int, int, int, int]  # top, bottom, left, right
 
@@ -40,6 +40,11 @@ class Window:
     def reach(self) -> tuple[int, int]:
         """Rows and columns from the first tap to the last, both counted."""
         return (self.size[0] - 1) * self.dilation[0] + 1, (self.size[1] - 1) * self.dilation[1] + 1
+
+    @property
+    def rows(self) -> RowWindow:
+        """The rows of the map that each output row is computed from."""
+        return RowWindow(self.stride[0], self.pad[0], self.reach[0])
 
     def patches(self, x: Array, fill: float) -> Array:
         """A [rows, columns, kernel rows, kernel columns, channels] view of one padded image."""

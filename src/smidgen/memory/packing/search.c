@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { IMPOSSIBLE = 0, FOUND = 1, STOPPED = 2, FAR = INT32_MAX };
+enum { IMPOSSIBLE = 0, FOUND = 1, STOPPED = 2, NO_MEMORY = 3, FAR = INT32_MAX };
 
 /* The items of a part of the problem that are not placed, by ascending floor; columns, so that loops vectorise. */
 typedef struct {
@@ -35,7 +35,6 @@ typedef struct {
     size_t words; /* of a set of items */
     int32_t capacity;
     int64_t nodes, limit;
-    const volatile int32_t *stop;
     const int32_t *first, *end, *size, *ground; /* ground: what an item cannot lie below in any case */
     int32_t *floor;    /* of items not placed; the offset of those that are */
     int32_t *low;      /* floors that take account of what must lift held items */
@@ -265,7 +264,8 @@ static int branch(Search *s, Part *p) {
     Step *steps = NULL;
     int events = s->events;
     for (;;) {
-        if (++s->nodes > s->limit || *s->stop || s->used + s->margin > s->room) return STOPPED;
+        if (s->nodes >= s->limit || s->used + s->margin > s->room) return STOPPED;
+        s->nodes++;
         if (!may_fit(s, p, low, scratch)) break;
         int b = pick(p), item = p->id[b], equal = twin(p, b);
         Step *step = take(s, sizeof *step);
@@ -349,13 +349,13 @@ static int start(Search *s) {
 }
 
 /* Place n items, alive over sections [first, end), at `ground` or above and below the capacity: 1 and their offsets,
- * 0 where that is impossible, 2 after `limit` decisions, when `stop` is no longer zero, or without memory. Items should be in the
- * order in which to try them. Sizes may add up to 2^31 - 1. */
+ * 0 where that is impossible, 2 after `limit` decisions, 3 where the machine has no memory for the search. `decisions`
+ * becomes the number made. Items should be in the order in which to try them. Sizes may add up to 2^31 - 1. */
 int smg_pack(int n, const int32_t *first, const int32_t *end, const int32_t *size, const int32_t *ground,
-             int sections, int32_t capacity, int64_t limit, const volatile int32_t *stop, int32_t *offsets) {
+             int sections, int32_t capacity, int64_t limit, int64_t *decisions, int32_t *offsets) {
     Search s = {0};
     size_t items = (size_t)n, numbers = 16 * items + 2 * ((size_t)sections + 2);
-    s.n = n, s.sections = sections, s.capacity = capacity, s.limit = limit, s.stop = stop;
+    s.n = n, s.sections = sections, s.capacity = capacity, s.limit = limit;
     s.first = first, s.end = end, s.size = size, s.ground = ground, s.floor = offsets;
     s.words = (items + 63) / 64;
     s.margin = 2 * (numbers * sizeof(int32_t) + s.words * sizeof(uint64_t) + sizeof(Step) + 64);
@@ -364,7 +364,7 @@ int smg_pack(int n, const int32_t *first, const int32_t *end, const int32_t *siz
     s.trail = malloc((items * items + items + 1) * sizeof(Event));
     s.reason = calloc(s.words + 1, sizeof(uint64_t));
     int32_t *columns = calloc(4 * items + (size_t)sections + 1, sizeof(int32_t));
-    int result = STOPPED;
+    int result = NO_MEMORY;
     if (s.arena && s.trail && s.reason && columns) {
         s.low = columns, s.placed = columns + n, s.latest = columns + 2 * n, s.asked = columns + 3 * n;
         s.load = columns + 4 * n;
@@ -374,5 +374,6 @@ int smg_pack(int n, const int32_t *first, const int32_t *end, const int32_t *siz
     free(s.trail);
     free(s.reason);
     free(columns);
+    *decisions = s.nodes;
     return result;
 }

@@ -1,10 +1,8 @@
-"""The exact search: built from C when first needed, and run again and again on other orders and other goals."""
+"""The exact search, branch and bound: built from C when first needed, run again and again on other orders and goals."""
 
 from __future__ import annotations
 
 import ctypes
-import threading
-import time
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
@@ -14,14 +12,14 @@ from random import Random
 
 import numpy as np
 
-from smidgen.errors import TargetError
+from smidgen.errors import PlanError, TargetError
 from smidgen.memory.packing.problem import Problem
 from smidgen.memory.packing.skyline import ORDERS, Offsets, ordered
 from smidgen.targets.compiler import Cache, cache_folder, find_compiler
 
 SOURCE = Path(__file__).parent / "search.c"
 MOST_ITEMS = 1024  # of one search: its memory grows with the square, to about 150 MB
-DECISIONS = 4000  # of the shortest run, some ten milliseconds
+SHORTEST = 4000  # decisions of the shortest run, some ten milliseconds
 SPREADS = (0.1, 0.5, 1.0)  # of the chance in the orders, from the second round on
 
 
@@ -31,6 +29,7 @@ class Outcome(IntEnum):
     IMPOSSIBLE = 0
     FOUND = 1
     STOPPED = 2
+    NO_MEMORY = 3
 
 
 @dataclass
@@ -51,16 +50,9 @@ class Bracket:
         return peak <= max(self.goal, self.lower)
 
 
-def load() -> ctypes.CDLL | None:
-    """The search, or None on a machine that cannot build it."""
-    try:
-        return _library()
-    except TargetError:
-        return None
-
-
 @cache
-def _library() -> ctypes.CDLL:
+def load() -> ctypes.CDLL:
+    """The search, built for this machine; raises TargetError where that cannot be done."""
     builds = Cache(cache_folder(), find_compiler())
     built = builds.build(".so", {SOURCE.name: SOURCE.read_text()}, "-shared", SOURCE.name)
     try:
@@ -69,20 +61,17 @@ def _library() -> ctypes.CDLL:
         raise TargetError(f"the search built for this machine cannot be loaded: {error}") from None
 
 
-def improve(library: ctypes.CDLL, problem: Problem, bracket: Bracket, random: Random, deadline: float) -> None:
-    """Run the search until the bracket is closed or the time is over.
+def improve(problem: Problem, bracket: Bracket, random: Random, decisions: int) -> int:
+    """Run the search until the bracket is closed or so many decisions are made; returns how many were.
 
     Each run takes another order of items and is cut off after a number of decisions that follows Luby's sequence: a
     lucky order decides in a moment what an unlucky one never does. Every other run goes for the goal itself, the rest
     halve the distance to it.
     """
-    stop = ctypes.c_int32(0)
-    timer = threading.Timer(max(0.0, deadline - time.monotonic()), lambda: setattr(stop, "value", 1))
-    timer.daemon = True
-    timer.start()
+    left = decisions
     hopeless = 0  # the highest aim that was not reached since aims began to rise from the goal
     for run in count():
-        if bracket.done or stop.value:
+        if bracket.done or left <= 0:
             break
         goal = max(bracket.goal, bracket.lower)
         if not goal <= hopeless < bracket.best - 1:
@@ -90,36 +79,49 @@ def improve(library: ctypes.CDLL, problem: Problem, bracket: Bracket, random: Ra
         aim = goal if run % 2 == 0 else (hopeless + bracket.best) // 2
         spread = 0.0 if run < len(ORDERS) else SPREADS[run // len(ORDERS) % len(SPREADS)]
         order = ordered(problem, ORDERS[run % len(ORDERS)], random, spread)
-        outcome, offsets = attempt(library, problem, order, aim, DECISIONS * luby(run + 1), stop)
-        if outcome is Outcome.FOUND:
-            bracket.offsets, bracket.best = offsets, problem.peak(offsets)
-        elif outcome is Outcome.IMPOSSIBLE:
+        attempted = attempt(problem, order, aim, min(SHORTEST * luby(run + 1), left))
+        left -= attempted.decisions
+        if attempted.outcome is Outcome.FOUND:
+            bracket.offsets, bracket.best = attempted.offsets, problem.peak(attempted.offsets)
+        elif attempted.outcome is Outcome.IMPOSSIBLE:
             bracket.lower = aim + 1
         else:
             hopeless = max(hopeless, aim)
-    timer.cancel()
+    return decisions - left
 
 
-def attempt(
-    library: ctypes.CDLL, problem: Problem, order: list[int], capacity: int, decisions: int, stop: ctypes.c_int32
-) -> tuple[Outcome, Offsets]:
-    """One run of the search; the offsets mean something where it found a packing."""
+@dataclass(frozen=True)
+class Attempt:
+    """What one run of the search found; the offsets mean something where it found a packing."""
+
+    outcome: Outcome
+    offsets: Offsets
+    decisions: int
+
+
+def attempt(problem: Problem, order: list[int], capacity: int, decisions: int) -> Attempt:
+    """One run of the search, of so many decisions at most."""
     columns = [
         np.array(column, np.int32)[order] for column in (problem.first, problem.end, problem.size, problem.ground)
     ]
     offsets = np.empty(len(order), np.int32)
-    outcome = library.smg_pack(
-        len(order),
-        *(ctypes.c_void_p(column.ctypes.data) for column in columns),
-        problem.sections,
-        capacity,
-        ctypes.c_int64(decisions),
-        ctypes.byref(stop),
-        ctypes.c_void_p(offsets.ctypes.data),
+    made = ctypes.c_int64(0)
+    outcome = Outcome(
+        load().smg_pack(
+            len(order),
+            *(ctypes.c_void_p(column.ctypes.data) for column in columns),
+            problem.sections,
+            capacity,
+            ctypes.c_int64(decisions),
+            ctypes.byref(made),
+            ctypes.c_void_p(offsets.ctypes.data),
+        )
     )
+    if outcome is Outcome.NO_MEMORY:
+        raise PlanError(f"this machine has no memory left to search for a packing of {len(order)} buffers")
     placed = np.empty_like(offsets)
     placed[order] = offsets
-    return Outcome(outcome), tuple(placed.tolist())
+    return Attempt(outcome, tuple(placed.tolist()), made.value)
 
 
 def luby(index: int) -> int:

@@ -1,9 +1,8 @@
-"""Packing by heuristics: items in some order, each where it lies lowest, and small changes to that order."""
+"""Packing by heuristics: best-fit skyline and first fit in several orders, and hill climbing from the best of them."""
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from random import Random
@@ -34,7 +33,7 @@ def ordered(problem: Problem, order: str, random: Random, spread: float = 0.0) -
 
 
 def skyline(problem: Problem, rank: Sequence[float]) -> Offsets:
-    """Again and again, of the items that can lie lowest, the one of least rank."""
+    """Best-fit skyline: again and again, of the items that can lie lowest, the one of least rank."""
     floors = list(problem.ground)
     placed = [False] * len(rank)
     queue = [(floors[index], value, index) for index, value in enumerate(rank)]
@@ -82,18 +81,20 @@ def best_of_orders(problem: Problem, enough: Callable[[int], bool]) -> Offsets:
     return best
 
 
-def climb(problem: Problem, random: Random, deadline: float, enough: Callable[[int], bool]) -> Offsets:
-    """Change the best order a little, keep what is no worse, until the time is over or the peak is low enough."""
+def climb(problem: Problem, random: Random, rounds: int, enough: Callable[[int], bool]) -> tuple[Offsets, int]:
+    """Hill climbing: change the best order a little, keep what is no worse; the offsets, and the rounds it took."""
     orders = [_ranks(ordered(problem, order, random)) for order in ORDERS]
     rank = min(orders, key=lambda rank: problem.peak(skyline(problem, rank)))
     offsets = skyline(problem, rank)
     peak = problem.peak(offsets)
-    while time.monotonic() < deadline and not enough(peak):
+    for done in range(rounds):
+        if enough(peak):
+            return offsets, done
         changed = _changed(problem, rank, offsets, peak, random)
         attempt = skyline(problem, changed)
         if (height := problem.peak(attempt)) <= peak:
             rank, offsets, peak = changed, attempt, height
-    return offsets
+    return offsets, rounds
 
 
 def _changed(problem: Problem, rank: list[float], offsets: Offsets, peak: int, random: Random) -> list[float]:

@@ -1,44 +1,36 @@
-"""Packing where some items are tied: one lies a given number of bytes above another, and may lie over it.
+"""Packing where some items overlap: one is made in the place of another that is consumed meanwhile.
 
-Tied items move together, as one shape, and the search knows rectangles alone. So shapes go to the bottom, and become
+Such items move together, as one shape, and the search knows rectangles alone. So shapes go to the bottom, and become
 the ground on which everything else is packed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from smidgen.memory.overlap import Overlap
 from smidgen.memory.packing.problem import Item, pose
 
 Offsets = dict[int, int]  # of some items, by their index
+Overlaps = Sequence[Overlap[int]]  # of items by their index
 
 
-@dataclass(frozen=True)
-class Tie:
-    """Item `upper` begins `rise` bytes above the beginning of item `lower`, and no further than at its end."""
-
-    upper: int
-    lower: int
-    rise: int
-
-
-def lower_bound(items: tuple[Item, ...], ties: Sequence[Tie]) -> int:
-    """The most bytes alive at once, those that two tied items share counted once."""
+def lower_bound(items: tuple[Item, ...], overlaps: Overlaps) -> int:
+    """The most bytes alive at once, those that two items share counted once."""
     problem = pose(items)
     loads = [load * problem.unit for load in problem.loads]
-    for tie in ties:
-        upper, lower = items[tie.upper].size, items[tie.lower].size
-        first = max(problem.first[tie.upper], problem.first[tie.lower])
-        for section in range(first, min(problem.end[tie.upper], problem.end[tie.lower])):
-            loads[section] -= upper + lower - max(lower, tie.rise + upper)
+    for overlap in overlaps:
+        upper, lower = items[overlap.consumed].size, items[overlap.made].size
+        first = max(problem.first[overlap.consumed], problem.first[overlap.made])
+        for section in range(first, min(problem.end[overlap.consumed], problem.end[overlap.made])):
+            loads[section] -= upper + lower - max(lower, overlap.distance + upper)
     return max(loads)
 
 
-def stack(items: tuple[Item, ...], ties: Sequence[Tie]) -> Offsets:
+def stack(items: tuple[Item, ...], overlaps: Overlaps) -> Offsets:
     """Every shape as low as it can lie on those before it, the largest first."""
     placed: Offsets = {}
-    for shape in sorted(_shapes(ties), key=lambda shape: -max(rise + items[i].size for i, rise in shape.items())):
+    for shape in sorted(_shapes(overlaps), key=lambda shape: -max(rise + items[i].size for i, rise in shape.items())):
         base = max((ground_of(items[i], items, placed) - rise for i, rise in shape.items()), default=0)
         placed |= {i: max(base, 0) + rise for i, rise in shape.items()}
     return placed
@@ -50,12 +42,12 @@ def ground_of(item: Item, items: tuple[Item, ...], placed: Offsets) -> int:
     return max(tops, default=0)
 
 
-def _shapes(ties: Sequence[Tie]) -> list[Offsets]:
+def _shapes(overlaps: Overlaps) -> list[Offsets]:
     """Items that move together, each so many bytes above the lowest of them."""
     shapes: dict[int, Offsets] = {}
-    for tie in ties:
-        upper, lower = (shapes.get(i, {i: 0}) for i in (tie.upper, tie.lower))
-        up = lower[tie.lower] + tie.rise - upper[tie.upper]
+    for overlap in overlaps:
+        upper, lower = (shapes.get(i, {i: 0}) for i in (overlap.consumed, overlap.made))
+        up = lower[overlap.made] + overlap.distance - upper[overlap.consumed]
         joined = lower | {i: rise + up for i, rise in upper.items()}
         least = min(joined.values())
         shape = {i: rise - least for i, rise in joined.items()}

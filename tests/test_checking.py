@@ -1,0 +1,118 @@
+"""The check of plans: what it refuses, sentence by sentence, and that it borrows no rule from the planner."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from house import ROOT, imports
+from native import portable
+from smidgen import ops
+from smidgen.errors import PlanError
+from smidgen.ir import Builder, Graph, QParams, Type
+from smidgen.memory import Buffer, Plan, buffers, check, checking, greedy
+from smidgen.memory.grouping import stream
+from smidgen.memory.rows import Group, Schedule
+
+Q = QParams.per_tensor(0.1)
+# Data, and what is given to the planner and the check alike; no rule of what is read, held, alive or how large.
+BORROWED = {"layout.Buffer", "layout.Plan", "rows.WHOLE", "rows.Group", "rows.Schedule", "working.Working"}
+
+
+def pooled() -> Graph:
+    """Two pools, the first of which reads a row beyond its own."""
+    g = Builder("pooled")
+    x = g.input("x", Type((1, 6, 4, 2), "int8", Q))
+    y = g.emit(ops.MaxPool((3, 1), (1, 1), (1, 1, 0, 0)), x, name="a")
+    return g.graph(g.emit(ops.MaxPool((2, 2), (2, 2)), y, name="y"))
+
+
+def streamed(graph: Graph, streamed_input: bool = False) -> tuple[Plan, Group]:
+    group = stream(graph, 0, 2, streamed_input)
+    assert group is not None
+    return greedy(buffers(graph, Schedule((group,), streamed_input), working=portable)), group
+
+
+def test_the_check_borrows_nothing_but_data_from_the_planner() -> None:
+    borrowed = {name for name in imports(ROOT / "memory" / "checking.py") if name.startswith("smidgen.memory.")}
+    assert {name.removeprefix("smidgen.memory.") for name in borrowed} == BORROWED
+    others = {name.split(".")[1] for name in imports(ROOT / "memory" / "checking.py") if name.startswith("smidgen.")}
+    assert others == {"errors", "ir", "memory"}
+
+
+def test_windows_are_those_of_the_kernels() -> None:
+    node = pooled().nodes[0]
+    window = checking._window(node)
+    assert window is not None
+    assert [list(window.rows(row)) for row in (0, 2, 5)] == [[0, 1], [1, 2, 3], [4, 5]]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"rings": {"a": 0}}, "holds 0 rows of %a"),
+        ({"rings": {"a": 7}}, "holds 7 rows of %a"),
+        ({"rings": {"x": 6}}, "holds 6 rows of %x"),
+        ({"drop": 1}, "rows, its group computes"),
+        ({"order": (2,)}, "names 2, which is none of its nodes"),
+        ({"order": (-1,)}, "names -1, which is none of its nodes"),
+        ({"end": 3}, r"nodes \[0, 3\) does not follow node 0"),
+        ({"twice": True}, r"nodes \[0, 2\) does not follow node 2"),
+    ],
+)
+def test_a_group_that_cannot_be_is_refused(change: dict[str, object], sentence: str) -> None:
+    graph = pooled()
+    plan, group = streamed(graph)
+    values = {v.name: v for v in (*graph.inputs, *(v for node in graph.nodes for v in node.outs))}
+    rings = change.get("rings")
+    if isinstance(rings, dict):
+        group = replace(group, rings={values[name]: rows for name, rows in rings.items()})
+    more = change.get("order", ())
+    assert isinstance(more, tuple)
+    group = replace(group, order=(*group.order, *more)[int("drop" in change) :])
+    group = replace(group, end=3) if "end" in change else group
+    with pytest.raises(PlanError, match=sentence):
+        check(graph, plan, Schedule((group,) * (2 if "twice" in change else 1)), working=portable)
+
+
+def test_an_image_that_comes_by_rows_needs_a_group_that_takes_them() -> None:
+    graph = pooled()
+    with pytest.raises(PlanError, match="comes by rows, and no group takes them"):
+        check(graph, greedy(buffers(graph, working=portable)), Schedule((), streamed_input=True), working=portable)
+    plan, group = streamed(graph, streamed_input=True)
+    check(graph, plan, Schedule((group,), streamed_input=True), working=portable)
+
+
+def test_state_and_constants_have_no_place_in_the_arena() -> None:
+    g = Builder("state")
+    x = g.input("x", Type((1, 8), "int8", Q))
+    kept = g.persistent("kept", np.ones((1, 8), np.int8), Q)
+    graph = g.graph(g.emit(ops.Add(), kept, x, q=Q, name="y"))
+    plan = greedy(buffers(graph, working=portable))
+    placed = Plan((*plan.buffers, Buffer("kept", 8, 0, 2, (kept,))), (*plan.offsets, 64))
+    with pytest.raises(PlanError, match="%kept is a constant or state and has a place in the arena"):
+        check(graph, placed, working=portable)
+
+
+def test_an_output_that_is_lost_before_the_end_is_refused() -> None:
+    g = Builder("outputs")
+    x = g.input("x", Type((1, 8, 8, 2), "int8", Q))
+    first = g.emit(ops.MaxPool(), x, name="first")
+    second = g.emit(ops.MaxPool((4, 4), (4, 4)), x, name="second")
+    graph = g.graph(first, second)
+    plan = greedy(tuple(replace(b, overlap=None) for b in buffers(graph, working=portable)))
+    index = {b.name: i for i, b in enumerate(plan.buffers)}
+    short = tuple(replace(b, end=1) if b.name == "first" else b for b in plan.buffers)
+    offsets = tuple(plan.offsets[index["first"]] if b.name == "second" else o for b, o in plan.placed)
+    with pytest.raises(PlanError, match=r"%first at .* is overwritten, or not there, before the caller"):
+        check(graph, Plan(short, offsets), working=portable)
+
+
+def test_a_value_beyond_the_end_of_the_arena_is_refused() -> None:
+    graph = pooled()
+    plan = greedy(buffers(graph, working=portable))
+    small = tuple(replace(b, bytes=4) for b in plan.buffers)
+    with pytest.raises(PlanError, match="is not in the arena of"):
+        check(graph, Plan(small, plan.offsets), working=portable)
