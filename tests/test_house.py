@@ -60,10 +60,3 @@ def test_only_the_front_end_and_the_simulator_import_torch() -> None:
     for path in modules():
         if not path.is_relative_to(ROOT / "frontends" / "torch") and layer(path) != "simulate":
             assert not any(name.split(".")[0] == "torch" for name in imports(path)), path
-
-
-def test_no_kernel_allocates_or_keeps_state() -> None:
-    for path in sorted((ROOT / "runtime").rglob("*.c")):
-        text = path.read_text()
-        assert "malloc" not in text, path
-        assert "#include <math.h>" not in text, path
