@@ -6,7 +6,7 @@ KERNELS := $(wildcard $(RUNTIME)/kernels/*.c) $(wildcard src/smidgen/memory/pack
 PACKED := $(abspath $(wildcard $(RUNTIME)/cortex_m/*.[cS]))
 CWARNINGS := -std=c99 -pedantic -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -I$(abspath $(RUNTIME))
 CORTEX_M = $(shell $(BIN)/python -c 'from smidgen.targets import boards, toolchain as t; print(*t.core_flags("zig", boards.M7), *t.FLAGS)')
-HOST := $(CWARNINGS) -fPIC -shared -o build/warnings.so
+HOST := $(CWARNINGS) -fPIC -shared -o build/kernels-host.so
 
 .PHONY: demo test fuzz lint types cwarnings unit clean
 
