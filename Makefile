@@ -1,8 +1,12 @@
 # Two commands do all: `make demo` and `make test`. Each sets up .venv from pyproject.toml first.
 PYTHON ?= python3
 BIN := .venv/bin
-KERNELS := $(wildcard src/smidgen/runtime/kernels/*.c) $(wildcard src/smidgen/memory/packing/*.c)
-CWARNINGS := -std=c99 -pedantic -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Isrc/smidgen/runtime -fPIC -shared -o build/warnings.so
+RUNTIME := src/smidgen/runtime
+KERNELS := $(wildcard $(RUNTIME)/kernels/*.c) $(wildcard src/smidgen/memory/packing/*.c) src/smidgen/targets/counter.c
+PACKED := $(abspath $(wildcard $(RUNTIME)/cortex_m/*.[cS]))
+CWARNINGS := -std=c99 -pedantic -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -I$(abspath $(RUNTIME))
+CORTEX_M = $(shell $(BIN)/python -c 'from smidgen.targets import boards, toolchain as t; print(*t.core_flags("zig", boards.M7), *t.FLAGS)')
+HOST := $(CWARNINGS) -fPIC -shared -o build/kernels-host.so
 
 .PHONY: demo test fuzz lint types cwarnings unit clean
 
@@ -18,11 +22,13 @@ lint: .venv/.dev
 types: .venv/.dev
 	$(BIN)/mypy
 
-# Every kernel with all warnings as errors, by the machine's compiler where there is one and by the ziglang wheel.
+# All C and assembly with all warnings as errors: by the machine's compiler where there is one and by the ziglang wheel,
+# and what is for Cortex-M by the wheel with the flags of that target.
 cwarnings: .venv/.dev
 	mkdir -p build
-	$(BIN)/python -m ziglang cc $(CWARNINGS) $(KERNELS)
-	if command -v cc > /dev/null; then cc $(CWARNINGS) $(KERNELS); fi
+	$(BIN)/python -m ziglang cc $(HOST) $(KERNELS)
+	if command -v cc > /dev/null; then cc $(HOST) $(KERNELS); fi
+	cd build && $(abspath $(BIN))/python -m ziglang cc $(CORTEX_M) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(PACKED)
 
 unit: .venv/.dev
 	$(BIN)/pytest -n 2 --dist worksteal

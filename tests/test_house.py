@@ -122,10 +122,3 @@ def test_the_length_of_functions_is_measured_in_python_and_in_c(tmp_path: Path) 
     c.write_text("int a[] = {\n    1,\n};\n\nint f(int x,\n      int y) {\n    if (x) {\n    }\n    return y;\n}\n")
     assert sorted(functions(python)) == [("f", 2), ("g", 4)]
     assert list(functions(c)) == [("f", 6)]
-
-
-def test_no_kernel_allocates_or_keeps_state() -> None:
-    for path in sorted((ROOT / "runtime").rglob("*.c")):
-        text = path.read_text()
-        assert "malloc" not in text, path
-        assert "#include <math.h>" not in text, path
