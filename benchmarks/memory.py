@@ -27,6 +27,7 @@ from shared import NETWORKS, released
 from smidgen import memory
 from smidgen.errors import PlanError
 from smidgen.ir import Graph
+from smidgen.ir.rewriting import prune
 from smidgen.memory import Buffer, ordering, streaming
 from smidgen.memory.rows import WHOLE, Schedule
 from smidgen.memory.streaming import Layout
@@ -38,7 +39,7 @@ from smidgen.training.scheme import PUBLISHED, load_scheme
 
 Image = Literal["whole", "buffered", "streamed"]  # every map whole; early layers row by row; and the image by rows
 OPTIONS = Options(classes=10, weight_bits=8)
-UNORDERED: tuple[Pass, ...] = (passes.prune, passes.share, passes.slice_channels)
+UNORDERED: tuple[Pass, ...] = (prune, passes.share, passes.slice_channels)
 IMAGES: tuple[Image, ...] = ("whole", "buffered", "streamed")
 SPARSE = {"mbv2-w0.35": "99kb", "proxyless-w0.3": "98kb", "mcunet-5fps": "99kb"}
 PAPER = {  # KB of the full update, and of the sparse one with all graph optimizations

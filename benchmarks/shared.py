@@ -12,9 +12,10 @@ import numpy as np
 import smidgen as sm
 from smidgen.data import Data, Samples, centre, intake, load_data
 from smidgen.ir import Array, Graph, Value, evaluate_all
+from smidgen.ir.rewriting import prune
 from smidgen.numerics import stochastic
 from smidgen.ops.update import Step
-from smidgen.training import Training, passes
+from smidgen.training import Training
 
 SHARED = Path(__file__).parents[2] / "shared"
 NETWORKS = ("mbv2-w0.35", "proxyless-w0.3", "mcunet-5fps")
@@ -56,7 +57,7 @@ def inputs(samples: Samples, graph: Graph) -> Iterator[tuple[Array, Array]]:
 
 def loss_graph(training: Training) -> Graph:
     """The part of a training's reference that gives the loss."""
-    return passes.prune(replace(training.reference, outputs=training.reference.outputs[:2]))
+    return prune(replace(training.reference, outputs=training.reference.outputs[:2]))
 
 
 class Int8Gradients:
@@ -70,7 +71,7 @@ class Int8Gradients:
         self._unit = next(v for node in step.nodes for v in node.outs if v.name == "g0")
         wanted = (*(node.ins[-3] for node, _ in self.steps), self._unit)
         kept = {self._carry: step.updates[self._carry]}
-        self._graph = passes.prune(replace(step, outputs=wanted, updates=kept))
+        self._graph = prune(replace(step, outputs=wanted, updates=kept))
         self._state = dict(step.state)
 
     def next(self, image: Array, label: Array) -> dict[Value, Array]:

@@ -16,12 +16,13 @@ from graphs import int8_graphs, random_inputs
 from networks import CLASSES, NETWORKS, branches, inverted_residual, samples
 from smidgen.errors import GraphError
 from smidgen.ir import OPS, Array, Builder, Graph, Node, Op, Value, evaluate, evaluate_all
+from smidgen.ir.rewriting import prune
 from smidgen.numerics import activation_limits
 from smidgen.numerics.stochastic import exponent
 from smidgen.ops import Softmax, SumGrads
 from smidgen.ops.update import Step
 from smidgen.simulate import RULES, Simulator
-from smidgen.training import Head, Options, Training, autodiff, build_training, passes
+from smidgen.training import Head, Options, Training, autodiff, build_training
 from smidgen.training.autodiff import differentiate
 from smidgen.training.scheme import load_scheme
 
@@ -146,7 +147,7 @@ def test_an_op_without_a_gradient_is_refused_by_name() -> None:
 
 def loss_graph(training: Training) -> Graph:
     """The part of the reference that gives the loss."""
-    return passes.prune(replace(training.reference, outputs=training.reference.outputs[:2]))
+    return prune(replace(training.reference, outputs=training.reference.outputs[:2]))
 
 
 def train_all(graph: Graph, options: Options | None = None) -> Training:

@@ -14,6 +14,7 @@ import smidgen as sm
 from networks import CLASSES, NETWORKS, branches, inverted_residual, samples
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Value, evaluate_step, verify
+from smidgen.ir.rewriting import prune
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.numerics.stochastic import FIRST_LEVEL, LEVEL_LIMIT
 from smidgen.ops.update import BiasSumStep, FusedStep, WeightStep
@@ -274,6 +275,6 @@ def test_options_out_of_range_are_refused_with_the_number(options: Options, mess
 
 def test_a_model_without_a_classifier_is_refused_with_the_reason() -> None:
     graph = inverted_residual(0)
-    headless = passes.prune(replace(graph, outputs=(graph.nodes[0].out,)))
+    headless = prune(replace(graph, outputs=(graph.nodes[0].out,)))
     with pytest.raises(TrainingError, match="does not end in a Dense classifier"):
         build_training(headless, Scheme("head", 0), Options(CLASSES))

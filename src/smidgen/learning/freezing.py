@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from smidgen.errors import InputError
 from smidgen.ir import Array, Builder, Graph, Value
+from smidgen.ir.rewriting import prune
 from smidgen.ops.overlay import Overlay
 from smidgen.training import Training
-from smidgen.training.passes import prune
 
 
 def learned_graph(training: Training, state: Mapping[str, Array]) -> Graph:
@@ -16,15 +16,14 @@ def learned_graph(training: Training, state: Mapping[str, Array]) -> Graph:
     forward = training.forward
     g = Builder(forward.name, forward.preprocessing)
     values: dict[Value, Value] = {v: g.input(v.name, v.type) for v in forward.inputs}
-    for v, data in forward.constants.items():
+    held = {**forward.constants, **{v: _found(v, state) for v in forward.state}}
+    for v, data in held.items():
         values[v] = g.constant(v.name, data, v.type.q)
-    for v in forward.state:
-        values[v] = g.constant(v.name, _found(v, state), v.type.q)
     for node in forward.nodes:
         ins = tuple(values[v] for v in node.ins)
         if isinstance(node.op, Overlay):
-            whole = node.op.ref(node, *(g.constants[v] for v in ins))
-            values[node.out] = g.constant(node.out.name, whole, node.out.type.q)
+            arrays = (held[v] for v in node.ins)
+            values[node.out] = g.constant(node.out.name, node.op.ref(node, *arrays), node.out.type.q)
         else:
             outs = g.emit_all(node.op, *ins, q=node.outs[0].type.q, name=node.outs[0].name)
             values.update(zip(node.outs, outs, strict=True))

@@ -14,6 +14,7 @@ import numpy as np
 
 from smidgen.errors import InputError
 from smidgen.ir import Array, Builder, Graph, Node, QParams, Type, Value
+from smidgen.ir.rewriting import needed, producers
 from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Dequantize
 from smidgen.ops.gradient import Carry, Gather
@@ -23,7 +24,7 @@ from smidgen.ops.pool import Mean
 from smidgen.ops.shape import Reshape
 from smidgen.ops.update import BUFFER_TYPES, BiasStep, DenseStep, WeightStep, initial_fraction
 from smidgen.training.autodiff import differentiate
-from smidgen.training.head import features_of, nodes_before
+from smidgen.training.head import features_of
 from smidgen.training.lowering import Lowered, fuse_through, largest_gradients, lower
 from smidgen.training.scheme import Scheme, Trained, resolve
 
@@ -102,15 +103,12 @@ def _learnable(
     graph: Graph, features: Value, trained: tuple[Trained, ...], options: Options
 ) -> tuple[Builder, dict[Value, Value], tuple[_Weight, ...]]:
     """The nodes up to the features, with everything that learns turned from constant into state."""
-    by_node = {id(t.node): t for t in trained}
+    by_output = {t.node.out: t for t in trained}
     g = Builder(graph.name, graph.preprocessing)
     values: dict[Value, Value] = {v: g.input(v.name, v.type) for v in graph.inputs}
     weights: list[_Weight] = []
-    needed = nodes_before(graph, features)
-    for node in graph.nodes:
-        if id(node) not in needed:
-            continue
-        layer = by_node.get(id(node))
+    for node in needed(graph, features):
+        layer = by_output.get(node.outs[0])
         for index, value in enumerate(node.ins):
             if value in graph.constants and value not in values:
                 learns = layer is not None and (index == 2 or (index == 1 and bool(layer.channels)))
@@ -191,12 +189,12 @@ def _flat(g: Builder, features: Value) -> Value:
 def _with_unit(graph: Graph) -> Graph:
     """Insert g0 = max |dlogits| right behind the loss gradient; it becomes the last output."""
     dlogits = graph.outputs[2]
-    at = 1 + next(i for i, node in enumerate(graph.nodes) if dlogits in node.outs)
-    g = Builder.upon(graph)
-    g0 = g.emit(MaxAbs(), dlogits, name="g0")
-    node = g.nodes.pop()
-    g.nodes.insert(at, node)
-    return g.graph(*graph.outputs, g0)
+    g, units = Builder.before(graph), []
+    for node in graph.nodes:
+        g.append(node)
+        if dlogits in node.outs:
+            units.append(g.emit(MaxAbs(), dlogits, name="g0"))
+    return g.graph(*graph.outputs, *units)
 
 
 def _samples(graph: Graph, options: Options, images: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
@@ -216,7 +214,7 @@ def _updates(reference: Graph, lowered: Lowered, weights: tuple[_Weight, ...], o
     g0 = lowered.values[reference.outputs[-1]]
     learning_rate = g.input("learning_rate", Type((1,), "float32"))
     rate = g.emit(Rate(), learning_rate, g0, name="rate")
-    producer = {v: node for node in reference.nodes for v in node.outs}
+    producer = producers(reference)
     stream = lowered.streams
     for weight, gradient in zip(weights, gradients, strict=True):
         stream += 2
@@ -227,7 +225,7 @@ def _updates(reference: Graph, lowered: Lowered, weights: tuple[_Weight, ...], o
     if options.head == "float32":
         _head_step(g, lowered, producer[logits], dlogits, learning_rate, options)
     after = g.emit(Carry(), lowered.carry, *lowered.seen, name="carry.after")
-    g.updates[lowered.carry] = after
+    g.update((lowered.carry,), (after,))
     return g.graph(lowered.values[loss], lowered.values[logits])
 
 
@@ -251,7 +249,7 @@ def _step(
     if buffered:
         states.append(g.persistent(f"{name}.buffer", np.zeros(value.type.shape, BUFFER_TYPES[weight.kind])))
     after = g.emit_all(op, *states, sums, rate, carry, name=f"{name}.after")
-    g.updates.update(zip(states, after, strict=True))
+    g.update(states, after)
 
 
 def _head_step(
@@ -263,4 +261,4 @@ def _head_step(
         states += [g.persistent(f"{v.name}.buffer", np.zeros(v.type.shape, np.float32)) for v in (w, b)]
     op = DenseStep(options.momentum, options.every)
     after = g.emit_all(op, *states, x, lowered.values[dlogits], learning_rate, lowered.carry, name="head.after")
-    g.updates.update(zip(states, after, strict=True))
+    g.update(states, after)
