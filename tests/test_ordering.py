@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from graphs import int8_graphs, random_inputs
 from networks import CLASSES, NETWORKS, Drawn, samples
 from smidgen import memory
-from smidgen.ir import Graph, Node, evaluate, evaluate_step, verify
+from smidgen.ir import Graph, Node, evaluate, evaluate_step, roles_of, verify
 from smidgen.ir.rewriting import prune
 from smidgen.memory import ordering
 from smidgen.ops import Add
@@ -110,7 +110,7 @@ def test_a_prediction_runs_no_more_nodes_than_before() -> None:
 
 
 def _label(graph: Graph, node: Node) -> bool:
-    return graph.inputs[1] in node.ins
+    return roles_of(graph).label in node.ins
 
 
 def test_three_hundred_nodes_are_ordered_in_moments() -> None:

@@ -12,8 +12,8 @@ import pytest
 
 import smidgen as sm
 from networks import CLASSES, NETWORKS, branches, inverted_residual, samples
-from smidgen.errors import InputError
-from smidgen.ir import Array, Graph, Value, evaluate_step, verify
+from smidgen.errors import GraphError, InputError
+from smidgen.ir import Array, Graph, Value, evaluate_step, roles_of, verify
 from smidgen.ir.rewriting import prune
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.numerics.stochastic import FIRST_LEVEL, LEVEL_LIMIT
@@ -102,8 +102,9 @@ def test_no_weight_gradient_is_stored_and_only_trained_channels_are_saved() -> N
     assert all(isinstance(node.op, FusedStep | BiasSumStep) for node in updates)
     for node in updates:
         if isinstance(node.op, FusedStep):
-            w, x = node.ins[0].type, node.ins[-4].type
-            assert x.shape[3] == w.shape[3]
+            parts = node.op.parts(node)
+            x, _ = parts.sources
+            assert x.type.shape[3] == parts.states[0].type.shape[3]
 
 
 def test_an_update_runs_before_the_gradients_of_earlier_layers() -> None:
@@ -136,33 +137,86 @@ def test_the_host_takes_the_same_steps(network: Callable[[int], Graph], head: He
 def test_parsing_a_printed_training_graph_gives_it_back(network: Callable[[int], Graph]) -> None:
     graph = network(0)
     training = build_training(graph, partly(graph), Options(CLASSES, momentum=0.9, every=2, head="int8"))
-    for each in (training.step, passes.run(training.step), training.reference, training.forward):
+    for each in (training.step, passes.run(training.step), training.reference.graph, training.forward):
         assert parse_graph(print_graph(each), {**each.constants, **each.state}) == each
+
+
+# --- roles
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=[n.__name__ for n in NETWORKS])
+def test_passes_keep_the_roles_of_a_step(network: Callable[[int], Graph]) -> None:
+    graph = network(0)
+    step = build_training(graph, partly(graph), Options(CLASSES)).step
+    roles = roles_of(step)
+    assert passes.run(step).roles == roles
+    assert step.prediction_inputs == (roles.image,)
+    assert step.scores == roles.logits
+    assert replace(step, roles=None) != step
+
+
+@pytest.mark.parametrize(
+    ("role", "other", "what"),
+    [
+        ("image", "loss", "an input"), ("label", "logits", "an input"), ("rate", "carry", "an input"),
+        ("loss", "label", "an output"), ("logits", "image", "an output"), ("carry", "loss", "state"),
+    ],
+)  # fmt: skip
+def test_a_value_that_cannot_have_its_role_is_refused(role: str, other: str, what: str) -> None:
+    graph = inverted_residual(0)
+    step = build_training(graph, load_scheme("head", graph), Options(CLASSES)).step
+    roles = roles_of(step)
+    wrong = replace(step, roles=replace(roles, **{role: getattr(roles, other)}))
+    with pytest.raises(GraphError, match=f"is the {role} of the training step net0, but not {what} of it"):
+        verify(wrong)
+
+
+def test_a_graph_without_roles_is_no_training_step() -> None:
+    graph = inverted_residual(0)
+    assert graph.prediction_inputs == graph.inputs
+    assert (graph.scores,) == graph.outputs
+    with pytest.raises(GraphError, match="net0 is no training step"):
+        roles_of(graph)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("roles image=%image", "does not name image, label, rate, loss, logits, carry"),
+        ("roles image=%nothing label=%label rate=%r loss=%l logits=%k carry=%c", "%nothing is read before"),
+        ("roles image= label=%label rate=%label loss=%loss logits=%loss carry=%carry", "leaves a role without"),
+        ("roles", "does not name image"),
+    ],
+)
+def test_a_line_of_roles_that_says_nothing_is_refused(line: str, message: str) -> None:
+    graph = inverted_residual(0)
+    step = build_training(graph, load_scheme("head", graph), Options(CLASSES)).step
+    lines = [line if one.startswith("roles") else one for one in print_graph(step).splitlines()]
+    with pytest.raises(GraphError, match=message):
+        parse_graph("\n".join(lines), {**step.constants, **step.state})
 
 
 # --- extremes
 
 
-def assert_sound(state: State) -> None:
+def assert_sound(graph: Graph, state: State) -> None:
     """Nothing left its range: weights within ±127, biases within int32, floats finite."""
+    carry = roles_of(graph).carry
     for value, data in state.items():
         if data.dtype == np.int8:
             assert np.abs(data.astype(int)).max() <= 127, value.name
-        if data.dtype == np.int32 and value.name != "carry":
+        if data.dtype == np.int32 and value != carry:
             assert np.abs(data.astype(np.int64)).max() <= BIAS_LIMIT, value.name
         if data.dtype == np.float32:
             assert np.isfinite(data).all(), value.name
-        if value.name == "carry":
+        if value == carry:
             assert np.abs(data[FIRST_LEVEL:]).max() <= LEVEL_LIMIT
 
 
-def with_levels(state: State, level: int) -> State:
-    """The state with every exponent as far off as it can be."""
-    moved = {}
-    for value, data in state.items():
-        moved[value] = data.copy()
-        if value.name == "carry":
-            moved[value][FIRST_LEVEL:] = level
+def with_levels(graph: Graph, level: int) -> State:
+    """The graph's state with every exponent as far off as it can be."""
+    moved = {value: data.copy() for value, data in graph.state.items()}
+    moved[roles_of(graph).carry][FIRST_LEVEL:] = level
     return moved
 
 
@@ -174,16 +228,16 @@ MOMENTA = (0.0, 0.9)
 def test_gradients_that_all_saturate_or_all_vanish_do_no_harm(level: int, momentum: float) -> None:
     graph = inverted_residual(1)
     step = build_training(graph, load_scheme("full", graph), Options(CLASSES, momentum=momentum)).step
-    for _, state in steps(step, 8, state=with_levels(step.state, level)):
-        assert_sound(state)
+    for _, state in steps(step, 8, state=with_levels(step, level)):
+        assert_sound(step, state)
 
 
 def test_an_exponent_that_was_far_too_small_is_right_again_after_a_few_steps() -> None:
     graph = inverted_residual(1)
     step = build_training(graph, load_scheme("full", graph), Options(CLASSES)).step
     *_, (_, usual) = steps(step, 12, rate=0.0)
-    *_, (_, found) = steps(step, 12, rate=0.0, state=with_levels(step.state, -20 << 8))
-    (carry,) = (v for v in step.state if v.name == "carry")
+    *_, (_, found) = steps(step, 12, rate=0.0, state=with_levels(step, -20 << 8))
+    carry = roles_of(step).carry
     assert np.abs(found[carry][FIRST_LEVEL:] - usual[carry][FIRST_LEVEL:]).max() <= 2 << 8
 
 
@@ -192,7 +246,7 @@ def test_dead_channels_stay_numbers(head: Head) -> None:
     graph = inverted_residual(2, dead=2)
     step = build_training(graph, load_scheme("full", graph), Options(CLASSES, head=head)).step
     for outputs, state in steps(step, 6):
-        assert_sound(state)
+        assert_sound(step, state)
         assert np.isfinite(outputs[0]).all()
 
 
@@ -207,8 +261,8 @@ def test_a_loss_without_gradient_changes_nothing_that_learns() -> None:
     with np.errstate(all="raise", under="ignore"):
         (loss, _), after = evaluate_step(training.step, state, *arrays)
     assert loss[0] == 0
-    changed = {v.name for v, data in after.items() if not np.array_equal(data, state[v])}
-    assert changed == {"carry"}
+    changed = {v for v, data in after.items() if not np.array_equal(data, state[v])}
+    assert changed == {roles_of(training.step).carry}
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -218,7 +272,7 @@ def test_a_huge_learning_rate_saturates_and_goes_on(rate: float, head: Head) -> 
     for options in (Options(CLASSES, head=head), Options(CLASSES, head=head, momentum=0.9, every=2)):
         step = build_training(graph, load_scheme("full", graph), options).step
         for outputs, state in steps(step, 6, rate=rate):
-            assert_sound(state)
+            assert_sound(step, state)
             assert np.isfinite(outputs[0]).all()
 
 
@@ -226,7 +280,7 @@ def test_the_largest_learning_rate_there_is_saturates_int8_and_goes_on() -> None
     graph = inverted_residual(3)
     step = build_training(graph, load_scheme("full", graph), Options(CLASSES, head="int8")).step
     for outputs, state in steps(step, 4, rate=3e38):
-        assert_sound(state)
+        assert_sound(step, state)
         assert np.isfinite(outputs[0]).all()
 
 
@@ -235,7 +289,8 @@ def test_a_rate_that_is_no_rate_leaves_int8_weights_alone(rate: float) -> None:
     graph = inverted_residual(3)
     step = build_training(graph, load_scheme("full", graph), Options(CLASSES, head="int8")).step
     for _, state in steps(step, 2, rate=rate):
-        assert all(np.array_equal(data, step.state[v]) for v, data in state.items() if v.name != "carry")
+        learned = {v: data for v, data in state.items() if v != roles_of(step).carry}
+        assert all(np.array_equal(data, step.state[v]) for v, data in learned.items())
 
 
 @pytest.mark.parametrize("bits", [8, 10, 12])

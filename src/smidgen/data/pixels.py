@@ -34,7 +34,7 @@ class Intake:
 
 def intake(model: Graph) -> Intake:
     """How images enter a model: by its first input."""
-    return Intake(model.inputs[0].type, model.preprocessing)
+    return Intake(model.image.type, model.preprocessing)
 
 
 def from_pixels(pixels: Array, intake: Intake) -> Array:

@@ -6,7 +6,7 @@ planning reads them, code generation prints one call for each.
 
 from smidgen.ir.building import Builder
 from smidgen.ir.evaluating import check_inputs, evaluate, evaluate_all, evaluate_step
-from smidgen.ir.graph import OPS, Graph, Node, Op, Value, infer, memory_read, op, virtual_sources
+from smidgen.ir.graph import OPS, Graph, Node, Op, Roles, Value, infer, memory_read, op, roles_of, virtual_sources
 from smidgen.ir.types import DTYPES, MAX_BYTES, MAX_RANK, NAME, Array, Params, QParams, Type
 from smidgen.ir.verifying import verify
 
@@ -23,6 +23,7 @@ __all__ = [
     "Op",
     "Params",
     "QParams",
+    "Roles",
     "Type",
     "Value",
     "check_inputs",
@@ -32,6 +33,7 @@ __all__ = [
     "infer",
     "memory_read",
     "op",
+    "roles_of",
     "verify",
     "virtual_sources",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from smidgen.errors import GraphError
-from smidgen.ir.graph import Graph, Node, Op, Value, infer
+from smidgen.ir.graph import Graph, Node, Op, Roles, Value, infer
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ir.types import Array, QParams, Type
 from smidgen.ir.verifying import verify
@@ -107,7 +107,7 @@ class Builder:
         self._nodes.append(Node(op, ins, outs))
         return outs
 
-    def graph(self, *outputs: Value) -> Graph:
+    def graph(self, *outputs: Value, roles: Roles | None = None) -> Graph:
         """The graph so far, verified; constants nobody reads are left out."""
         read = {v for node in self._nodes for v in node.ins} | set(outputs)
         constants = {v: data for v, data in self._constants.items() if v in read}
@@ -120,6 +120,7 @@ class Builder:
             dict(self._state),
             dict(self._updates),
             self._preprocessing,
+            roles,
         )
         verify(graph)
         return graph

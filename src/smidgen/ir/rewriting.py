@@ -84,4 +84,4 @@ def rewrite(graph: Graph, rule: Rule, absorbed: Collection[Node] = ()) -> Graph:
             g.append(replace(instead, ins=now(instead.ins)))
             made.update(instead.outs)
     g.update(graph.updates, now(graph.updates.values()))
-    return g.graph(*now(graph.outputs))
+    return g.graph(*now(graph.outputs), roles=graph.roles and graph.roles.after(became))

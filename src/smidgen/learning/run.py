@@ -187,7 +187,7 @@ def _warnings(place: Place, course: Course, classes: int) -> tuple[str, ...]:
 
 
 def _classes(graph: Graph) -> int:
-    return graph.outputs[1].type.shape[1]
+    return graph.scores.type.shape[1]
 
 
 def _check_labels(graph: Graph, data: Data) -> None:

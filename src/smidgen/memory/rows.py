@@ -106,7 +106,7 @@ def stream(graph: Graph, first: int, end: int, streamed_input: bool) -> Group | 
     nodes = graph.nodes[first:end]
     if not nodes or not all(streamable(node) for node in nodes):
         return None
-    image = graph.inputs[0] if streamed_input and first == 0 else None
+    image = graph.image if streamed_input and first == 0 else None
     if image is not None and any(image in node.ins for node in graph.nodes[end:]):
         return None
     order = tuple(_Order(nodes, image))

@@ -92,7 +92,7 @@ def _choose(graph: Graph, streamed_input: bool, groups: Groups) -> Schedule:
     rest = {end: max((load for i, load in alone.items() if i >= end), default=0) for end in best}
     ends = [end for end in best if end or not streamed_input]
     if not ends:
-        reader = next(node for node in reversed(graph.nodes) if graph.inputs[0] in node.ins)
+        reader = next(node for node in reversed(graph.nodes) if graph.image in node.ins)
         raise PlanError(
             f"the image of {graph.name} cannot be streamed: %{reader.outs[0].name} reads it again, after the first "
             "layers; hold it whole, or let the layer that reads it stay as it is"

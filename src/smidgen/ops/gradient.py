@@ -59,6 +59,15 @@ def unmask(mask: Array, shape: tuple[int, ...]) -> Array:
 
 
 @dataclass(frozen=True)
+class GradInputs:
+    """What a gradient op reads."""
+
+    operands: tuple[Value, ...]  # gradients first
+    mask: Value | None
+    carry: Value | None  # where it is lowered
+
+
+@dataclass(frozen=True)
 class GradOp(Op):
     """dx = round(sums · factors) where the mask is set; `sums` is what each subclass defines."""
 
@@ -140,8 +149,14 @@ class GradOp(Op):
         }  # fmt: skip
 
     def arguments(self, node: Node) -> tuple[Value | None, ...]:
-        mask = node.ins[self.operands] if self.masked else None
-        return (*node.ins[: self.operands], mask, node.ins[-1], *node.outs)
+        parts = self.parts(node)
+        return (*parts.operands, parts.mask, parts.carry, *node.outs)
+
+    def parts(self, node: Node) -> GradInputs:
+        """A node's inputs by what they are."""
+        operands, rest = node.ins[: self.operands], iter(node.ins[self.operands :])
+        mask = next(rest) if self.masked else None
+        return GradInputs(operands, mask, next(rest) if self.lowered else None)
 
 
 @op

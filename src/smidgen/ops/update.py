@@ -49,6 +49,16 @@ def unpack(packed: Array, bits: int, size: int) -> Array:
 
 
 @dataclass(frozen=True)
+class StepInputs:
+    """What an update reads."""
+
+    states: tuple[Value, ...]  # what it replaces, the weight first
+    sources: tuple[Value, ...]  # the sums, or what they are summed from
+    rate: Value
+    carry: Value
+
+
+@dataclass(frozen=True)
 class Step(Op):
     """delta = sums · factor · rate · 2^e, rounded at random; factor is one a channel along `axis` of the tensor."""
 
@@ -90,8 +100,14 @@ class Step(Op):
 
     def arguments(self, node: Node) -> tuple[Value | None, ...]:
         """States in place, NULL for one that is not kept: the outputs are their memory."""
-        buffer = node.ins[self.states() - 1] if self.buffered else None
-        return (node.ins[0], *self.fraction(node), buffer, *node.ins[self.states() :])
+        parts = self.parts(node)
+        buffer = parts.states[-1] if self.buffered else None
+        return (parts.states[0], *self.fraction(node), buffer, *parts.sources, parts.rate, parts.carry)
+
+    def parts(self, node: Node) -> StepInputs:
+        """A node's inputs by what they are."""
+        (*sources, rate, carry) = node.ins[self.states() :]
+        return StepInputs(node.ins[: self.states()], tuple(sources), rate, carry)
 
     def states(self) -> int:
         """How many inputs, from the first, are state that the step replaces."""
@@ -220,7 +236,8 @@ class BiasSumStep(BiasStep):
         return super().ref(node, b, *buffer, dy.reshape(-1, b.size).sum(axis=0, dtype=np.int32), rate, carry)
 
     def params(self, node: Node) -> Params:
-        return {"n": node.ins[-3].type.size // node.ins[0].type.size, **super().params(node)}
+        (dy,) = self.parts(node).sources
+        return {"n": dy.type.size // node.ins[0].type.size, **super().params(node)}
 
     def scratch(self, node: Node) -> int:
         return 4 * node.ins[0].type.size
@@ -234,7 +251,7 @@ class FusedStep(WeightStep):
         raise GraphError(f"{type(self).__name__} names no gradient")
 
     def _sums(self, node: Node) -> Node:
-        x, dy = node.ins[-4:-2]
+        x, dy = self.parts(node).sources
         op = self.gradient()
         return Node(op, (x, dy), (Value("sums", op.infer(x.type, dy.type)),))
 
@@ -339,7 +356,14 @@ class DenseStep(Op):
 
     def arguments(self, node: Node) -> tuple[Value | None, ...]:
         """States in place, NULL for one that is not kept: the outputs are their memory."""
-        return (*node.ins[:2], *(node.ins[2:4] if self.buffered else (None, None)), *node.ins[-4:])
+        parts = self.parts(node)
+        w, b, *buffers = parts.states
+        return (w, b, *(buffers or (None, None)), *parts.sources, parts.rate, parts.carry)
+
+    def parts(self, node: Node) -> StepInputs:
+        """A node's inputs by what they are."""
+        (*states, x, dy, rate, carry) = node.ins
+        return StepInputs(tuple(states), (x, dy), rate, carry)
 
     def ref(self, node: Node, w: Array, b: Array, *rest: Array) -> tuple[Array, ...]:
         (*buffers, x, dy, learning_rate, carry) = rest

@@ -27,7 +27,7 @@ def _layer(g: Builder, op: Op, x: Value, w: Array, b: Array, outs: tuple[Value, 
 
 
 def drop_idle(graph: Graph) -> Graph:
-    """Leave out what changes nothing: reshapes to the same shape, pads of nothing, one reshape after another."""
+    """Leave out what changes nothing: reshapes to the same shape, pads of nothing, activations that are none."""
 
     def rule(g: Builder, node: Node) -> Value | None:
         op, x = node.op, node.ins[0]

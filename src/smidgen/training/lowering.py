@@ -71,6 +71,7 @@ class Lowered:
     builder: Builder
     values: Mapping[Value, Value]
     slots: Mapping[Value, int]
+    unit: Value  # of gradients: the largest magnitude of the loss gradient
     carry: Value
     seen: tuple[Value, ...]
     streams: int
@@ -94,7 +95,8 @@ def lower(graph: Graph, g0: Value, largest: Mapping[Value, float], seed: int) ->
     emitter = _Emitter(g, g0, carry, owners, lowered)
     for node in graph.nodes:
         emitter.node(node)
-    return Lowered(g, emitter.values, emitter.exponents, carry, tuple(emitter.seen), emitter.streams)
+    values, slots = emitter.values, emitter.exponents
+    return Lowered(g, values, slots, values[g0], carry, tuple(emitter.seen), emitter.streams)
 
 
 class _Emitter:

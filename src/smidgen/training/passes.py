@@ -17,6 +17,7 @@ from smidgen.ops.update import (
     DenseStep,
     DenseWeightStep,
     DepthwiseWeightStep,
+    FusedStep,
     Step,
     WeightStep,
 )
@@ -68,14 +69,15 @@ def fuse_updates(graph: Graph) -> Graph:
     made_by, used = producers(graph), uses(graph)
 
     def rule(g: Builder, node: Node) -> Node | None:
-        if not isinstance(node.op, BiasStep | WeightStep):
+        if not isinstance(node.op, BiasStep | WeightStep) or isinstance(node.op, BiasSumStep | FusedStep):
             return None
-        sums = node.ins[-3]
+        parts = node.op.parts(node)
+        (sums,) = parts.sources
         source = made_by.get(sums)
         op = _fused(node.op, source) if source is not None and used[sums] == 1 else None
         if source is None or op is None:
             return None
-        return Node(op, (*node.ins[:-3], *source.ins, *node.ins[-2:]), node.outs)
+        return Node(op, (*parts.states, *source.ins, parts.rate, parts.carry), node.outs)
 
     return prune(rewrite(graph, rule))
 
