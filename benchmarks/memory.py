@@ -139,7 +139,7 @@ def schemes(graph: Graph) -> Iterator[Published]:
 
 def step(graph: Graph, scheme: str) -> Graph:
     """A training step; one image is enough, as its first exponents take the same memory whatever they are."""
-    type_ = graph.inputs[0].type
+    type_ = graph.image.type
     image = np.random.default_rng(0).integers(-100, 101, type_.shape).astype(type_.dtype)
     return build_training(graph, load_scheme(scheme, graph), OPTIONS, (image,)).step
 

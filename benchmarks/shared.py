@@ -55,9 +55,9 @@ def inputs(samples: Samples, graph: Graph) -> Iterator[tuple[Array, Array]]:
         yield centre(image, intake(graph)), np.array([label], np.int32)
 
 
-def steps_of(step: Graph) -> Iterator[tuple[Step, StepInputs]]:
+def steps_of(step: Graph) -> Iterator[tuple[Step, StepInputs[Value]]]:
     """The steps of tensors that learn in int8, and what each reads."""
-    return ((node.op, node.op.parts(node)) for node in step.nodes if isinstance(node.op, Step))
+    return ((node.op, node.op.parts(node.ins)) for node in step.nodes if isinstance(node.op, Step))
 
 
 class Int8Gradients:

@@ -204,7 +204,7 @@ def test_pytorch_computes_the_bytes_of_any_graph(graph: Graph, seed: int) -> Non
 def int8_gradients(training: Training, image: Array, label: int, draws: int) -> list[Array]:
     """What each tensor learns from, as real numbers: the mean over steps that change nothing but the carry."""
     step, state, total = training.step, training.step.state, []
-    steps = [(node.op, node.op.parts(node)) for node in step.nodes if isinstance(node.op, Step)]
+    steps = [(node.op, node.op.parts(node.ins)) for node in step.nodes if isinstance(node.op, Step)]
     arrays = (*feed(image, label), np.zeros(1, np.float32))
     for _ in range(draws):
         values = evaluate_all(step, state, *arrays)

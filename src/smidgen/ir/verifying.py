@@ -66,7 +66,7 @@ def _verify_preprocessing(graph: Graph) -> None:
     """Images become maps of pixels, and each channel has its numbers."""
     if graph.preprocessing is None:
         return
-    shape = graph.inputs[0].type.shape if graph.inputs else ()
+    shape = graph.image.type.shape if graph.inputs else ()
     if len(shape) != 4:
         raise GraphError(f"{graph.name} has preprocessing for images, its first input is {list(shape)}")
     try:

@@ -27,7 +27,7 @@ def _check_rows(graph: Graph, group: Group) -> None:
     for index in group.order:
         row = made[index]
         made[index] += 1
-        out = graph.inputs[0] if index < 0 else nodes[index].out
+        out = graph.image if index < 0 else nodes[index].out
         for value in maps(nodes[index]) if index >= 0 else ():
             first, end = rows_read(nodes[index], row)
             if value in makers and made[makers[value]] < end:

@@ -7,6 +7,7 @@ f = weight_bits − 8 further bits, packed. QAS is the factor 1 / s_w² (weights
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from smidgen.numerics import stochastic
 from smidgen.ops.conv_grad import ConvGradWeight, DenseGradWeight, DepthwiseGradWeight
 from smidgen.ops.window import Pad
 
+T = TypeVar("T")
 BUFFER_BITS = 12  # fraction bits, below one int8 step, of a weight's momentum or accumulated gradients
 BUFFER_TYPES = {"weight": np.int16, "bias": np.int32}
 
@@ -49,13 +51,13 @@ def unpack(packed: Array, bits: int, size: int) -> Array:
 
 
 @dataclass(frozen=True)
-class StepInputs:
+class StepInputs(Generic[T]):
     """What an update reads."""
 
-    states: tuple[Value, ...]  # what it replaces, the weight first
-    sources: tuple[Value, ...]  # the sums, or what they are summed from
-    rate: Value
-    carry: Value
+    states: tuple[T, ...]  # what it replaces, the weight first
+    sources: tuple[T, ...]  # the sums, or what they are summed from
+    rate: T
+    carry: T
 
 
 @dataclass(frozen=True)
@@ -100,14 +102,14 @@ class Step(Op):
 
     def arguments(self, node: Node) -> tuple[Value | None, ...]:
         """States in place, NULL for one that is not kept: the outputs are their memory."""
-        parts = self.parts(node)
+        parts = self.parts(node.ins)
         buffer = parts.states[-1] if self.buffered else None
         return (parts.states[0], *self.fraction(node), buffer, *parts.sources, parts.rate, parts.carry)
 
-    def parts(self, node: Node) -> StepInputs:
-        """A node's inputs by what they are."""
-        (*sources, rate, carry) = node.ins[self.states() :]
-        return StepInputs(node.ins[: self.states()], tuple(sources), rate, carry)
+    def parts(self, ins: tuple[T, ...]) -> StepInputs[T]:
+        """Inputs by what they are: values, types or arrays."""
+        (*sources, rate, carry) = ins[self.states() :]
+        return StepInputs(ins[: self.states()], tuple(sources), rate, carry)
 
     def states(self) -> int:
         """How many inputs, from the first, are state that the step replaces."""
@@ -133,7 +135,8 @@ class BiasStep(Step):
     takes = "int32"
 
     def infer(self, b: Type, *rest: Type) -> tuple[Type, ...]:
-        if len(rest) != 3 + self.buffered or b.dtype != "int32" or rest[-3] != b or len(self.factors) != b.size:
+        fits = len(rest) == 3 + self.buffered and b.dtype == "int32" and len(self.factors) == b.size
+        if not fits or rest[self.buffered] != b:
             raise GraphError(f"BiasStep of {b.dtype}{list(b.shape)} does not take {len(rest) + 1} inputs like these")
         return (b, *rest[: self.buffered])
 
@@ -236,7 +239,7 @@ class BiasSumStep(BiasStep):
         return super().ref(node, b, *buffer, dy.reshape(-1, b.size).sum(axis=0, dtype=np.int32), rate, carry)
 
     def params(self, node: Node) -> Params:
-        (dy,) = self.parts(node).sources
+        (dy,) = self.parts(node.ins).sources
         return {"n": dy.type.size // node.ins[0].type.size, **super().params(node)}
 
     def scratch(self, node: Node) -> int:
@@ -251,7 +254,7 @@ class FusedStep(WeightStep):
         raise GraphError(f"{type(self).__name__} names no gradient")
 
     def _sums(self, node: Node) -> Node:
-        x, dy = self.parts(node).sources
+        x, dy = self.parts(node.ins).sources
         op = self.gradient()
         return Node(op, (x, dy), (Value("sums", op.infer(x.type, dy.type)),))
 
@@ -356,13 +359,13 @@ class DenseStep(Op):
 
     def arguments(self, node: Node) -> tuple[Value | None, ...]:
         """States in place, NULL for one that is not kept: the outputs are their memory."""
-        parts = self.parts(node)
+        parts = self.parts(node.ins)
         w, b, *buffers = parts.states
         return (w, b, *(buffers or (None, None)), *parts.sources, parts.rate, parts.carry)
 
-    def parts(self, node: Node) -> StepInputs:
-        """A node's inputs by what they are."""
-        (*states, x, dy, rate, carry) = node.ins
+    def parts(self, ins: tuple[T, ...]) -> StepInputs[T]:
+        """Inputs by what they are: values, types or arrays."""
+        (*states, x, dy, rate, carry) = ins
         return StepInputs(tuple(states), (x, dy), rate, carry)
 
     def ref(self, node: Node, w: Array, b: Array, *rest: Array) -> tuple[Array, ...]:

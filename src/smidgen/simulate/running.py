@@ -91,10 +91,10 @@ def _factors(step: Graph) -> dict[Value, Tensor]:
     for node in step.nodes:
         if isinstance(node.op, Step):
             axis = node.op.axis if isinstance(node.op, WeightStep) else 0
-            weight, *_ = node.op.parts(node).states
+            weight, *_ = node.op.parts(node.ins).states
             along = [-1 if i == axis else 1 for i in range(len(weight.type.shape))]
             found[weight] = torch.tensor(node.op.factors, dtype=torch.float64).reshape(along)
         elif isinstance(node.op, DenseStep):
-            w, b, *_ = node.op.parts(node).states
+            w, b, *_ = node.op.parts(node.ins).states
             found |= {w: torch.ones(1), b: torch.ones(1)}
     return found

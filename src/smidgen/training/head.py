@@ -28,7 +28,7 @@ def features_of(graph: Graph) -> tuple[Value, Node]:
     convolution, ReLU and global mean. Only softmax, reshapes, activations and that mean may follow it. Where the
     features are a map, the new classifier reads their mean.
     """
-    value, averaged = graph.outputs[0], False
+    value, averaged = graph.scores, False
     producer = producers(graph)
     while value in producer:
         node = producer[value]
@@ -46,7 +46,7 @@ def features_of(graph: Graph) -> tuple[Value, Node]:
         value = node.ins[0]
     raise TrainingError(
         f"{graph.name} does not end in a Dense classifier, nor in a convolution and a global mean (its output "
-        f"%{graph.outputs[0].name} comes from elsewhere), so there is no head to replace; bring a model that does"
+        f"%{graph.scores.name} comes from elsewhere), so there is no head to replace; bring a model that does"
     )
 
 

@@ -71,7 +71,7 @@ def fuse_updates(graph: Graph) -> Graph:
     def rule(g: Builder, node: Node) -> Node | None:
         if not isinstance(node.op, BiasStep | WeightStep) or isinstance(node.op, BiasSumStep | FusedStep):
             return None
-        parts = node.op.parts(node)
+        parts = node.op.parts(node.ins)
         (sums,) = parts.sources
         source = made_by.get(sums)
         op = _fused(node.op, source) if source is not None and used[sums] == 1 else None
