@@ -16,7 +16,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from shared import NETWORKS, Int8Gradients, arguments_of, flowers, inputs, loss_graph, released, report
+from shared import NETWORKS, Int8Gradients, arguments_of, flowers, inputs, released, report
 from smidgen.data import Data, examples, pixel_encoding
 from smidgen.ir import Array, Graph
 from smidgen.simulate import Simulator
@@ -71,17 +71,17 @@ def cosine(a: Array, b: Array) -> float:
 def measure(graph: Graph, scheme: str, data: Data, images: int) -> Measured:
     calibration = examples(data.train, pixel_encoding(graph), CALIBRATION)
     training = build_training(graph, load_scheme(scheme, graph), Options(len(data.classes)), calibration)
-    ours, theirs = Int8Gradients(training), Simulator(loss_graph(training))
-    cosines = []
+    ours, theirs = Int8Gradients(training), Simulator(training.reference.loss_graph())
+    trained, cosines = tuple(ours.steps), []
     for image, label in inputs(data.test.spread(images), graph):
         found = ours.next(image, label)
-        expected = theirs.gradients(ours.trained, image, label)
-        cosines.append([cosine(found[v], e) for v, e in zip(ours.trained, expected, strict=True)])
+        expected = theirs.gradients(trained, image, label)
+        cosines.append([cosine(found[v], e) for v, e in zip(trained, expected, strict=True)])
     means, least = np.nanmean(cosines, axis=0), np.nanmin(cosines, axis=0)
-    neighbours = {[v.name for v in ours.trained if v.type.dtype == dtype][-1] for dtype in ("int8", "int32")}
+    neighbours = {[v.name for v in trained if v.type.dtype == dtype][-1] for dtype in ("int8", "int32")}
     tensors = tuple(
         TensorCosine(v.name, float(m), float(low), v.name in neighbours)
-        for v, m, low in zip(ours.trained, means, least, strict=True)
+        for v, m, low in zip(trained, means, least, strict=True)
     )
     return Measured(graph.name, scheme, images, tensors)
 

@@ -17,7 +17,7 @@ import plotly.graph_objects as go
 from rich.console import Console
 from rich.table import Table
 
-from shared import NETWORKS, Int8Gradients, arguments_of, flowers, inputs, loss_graph, released, report
+from shared import NETWORKS, Int8Gradients, arguments_of, flowers, inputs, released, report
 from smidgen.data import Data, examples, pixel_encoding
 from smidgen.ir import Array, Graph
 from smidgen.ops.update import Step, WeightStep
@@ -57,13 +57,12 @@ class Ratios:
 def measure(graph: Graph, scheme: str, data: Data, images: int) -> Ratios:
     calibration = examples(data.train, pixel_encoding(graph))
     training = build_training(graph, load_scheme(scheme, graph), Options(len(data.classes)), calibration)
-    ours, real = Int8Gradients(training), Simulator(loss_graph(training), rounded=False)
+    ours, real = Int8Gradients(training), Simulator(training.reference.loss_graph(), rounded=False)
     samples = list(inputs(data.test.spread(images), graph))
     int8 = [ours.next(*sample) for sample in samples]
-    fp32 = [real.gradients(ours.trained, *sample) for sample in samples]
+    fp32 = [real.gradients(tuple(ours.steps), *sample) for sample in samples]
     tensors = []
-    for index, (node, op) in enumerate(ours.steps):
-        w = node.ins[0]
+    for index, (w, op) in enumerate(ours.steps.items()):
         found = np.mean([gradients[w] for gradients in int8], axis=0)
         expected = np.mean([gradients[index] for gradients in fp32], axis=0)
         tensors.append(_ratio(w.name, training.step.state[w].astype(np.float64), found, expected, op))

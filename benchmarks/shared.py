@@ -14,10 +14,11 @@ import numpy as np
 
 import smidgen as sm
 from smidgen.data import Data, Samples, centre, load_data, pixel_encoding
-from smidgen.ir import Array, Graph, Value, evaluate_all
+from smidgen.ir import Array, Graph, Value, evaluate_all, roles_of
+from smidgen.ir.rewriting import prune
 from smidgen.numerics import stochastic
-from smidgen.ops.update import Step
-from smidgen.training import Training, passes
+from smidgen.ops.update import Step, StepInputs
+from smidgen.training import Training
 
 SHARED = Path(__file__).parents[2] / "shared"
 NETWORKS = ("mbv2-w0.35", "proxyless-w0.3", "mcunet-5fps")
@@ -62,9 +63,9 @@ def inputs(samples: Samples, graph: Graph) -> Iterator[tuple[Array, Array]]:
         yield centre(image, pixel_encoding(graph)), np.array([label], np.int32)
 
 
-def loss_graph(training: Training) -> Graph:
-    """The part of a training's reference that gives the loss."""
-    return passes.prune(replace(training.reference, outputs=training.reference.outputs[:2]))
+def steps_of(step: Graph) -> Iterator[tuple[Step, StepInputs[Value]]]:
+    """The steps of tensors that learn in int8, and what each reads."""
+    return ((node.op, node.op.parts(node.ins)) for node in step.nodes if isinstance(node.op, Step))
 
 
 class Int8Gradients:
@@ -72,13 +73,12 @@ class Int8Gradients:
 
     def __init__(self, training: Training) -> None:
         step = training.step
-        self.steps = [(node, node.op) for node in step.nodes if isinstance(node.op, Step)]
-        self.trained = tuple(node.ins[0] for node, _ in self.steps)
-        self._carry = next(v for v in step.state if v.name == "carry")
-        self._unit = next(v for node in step.nodes for v in node.outs if v.name == "g0")
-        wanted = (*(node.ins[-3] for node, _ in self.steps), self._unit)
+        self.steps = {parts.states[0]: op for op, parts in steps_of(step)}
+        self._sums = {parts.states[0]: parts.sources[0] for _, parts in steps_of(step)}
+        self._carry, self._unit = roles_of(step).carry, training.unit
+        wanted = (*self._sums.values(), self._unit)
         kept = {self._carry: step.updates[self._carry]}
-        self._graph = passes.prune(replace(step, outputs=wanted, updates=kept))
+        self._graph = prune(replace(step, outputs=wanted, updates=kept, roles=None))
         self._state = dict(step.state)
 
     def next(self, image: Array, label: Array) -> dict[Value, Array]:
@@ -88,6 +88,6 @@ class Int8Gradients:
         carry, unit = self._state[self._carry], float(values[self._unit][0])
         self._state[self._carry] = values[self._graph.updates[self._carry]]
         return {
-            node.ins[0]: values[node.ins[-3]] * (2.0 ** stochastic.exponent(carry, op.slot) * unit)
-            for node, op in self.steps
+            w: values[self._sums[w]] * (2.0 ** stochastic.exponent(carry, op.slot) * unit)
+            for w, op in self.steps.items()
         }

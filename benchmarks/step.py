@@ -101,7 +101,7 @@ class PyTorch:
 
     def input(self, image: Array) -> Array:
         """Real numbers in the same order."""
-        type = self.graph.inputs[0].type
+        type = self.graph.image.type
         return (image.astype(np.float32) - type.zero) * np.float32(type.scale)
 
     def start(self) -> Step:
@@ -131,7 +131,7 @@ class FloatNetwork:
     def __init__(self, graph: Graph, trained: tuple[Trained, ...], head: Array) -> None:
         import torch
 
-        self._image, (self._features, _) = graph.inputs[0], features_of(graph)
+        self._image, (self._features, _) = graph.image, features_of(graph)
         self._head = torch.from_numpy(head.copy()), torch.zeros(len(head))
         self.learning = list(self._head)
         self._parts: list[Part | None] = [None, None]  # of each that learns, what does; None means all

@@ -62,13 +62,14 @@ def residual_network(layers: int, size: int = 128) -> Graph:
     """MobileNet-like: blocks of expand, depthwise and project, three of four with the input added to the result."""
     g = Builder(f"residual network of {layers}")
     x = conv(g, g.input("x", Type((1, size, size, 3), "int8", Q)), 8, 3, stride=2)
-    block = 0
-    while len(g.nodes) < layers:
+    block, emitted = 0, 1
+    while emitted < layers:
         halve = block % 4 == 0 and x.type.shape[1] > 8
         y = depthwise(g, conv(g, x, 3 * x.type.shape[3]), stride=2 if halve else 1)
         y = conv(g, y, 16 if halve and x.type.shape[3] < 16 else x.type.shape[3])
-        x = y if y.type.shape != x.type.shape else g.emit(Add(), x, y, q=Q)
-        block += 1
+        adds = y.type.shape == x.type.shape
+        x = g.emit(Add(), x, y, q=Q) if adds else y
+        block, emitted = block + 1, emitted + 3 + adds
     return g.graph(x)
 
 

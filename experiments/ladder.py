@@ -20,6 +20,7 @@ import numpy as np
 from smidgen import memory
 from smidgen.errors import PlanError
 from smidgen.ir import Graph
+from smidgen.ir.rewriting import prune
 from smidgen.memory import Buffer, ordering, streaming
 from smidgen.memory.rows import WHOLE, Schedule
 from smidgen.memory.streaming import Layout
@@ -31,7 +32,7 @@ from smidgen.training.scheme import load_scheme
 
 Image = Literal["whole", "buffered", "streamed"]  # every map whole; early layers row by row; and the image by rows
 OPTIONS = Options(classes=10, weight_bits=8)
-UNORDERED: tuple[Pass, ...] = (passes.prune, passes.share, passes.slice_channels)
+UNORDERED: tuple[Pass, ...] = (prune, passes.share, passes.slice_channels)
 WORKING = find("cortex-m7").working
 IMAGES: tuple[Image, ...] = ("whole", "buffered", "streamed")
 
@@ -101,7 +102,7 @@ def _possible(graph: Graph, image: Image, in_place: bool) -> Planned | None:
 
 def step(graph: Graph, scheme: str) -> Graph:
     """A training step; one image is enough, as its first exponents take the same memory whatever they are."""
-    type_ = graph.inputs[0].type
+    type_ = graph.image.type
     image = np.random.default_rng(0).integers(-100, 101, type_.shape).astype(type_.dtype)
     return build_training(graph, load_scheme(scheme, graph), OPTIONS, (image,)).step
 

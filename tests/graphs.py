@@ -232,8 +232,9 @@ def int8_graphs(draw: st.DrawFn, max_nodes: int = 7) -> Graph:
         value = draw(st.sampled_from(options))(s)
         if value.type.size <= MAX_SIZE:
             s.keep(value)
-    read = {v for node in g.nodes for v in node.ins}
-    outputs = [v for node in g.nodes for v in node.outs if v not in read]
+    nodes = g.graph(s.pool[-1]).nodes
+    read = {v for node in nodes for v in node.ins}
+    outputs = [v for node in nodes for v in node.outs if v not in read]
     return g.graph(*(outputs or [s.pool[-1]]))
 
 

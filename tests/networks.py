@@ -57,8 +57,8 @@ class Drawn:
         return self.emit(op, *ins, q=q)
 
     def _run(self, node: Node) -> Array:
-        data = self.data | self.g.constants
-        return np.asarray(node.op.ref(node, *(data[v] for v in node.ins)))
+        arrays = (self.data[v] if v in self.data else self.g.data(v) for v in node.ins)
+        return np.asarray(node.op.ref(node, *arrays))
 
     def weights(self, shape: tuple[int, ...], axis: int) -> tuple[Value, Value]:
         scales = self.rng.uniform(0.002, 0.02, shape[axis])

@@ -18,9 +18,9 @@ from smidgen.data import Data, centre, pixel_encoding
 from smidgen.data.sample import read_sample
 from smidgen.frontends import export_model
 from smidgen.ir import Array, Graph, evaluate
+from smidgen.ir.rewriting import prune
 from smidgen.learning import Course
 from smidgen.ops import Dequantize
-from smidgen.training.passes import prune
 
 Learned = tuple[Graph, tuple[Array, ...], list[int]]  # a model, images, and what it takes each for
 

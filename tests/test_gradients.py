@@ -15,13 +15,13 @@ from gradient_cases import CASES, SEVERAL_READERS, GradientCase
 from graphs import int8_graphs, random_inputs
 from networks import CLASSES, NETWORKS, branches, inverted_residual, samples
 from smidgen.errors import GraphError
-from smidgen.ir import OPS, Array, Builder, Graph, Node, Op, Value, evaluate, evaluate_all
+from smidgen.ir import OPS, Array, Builder, Graph, Node, Op, Value, evaluate, evaluate_all, roles_of
 from smidgen.numerics import activation_limits
 from smidgen.numerics.stochastic import exponent
 from smidgen.ops import Softmax, SumGrads
 from smidgen.ops.update import Step
 from smidgen.simulate import RULES, Simulator
-from smidgen.training import Head, Options, Training, autodiff, build_training, passes
+from smidgen.training import Head, Options, Training, autodiff, build_training
 from smidgen.training.autodiff import differentiate
 from smidgen.training.scheme import load_scheme
 
@@ -37,7 +37,10 @@ def has_gradient(op: type[Op]) -> bool:
 
 
 def gradients(graph: Graph, wanted: tuple[Value, ...]) -> list[Array]:
-    return list(evaluate(differentiate(graph, wanted))[len(graph.outputs) :])
+    (loss,) = graph.outputs
+    found = differentiate(graph, loss, wanted)
+    values = evaluate_all(found.graph, {})
+    return [values[found.gradients[v]] for v in wanted]
 
 
 def side(graph: Graph) -> tuple[float, bytes]:
@@ -48,7 +51,8 @@ def side(graph: Graph) -> tuple[float, bytes]:
         low, high = activation_limits(getattr(node.op, "activation", "none"))
         y = values[node.outs[0]]
         kinks += ((y <= low) * 1 + (y >= high) * 2).astype(np.uint8).tobytes()
-    return float(values[graph.outputs[0]][0]), kinks
+    (loss,) = graph.outputs
+    return float(values[loss][0]), kinks
 
 
 def difference(graph: Graph, value: Value, at: int) -> float | None:
@@ -129,8 +133,9 @@ def test_a_value_the_loss_does_not_read_is_refused_by_name() -> None:
     graph, wanted = CASES[0].build(0)
     g = Builder.upon(graph)
     stranger = g.constant("stranger", np.zeros(3, np.float32))
+    (loss,) = graph.outputs
     with pytest.raises(GraphError, match="does not depend on %stranger"):
-        differentiate(replace(graph, constants={**graph.constants, stranger: np.zeros(3)}), (*wanted, stranger))
+        differentiate(replace(graph, constants={**graph.constants, stranger: np.zeros(3)}), loss, (*wanted, stranger))
 
 
 def test_an_op_without_a_gradient_is_refused_by_name() -> None:
@@ -138,15 +143,10 @@ def test_an_op_without_a_gradient_is_refused_by_name() -> None:
     x = g.constant("x", np.zeros((1, 4), np.float32))
     loss = g.emit(Softmax(), x, name="odds")
     with pytest.raises(GraphError, match="Softmax, which gives %odds, has no gradient"):
-        differentiate(g.graph(loss), (x,))
+        differentiate(g.graph(loss), loss, (x,))
 
 
 # --- int8 forward passes
-
-
-def loss_graph(training: Training) -> Graph:
-    """The part of the reference that gives the loss."""
-    return passes.prune(replace(training.reference, outputs=training.reference.outputs[:2]))
 
 
 def train_all(graph: Graph, options: Options | None = None) -> Training:
@@ -166,22 +166,22 @@ networks = pytest.mark.parametrize("network", NETWORKS, ids=[n.__name__ for n in
 def test_pytorch_computes_the_same_bytes_and_gradients(network: Callable[[int], Graph], seed: int, head: Head) -> None:
     graph = network(seed)
     training = train_all(graph, Options(CLASSES, head=head))
-    reference, simulator = training.reference, Simulator(loss_graph(training))
-    wanted = tuple(reference.state)[: len(reference.outputs) - 4]
+    reference, simulator = training.reference, Simulator(training.reference.loss_graph())
+    wanted = tuple(v for v in reference.gradients if v in reference.graph.state)
     for image, label in samples(graph, 2, seed):
-        values = evaluate_all(reference, reference.state, *feed(image, label))
+        values = evaluate_all(reference.graph, reference.graph.state, *feed(image, label))
         for value, tensor in simulator.run(*feed(image, label)).items():
             if value.type.dtype == "int8":
                 assert np.array_equal(tensor.detach().numpy(), values[value]), value.name
         autograd = simulator.gradients(wanted, *feed(image, label))
-        for value, ours, theirs in zip(wanted, reference.outputs[3:-1], autograd, strict=True):
-            assert agree(values[ours], theirs, 2e-4), value.name
+        for value, theirs in zip(wanted, autograd, strict=True):
+            assert agree(values[reference.gradients[value]], theirs, 2e-4), value.name
 
 
 def test_a_batch_gives_the_sum_of_its_samples_gradients() -> None:
     graph = branches(3)
     training = train_all(graph)
-    simulator, wanted = Simulator(loss_graph(training)), tuple(training.reference.state)
+    simulator, wanted = Simulator(training.reference.loss_graph()), tuple(training.reference.graph.state)
     drawn = samples(graph, 3)
     batch = np.concatenate([image for image, _ in drawn]), np.array([label for _, label in drawn], np.int32)
     apart = [simulator.gradients(wanted, *feed(*sample)) for sample in drawn]
@@ -204,25 +204,20 @@ def test_pytorch_computes_the_bytes_of_any_graph(graph: Graph, seed: int) -> Non
 def int8_gradients(training: Training, image: Array, label: int, draws: int) -> list[Array]:
     """What each tensor learns from, as real numbers: the mean over steps that change nothing but the carry."""
     step, state, total = training.step, training.step.state, []
-    steps = [node for node in step.nodes if isinstance(node.op, Step)]
+    steps = [(node.op, node.op.parts(node.ins)) for node in step.nodes if isinstance(node.op, Step)]
     arrays = (*feed(image, label), np.zeros(1, np.float32))
     for _ in range(draws):
         values = evaluate_all(step, state, *arrays)
-        by_name = {v.name: data for v, data in values.items()}
-        unit, carry = float(by_name["g0"][0]), by_name["carry"]
-        total.append([values[n.ins[-3]] * 2.0 ** exponent(carry, slot_of(n)) * unit for n in steps])
+        unit, carry = float(values[training.unit][0]), values[roles_of(step).carry]
+        total.append([values[parts.sources[0]] * 2.0 ** exponent(carry, op.slot) * unit for op, parts in steps])
         state = {v: values[step.updates.get(v, v)] for v in step.state}
     return [np.mean(each, axis=0) for each in zip(*total, strict=True)]
 
 
-def slot_of(node: Node) -> int:
-    assert isinstance(node.op, Step)
-    return node.op.slot
-
-
 def fp32_gradients(training: Training, image: Array, label: int) -> list[Array]:
     reference = training.reference
-    return list(evaluate(reference, *feed(image, label))[3:-1])
+    values = evaluate_all(reference.graph, reference.graph.state, *feed(image, label))
+    return [values[gradient] for value, gradient in reference.gradients.items() if value != reference.logits]
 
 
 def cosine(a: Array, b: Array) -> float:

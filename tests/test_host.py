@@ -202,8 +202,9 @@ def test_state_is_loaded_at_the_start_and_outlives_a_run(host: Host) -> None:
     x = g.input("x", Type((1, 4), "int8", Q(0.1)))
     total = g.persistent("total", np.arange(4, dtype=np.int8)[None], Q(0.1))
     fixed = g.persistent("fixed", np.full((1, 4), 7, np.int8), Q(0.1))
-    g.updates[total] = g.emit(ops.Add(), total, x, q=Q(0.1), name="next")
-    graph = g.graph(g.emit(ops.Add(), g.updates[total], fixed, q=Q(0.1)))
+    after = g.emit(ops.Add(), total, x, q=Q(0.1), name="next")
+    g.update((total,), (after,))
+    graph = g.graph(g.emit(ops.Add(), after, fixed, q=Q(0.1)))
     state = dict(graph.state)
     with compile(graph, target=host).start() as device:
         for step in range(4):

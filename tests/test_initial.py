@@ -27,7 +27,7 @@ def step() -> Graph:
 
 def begins(graph: Graph, host: Host) -> tuple[dict[str, Array], int]:
     """The state of a program that has just been started, and the bytes of its constants."""
-    sources = codegen.generate(graph, memory.greedy(memory.buffers(graph, working=portable)), training=True)
+    sources = codegen.generate(graph, memory.greedy(memory.buffers(graph, working=portable)))
     with host.start(graph, sources) as device:
         return device.state(), sources.constant_bytes
 

@@ -15,7 +15,8 @@ from graphs import int8_graphs, random_inputs
 from native import portable
 from networks import CLASSES, NETWORKS, Drawn, samples
 from smidgen import memory
-from smidgen.ir import Graph, Node, evaluate, evaluate_step, verify
+from smidgen.ir import Graph, Node, evaluate, evaluate_step, roles_of, verify
+from smidgen.ir.rewriting import prune
 from smidgen.memory import ordering
 from smidgen.ops import Add
 from smidgen.pipeline import compile
@@ -57,7 +58,7 @@ def test_another_order_computes_the_same_bytes_in_no_more_memory(graph: Graph, d
 def test_learning_in_another_order_learns_the_same_bytes(network: Callable[[int], Graph], scheme: str) -> None:
     graph = network(2)
     step = build_training(graph, load_scheme(scheme, graph), Options(CLASSES)).step
-    for given_ in (passes.run(step), passes.run(step, (passes.prune, passes.share, passes.slice_channels))):
+    for given_ in (passes.run(step), passes.run(step, (prune, passes.share, passes.slice_channels))):
         better = ordering.reorder(given_, working=portable)
         verify(better)
         assert bound(better) <= bound(given_)
@@ -110,7 +111,7 @@ def test_a_prediction_runs_no_more_nodes_than_before() -> None:
 
 
 def _label(graph: Graph, node: Node) -> bool:
-    return graph.inputs[1] in node.ins
+    return roles_of(graph).label in node.ins
 
 
 def test_three_hundred_nodes_are_ordered_in_moments() -> None:
@@ -118,7 +119,7 @@ def test_three_hundred_nodes_are_ordered_in_moments() -> None:
     x = n.x
     for _ in range(75):
         x = n.g.emit(Add(), n.g.emit(Add(), x, x, q=x.type.q), n.g.emit(Add(), x, x, q=x.type.q), q=x.type.q)
-    graph = n.g.graph(*(node.out for node in n.g.nodes[-1:]))
+    graph = n.g.graph(n.g.last.out)
     assert len(graph.nodes) >= 225
     began = time.process_time()
     ordering.reorder(graph, working=portable)

@@ -8,7 +8,7 @@ import torch
 
 from networks import CLASSES, branches, inverted_residual, pools_and_moves, samples
 from smidgen.errors import GraphError
-from smidgen.ir import Array, Builder, QParams, Type, evaluate, evaluate_step
+from smidgen.ir import Array, Builder, QParams, Type, evaluate, evaluate_all, evaluate_step
 from smidgen.ops import Conv2D, Dequantize, Mean
 from smidgen.simulate import FloatTraining, Simulator
 from smidgen.training import Options, build_training
@@ -32,17 +32,18 @@ def test_a_step_is_gradient_descent_scaled_as_on_the_device(qas: bool) -> None:
     graph = inverted_residual(2)
     training = build_training(graph, load_scheme("full", graph), Options(CLASSES, qas=qas))
     ((image, label),) = samples(graph, 1)
-    gradients = evaluate(training.reference, image, np.array([label], np.int32))[3:-1]
+    reference = training.reference
+    values = evaluate_all(reference.graph, reference.graph.state, image, np.array([label], np.int32))
     trainer = FloatTraining(training)
     before = {v: w.detach().numpy().copy() for v, w in trainer.weights.items()}
     trainer.train(image, label, RATE)
     layers = {node.ins[i].name: node for node in training.forward.nodes for i in (1, 2) if len(node.ins) == 3}
-    for value, gradient in zip(training.forward.state, gradients, strict=False):
+    for value in training.forward.state.keys() & reference.gradients.keys():
         x, w, _ = layers[value.name].ins
         assert w.type.q is not None
         scale = np.array(w.type.q.scale) * (1.0 if value == w else x.type.scale)
         along = [-1 if value != w or i == w.type.q.axis else 1 for i in range(len(value.type.shape))]
-        step = RATE * gradient / (scale.reshape(along) ** 2 if qas else 1.0)
+        step = RATE * values[reference.gradients[value]] / (scale.reshape(along) ** 2 if qas else 1.0)
         moved = before[value] - trainer.weights[value].detach().numpy()
         assert np.allclose(moved, step, rtol=1e-3, atol=1e-5 * max(1.0, float(np.abs(before[value]).max()))), value.name
 

@@ -88,9 +88,7 @@ def test_networks_learn_the_same_bytes_with_maps_in_each_others_place(
     schedule = Schedule(tuple(group for group in (one, rest) if group))
     layout = slid(step, schedule)
     assert any(b.overlap for b in layout.buffers)
-    program = Program(
-        step, host, schedule, layout, codegen.generate(step, layout, training=True, schedule=schedule), training
-    )
+    program = Program(step, host, schedule, layout, codegen.generate(step, layout, schedule=schedule), training)
     state = step.state
     with program.start() as device:
         for image, label in samples(graph, 3):

@@ -12,12 +12,13 @@ import pytest
 
 import smidgen as sm
 from networks import CLASSES, NETWORKS, branches, inverted_residual, samples
-from smidgen.errors import InputError
-from smidgen.ir import Array, Graph, Value, evaluate_step, verify
+from smidgen.errors import GraphError, InputError
+from smidgen.ir import Array, Graph, Value, evaluate_step, roles_of, verify
+from smidgen.ir.rewriting import prune
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.numerics.stochastic import FIRST_LEVEL, LEVEL_LIMIT
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
-from smidgen.ops.update import FusedStep, Step, WeightStep
+from smidgen.ops.update import FusedStep, Step
 from smidgen.targets.host import Host
 from smidgen.training import Head, Options, build_training, passes
 from smidgen.training.head import TrainingError, layers
@@ -102,9 +103,10 @@ def test_no_weight_gradient_is_stored_and_only_trained_channels_are_saved() -> N
     assert updates
     assert all(isinstance(node.op, FusedStep) for node in updates)
     for node in updates:
-        if isinstance(node.op, WeightStep):
-            w, x = node.ins[0].type, node.ins[-4].type
-            assert x.shape[3] == w.shape[3]
+        if isinstance(node.op, FusedStep):
+            parts = node.op.parts(node.ins)
+            x, _ = parts.sources
+            assert x.type.shape[3] == parts.states[0].type.shape[3]
 
 
 def test_an_update_runs_before_the_gradients_of_earlier_layers() -> None:
@@ -124,7 +126,8 @@ def test_the_host_takes_the_same_steps(network: Callable[[int], Graph], head: He
         pairs = zip(samples(graph, 5), steps(program.graph, 5), strict=True)
         for (image, label), ((_, logits), state) in pairs:
             device.train(image, label, RATE)
-            assert np.array_equal(device.outputs()[1], logits)
+            _, found = device.outputs()
+            assert np.array_equal(found, logits)
             kept = device.state()
             for value, data in state.items():
                 assert np.array_equal(kept[value.name], data), value.name
@@ -138,33 +141,86 @@ def test_parsing_a_printed_training_graph_gives_it_back(network: Callable[[int],
     graph = network(0)
     options = Options(CLASSES, rule=Momentum(0.9, accumulate=2), head="int8")
     training = build_training(graph, partly(graph), options)
-    for each in (training.step, passes.run(training.step), training.reference, training.forward):
+    for each in (training.step, passes.run(training.step), training.reference.graph, training.forward):
         assert parse_graph(print_graph(each), {**each.constants, **each.state}) == each
+
+
+# --- roles
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=[n.__name__ for n in NETWORKS])
+def test_passes_keep_the_roles_of_a_step(network: Callable[[int], Graph]) -> None:
+    graph = network(0)
+    step = build_training(graph, partly(graph), Options(CLASSES)).step
+    roles = roles_of(step)
+    assert passes.run(step).roles == roles
+    assert step.prediction_inputs == (roles.image,)
+    assert step.scores == roles.logits
+    assert replace(step, roles=None) != step
+
+
+@pytest.mark.parametrize(
+    ("role", "other", "what"),
+    [
+        ("image", "loss", "an input"), ("label", "logits", "an input"), ("rate", "carry", "an input"),
+        ("loss", "label", "an output"), ("logits", "image", "an output"), ("carry", "loss", "state"),
+    ],
+)  # fmt: skip
+def test_a_value_that_cannot_have_its_role_is_refused(role: str, other: str, what: str) -> None:
+    graph = inverted_residual(0)
+    step = build_training(graph, load_scheme("head", graph), Options(CLASSES)).step
+    roles = roles_of(step)
+    wrong = replace(step, roles=replace(roles, **{role: getattr(roles, other)}))
+    with pytest.raises(GraphError, match=f"is the {role} of the training step net0, but not {what} of it"):
+        verify(wrong)
+
+
+def test_a_graph_without_roles_is_no_training_step() -> None:
+    graph = inverted_residual(0)
+    assert graph.prediction_inputs == graph.inputs
+    assert (graph.scores,) == graph.outputs
+    with pytest.raises(GraphError, match="net0 is no training step"):
+        roles_of(graph)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("roles image=%image", "does not name image, label, rate, loss, logits, carry"),
+        ("roles image=%nothing label=%label rate=%r loss=%l logits=%k carry=%c", "%nothing is read before"),
+        ("roles image= label=%label rate=%label loss=%loss logits=%loss carry=%carry", "leaves a role without"),
+        ("roles", "does not name image"),
+    ],
+)
+def test_a_line_of_roles_that_says_nothing_is_refused(line: str, message: str) -> None:
+    graph = inverted_residual(0)
+    step = build_training(graph, load_scheme("head", graph), Options(CLASSES)).step
+    lines = [line if one.startswith("roles") else one for one in print_graph(step).splitlines()]
+    with pytest.raises(GraphError, match=message):
+        parse_graph("\n".join(lines), {**step.constants, **step.state})
 
 
 # --- extremes
 
 
-def assert_sound(state: State) -> None:
+def assert_sound(graph: Graph, state: State) -> None:
     """Nothing left its range: weights within ±127, biases within int32, floats finite."""
+    carry = roles_of(graph).carry
     for value, data in state.items():
         if data.dtype == np.int8:
             assert np.abs(data.astype(int)).max() <= 127, value.name
-        if data.dtype == np.int32 and value.name != "carry":
+        if data.dtype == np.int32 and value != carry:
             assert np.abs(data.astype(np.int64)).max() <= BIAS_LIMIT, value.name
         if data.dtype == np.float32:
             assert np.isfinite(data).all(), value.name
-        if value.name == "carry":
+        if value == carry:
             assert np.abs(data[FIRST_LEVEL:]).max() <= LEVEL_LIMIT
 
 
-def with_levels(state: State, level: int) -> State:
-    """The state with every exponent as far off as it can be."""
-    moved = {}
-    for value, data in state.items():
-        moved[value] = data.copy()
-        if value.name == "carry":
-            moved[value][FIRST_LEVEL:] = level
+def with_levels(graph: Graph, level: int) -> State:
+    """The graph's state with every exponent as far off as it can be."""
+    moved = {value: data.copy() for value, data in graph.state.items()}
+    moved[roles_of(graph).carry][FIRST_LEVEL:] = level
     return moved
 
 
@@ -173,16 +229,16 @@ def with_levels(state: State, level: int) -> State:
 def test_gradients_that_all_saturate_or_all_vanish_do_no_harm(level: int, rule: UpdateRule) -> None:
     graph = inverted_residual(1)
     step = build_training(graph, load_scheme("full", graph), Options(CLASSES, rule=rule)).step
-    for _, state in steps(step, 8, state=with_levels(step.state, level)):
-        assert_sound(state)
+    for _, state in steps(step, 8, state=with_levels(step, level)):
+        assert_sound(step, state)
 
 
 def test_an_exponent_that_was_far_too_small_is_right_again_after_a_few_steps() -> None:
     graph = inverted_residual(1)
     step = build_training(graph, load_scheme("full", graph), Options(CLASSES)).step
     *_, (_, usual) = steps(step, 12, rate=0.0)
-    *_, (_, found) = steps(step, 12, rate=0.0, state=with_levels(step.state, -20 << 8))
-    (carry,) = (v for v in step.state if v.name == "carry")
+    *_, (_, found) = steps(step, 12, rate=0.0, state=with_levels(step, -20 << 8))
+    carry = roles_of(step).carry
     assert np.abs(found[carry][FIRST_LEVEL:] - usual[carry][FIRST_LEVEL:]).max() <= 2 << 8
 
 
@@ -190,9 +246,9 @@ def test_an_exponent_that_was_far_too_small_is_right_again_after_a_few_steps() -
 def test_dead_channels_stay_numbers(head: Head) -> None:
     graph = inverted_residual(2, dead=2)
     step = build_training(graph, load_scheme("full", graph), Options(CLASSES, head=head)).step
-    for outputs, state in steps(step, 6):
-        assert_sound(state)
-        assert np.isfinite(outputs[0]).all()
+    for (loss, _), state in steps(step, 6):
+        assert_sound(step, state)
+        assert np.isfinite(loss).all()
 
 
 def test_a_loss_without_gradient_changes_nothing_that_learns() -> None:
@@ -206,8 +262,8 @@ def test_a_loss_without_gradient_changes_nothing_that_learns() -> None:
     with np.errstate(all="raise", under="ignore"):
         (loss, _), after = evaluate_step(training.step, state, *arrays)
     assert loss[0] == 0
-    changed = {v.name for v, data in after.items() if not np.array_equal(data, state[v])}
-    assert changed == {"carry"}
+    changed = {v for v, data in after.items() if not np.array_equal(data, state[v])}
+    assert changed == {roles_of(training.step).carry}
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -216,17 +272,17 @@ def test_a_huge_learning_rate_saturates_and_goes_on(rate: float, head: Head) -> 
     graph = inverted_residual(3, dead=1)
     for options in (Options(CLASSES, head=head), Options(CLASSES, head=head, rule=Momentum(0.9, accumulate=2))):
         step = build_training(graph, load_scheme("full", graph), options).step
-        for outputs, state in steps(step, 6, rate=rate):
-            assert_sound(state)
-            assert np.isfinite(outputs[0]).all()
+        for (loss, _), state in steps(step, 6, rate=rate):
+            assert_sound(step, state)
+            assert np.isfinite(loss).all()
 
 
 def test_the_largest_learning_rate_there_is_saturates_int8_and_goes_on() -> None:
     graph = inverted_residual(3)
     step = build_training(graph, load_scheme("full", graph), Options(CLASSES, head="int8")).step
-    for outputs, state in steps(step, 4, rate=3e38):
-        assert_sound(state)
-        assert np.isfinite(outputs[0]).all()
+    for (loss, _), state in steps(step, 4, rate=3e38):
+        assert_sound(step, state)
+        assert np.isfinite(loss).all()
 
 
 @pytest.mark.parametrize("rate", [-1.0, float("nan"), float("inf"), 1e-45])
@@ -234,7 +290,8 @@ def test_a_rate_that_is_no_rate_leaves_int8_weights_alone(rate: float) -> None:
     graph = inverted_residual(3)
     step = build_training(graph, load_scheme("full", graph), Options(CLASSES, head="int8")).step
     for _, state in steps(step, 2, rate=rate):
-        assert all(np.array_equal(data, step.state[v]) for v, data in state.items() if v.name != "carry")
+        learned = {v: data for v, data in state.items() if v != roles_of(step).carry}
+        assert all(np.array_equal(data, step.state[v]) for v, data in learned.items())
 
 
 @pytest.mark.parametrize("bits", [8, 10, 12])
@@ -276,6 +333,6 @@ def test_options_out_of_range_are_refused_with_the_number(options: Options, mess
 
 def test_a_model_without_a_classifier_is_refused_with_the_reason() -> None:
     graph = inverted_residual(0)
-    headless = passes.prune(replace(graph, outputs=(graph.nodes[0].out,)))
+    headless = prune(replace(graph, outputs=(graph.nodes[0].out,)))
     with pytest.raises(TrainingError, match="does not end in a Dense classifier"):
         build_training(headless, Scheme("head", 0), Options(CLASSES))

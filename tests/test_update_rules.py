@@ -86,7 +86,7 @@ def one_tensor(rule: UpdateRule, bits: int | None) -> Graph:
         states.append(g.persistent("buffer", np.zeros(buffer.shape, buffer.dtype)))
     inputs = [g.input("sums", Type(w.shape, "int32")), g.input("rate", Type((2,), "int32"))]
     after = g.emit_all(op, *states, *inputs, g.input("carry", Type((3,), "int32")), name="after")
-    g.updates.update(zip(states, after, strict=True))
+    g.update(states, after)
     return g.graph(*after)
 
 
@@ -139,7 +139,7 @@ def test_the_float_head_takes_the_textbooks_steps(rule: UpdateRule) -> None:
     shapes = {"x": (1, 4), "dy": (1, 3), "rate": (1,)}
     inputs = [g.input(name, Type(shape, "float32")) for name, shape in shapes.items()]
     after = g.emit_all(DenseStep(rule), *states, *inputs, g.input("carry", Type((2,), "int32")))
-    g.updates.update(zip(states, after, strict=True))
+    g.update(states, after)
     graph = g.graph(*after)
     state, found = dict(graph.state), []
     for step in range(STEPS):

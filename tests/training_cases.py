@@ -220,7 +220,7 @@ def masked_overlay(name: str, grad: GradOp, dy: Feed, w: Feed, channels: tuple[i
 def _carry_in_place(g: Builder, rng: Rng, x: tuple[Value, ...]) -> tuple[Value, ...]:
     state = g.persistent("carry", carry(-3, 10).draw(rng))
     after = g.emit(ops.Carry(), state, *x)
-    g.updates[state] = after
+    g.update((state,), (after,))
     return (after,)
 
 
@@ -296,7 +296,7 @@ def step(name: str, op: Step, w: Type, how: How, sources: tuple[Feed, ...]) -> T
         if how.rule.buffered:
             states.append(g.persistent("buffer", _initial(rng, how.rule.buffer(w))))
         after = g.emit_all(op, *states, *x)
-        g.updates.update(zip(states, after, strict=True))
+        g.update(states, after)
         return after
 
     return case(name, type(op), (*sources, rate(power), carry(0)), build)
@@ -352,7 +352,7 @@ def head_step(name: str, how: How) -> TrainingCase:
         shapes = [(n, c), (n,)] * (1 + how.rule.buffered)
         states = [g.persistent(f"s{i}", rng.normal(0, 1, s).astype(np.float32)) for i, s in enumerate(shapes)]
         after = g.emit_all(op, *states, *x)
-        g.updates.update(zip(states, after, strict=True))
+        g.update(states, after)
         return after
 
     return case(name, ops.DenseStep, (reals(1, c), reals(1, n), reals(1, spread=0.1, edges=(0.0,)), carry()), build)

@@ -55,10 +55,7 @@ def compile(
     memory.check(best.graph, best.plan, best.schedule, working=where.working)
     if most is not None:
         _afford(graph, best, most, where.working)
-    learns = training is not None
-    sources = codegen.generate(
-        best.graph, best.plan, prefix, training=learns, schedule=best.schedule, folders=where.folders
-    )
+    sources = codegen.generate(best.graph, best.plan, prefix, schedule=best.schedule, folders=where.folders)
     where.check(best.graph, best.plan, sources)
     return Program(best.graph, where, best.schedule, best.plan, sources, training)
 

@@ -50,26 +50,25 @@ def generate(
     plan: Plan,
     prefix: str = "model",
     *,
-    training: bool = False,
     schedule: Schedule = WHOLE,
     folders: tuple[str, ...] = PORTABLE,
 ) -> Sources:
     """The C of a graph whose tensors lie where the plan says.
 
-    A training graph's inputs are image, label and learning rate, its outputs loss and logits: its nodes up to
-    the first that reads the label are what a prediction runs. Kernels come from `folders` of the runtime.
+    A graph with roles is a training step: its nodes up to the first that reads the label are what a prediction
+    runs. Kernels come from `folders` of the runtime.
     """
     if not _PREFIX.fullmatch(prefix):
         raise InputError(f"{prefix!r} is no prefix for C names; use lower-case letters, digits and '_', a letter first")
     check_kernels(graph)
-    writer = Writer(graph, plan, prefix, training, schedule)
+    writer = Writer(graph, plan, prefix, schedule)
     return Sources(
         prefix=prefix,
         files=writer.files(),
         runtime=runtime_files(_symbols(graph), folders),
         constant_bytes=writer.constant_bytes,
         state_bytes=state_bytes(graph),
-        learns=training,
+        learns=graph.roles is not None,
         streamed_input=schedule.streamed_input,
         calls=tuple(_calls(graph, schedule)),
     )
@@ -106,7 +105,7 @@ def _calls(graph: Graph, schedule: Schedule) -> Iterator[int]:
 
 def interface(graph: Graph, sources: Sources) -> dict[str, object]:
     """What a main has to know of a program, as fields of templates."""
-    image = graph.inputs[0].type if sources.streamed_input else None
+    image = graph.image.type if sources.streamed_input else None
     return {
         "prefix": sources.prefix, "PREFIX": sources.prefix.upper(), "learns": int(sources.learns),
         "streamed": int(sources.streamed_input), "row_bytes": image.bytes // image.shape[1] if image else 0,

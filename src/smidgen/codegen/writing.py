@@ -14,7 +14,7 @@ from smidgen.codegen.runtime import render
 from smidgen.codegen.spelling import C_TYPES, comment, defines, identifiers, literal, wrapped
 from smidgen.data.pixels import pixel_encoding, pixel_rule
 from smidgen.errors import PlanError
-from smidgen.ir import Array, Graph, Node, Value
+from smidgen.ir import Array, Graph, Node, Roles, Value
 from smidgen.memory import Plan, state_bytes, state_offsets
 from smidgen.memory.rows import Group, Schedule
 
@@ -37,9 +37,9 @@ def order_table(group: Group) -> Array:
 class Writer:
     """Names every value once, then writes the four files."""
 
-    def __init__(self, graph: Graph, plan: Plan, prefix: str, training: bool, schedule: Schedule) -> None:
-        self.graph, self.plan, self.prefix, self.training, self.schedule = graph, plan, prefix, training, schedule
-        label = graph.inputs[1] if training else None
+    def __init__(self, graph: Graph, plan: Plan, prefix: str, schedule: Schedule) -> None:
+        self.graph, self.plan, self.prefix, self.schedule = graph, plan, prefix, schedule
+        label = graph.roles.label if graph.roles else None
         reads_label = (i for i, node in enumerate(graph.nodes) if label in node.ins)
         self.forward = next(reads_label, len(graph.nodes))
         self.offsets, self.scratch = plan.values(), plan.scratch()
@@ -59,8 +59,8 @@ class Writer:
         extra = {
             "state_header": render("state.h", **common) if self.state else "",
             "state_body": render("state.c", **common) if self.state else "",
-            "train_header": render("train.h", **common) if self.training else "",
-            "train_body": render("train.c", **common, **self._step()) if self.training else "",
+            "train_header": render("train.h", **common) if self.graph.roles else "",
+            "train_body": render("train.c", **common, **self._step(self.graph.roles)) if self.graph.roles else "",
             "source_header": render("source.h", **common) if self.schedule.streamed_input else "",
             "source_body": render("source.c", **common) if self.schedule.streamed_input else "",
         }
@@ -113,7 +113,7 @@ class Writer:
         }  # fmt: skip
 
     def _body(self) -> dict[str, object]:
-        scores = self.graph.outputs[1 if self.training else 0]
+        scores = self.graph.scores
         inputs = ["0" if self.schedule.rows(v) else self._place(v) for v in self.graph.inputs]
         body: dict[str, object] = {
             "state_block": "".join(self._state_block()),
@@ -128,10 +128,9 @@ class Writer:
         }
         return {**body, "places": "\n".join(self._places())}  # last: it declares what the rest named
 
-    def _step(self) -> dict[str, object]:
-        _, label, rate = self.graph.inputs
+    def _step(self, roles: Roles) -> dict[str, object]:
         return {
-            "label": self._place(label), "rate": self._place(rate), "loss": self._place(self.graph.outputs[0]),
+            "label": self._place(roles.label), "rate": self._place(roles.rate), "loss": self._place(roles.loss),
             "backward": "".join(self._calls(self.forward, len(self.graph.nodes))),
             "fingerprint": f"0x{_fingerprint(self.graph):08x}u",
         }  # fmt: skip
@@ -206,7 +205,7 @@ class Writer:
         yield f"    for (int32_t i = 0; i < {len(group.order)}; i++) switch ({order}[i]) {{\n"
         if -1 in group.order:
             at = f"{row}[{group.end - group.first}]"
-            place = self._row(self.graph.inputs[0], at)
+            place = self._row(self.graph.image, at)
             image = order_table(group).max()  # behind every node's number
             yield f"        case {image}: source(source_context, {place}, {at}); {at}++; break;\n"
         for i, node in enumerate(self.graph.nodes[group.first : group.end]):

@@ -34,7 +34,7 @@ class PixelEncoding:
 
 def pixel_encoding(model: Graph) -> PixelEncoding:
     """How images enter a model: by its first input."""
-    return PixelEncoding(model.inputs[0].type, model.preprocessing)
+    return PixelEncoding(model.image.type, model.preprocessing)
 
 
 def from_pixels(pixels: Array, encoding: PixelEncoding) -> Array:

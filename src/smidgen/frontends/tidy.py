@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 
 import numpy as np
 
 from smidgen import ops
-from smidgen.ir import Array, Graph, Node, Op, Type, Value, verify
+from smidgen.ir import Array, Builder, Graph, Node, Op, Type, Value, verify
+from smidgen.ir.rewriting import producers, prune, rewrite, uses
+from smidgen.ops.fusing import fuse_activations, merge_pads
 
 GRID = np.concatenate([np.linspace(-9, 9, 361), [-40.0, -0.013, 0.0171, 33.0]]).astype(np.float32)
 CLOSE = 2e-5  # of two spellings of one function, relative to its values
@@ -24,7 +24,7 @@ KNOWN: tuple[Op, ...] = (
 
 def tidy(graph: Graph) -> Graph:
     """The same function in fewer nodes."""
-    for one in (recognize, sink_functions, fold_biases, merge_pads, flatten_means, fuse_activations, drop_unused):
+    for one in TIDY:
         graph = one(graph)
         verify(graph)
     return graph
@@ -36,34 +36,10 @@ def fewest_transposes(last: Graph, own: Graph, images: bool) -> Graph:
     return last if counts[0] < counts[1] or (images and counts[0] == counts[1]) else own
 
 
-def drop_unused(graph: Graph) -> Graph:
-    """Without the nodes no output depends on, and the constants nobody reads."""
-    needed, kept = set(graph.outputs), []
-    for node in reversed(graph.nodes):
-        if needed & set(node.outs):
-            kept.append(node)
-            needed |= set(node.ins)
-    constants = {v: data for v, data in graph.constants.items() if v in needed}
-    return replace(graph, nodes=tuple(reversed(kept)), constants=constants)
-
-
-def _producers(graph: Graph) -> dict[Value, Node]:
-    return {v: node for node in graph.nodes for v in node.outs}
-
-
-def _readers(graph: Graph) -> Counter[Value]:
-    return Counter(v for node in graph.nodes for v in node.ins) + Counter(graph.outputs)
-
-
-def _rewrite(graph: Graph, change: Callable[[Node], Node]) -> Graph:
-    """Each node as `change` gives it, without what nobody reads then."""
-    return drop_unused(replace(graph, nodes=tuple(change(node) for node in graph.nodes)))
-
-
 def recognize(graph: Graph) -> Graph:
     """Nodes that together compute a known function of one value become that function."""
     search = _Functions(graph)
-    return _rewrite(graph, search.simplified)
+    return prune(rewrite(graph, lambda g, node: search.simplified(node)))
 
 
 class _Functions:
@@ -121,95 +97,60 @@ class _Functions:
 
 def fold_biases(graph: Graph) -> Graph:
     """A constant added to every position of a layer's float output goes into the layer's bias."""
-    readers, producers, constants = _readers(graph), _producers(graph), dict(graph.constants)
-    layers: dict[Value, Node] = {}
+    used, layers = uses(graph), dict[Value, Node]()
 
-    def change(node: Node) -> Node:
-        layer = layers.get(node.ins[0]) or producers.get(node.ins[0])
-        if node.op == ops.Add() and layer is not None and _takes_bias(layer, node, readers, constants):
-            b = Value(f"{layer.ins[2].name}.{node.out.name}", layer.ins[2].type)
-            constants[b] = np.asarray(constants[layer.ins[2]] + constants[node.ins[1]].reshape(-1), np.float32)
-            node = Node(layer.op, (*layer.ins[:2], b), node.outs)
+    def rule(g: Builder, node: Node) -> Node:
+        layer = layers.get(node.ins[0])
+        if node.op == ops.Add() and layer is not None and used[layer.out] == 1:
+            bias = _bias(layer, g.data(layer.ins[2]), g.data(node.ins[1]))
+            if bias is not None:
+                b = g.constant(f"{layer.ins[2].name}.{node.out.name}", bias)
+                node = Node(layer.op, (*layer.ins[:2], b), node.outs)
         if isinstance(node.op, WEIGHTED):
             layers[node.out] = node
         return node
 
-    nodes = tuple(change(node) for node in graph.nodes)
-    return drop_unused(replace(graph, nodes=nodes, constants=constants))
+    return prune(rewrite(graph, rule))
 
 
-def _takes_bias(layer: Node, add: Node, readers: Mapping[Value, int], constants: Mapping[Value, Array]) -> bool:
+def _bias(layer: Node, bias: Array | None, added: Array | None) -> Array | None:
+    """A layer's bias with what is added to its output, where both are constants and it takes that."""
     plain = isinstance(layer.op, WEIGHTED) and layer.op.activation == "none" and layer.out.type.dtype == "float32"
     channels = layer.out.type.shape[-1:]
-    b = add.ins[1]
-    return (
-        plain and readers[layer.out] == 1 and b in constants and b.type.shape in (channels, (1,))
-        and layer.ins[2] in constants
-    )  # fmt: skip
-
-
-def merge_pads(graph: Graph) -> Graph:
-    """Zeros around a map that a convolution reads become its padding."""
-    producers = _producers(graph)
-
-    def change(node: Node) -> Node:
-        source = producers.get(node.ins[0])
-        if not isinstance(node.op, ops.Conv2D | ops.Depthwise) or source is None or not isinstance(source.op, ops.Pad):
-            return node
-        before, after = source.op.before, source.op.after
-        if any((*before[::3], *after[::3])):
-            return node
-        top, bottom, left, right = node.op.pad
-        pad = (top + before[1], bottom + after[1], left + before[2], right + after[2])
-        return Node(replace(node.op, pad=pad), (source.ins[0], *node.ins[1:]), node.outs)
-
-    return _rewrite(graph, change)
+    if not plain or bias is None or added is None or added.shape not in (channels, (1,)):
+        return None
+    return np.asarray(bias + added.reshape(-1), np.float32)
 
 
 def sink_functions(graph: Graph) -> Graph:
     """A function of int8 numbers that become int8 again is a table of int8 numbers."""
-    producers = _producers(graph)
+    made_by = producers(graph)
 
-    def change(node: Node) -> Node:
-        function = producers.get(node.ins[0]) if isinstance(node.op, ops.Quantize) else None
-        source = producers.get(function.ins[0]) if function is not None else None
+    def rule(g: Builder, node: Node) -> Node | None:
+        function = made_by.get(node.ins[0]) if isinstance(node.op, ops.Quantize) else None
+        source = made_by.get(function.ins[0]) if function is not None else None
         if function is None or source is None or not isinstance(source.op, ops.Dequantize):
-            return node
-        if not isinstance(function.op, ops.Activate | ops.Lookup):
-            return node
-        return Node(function.op, source.ins, node.outs)
+            return None
+        return Node(function.op, source.ins, node.outs) if isinstance(function.op, ops.Activate | ops.Lookup) else None
 
-    return _rewrite(graph, change)
+    return prune(rewrite(graph, rule))
 
 
 def flatten_means(graph: Graph) -> Graph:
     """A mean whose only reader wants it flat gives it flat."""
-    producers, readers = _producers(graph), _readers(graph)
+    made_by, used = producers(graph), uses(graph)
 
-    def change(node: Node) -> Node:
-        mean = producers.get(node.ins[0])
+    def rule(g: Builder, node: Node) -> Node | None:
+        mean = made_by.get(node.ins[0])
         if not isinstance(node.op, ops.Reshape) or mean is None or mean.op != ops.Mean(keep_dims=True):
-            return node
-        if readers[mean.out] != 1 or node.op.shape != (1, mean.out.type.shape[3]):
-            return node
+            return None
+        if used[mean.out] != 1 or node.op.shape != (1, mean.out.type.shape[3]):
+            return None
         return Node(ops.Mean(), mean.ins, node.outs)
 
-    return _rewrite(graph, change)
+    return prune(rewrite(graph, rule))
 
 
-def fuse_activations(graph: Graph) -> Graph:
-    """In int8 an activation in its input's quantization is a limit of the op before it."""
-    producers, readers = _producers(graph), _readers(graph)
-
-    def change(node: Node) -> Node:
-        before = producers.get(node.ins[0])
-        fits = isinstance(node.op, ops.Activate) and node.outs[0].type.dtype == "int8" and before is not None
-        if not fits or before is None or getattr(before.op, "activation", "") != "none":
-            return node
-        if readers[before.out] != 1 or before.out.type != node.out.type or isinstance(before.op, ops.Activate):
-            return node
-        assert isinstance(node.op, ops.Activate)
-        op: Op = replace(before.op, activation=node.op.activation)  # type: ignore[call-arg]
-        return Node(op, before.ins, node.outs)
-
-    return _rewrite(graph, change)
+TIDY: tuple[Callable[[Graph], Graph], ...] = (
+    recognize, sink_functions, fold_biases, merge_pads, flatten_means, fuse_activations, prune,
+)  # fmt: skip

@@ -12,12 +12,14 @@ from smidgen.ir.graph import (
     Graph,
     Node,
     Op,
+    Roles,
     RowWindow,
     Value,
     attribute,
     infer,
     memory_read,
     op,
+    roles_of,
     virtual_sources,
 )
 from smidgen.ir.types import DTYPES, MAX_BYTES, MAX_RANK, NAME, Array, Params, QParams, Type
@@ -37,6 +39,7 @@ __all__ = [
     "Op",
     "Params",
     "QParams",
+    "Roles",
     "RowWindow",
     "Type",
     "Value",
@@ -48,6 +51,7 @@ __all__ = [
     "infer",
     "memory_read",
     "op",
+    "roles_of",
     "verify",
     "virtual_sources",
 ]

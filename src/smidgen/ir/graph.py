@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -130,13 +130,29 @@ class Node:
         return value
 
 
+@dataclass(frozen=True)
+class Roles:
+    """What the values of a training step are."""
+
+    image: Value  # inputs
+    label: Value
+    rate: Value
+    loss: Value  # outputs
+    logits: Value
+    carry: Value  # state: the step's number, the seed of random bits, and the gradients' exponents
+
+    def after(self, became: Mapping[Value, Value]) -> Roles:
+        """The same roles where some values have become others."""
+        return Roles(**{f.name: became.get(v := getattr(self, f.name), v) for f in fields(self)})
+
+
 @dataclass(frozen=True, eq=False)
 class Graph:
     """Inputs, constants, nodes in execution order, outputs.
 
     `state` holds what outlives a run (trained weights, say) with its initial data; `updates` maps a
     state value to the value that takes its place, in its memory, once the run is over. `preprocessing` says how
-    images become the first input, where that is known.
+    images become the first input, where that is known. A training step has `roles`, other graphs have none.
     """
 
     inputs: tuple[Value, ...]
@@ -147,18 +163,28 @@ class Graph:
     state: Mapping[Value, Array] = field(default_factory=dict)
     updates: Mapping[Value, Value] = field(default_factory=dict)
     preprocessing: Preprocessing | None = None
+    roles: Roles | None = None
+
+    @property
+    def image(self) -> Value:
+        """What an image becomes: the first input, unless roles say otherwise."""
+        return self.roles.image if self.roles else self.inputs[0]
+
+    @property
+    def prediction_inputs(self) -> tuple[Value, ...]:
+        """What a prediction reads: all inputs, of a training step the image alone."""
+        return (self.roles.image,) if self.roles else self.inputs
+
+    @property
+    def scores(self) -> Value:
+        """The output whose largest element is what a graph predicts: the first one, of a training step the logits."""
+        return self.roles.logits if self.roles else self.outputs[0]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Graph):
             return NotImplemented
-        same = (self.name, self.inputs, self.outputs, self.nodes, self.updates, self.preprocessing) == (
-            other.name,
-            other.inputs,
-            other.outputs,
-            other.nodes,
-            other.updates,
-            other.preprocessing,
-        )
+        names = ("name", "inputs", "outputs", "nodes", "updates", "preprocessing", "roles")
+        same = all(getattr(self, name) == getattr(other, name) for name in names)
         return same and _same_data(self.constants, other.constants) and _same_data(self.state, other.state)
 
     __hash__ = None  # type: ignore[assignment]
@@ -168,6 +194,13 @@ def _same_data(a: Mapping[Value, Array], b: Mapping[Value, Array]) -> bool:
     return set(a) == set(b) and all(
         np.array_equal(data, b[value], equal_nan=data.dtype.kind == "f") for value, data in a.items()
     )
+
+
+def roles_of(graph: Graph) -> Roles:
+    """The roles in a training step; GraphError for another graph."""
+    if graph.roles is None:
+        raise GraphError(f"{graph.name} is no training step; build one with build_training")
+    return graph.roles
 
 
 def infer(op: Op, types: tuple[Type, ...]) -> tuple[Type, ...]:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from smidgen.errors import GraphError
-from smidgen.ir import ATTRIBUTES, DTYPES, NAME, OPS, Array, Graph, Node, Op, QParams, Type, Value, verify
+from smidgen.ir import ATTRIBUTES, DTYPES, NAME, OPS, Array, Graph, Node, Op, QParams, Roles, Type, Value, verify
 from smidgen.ir.preprocessing import Preprocessing
 
 _NAME = NAME.pattern
@@ -44,6 +44,8 @@ def print_graph(graph: Graph) -> str:
         ins = ", ".join(f"%{v.name}" for v in node.ins)
         lines.append(f"{outs} = {type(node.op).__name__}({ins}){_attributes(node.op)}")
     lines += [f"update %{old.name}: %{new.name}" for old, new in graph.updates.items()]
+    if graph.roles is not None:
+        lines.append("roles " + " ".join(f"{f.name}=%{getattr(graph.roles, f.name).name}" for f in fields(graph.roles)))
     lines.append("output " + ", ".join(f"%{v.name}" for v in graph.outputs))
     return "\n".join(lines) + "\n"
 
@@ -86,8 +88,9 @@ def parse_graph(text: str, constants: Mapping[str, Array] | Mapping[Value, Array
             raise GraphError(f"line {number} of the graph's text: {error}") from None
     inputs, outputs, nodes = tuple(reader.inputs), tuple(reader.outputs), tuple(reader.nodes)
     graph = Graph(
-        inputs, outputs, nodes, reader.constants, reader.name, reader.state, reader.updates, reader.preprocessing
-    )
+        inputs, outputs, nodes, reader.constants, reader.name, reader.state, reader.updates, reader.preprocessing,
+        reader.roles,
+    )  # fmt: skip
     verify(graph)
     return graph
 
@@ -97,6 +100,7 @@ class _Reader:
         self.data = data
         self.name = "model"
         self.preprocessing: Preprocessing | None = None
+        self.roles: Roles | None = None
         self.inputs: list[Value] = []
         self.outputs: list[Value] = []
         self.nodes: list[Node] = []
@@ -127,6 +131,8 @@ class _Reader:
             if len(pair) != 2:
                 raise GraphError(f"'{line[:80]}' does not name a state value and its successor")
             self.updates[pair[0]] = pair[1]
+        elif word == "roles":
+            self.roles = self.assigned(rest)
         elif word == "output":
             self.outputs += self.read(rest)
         else:
@@ -146,6 +152,15 @@ class _Reader:
         value = Value(name, Type(dims, dtype, None if q is None else _qparams(q)))
         self.values[name] = value
         return value
+
+    def assigned(self, text: str) -> Roles:
+        named = dict(part.partition("=")[::2] for part in text.split())
+        if set(named) != {f.name for f in fields(Roles)}:
+            raise GraphError(f"'{text[:80]}' does not name {', '.join(f.name for f in fields(Roles))}")
+        (*values,) = self.read(", ".join(named.values()))
+        if len(values) != len(named):
+            raise GraphError(f"'{text[:80]}' leaves a role without a value")
+        return Roles(**dict(zip(named, values, strict=True)))
 
     def read(self, text: str) -> list[Value]:
         names = [part.strip().removeprefix("%") for part in text.split(",") if part.strip()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from smidgen.errors import GraphError, InputError
-from smidgen.ir.graph import Graph, Node, Value, infer, memory_read, virtual_sources
+from smidgen.ir.graph import Graph, Node, Roles, Value, infer, memory_read, virtual_sources
 from smidgen.ir.types import DTYPES, MAX_BYTES, MAX_RANK, NAME
 
 
@@ -44,13 +44,29 @@ def verify(graph: Graph) -> None:
         raise GraphError(f"the graph {graph.name} has no outputs")
     _verify_updates(graph)
     _verify_preprocessing(graph)
+    if graph.roles is not None:
+        _verify_roles(graph, graph.roles)
+
+
+def _verify_roles(graph: Graph, roles: Roles) -> None:
+    """Each value of a training step is where its role belongs."""
+    expected = (
+        ("an input", graph.inputs, ("image", "label", "rate")),
+        ("an output", graph.outputs, ("loss", "logits")),
+        ("state", graph.state, ("carry",)),
+    )
+    for what, where, names in expected:
+        for name in names:
+            value: Value = getattr(roles, name)
+            if value not in where:
+                raise GraphError(f"%{value.name} is the {name} of the training step {graph.name}, but not {what} of it")
 
 
 def _verify_preprocessing(graph: Graph) -> None:
     """Images become maps of pixels, and each channel has its numbers."""
     if graph.preprocessing is None:
         return
-    shape = graph.inputs[0].type.shape if graph.inputs else ()
+    shape = graph.image.type.shape if graph.inputs else ()
     if len(shape) != 4:
         raise GraphError(f"{graph.name} has preprocessing for images, its first input is {list(shape)}")
     try:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from smidgen.ir import Array, Builder, Graph, Value
+from smidgen.ir.rewriting import prune
 from smidgen.ops.overlay import Overlay
 from smidgen.targets.device import held
 from smidgen.training import Training
-from smidgen.training.passes import prune
 
 
 def learned_graph(training: Training, state: Mapping[str, Array]) -> Graph:
@@ -16,15 +16,14 @@ def learned_graph(training: Training, state: Mapping[str, Array]) -> Graph:
     forward = training.forward
     g = Builder(forward.name, forward.preprocessing)
     values: dict[Value, Value] = {v: g.input(v.name, v.type) for v in forward.inputs}
-    for v, data in forward.constants.items():
+    known = {**forward.constants, **{v: held(state, v, forward.name).copy() for v in forward.state}}
+    for v, data in known.items():
         values[v] = g.constant(v.name, data, v.type.q)
-    for v in forward.state:
-        values[v] = g.constant(v.name, held(state, v, forward.name).copy(), v.type.q)
     for node in forward.nodes:
         ins = tuple(values[v] for v in node.ins)
         if isinstance(node.op, Overlay):
-            whole = node.op.ref(node, *(g.constants[v] for v in ins))
-            values[node.out] = g.constant(node.out.name, whole, node.out.type.q)
+            arrays = (known[v] for v in node.ins)
+            values[node.out] = g.constant(node.out.name, node.op.ref(node, *arrays), node.out.type.q)
         else:
             outs = g.emit_all(node.op, *ins, q=node.outs[0].type.q, name=node.outs[0].name)
             values.update(zip(node.outs, outs, strict=True))

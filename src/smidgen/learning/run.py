@@ -197,7 +197,7 @@ def _warnings(position: RunPosition, course: Course, classes: int) -> tuple[str,
 
 
 def _classes(graph: Graph) -> int:
-    return graph.outputs[1].type.shape[1]
+    return graph.scores.type.shape[1]
 
 
 def _check_labels(graph: Graph, data: Data) -> None:

@@ -71,7 +71,7 @@ def _check_order(graph: Graph, group: Group, streamed: bool) -> None:
     rows = {index: _rows_of(node) for index, node in enumerate(nodes)}
     own = {node.outs[0]: rows[index] for index, node in enumerate(nodes)}
     if streamed:
-        rows[-1] = own[graph.inputs[0]] = graph.inputs[0].type.shape[1]
+        rows[-1] = own[graph.image] = graph.image.type.shape[1]
     computed = dict.fromkeys(rows, 0)
     for index in group.order:
         if index not in rows:
@@ -79,7 +79,7 @@ def _check_order(graph: Graph, group: Group, streamed: bool) -> None:
         computed[index] += 1
     for index, count in computed.items():
         if count != rows[index]:
-            name = graph.inputs[0].name if index < 0 else nodes[index].outs[0].name
+            name = graph.image.name if index < 0 else nodes[index].outs[0].name
             raise PlanError(f"%{name} has {rows[index]} rows, its group computes {count}")
     for value, held in group.rings.items():
         if value not in own or not 1 <= held <= own[value]:
@@ -248,7 +248,7 @@ class _Run:
             row = done[index]
             done[index] += 1
             if index < 0:
-                self._write(self._row(self.graph.inputs[0], row))
+                self._write(self._row(self.graph.image, row))
                 continue
             node = nodes[index]
             read = list(self._rows_read(node, windows[index], row))

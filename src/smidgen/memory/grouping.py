@@ -19,7 +19,7 @@ def stream(graph: Graph, first: int, end: int, streamed_input: bool) -> Group | 
     if not nodes or not all(streamable(node) for node in nodes):
         return None
     lives = lifetimes(graph)
-    image = graph.inputs[0] if streamed_input and first == 0 else None
+    image = graph.image if streamed_input and first == 0 else None
     made = {node.out for node in nodes} | ({image} if image else set())
     if any(v not in lives for v in made) or (image is not None and lives[image][1] > end):
         return None

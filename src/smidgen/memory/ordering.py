@@ -44,7 +44,7 @@ def reorder(graph: Graph, *, working: Working) -> Graph:
 def _parts(graph: Graph) -> Iterator[tuple[int, int]]:
     """Nodes [begin, end) among which nodes may move: what runs before the label is read is what a prediction runs."""
     count = len(graph.nodes)
-    label = graph.inputs[1] if graph.updates and len(graph.inputs) > 1 else None
+    label = graph.roles.label if graph.roles else None
     loss = next((i for i, node in enumerate(graph.nodes) if label in node.ins), count)
     yield 0, loss
     yield loss + 1, count

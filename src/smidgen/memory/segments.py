@@ -63,7 +63,7 @@ class Segments:
 
     def __init__(self, graph: Graph, streamed_input: bool, working: Working) -> None:
         self.nodes, self.inputs, self.lives = graph.nodes, graph.inputs, lifetimes(graph)
-        self.image = graph.inputs[0] if streamed_input else None
+        self.image = graph.image if streamed_input else None
         self.reach = _reach(graph, self.lives)
         self.working = [working(node, True) for node in self.nodes[: self.reach]]
         single = {cut: maps[0] for cut, maps in enumerate(_crossing(self.lives, self.reach)) if len(maps) == 1}

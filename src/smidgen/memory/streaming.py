@@ -102,7 +102,7 @@ def _behind(alone: dict[int, int], count: int) -> list[int]:
 
 
 def _read_again(graph: Graph) -> str:
-    reader = next(node for node in reversed(graph.nodes) if graph.inputs[0] in node.ins)
+    reader = next(node for node in reversed(graph.nodes) if graph.image in node.ins)
     return (
         f"the image of {graph.name} cannot be streamed: %{reader.outs[0].name} reads it again, after the first "
         "layers; hold it whole, or let the layer that reads it stay as it is"

@@ -7,7 +7,7 @@ int8 with carried exponents: then it also reads the carry and tells the bits it 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, Type, Value, op
 from smidgen.numerics import stochastic
 
+T = TypeVar("T")
 SEEN = Type((1,), "int32")
 
 
@@ -59,6 +60,15 @@ def unmask(mask: Array, shape: tuple[int, ...]) -> Array:
 
 
 @dataclass(frozen=True)
+class GradInputs(Generic[T]):
+    """What a gradient op reads."""
+
+    operands: tuple[T, ...]  # gradients first
+    mask: T | None
+    carry: T | None  # where it is lowered
+
+
+@dataclass(frozen=True)
 class GradOp(Op):
     """dx = round(sums · factors) where the mask is set; `sums` is what each subclass defines."""
 
@@ -90,25 +100,26 @@ class GradOp(Op):
         expected = self.operands + self.masked + self.lowered
         if len(types) != expected:
             raise GraphError(f"{type(self).__name__} does not take {len(types)} inputs but {expected}")
-        shape = self.shape(*types[: self.operands])
-        if any(t.dtype != ("int8" if self.lowered else "float32") for t in types[: self.gradients]):
+        parts = self.parts(types)
+        shape = self.shape(*parts.operands)
+        if any(t.dtype != ("int8" if self.lowered else "float32") for t in parts.operands[: self.gradients]):
             raise GraphError(f"{type(self).__name__} got {types[0].dtype} gradients, lowered: {self.lowered}")
         if self.factors and len(self.factors) not in (1, shape[-1]):
             raise GraphError(f"{type(self).__name__} has {len(self.factors)} factors for {shape[-1]} channels")
-        if self.masked and types[self.operands].shape != (mask_bytes(int(np.prod(shape))),):
-            raise GraphError(f"{type(self).__name__} got a mask of {types[self.operands].shape} for {list(shape)}")
+        if parts.mask is not None and parts.mask.shape != (mask_bytes(int(np.prod(shape))),):
+            raise GraphError(f"{type(self).__name__} got a mask of {parts.mask.shape} for {list(shape)}")
         if self.lowered:
             return Type(shape, "int8"), SEEN
         return Type(shape, "float32")
 
     def ref(self, node: Node, *arrays: Array) -> Array | tuple[Array, ...]:
-        operands = arrays[: self.operands]
-        sums = self.sums(node, *operands)
-        mask = unmask(arrays[self.operands], sums.shape) if self.masked else np.bool_(True)
-        if not self.lowered:
+        parts = self.parts(arrays)
+        sums = self.sums(node, *parts.operands)
+        mask = np.bool_(True) if parts.mask is None else unmask(parts.mask, sums.shape)
+        if parts.carry is None:
             scaled: Array = (sums * np.array(self.factors or (1.0,), np.float32) * mask).astype(np.float32)
             return scaled
-        return self._round(node, sums, mask, arrays[-1])
+        return self._round(node, sums, mask, parts.carry)
 
     def _round(self, node: Node, sums: Array, mask: Array | np.bool_, carry: Array) -> tuple[Array, Array]:
         multiplier, shift = self.multipliers()
@@ -140,8 +151,14 @@ class GradOp(Op):
         }  # fmt: skip
 
     def arguments(self, node: Node) -> tuple[Value | None, ...]:
-        mask = node.ins[self.operands] if self.masked else None
-        return (*node.ins[: self.operands], mask, node.ins[-1], *node.outs)
+        parts = self.parts(node.ins)
+        return (*parts.operands, parts.mask, parts.carry, *node.outs)
+
+    def parts(self, ins: tuple[T, ...]) -> GradInputs[T]:
+        """Inputs by what they are: values, types or arrays."""
+        rest = iter(ins[self.operands :])
+        mask = next(rest) if self.masked else None
+        return GradInputs(ins[: self.operands], mask, next(rest) if self.lowered else None)
 
 
 @op
@@ -190,14 +207,15 @@ class SumGrads(GradOp):
         return 127 << (self.REACH + 1)
 
     def ref(self, node: Node, *arrays: Array) -> Array | tuple[Array, ...]:
-        if not self.lowered:
+        parts = self.parts(arrays)
+        if parts.carry is None:
             return super().ref(node, *arrays)
-        carry, reference = arrays[-1], self.reference(arrays[-1])
+        carry, reference = parts.carry, self.reference(parts.carry)
         aligned = []
-        for g, slot in zip(arrays[:2], self.slots[:2], strict=True):
+        for g, slot in zip(parts.operands, self.slots[:2], strict=True):
             by = stochastic.exponent(carry, slot) - reference
             aligned.append(g.astype(np.int64) << by if by >= 0 else g.astype(np.int64) >> min(-by, 31))
-        mask = unmask(arrays[2], aligned[0].shape) if self.masked else np.bool_(True)
+        mask = np.bool_(True) if parts.mask is None else unmask(parts.mask, aligned[0].shape)
         return self._round(node, aligned[0] + aligned[1], mask, carry)
 
     def params(self, node: Node) -> Params:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from smidgen.numerics import stochastic
 from smidgen.ops.gradient import ParameterGrad
 from smidgen.ops.rules import SGD, UpdateRule
 
+T = TypeVar("T")
 BUFFER_BITS = 12  # fraction bits, below one int8 step, of a weight's buffer
 
 
@@ -46,6 +47,16 @@ def unpack(packed: Array, bits: int, size: int) -> Array:
     shifts = np.arange(each, dtype=np.uint8) * np.uint8(bits)
     fractions: Array = ((packed[:, None] >> shifts) & ((1 << bits) - 1)).reshape(-1)[:size]
     return fractions
+
+
+@dataclass(frozen=True)
+class StepInputs(Generic[T]):
+    """What an update reads."""
+
+    states: tuple[T, ...]  # what it replaces, the weight first
+    sources: tuple[T, ...]  # the sums, or what they are summed from
+    rate: T
+    carry: T
 
 
 @dataclass(frozen=True)
@@ -83,8 +94,14 @@ class Step(Op):
 
     def arguments(self, node: Node) -> tuple[Value | None, ...]:
         """States in place, NULL for one that is not kept: the outputs are their memory."""
-        buffer = node.ins[self.states() - 1] if self.rule.buffered else None
-        return (node.ins[0], *self.fraction(node), buffer, *node.ins[self.states() :])
+        parts = self.parts(node.ins)
+        buffer = parts.states[-1] if self.rule.buffered else None
+        return (parts.states[0], *self.fraction(node), buffer, *parts.sources, parts.rate, parts.carry)
+
+    def parts(self, ins: tuple[T, ...]) -> StepInputs[T]:
+        """Inputs by what they are: values, types or arrays."""
+        (*sources, rate, carry) = ins[self.states() :]
+        return StepInputs(ins[: self.states()], tuple(sources), rate, carry)
 
     def states(self) -> int:
         """How many inputs, from the first, are state that the step replaces."""
@@ -118,11 +135,11 @@ class BiasStep(Step):
     takes = "int32"
 
     def infer(self, b: Type, *rest: Type) -> tuple[Type, ...]:
-        states = self.states() - 1
-        if len(rest) != 3 + states or b.dtype != "int32" or rest[-3] != b or len(self.factors) != b.size:
+        fits = len(rest) == self.states() + 2 and b.dtype == "int32" and len(self.factors) == b.size
+        if not fits or self.parts((b, *rest)).sources != (b,):
             raise GraphError(f"BiasStep of {b.dtype}{list(b.shape)} does not take {len(rest) + 1} inputs like these")
         self.check_buffer(b, *rest)
-        return (b, *rest[:states])
+        return self.parts((b, *rest)).states
 
     def ref(self, node: Node, b: Array, *rest: Array) -> tuple[Array, ...]:
         (*buffer, sums, rate, carry) = rest
@@ -208,7 +225,7 @@ class FusedStep(Step):
 
     def _sums(self, node: Node) -> Node:
         """The gradient as a node of its own."""
-        read = node.ins[self.states() : -2]
+        read = self.parts(node.ins).sources
         type_ = self.gradient.infer(*(v.type for v in read))
         assert isinstance(type_, Type)
         return Node(self.gradient, read, (Value("sums", type_),))
@@ -267,7 +284,14 @@ class DenseStep(Op):
 
     def arguments(self, node: Node) -> tuple[Value | None, ...]:
         """States in place, NULL for one that is not kept: the outputs are their memory."""
-        return (*node.ins[:2], *(node.ins[2:4] if self.rule.buffered else (None, None)), *node.ins[-4:])
+        parts = self.parts(node.ins)
+        w, b, *buffers = parts.states
+        return (w, b, *(buffers or (None, None)), *parts.sources, parts.rate, parts.carry)
+
+    def parts(self, ins: tuple[T, ...]) -> StepInputs[T]:
+        """Inputs by what they are: values, types or arrays."""
+        (*states, x, dy, rate, carry) = ins
+        return StepInputs(tuple(states), (x, dy), rate, carry)
 
     def ref(self, node: Node, w: Array, b: Array, *rest: Array) -> tuple[Array, ...]:
         (*buffers, x, dy, learning_rate, carry) = rest

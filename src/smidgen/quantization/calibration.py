@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -11,6 +10,7 @@ import numpy as np
 
 from smidgen.errors import SmidgenError
 from smidgen.ir import Array, Graph, QParams, Value
+from smidgen.ir.rewriting import uses
 from smidgen.ops.lookup import Lookup
 from smidgen.quantization.batch import run_batch
 
@@ -84,8 +84,8 @@ def calibrate(
 
 def functions_of(graph: Graph) -> dict[str, Lookup]:
     """The function that alone reads a value, by the value's name."""
-    readers = Counter(v for node in graph.nodes for v in node.ins) + Counter(graph.outputs)
-    return {n.ins[0].name: n.op for n in graph.nodes if isinstance(n.op, Lookup) and readers[n.ins[0]] == 1}
+    used = uses(graph)
+    return {n.ins[0].name: n.op for n in graph.nodes if isinstance(n.op, Lookup) and used[n.ins[0]] == 1}
 
 
 def _without_flat_ends(graph: Graph, ranges: dict[Value, Range]) -> dict[Value, Range]:

@@ -8,11 +8,13 @@ is left alone.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from smidgen.ir import Array, Graph, Node, Value
+from smidgen.ir.rewriting import readers
 from smidgen.ops.conv import Conv2D, Depthwise
 from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Activate, Mul
@@ -50,16 +52,13 @@ def equalise(graph: Graph, samples: Array, on_progress: ProgressCallback = lambd
         _divide(link.before, constants, factor)
         for node in link.after:
             _multiply(node, constants, factor)
-    return Graph(graph.inputs, graph.outputs, graph.nodes, constants, graph.name, preprocessing=graph.preprocessing)
+    return replace(graph, constants=constants)
 
 
 def _links(graph: Graph) -> list[Link]:
     """Layers with weights of their own that can share factors with all that read them."""
     held = Counter(v for node in graph.nodes for v in node.ins if v in graph.constants)
-    readers: dict[Value, list[Node]] = {}
-    for node in graph.nodes:
-        for value in dict.fromkeys(node.ins):
-            readers.setdefault(value, []).append(node)
+    read_by = readers(graph)
 
     def unshared(node: Node) -> bool:
         return all(held[v] == 1 for v in node.ins[1:])
@@ -67,20 +66,20 @@ def _links(graph: Graph) -> list[Link]:
     links = []
     for node in graph.nodes:
         if isinstance(node.op, Linear) and node.op.activation in HOMOGENEOUS and unshared(node):
-            after = _layers_after(graph, readers, node.out)
+            after = _layers_after(graph, read_by, node.out)
             if after and all(unshared(other) for other in after):
                 links.append(Link(node, after))
     return links
 
 
-def _layers_after(graph: Graph, readers: dict[Value, list[Node]], value: Value) -> tuple[Node, ...]:
+def _layers_after(graph: Graph, read_by: Mapping[Value, tuple[Node, ...]], value: Value) -> tuple[Node, ...]:
     """The layers that read a map; none where a channel's factor would reach something else."""
     found: list[Node] = []
     reached = [value]
     for at in reached:
         if at in graph.outputs:
             return ()
-        for node in readers.get(at, ()):
+        for node in read_by.get(at, ()):
             if isinstance(node.op, Linear) and at not in node.ins[1:]:
                 found.append(node)
             elif _passes_factors(node) and sum(v in reached for v in node.ins) == 1:  # not a product with itself

@@ -2,65 +2,35 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from smidgen.ir import Array, Builder, Graph, Node, Op, Value
+from smidgen.ir.rewriting import producers, readers, rewrite, uses
 from smidgen.ops.conv import Conv2D, Depthwise
 from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Activate, Add, Mul
+from smidgen.ops.fusing import fuse_activations, merge_pads
 from smidgen.ops.norm import BatchNorm
-from smidgen.ops.pool import AvgPool, MaxPool
 from smidgen.ops.shape import Concat, Pad, Reshape, Transpose
 
 Linear = Conv2D | Depthwise | Dense
-Fusing = Conv2D | Depthwise | Dense | Add | Mul | AvgPool | MaxPool  # ops with an activation of their own
-Rule = Callable[["Site", Node], Value | None]
 
 
-class Site:
-    """A graph being emitted anew: a rule says what takes a node's place, or None for the node itself."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph, self.g = graph, Builder(graph.name, graph.preprocessing)
-        self.producer: Mapping[Value, Node] = {v: node for node in graph.nodes for v in node.outs}
-        self.values: dict[Value, Value] = {v: self.g.input(v.name, v.type) for v in graph.inputs}
-        for value, data in graph.constants.items():
-            self.values[value] = self.g.constant(value.name, data)
-
-    def emit(self, op: Op, *ins: Value, name: str) -> Value:
-        """A node on values of the old graph or of the new."""
-        return self.g.emit(op, *(self.values.get(v, v) for v in ins), name=name)
-
-    def layer(self, op: Op, x: Value, w: Array, b: Array, name: str) -> Value:
-        """A linear layer with new weights."""
-        weights = self.g.constant(f"{name}.w", w.astype(np.float32))
-        return self.emit(op, x, weights, self.g.constant(f"{name}.b", b.astype(np.float32)), name=name)
-
-
-def rewrite(graph: Graph, rule: Rule, absorbed: set[int] | None = None) -> Graph:
-    """Emit a graph anew by a rule, without the nodes (by identity) that others absorb."""
-    site = Site(graph)
-    for node in graph.nodes:
-        if absorbed and id(node) in absorbed:
-            continue
-        made = rule(site, node)
-        if made is None:
-            outs = site.g.emit_all(node.op, *(site.values[v] for v in node.ins), name=node.outs[0].name)
-            site.values.update(zip(node.outs, outs, strict=True))
-        else:
-            site.values[node.out] = made
-    return site.g.graph(*(site.values[v] for v in graph.outputs))
+def _layer(g: Builder, op: Op, x: Value, w: Array, b: Array, outs: tuple[Value, ...]) -> Node:
+    """A linear layer with new weights."""
+    name = outs[0].name
+    weights = g.constant(f"{name}.w", w.astype(np.float32))
+    return Node(op, (x, weights, g.constant(f"{name}.b", b.astype(np.float32))), outs)
 
 
 def drop_idle(graph: Graph) -> Graph:
-    """Leave out what changes nothing: reshapes to the same shape, pads of nothing, one reshape after another."""
+    """Leave out what changes nothing: reshapes to the same shape, pads of nothing, activations that are none."""
 
-    def rule(site: Site, node: Node) -> Value | None:
-        op, x = node.op, site.values[node.ins[0]]
+    def rule(g: Builder, node: Node) -> Value | None:
+        op, x = node.op, node.ins[0]
         idle = (
             (isinstance(op, Reshape) and op.shape == x.type.shape)
             or (isinstance(op, Transpose) and op.perm == tuple(range(len(op.perm))))
@@ -73,50 +43,10 @@ def drop_idle(graph: Graph) -> Graph:
     return rewrite(graph, rule)
 
 
-def fold_pads(graph: Graph) -> Graph:
-    """Zeros around a map become the padding of the convolution that reads it."""
-    absorbed = {
-        id(before)
-        for node in graph.nodes
-        if (before := _producer(graph, node)) is not None and _pads(before) and _all_fold(graph, before)
-    }
-
-    def rule(site: Site, node: Node) -> Value | None:
-        before = site.producer.get(node.ins[0])
-        if before is None or id(before) not in absorbed:
-            return None
-        assert isinstance(before.op, Pad)
-        assert isinstance(node.op, Conv2D | Depthwise)
-        (top, left), (bottom, right) = before.op.before[1:3], before.op.after[1:3]
-        pads = zip(node.op.pad, (top, bottom, left, right), strict=True)
-        t, b, le, r = (p + q for p, q in pads)
-        return site.emit(replace(node.op, pad=(t, b, le, r)), before.ins[0], *node.ins[1:], name=node.out.name)
-
-    return rewrite(graph, rule, absorbed)
-
-
-def _producer(graph: Graph, node: Node) -> Node | None:
-    return next((other for other in graph.nodes if node.ins[0] in other.outs), None)
-
-
-def _pads(node: Node) -> bool:
-    """Whether a node adds rows and columns of zeros alone."""
-    op = node.op
-    return isinstance(op, Pad) and len(op.before) == 4 and not any((*op.before[::3], *op.after[::3]))
-
-
-def _all_fold(graph: Graph, pad: Node) -> bool:
-    """Whether only convolutions read it, as their map."""
-    readers = [node for node in graph.nodes if pad.out in node.ins]
-    return pad.out not in graph.outputs and all(
-        isinstance(node.op, Conv2D | Depthwise) and pad.out not in node.ins[1:] for node in readers
-    )
-
-
 def crop_kernels(graph: Graph) -> Graph:
     """Rows and columns of a kernel that meet padding alone, wherever it stands, are cut off: no scale serves them."""
 
-    def rule(site: Site, node: Node) -> Value | None:
+    def rule(g: Builder, node: Node) -> Node | None:
         op = node.op
         if not isinstance(op, Conv2D | Depthwise) or (held := _weights(graph, node)) is None:
             return None
@@ -130,7 +60,7 @@ def crop_kernels(graph: Graph) -> Graph:
         along = (op.dilation[0], op.dilation[0], op.dilation[1], op.dilation[1])
         t, d, le, r = (p - taps * apart for p, taps, apart in zip(op.pad, cut, along, strict=True))
         op = replace(op, pad=(t, d, le, r))
-        return site.layer(op, node.ins[0], w[:, first:end, left:right], b, node.out.name)
+        return _layer(g, op, node.ins[0], w[:, first:end, left:right], b, node.outs)
 
     return rewrite(graph, rule)
 
@@ -177,8 +107,8 @@ def fold_back(graph: Graph) -> Graph:
     """Affine maps join the convolution, depthwise or dense layer before them."""
     pairs = _joined(graph, lambda before, node: affine(graph, node) is not None)
 
-    def rule(site: Site, node: Node) -> Value | None:
-        if (before := pairs.get(id(node))) is None:
+    def rule(g: Builder, node: Node) -> Node | None:
+        if (before := pairs.get(node.outs[0])) is None:
             return None
         found, held = affine(graph, node), _weights(graph, before)
         assert found is not None
@@ -187,23 +117,22 @@ def fold_back(graph: Graph) -> Graph:
         scale = found.scale.astype(np.float64)
         along = scale if isinstance(before.op, Depthwise) else scale.reshape(-1, *(1,) * (w.ndim - 1))
         op = replace(before.op, activation=found.activation)  # type: ignore[call-arg]
-        return site.layer(op, before.ins[0], w * along, b * scale + found.shift, before.out.name)
+        return _layer(g, op, before.ins[0], w * along, b * scale + found.shift, before.outs)
 
-    return rewrite(graph, rule, {id(before) for before in pairs.values()})
+    return rewrite(graph, rule, set(pairs.values()))
 
 
-def _joined(graph: Graph, fits: Callable[[Node, Node], bool]) -> dict[int, Node]:
-    """Nodes (by identity) that can join the linear layer before them, which nobody else reads, and that layer."""
-    readers = Counter(v for node in graph.nodes for v in node.ins) + Counter(graph.outputs)
-    producer = {v: node for node in graph.nodes for v in node.outs}
+def _joined(graph: Graph, fits: Callable[[Node, Node], bool]) -> dict[Value, Node]:
+    """Nodes (by their output) that can join the linear layer before them, which nobody else reads, and that layer."""
+    used, made_by = uses(graph), producers(graph)
     found = {}
     for node in graph.nodes:
-        before = producer.get(node.ins[0])
-        if before is None or readers[node.ins[0]] != 1 or not isinstance(before.op, Linear):
+        before = made_by.get(node.ins[0])
+        if before is None or used[node.ins[0]] != 1 or not isinstance(before.op, Linear):
             continue
         if before.op.activation == "none" and _weights(graph, before) is not None and fits(before, node):
-            found[id(node)] = before
-            producer.pop(node.outs[0], None)  # one map at a time: the next joins in the next round
+            found[node.outs[0]] = before
+            made_by.pop(node.outs[0], None)  # one map at a time: the next joins in the next round
     return found
 
 
@@ -216,22 +145,22 @@ def _weights(graph: Graph, node: Node) -> tuple[Array, Array] | None:
 def fold_forward(graph: Graph) -> Graph:
     """Affine maps that only linear layers read join those, where no padding would feel the shift."""
     maps = {node.out: found for node in graph.nodes if (found := affine(graph, node)) and found.activation == "none"}
-    readers = {value: [node for node in graph.nodes if value in node.ins] for value in maps}
+    read_by = readers(graph)
     gone = {
         value
         for value, found in maps.items()
-        if value not in graph.outputs and all(_takes(graph, node, value, found) for node in readers[value])
+        if value not in graph.outputs and all(_takes(graph, node, value, found) for node in read_by.get(value, ()))
     }
 
-    def rule(site: Site, node: Node) -> Value | None:
+    def rule(g: Builder, node: Node) -> Node | None:
         if node.ins[0] not in gone or not isinstance(node.op, Linear):
             return None
         found, held = maps[node.ins[0]], _weights(graph, node)
         assert held is not None
         w, b = held
-        return site.layer(node.op, found.x, *_after(node, found, w, b), node.out.name)
+        return _layer(g, node.op, found.x, *_after(node, found, w, b), node.outs)
 
-    return rewrite(graph, rule, {id(node) for node in graph.nodes if node.out in gone})
+    return rewrite(graph, rule, {node for node in graph.nodes if node.outs[0] in gone})
 
 
 def _takes(graph: Graph, node: Node, value: Value, found: Affine) -> bool:
@@ -258,48 +187,24 @@ def _after(node: Node, found: Affine, w: Array, b: Array) -> tuple[Array, Array]
 def settle_affine(graph: Graph) -> Graph:
     """Affine maps that are left become 1×1 depthwise layers on maps, a product and a sum elsewhere."""
 
-    def rule(site: Site, node: Node) -> Value | None:
+    def rule(g: Builder, node: Node) -> Node | None:
         found = affine(graph, node)
         if found is None:
             return None
         name, shape = node.out.name, found.x.type.shape
         if len(shape) == 4 and shape[0] == 1:
             op = Depthwise(activation=found.activation)
-            return site.layer(op, found.x, found.scale.reshape(1, 1, 1, -1), found.shift, name)
+            return _layer(g, op, found.x, found.scale.reshape(1, 1, 1, -1), found.shift, node.outs)
         if not isinstance(node.op, BatchNorm):
             return None
-        scale, shift = (site.g.constant(f"{name}.{n}", a) for n, a in (("scale", found.scale), ("shift", found.shift)))
-        return site.emit(Add(), site.emit(Mul(), found.x, scale, name=f"{name}.scaled"), shift, name=name)
+        scale, shift = (g.constant(f"{name}.{n}", a) for n, a in (("scale", found.scale), ("shift", found.shift)))
+        return Node(Add(), (g.emit(Mul(), found.x, scale, name=f"{name}.scaled"), shift), node.outs)
 
     return rewrite(graph, rule)
 
 
-def fuse_activations(graph: Graph) -> Graph:
-    """An activation joins the op before it, where nobody reads what lies between."""
-    readers = Counter(v for node in graph.nodes for v in node.ins) + Counter(graph.outputs)
-    producer = {v: node for node in graph.nodes for v in node.outs}
-    pairs = {
-        id(node): before
-        for node in graph.nodes
-        if isinstance(node.op, Activate)
-        and (before := producer.get(node.ins[0])) is not None
-        and isinstance(before.op, Fusing)
-        and before.op.activation == "none"
-        and readers[node.ins[0]] == 1
-    }
-
-    def rule(site: Site, node: Node) -> Value | None:
-        if (before := pairs.get(id(node))) is None:
-            return None
-        assert isinstance(node.op, Activate)
-        op = replace(before.op, activation=node.op.activation)  # type: ignore[call-arg]
-        return site.emit(op, *before.ins, name=before.out.name)
-
-    return rewrite(graph, rule, {id(before) for before in pairs.values()})
-
-
 FOLDS: tuple[Callable[[Graph], Graph], ...] = (
-    drop_idle, fold_pads, fold_back, fold_forward, fold_back, settle_affine, fuse_activations, crop_kernels, drop_idle,
+    drop_idle, merge_pads, fold_back, fold_forward, fold_back, settle_affine, fuse_activations, crop_kernels, drop_idle,
 )  # fmt: skip
 
 

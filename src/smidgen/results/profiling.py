@@ -154,8 +154,7 @@ def profile(program: Program, steps: int = 3, seed: int = 0) -> Profile:
         if not isinstance(device, BoardDevice):
             raise InputError(f"instructions are not counted on {program.target.name}; name a board, such as cortex-m7")
         rng = np.random.default_rng(seed)
-        inputs = program.graph.inputs[:1] if program.training else program.graph.inputs
-        device.predict(*_random_inputs(inputs, rng))
+        device.predict(*_random_inputs(program.graph.prediction_inputs, rng))
         forward = device.counts()
         compare = _compare_training if program.training else _compare_inference
         differences = list(compare(program, device, steps, rng))
@@ -180,9 +179,9 @@ def _compare_training(program: Program, device: Device, steps: int, rng: np.rand
     """Train on noise; what differs from the reference."""
     assert program.training is not None
     reference = program.training.step
-    state, classes = reference.state, reference.outputs[1].type.shape[1]
+    state, classes = reference.state, reference.scores.type.shape[1]
     for step in range(steps):
-        (image,), label = _random_inputs(reference.inputs[:1], rng), step % classes
+        (image,), label = _random_inputs(reference.prediction_inputs, rng), step % classes
         extra = (np.array([label], np.int32), np.array([LEARNING_RATE], np.float32))
         outputs, state = evaluate_step(reference, state, image, *extra)
         device.train(image, label, LEARNING_RATE)

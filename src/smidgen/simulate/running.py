@@ -42,10 +42,11 @@ class Simulator:
         return values
 
     def gradients(self, wanted: tuple[Value, ...], *arrays: Array) -> tuple[Array, ...]:
-        """The gradients of the first output, summed over the batch, with respect to some of `tensors`."""
+        """The gradients of the graph's only output, summed over the batch, with respect to some of `tensors`."""
         leaves = [self.tensors[v].requires_grad_() for v in wanted]
-        loss = self.run(*arrays)[self.graph.outputs[0]].sum()
-        return tuple(g.cpu().numpy() for g in torch.autograd.grad(loss, leaves))
+        (loss,) = self.graph.outputs
+        total = self.run(*arrays)[loss].sum()
+        return tuple(g.cpu().numpy() for g in torch.autograd.grad(total, leaves))
 
     def _tensor(self, array: Array) -> Tensor:
         """int8 and float32 as float32, which holds them; int32 as float64, which does."""
@@ -62,7 +63,7 @@ class FloatTraining:
 
     def __init__(self, training: Training, *, device: str = "cpu") -> None:
         self._simulator = Simulator(training.forward, device=device)
-        self._logits = training.forward.outputs[0]
+        self._logits = training.forward.scores
         self.weights = {v: self._simulator.tensors[v].requires_grad_() for v in training.forward.state}
         found = _factors(training.step)
         self._factors = [found[v].to(w) for v, w in self.weights.items()]
@@ -90,8 +91,10 @@ def _factors(step: Graph) -> dict[Value, Tensor]:
     for node in step.nodes:
         if isinstance(node.op, Step):
             axis = node.op.axis if isinstance(node.op, WeightStep) else 0
-            along = [-1 if i == axis else 1 for i in range(len(node.ins[0].type.shape))]
-            found[node.ins[0]] = torch.tensor(node.op.factors, dtype=torch.float64).reshape(along)
+            weight, *_ = node.op.parts(node.ins).states
+            along = [-1 if i == axis else 1 for i in range(len(weight.type.shape))]
+            found[weight] = torch.tensor(node.op.factors, dtype=torch.float64).reshape(along)
         elif isinstance(node.op, DenseStep):
-            found |= {v: torch.ones(1) for v in node.ins[:2]}
+            w, b, *_ = node.op.parts(node.ins).states
+            found |= {w: torch.ones(1), b: torch.ones(1)}
     return found

@@ -197,15 +197,15 @@ class BoardDevice(Device):
 
     def predict(self, *arrays: Array) -> int:
         """The index of the largest element of output 0, or of the logits of a program that learns."""
-        inputs = self.graph.inputs[:1] if self.learns else self.graph.inputs
-        (best,) = struct.unpack("<i", self._ask(b"p" + self._bytes(inputs, arrays)))
+        (best,) = struct.unpack("<i", self._ask(b"p" + self._bytes(self.graph.prediction_inputs, arrays)))
         return int(best)
 
     def train(self, image: Array, label: int, learning_rate: float) -> float:
         """One step of a program that learns; the loss before it."""
         check_step(self, label, learning_rate)
         how = struct.pack("<if", label, learning_rate)
-        (loss,) = struct.unpack("<f", self._ask(b"t" + how + self._bytes(self.graph.inputs[:1], (image,))))
+        sent = self._bytes(self.graph.prediction_inputs, (image,))
+        (loss,) = struct.unpack("<f", self._ask(b"t" + how + sent))
         return float(loss)
 
     def outputs(self) -> tuple[Array, ...]:

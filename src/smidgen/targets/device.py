@@ -81,7 +81,7 @@ def check_step(device: Device, label: int, learning_rate: float) -> None:
     graph = device.graph
     if not device.learns:
         raise InputError(f"{graph.name} was compiled without a scheme and does not learn; name one to compile()")
-    classes = graph.outputs[1].type.shape[1]
+    classes = graph.scores.type.shape[1]
     if not 0 <= label < classes:
         raise InputError(f"label {label} is not one of the {classes} classes 0 to {classes - 1}")
     if not 0 <= learning_rate < math.inf:

@@ -74,10 +74,11 @@ class HostDevice(Device):
         self.graph, self.learns = graph, sources.learns
         self._prefix = sources.prefix
         self._library: ctypes.CDLL | None = _load_copy(library)
-        self._inputs = tuple(
-            self._from_rows(v) if i == 0 and sources.streamed_input else self._memory("input", v.type.bytes, i)
+        rows = graph.image if sources.streamed_input else None
+        self._inputs = {
+            v: self._from_rows(v) if v == rows else self._memory("input", v.type.bytes, i)
             for i, v in enumerate(graph.inputs)
-        )
+        }
         self._outputs = tuple(self._memory("output", v.type.bytes, i) for i, v in enumerate(graph.outputs))
         self._state = self._memory("state", state_bytes(graph)) if graph.state else np.empty(0, np.uint8)
         self._function("init")()
@@ -92,7 +93,7 @@ class HostDevice(Device):
     def predict(self, *arrays: Array) -> int:
         """The index of the largest element of output 0, or of the logits of a program that learns."""
         predict = self._function("predict")
-        self._feed(self.graph.inputs[:1] if self.learns else self.graph.inputs, arrays)
+        self._feed(self.graph.prediction_inputs, arrays)
         return int(predict())
 
     def train(self, image: Array, label: int, learning_rate: float) -> float:
@@ -100,7 +101,7 @@ class HostDevice(Device):
         check_step(self, label, learning_rate)
         train = self._function("train")
         train.argtypes, train.restype = (ctypes.c_int, ctypes.c_float), ctypes.c_float
-        self._feed(self.graph.inputs[:1], (image,))
+        self._feed(self.graph.prediction_inputs, (image,))
         return float(train(label, learning_rate))
 
     def outputs(self) -> tuple[Array, ...]:
@@ -123,15 +124,15 @@ class HostDevice(Device):
     def close(self) -> None:
         """Unload the library; its memory is gone with it."""
         if self._library is not None:
-            self._inputs = self._outputs = ()
+            self._inputs, self._outputs = {}, ()
             self._state = np.empty(0, np.uint8)
             handle, self._library = self._library._handle, None
             _ctypes.dlclose(handle)
 
     def _feed(self, inputs: tuple[Value, ...], arrays: tuple[Array, ...]) -> None:
         check_inputs(replace(self.graph, inputs=inputs), arrays)
-        for array, memory in zip(arrays, self._inputs[: len(inputs)], strict=True):
-            memory[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        for value, array in zip(inputs, arrays, strict=True):
+            self._inputs[value][:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
     def _function(self, name: str) -> ctypes._NamedFuncPointer:
         if self._library is None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import numpy as np
 
 from smidgen.errors import GraphError
@@ -9,8 +12,16 @@ from smidgen.ir import Builder, Graph, Value
 from smidgen.ops.gradient import SumGrads
 
 
-def differentiate(graph: Graph, wanted: tuple[Value, ...]) -> Graph:
-    """Append the gradients of the graph's first output, a loss; the outputs gain one for each value wanted.
+@dataclass(frozen=True)
+class Differentiated:
+    """A graph that also computes, and gives as outputs, the gradients of its loss."""
+
+    graph: Graph
+    gradients: Mapping[Value, Value]  # by the values they are of
+
+
+def differentiate(graph: Graph, loss: Value, wanted: tuple[Value, ...]) -> Differentiated:
+    """Append the gradients of a loss with respect to the values wanted.
 
     Gradients are float32 here, whatever the forward pass computes in: with respect to quantized values,
     straight through rounding, zero where a clamp acted.
@@ -19,7 +30,6 @@ def differentiate(graph: Graph, wanted: tuple[Value, ...]) -> Graph:
     for node in graph.nodes:
         if on_path & set(node.ins):
             on_path |= set(node.outs)
-    loss = graph.outputs[0]
     if loss not in on_path:
         raise GraphError(f"%{loss.name} does not depend on any of the {len(wanted)} values to train")
 
@@ -35,4 +45,5 @@ def differentiate(graph: Graph, wanted: tuple[Value, ...]) -> Graph:
     for value in wanted:
         if value not in grads:
             raise GraphError(f"the loss %{loss.name} does not depend on %{value.name}")
-    return g.graph(*graph.outputs, *(grads[v] for v in wanted))
+    gradients = {v: grads[v] for v in wanted}
+    return Differentiated(g.graph(*graph.outputs, *gradients.values()), gradients)

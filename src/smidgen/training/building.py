@@ -7,13 +7,15 @@ that learns is state. `passes` makes it small, planning and code generation trea
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from smidgen.errors import InputError
-from smidgen.ir import Array, Builder, Graph, Node, QParams, Type, Value
+from smidgen.ir import Array, Builder, Graph, Node, QParams, Roles, Type, Value
+from smidgen.ir.rewriting import needed, producers, prune
 from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Dequantize
 from smidgen.ops.gradient import Carry, Gather
@@ -24,7 +26,7 @@ from smidgen.ops.rules import SGD, UpdateRule
 from smidgen.ops.shape import Reshape
 from smidgen.ops.update import BiasStep, DenseStep, WeightStep, initial_fraction
 from smidgen.training.autodiff import differentiate
-from smidgen.training.head import features_of, nodes_before
+from smidgen.training.head import features_of
 from smidgen.training.lowering import Lowered, fuse_through, largest_gradients, lower
 from smidgen.training.scheme import Scheme, Trained, resolve
 
@@ -51,13 +53,30 @@ class Options:
 
 
 @dataclass(frozen=True)
+class Reference:
+    """A step's loss and float32 gradients, before lowering: the definition that the step approximates."""
+
+    graph: Graph
+    label: Value
+    loss: Value
+    logits: Value
+    unit: Value  # the largest magnitude of the loss gradient
+    gradients: Mapping[Value, Value]  # of the logits and of everything that learns in int8, by what they are of
+
+    def loss_graph(self) -> Graph:
+        """The part that computes the loss, its only output."""
+        return prune(replace(self.graph, outputs=(self.loss,)))
+
+
+@dataclass(frozen=True)
 class Training:
     """A training step and the forward pass it shares its state with."""
 
     step: Graph
     forward: Graph
-    reference: Graph  # the step's loss and float32 gradients, before lowering: the definition it approximates
+    reference: Reference
     trained: tuple[Trained, ...]
+    unit: Value  # of the step's gradients, before passes
 
 
 @dataclass(frozen=True)
@@ -78,36 +97,29 @@ def build_training(graph: Graph, scheme: Scheme, options: Options, images: tuple
     trained = resolve(scheme, graph, options.seed)
     g, values, weights = _learnable(graph, features, trained, options)
     logits, head = _head(g, values[features], classifier, options)
-    forward = _needed(g, g.graph(logits))
+    forward = g.graph(logits)
     label = g.input("label", Type((1,), "int32"))
     loss, _ = g.emit_all(SoftmaxCrossEntropy(), logits, label, name="loss")
     weights = (*weights, *head) if options.head == "int8" else weights
-    reference = _with_unit(fuse_through(differentiate(g.graph(loss, logits), (logits, *(w.value for w in weights)))))
-    samples = _samples(graph, options, images)
-    g0 = reference.outputs[-1]
-    lowered = lower(reference, g0, largest_gradients(reference, g0, samples), options.seed)
+    found = differentiate(g.graph(loss, logits), loss, (logits, *(w.value for w in weights)))
+    whole, unit = _with_unit(fuse_through(found.graph), found.gradients[logits])
+    reference = Reference(whole, label, loss, logits, unit, found.gradients)
+    largest = largest_gradients(whole, unit, _samples(graph, options, images))
+    lowered = lower(whole, unit, largest, options.seed)
     step = _updates(reference, lowered, weights, options)
-    return Training(step, forward, reference, trained)
-
-
-def _needed(g: Builder, graph: Graph) -> Graph:
-    """The forward pass alone: what the builder holds so far, its state without the updates to come."""
-    return replace(graph, updates={})
+    return Training(step, forward, reference, trained, lowered.unit)
 
 
 def _learnable(
     graph: Graph, features: Value, trained: tuple[Trained, ...], options: Options
 ) -> tuple[Builder, dict[Value, Value], tuple[_Weight, ...]]:
     """The nodes up to the features, with everything that learns turned from constant into state."""
-    by_node = {id(t.node): t for t in trained}
+    by_output = {t.node.out: t for t in trained}
     g = Builder(graph.name, graph.preprocessing)
     values: dict[Value, Value] = {v: g.input(v.name, v.type) for v in graph.inputs}
     weights: list[_Weight] = []
-    needed = nodes_before(graph, features)
-    for node in graph.nodes:
-        if id(node) not in needed:
-            continue
-        layer = by_node.get(id(node))
+    for node in needed(graph, features):
+        layer = by_output.get(node.outs[0])
         for index, value in enumerate(node.ins):
             if value in graph.constants and value not in values:
                 learns = layer is not None and (index == 2 or (index == 1 and bool(layer.channels)))
@@ -185,20 +197,20 @@ def _flat(g: Builder, features: Value) -> Value:
     return features if shape == flat else g.emit(Reshape(flat), features, name="flat")
 
 
-def _with_unit(graph: Graph) -> Graph:
-    """Insert g0 = max |dlogits| right behind the loss gradient; it becomes the last output."""
-    dlogits = graph.outputs[2]
-    at = 1 + next(i for i, node in enumerate(graph.nodes) if dlogits in node.outs)
-    g = Builder.upon(graph)
-    g0 = g.emit(MaxAbs(), dlogits, name="g0")
-    node = g.nodes.pop()
-    g.nodes.insert(at, node)
-    return g.graph(*graph.outputs, g0)
+def _with_unit(graph: Graph, dlogits: Value) -> tuple[Graph, Value]:
+    """Insert g0 = max |dlogits| right behind the loss gradient; it becomes an output."""
+    g = Builder.before(graph)
+    g.reserve(*producers(graph))
+    for node in graph.nodes:
+        g.append(node)
+        if dlogits in node.outs:
+            unit = g.emit(MaxAbs(), dlogits, name="g0")
+    return g.graph(*graph.outputs, unit), unit
 
 
 def _samples(graph: Graph, options: Options, images: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
     """Arrays for the reference's inputs: the images given, or smooth noise, with labels in turn."""
-    type_ = graph.inputs[0].type
+    type_ = graph.image.type
     if not images:
         rng = np.random.default_rng(options.seed)
         coarse = [rng.integers(-100, 101, (*type_.shape[:-1], 1)) for _ in range(4)]
@@ -206,26 +218,28 @@ def _samples(graph: Graph, options: Options, images: tuple[Array, ...]) -> tuple
     return tuple((image, np.array([i % options.classes], np.int32)) for i, image in enumerate(images))
 
 
-def _updates(reference: Graph, lowered: Lowered, weights: tuple[_Weight, ...], options: Options) -> Graph:
+def _updates(reference: Reference, lowered: Lowered, weights: tuple[_Weight, ...], options: Options) -> Graph:
     """Append the steps of everything that learns, and of the carry."""
     g = lowered.builder
-    loss, logits, dlogits, *gradients = reference.outputs[:-1]
-    g0 = lowered.values[reference.outputs[-1]]
     learning_rate = g.input("learning_rate", Type((1,), "float32"))
-    rate = g.emit(Rate(), learning_rate, g0, name="rate")
-    producer = {v: node for node in reference.nodes for v in node.outs}
+    rate = g.emit(Rate(), learning_rate, lowered.unit, name="rate")
+    producer = producers(reference.graph)
     stream = lowered.streams
-    for weight, gradient in zip(weights, gradients, strict=True):
+    for weight in weights:
         stream += 2
+        gradient = reference.gradients[weight.value]
         node = producer[gradient]
-        source = (producer[node.ins[0]] if isinstance(node.op, Gather) else node).ins[-1]
-        slot = lowered.slots[source]
+        summed = producer[node.ins[0]] if isinstance(node.op, Gather) else node
+        (slot,) = (lowered.slots[v] for v in summed.ins if v in lowered.slots)
         _step(g, weight, lowered.values[gradient], rate, lowered.carry, slot, stream, options)
     if options.head == "float32":
-        _head_step(g, lowered, producer[logits], dlogits, learning_rate, options)
+        dlogits = reference.gradients[reference.logits]
+        _head_step(g, lowered, producer[reference.logits], dlogits, learning_rate, options)
     after = g.emit(Carry(), lowered.carry, *lowered.seen, name="carry.after")
-    g.updates[lowered.carry] = after
-    return g.graph(lowered.values[loss], lowered.values[logits])
+    g.update((lowered.carry,), (after,))
+    loss, logits = (lowered.values[v] for v in (reference.loss, reference.logits))
+    roles = Roles(reference.graph.image, reference.label, learning_rate, loss, logits, lowered.carry)
+    return g.graph(loss, logits, roles=roles)
 
 
 def _step(
@@ -243,7 +257,7 @@ def _step(
     if options.rule.buffered:
         states.append(_buffer(g, value, options.rule))
     after = g.emit_all(op, *states, sums, rate, carry, name=f"{name}.after")
-    g.updates.update(zip(states, after, strict=True))
+    g.update(states, after)
 
 
 def _buffer(g: Builder, value: Value, rule: UpdateRule) -> Value:
@@ -261,4 +275,4 @@ def _head_step(
         states += [_buffer(g, v, options.rule) for v in (w, b)]
     op = DenseStep(options.rule)
     after = g.emit_all(op, *states, x, lowered.values[dlogits], learning_rate, lowered.carry, name="head.after")
-    g.updates.update(zip(states, after, strict=True))
+    g.update(states, after)

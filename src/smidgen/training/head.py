@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from smidgen.errors import SmidgenError
 from smidgen.ir import Graph, Node, Op, Value
+from smidgen.ir.rewriting import needed, producers
 from smidgen.ops.conv import Conv2D, Depthwise
 from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Activate, Dequantize
@@ -27,8 +28,8 @@ def features_of(graph: Graph) -> tuple[Value, Node]:
     convolution, ReLU and global mean. Only softmax, reshapes, activations and that mean may follow it. Where the
     features are a map, the new classifier reads their mean.
     """
-    value, averaged = graph.outputs[0], False
-    producer = {v: node for node in graph.nodes for v in node.outs}
+    value, averaged = graph.scores, False
+    producer = producers(graph)
     while value in producer:
         node = producer[value]
         if isinstance(node.op, Dense):
@@ -45,7 +46,7 @@ def features_of(graph: Graph) -> tuple[Value, Node]:
         value = node.ins[0]
     raise TrainingError(
         f"{graph.name} does not end in a Dense classifier, nor in a convolution and a global mean (its output "
-        f"%{graph.outputs[0].name} comes from elsewhere), so there is no head to replace; bring a model that does"
+        f"%{graph.scores.name} comes from elsewhere), so there is no head to replace; bring a model that does"
     )
 
 
@@ -55,15 +56,4 @@ def layers(graph: Graph) -> tuple[Node, ...]:
         features, _ = features_of(graph)
     except TrainingError:
         return tuple(node for node in graph.nodes if isinstance(node.op, Conv2D | Depthwise | Dense))
-    needed = nodes_before(graph, features)
-    return tuple(n for n in graph.nodes if isinstance(n.op, Conv2D | Depthwise | Dense) and id(n) in needed)
-
-
-def nodes_before(graph: Graph, value: Value) -> set[int]:
-    """The nodes a value depends on, by identity."""
-    needed, wanted = set(), {value}
-    for node in reversed(graph.nodes):
-        if wanted & set(node.outs):
-            needed.add(id(node))
-            wanted |= set(node.ins)
-    return needed
+    return tuple(node for node in needed(graph, features) if isinstance(node.op, Conv2D | Depthwise | Dense))

@@ -6,14 +6,14 @@ rounded once; `lower` then gives every gradient its place in the carry and its s
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from smidgen.errors import GraphError
-from smidgen.ir import Array, Builder, Graph, Node, Value, evaluate_all, verify
+from smidgen.ir import Array, Builder, Graph, Node, Value, evaluate_all
+from smidgen.ir.rewriting import producers, rewrite, uses
 from smidgen.numerics import stochastic
 from smidgen.ops.elementwise import DequantizeGrad
 from smidgen.ops.gradient import Crop, FromFloat, Gather, GradOp, Through
@@ -24,22 +24,25 @@ MOVERS = (Reshape, Transpose, Crop, Gather)  # they move a gradient's bytes and 
 
 def fuse_through(graph: Graph) -> Graph:
     """Join `Through` with the gradient op before it, where nobody else reads what lies between."""
-    readers = Counter(v for node in graph.nodes for v in set(node.ins)) + Counter(graph.outputs)
-    producer = {v: node for node in graph.nodes for v in node.outs}
-    gone: set[Value] = set()
-    fused: dict[Value, Node] = {}
-    for node in graph.nodes:
-        before = producer.get(node.ins[0]) if isinstance(node.op, Through) else None
-        if before is None or not isinstance(before.op, GradOp) or before.op.masked or readers[node.ins[0]] != 1:
-            continue
-        factors = _product(before.op.factors, node.op.factors)  # type: ignore[attr-defined]
-        joined = replace(before.op, factors=factors, masked=node.op.masked)  # type: ignore[attr-defined]
-        fused[node.out] = Node(joined, (*before.ins, *node.ins[1:]), node.outs)
-        gone.add(node.ins[0])
-    nodes = tuple(fused.get(n.outs[0], n) for n in graph.nodes if n.outs[0] not in gone)
-    result = replace(graph, nodes=nodes)
-    verify(result)
-    return result
+    made_by, used = producers(graph), uses(graph)
+    pairs = {
+        node.out: before
+        for node in graph.nodes
+        if isinstance(node.op, Through)
+        and (before := made_by.get(node.ins[0])) is not None
+        and isinstance(before.op, GradOp)
+        and not before.op.masked
+        and used[before.out] == 1
+    }
+
+    def rule(g: Builder, node: Node) -> Node | None:
+        if not isinstance(node.op, Through) or (before := pairs.get(node.out)) is None:
+            return None
+        assert isinstance(before.op, GradOp)
+        joined = replace(before.op, factors=_product(before.op.factors, node.op.factors), masked=node.op.masked)
+        return Node(joined, (*before.ins, *node.ins[1:]), node.outs)
+
+    return rewrite(graph, rule, set(pairs.values()))
 
 
 def _product(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, ...]:
@@ -68,6 +71,7 @@ class Lowered:
     builder: Builder
     values: Mapping[Value, Value]
     slots: Mapping[Value, int]
+    unit: Value  # of gradients: the largest magnitude of the loss gradient
     carry: Value
     seen: tuple[Value, ...]
     streams: int
@@ -85,18 +89,14 @@ def lower(graph: Graph, g0: Value, largest: Mapping[Value, float], seed: int) ->
             lowered.add(node.outs[0])
     levels = [stochastic.level_of(largest.get(v, 1.0)) for v in owners]
 
-    g = Builder(graph.name, graph.preprocessing)
-    g.inputs, g.constants, g.state, g.updates = (
-        list(graph.inputs), dict(graph.constants), dict(graph.state), dict(graph.updates),
-    )  # fmt: skip
-    for value in (*graph.inputs, *graph.constants, *graph.state):
-        g.fresh(value.name)
+    g = Builder.before(graph)
     head = np.array([0, seed & 0x7FFFFFFF, *levels], np.int32)
     carry = g.persistent("carry", head)
     emitter = _Emitter(g, g0, carry, owners, lowered)
     for node in graph.nodes:
         emitter.node(node)
-    return Lowered(g, emitter.values, emitter.exponents, carry, tuple(emitter.seen), emitter.streams)
+    values, slots = emitter.values, emitter.exponents
+    return Lowered(g, values, slots, values[g0], carry, tuple(emitter.seen), emitter.streams)
 
 
 class _Emitter:

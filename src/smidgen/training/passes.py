@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 
-from smidgen.ir import Builder, Graph, Node, Value, memory_read, verify, virtual_sources
+from smidgen.ir import Builder, Graph, Node, memory_read, verify, virtual_sources
+from smidgen.ir.rewriting import producers, prune, rewrite, uses
 from smidgen.ops.conv_grad import ConvGradWeight, DepthwiseGradWeight
 from smidgen.ops.gradient import Gather, Mask, ParameterGrad
 from smidgen.ops.loss import Rate
@@ -15,47 +15,31 @@ from smidgen.ops.update import BiasStep, DenseStep, FusedBiasStep, FusedStep, Fu
 Pass = Callable[[Graph], Graph]
 
 
-def prune(graph: Graph) -> Graph:
-    """Drop the nodes no output and no update depends on, and the constants nobody reads."""
-    needed, kept = {*graph.outputs, *graph.updates.values()}, []
-    for node in reversed(graph.nodes):
-        if needed & set(node.outs):
-            kept.append(node)
-            needed |= set(node.ins)
-    constants = {v: data for v, data in graph.constants.items() if v in needed}
-    return replace(graph, nodes=tuple(reversed(kept)), constants=constants)
-
-
 def share(graph: Graph) -> Graph:
     """Compute once what two nodes would compute alike (two readers of one mask, say)."""
-    known: dict[tuple[object, ...], tuple[Value, ...]] = {}
-    same: dict[Value, Value] = {}
-    kept = []
-    for node in graph.nodes:
-        node = replace(node, ins=tuple(same.get(v, v) for v in node.ins))
+    known: dict[tuple[object, ...], Node] = {}
+    kept = {*graph.outputs, *graph.updates.values()}
+
+    def rule(g: Builder, node: Node) -> Node:
         key = (node.op, node.ins, tuple(v.type for v in node.outs))
-        if key in known and not set(node.outs) & {*graph.outputs, *graph.updates.values()}:
-            same.update(zip(node.outs, known[key], strict=True))
-        else:
-            known[key] = node.outs
-            kept.append(node)
-    return replace(graph, nodes=tuple(kept))
+        if key in known and kept.isdisjoint(node.outs):
+            return known[key]
+        known[key] = node
+        return node
+
+    return rewrite(graph, rule)
 
 
 def slice_channels(graph: Graph) -> Graph:
     """Some channels of a weight gradient need those channels of the input alone: gather before, not after."""
-    producer = {v: node for node in graph.nodes for v in node.outs}
-    g = Builder.upon(graph)
-    g.nodes = []
-    for node in graph.nodes:
-        source = producer.get(node.ins[0])
-        if (
-            source is None
-            or not isinstance(node.op, Gather)
-            or not isinstance(source.op, ConvGradWeight | DepthwiseGradWeight)
-        ):
-            g.nodes.append(node)
-            continue
+    made_by = producers(graph)
+
+    def rule(g: Builder, node: Node) -> Node | None:
+        source = made_by.get(node.ins[0])
+        if source is None or not isinstance(node.op, Gather):
+            return None
+        if not isinstance(source.op, ConvGradWeight | DepthwiseGradWeight):
+            return None
         x, dy = source.ins
         if isinstance(source.op, DepthwiseGradWeight):
             times = dy.type.shape[3] // x.type.shape[3]  # channels of the output for each of the input
@@ -65,8 +49,9 @@ def slice_channels(graph: Graph) -> Graph:
             wide = x.type.shape[3] // source.op.groups  # channels of a group
             saved = tuple(first + c for first in range(0, x.type.shape[3], wide) for c in node.op.channels)
         x = g.emit(Gather(saved), x, name=f"{x.name}.saved")
-        g.nodes.append(Node(source.op, (x, dy), node.outs))
-    return prune(replace(graph, nodes=tuple(g.nodes)))
+        return Node(source.op, (x, dy), node.outs)
+
+    return prune(rewrite(graph, rule))
 
 
 FUSED: dict[type[Step], type[FusedStep]] = {BiasStep: FusedBiasStep, WeightStep: FusedWeightStep}
@@ -74,19 +59,21 @@ FUSED: dict[type[Step], type[FusedStep]] = {BiasStep: FusedBiasStep, WeightStep:
 
 def fuse_updates(graph: Graph) -> Graph:
     """A gradient only its update reads is never stored: the update computes it row by row."""
-    readers = Counter(v for node in graph.nodes for v in node.ins)
-    producer = {v: node for node in graph.nodes for v in node.outs}
-    nodes = []
-    for node in graph.nodes:
-        if isinstance(node.op, Step) and type(node.op) in FUSED:
-            sums = node.ins[-3]
-            source = producer.get(sums)
-            if source is not None and readers[sums] == 1 and isinstance(source.op, ParameterGrad):
-                shared = {f.name: getattr(node.op, f.name) for f in fields(node.op)}
-                op = FUSED[type(node.op)](**shared, gradient=source.op)
-                node = Node(op, (*node.ins[:-3], *source.ins, *node.ins[-2:]), node.outs)
-        nodes.append(node)
-    return prune(replace(graph, nodes=tuple(nodes)))
+    made_by, used = producers(graph), uses(graph)
+
+    def rule(g: Builder, node: Node) -> Node | None:
+        if not isinstance(node.op, Step) or type(node.op) not in FUSED:
+            return None
+        parts = node.op.parts(node.ins)
+        (sums,) = parts.sources
+        source = made_by.get(sums)
+        if source is None or used[sums] != 1 or not isinstance(source.op, ParameterGrad):
+            return None
+        shared = {f.name: getattr(node.op, f.name) for f in fields(node.op)}
+        op = FUSED[type(node.op)](**shared, gradient=source.op)
+        return Node(op, (*parts.states, *source.ins, parts.rate, parts.carry), node.outs)
+
+    return prune(rewrite(graph, rule))
 
 
 def save_early(graph: Graph) -> Graph:

@@ -67,7 +67,7 @@ def _check(c: TfliteImport, value: Value, declared: Type) -> None:
             "convert the model again, with one quantization on both sides of an operator that only moves data"
         )
     if value.type.dtype == "int8":
-        c.builder.nodes[-1].op.params(c.builder.nodes[-1])
+        c.builder.last.op.params(c.builder.last)
 
 
 def _describe(type_: Type) -> str:

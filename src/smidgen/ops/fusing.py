@@ -1,0 +1,59 @@
+"""Passes that float and int8 graphs share: what stands beside a layer joins it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from smidgen.ir import Builder, Graph, Node
+from smidgen.ir.rewriting import producers, prune, rewrite, uses
+from smidgen.ops.conv import Conv2D, Depthwise
+from smidgen.ops.dense import Dense
+from smidgen.ops.elementwise import Activate, Add, Mul
+from smidgen.ops.pool import AvgPool, MaxPool
+from smidgen.ops.shape import Pad
+
+Fusing = Conv2D | Depthwise | Dense | Add | Mul | AvgPool | MaxPool  # ops with an activation of their own
+
+
+def merge_pads(graph: Graph) -> Graph:
+    """Zeros around a map become the padding of the convolutions that read it."""
+    made_by = producers(graph)
+
+    def rule(g: Builder, node: Node) -> Node | None:
+        source = made_by.get(node.ins[0])
+        if source is None or not isinstance(source.op, Pad) or not isinstance(node.op, Conv2D | Depthwise):
+            return None
+        before, after = source.op.before, source.op.after
+        if any((*before[::3], *after[::3])):  # of samples or channels
+            return None
+        top, bottom, left, right = node.op.pad
+        pad = (top + before[1], bottom + after[1], left + before[2], right + after[2])
+        return Node(replace(node.op, pad=pad), (*source.ins, *node.ins[1:]), node.outs)
+
+    return prune(rewrite(graph, rule))
+
+
+def fuse_activations(graph: Graph) -> Graph:
+    """An activation joins the op before it, where nobody else reads what lies between and its scale is the same.
+
+    A float layer keeps its name, by which reports call it; in int8 files the name that counts is the activation's.
+    """
+    made_by, used = producers(graph), uses(graph)
+    pairs = {
+        node.out: before
+        for node in graph.nodes
+        if isinstance(node.op, Activate)
+        and (before := made_by.get(node.ins[0])) is not None
+        and isinstance(before.op, Fusing)
+        and before.op.activation == "none"
+        and used[before.out] == 1
+        and before.out.type == node.out.type
+    }
+
+    def rule(g: Builder, node: Node) -> Node | None:
+        if not isinstance(node.op, Activate) or (before := pairs.get(node.out)) is None:
+            return None
+        op = replace(before.op, activation=node.op.activation)  # type: ignore[call-arg]
+        return Node(op, before.ins, before.outs if before.out.type.dtype == "float32" else node.outs)
+
+    return rewrite(graph, rule, set(pairs.values()))
