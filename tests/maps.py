@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from experiments.chains import Q, conv, depthwise
 from smidgen.ir import Builder, Graph, Type
 from smidgen.ops import Activate, Add, MaxPool
-from streaming import Q, conv, depthwise
 
 
 @st.composite

@@ -21,6 +21,11 @@ def portable(node: Node, by_row: bool) -> int:
     return working_memory(node, by_row, PORTABLE)
 
 
+def declarations() -> str:
+    """The text of the headers that declare every kernel."""
+    return "".join(path.read_text() for path in sorted(RUNTIME.glob("*.h")))
+
+
 def build_sanitized(folder: Path, graph: Graph, runs: int) -> Path:
     """An executable that runs the graph on recorded vectors and compares."""
     sources = compile(graph).sources

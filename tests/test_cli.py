@@ -182,6 +182,36 @@ def test_a_program_that_learns_compiles_to_an_example_that_learns(folder: Path) 
     assert "what learns" in invoke("compile", "small.smg", *options[:-1], "out/d")
 
 
+BAD_REQUESTS: tuple[tuple[dict[str, str], str], ...] = (
+    (
+        {"--scheme": "99kb"},
+        "'99kb' was published for mbv2-w0.35, mcunet-5fps with images of 128×128, but",
+    ),
+    ({"--scheme": "last:99"}, "trains 99 biases"),
+    ({"--classes": "1"}, "1 classes cannot be learned"),
+    ({"--classes": "3"}, "the program learns the 3 classes 0 to 2; compile it for 4"),
+    ({"--data": "absent"}, "there is no absent"),
+    ({"--data": "one"}, "holds 1 class, 'cat'"),
+    ({"--lr": "-1"}, "a learning rate of -1.0"),
+    ({"--lr": "nan"}, "a learning rate of nan"),
+    ({"--lr": "0.1/0"}, "a learning rate of 0.1/0"),
+    ({"--lr": "fast"}, "a learning rate of fast"),
+    ({"--lr": "3e38"}, "is too large; lower it; out/small.ckpt stays as it was"),
+    ({"--weight-bits": "9"}, "weights of 9 bits"),
+    ({"--momentum": "1"}, "momentum is 1.0"),
+    ({"--accumulate": "0"}, "0 samples"),
+    ({"--epochs": "0"}, "0 epochs"),
+    ({"--crop": "0"}, "a crop of 0.0"),
+    ({"--warmup": "9"}, "a warm-up of 9.0 epochs"),
+    ({"--resume": "absent.ckpt"}, "absent.ckpt cannot be read"),
+    ({"--resume": "cut.ckpt"}, "cut.ckpt is cut short or damaged"),
+    ({"--resume": "out/small.ckpt", "--seed": "1"}, "out/small.ckpt belongs to another program"),
+    ({"--resume": "out/small.ckpt", "--lr": "0.02"}, "a run with learning_rate 0.01, this one has 0.02"),
+    ({"-o": "."}, "small.smg would be overwritten by what is learned from it"),
+    ({"-o": "file"}, "file"),
+)
+
+
 def test_bad_requests_to_learn_are_answered_in_one_sentence(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,36 +223,8 @@ def test_bad_requests_to_learn_are_answered_in_one_sentence(
     (folder / "cut.ckpt").write_bytes((folder / "out" / "small.ckpt").read_bytes()[:-9])
     (folder / "file").write_text("")
     usual = {"--scheme": "last:3", "--data": "photos", "--lr": "0.01", "--epochs": "1", "-o": "out"}
-    cases: tuple[tuple[dict[str, str], str], ...] = (
-        (
-            {"--scheme": "99kb"},
-            "'99kb' was published for mbv2-w0.35, mcunet-5fps with images of 128×128, but",
-        ),
-        ({"--scheme": "last:99"}, "trains 99 biases"),
-        ({"--classes": "1"}, "1 classes cannot be learned"),
-        ({"--classes": "3"}, "the program learns the 3 classes 0 to 2; compile it for 4"),
-        ({"--data": "absent"}, "there is no absent"),
-        ({"--data": "one"}, "holds 1 class, 'cat'"),
-        ({"--lr": "-1"}, "a learning rate of -1.0"),
-        ({"--lr": "nan"}, "a learning rate of nan"),
-        ({"--lr": "0.1/0"}, "a learning rate of 0.1/0"),
-        ({"--lr": "fast"}, "a learning rate of fast"),
-        ({"--lr": "3e38"}, "is too large; lower it; out/small.ckpt stays as it was"),
-        ({"--weight-bits": "9"}, "weights of 9 bits"),
-        ({"--momentum": "1"}, "momentum is 1.0"),
-        ({"--accumulate": "0"}, "0 samples"),
-        ({"--epochs": "0"}, "0 epochs"),
-        ({"--crop": "0"}, "a crop of 0.0"),
-        ({"--warmup": "9"}, "a warm-up of 9.0 epochs"),
-        ({"--resume": "absent.ckpt"}, "absent.ckpt cannot be read"),
-        ({"--resume": "cut.ckpt"}, "cut.ckpt is cut short or damaged"),
-        ({"--resume": "out/small.ckpt", "--seed": "1"}, "out/small.ckpt belongs to another program"),
-        ({"--resume": "out/small.ckpt", "--lr": "0.02"}, "a run with learning_rate 0.01, this one has 0.02"),
-        ({"-o": "."}, "small.smg would be overwritten by what is learned from it"),
-        ({"-o": "file"}, "file"),
-    )
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    for changed, message in cases:
+    for changed, message in BAD_REQUESTS:
         arguments = [word for pair in (usual | changed).items() for word in pair]
         said = fail(capsys, monkeypatch, "train", "small.smg", *arguments)
         assert message in said

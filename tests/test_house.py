@@ -37,7 +37,7 @@ def test_the_table_of_layers_is_the_order_the_imports_keep() -> None:
 def test_every_module_and_package_has_its_place_in_the_house() -> None:
     there = {path.name.removesuffix(".py") for path in ROOT.iterdir() if path.is_dir() or path.suffix == ".py"}
     assert there - {"__init__", "__pycache__"} == {name for name in ORDER if "." not in name}
-    assert {layer(path) for path in modules()} == set(ORDER) - {"runtime"}  # which is C
+    assert {layer(path) for path in modules()} == set(ORDER)
 
 
 def test_imports_only_point_up() -> None:

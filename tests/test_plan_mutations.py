@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arena import outcome
+from experiments.chains import residual_network
 from graphs import int8_graphs, random_inputs
 from maps import map_graphs
 from native import portable
@@ -31,7 +32,6 @@ from smidgen.memory.rows import Group, Schedule, streamable
 from smidgen.ops import Depthwise
 from smidgen.training import Options, build_training, passes
 from smidgen.training.scheme import load_scheme
-from streaming import residual_network
 
 Broken = tuple[Plan, Schedule]
 PER_PLAN = 40  # mutations

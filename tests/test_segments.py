@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from experiments.chains import chain, residual_network
 from graphs import int8_graphs
 from maps import map_graphs
 from native import portable
@@ -22,7 +23,6 @@ from smidgen.memory.rows import Schedule
 from smidgen.memory.segments import Segments
 from smidgen.training import Options, build_training, passes
 from smidgen.training.scheme import load_scheme
-from streaming import chain, residual_network
 
 
 def compare(graph: Graph, streamed_input: bool) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from smidgen.ir.rewriting import prune
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.numerics.stochastic import FIRST_LEVEL, LEVEL_LIMIT
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
-from smidgen.ops.update import FusedStep, Step
+from smidgen.ops.update import FusedStep, FusedWeightStep, Step
 from smidgen.targets.host import Host
 from smidgen.training import Head, Options, build_training, passes
 from smidgen.training.head import TrainingError, layers
@@ -103,7 +103,7 @@ def test_no_weight_gradient_is_stored_and_only_trained_channels_are_saved() -> N
     assert updates
     assert all(isinstance(node.op, FusedStep) for node in updates)
     for node in updates:
-        if isinstance(node.op, FusedStep):
+        if isinstance(node.op, FusedWeightStep):
             parts = node.op.parts(node.ins)
             x, _ = parts.sources
             assert x.type.shape[3] == parts.states[0].type.shape[3]

@@ -11,7 +11,7 @@ import pytest
 
 from cases import CASES, GRAPHS, together
 from feeds import RUNS, TrainingCase
-from native import Kernels, argument, build_sanitized, pointer
+from native import Kernels, argument, build_sanitized, declarations, pointer
 from smidgen.codegen import PORTABLE, RUNTIME
 from smidgen.ir import OPS, Array, Op, evaluate_all, evaluate_step
 from smidgen.ops import loss
@@ -71,7 +71,7 @@ def test_every_gradient_that_a_step_computes_itself_has_a_case() -> None:
 def test_every_kernel_has_a_case() -> None:
     graphs = (*GRAPHS.values(), *TRAINING_GRAPHS.values())
     called = {node.op.symbol(node) for graph in graphs for node in graph.nodes} - {""}
-    assert set(DECLARED.findall((RUNTIME / "smidgen.h").read_text())) == called
+    assert set(DECLARED.findall(declarations())) == called
 
 
 def test_training_case_names_are_unique() -> None:

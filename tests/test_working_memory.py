@@ -13,7 +13,7 @@ import pytest
 from cases import GRAPHS, RUNS, Q, Weights, inputs, together
 from guarded import GuardedBoard, touched, uses, watched
 from smidgen import ops
-from smidgen.codegen import RUNTIME
+from native import declarations
 from smidgen.ir import Array, Builder, Graph, Op, Type, Value
 from smidgen.ops.conv_grad import ConvGradInput, DepthwiseGradInput
 from smidgen.pipeline import Program, compile
@@ -80,7 +80,7 @@ def test_no_kernel_has_a_word_more_than_it_uses(cache: Path, dsp: bool) -> None:
 
 
 def test_ops_say_which_kernels_take_working_memory() -> None:
-    prototypes = PROTOTYPE.findall((RUNTIME / "smidgen.h").read_text())
+    prototypes = PROTOTYPE.findall(declarations())
     takes = {symbol for symbol, arguments in prototypes if "void *scratch" in arguments}
     assert takes == {node.op.symbol(node) for node in NODES if node.op.working_memory}
     for folders in (("kernels",), ("kernels", "cortex_m")):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from smidgen.codegen.runtime import PORTABLE, is_source, runtime_files
+from smidgen.codegen.runtime import PORTABLE, RUNTIME, is_source, runtime_files
 from smidgen.codegen.writing import Writer, is_call
 from smidgen.data.pixels import pixel_encoding, pixel_rule
 from smidgen.errors import InputError, TargetError
@@ -38,6 +38,11 @@ class Sources:
     def kernels(self) -> tuple[Path, ...]:
         """The files of the runtime that are compiled."""
         return tuple(path for path in self.runtime if is_source(path))
+
+    @property
+    def interface_headers(self) -> Mapping[str, str]:
+        """The headers that the program's own files include, by name."""
+        return {path.name: path.read_text() for path in self.runtime if path.parent == RUNTIME}
 
     @property
     def headers(self) -> dict[str, str]:

@@ -55,6 +55,7 @@ class Writer:
         common = {
             "prefix": self.prefix, "PREFIX": self.prefix.upper(),
             "name": re.sub(r"[^\w.-]", "_", self.graph.name),
+            "kernels_header": "smidgen_training.h" if self.state else "smidgen.h",
         }  # fmt: skip
         extra = {
             "state_header": render("state.h", **common) if self.state else "",

@@ -92,7 +92,7 @@ class CortexM:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             objects = list(pool.map(compiled, sources.kernels))
         serving = {**self._board_files(), "serve.c": _server(graph, sources)}
-        files = {"smidgen.h": headers["smidgen.h"], **sources.files, **serving}
+        files = {**sources.interface_headers, **sources.files, **serving}
         own = [name for name in files if name.endswith(".c")]
         return cache.build(
             ".elf", files, "-I.", "-T", "board.ld", *toolchain.link_flags(self.toolchain), *own, *objects

@@ -50,9 +50,8 @@ class Host:
             for path in sources.kernels
         ]
         own = [name for name in sources.files if name.endswith(".c")]
-        return cache.build(
-            ".so", {"smidgen.h": headers["smidgen.h"], **sources.files}, "-I.", "-shared", *own, *objects
-        )
+        files = {**sources.interface_headers, **sources.files}
+        return cache.build(".so", files, "-I.", "-shared", *own, *objects)
 
     def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
         """An example, a Makefile, and how to use them."""

@@ -1,6 +1,6 @@
 /* The gradient of a convolution's input. Behind a mask, where a 1x1 convolution's gradient is zero at most places, the
  * others are dot products of int16 pairs; elsewhere rows of weights are summed up (see accumulate.c). */
-#include "smidgen.h"
+#include "smidgen_training.h"
 
 #include <arm_acle.h>
 

@@ -1,7 +1,7 @@
 /* The gradient of a depthwise convolution's input, eight channels at a time: each channel's gradients are laid out as
  * int16, spread and bordered with zeros, so that what an element gets is a dot product with the channel's weights, row
  * by row, in reversed order. Elements that the mask stops are left out. */
-#include "smidgen.h"
+#include "smidgen_training.h"
 
 #include <arm_acle.h>
 

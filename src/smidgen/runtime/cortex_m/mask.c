@@ -1,5 +1,5 @@
 /* Where gradients pass: a bit for each element that its activation did not clamp, four elements at a time. */
-#include "smidgen.h"
+#include "smidgen_training.h"
 
 /* One bit for each byte of `four` of which `least` can be taken and leaves at most `span`; least and span in every
  * byte. The greater-or-equal flags of USUB8 are bits 16 to 19 of the status. */

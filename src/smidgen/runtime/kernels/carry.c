@@ -1,5 +1,5 @@
 /* The carry from one step to the next. */
-#include "smidgen.h"
+#include "smidgen_training.h"
 
 #include "stochastic.h"
 

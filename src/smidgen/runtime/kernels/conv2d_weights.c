@@ -1,5 +1,5 @@
 /* The gradient of a convolution's weights, and the step they take. */
-#include "smidgen.h"
+#include "smidgen_training.h"
 
 #include "accumulate.h"
 #include "step.h"

@@ -1,5 +1,5 @@
 /* The float32 classifier: forward, backward and its step, each sum in one fixed order. */
-#include "smidgen.h"
+#include "smidgen_training.h"
 
 #include "stochastic.h"
 

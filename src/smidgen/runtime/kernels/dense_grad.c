@@ -1,5 +1,5 @@
 /* The fully connected layer, backward: the gradient of its input, of its weights, and the step its weights take. */
-#include "smidgen.h"
+#include "smidgen_training.h"
 
 #include "accumulate.h"
 #include "rounding.h"

@@ -1,5 +1,5 @@
 /* The gradient of a depthwise convolution's input. */
-#include "smidgen.h"
+#include "smidgen_training.h"
 
 #include "grad_any.h"
 

@@ -1,5 +1,5 @@
 /* The gradient of a depthwise convolution's weights, and the step they take. */
-#include "smidgen.h"
+#include "smidgen_training.h"
 
 #include "step.h"
 #include "window.h"

@@ -2,7 +2,7 @@
 #ifndef SMIDGEN_GRAD_ANY_H
 #define SMIDGEN_GRAD_ANY_H
 
-#include "smidgen.h"
+#include "smidgen_training.h"
 
 #include "rounding.h"
 

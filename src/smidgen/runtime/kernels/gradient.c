@@ -1,5 +1,5 @@
 /* Gradients element by element: through a requantization, of sums, products and repetitions, from float32. */
-#include "smidgen.h"
+#include "smidgen_training.h"
 
 #include "float32.h"
 #include "rounding.h"

@@ -1,5 +1,5 @@
 /* Softmax cross-entropy in float32 with an exp and a log of our own, and what a step takes from its gradient. */
-#include "smidgen.h"
+#include "smidgen_training.h"
 
 #include "float32.h"
 

@@ -1,5 +1,5 @@
 /* Where gradients pass: a bit for each element that its activation did not clamp. */
-#include "smidgen.h"
+#include "smidgen_training.h"
 
 /* One bit for each of up to eight elements that lie strictly between the limits. */
 static inline uint8_t inside(const int8_t *y, int32_t count, int32_t lo, int32_t hi) {

@@ -1,5 +1,5 @@
 /* Gradients of the mean and of pools: each element of the map gathers from the windows that saw it. */
-#include "smidgen.h"
+#include "smidgen_training.h"
 
 #include "rounding.h"
 #include "window.h"

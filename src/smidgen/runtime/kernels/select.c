@@ -1,5 +1,5 @@
 /* Parts of tensors: crops, and some channels of one. */
-#include "smidgen.h"
+#include "smidgen_training.h"
 
 void smg_crop_s8(const smg_crop_s8_params *p, const int8_t *x, int8_t *y) {
     const int32_t *n = p->y_shape, *from = p->x_shape;

@@ -2,7 +2,7 @@
 #ifndef SMIDGEN_STEP_H
 #define SMIDGEN_STEP_H
 
-#include "smidgen.h"
+#include "smidgen_training.h"
 #include "stochastic.h"
 
 /* Fraction bits, below one int8 step, of what a weight's buffer holds. */

@@ -1,5 +1,5 @@
 /* The steps of biases, and of weights whose gradient is already summed. */
-#include "smidgen.h"
+#include "smidgen_training.h"
 
 #include "accumulate.h"
 #include "step.h"

@@ -1,0 +1,268 @@
+/* The kernels that a program which learns calls besides those of smidgen.h: masks, gradients, the loss, steps, and how
+ * state begins. */
+#ifndef SMIDGEN_TRAINING_H
+#define SMIDGEN_TRAINING_H
+
+#include "smidgen.h"
+
+/* How sums become a gradient: raised by `lift` bits and scaled by multiplier * 2^(shift - 31), with one multiplier or
+ * `factors` of them, one a channel; from the exponent at slot_in of the carry to that at slot_out; rounded with the
+ * random bits of `stream`. */
+#define SMG_ROUNDING           \
+    const int32_t *multiplier; \
+    int32_t shift, factors, lift, slot_in, slot_out, stream
+
+typedef struct {
+    int32_t n, lo, hi;
+} smg_mask_s8_params;
+
+typedef struct {
+    int32_t n, c;
+    SMG_ROUNDING;
+} smg_through_g8_params;
+
+/* The second gradient's exponent is at slot_b; `reach` bits below the larger exponent nothing is kept. */
+typedef struct {
+    int32_t n, c, slot_b, reach;
+    SMG_ROUNDING;
+} smg_sum_g8_params;
+
+/* b repeats every b_period elements. */
+typedef struct {
+    int32_t n, c, b_period, b_zero;
+    SMG_ROUNDING;
+} smg_mul_grad_g8_params;
+
+typedef struct {
+    int32_t n, c, repeats;
+    SMG_ROUNDING;
+} smg_repeat_grad_g8_params;
+
+/* Elements have `bits` fraction bits before they are rounded; a g0 up to `tiny` counts as 0. */
+typedef struct {
+    int32_t n;
+    float scale, tiny;
+    int32_t bits, slot, stream;
+} smg_from_float_g8_params;
+
+typedef struct {
+    const int32_t *x_shape, *y_shape, *start;
+} smg_crop_s8_params;
+
+/* `n` runs of x_c channels, of which the y_c in `channel` are meant. */
+typedef struct {
+    int32_t n, x_c, y_c;
+    const int32_t *channel;
+} smg_gather_s8_params;
+
+typedef struct {
+    int32_t count;
+} smg_carry_params;
+
+typedef struct {
+    int32_t n, c;
+} smg_channel_sum_g8_params;
+
+/* n positions of c channels. */
+typedef smg_through_g8_params smg_mean_grad_g8_params;
+
+/* Gradients of windows are named as forward: x is the map whose gradient is computed, y the one it came from. */
+typedef struct {
+    SMG_WINDOW;
+    SMG_ROUNDING;
+} smg_max_pool_grad_g8_params;
+
+/* A window's share is a fraction of share_bits bits. */
+typedef struct {
+    SMG_WINDOW;
+    int32_t share_bits;
+    SMG_ROUNDING;
+} smg_avg_pool_grad_g8_params;
+
+typedef struct {
+    SMG_WINDOW;
+    int32_t groups;
+    SMG_ROUNDING;
+} smg_conv2d_grad_g8_params;
+
+typedef smg_max_pool_grad_g8_params smg_depthwise_grad_g8_params;
+
+typedef struct {
+    int32_t rows, x_c, y_c;
+    SMG_ROUNDING;
+} smg_dense_grad_g8_params;
+
+typedef smg_dense_f32_params smg_dense_grad_f32_params;
+
+typedef struct {
+    SMG_WINDOW;
+    int32_t groups, x_zero;
+} smg_conv2d_grad_weight_g8_params;
+
+typedef struct {
+    SMG_WINDOW;
+    int32_t x_zero;
+} smg_depthwise_grad_weight_g8_params;
+
+typedef struct {
+    int32_t rows, x_c, y_c, x_zero;
+} smg_dense_grad_weight_g8_params;
+
+typedef struct {
+    int32_t classes;
+} smg_softmax_cross_entropy_f32_params;
+
+typedef smg_softmax_cross_entropy_f32_params smg_cross_entropy_grad_f32_params;
+
+typedef struct {
+    int32_t n;
+} smg_max_abs_f32_params;
+
+/* The exponents of float32, as it stores them, between which a rate counts. */
+typedef struct {
+    int32_t least, largest;
+} smg_rate_f32_params;
+
+/* What steps do to a weight: its buffer gathers those of `accumulate` samples, then moves it, and `decay` / 65536 of
+ * the buffer stays. */
+typedef struct {
+    int32_t accumulate, decay;
+} smg_rule;
+
+/* The same for weights of float32: `decay` of the buffer stays. */
+typedef struct {
+    int32_t accumulate;
+    float decay;
+} smg_rule_f32;
+
+/* How sums become steps: raised by `lift` bits and scaled by their channel's multiplier * 2^(shift - 31) and by the
+ * rate; `slot` is that of the gradient they are sums of. */
+#define SMG_STEPPING            \
+    const int32_t *multiplier;  \
+    const int8_t *shift;        \
+    int32_t slot, stream, lift; \
+    smg_rule rule
+
+typedef struct {
+    int32_t c;
+    SMG_STEPPING;
+} smg_bias_step_params;
+
+typedef struct {
+    int32_t n, c;
+    SMG_STEPPING;
+} smg_bias_sum_step_params;
+
+/* n weights in all, c channels, runs of `inner` weights of one channel. */
+#define SMG_WEIGHTS                     \
+    int32_t n, inner, c, fraction_bits; \
+    SMG_STEPPING
+
+typedef struct {
+    SMG_WEIGHTS;
+} smg_weight_step_params;
+
+typedef struct {
+    SMG_WINDOW;
+    int32_t groups, x_zero;
+    SMG_WEIGHTS;
+} smg_conv2d_weight_step_params;
+
+typedef struct {
+    SMG_WINDOW;
+    int32_t x_zero;
+    SMG_WEIGHTS;
+} smg_depthwise_weight_step_params;
+
+typedef struct {
+    int32_t rows, x_c, y_c, x_zero;
+    SMG_WEIGHTS;
+} smg_dense_weight_step_params;
+
+typedef struct {
+    int32_t x_c, y_c;
+    smg_rule_f32 rule;
+} smg_dense_step_f32_params;
+
+/* Gradients: a NULL mask lets everything pass; `seen` gets the bits that occur before saturation. */
+void smg_mask_s8(const smg_mask_s8_params *p, const int8_t *y, uint8_t *mask);
+void smg_through_g8(const smg_through_g8_params *p, const int8_t *dy, const uint8_t *mask, const int32_t *carry,
+                    int8_t *dx, int32_t *seen);
+void smg_sum_g8(const smg_sum_g8_params *p, const int8_t *a, const int8_t *b, const uint8_t *mask,
+                const int32_t *carry, int8_t *dx, int32_t *seen);
+void smg_mul_grad_g8(const smg_mul_grad_g8_params *p, const int8_t *dy, const int8_t *b, const uint8_t *mask,
+                     const int32_t *carry, int8_t *dx, int32_t *seen);
+void smg_repeat_grad_g8(const smg_repeat_grad_g8_params *p, const int8_t *dy, const uint8_t *mask,
+                        const int32_t *carry, int8_t *dx, int32_t *seen);
+void smg_from_float_g8(const smg_from_float_g8_params *p, const float *dy, const float *g0, const int32_t *carry,
+                       int8_t *dx, int32_t *seen);
+void smg_crop_s8(const smg_crop_s8_params *p, const int8_t *x, int8_t *y);
+void smg_gather_s8(const smg_gather_s8_params *p, const int8_t *x, int8_t *y);
+void smg_carry(const smg_carry_params *p, const int32_t *const *x, int32_t *after);
+void smg_channel_sum_g8(const smg_channel_sum_g8_params *p, const int8_t *dy, int32_t *sums);
+void smg_mean_grad_g8(const smg_mean_grad_g8_params *p, const int8_t *dy, const uint8_t *mask, const int32_t *carry,
+                      int8_t *dx, int32_t *seen);
+void smg_avg_pool_grad_g8(const smg_avg_pool_grad_g8_params *p, const int8_t *dy, const uint8_t *mask,
+                          const int32_t *carry, int8_t *dx, int32_t *seen);
+void smg_max_pool_grad_g8(const smg_max_pool_grad_g8_params *p, const int8_t *dy, const int8_t *x,
+                          const uint8_t *mask, const int32_t *carry, int8_t *dx, int32_t *seen);
+void smg_conv2d_grad_g8(const smg_conv2d_grad_g8_params *p, const int8_t *dy, smg_weights w, const uint8_t *mask,
+                        const int32_t *carry, int8_t *dx, int32_t *seen, void *scratch);
+void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *dy, smg_weights w,
+                           const uint8_t *mask, const int32_t *carry, int8_t *dx, int32_t *seen, void *scratch);
+void smg_dense_grad_g8(const smg_dense_grad_g8_params *p, const int8_t *dy, const int8_t *w, const uint8_t *mask,
+                       const int32_t *carry, int8_t *dx, int32_t *seen);
+void smg_conv2d_grad_weight_g8(const smg_conv2d_grad_weight_g8_params *p, const int8_t *x, const int8_t *dy,
+                               int32_t *dw);
+void smg_depthwise_grad_weight_g8(const smg_depthwise_grad_weight_g8_params *p, const int8_t *x, const int8_t *dy,
+                                  int32_t *dw);
+void smg_dense_grad_weight_g8(const smg_dense_grad_weight_g8_params *p, const int8_t *x, const int8_t *dy,
+                              int32_t *dw);
+
+/* The loss, and the float32 classifier's gradient. */
+void smg_dense_grad_f32(const smg_dense_grad_f32_params *p, const float *dy, const float *w, float *dx);
+void smg_softmax_cross_entropy_f32(const smg_softmax_cross_entropy_f32_params *p, const float *logits,
+                                   const int32_t *label, float *loss, float *probabilities);
+void smg_cross_entropy_grad_f32(const smg_cross_entropy_grad_f32_params *p, const float *probabilities,
+                                const int32_t *label, float *d);
+void smg_max_abs_f32(const smg_max_abs_f32_params *p, const float *x, float *largest);
+void smg_rate_f32(const smg_rate_f32_params *p, const float *learning_rate, const float *g0, int32_t *rate);
+
+/* Steps: weights, their fractions and their buffers in place, NULL for what is not kept. */
+void smg_bias_step(const smg_bias_step_params *p, int32_t *b, int32_t *buffer, const int32_t *sums,
+                   const int32_t *rate, const int32_t *carry);
+void smg_bias_sum_step(const smg_bias_sum_step_params *p, int32_t *b, int32_t *buffer, const int8_t *dy,
+                       const int32_t *rate, const int32_t *carry, void *scratch);
+void smg_weight_step(const smg_weight_step_params *p, int8_t *w, uint8_t *fraction, int16_t *buffer,
+                     const int32_t *sums, const int32_t *rate, const int32_t *carry);
+void smg_conv2d_weight_step(const smg_conv2d_weight_step_params *p, int8_t *w, uint8_t *fraction, int16_t *buffer,
+                            const int8_t *x, const int8_t *dy, const int32_t *rate, const int32_t *carry,
+                            void *scratch);
+void smg_depthwise_weight_step(const smg_depthwise_weight_step_params *p, int8_t *w, uint8_t *fraction,
+                               int16_t *buffer, const int8_t *x, const int8_t *dy, const int32_t *rate,
+                               const int32_t *carry, void *scratch);
+void smg_dense_weight_step(const smg_dense_weight_step_params *p, int8_t *w, uint8_t *fraction, int16_t *buffer,
+                           const int8_t *x, const int8_t *dy, const int32_t *rate, const int32_t *carry,
+                           void *scratch);
+void smg_dense_step_f32(const smg_dense_step_f32_params *p, float *w, float *b, float *w_buffer, float *b_buffer,
+                        const float *x, const float *dy, const float *learning_rate, const int32_t *carry);
+
+/* State as it begins: `bytes` at `to` in its block, copied from flash or, where there is nothing to copy, all alike. */
+typedef struct {
+    const void *from;
+    int32_t to, bytes;
+    uint8_t fill;
+} smg_initial;
+
+void smg_begin_state(uint8_t *state, const smg_initial *initial, int32_t count);
+
+/* Trained channels, `count` of the `channels` in each row, begin as the frozen ones they are laid over. */
+typedef struct {
+    const int8_t *from;
+    const int16_t *channel;
+    int32_t to, rows, channels, count;
+} smg_gathered;
+
+void smg_gather_state(uint8_t *state, const smg_gathered *gathered, int32_t count);
+
+#endif
