@@ -75,7 +75,7 @@ class Int8Gradients:
         step = training.step
         self.steps = {parts.states[0]: op for op, parts in steps_of(step)}
         self._sums = {parts.states[0]: parts.sources[0] for _, parts in steps_of(step)}
-        self._carry, self._unit = roles_of(step).carry, training.unit
+        self._carry, self._unit = roles_of(step).step_state, training.unit
         wanted = (*self._sums.values(), self._unit)
         kept = {self._carry: step.updates[self._carry]}
         self._graph = prune(replace(step, outputs=wanted, updates=kept, roles=None))
@@ -85,9 +85,9 @@ class Int8Gradients:
         """The gradient of every tensor that learns, from one sample."""
         rate = np.zeros(1, np.float32)
         values = evaluate_all(self._graph, self._state, image, label, rate)
-        carry, unit = self._state[self._carry], float(values[self._unit][0])
+        step_state, unit = self._state[self._carry], float(values[self._unit][0])
         self._state[self._carry] = values[self._graph.updates[self._carry]]
         return {
-            w: values[self._sums[w]] * (2.0 ** stochastic.exponent(carry, op.slot) * unit)
+            w: values[self._sums[w]] * (2.0 ** stochastic.exponent(step_state, op.slot) * unit)
             for w, op in self.steps.items()
         }

@@ -72,8 +72,8 @@ def mask(size: int) -> Feed:
     return Feed(Type((mask_bytes(size),), "uint8"), lambda rng: rng.integers(0, 256, mask_bytes(size)).astype(np.uint8))
 
 
-def carry(*exponents: int) -> Feed:
-    """A carry at any step, even before its wrap, whose gradients have these exponents."""
+def step_state(*exponents: int) -> Feed:
+    """A step_state at any step, even before its wrap, whose gradients have these exponents."""
 
     def draw(rng: Rng) -> Array:
         step = rng.choice(np.array([0, 1, 2, 3, 1000, 2**31 - 1, -2, -1]))

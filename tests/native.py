@@ -85,5 +85,5 @@ def pointer(array: Array) -> ctypes.c_void_p:
 
 def argument(node: Node, value: Value, array: Array) -> object:
     """An input as its kernel takes it."""
-    layered = node.op.layered is not None and value is node.ins[node.op.layered]
-    return Weights(array.ctypes.data) if layered else pointer(array)
+    overlay_input = node.op.overlay_input is not None and value is node.ins[node.op.overlay_input]
+    return Weights(array.ctypes.data) if overlay_input else pointer(array)

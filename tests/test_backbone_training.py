@@ -81,7 +81,7 @@ def test_numpy_and_host_c_learn_the_same_bytes(task: tuple[Program, list[Sample]
                 assert differing(device.state(), expected) == [], f"after step {step}"
             losses.append(float(loss[0]))
         assert differing(device.state(), first) == list(first)
-    assert {roles_of(graph).carry.name, "head.w", "head.b"} < set(first)
+    assert {roles_of(graph).step_state.name, "head.w", "head.b"} < set(first)
     assert np.mean(losses[-50:]) < 0.9 * np.mean(losses[:50])
 
 

@@ -202,14 +202,14 @@ def test_pytorch_computes_the_bytes_of_any_graph(graph: Graph, seed: int) -> Non
 
 
 def int8_gradients(training: Training, image: Array, label: int, draws: int) -> list[Array]:
-    """What each tensor learns from, as real numbers: the mean over steps that change nothing but the carry."""
+    """What each tensor learns from, as real numbers: the mean over steps that change nothing but the step state."""
     step, state, total = training.step, training.step.state, []
     steps = [(node.op, node.op.parts(node.ins)) for node in step.nodes if isinstance(node.op, Step)]
     arrays = (*feed(image, label), np.zeros(1, np.float32))
     for _ in range(draws):
         values = evaluate_all(step, state, *arrays)
-        unit, carry = float(values[training.unit][0]), values[roles_of(step).carry]
-        total.append([values[parts.sources[0]] * 2.0 ** exponent(carry, op.slot) * unit for op, parts in steps])
+        unit, step_state = float(values[training.unit][0]), values[roles_of(step).step_state]
+        total.append([values[parts.sources[0]] * 2.0 ** exponent(step_state, op.slot) * unit for op, parts in steps])
         state = {v: values[step.updates.get(v, v)] for v in step.state}
     return [np.mean(each, axis=0) for each in zip(*total, strict=True)]
 

@@ -83,7 +83,7 @@ def test_the_host_learns_what_the_reference_learns(network: Callable[[], Graph],
         after = device.state()
     assert all(np.array_equal(after[v.name], data) for v, data in state.items())
     learned = [name for name, data in moved.items() if not np.array_equal(after[name], data)]
-    assert any(name not in ("head.w", "head.b", roles_of(program.graph).carry.name) for name in learned)
+    assert any(name not in ("head.w", "head.b", roles_of(program.graph).step_state.name) for name in learned)
 
 
 def test_a_map_that_is_not_averaged_is_no_classifier() -> None:

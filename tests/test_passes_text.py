@@ -11,7 +11,7 @@ from smidgen.ir.rewriting import needed, producers, readers, rewrite, uses
 from smidgen.ops import Activate
 from smidgen.quantization.folding import FOLDS
 from smidgen.training.autodiff import differentiate
-from smidgen.training.lowering import fuse_through
+from smidgen.training.lowering import fuse_requantize_grads
 from smidgen.training.passes import TRAINING
 from texts import Case, graph_of, text_of
 from training_pass_cases import TRAINING_CASES
@@ -33,7 +33,7 @@ def test_a_second_run_finds_nothing_left_to_do(case: Case) -> None:
 
 def test_every_pass_is_shown_at_work() -> None:
     shown = {case.one for case in CASES if case.after}
-    assert shown == {*TIDY, *FOLDS, *TRAINING, fuse_through}
+    assert shown == {*TIDY, *FOLDS, *TRAINING, fuse_requantize_grads}
 
 
 def test_differentiation_appends_ordinary_nodes_and_adds_up_paths_that_meet() -> None:

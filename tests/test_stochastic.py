@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from smidgen.errors import GraphError
 from smidgen.numerics.stochastic import (
     LEVEL_LIMIT,
-    carry_level,
     exponent_of,
     level_of,
     lift,
+    next_level,
     random_words,
     round_gradient,
     round_update,
@@ -38,12 +38,12 @@ def test_every_step_and_stream_has_bits_of_its_own(seed: int, step: int, stream:
 
 @given(v=st.integers(-(2**30), 2**30), t=st.integers(-12, 40), key=st.integers(0, 2**32 - 1))
 def test_gradients_round_to_a_neighbour_and_right_on_average(v: int, t: int, key: int) -> None:
-    g, seen = round_gradient(np.full(MANY, v, np.int64), t, key)
+    g, peak_bits = round_gradient(np.full(MANY, v, np.int64), t, key)
     raised = np.clip(v, -(2**20), 2**20) * 2.0 ** min(-t, 10) if t < 0 else v / 2.0**t
     exact = float(np.clip(raised, -127, 127))
     assert np.all(np.abs(g - exact) < 1 + 2**-9)
     assert abs(g.mean() - exact) < 0.01
-    assert seen >= int(np.abs(g).max()) - 1
+    assert peak_bits >= int(np.abs(g).max()) - 1
 
 
 @given(v=st.integers(-(2**30), 2**30), t=st.integers(-40, 70), key=st.integers(0, 2**32 - 1))
@@ -54,14 +54,14 @@ def test_updates_round_to_a_neighbour_and_right_on_average(v: int, t: int, key: 
     assert abs(steps.mean() - exact) < 0.01
 
 
-@given(level=INT32, seen=st.integers(0, 2**30))
-def test_levels_stay_within_their_limit(level: int, seen: int) -> None:
-    assert -LEVEL_LIMIT <= carry_level(level, seen) <= LEVEL_LIMIT
+@given(level=INT32, peak_bits=st.integers(0, 2**30))
+def test_levels_stay_within_their_limit(level: int, peak_bits: int) -> None:
+    assert -LEVEL_LIMIT <= next_level(level, peak_bits) <= LEVEL_LIMIT
 
 
-@given(level=st.integers(-LEVEL_LIMIT, LEVEL_LIMIT - (40 << 8)), seen=st.integers(1, 2**30))
-def test_the_next_level_holds_what_was_seen(level: int, seen: int) -> None:
-    assert seen * 2.0 ** exponent_of(level) < 2.0 ** (exponent_of(carry_level(level, seen)) + 7)
+@given(level=st.integers(-LEVEL_LIMIT, LEVEL_LIMIT - (40 << 8)), peak_bits=st.integers(1, 2**30))
+def test_the_next_level_holds_what_was_seen(level: int, peak_bits: int) -> None:
+    assert peak_bits * 2.0 ** exponent_of(level) < 2.0 ** (exponent_of(next_level(level, peak_bits)) + 7)
 
 
 @given(largest=st.floats(1e-12, 1e12))

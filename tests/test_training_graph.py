@@ -162,8 +162,8 @@ def test_passes_keep_the_roles_of_a_step(network: Callable[[int], Graph]) -> Non
 @pytest.mark.parametrize(
     ("role", "other", "what"),
     [
-        ("image", "loss", "an input"), ("label", "logits", "an input"), ("rate", "carry", "an input"),
-        ("loss", "label", "an output"), ("logits", "image", "an output"), ("carry", "loss", "state"),
+        ("image", "loss", "an input"), ("label", "logits", "an input"), ("rate", "step_state", "an input"),
+        ("loss", "label", "an output"), ("logits", "image", "an output"), ("step_state", "loss", "state"),
     ],
 )  # fmt: skip
 def test_a_value_that_cannot_have_its_role_is_refused(role: str, other: str, what: str) -> None:
@@ -186,9 +186,12 @@ def test_a_graph_without_roles_is_no_training_step() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("roles image=%image", "does not name image, label, rate, loss, logits, carry"),
-        ("roles image=%nothing label=%label rate=%r loss=%l logits=%k carry=%c", "%nothing is read before"),
-        ("roles image= label=%label rate=%label loss=%loss logits=%loss carry=%carry", "leaves a role without"),
+        ("roles image=%image", "does not name image, label, rate, loss, logits, step_state"),
+        ("roles image=%nothing label=%label rate=%r loss=%l logits=%k step_state=%c", "%nothing is read before"),
+        (
+            "roles image= label=%label rate=%label loss=%loss logits=%loss step_state=%step_state",
+            "leaves a role without",
+        ),
         ("roles", "does not name image"),
     ],
 )
@@ -205,22 +208,22 @@ def test_a_line_of_roles_that_says_nothing_is_refused(line: str, message: str) -
 
 def assert_sound(graph: Graph, state: State) -> None:
     """Nothing left its range: weights within ±127, biases within int32, floats finite."""
-    carry = roles_of(graph).carry
+    step_state = roles_of(graph).step_state
     for value, data in state.items():
         if data.dtype == np.int8:
             assert np.abs(data.astype(int)).max() <= 127, value.name
-        if data.dtype == np.int32 and value != carry:
+        if data.dtype == np.int32 and value != step_state:
             assert np.abs(data.astype(np.int64)).max() <= BIAS_LIMIT, value.name
         if data.dtype == np.float32:
             assert np.isfinite(data).all(), value.name
-        if value == carry:
+        if value == step_state:
             assert np.abs(data[FIRST_LEVEL:]).max() <= LEVEL_LIMIT
 
 
 def with_levels(graph: Graph, level: int) -> State:
     """The graph's state with every exponent as far off as it can be."""
     moved = {value: data.copy() for value, data in graph.state.items()}
-    moved[roles_of(graph).carry][FIRST_LEVEL:] = level
+    moved[roles_of(graph).step_state][FIRST_LEVEL:] = level
     return moved
 
 
@@ -238,8 +241,8 @@ def test_an_exponent_that_was_far_too_small_is_right_again_after_a_few_steps() -
     step = build_training(graph, load_scheme("full", graph), Options(CLASSES)).step
     *_, (_, usual) = steps(step, 12, rate=0.0)
     *_, (_, found) = steps(step, 12, rate=0.0, state=with_levels(step, -20 << 8))
-    carry = roles_of(step).carry
-    assert np.abs(found[carry][FIRST_LEVEL:] - usual[carry][FIRST_LEVEL:]).max() <= 2 << 8
+    step_state = roles_of(step).step_state
+    assert np.abs(found[step_state][FIRST_LEVEL:] - usual[step_state][FIRST_LEVEL:]).max() <= 2 << 8
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -263,7 +266,7 @@ def test_a_loss_without_gradient_changes_nothing_that_learns() -> None:
         (loss, _), after = evaluate_step(training.step, state, *arrays)
     assert loss[0] == 0
     changed = {v for v, data in after.items() if not np.array_equal(data, state[v])}
-    assert changed == {roles_of(training.step).carry}
+    assert changed == {roles_of(training.step).step_state}
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -290,7 +293,7 @@ def test_a_rate_that_is_no_rate_leaves_int8_weights_alone(rate: float) -> None:
     graph = inverted_residual(3)
     step = build_training(graph, load_scheme("full", graph), Options(CLASSES, head="int8")).step
     for _, state in steps(step, 2, rate=rate):
-        learned = {v: data for v, data in state.items() if v != roles_of(step).carry}
+        learned = {v: data for v, data in state.items() if v != roles_of(step).step_state}
         assert all(np.array_equal(data, step.state[v]) for v, data in learned.items())
 
 

@@ -85,7 +85,7 @@ def one_tensor(rule: UpdateRule, bits: int | None) -> Graph:
         buffer = rule.buffer(w)
         states.append(g.persistent("buffer", np.zeros(buffer.shape, buffer.dtype)))
     inputs = [g.input("sums", Type(w.shape, "int32")), g.input("rate", Type((2,), "int32"))]
-    after = g.emit_all(op, *states, *inputs, g.input("carry", Type((3,), "int32")), name="after")
+    after = g.emit_all(op, *states, *inputs, g.input("step_state", Type((3,), "int32")), name="after")
     g.update(states, after)
     return g.graph(*after)
 
@@ -97,9 +97,9 @@ def drawn(rule: UpdateRule, bits: int | None) -> Iterator[Array]:
     for seed in range(SEEDS):
         state, run = dict(graph.state), []
         for step, sums in enumerate(gradients()):
-            carry = np.array([step, seed, LEVEL], np.int32)
+            step_state = np.array([step, seed, LEVEL], np.int32)
             given = np.repeat(sums, COPIES).reshape(graph.inputs[0].type.shape)
-            outs, state = evaluate_step(graph, state, given, rate, carry)
+            outs, state = evaluate_step(graph, state, given, rate, step_state)
             run.append(_numbers(outs, bits).reshape(len(FACTORS), COPIES))
         yield np.array(run)
 
@@ -138,7 +138,7 @@ def test_the_float_head_takes_the_textbooks_steps(rule: UpdateRule) -> None:
         states += [g.persistent(f"{v.name}.buffer", np.zeros(v.type.shape, np.float32)) for v in states]
     shapes = {"x": (1, 4), "dy": (1, 3), "rate": (1,)}
     inputs = [g.input(name, Type(shape, "float32")) for name, shape in shapes.items()]
-    after = g.emit_all(DenseStep(rule), *states, *inputs, g.input("carry", Type((2,), "int32")))
+    after = g.emit_all(DenseStep(rule), *states, *inputs, g.input("step_state", Type((2,), "int32")))
     g.update(states, after)
     graph = g.graph(*after)
     state, found = dict(graph.state), []

@@ -12,8 +12,8 @@ import pytest
 
 from cases import GRAPHS, RUNS, Q, Weights, inputs, together
 from guarded import GuardedBoard, touched, uses, watched
-from smidgen import ops
 from native import declarations
+from smidgen import ops
 from smidgen.ir import Array, Builder, Graph, Op, Type, Value
 from smidgen.ops.conv_grad import ConvGradInput, DepthwiseGradInput
 from smidgen.pipeline import Program, compile

@@ -18,7 +18,6 @@ from feeds import (
     Shape,
     TrainingCase,
     activation,
-    carry,
     case,
     gradient,
     integers,
@@ -26,6 +25,7 @@ from feeds import (
     mask,
     rate,
     reals,
+    step_state,
 )
 from smidgen import ops
 from smidgen.ir import Array, Builder, Node, Op, QParams, Type, Value
@@ -58,9 +58,9 @@ def gradients(name: str, op: GradOp, *operands: Feed, shift: int = 17) -> Traini
     feeds = (*operands, *([mask(int(np.prod(out)))] if op.masked else []))
     node = Node(op, tuple(Value(f"x{i}", feed.type) for i, feed in enumerate(feeds)), (Value("dx", Type(out)),))
     exponents = (3, -6)[: op.gradients]
-    unit = op.reference(carry(*exponents, 0).draw(np.random.default_rng(0)))
+    unit = op.reference(step_state(*exponents, 0).draw(np.random.default_rng(0)))
     here = shift + unit + op.multipliers()[1] - op.lift(node)
-    return case(name, type(op), (*feeds, carry(*exponents, here)), lambda g, _, x: g.emit_all(op, *x))
+    return case(name, type(op), (*feeds, step_state(*exponents, here)), lambda g, _, x: g.emit_all(op, *x))
 
 
 def plain(name: str, op: Op, *feeds: Feed) -> TrainingCase:
@@ -121,15 +121,15 @@ def _windows() -> Iterator[TrainingCase]:
 
 
 def _elements() -> Iterator[TrainingCase]:
-    yield from every_way("through", ops.Through(), gradient(1, 4, 5, 13))
-    yield from every_way("through-aligned", ops.Through(), gradient(1, 4, 5, 16))
-    yield from every_way("through-many", ops.Through(), gradient(1, 2, 2, 300))
+    yield from every_way("through", ops.RequantizeGrad(), gradient(1, 4, 5, 13))
+    yield from every_way("through-aligned", ops.RequantizeGrad(), gradient(1, 4, 5, 16))
+    yield from every_way("through-many", ops.RequantizeGrad(), gradient(1, 2, 2, 300))
     yield from every_way("sum", ops.SumGrads(), gradient(1, 4, 5, 13), gradient(1, 4, 5, 13))
     for shift in SHIFTS:
-        yield gradients(f"through-by-{shift}", ops.Through(), gradient(3, 50), shift=shift)
+        yield gradients(f"through-by-{shift}", ops.RequantizeGrad(), gradient(3, 50), shift=shift)
         yield gradients(f"sum-by-{shift}", ops.SumGrads(), gradient(3, 50), gradient(3, 50), shift=shift)
     for apart in (0, 5, 16, 17, 40, -3, -30):
-        exponents = carry(-apart // 2, apart - apart // 2, 4)
+        exponents = step_state(-apart // 2, apart - apart // 2, 4)
         op = ops.SumGrads((0.5,), slots=(0, 1, 2), stream=4)
         yield plain(f"sum-{apart}-apart", op, gradient(1, 70), gradient(1, 70), exponents)
     yield from every_way("mean-grad", MeanGrad(size=(3, 5)), gradient(1, 37))
@@ -144,10 +144,10 @@ def _elements() -> Iterator[TrainingCase]:
     edges = (np.inf, -np.inf, np.nan, 3e38, -3e38, 1e-42, 0.0)
     for name, e in (("", -8), ("-vanishes", 20), ("-saturates", -40)):
         unit = reals(1, spread=0.5, edges=(0.0, 2.0**-41, 1.0))
-        yield plain(f"from-float{name}", ops.FromFloat(0.031, (0,), 6), reals(1, 200, edges=edges), unit, carry(e))
+        yield plain(f"from-float{name}", ops.FromFloat(0.031, (0,), 6), reals(1, 200, edges=edges), unit, step_state(e))
 
 
-SEEN = (0, 1, 5, 64, 127, 128, 2**20, 2**30)
+PEAK_BITS = (0, 1, 5, 64, 127, 128, 2**20, 2**30)
 
 
 def _moves() -> Iterator[TrainingCase]:
@@ -161,11 +161,11 @@ def _moves() -> Iterator[TrainingCase]:
     yield plain("gather-one", ops.Gather((16,)), activation(1, 3, 4, 17))
     yield plain("channel-sum", ops.ChannelSum(), gradient(1, 7, 9, 13))
     yield plain("channel-sum-vector", ops.ChannelSum(), gradient(1, 130))
-    seen = Feed(Type((1,), "int32"), lambda rng: rng.choice(np.array(SEEN, np.int32), 1))
-    yield plain("carry", ops.Carry(), carry(-67, -3, 0, 20, 53), *[seen] * 5)
+    peak_bits = Feed(Type((1,), "int32"), lambda rng: rng.choice(np.array(PEAK_BITS, np.int32), 1))
+    yield plain("step_state", ops.AdvanceStepState(), step_state(-67, -3, 0, 20, 53), *[peak_bits] * 5)
     wild = Feed(Type((5,), "int32"), lambda rng: rng.integers(-(2**31), 2**31, 5).astype(np.int32))
-    yield plain("carry-restored-wild", ops.Carry(), wild, *[seen] * 3)
-    yield case("carry-in-place", ops.Carry, (seen, seen), _carry_in_place)
+    yield plain("step_state-restored-wild", ops.AdvanceStepState(), wild, *[peak_bits] * 3)
+    yield case("step_state-in-place", ops.AdvanceStepState, (peak_bits, peak_bits), _carry_in_place)
 
 
 def _overlays() -> Iterator[TrainingCase]:
@@ -201,7 +201,7 @@ def overlaid(
     )  # fmt: skip
     lowered = replace(grad, slots=(0, 1), stream=len(name))
     yield case(
-        f"{name}-grad", ops.Overlay, (dy, w, trained, carry(3, 12)),
+        f"{name}-grad", ops.Overlay, (dy, w, trained, step_state(3, 12)),
         lambda g, _, v: g.emit_all(lowered, v[0], g.emit(overlay, v[1], v[2]), v[3]),
     )  # fmt: skip
 
@@ -212,14 +212,14 @@ def masked_overlay(name: str, grad: GradOp, dy: Feed, w: Feed, channels: tuple[i
     lowered = replace(grad, slots=(0, 1), stream=len(name), masked=True, factors=channel_factors(out[-1]))
     trained, overlay = activation(*w.type.shape[:-1], len(channels), zero=0), ops.Overlay(channels)
     return case(
-        name, ops.Overlay, (dy, w, trained, mask(int(np.prod(out))), carry(3, 9)),
+        name, ops.Overlay, (dy, w, trained, mask(int(np.prod(out))), step_state(3, 9)),
         lambda g, _, v: g.emit_all(lowered, v[0], g.emit(overlay, v[1], v[2]), v[3], v[4]),
     )  # fmt: skip
 
 
 def _carry_in_place(g: Builder, rng: Rng, x: tuple[Value, ...]) -> tuple[Value, ...]:
-    state = g.persistent("carry", carry(-3, 10).draw(rng))
-    after = g.emit(ops.Carry(), state, *x)
+    state = g.persistent("step_state", step_state(-3, 10).draw(rng))
+    after = g.emit(ops.AdvanceStepState(), state, *x)
     g.update((state,), (after,))
     return (after,)
 
@@ -283,7 +283,7 @@ def step_factors(c: int) -> tuple[float, ...]:
 
 
 def step(name: str, op: Step, w: Type, how: How, sources: tuple[Feed, ...]) -> TrainingCase:
-    """A step of a tensor of type w; its gradient, rate and carry are drawn, its states evolve."""
+    """A step of a tensor of type w; its gradient, rate and step_state are drawn, its states evolve."""
     op = replace(op, rule=how.rule, slot=0, stream=6)
     unit = {"int32": 0, "int8": 12 if how.rule.buffered else how.bits - 8}[w.dtype]
     power = op.lift - 26 - unit  # sums of 2^−4 of their bound then make steps of about one unit
@@ -299,7 +299,7 @@ def step(name: str, op: Step, w: Type, how: How, sources: tuple[Feed, ...]) -> T
         g.update(states, after)
         return after
 
-    return case(name, type(op), (*sources, rate(power), carry(0)), build)
+    return case(name, type(op), (*sources, rate(power), step_state(0)), build)
 
 
 def _initial(rng: Rng, type: Type) -> Array:
@@ -355,7 +355,9 @@ def head_step(name: str, how: How) -> TrainingCase:
         g.update(states, after)
         return after
 
-    return case(name, ops.DenseStep, (reals(1, c), reals(1, n), reals(1, spread=0.1, edges=(0.0,)), carry()), build)
+    return case(
+        name, ops.DenseStep, (reals(1, c), reals(1, n), reals(1, spread=0.1, edges=(0.0,)), step_state()), build
+    )
 
 
 TRAINING_CASES: tuple[TrainingCase, ...] = (

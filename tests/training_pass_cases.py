@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smidgen.ir.rewriting import prune
-from smidgen.training.lowering import fuse_through
+from smidgen.training.lowering import fuse_requantize_grads
 from smidgen.training.passes import fuse_updates, save_early, share, slice_channels, update_early
 from texts import Case
 
@@ -39,17 +39,17 @@ TRAINING_CASES = (
         input %x: int8[8] q
         input %dy: float32[8]
         %m: uint8[1] = Mask(%x) activation='relu'
-        %a: float32[8] = Through(%dy, %m) masked=True
+        %a: float32[8] = RequantizeGrad(%dy, %m) masked=True
         %n: uint8[1] = Mask(%x) activation='relu'
-        %b: float32[8] = Through(%a, %n) masked=True
+        %b: float32[8] = RequantizeGrad(%a, %n) masked=True
         output %b
         """,
         """
         input %x: int8[8] q
         input %dy: float32[8]
         %m: uint8[1] = Mask(%x) activation='relu'
-        %a: float32[8] = Through(%dy, %m) masked=True
-        %b: float32[8] = Through(%a, %m) masked=True
+        %a: float32[8] = RequantizeGrad(%dy, %m) masked=True
+        %b: float32[8] = RequantizeGrad(%a, %m) masked=True
         output %b
         """,
     ),
@@ -109,11 +109,11 @@ TRAINING_CASES = (
         input %rate: int32[2]
         state %w: int8[1,1,1,2] q
         state %b: int32[1]
-        state %carry: int32[3]
+        state %step: int32[3]
         %sums: int32[1,1,1,2] = ConvGradWeight(%x, %dy)
         %total: int32[1] = ChannelSum(%dy)
-        %w.after: int8[1,1,1,2] q = WeightStep(%w, %sums, %rate, %carry) factors=(4.0,) slot=0 stream=2 bound=129
-        %b.after: int32[1] = BiasStep(%b, %total, %rate, %carry) factors=(9.0,) slot=0 stream=4 bound=508
+        %w.after: int8[1,1,1,2] q = WeightStep(%w, %sums, %rate, %step) factors=(4.0,) slot=0 stream=2 bound=129
+        %b.after: int32[1] = BiasStep(%b, %total, %rate, %step) factors=(9.0,) slot=0 stream=4 bound=508
         update %w: %w.after
         update %b: %b.after
         output %dy
@@ -124,9 +124,9 @@ TRAINING_CASES = (
         input %rate: int32[2]
         state %w: int8[1,1,1,2] q
         state %b: int32[1]
-        state %carry: int32[3]
-        %w.after: int8[1,1,1,2] q = ConvWeightStep(%w, %x, %dy, %rate, %carry) factors=(4.0,) slot=0 stream=2 bound=129
-        %b.after: int32[1] = BiasSumStep(%b, %dy, %rate, %carry) factors=(9.0,) slot=0 stream=4 bound=508
+        state %step: int32[3]
+        %w.after: int8[1,1,1,2] q = FusedWeightStep(%w, %x, %dy, %rate, %step) factors=(4.0,) slot=0 stream=2 bound=129 gradient=ConvGradWeight()
+        %b.after: int32[1] = FusedBiasStep(%b, %dy, %rate, %step) factors=(9.0,) slot=0 stream=4 bound=508 gradient=ChannelSum()
         update %w: %w.after
         update %b: %b.after
         output %dy
@@ -141,11 +141,11 @@ TRAINING_CASES = (
         input %rate: int32[2]
         state %w: int8[1,1,1,2] q
         state %b: int32[1]
-        state %carry: int32[3]
+        state %step: int32[3]
         %sums: int32[1,1,1,2] = ConvGradWeight(%x, %dy)
         %total: int32[1] = ChannelSum(%dy)
-        %w.after: int8[1,1,1,2] q = WeightStep(%w, %sums, %rate, %carry) factors=(4.0,) slot=0 stream=2 bound=129
-        %b.after: int32[1] = BiasStep(%b, %total, %rate, %carry) factors=(9.0,) slot=0 stream=4 bound=508
+        %w.after: int8[1,1,1,2] q = WeightStep(%w, %sums, %rate, %step) factors=(4.0,) slot=0 stream=2 bound=129
+        %b.after: int32[1] = BiasStep(%b, %total, %rate, %step) factors=(9.0,) slot=0 stream=4 bound=508
         update %w: %w.after
         update %b: %b.after
         output %sums, %total
@@ -161,7 +161,7 @@ TRAINING_CASES = (
         %y: int8[8] q = Add(%x, %c)
         %z: int8[8] q = Add(%y, %y)
         %m: uint8[1] = Mask(%y) activation='relu'
-        %dx: float32[8] = Through(%dy, %m) masked=True
+        %dx: float32[8] = RequantizeGrad(%dy, %m) masked=True
         output %z, %dx
         """,
         """
@@ -171,7 +171,7 @@ TRAINING_CASES = (
         %y: int8[8] q = Add(%x, %c)
         %m: uint8[1] = Mask(%y) activation='relu'
         %z: int8[8] q = Add(%y, %y)
-        %dx: float32[8] = Through(%dy, %m) masked=True
+        %dx: float32[8] = RequantizeGrad(%dy, %m) masked=True
         output %z, %dx
         """,
     ),
@@ -183,12 +183,12 @@ TRAINING_CASES = (
         input %dy: int8[1,2]
         input %rate: int32[2]
         state %b: int32[2]
-        state %carry: int32[3]
+        state %step: int32[3]
         const %w: int8[2,2] q
         %total: int32[2] = ChannelSum(%dy)
         %y: int8[1,2] q = Dense(%x, %w, %b)
         %z: int8[1,2] q = Add(%y, %y)
-        %b.after: int32[2] = BiasStep(%b, %total, %rate, %carry) factors=(4.0, 4.0) slot=0 stream=2 bound=9
+        %b.after: int32[2] = BiasStep(%b, %total, %rate, %step) factors=(4.0, 4.0) slot=0 stream=2 bound=9
         update %b: %b.after
         output %z
         """,
@@ -198,23 +198,23 @@ TRAINING_CASES = (
         input %rate: int32[2]
         const %w: int8[2,2] q
         state %b: int32[2]
-        state %carry: int32[3]
+        state %step: int32[3]
         %total: int32[2] = ChannelSum(%dy)
         %y: int8[1,2] q = Dense(%x, %w, %b)
-        %b.after: int32[2] = BiasStep(%b, %total, %rate, %carry) factors=(4.0, 4.0) slot=0 stream=2 bound=9
+        %b.after: int32[2] = BiasStep(%b, %total, %rate, %step) factors=(4.0, 4.0) slot=0 stream=2 bound=9
         %z: int8[1,2] q = Add(%y, %y)
         update %b: %b.after
         output %z
         """,
     ),
     Case(
-        fuse_through,
+        fuse_requantize_grads,
         "a gradient is scaled and masked where it is summed",
         """
         input %dy: float32[1,3]
         input %mask: uint8[2]
         %spread: float32[1,2,2,3] = MeanGrad(%dy) factors=(0.25,) size=(2, 2)
-        %dx: float32[1,2,2,3] = Through(%spread, %mask) factors=(2.0,) masked=True
+        %dx: float32[1,2,2,3] = RequantizeGrad(%spread, %mask) factors=(2.0,) masked=True
         output %dx
         """,
         """
@@ -225,12 +225,12 @@ TRAINING_CASES = (
         """,
     ),
     Case(
-        fuse_through,
+        fuse_requantize_grads,
         "a gradient that something else reads stays",
         """
         input %dy: float32[1,3]
         %spread: float32[1,2,2,3] = MeanGrad(%dy) factors=(0.25,) size=(2, 2)
-        %dx: float32[1,2,2,3] = Through(%spread) factors=(2.0,)
+        %dx: float32[1,2,2,3] = RequantizeGrad(%spread) factors=(2.0,)
         output %spread, %dx
         """,
     ),

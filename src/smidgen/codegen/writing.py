@@ -230,7 +230,7 @@ class Writer:
         for value in op.arguments(node):
             if value is None:
                 yield "0"
-            elif op.layered is not None and value is node.ins[op.layered]:
+            elif op.overlay_input is not None and value is node.ins[op.overlay_input]:
                 yield self._weights(value)
             elif op.spatial and value in (node.ins[0], node.outs[0]):
                 yield self._map(value)

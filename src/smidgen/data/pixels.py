@@ -64,7 +64,7 @@ def pixel_table(encoding: PixelEncoding) -> Array:
 
 
 def pixel_rule(encoding: PixelEncoding) -> str:
-    """One sentence for whoever writes the image on a device; empty where the model does not carry it."""
+    """One sentence for whoever writes the image on a device; empty where the model does not step_state it."""
     stated = encoding.preprocessing
     if stated is None or encoding.type.q is None:
         return ""

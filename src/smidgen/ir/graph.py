@@ -60,7 +60,7 @@ class Op:
     variadic: ClassVar[bool] = False  # the kernel takes its inputs as an array of pointers
     inplace: ClassVar[int | None] = None  # this input's memory may become the output's, where it is as large
     virtual: ClassVar[bool] = False  # no memory and no code: kernels that read the output are handed its inputs
-    layered: ClassVar[int | None] = None  # the input that may be such an output
+    overlay_input: ClassVar[int | None] = None  # the input that may be such an output
     working_memory: ClassVar[bool] = False  # the kernel takes a pointer to working memory, of its target's size
     view: ClassVar[bool] = False  # the output is the first input's memory under another type: no code runs
 
@@ -139,7 +139,7 @@ class Roles:
     rate: Value
     loss: Value  # outputs
     logits: Value
-    carry: Value  # state: the step's number, the seed of random bits, and the gradients' exponents
+    step_state: Value  # state: the step's number, the seed of random bits, and the gradients' exponents
 
     def after(self, became: Mapping[Value, Value]) -> Roles:
         """The same roles where some values have become others."""

@@ -53,7 +53,7 @@ def _verify_roles(graph: Graph, roles: Roles) -> None:
     expected = (
         ("an input", graph.inputs, ("image", "label", "rate")),
         ("an output", graph.outputs, ("loss", "logits")),
-        ("state", graph.state, ("carry",)),
+        ("state", graph.state, ("step_state",)),
     )
     for what, where, names in expected:
         for name in names:

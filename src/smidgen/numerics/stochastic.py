@@ -1,7 +1,7 @@
 """Counter-based random bits, and the rounding of gradients and updates with them.
 
 Every implementation draws the same bits in any order: a word is a hash of (seed, step, stream, index).
-The carry is the one int32 state tensor behind it: [step, seed, level of gradient 0, level of gradient 1, …].
+The step_state is the one int32 state tensor behind it: [step, seed, level of gradient 0, level of gradient 1, …].
 A gradient tensor is G = g · 2^e · g0 with g in int8 and e read from its level, a running maximum as log2 with
 LEVEL_BITS fraction bits.
 """
@@ -13,7 +13,7 @@ import numpy as np
 from smidgen.errors import GraphError
 from smidgen.ir import Array
 
-STEP, SEED, FIRST_LEVEL = 0, 1, 2  # places in the carry
+STEP, SEED, FIRST_LEVEL = 0, 1, 2  # places in the step state
 LEVEL_BITS = 8
 DECAY = 4  # of a level a step: 2^(−4/256) ≈ 0.989
 DECAY_OF_NOTHING = 64  # of a level whose tensor rounded to zero everywhere
@@ -38,9 +38,9 @@ def _mix_one(x: int) -> int:
     return int(mix(np.array([x & MASK32], np.uint32))[0])
 
 
-def stream_key(carry: Array, stream: int) -> int:
+def stream_key(step_state: Array, stream: int) -> int:
     """The key of one tensor's random bits in this step."""
-    return _mix_one(_mix_one(int(carry[STEP]) + _mix_one(int(carry[SEED]))) + stream)
+    return _mix_one(_mix_one(int(step_state[STEP]) + _mix_one(int(step_state[SEED]))) + stream)
 
 
 def random_words(key: int, count: int) -> Array:
@@ -60,9 +60,9 @@ def limit_level(level: int) -> int:
     return min(max(level, -LEVEL_LIMIT), LEVEL_LIMIT)
 
 
-def exponent(carry: Array, slot: int) -> int:
+def exponent(step_state: Array, slot: int) -> int:
     """The power of two of a gradient tensor in this step."""
-    return exponent_of(limit_level(int(carry[FIRST_LEVEL + slot])))
+    return exponent_of(limit_level(int(step_state[FIRST_LEVEL + slot])))
 
 
 def exponent_of(level: int) -> int:
@@ -70,9 +70,9 @@ def exponent_of(level: int) -> int:
     return ((level + (1 << LEVEL_BITS) - 1) >> LEVEL_BITS) - 7
 
 
-def due(carry: Array, every: int) -> bool:
+def due(step_state: Array, every: int) -> bool:
     """Whether this step is the last of `every`."""
-    return ((int(carry[STEP]) + 1) & MASK32) % every == 0
+    return ((int(step_state[STEP]) + 1) & MASK32) % every == 0
 
 
 def level_of(maximum: float) -> int:
@@ -81,12 +81,12 @@ def level_of(maximum: float) -> int:
     return int(np.clip(np.ceil(log * (1 << LEVEL_BITS)), -LEVEL_LIMIT, LEVEL_LIMIT))
 
 
-def carry_level(level: int, seen: int) -> int:
+def next_level(level: int, peak_bits: int) -> int:
     """The next level: up at once where the tensor was larger, slowly down where it was not."""
     level = limit_level(level)
-    if seen == 0:
+    if peak_bits == 0:
         return limit_level(level - DECAY_OF_NOTHING)
-    return limit_level(max(level - DECAY, (exponent_of(level) + seen.bit_length()) << LEVEL_BITS))
+    return limit_level(max(level - DECAY, (exponent_of(level) + peak_bits.bit_length()) << LEVEL_BITS))
 
 
 def mantissas(reals: Array) -> tuple[Array, Array]:
@@ -117,7 +117,7 @@ def lift(bound: int, what: str) -> int:
 
 
 def round_gradient(v: Array, t: int, key: int) -> tuple[Array, int]:
-    """v / 2^t rounded at random to int8, saturated; and the bits seen in it before saturation."""
+    """v / 2^t rounded at random to int8, saturated; and the bits that occur in it before saturation."""
     if t < 0:
         v = np.clip(v, -MOST_RAISED, MOST_RAISED) << min(-t, MAX_RAISE)
     v = v >> min(max(t - MAX_SHIFT, 0), 31)
@@ -125,8 +125,8 @@ def round_gradient(v: Array, t: int, key: int) -> tuple[Array, int]:
     octets = random_bytes(key, v.size).reshape(v.shape).astype(np.int64)
     centre = (1 << t) >> 9  # of a byte's step where it is coarser than v, so that rounding has no bias
     u = (v + centre + ((octets << t) >> 8)) >> t
-    seen = int(np.bitwise_or.reduce((u ^ (u >> 63)).ravel()))
-    return np.clip(u, -127, 127).astype(np.int8), seen
+    peak_bits = int(np.bitwise_or.reduce((u ^ (u >> 63)).ravel()))
+    return np.clip(u, -127, 127).astype(np.int8), peak_bits
 
 
 def round_update(v: Array, t: Array, key: int) -> Array:

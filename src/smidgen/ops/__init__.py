@@ -3,7 +3,7 @@
 from smidgen.ops.conv import Conv2D, Depthwise
 from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Activate, Add, Dequantize, Mul, Quantize, Requantize
-from smidgen.ops.gradient import Carry, ChannelSum, Crop, FromFloat, Gather, Mask, SumGrads, Through
+from smidgen.ops.gradient import AdvanceStepState, ChannelSum, Crop, FromFloat, Gather, Mask, RequantizeGrad, SumGrads
 from smidgen.ops.lookup import Lookup
 from smidgen.ops.loss import CrossEntropyGrad, MaxAbs, Rate, SoftmaxCrossEntropy
 from smidgen.ops.norm import BatchNorm
@@ -16,10 +16,10 @@ from smidgen.ops.update import BiasStep, DenseStep, WeightStep
 __all__ = [
     "Activate",
     "Add",
+    "AdvanceStepState",
     "AvgPool",
     "BatchNorm",
     "BiasStep",
-    "Carry",
     "ChannelSum",
     "Concat",
     "Conv2D",
@@ -42,11 +42,11 @@ __all__ = [
     "Quantize",
     "Rate",
     "Requantize",
+    "RequantizeGrad",
     "Reshape",
     "Softmax",
     "SoftmaxCrossEntropy",
     "SumGrads",
-    "Through",
     "Transpose",
     "WeightStep",
 ]

@@ -11,7 +11,7 @@ from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, RowWindow, Type, Value, op
 from smidgen.ops.conv_grad import ConvGradInput, ConvGradWeight, DepthwiseGradInput, DepthwiseGradWeight, same_map
-from smidgen.ops.gradient import ChannelSum, through
+from smidgen.ops.gradient import ChannelSum, requantize_grad
 from smidgen.ops.window import Pad, Window
 
 
@@ -79,7 +79,7 @@ class Conv2D(Op):
     activation: str = "none"
 
     kernel = "smg_conv2d_s8"
-    layered = 1
+    overlay_input = 1
     requantizes = True
     spatial = True
     working_memory = True
@@ -117,7 +117,7 @@ class Conv2D(Op):
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
         x, w, _ = node.ins
-        dz = through(g, dy, node.out, factors(node), self.activation)
+        dz = requantize_grad(g, dy, node.out, factors(node), self.activation)
         size = (w.type.shape[1], w.type.shape[2])
         stride, pad, dilation = self.stride, self.pad, self.dilation
         dx = ConvGradInput(
@@ -144,7 +144,7 @@ class Depthwise(Op):
     activation: str = "none"
 
     kernel = "smg_depthwise_s8"
-    layered = 1
+    overlay_input = 1
     requantizes = True
     spatial = True
     working_memory = True
@@ -176,7 +176,7 @@ class Depthwise(Op):
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
         x, w, _ = node.ins
-        dz = through(g, dy, node.out, factors(node), self.activation)
+        dz = requantize_grad(g, dy, node.out, factors(node), self.activation)
         stride, pad, dilation = self.stride, self.pad, self.dilation
         multiplier = w.type.shape[3] // x.type.shape[3]
         dx = DepthwiseGradInput(

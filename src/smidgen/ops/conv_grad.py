@@ -71,7 +71,7 @@ class ConvGradInput(WindowGrad):
     groups: int = 1
 
     kernel = "smg_conv2d_grad_g8"
-    layered = 1
+    overlay_input = 1
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
         dy, w = operands
@@ -103,7 +103,7 @@ class DepthwiseGradInput(WindowGrad):
     """dx[c] = Σ w[c] · dy[c] over the outputs that saw x."""
 
     kernel = "smg_depthwise_grad_g8"
-    layered = 1
+    overlay_input = 1
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
         dy, w = operands

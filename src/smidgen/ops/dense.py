@@ -11,7 +11,7 @@ from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, Type, Value, op
 from smidgen.ops.conv import check_weighted, factors
 from smidgen.ops.conv_grad import DenseGradInput, DenseGradWeight
-from smidgen.ops.gradient import ChannelSum, through
+from smidgen.ops.gradient import ChannelSum, requantize_grad
 
 LANES = 8  # partial sums of a float32 dot product; SMG_LANES in C
 
@@ -84,7 +84,7 @@ class Dense(Op):
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
         x, w, _ = node.ins
-        dz = through(g, dy, node.out, factors(node), self.activation)
+        dz = requantize_grad(g, dy, node.out, factors(node), self.activation)
         return g.emit(DenseGradInput(), dz, w), g.emit(DenseGradWeight(), x, dz), g.emit(ChannelSum(), dz)
 
     def macs(self, node: Node) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, QParams, Type, Value, op
-from smidgen.ops.gradient import through
+from smidgen.ops.gradient import requantize_grad
 from smidgen.ops.pool_grad import MulGrad, RepeatGrad
 
 ADD_SHIFT = 20  # headroom bits TFLite gives the sum of two int8 tensors
@@ -74,8 +74,8 @@ class Add(Op):
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
         a, b = node.ins
-        da = through(g, dy, node.out, ratio(a.type, over=node.out.type), self.activation)
-        db = through(g, dy, node.out, ratio(b.type, over=node.out.type), self.activation)
+        da = requantize_grad(g, dy, node.out, ratio(a.type, over=node.out.type), self.activation)
+        db = requantize_grad(g, dy, node.out, ratio(b.type, over=node.out.type), self.activation)
         return da, repeat_grad(g, b, db)
 
     def multipliers(self, node: Node) -> tuple[tuple[int, int], ...]:
@@ -123,7 +123,7 @@ class Mul(Op):
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
         a, b = node.ins
-        dz = through(g, dy, node.out, ratio(a.type, b.type, over=node.out.type), self.activation)
+        dz = requantize_grad(g, dy, node.out, ratio(a.type, b.type, over=node.out.type), self.activation)
         return g.emit(MulGrad(), dz, b), repeat_grad(g, b, g.emit(MulGrad(), dz, a))
 
     def multiplier(self, node: Node) -> tuple[int, int]:
@@ -169,7 +169,7 @@ class Activate(Op):
         return Type(x.shape, x.dtype)
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
-        return (through(g, dy, node.out, ratio(node.ins[0].type, over=node.out.type), self.activation),)
+        return (requantize_grad(g, dy, node.out, ratio(node.ins[0].type, over=node.out.type), self.activation),)
 
     def multiplier(self, node: Node) -> tuple[int, int]:
         return numerics.quantize_single(node.ins[0].type.scale, over=node.out.type.scale)
@@ -202,7 +202,7 @@ class Requantize(Op):
         return Type(x.shape, x.dtype)
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
-        return (through(g, dy, node.out, ratio(node.ins[0].type, over=node.out.type), "none"),)
+        return (requantize_grad(g, dy, node.out, ratio(node.ins[0].type, over=node.out.type), "none"),)
 
     def multiplier(self, node: Node) -> tuple[int, int]:
         return numerics.quantize_multiplier(node.ins[0].type.scale / node.out.type.scale)

@@ -1,7 +1,7 @@
 """What every gradient op shares: exact sums, then one passage through scale, mask and rounding.
 
 A gradient op runs in float32 (the definition of the gradient, and the fp32 baseline) or, lowered, in
-int8 with carried exponents: then it also reads the carry and tells the bits it saw.
+int8 with carried exponents: then it also reads the step state and tells the bits it saw.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from smidgen.ir import Array, Builder, Node, Op, Params, Type, Value, op
 from smidgen.numerics import stochastic
 
 T = TypeVar("T")
-SEEN = Type((1,), "int32")
+PEAK_BITS = Type((1,), "int32")
 
 
 def mask_bytes(size: int) -> int:
@@ -65,7 +65,7 @@ class GradInputs(Generic[T]):
 
     operands: tuple[T, ...]  # gradients first
     mask: T | None
-    carry: T | None  # where it is lowered
+    step_state: T | None  # where it is lowered
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,10 @@ class GradOp(Op):
 
     factors: tuple[float, ...] = ()  # one for the tensor or one per channel; none means 1
     masked: bool = False  # the input after the operands is a mask of the output
-    slots: tuple[int, ...] = ()  # lowered: the gradient operands' places in the carry, then the output's
+    slots: tuple[int, ...] = ()  # lowered: the gradient operands' places in the step state, then the output's
     stream: int = 0  # lowered: which random bits
 
-    operands: ClassVar[int] = 1  # inputs before mask and carry; the first is a gradient
+    operands: ClassVar[int] = 1  # inputs before mask and step_state; the first is a gradient
     gradients: ClassVar[int] = 1  # how many operands, from the first, are gradients
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
@@ -109,30 +109,30 @@ class GradOp(Op):
         if parts.mask is not None and parts.mask.shape != (mask_bytes(int(np.prod(shape))),):
             raise GraphError(f"{type(self).__name__} got a mask of {parts.mask.shape} for {list(shape)}")
         if self.lowered:
-            return Type(shape, "int8"), SEEN
+            return Type(shape, "int8"), PEAK_BITS
         return Type(shape, "float32")
 
     def ref(self, node: Node, *arrays: Array) -> Array | tuple[Array, ...]:
         parts = self.parts(arrays)
         sums = self.sums(node, *parts.operands)
         mask = np.bool_(True) if parts.mask is None else unmask(parts.mask, sums.shape)
-        if parts.carry is None:
+        if parts.step_state is None:
             scaled: Array = (sums * np.array(self.factors or (1.0,), np.float32) * mask).astype(np.float32)
             return scaled
-        return self._round(node, sums, mask, parts.carry)
+        return self._round(node, sums, mask, parts.step_state)
 
-    def _round(self, node: Node, sums: Array, mask: Array | np.bool_, carry: Array) -> tuple[Array, Array]:
+    def _round(self, node: Node, sums: Array, mask: Array | np.bool_, step_state: Array) -> tuple[Array, Array]:
         multiplier, shift = self.multipliers()
         lift = self.lift(node)
-        e_in, e_out = self.reference(carry), stochastic.exponent(carry, self.slots[-1])
+        e_in, e_out = self.reference(step_state), stochastic.exponent(step_state, self.slots[-1])
         v = stochastic.high_product((sums << lift) * mask, multiplier)
         t = e_out - e_in - shift + lift
-        g, seen = stochastic.round_gradient(v, t, stochastic.stream_key(carry, self.stream))
-        return g, np.array([seen], np.int32)
+        g, peak_bits = stochastic.round_gradient(v, t, stochastic.stream_key(step_state, self.stream))
+        return g, np.array([peak_bits], np.int32)
 
-    def reference(self, carry: Array) -> int:
+    def reference(self, step_state: Array) -> int:
         """The exponent the sums are in."""
-        return stochastic.exponent(carry, self.slots[0])
+        return stochastic.exponent(step_state, self.slots[0])
 
     def multipliers(self) -> tuple[Array, int]:
         """Factors as mantissas of one power of two: a gradient has one exponent, so have its factors."""
@@ -152,7 +152,7 @@ class GradOp(Op):
 
     def arguments(self, node: Node) -> tuple[Value | None, ...]:
         parts = self.parts(node.ins)
-        return (*parts.operands, parts.mask, parts.carry, *node.outs)
+        return (*parts.operands, parts.mask, parts.step_state, *node.outs)
 
     def parts(self, ins: tuple[T, ...]) -> GradInputs[T]:
         """Inputs by what they are: values, types or arrays."""
@@ -163,10 +163,10 @@ class GradOp(Op):
 
 @op
 @dataclass(frozen=True)
-class Through(GradOp):
+class RequantizeGrad(GradOp):
     """The gradient before a requantization: the gradient after it, times its factor, where it did not clamp."""
 
-    kernel = "smg_through_g8"
+    kernel = "smg_requantize_grad_g8"
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
         return operands[0].shape
@@ -199,8 +199,8 @@ class SumGrads(GradOp):
     def sums(self, node: Node, *operands: Array) -> Array:
         return operands[0] + operands[1]
 
-    def reference(self, carry: Array) -> int:
-        a, b = (stochastic.exponent(carry, slot) for slot in self.slots[:2])
+    def reference(self, step_state: Array) -> int:
+        a, b = (stochastic.exponent(step_state, slot) for slot in self.slots[:2])
         return max(min(a, b), max(a, b) - self.REACH)
 
     def bound(self, node: Node) -> int:
@@ -208,15 +208,15 @@ class SumGrads(GradOp):
 
     def ref(self, node: Node, *arrays: Array) -> Array | tuple[Array, ...]:
         parts = self.parts(arrays)
-        if parts.carry is None:
+        if parts.step_state is None:
             return super().ref(node, *arrays)
-        carry, reference = parts.carry, self.reference(parts.carry)
+        step_state, reference = parts.step_state, self.reference(parts.step_state)
         aligned = []
         for g, slot in zip(parts.operands, self.slots[:2], strict=True):
-            by = stochastic.exponent(carry, slot) - reference
+            by = stochastic.exponent(step_state, slot) - reference
             aligned.append(g.astype(np.int64) << by if by >= 0 else g.astype(np.int64) >> min(-by, 31))
         mask = np.bool_(True) if parts.mask is None else unmask(parts.mask, aligned[0].shape)
-        return self._round(node, aligned[0] + aligned[1], mask, carry)
+        return self._round(node, aligned[0] + aligned[1], mask, step_state)
 
     def params(self, node: Node) -> Params:
         out = node.outs[0].type
@@ -238,21 +238,21 @@ class FromFloat(Op):
     TINY: ClassVar[float] = 2.0**-40  # of g0: below, there is nothing to learn and nothing to divide by
     BITS: ClassVar[int] = 8  # of a fraction, before rounding
 
-    def infer(self, dy: Type, g0: Type, carry: Type) -> tuple[Type, ...]:
+    def infer(self, dy: Type, g0: Type, step_state: Type) -> tuple[Type, ...]:
         if dy.dtype != "float32":
             raise GraphError(f"FromFloat takes a float32 gradient, not {dy.dtype}")
-        return Type(dy.shape, "int8"), SEEN
+        return Type(dy.shape, "int8"), PEAK_BITS
 
-    def ref(self, node: Node, dy: Array, g0: Array, carry: Array) -> tuple[Array, ...]:
+    def ref(self, node: Node, dy: Array, g0: Array, step_state: Array) -> tuple[Array, ...]:
         unit = np.float32(1) / g0[0] if g0[0] > self.TINY else np.float32(0)
-        power = np.float32(2.0 ** (self.BITS - stochastic.exponent(carry, self.slots[0])))
+        power = np.float32(2.0 ** (self.BITS - stochastic.exponent(step_state, self.slots[0])))
         with np.errstate(over="ignore", invalid="ignore"):
             scaled = dy * (np.float32(self.scale) * unit) * power
         limit = np.float32(2.0**29)
         above = np.where(scaled > -limit, scaled, -limit)  # in this order a NaN becomes the lower limit
         v = np.floor(np.where(above < limit, above, limit)).astype(np.int64)
-        g, seen = stochastic.round_gradient(v, self.BITS, stochastic.stream_key(carry, self.stream))
-        return g, np.array([seen], np.int32)
+        g, peak_bits = stochastic.round_gradient(v, self.BITS, stochastic.stream_key(step_state, self.stream))
+        return g, np.array([peak_bits], np.int32)
 
     def params(self, node: Node) -> Params:
         return {
@@ -293,24 +293,24 @@ class Crop(Op):
 
 @op
 @dataclass(frozen=True)
-class Carry(Op):
-    """The carry after a step: one step on, each level moved by what its tensor showed."""
+class AdvanceStepState(Op):
+    """The step_state after a step: one step on, each level moved by what its tensor showed."""
 
-    kernel = "smg_carry"
+    kernel = "smg_advance_step_state"
     takes = "int32"
     variadic = True
     inplace = 0
 
-    def infer(self, carry: Type, *seen: Type) -> Type:
-        if carry.shape != (stochastic.FIRST_LEVEL + len(seen),):
-            raise GraphError(f"Carry of {carry.shape[0]} entries got {len(seen)} gradients")
-        return carry
+    def infer(self, step_state: Type, *peak_bits: Type) -> Type:
+        if step_state.shape != (stochastic.FIRST_LEVEL + len(peak_bits),):
+            raise GraphError(f"AdvanceStepState of {step_state.shape[0]} entries got {len(peak_bits)} gradients")
+        return step_state
 
-    def ref(self, node: Node, carry: Array, *seen: Array) -> Array:
-        after = carry.copy()
-        after[stochastic.STEP] = np.int64(int(carry[stochastic.STEP]) + 1).astype(np.int32)
-        for i, bits in enumerate(seen, start=stochastic.FIRST_LEVEL):
-            after[i] = stochastic.carry_level(int(carry[i]), int(bits[0]))
+    def ref(self, node: Node, step_state: Array, *peak_bits: Array) -> Array:
+        after = step_state.copy()
+        after[stochastic.STEP] = np.int64(int(step_state[stochastic.STEP]) + 1).astype(np.int32)
+        for i, bits in enumerate(peak_bits, start=stochastic.FIRST_LEVEL):
+            after[i] = stochastic.next_level(int(step_state[i]), int(bits[0]))
         return after
 
     def params(self, node: Node) -> Params:
@@ -370,11 +370,11 @@ class ChannelSum(ParameterGrad):
         return {"n": dy.size // dy.shape[-1], "c": dy.shape[-1]}
 
 
-def through(g: Builder, dy: Value, y: Value, factors: tuple[float, ...], activation: str) -> Value:
+def requantize_grad(g: Builder, dy: Value, y: Value, factors: tuple[float, ...], activation: str) -> Value:
     """Back through y's clamp and requantization; nothing to emit where it did neither."""
     clamps = y.type.dtype == "int8" or activation != "none"
     if not clamps and factors in ((), (1.0,)):
         return dy
     if not clamps:
-        return g.emit(Through(factors), dy)
-    return g.emit(Through(factors, masked=True), dy, g.emit(Mask(activation), y))
+        return g.emit(RequantizeGrad(factors), dy)
+    return g.emit(RequantizeGrad(factors, masked=True), dy, g.emit(Mask(activation), y))

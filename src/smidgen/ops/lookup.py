@@ -12,7 +12,7 @@ from smidgen.ir import Array, Builder, Node, Op, Params, QParams, Type, Value, o
 from smidgen.numerics import INT8_MAX, INT8_MIN
 from smidgen.ops.elementwise import check_quantized, ratio
 from smidgen.ops.functions import FUNCTIONS
-from smidgen.ops.gradient import through
+from smidgen.ops.gradient import requantize_grad
 from smidgen.ops.pool_grad import MulGrad
 
 
@@ -68,7 +68,7 @@ class Lookup(Op):
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
         (x,), y = node.ins, node.out
-        dz = through(g, dy, y, ratio(x.type, over=y.type), "none")
+        dz = requantize_grad(g, dy, y, ratio(x.type, over=y.type), "none")
         if x.type.q is None:
             return (g.emit(MulGrad(), dz, g.emit(replace(self, slope=True), x)),)
         slope, q = self.tangent(x.type)

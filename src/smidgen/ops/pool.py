@@ -11,7 +11,7 @@ from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, RowWindow, Type, Value, op
 from smidgen.ops.elementwise import check_quantized
-from smidgen.ops.gradient import through
+from smidgen.ops.gradient import requantize_grad
 from smidgen.ops.pool_grad import AvgPoolGrad, MaxPoolGrad, MeanGrad
 from smidgen.ops.window import Pad, Window
 
@@ -70,7 +70,7 @@ class MaxPool(Pool):
         return self.limit(node, patches.max(axis=(2, 3))[None])
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
-        dz = dy if self.activation == "none" else through(g, dy, node.out, (), self.activation)
+        dz = dy if self.activation == "none" else requantize_grad(g, dy, node.out, (), self.activation)
         return (g.emit(MaxPoolGrad(size=self.size, stride=self.stride, pad=self.pad), dz, node.ins[0]),)
 
 
@@ -92,7 +92,7 @@ class AvgPool(Pool):
         return self.limit(node, (np.sign(total) * magnitude)[None])
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
-        dz = dy if self.activation == "none" else through(g, dy, node.out, (), self.activation)
+        dz = dy if self.activation == "none" else requantize_grad(g, dy, node.out, (), self.activation)
         rows, columns = node.ins[0].type.shape[1:3]
         op = AvgPoolGrad(size=self.size, stride=self.stride, pad=self.pad, map=(rows, columns))
         return (g.emit(op, dz),)

@@ -56,7 +56,7 @@ class StepInputs(Generic[T]):
     states: tuple[T, ...]  # what it replaces, the weight first
     sources: tuple[T, ...]  # the sums, or what they are summed from
     rate: T
-    carry: T
+    step_state: T
 
 
 @dataclass(frozen=True)
@@ -73,19 +73,21 @@ class Step(Op):
     ref: ClassVar[Callable[..., tuple[Array, ...]]]
     inplace = 0
 
-    def delta(self, sums: Array, rate: Array, carry: Array, fraction_bits: int, along: tuple[int, ...]) -> Array:
+    def delta(self, sums: Array, rate: Array, step_state: Array, fraction_bits: int, along: tuple[int, ...]) -> Array:
         """The step in units of 2^−fraction_bits; `along` is the shape in which the factors broadcast."""
         multiplier, shift = stochastic.mantissas(np.array(self.factors))
         mantissa = stochastic.high_product(multiplier, int(rate[0])).reshape(along)
         v = stochastic.high_product(sums.astype(np.int64) << self.lift, mantissa)
-        power = int(rate[1]) + stochastic.exponent(carry, self.slot) + fraction_bits
+        power = int(rate[1]) + stochastic.exponent(step_state, self.slot) + fraction_bits
         t = np.broadcast_to(self.lift - power - shift.reshape(along).astype(np.int64), v.shape)
-        return stochastic.round_update(v, t, stochastic.stream_key(carry, self.stream))
+        return stochastic.round_update(v, t, stochastic.stream_key(step_state, self.stream))
 
-    def follow_rule(self, buffer: Array, delta: Array, carry: Array, down: int) -> tuple[Array, Array]:
+    def follow_rule(self, buffer: Array, delta: Array, step_state: Array, down: int) -> tuple[Array, Array]:
         """What moves the tensor now, without the `down` last bits of the buffer's unit, and the buffer after it."""
-        words = stochastic.random_words(stochastic.stream_key(carry, self.stream + 1), delta.size).reshape(delta.shape)
-        step, after = self.rule.step(buffer, delta, stochastic.due(carry, self.rule.accumulate), words)
+        words = stochastic.random_words(stochastic.stream_key(step_state, self.stream + 1), delta.size).reshape(
+            delta.shape
+        )
+        step, after = self.rule.step(buffer, delta, stochastic.due(step_state, self.rule.accumulate), words)
         return (step + (words & ((1 << down) - 1)).astype(np.int64)) >> down, after
 
     @property
@@ -96,12 +98,12 @@ class Step(Op):
         """States in place, NULL for one that is not kept: the outputs are their memory."""
         parts = self.parts(node.ins)
         buffer = parts.states[-1] if self.rule.buffered else None
-        return (parts.states[0], *self.fraction(node), buffer, *parts.sources, parts.rate, parts.carry)
+        return (parts.states[0], *self.fraction(node), buffer, *parts.sources, parts.rate, parts.step_state)
 
     def parts(self, ins: tuple[T, ...]) -> StepInputs[T]:
         """Inputs by what they are: values, types or arrays."""
-        (*sources, rate, carry) = ins[self.states() :]
-        return StepInputs(ins[: self.states()], tuple(sources), rate, carry)
+        (*sources, rate, step_state) = ins[self.states() :]
+        return StepInputs(ins[: self.states()], tuple(sources), rate, step_state)
 
     def states(self) -> int:
         """How many inputs, from the first, are state that the step replaces."""
@@ -129,7 +131,7 @@ class Step(Op):
 @op
 @dataclass(frozen=True)
 class BiasStep(Step):
-    """b −= delta, saturated. Inputs: b, its buffer where the rule keeps one, sums, rate, carry."""
+    """b −= delta, saturated. Inputs: b, its buffer where the rule keeps one, sums, rate, step_state."""
 
     kernel = "smg_bias_step"
     takes = "int32"
@@ -142,10 +144,10 @@ class BiasStep(Step):
         return self.parts((b, *rest)).states
 
     def ref(self, node: Node, b: Array, *rest: Array) -> tuple[Array, ...]:
-        (*buffer, sums, rate, carry) = rest
-        step, after = self.delta(sums, rate, carry, 0, b.shape), []
+        (*buffer, sums, rate, step_state) = rest
+        step, after = self.delta(sums, rate, step_state, 0, b.shape), []
         if self.rule.buffered:
-            step, kept = self.follow_rule(buffer[0], step, carry, 0)
+            step, kept = self.follow_rule(buffer[0], step, step_state, 0)
             after = [kept]
         moved = np.clip(b.astype(np.int64) - step, -(1 << 30), 1 << 30).astype(np.int32)
         return (moved, *after)
@@ -159,7 +161,7 @@ class BiasStep(Step):
 class WeightStep(Step):
     """W −= delta, saturated to ±127 int8 steps; a buffer holds BUFFER_BITS bits below one.
 
-    Inputs: w, its packed fraction (weight_bits > 8), its buffer where the rule keeps one, sums, rate, carry.
+    Inputs: w, its packed fraction (weight_bits > 8), its buffer where the rule keeps one, sums, rate, step_state.
     """
 
     axis: int = 0
@@ -184,16 +186,16 @@ class WeightStep(Step):
         return (w, *rest[:states])
 
     def ref(self, node: Node, w: Array, *rest: Array) -> tuple[Array, ...]:
-        (*states, sums, rate, carry) = rest
+        (*states, sums, rate, step_state) = rest
         f = self.bits - 8
         half = (1 << f) >> 1
         fraction = unpack(states[0], f, w.size).reshape(w.shape).astype(np.int64) if f else np.zeros(w.shape, np.int64)
         whole = (w.astype(np.int64) << f) + fraction - half
         along = tuple(len(self.factors) if i == self.axis else 1 for i in range(w.ndim))
         after: list[Array] = []
-        delta = self.delta(sums, rate, carry, BUFFER_BITS if self.rule.buffered else f, along)
+        delta = self.delta(sums, rate, step_state, BUFFER_BITS if self.rule.buffered else f, along)
         if self.rule.buffered:
-            delta, kept = self.follow_rule(states[-1], delta, carry, BUFFER_BITS - f)
+            delta, kept = self.follow_rule(states[-1], delta, step_state, BUFFER_BITS - f)
             after = [kept]
         limit = 127 << f
         moved = np.clip(whole - delta, -limit, limit) + half
@@ -263,7 +265,7 @@ class FusedWeightStep(FusedStep, WeightStep):
 class DenseStep(Op):
     """The float32 head learns: w −= rate · dy ⊗ x and b −= rate · dy.
 
-    Inputs: w, b, their buffers where the rule keeps them, x, dy, learning rate, carry.
+    Inputs: w, b, their buffers where the rule keeps them, x, dy, learning rate, step_state.
     """
 
     rule: UpdateRule = SGD
@@ -286,20 +288,20 @@ class DenseStep(Op):
         """States in place, NULL for one that is not kept: the outputs are their memory."""
         parts = self.parts(node.ins)
         w, b, *buffers = parts.states
-        return (w, b, *(buffers or (None, None)), *parts.sources, parts.rate, parts.carry)
+        return (w, b, *(buffers or (None, None)), *parts.sources, parts.rate, parts.step_state)
 
     def parts(self, ins: tuple[T, ...]) -> StepInputs[T]:
         """Inputs by what they are: values, types or arrays."""
-        (*states, x, dy, rate, carry) = ins
-        return StepInputs(tuple(states), (x, dy), rate, carry)
+        (*states, x, dy, rate, step_state) = ins
+        return StepInputs(tuple(states), (x, dy), rate, step_state)
 
     def ref(self, node: Node, w: Array, b: Array, *rest: Array) -> tuple[Array, ...]:
-        (*buffers, x, dy, learning_rate, carry) = rest
+        (*buffers, x, dy, learning_rate, step_state) = rest
         scaled = dy[0] * learning_rate[0]
         deltas = (scaled[:, None] * x[0], scaled)
         if not self.rule.buffered:
             return w - deltas[0], b - deltas[1]
-        due = stochastic.due(carry, self.rule.accumulate)
+        due = stochastic.due(step_state, self.rule.accumulate)
         steps, after = zip(*(self.rule.step(*pair, due) for pair in zip(buffers, deltas, strict=True)), strict=True)
         return (w - steps[0], b - steps[1], *after)
 

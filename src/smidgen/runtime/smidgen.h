@@ -121,8 +121,8 @@ typedef struct {
     int32_t rows, x_c, y_c;
 } smg_dense_f32_params;
 
-void smg_conv2d_s8(const smg_conv2d_s8_params *p, smg_map x, smg_weights w, const int32_t *b, smg_map y,
-                   int32_t y0, int32_t y1, void *scratch);
+void smg_conv2d_s8(const smg_conv2d_s8_params *p, smg_map x, smg_weights w, const int32_t *b, smg_map y, int32_t y0,
+                   int32_t y1, void *scratch);
 void smg_depthwise_s8(const smg_depthwise_s8_params *p, smg_map x, smg_weights w, const int32_t *b, smg_map y,
                       int32_t y0, int32_t y1, void *scratch);
 void smg_dense_s8(const smg_dense_s8_params *p, const int8_t *x, const int8_t *w, const int32_t *b, int8_t *y);

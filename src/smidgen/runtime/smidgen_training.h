@@ -6,7 +6,7 @@
 #include "smidgen.h"
 
 /* How sums become a gradient: raised by `lift` bits and scaled by multiplier * 2^(shift - 31), with one multiplier or
- * `factors` of them, one a channel; from the exponent at slot_in of the carry to that at slot_out; rounded with the
+ * `factors` of them, one a channel; from the exponent at slot_in of the step state to that at slot_out; rounded with the
  * random bits of `stream`. */
 #define SMG_ROUNDING           \
     const int32_t *multiplier; \
@@ -19,7 +19,7 @@ typedef struct {
 typedef struct {
     int32_t n, c;
     SMG_ROUNDING;
-} smg_through_g8_params;
+} smg_requantize_grad_g8_params;
 
 /* The second gradient's exponent is at slot_b; `reach` bits below the larger exponent nothing is kept. */
 typedef struct {
@@ -57,14 +57,14 @@ typedef struct {
 
 typedef struct {
     int32_t count;
-} smg_carry_params;
+} smg_advance_step_state_params;
 
 typedef struct {
     int32_t n, c;
 } smg_channel_sum_g8_params;
 
 /* n positions of c channels. */
-typedef smg_through_g8_params smg_mean_grad_g8_params;
+typedef smg_requantize_grad_g8_params smg_mean_grad_g8_params;
 
 /* Gradients of windows are named as forward: x is the map whose gradient is computed, y the one it came from. */
 typedef struct {
@@ -184,40 +184,39 @@ typedef struct {
     smg_rule_f32 rule;
 } smg_dense_step_f32_params;
 
-/* Gradients: a NULL mask lets everything pass; `seen` gets the bits that occur before saturation. */
+/* Gradients: a NULL mask lets everything pass; `peak_bits` gets the bits that occur before saturation. */
 void smg_mask_s8(const smg_mask_s8_params *p, const int8_t *y, uint8_t *mask);
-void smg_through_g8(const smg_through_g8_params *p, const int8_t *dy, const uint8_t *mask, const int32_t *carry,
-                    int8_t *dx, int32_t *seen);
+void smg_requantize_grad_g8(const smg_requantize_grad_g8_params *p, const int8_t *dy, const uint8_t *mask,
+                            const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
 void smg_sum_g8(const smg_sum_g8_params *p, const int8_t *a, const int8_t *b, const uint8_t *mask,
-                const int32_t *carry, int8_t *dx, int32_t *seen);
+                const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
 void smg_mul_grad_g8(const smg_mul_grad_g8_params *p, const int8_t *dy, const int8_t *b, const uint8_t *mask,
-                     const int32_t *carry, int8_t *dx, int32_t *seen);
+                     const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
 void smg_repeat_grad_g8(const smg_repeat_grad_g8_params *p, const int8_t *dy, const uint8_t *mask,
-                        const int32_t *carry, int8_t *dx, int32_t *seen);
-void smg_from_float_g8(const smg_from_float_g8_params *p, const float *dy, const float *g0, const int32_t *carry,
-                       int8_t *dx, int32_t *seen);
+                        const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
+void smg_from_float_g8(const smg_from_float_g8_params *p, const float *dy, const float *g0, const int32_t *step_state,
+                       int8_t *dx, int32_t *peak_bits);
 void smg_crop_s8(const smg_crop_s8_params *p, const int8_t *x, int8_t *y);
 void smg_gather_s8(const smg_gather_s8_params *p, const int8_t *x, int8_t *y);
-void smg_carry(const smg_carry_params *p, const int32_t *const *x, int32_t *after);
+void smg_advance_step_state(const smg_advance_step_state_params *p, const int32_t *const *x, int32_t *after);
 void smg_channel_sum_g8(const smg_channel_sum_g8_params *p, const int8_t *dy, int32_t *sums);
-void smg_mean_grad_g8(const smg_mean_grad_g8_params *p, const int8_t *dy, const uint8_t *mask, const int32_t *carry,
-                      int8_t *dx, int32_t *seen);
+void smg_mean_grad_g8(const smg_mean_grad_g8_params *p, const int8_t *dy, const uint8_t *mask,
+                      const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
 void smg_avg_pool_grad_g8(const smg_avg_pool_grad_g8_params *p, const int8_t *dy, const uint8_t *mask,
-                          const int32_t *carry, int8_t *dx, int32_t *seen);
-void smg_max_pool_grad_g8(const smg_max_pool_grad_g8_params *p, const int8_t *dy, const int8_t *x,
-                          const uint8_t *mask, const int32_t *carry, int8_t *dx, int32_t *seen);
+                          const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
+void smg_max_pool_grad_g8(const smg_max_pool_grad_g8_params *p, const int8_t *dy, const int8_t *x, const uint8_t *mask,
+                          const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
 void smg_conv2d_grad_g8(const smg_conv2d_grad_g8_params *p, const int8_t *dy, smg_weights w, const uint8_t *mask,
-                        const int32_t *carry, int8_t *dx, int32_t *seen, void *scratch);
-void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *dy, smg_weights w,
-                           const uint8_t *mask, const int32_t *carry, int8_t *dx, int32_t *seen, void *scratch);
+                        const int32_t *step_state, int8_t *dx, int32_t *peak_bits, void *scratch);
+void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *dy, smg_weights w, const uint8_t *mask,
+                           const int32_t *step_state, int8_t *dx, int32_t *peak_bits, void *scratch);
 void smg_dense_grad_g8(const smg_dense_grad_g8_params *p, const int8_t *dy, const int8_t *w, const uint8_t *mask,
-                       const int32_t *carry, int8_t *dx, int32_t *seen);
+                       const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
 void smg_conv2d_grad_weight_g8(const smg_conv2d_grad_weight_g8_params *p, const int8_t *x, const int8_t *dy,
                                int32_t *dw);
 void smg_depthwise_grad_weight_g8(const smg_depthwise_grad_weight_g8_params *p, const int8_t *x, const int8_t *dy,
                                   int32_t *dw);
-void smg_dense_grad_weight_g8(const smg_dense_grad_weight_g8_params *p, const int8_t *x, const int8_t *dy,
-                              int32_t *dw);
+void smg_dense_grad_weight_g8(const smg_dense_grad_weight_g8_params *p, const int8_t *x, const int8_t *dy, int32_t *dw);
 
 /* The loss, and the float32 classifier's gradient. */
 void smg_dense_grad_f32(const smg_dense_grad_f32_params *p, const float *dy, const float *w, float *dx);
@@ -230,22 +229,22 @@ void smg_rate_f32(const smg_rate_f32_params *p, const float *learning_rate, cons
 
 /* Steps: weights, their fractions and their buffers in place, NULL for what is not kept. */
 void smg_bias_step(const smg_bias_step_params *p, int32_t *b, int32_t *buffer, const int32_t *sums,
-                   const int32_t *rate, const int32_t *carry);
+                   const int32_t *rate, const int32_t *step_state);
 void smg_bias_sum_step(const smg_bias_sum_step_params *p, int32_t *b, int32_t *buffer, const int8_t *dy,
-                       const int32_t *rate, const int32_t *carry, void *scratch);
+                       const int32_t *rate, const int32_t *step_state, void *scratch);
 void smg_weight_step(const smg_weight_step_params *p, int8_t *w, uint8_t *fraction, int16_t *buffer,
-                     const int32_t *sums, const int32_t *rate, const int32_t *carry);
+                     const int32_t *sums, const int32_t *rate, const int32_t *step_state);
 void smg_conv2d_weight_step(const smg_conv2d_weight_step_params *p, int8_t *w, uint8_t *fraction, int16_t *buffer,
-                            const int8_t *x, const int8_t *dy, const int32_t *rate, const int32_t *carry,
+                            const int8_t *x, const int8_t *dy, const int32_t *rate, const int32_t *step_state,
                             void *scratch);
 void smg_depthwise_weight_step(const smg_depthwise_weight_step_params *p, int8_t *w, uint8_t *fraction,
                                int16_t *buffer, const int8_t *x, const int8_t *dy, const int32_t *rate,
-                               const int32_t *carry, void *scratch);
+                               const int32_t *step_state, void *scratch);
 void smg_dense_weight_step(const smg_dense_weight_step_params *p, int8_t *w, uint8_t *fraction, int16_t *buffer,
-                           const int8_t *x, const int8_t *dy, const int32_t *rate, const int32_t *carry,
+                           const int8_t *x, const int8_t *dy, const int32_t *rate, const int32_t *step_state,
                            void *scratch);
 void smg_dense_step_f32(const smg_dense_step_f32_params *p, float *w, float *b, float *w_buffer, float *b_buffer,
-                        const float *x, const float *dy, const float *learning_rate, const int32_t *carry);
+                        const float *x, const float *dy, const float *learning_rate, const int32_t *step_state);
 
 /* State as it begins: `bytes` at `to` in its block, copied from flash or, where there is nothing to copy, all alike. */
 typedef struct {

@@ -18,7 +18,7 @@ from smidgen.ir import Array, Builder, Graph, Node, QParams, Roles, Type, Value
 from smidgen.ir.rewriting import needed, producers, prune
 from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Dequantize
-from smidgen.ops.gradient import Carry, Gather
+from smidgen.ops.gradient import AdvanceStepState, Gather
 from smidgen.ops.loss import MaxAbs, Rate, SoftmaxCrossEntropy
 from smidgen.ops.overlay import Overlay
 from smidgen.ops.pool import Mean
@@ -27,7 +27,7 @@ from smidgen.ops.shape import Reshape
 from smidgen.ops.update import BiasStep, DenseStep, WeightStep, initial_fraction
 from smidgen.training.autodiff import differentiate
 from smidgen.training.head import features_of
-from smidgen.training.lowering import Lowered, fuse_through, largest_gradients, lower
+from smidgen.training.lowering import Lowered, fuse_requantize_grads, largest_gradients, lower
 from smidgen.training.scheme import Scheme, Trained, resolve
 
 Head = Literal["float32", "int8"]
@@ -102,7 +102,7 @@ def build_training(graph: Graph, scheme: Scheme, options: Options, images: tuple
     loss, _ = g.emit_all(SoftmaxCrossEntropy(), logits, label, name="loss")
     weights = (*weights, *head) if options.head == "int8" else weights
     found = differentiate(g.graph(loss, logits), loss, (logits, *(w.value for w in weights)))
-    whole, unit = _with_unit(fuse_through(found.graph), found.gradients[logits])
+    whole, unit = _with_unit(fuse_requantize_grads(found.graph), found.gradients[logits])
     reference = Reference(whole, label, loss, logits, unit, found.gradients)
     largest = largest_gradients(whole, unit, _samples(graph, options, images))
     lowered = lower(whole, unit, largest, options.seed)
@@ -219,7 +219,7 @@ def _samples(graph: Graph, options: Options, images: tuple[Array, ...]) -> tuple
 
 
 def _updates(reference: Reference, lowered: Lowered, weights: tuple[_Weight, ...], options: Options) -> Graph:
-    """Append the steps of everything that learns, and of the carry."""
+    """Append the steps of everything that learns, and of the step state."""
     g = lowered.builder
     learning_rate = g.input("learning_rate", Type((1,), "float32"))
     rate = g.emit(Rate(), learning_rate, lowered.unit, name="rate")
@@ -231,19 +231,19 @@ def _updates(reference: Reference, lowered: Lowered, weights: tuple[_Weight, ...
         node = producer[gradient]
         summed = producer[node.ins[0]] if isinstance(node.op, Gather) else node
         (slot,) = (lowered.slots[v] for v in summed.ins if v in lowered.slots)
-        _step(g, weight, lowered.values[gradient], rate, lowered.carry, slot, stream, options)
+        _step(g, weight, lowered.values[gradient], rate, lowered.step_state, slot, stream, options)
     if options.head == "float32":
         dlogits = reference.gradients[reference.logits]
         _head_step(g, lowered, producer[reference.logits], dlogits, learning_rate, options)
-    after = g.emit(Carry(), lowered.carry, *lowered.seen, name="carry.after")
-    g.update((lowered.carry,), (after,))
+    after = g.emit(AdvanceStepState(), lowered.step_state, *lowered.peak_bits, name="step_state.after")
+    g.update((lowered.step_state,), (after,))
     loss, logits = (lowered.values[v] for v in (reference.loss, reference.logits))
-    roles = Roles(reference.graph.image, reference.label, learning_rate, loss, logits, lowered.carry)
+    roles = Roles(reference.graph.image, reference.label, learning_rate, loss, logits, lowered.step_state)
     return g.graph(loss, logits, roles=roles)
 
 
 def _step(
-    g: Builder, weight: _Weight, sums: Value, rate: Value, carry: Value, slot: int, stream: int, options: Options
+    g: Builder, weight: _Weight, sums: Value, rate: Value, step_state: Value, slot: int, stream: int, options: Options
 ) -> None:
     value, name = weight.value, weight.value.name
     states = [value]
@@ -256,7 +256,7 @@ def _step(
             states.append(g.persistent(f"{name}.fraction", initial_fraction(value.type.size, options.weight_bits - 8)))
     if options.rule.buffered:
         states.append(_buffer(g, value, options.rule))
-    after = g.emit_all(op, *states, sums, rate, carry, name=f"{name}.after")
+    after = g.emit_all(op, *states, sums, rate, step_state, name=f"{name}.after")
     g.update(states, after)
 
 
@@ -274,5 +274,5 @@ def _head_step(
     if options.rule.buffered:
         states += [_buffer(g, v, options.rule) for v in (w, b)]
     op = DenseStep(options.rule)
-    after = g.emit_all(op, *states, x, lowered.values[dlogits], learning_rate, lowered.carry, name="head.after")
+    after = g.emit_all(op, *states, x, lowered.values[dlogits], learning_rate, lowered.step_state, name="head.after")
     g.update(states, after)

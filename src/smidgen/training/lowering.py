@@ -1,7 +1,7 @@
 """From float32 gradients to int8 ones with carried exponents.
 
-`fuse_through` first joins each gradient with the requantization behind it, so that a gradient tensor is
-rounded once; `lower` then gives every gradient its place in the carry and its stream of random bits.
+`fuse_requantize_grads` first joins each gradient with the requantization behind it, so that a gradient tensor is
+rounded once; `lower` then gives every gradient its place in the step state and its stream of random bits.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from smidgen.ir import Array, Builder, Graph, Node, Value, evaluate_all
 from smidgen.ir.rewriting import producers, rewrite, uses
 from smidgen.numerics import stochastic
 from smidgen.ops.elementwise import DequantizeGrad
-from smidgen.ops.gradient import Crop, FromFloat, Gather, GradOp, Through
+from smidgen.ops.gradient import Crop, FromFloat, Gather, GradOp, RequantizeGrad
 from smidgen.ops.shape import Reshape, Transpose
 
 MOVERS = (Reshape, Transpose, Crop, Gather)  # they move a gradient's bytes and keep its exponent
 
 
-def fuse_through(graph: Graph) -> Graph:
-    """Join `Through` with the gradient op before it, where nobody else reads what lies between."""
+def fuse_requantize_grads(graph: Graph) -> Graph:
+    """Join `RequantizeGrad` with the gradient op before it, where nobody else reads what lies between."""
     made_by, used = producers(graph), uses(graph)
     pairs = {
         node.out: before
         for node in graph.nodes
-        if isinstance(node.op, Through)
+        if isinstance(node.op, RequantizeGrad)
         and (before := made_by.get(node.ins[0])) is not None
         and isinstance(before.op, GradOp)
         and not before.op.masked
@@ -36,7 +36,7 @@ def fuse_through(graph: Graph) -> Graph:
     }
 
     def rule(g: Builder, node: Node) -> Node | None:
-        if not isinstance(node.op, Through) or (before := pairs.get(node.out)) is None:
+        if not isinstance(node.op, RequantizeGrad) or (before := pairs.get(node.out)) is None:
             return None
         assert isinstance(before.op, GradOp)
         joined = replace(before.op, factors=_product(before.op.factors, node.op.factors), masked=node.op.masked)
@@ -72,8 +72,8 @@ class Lowered:
     values: Mapping[Value, Value]
     slots: Mapping[Value, int]
     unit: Value  # of gradients: the largest magnitude of the loss gradient
-    carry: Value
-    seen: tuple[Value, ...]
+    step_state: Value
+    peak_bits: tuple[Value, ...]
     streams: int
 
 
@@ -91,22 +91,24 @@ def lower(graph: Graph, g0: Value, largest: Mapping[Value, float], seed: int) ->
 
     g = Builder.before(graph)
     head = np.array([0, seed & 0x7FFFFFFF, *levels], np.int32)
-    carry = g.persistent("carry", head)
-    emitter = _Emitter(g, g0, carry, owners, lowered)
+    step_state = g.persistent("step_state", head)
+    emitter = _Emitter(g, g0, step_state, owners, lowered)
     for node in graph.nodes:
         emitter.node(node)
     values, slots = emitter.values, emitter.exponents
-    return Lowered(g, values, slots, values[g0], carry, tuple(emitter.seen), emitter.streams)
+    return Lowered(g, values, slots, values[g0], step_state, tuple(emitter.peak_bits), emitter.streams)
 
 
 class _Emitter:
     """Emits nodes one by one into a builder, gradients in int8."""
 
-    def __init__(self, g: Builder, g0: Value, carry: Value, owners: Mapping[Value, int], lowered: set[Value]) -> None:
-        self.g, self.g0, self.carry, self.owners, self.lowered = g, g0, carry, owners, lowered
+    def __init__(
+        self, g: Builder, g0: Value, step_state: Value, owners: Mapping[Value, int], lowered: set[Value]
+    ) -> None:
+        self.g, self.g0, self.step_state, self.owners, self.lowered = g, g0, step_state, owners, lowered
         self.values: dict[Value, Value] = {}
         self.exponents: dict[Value, int] = {}
-        self.seen: list[Value] = []
+        self.peak_bits: list[Value] = []
         self.streams = 0
 
     def stream(self) -> int:
@@ -127,12 +129,12 @@ class _Emitter:
         slot = self.owners[out]
         if isinstance(node.op, DequantizeGrad):
             op = FromFloat(node.op.scale, (slot,), self.stream())
-            made, seen = self.g.emit_all(op, ins[0], self.values[self.g0], self.carry, name=out.name)
+            made, peak_bits = self.g.emit_all(op, ins[0], self.values[self.g0], self.step_state, name=out.name)
         elif isinstance(node.op, GradOp):
             sources = tuple(self.exponents[v] for v in node.ins[: node.op.gradients])
             lowered = replace(node.op, slots=(*sources, slot), stream=self.stream())
-            made, seen = self.g.emit_all(lowered, *ins, self.carry, name=out.name)
+            made, peak_bits = self.g.emit_all(lowered, *ins, self.step_state, name=out.name)
         else:
             raise GraphError(f"{type(node.op).__name__}, which gives %{out.name}, has no int8 form")
         self.values[out], self.exponents[out] = made, slot
-        self.seen.append(seen)
+        self.peak_bits.append(peak_bits)

@@ -71,7 +71,7 @@ def fuse_updates(graph: Graph) -> Graph:
             return None
         shared = {f.name: getattr(node.op, f.name) for f in fields(node.op)}
         op = FUSED[type(node.op)](**shared, gradient=source.op)
-        return Node(op, (*parts.states, *source.ins, parts.rate, parts.carry), node.outs)
+        return Node(op, (*parts.states, *source.ins, parts.rate, parts.step_state), node.outs)
 
     return prune(rewrite(graph, rule))
 

@@ -312,8 +312,8 @@ static void convolve_row(const layer *l, smg_map y, int32_t oy) {
     }
 }
 
-void smg_conv2d_s8(const smg_conv2d_s8_params *p, smg_map x, smg_weights w, const int32_t *b, smg_map y,
-                   int32_t y0, int32_t y1, void *scratch) {
+void smg_conv2d_s8(const smg_conv2d_s8_params *p, smg_map x, smg_weights w, const int32_t *b, smg_map y, int32_t y0,
+                   int32_t y1, void *scratch) {
     smg_conv2d_s8_params flat = *p;
     layer l = lay_out(p, y1 - y0, scratch);
     if (p->k_h * p->k_w * p->stride_h * p->stride_w == 1 && p->x_h == p->y_h && p->x_w == p->y_w && x.rows >= p->x_h &&

@@ -127,8 +127,8 @@ static void masked(const smg_conv2d_grad_g8_params *p, smg_rounding *r, const in
 
 /* Working memory is there where a masked 1x1 convolution has a use for it. */
 void smg_conv2d_grad_g8(const smg_conv2d_grad_g8_params *p, const int8_t *dy, smg_weights w, const uint8_t *mask,
-                        const int32_t *carry, int8_t *dx, int32_t *seen, void *scratch) {
-    smg_rounding r = SMG_BEGIN(p, carry, smg_exponent(carry, p->slot_in));
+                        const int32_t *step_state, int8_t *dx, int32_t *peak_bits, void *scratch) {
+    smg_rounding r = SMG_BEGIN(p, step_state, smg_exponent(step_state, p->slot_in));
     if (scratch) {
         const int32_t length = (p->y_c + STRETCH - 1) / STRETCH * STRETCH, pixels = p->x_h * p->x_w;
         const int32_t most = smg_clamp(SMG_MASKED_WIDENED / length, 1, SMG_MASKED_PIXELS);
@@ -138,5 +138,5 @@ void smg_conv2d_grad_g8(const smg_conv2d_grad_g8_params *p, const int8_t *dy, sm
     } else {
         smg_conv2d_grad_any(p, &r, dy, w, mask, dx);
     }
-    *seen = (int32_t)r.seen;
+    *peak_bits = (int32_t)r.peak_bits;
 }

@@ -2,7 +2,7 @@
  *
  * An element is ((v + centre) / 2^k + random byte) / 2^8, with 2^k the step of a random byte: rounding down twice is
  * rounding down once. What is masked is 0 whatever it was, so masks are applied to packed bytes. Saturation is rare:
- * where the processor's sticky flag tells of it, the bits seen are collected once more, element by element. */
+ * where the processor's sticky flag tells of it, the peak bits are collected once more, element by element. */
 #include "columns.h"
 
 /* What the loop over eights reads, at the offsets its assembly names. */
@@ -14,7 +14,7 @@ typedef struct {
     int32_t to_step, multiplier_step;
     const uint8_t *mask;
     int32_t mask_step;
-    uint32_t seen, word;
+    uint32_t peak_bits, word;
     const int32_t *sums, *multiplier;
     int8_t *to;
 } eights;
@@ -88,7 +88,7 @@ static void round_some(smg_rounding *r, const int32_t *sums, int32_t count, int3
                        const uint8_t *mask, int8_t *to) {
     for (int32_t i = 0; i < count; i++) {
         const int32_t u = quotient(r, sums[i], c + i, index + i, mask);
-        r->seen |= (uint32_t)(u ^ (u >> 31));
+        r->peak_bits |= (uint32_t)(u ^ (u >> 31));
         to[i] = (int8_t)smg_clamp(u, -127, 127);
     }
 }
@@ -110,12 +110,12 @@ static void round_eights(smg_rounding *r, const int32_t *sums, int32_t count, in
                   0, r->key + (uint32_t)golden * (uint32_t)(index / 4),
                   sums, single ? same : m + c, to};
     const int saturated = run(&all, below < 0);
-    const uint32_t two = all.seen | all.seen >> 16;
-    if (!saturated) r->seen |= (two | two >> 8) & 255;
+    const uint32_t two = all.peak_bits | all.peak_bits >> 16;
+    if (!saturated) r->peak_bits |= (two | two >> 8) & 255;
     for (int32_t i = 0; saturated && i < count * SMG_COLUMNS; i++) {
         const int32_t eight = i / SMG_COLUMNS, at = i % SMG_COLUMNS;
         const int32_t u = quotient(r, sums[i], c + eight * c_step + at, index + eight * step + at, mask);
-        r->seen |= (uint32_t)(u ^ (u >> 31));
+        r->peak_bits |= (uint32_t)(u ^ (u >> 31));
     }
 }
 
@@ -129,8 +129,8 @@ void smg_round_columns(smg_rounding *r, const int32_t *sums, int32_t count, int3
     }
 }
 
-void smg_round_sums(smg_rounding *r, const int32_t *sums, int32_t count, int32_t c, int32_t index,
-                    const uint8_t *mask, int8_t *to) {
+void smg_round_sums(smg_rounding *r, const int32_t *sums, int32_t count, int32_t c, int32_t index, const uint8_t *mask,
+                    int8_t *to) {
     const int32_t ahead = regular(r) ? smg_min(-index & 7, count) : count, eight = (count - ahead) / SMG_COLUMNS;
     const int32_t done = ahead + eight * SMG_COLUMNS;
     round_some(r, sums, ahead, c, index, mask, to);

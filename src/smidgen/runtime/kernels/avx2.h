@@ -26,8 +26,7 @@ static inline __m256i smg_avx2_add(__m256i sum, __m256i w, __m256i x) {
 
 /* smg_lanes_multiply of SMG_PIXELS pixels. Interleaved weights leave lanes 0-3 and 8-11 in one vector, the others in the
  * other one, and sums are kept so. */
-static inline void smg_avx2_multiply(uint32_t *acc, const int16_t *x, int32_t apart, const int16_t *w,
-                                     int32_t length) {
+static inline void smg_avx2_multiply(uint32_t *acc, const int16_t *x, int32_t apart, const int16_t *w, int32_t length) {
     __m256i low[SMG_PIXELS], high[SMG_PIXELS];
     for (int32_t p = 0; p < SMG_PIXELS; p++) {
         const __m256i a = smg_avx2_load(acc + p * SMG_LANES), b = smg_avx2_load(acc + p * SMG_LANES + SMG_LANES / 2);

@@ -41,9 +41,9 @@ void smg_conv2d_grad_weight_g8(const smg_conv2d_grad_weight_g8_params *p, const 
 }
 
 void smg_conv2d_weight_step(const smg_conv2d_weight_step_params *p, int8_t *w, uint8_t *fraction, int16_t *buffer,
-                            const int8_t *x, const int8_t *dy, const int32_t *rate, const int32_t *carry,
+                            const int8_t *x, const int8_t *dy, const int32_t *rate, const int32_t *step_state,
                             void *scratch) {
-    const smg_step s = SMG_BEGIN_WEIGHTS(p, buffer, rate, carry);
+    const smg_step s = SMG_BEGIN_WEIGHTS(p, buffer, rate, step_state);
     const shape geometry = {SMG_WINDOW_OF(p), p->groups, p->x_zero};
     int32_t *sums = scratch;
     for (int32_t o = 0; o < p->c; o++) {

@@ -47,8 +47,8 @@ static inline void step_buffered(float *restrict w, float *restrict buffer, cons
 }
 
 void smg_dense_step_f32(const smg_dense_step_f32_params *p, float *w, float *b, float *w_buffer, float *b_buffer,
-                        const float *x, const float *dy, const float *learning_rate, const int32_t *carry) {
-    const int due = smg_due(carry, p->rule.accumulate);
+                        const float *x, const float *dy, const float *learning_rate, const int32_t *step_state) {
+    const int due = smg_due(step_state, p->rule.accumulate);
     const float one = 1;
     for (int32_t n = 0; n < p->y_c; n++, w += p->x_c) {
         const float d = dy[n] * *learning_rate;

@@ -6,8 +6,8 @@
 #include "step.h"
 
 void smg_dense_grad_g8(const smg_dense_grad_g8_params *p, const int8_t *dy, const int8_t *w, const uint8_t *mask,
-                       const int32_t *carry, int8_t *dx, int32_t *seen) {
-    smg_rounding r = SMG_BEGIN(p, carry, smg_exponent(carry, p->slot_in));
+                       const int32_t *step_state, int8_t *dx, int32_t *peak_bits) {
+    smg_rounding r = SMG_BEGIN(p, step_state, smg_exponent(step_state, p->slot_in));
     for (int32_t row = 0; row < p->rows; row++) {
         for (int32_t c = 0; c < p->x_c; c += SMG_SUMS) {
             const int32_t count = smg_min(SMG_SUMS, p->x_c - c), index = row * p->x_c + c;
@@ -16,7 +16,7 @@ void smg_dense_grad_g8(const smg_dense_grad_g8_params *p, const int8_t *dy, cons
             smg_round_sums(&r, sums, count, c, index, mask, dx + index);
         }
     }
-    *seen = (int32_t)r.seen;
+    *peak_bits = (int32_t)r.peak_bits;
 }
 
 typedef smg_dense_grad_weight_g8_params shape;
@@ -36,9 +36,9 @@ void smg_dense_grad_weight_g8(const smg_dense_grad_weight_g8_params *p, const in
 }
 
 void smg_dense_weight_step(const smg_dense_weight_step_params *p, int8_t *w, uint8_t *fraction, int16_t *buffer,
-                           const int8_t *x, const int8_t *dy, const int32_t *rate, const int32_t *carry,
+                           const int8_t *x, const int8_t *dy, const int32_t *rate, const int32_t *step_state,
                            void *scratch) {
-    const smg_step s = SMG_BEGIN_WEIGHTS(p, buffer, rate, carry);
+    const smg_step s = SMG_BEGIN_WEIGHTS(p, buffer, rate, step_state);
     const shape sizes = {p->rows, p->x_c, p->y_c, p->x_zero};
     int32_t *sums = scratch;
     for (int32_t n = 0; n < p->y_c; n++) {

@@ -7,9 +7,9 @@
 /* Elements whose channels differ in their factors; where one factor serves all, the tensor is one row. */
 static inline int32_t row_length(int32_t n, int32_t c, int32_t factors) { return factors > 1 ? c : n; }
 
-void smg_through_g8(const smg_through_g8_params *p, const int8_t *dy, const uint8_t *mask, const int32_t *carry,
-                    int8_t *dx, int32_t *seen) {
-    smg_rounding r = SMG_BEGIN(p, carry, smg_exponent(carry, p->slot_in));
+void smg_requantize_grad_g8(const smg_requantize_grad_g8_params *p, const int8_t *dy, const uint8_t *mask,
+                            const int32_t *step_state, int8_t *dx, int32_t *peak_bits) {
+    smg_rounding r = SMG_BEGIN(p, step_state, smg_exponent(step_state, p->slot_in));
     const int32_t row = row_length(p->n, p->c, p->factors);
     int32_t sums[SMG_SUMS];
     for (int32_t at = 0, count; at < p->n; at += count) {
@@ -17,19 +17,19 @@ void smg_through_g8(const smg_through_g8_params *p, const int8_t *dy, const uint
         for (int32_t i = 0; i < count; i++) sums[i] = dy[at + i];
         smg_round_sums(&r, sums, count, at % row, at, mask, dx + at);
     }
-    *seen = (int32_t)r.seen;
+    *peak_bits = (int32_t)r.peak_bits;
 }
 
 /* g * 2^by. */
 static inline int32_t align(int32_t g, int32_t by) { return by >= 0 ? smg_shift_left(g, by) : g >> smg_min(-by, 31); }
 
 void smg_sum_g8(const smg_sum_g8_params *p, const int8_t *a, const int8_t *b, const uint8_t *mask,
-                const int32_t *carry, int8_t *dx, int32_t *seen) {
+                const int32_t *step_state, int8_t *dx, int32_t *peak_bits) {
     /* Both are taken in units of the smaller exponent, but no further below the larger than `reach`. */
-    const int32_t a_exponent = smg_exponent(carry, p->slot_in), b_exponent = smg_exponent(carry, p->slot_b);
+    const int32_t a_exponent = smg_exponent(step_state, p->slot_in), b_exponent = smg_exponent(step_state, p->slot_b);
     const int32_t low = smg_min(a_exponent, b_exponent), high = smg_max(a_exponent, b_exponent);
     const int32_t unit = smg_max(low, high - p->reach);
-    smg_rounding r = SMG_BEGIN(p, carry, unit);
+    smg_rounding r = SMG_BEGIN(p, step_state, unit);
     const int32_t row = row_length(p->n, p->c, p->factors);
     int32_t sums[SMG_SUMS];
     for (int32_t at = 0, count; at < p->n; at += count) {
@@ -38,12 +38,12 @@ void smg_sum_g8(const smg_sum_g8_params *p, const int8_t *a, const int8_t *b, co
             sums[i] = align(a[at + i], a_exponent - unit) + align(b[at + i], b_exponent - unit);
         smg_round_sums(&r, sums, count, at % row, at, mask, dx + at);
     }
-    *seen = (int32_t)r.seen;
+    *peak_bits = (int32_t)r.peak_bits;
 }
 
 void smg_mul_grad_g8(const smg_mul_grad_g8_params *p, const int8_t *dy, const int8_t *b, const uint8_t *mask,
-                     const int32_t *carry, int8_t *dx, int32_t *seen) {
-    smg_rounding r = SMG_BEGIN(p, carry, smg_exponent(carry, p->slot_in));
+                     const int32_t *step_state, int8_t *dx, int32_t *peak_bits) {
+    smg_rounding r = SMG_BEGIN(p, step_state, smg_exponent(step_state, p->slot_in));
     const int32_t row = row_length(p->n, p->c, p->factors);
     int32_t sums[SMG_SUMS];
     for (int32_t at = 0, count; at < p->n; at += count) {
@@ -51,12 +51,12 @@ void smg_mul_grad_g8(const smg_mul_grad_g8_params *p, const int8_t *dy, const in
         for (int32_t i = 0; i < count; i++) sums[i] = dy[at + i] * (b[(at + i) % p->b_period] - p->b_zero);
         smg_round_sums(&r, sums, count, at % row, at, mask, dx + at);
     }
-    *seen = (int32_t)r.seen;
+    *peak_bits = (int32_t)r.peak_bits;
 }
 
 void smg_repeat_grad_g8(const smg_repeat_grad_g8_params *p, const int8_t *dy, const uint8_t *mask,
-                        const int32_t *carry, int8_t *dx, int32_t *seen) {
-    smg_rounding r = SMG_BEGIN(p, carry, smg_exponent(carry, p->slot_in));
+                        const int32_t *step_state, int8_t *dx, int32_t *peak_bits) {
+    smg_rounding r = SMG_BEGIN(p, step_state, smg_exponent(step_state, p->slot_in));
     const int32_t row = row_length(p->n, p->c, p->factors);
     for (int32_t at = 0, count; at < p->n; at += count) {
         int32_t sums[SMG_SUMS] = {0};
@@ -65,15 +65,15 @@ void smg_repeat_grad_g8(const smg_repeat_grad_g8_params *p, const int8_t *dy, co
             for (int32_t i = 0; i < count; i++) sums[i] += dy[k * p->n + at + i];
         smg_round_sums(&r, sums, count, at % row, at, mask, dx + at);
     }
-    *seen = (int32_t)r.seen;
+    *peak_bits = (int32_t)r.peak_bits;
 }
 
-void smg_from_float_g8(const smg_from_float_g8_params *p, const float *dy, const float *g0, const int32_t *carry,
-                       int8_t *dx, int32_t *seen) {
+void smg_from_float_g8(const smg_from_float_g8_params *p, const float *dy, const float *g0, const int32_t *step_state,
+                       int8_t *dx, int32_t *peak_bits) {
     const float unit = *g0 > p->tiny ? 1.0f / *g0 : 0.0f, factor = p->scale * unit, most = 536870912.0f; /* 2^29 */
-    const float power = smg_power_of_two(p->bits - smg_exponent(carry, p->slot));
+    const float power = smg_power_of_two(p->bits - smg_exponent(step_state, p->slot));
     const int32_t half = 1 << 30; /* raised by one bit, sums come through it as they are */
-    smg_rounding r = smg_begin(&half, 1, 1, p->bits, smg_stream_key(carry, p->stream));
+    smg_rounding r = smg_begin(&half, 1, 1, p->bits, smg_stream_key(step_state, p->stream));
     int32_t sums[SMG_SUMS];
     for (int32_t at = 0; at < p->n; at += SMG_SUMS) {
         const int32_t count = smg_min(SMG_SUMS, p->n - at);
@@ -84,5 +84,5 @@ void smg_from_float_g8(const smg_from_float_g8_params *p, const float *dy, const
         }
         smg_round_sums(&r, sums, count, 0, at, 0, dx + at);
     }
-    *seen = (int32_t)r.seen;
+    *peak_bits = (int32_t)r.peak_bits;
 }

@@ -29,8 +29,8 @@ void smg_lanes_start(const smg_requantizer *restrict q, uint32_t *restrict acc, 
         for (int32_t n = 0; n < SMG_LANES; n++) acc[p * SMG_LANES + n] = (uint32_t)q->bias[n];
 }
 
-static inline void multiply(uint32_t *restrict acc, const int16_t *restrict x, int32_t apart, const int16_t *restrict w,
-                            int32_t length) {
+static inline void multiply(uint32_t *restrict acc, const int16_t *restrict x, int32_t apart,
+                            const int16_t *restrict w, int32_t length) {
 #if defined(__AVX2__)
     smg_avx2_multiply(acc, x, apart, w, length);
 #else

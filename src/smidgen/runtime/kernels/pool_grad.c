@@ -4,16 +4,16 @@
 #include "rounding.h"
 #include "window.h"
 
-void smg_mean_grad_g8(const smg_mean_grad_g8_params *p, const int8_t *dy, const uint8_t *mask, const int32_t *carry,
-                      int8_t *dx, int32_t *seen) {
-    smg_rounding r = SMG_BEGIN(p, carry, smg_exponent(carry, p->slot_in));
+void smg_mean_grad_g8(const smg_mean_grad_g8_params *p, const int8_t *dy, const uint8_t *mask,
+                      const int32_t *step_state, int8_t *dx, int32_t *peak_bits) {
+    smg_rounding r = SMG_BEGIN(p, step_state, smg_exponent(step_state, p->slot_in));
     int32_t sums[SMG_SUMS];
     for (int32_t c = 0; c < p->c; c += SMG_SUMS) {
         const int32_t count = smg_min(SMG_SUMS, p->c - c);
         for (int32_t i = 0; i < count; i++) sums[i] = dy[c + i];
         for (int32_t at = c; at < p->n * p->c; at += p->c) smg_round_sums(&r, sums, count, c, at, mask, dx + at);
     }
-    *seen = (int32_t)r.seen;
+    *peak_bits = (int32_t)r.peak_bits;
 }
 
 /* The windows [from, to) whose taps can reach position `at` along one dimension. */
@@ -46,8 +46,8 @@ static inline void avg_element(const smg_avg_pool_grad_g8_params *p, const int8_
 }
 
 void smg_avg_pool_grad_g8(const smg_avg_pool_grad_g8_params *p, const int8_t *dy, const uint8_t *mask,
-                          const int32_t *carry, int8_t *dx, int32_t *seen) {
-    smg_rounding r = SMG_BEGIN(p, carry, smg_exponent(carry, p->slot_in));
+                          const int32_t *step_state, int8_t *dx, int32_t *peak_bits) {
+    smg_rounding r = SMG_BEGIN(p, step_state, smg_exponent(step_state, p->slot_in));
     for (int32_t at = 0; at < p->x_h * p->x_w; at++) {
         for (int32_t c = 0; c < p->x_c; c += SMG_SUMS) {
             const int32_t count = smg_min(SMG_SUMS, p->x_c - c), index = at * p->x_c + c;
@@ -56,7 +56,7 @@ void smg_avg_pool_grad_g8(const smg_avg_pool_grad_g8_params *p, const int8_t *dy
             smg_round_sums(&r, sums, count, c, index, mask, dx + index);
         }
     }
-    *seen = (int32_t)r.seen;
+    *peak_bits = (int32_t)r.peak_bits;
 }
 
 /* Take from `wins` the channels in which another tap of the window beats `own`: an earlier one also where equal. */
@@ -92,9 +92,9 @@ static inline void max_element(const smg_max_pool_grad_g8_params *p, const int8_
     }
 }
 
-void smg_max_pool_grad_g8(const smg_max_pool_grad_g8_params *p, const int8_t *dy, const int8_t *x,
-                          const uint8_t *mask, const int32_t *carry, int8_t *dx, int32_t *seen) {
-    smg_rounding r = SMG_BEGIN(p, carry, smg_exponent(carry, p->slot_in));
+void smg_max_pool_grad_g8(const smg_max_pool_grad_g8_params *p, const int8_t *dy, const int8_t *x, const uint8_t *mask,
+                          const int32_t *step_state, int8_t *dx, int32_t *peak_bits) {
+    smg_rounding r = SMG_BEGIN(p, step_state, smg_exponent(step_state, p->slot_in));
     for (int32_t at = 0; at < p->x_h * p->x_w; at++) {
         for (int32_t c = 0; c < p->x_c; c += SMG_SUMS) {
             const int32_t count = smg_min(SMG_SUMS, p->x_c - c), index = at * p->x_c + c;
@@ -103,5 +103,5 @@ void smg_max_pool_grad_g8(const smg_max_pool_grad_g8_params *p, const int8_t *dy
             smg_round_sums(&r, sums, count, c, index, mask, dx + index);
         }
     }
-    *seen = (int32_t)r.seen;
+    *peak_bits = (int32_t)r.peak_bits;
 }

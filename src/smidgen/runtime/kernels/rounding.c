@@ -29,19 +29,19 @@ static inline void scale(const smg_rounding *r, const int32_t *sums, int32_t c, 
         for (int32_t i = 0; i < count; i++) v[i] = smg_high_mul(smg_shift_left(sums[i], r->lift), r->multiplier[0]);
 }
 
-/* Divide by a power of two, rounding at random; gives the bits seen before saturation. */
+/* Divide by a power of two, rounding at random; gives the bits that occur before saturation. */
 static inline uint32_t divide(const smg_rounding *r, const int32_t *v, const uint8_t *octets, int32_t count,
                               int8_t *to) {
     const int32_t raise = r->raise, deep = r->deep, shift = r->shift, centre = r->centre;
     const int32_t most = raise ? 1 << 20 : INT32_MAX; /* what is shifted up is limited first, so that nothing is lost */
-    uint32_t seen = 0;
+    uint32_t peak_bits = 0;
     for (int32_t i = 0; i < count; i++) {
         const int32_t moved = smg_shift_left(smg_clamp(v[i] >> deep, -most, most), raise);
         const int32_t u = (moved + centre + ((octets[i] << shift) >> 8)) >> shift;
-        seen |= (uint32_t)(u ^ (u >> 31));
+        peak_bits |= (uint32_t)(u ^ (u >> 31));
         to[i] = (int8_t)smg_clamp(u, -127, 127);
     }
-    return seen;
+    return peak_bits;
 }
 
 /* Up to BLOCK elements; bytes and masks begin inside a word, or a byte, where `index` does. */
@@ -56,11 +56,11 @@ static inline void block(smg_rounding *r, const int32_t *sums, int32_t count, in
         unpack(mask + index / 8, (index % 8 + count + 7) / 8, keep);
         for (int32_t i = 0; i < count; i++) v[i] &= keep[index % 8 + i];
     }
-    r->seen |= divide(r, v, octets + index % 4, count, to);
+    r->peak_bits |= divide(r, v, octets + index % 4, count, to);
 }
 
-void smg_round_sums(smg_rounding *r, const int32_t *sums, int32_t count, int32_t c, int32_t index,
-                    const uint8_t *mask, int8_t *to) {
+void smg_round_sums(smg_rounding *r, const int32_t *sums, int32_t count, int32_t c, int32_t index, const uint8_t *mask,
+                    int8_t *to) {
     for (int32_t i = 0; i < count; i += BLOCK)
         block(r, sums + i, smg_min(BLOCK, count - i), c + i, index + i, mask, to + i);
 }

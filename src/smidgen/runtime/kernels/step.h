@@ -17,23 +17,24 @@ typedef struct {
     uint32_t key, buffer_key;
 } smg_step;
 
-static inline smg_step smg_begin_step(const int32_t *multiplier, const int8_t *shift, int32_t lift, const smg_rule *rule,
+static inline smg_step smg_begin_step(const int32_t *multiplier, const int8_t *shift, int32_t lift,
+                                      const smg_rule *rule,
                                       int32_t fraction_bits, int32_t rate, int32_t power, int32_t stream,
-                                      const int32_t *carry) {
+                                      const int32_t *step_state) {
     const smg_step s = {multiplier, shift, lift, rule->decay, fraction_bits, rate, power,
-                        smg_due(carry, rule->accumulate),
-                        smg_stream_key(carry, stream), smg_stream_key(carry, stream + 1)};
+                        smg_due(step_state, rule->accumulate),
+                        smg_stream_key(step_state, stream), smg_stream_key(step_state, stream + 1)};
     return s;
 }
 
 /* The same from a kernel's parameters. */
-#define SMG_BEGIN_STEP(p, fraction_bits, unit_bits, rate, carry)                                \
+#define SMG_BEGIN_STEP(p, fraction_bits, unit_bits, rate, step_state)                                \
     smg_begin_step((p)->multiplier, (p)->shift, (p)->lift, &(p)->rule, fraction_bits, (rate)[0], \
-                   (rate)[1] + smg_exponent(carry, (p)->slot) + (unit_bits), (p)->stream, carry)
+                   (rate)[1] + smg_exponent(step_state, (p)->slot) + (unit_bits), (p)->stream, step_state)
 
 /* A weight's step: through its buffer where it has one. */
-#define SMG_BEGIN_WEIGHTS(p, buffer, rate, carry) \
-    SMG_BEGIN_STEP(p, (p)->fraction_bits, (buffer) ? SMG_BUFFER_BITS : (p)->fraction_bits, rate, carry)
+#define SMG_BEGIN_WEIGHTS(p, buffer, rate, step_state) \
+    SMG_BEGIN_STEP(p, (p)->fraction_bits, (buffer) ? SMG_BUFFER_BITS : (p)->fraction_bits, rate, step_state)
 
 /* What the rule makes of all that a buffer has gathered, in the buffer's unit: what moves the weight, what stays. */
 typedef struct {

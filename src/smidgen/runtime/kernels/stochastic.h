@@ -1,4 +1,4 @@
-/* Counter-based random bits and the carry: every implementation draws the same, in any order. */
+/* Counter-based random bits and the step state: every implementation draws the same, in any order. */
 #ifndef SMIDGEN_STOCHASTIC_H
 #define SMIDGEN_STOCHASTIC_H
 
@@ -6,7 +6,7 @@
 
 #include "arithmetic.h"
 
-/* Places in the carry, and how its levels are kept: log2 of a running maximum with LEVEL_BITS fraction bits. */
+/* Places in the step state, and how its levels are kept: log2 of a running maximum with LEVEL_BITS fraction bits. */
 enum {
     SMG_STEP = 0,
     SMG_SEED = 1,
@@ -23,8 +23,8 @@ static inline uint32_t smg_mix(uint32_t x) {
 }
 
 /* The key of one tensor's random bits in this step. */
-static inline uint32_t smg_stream_key(const int32_t *carry, int32_t stream) {
-    const uint32_t seeded = (uint32_t)carry[SMG_STEP] + smg_mix((uint32_t)carry[SMG_SEED]);
+static inline uint32_t smg_stream_key(const int32_t *step_state, int32_t stream) {
+    const uint32_t seeded = (uint32_t)step_state[SMG_STEP] + smg_mix((uint32_t)step_state[SMG_SEED]);
     return smg_mix(smg_mix(seeded) + (uint32_t)stream);
 }
 
@@ -38,14 +38,14 @@ static inline int32_t smg_exponent_of(int32_t level) {
     return ((level + (1 << SMG_LEVEL_BITS) - 1) >> SMG_LEVEL_BITS) - 7;
 }
 
-/* The power of two of the gradient tensor with this place in the carry. */
-static inline int32_t smg_exponent(const int32_t *carry, int32_t slot) {
-    return smg_exponent_of(smg_limit_level(carry[SMG_FIRST_LEVEL + slot]));
+/* The power of two of the gradient tensor with this place in the step state. */
+static inline int32_t smg_exponent(const int32_t *step_state, int32_t slot) {
+    return smg_exponent_of(smg_limit_level(step_state[SMG_FIRST_LEVEL + slot]));
 }
 
 /* Whether this step is the last of `every`. */
-static inline int smg_due(const int32_t *carry, int32_t every) {
-    return ((uint32_t)carry[SMG_STEP] + 1u) % (uint32_t)every == 0;
+static inline int smg_due(const int32_t *step_state, int32_t every) {
+    return ((uint32_t)step_state[SMG_STEP] + 1u) % (uint32_t)every == 0;
 }
 
 #endif

@@ -5,8 +5,8 @@
 #include "step.h"
 
 void smg_bias_step(const smg_bias_step_params *p, int32_t *b, int32_t *buffer, const int32_t *sums,
-                   const int32_t *rate, const int32_t *carry) {
-    const smg_step s = SMG_BEGIN_STEP(p, 0, 0, rate, carry);
+                   const int32_t *rate, const int32_t *step_state) {
+    const smg_step s = SMG_BEGIN_STEP(p, 0, 0, rate, step_state);
     smg_step_biases(&s, sums, p->c, b, buffer);
 }
 
@@ -15,15 +15,15 @@ void smg_channel_sum_g8(const smg_channel_sum_g8_params *p, const int8_t *dy, in
 }
 
 void smg_bias_sum_step(const smg_bias_sum_step_params *p, int32_t *b, int32_t *buffer, const int8_t *dy,
-                       const int32_t *rate, const int32_t *carry, void *scratch) {
-    const smg_step s = SMG_BEGIN_STEP(p, 0, 0, rate, carry);
+                       const int32_t *rate, const int32_t *step_state, void *scratch) {
+    const smg_step s = SMG_BEGIN_STEP(p, 0, 0, rate, step_state);
     smg_sum_rows(scratch, p->c, dy, p->n);
     smg_step_biases(&s, scratch, p->c, b, buffer);
 }
 
 void smg_weight_step(const smg_weight_step_params *p, int8_t *w, uint8_t *fraction, int16_t *buffer,
-                     const int32_t *sums, const int32_t *rate, const int32_t *carry) {
-    const smg_step s = SMG_BEGIN_WEIGHTS(p, buffer, rate, carry);
+                     const int32_t *sums, const int32_t *rate, const int32_t *step_state) {
+    const smg_step s = SMG_BEGIN_WEIGHTS(p, buffer, rate, step_state);
     /* Runs of one channel each, or, where neighbours are of different channels, runs of all channels. */
     const int32_t run = p->inner > 1 ? p->inner : p->c, c_step = p->inner > 1 ? 0 : 1;
     for (int32_t at = 0; at < p->n; at += run)

@@ -1,4 +1,4 @@
-/* The carry from one step to the next. */
+/* The step_state from one step to the next. */
 #include "smidgen_training.h"
 
 #include "stochastic.h"
@@ -13,13 +13,13 @@ static inline int32_t bit_length(uint32_t x) {
 }
 
 /* Up at once where the tensor was larger, slowly down where it was not. */
-static inline int32_t next_level(int32_t level, int32_t seen) {
-    const int32_t held = smg_exponent_of(level) + bit_length((uint32_t)seen);
-    return smg_limit_level(seen ? smg_max(level - DECAY, held * (1 << SMG_LEVEL_BITS)) : level - DECAY_OF_NOTHING);
+static inline int32_t next_level(int32_t level, int32_t peak_bits) {
+    const int32_t held = smg_exponent_of(level) + bit_length((uint32_t)peak_bits);
+    return smg_limit_level(peak_bits ? smg_max(level - DECAY, held * (1 << SMG_LEVEL_BITS)) : level - DECAY_OF_NOTHING);
 }
 
-/* x[0] is the carry before, in whose place the one after may lie; the rest are the bits seen in each gradient. */
-void smg_carry(const smg_carry_params *p, const int32_t *const *x, int32_t *after) {
+/* x[0] is the step state before, in whose place the one after may lie; the rest are the peak bits of each gradient. */
+void smg_advance_step_state(const smg_advance_step_state_params *p, const int32_t *const *x, int32_t *after) {
     after[SMG_SEED] = x[0][SMG_SEED];
     for (int32_t i = 0; i < p->count; i++)
         after[SMG_FIRST_LEVEL + i] = next_level(smg_limit_level(x[0][SMG_FIRST_LEVEL + i]), *x[1 + i]);
