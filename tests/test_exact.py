@@ -250,7 +250,7 @@ def test_a_model_in_float32_needs_no_functions() -> None:
 def test_what_cannot_be_written_is_refused_in_a_sentence(tmp_path: Path) -> None:
     graph = inverted_residual(0)
     for name in ("model.tflite", "model.smg"):
-        with pytest.raises(InputError, match="has one form alone; leave plain out"):
+        with pytest.raises(InputError, match="has just one form; leave plain out"):
             export_model(graph, tmp_path / name, plain=True)
     training = build_training(graph, load_scheme("last:1", graph), Options(CLASSES))
     with pytest.raises(ExportError, match="ONNX only infers"):

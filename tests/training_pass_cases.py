@@ -106,31 +106,31 @@ TRAINING_CASES = (
         """
         input %x: int8[1,2,2,2] q
         input %dy: int8[1,2,2,1]
-        input %rate: int32[2]
+        input %r: int32[2]
         state %w: int8[1,1,1,2] q
         state %b: int32[1]
-        state %step: int32[3]
+        state %s: int32[3]
         %sums: int32[1,1,1,2] = ConvGradWeight(%x, %dy)
         %total: int32[1] = ChannelSum(%dy)
-        %w.after: int8[1,1,1,2] q = WeightStep(%w, %sums, %rate, %step) factors=(4.0,) slot=0 stream=2 bound=129
-        %b.after: int32[1] = BiasStep(%b, %total, %rate, %step) factors=(9.0,) slot=0 stream=4 bound=508
-        update %w: %w.after
-        update %b: %b.after
+        %w1: int8[1,1,1,2] q = WeightStep(%w, %sums, %r, %s) factors=(4.0,) slot=0 stream=2 bound=9
+        %b1: int32[1] = BiasStep(%b, %total, %r, %s) factors=(9.0,) slot=0 stream=4 bound=9
+        update %w: %w1
+        update %b: %b1
         output %dy
         """,
         """
         input %x: int8[1,2,2,2] q
         input %dy: int8[1,2,2,1]
-        input %rate: int32[2]
+        input %r: int32[2]
         state %w: int8[1,1,1,2] q
         state %b: int32[1]
-        state %step: int32[3]
-        %w.after: int8[1,1,1,2] q = FusedWeightStep(%w, %x, %dy, %rate, %step) factors=(4.0,) slot=0 stream=2 bound=129 gradient=ConvGradWeight()
-        %b.after: int32[1] = FusedBiasStep(%b, %dy, %rate, %step) factors=(9.0,) slot=0 stream=4 bound=508 gradient=ChannelSum()
-        update %w: %w.after
-        update %b: %b.after
+        state %s: int32[3]
+        %w1: int8[1,1,1,2] q = FusedWeightStep(%w, %x, %dy, %r, %s) factors=(4.0,) slot=0 stream=2 bound=9 gradient=ConvGradWeight()
+        %b1: int32[1] = FusedBiasStep(%b, %dy, %r, %s) factors=(9.0,) slot=0 stream=4 bound=9 gradient=ChannelSum()
+        update %w: %w1
+        update %b: %b1
         output %dy
-        """,
+        """,  # noqa: E501
     ),
     Case(
         fuse_updates,
@@ -138,16 +138,16 @@ TRAINING_CASES = (
         """
         input %x: int8[1,2,2,2] q
         input %dy: int8[1,2,2,1]
-        input %rate: int32[2]
+        input %r: int32[2]
         state %w: int8[1,1,1,2] q
         state %b: int32[1]
-        state %step: int32[3]
+        state %s: int32[3]
         %sums: int32[1,1,1,2] = ConvGradWeight(%x, %dy)
         %total: int32[1] = ChannelSum(%dy)
-        %w.after: int8[1,1,1,2] q = WeightStep(%w, %sums, %rate, %step) factors=(4.0,) slot=0 stream=2 bound=129
-        %b.after: int32[1] = BiasStep(%b, %total, %rate, %step) factors=(9.0,) slot=0 stream=4 bound=508
-        update %w: %w.after
-        update %b: %b.after
+        %w1: int8[1,1,1,2] q = WeightStep(%w, %sums, %r, %s) factors=(4.0,) slot=0 stream=2 bound=9
+        %b1: int32[1] = BiasStep(%b, %total, %r, %s) factors=(9.0,) slot=0 stream=4 bound=9
+        update %w: %w1
+        update %b: %b1
         output %sums, %total
         """,
     ),
@@ -181,29 +181,29 @@ TRAINING_CASES = (
         """
         input %x: int8[1,2] q
         input %dy: int8[1,2]
-        input %rate: int32[2]
+        input %r: int32[2]
         state %b: int32[2]
-        state %step: int32[3]
+        state %s: int32[3]
         const %w: int8[2,2] q
         %total: int32[2] = ChannelSum(%dy)
         %y: int8[1,2] q = Dense(%x, %w, %b)
         %z: int8[1,2] q = Add(%y, %y)
-        %b.after: int32[2] = BiasStep(%b, %total, %rate, %step) factors=(4.0, 4.0) slot=0 stream=2 bound=9
-        update %b: %b.after
+        %b1: int32[2] = BiasStep(%b, %total, %r, %s) factors=(4.0, 4.0) slot=0 stream=2 bound=9
+        update %b: %b1
         output %z
         """,
         """
         input %x: int8[1,2] q
         input %dy: int8[1,2]
-        input %rate: int32[2]
+        input %r: int32[2]
         const %w: int8[2,2] q
         state %b: int32[2]
-        state %step: int32[3]
+        state %s: int32[3]
         %total: int32[2] = ChannelSum(%dy)
         %y: int8[1,2] q = Dense(%x, %w, %b)
-        %b.after: int32[2] = BiasStep(%b, %total, %rate, %step) factors=(4.0, 4.0) slot=0 stream=2 bound=9
+        %b1: int32[2] = BiasStep(%b, %total, %r, %s) factors=(4.0, 4.0) slot=0 stream=2 bound=9
         %z: int8[1,2] q = Add(%y, %y)
-        update %b: %b.after
+        update %b: %b1
         output %z
         """,
     ),

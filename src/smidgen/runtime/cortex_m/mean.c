@@ -33,8 +33,7 @@ void smg_mean_s8(const smg_mean_s8_params *p, const int8_t *x, int8_t *y) {
     int32_t c = 0;
     for (; c + 4 <= p->x_c; c += 4) {
         uint32_t sums[4] = {0};
-        for (int32_t i = 0; i < pixels; i += RUN) add_pixels(x + i * stride + c, stride, smg_min(RUN, pixels - i),
-             sums);
+        for (int32_t i = 0; i < pixels; i += RUN) add_pixels(x + i * stride + c, stride, smg_min(RUN, pixels - i), sums);
         for (int32_t j = 0; j < 4; j++) y[c + j] = mean(p, sums[j]);
     }
     for (; c < p->x_c; c++) {

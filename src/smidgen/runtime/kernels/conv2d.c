@@ -180,9 +180,8 @@ void smg_conv2d_s8(const smg_conv2d_s8_params *p, smg_map x, smg_weights w, cons
     memory.w = memory.windows + memory.room;
     for (int32_t g = 0; g < p->groups; g++) {
         for (int32_t n = g * out; n < (g + 1) * out; n += SMG_LANES) {
-            const smg_weights rows = {w.data + n * k, w.count ? w.trained + n * p->k_h * p->k_w * w.count : 0,
-            w.channel,
-                                      w.count};
+            const int8_t *trained = w.count ? w.trained + n * p->k_h * p->k_w * w.count : 0;
+            const smg_weights rows = {w.data + n * k, trained, w.channel, w.count};
             const filters f = {rows, b + n, n, smg_min(SMG_LANES, (g + 1) * out - n), g * in, in};
             filter(p, x, &f, y, y0, y1, &memory);
         }

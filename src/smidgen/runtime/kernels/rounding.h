@@ -27,10 +27,10 @@ static inline smg_rounding smg_begin(const int32_t *multiplier, int32_t factors,
 }
 
 /* The same from a kernel's parameters, for sums in units of 2^e. */
-#define SMG_BEGIN(p, step_state, e)                                                                              \
-    smg_begin((p)->multiplier, (p)->factors, (p)->lift,                                                     \
-              smg_exponent(step_state, (p)->slot_out) - (e) - (p)->shift + (p)->lift, smg_stream_key(step_state,
-              (p)->stream))
+#define SMG_BEGIN(p, step_state, e)                                                           \
+    smg_begin((p)->multiplier, (p)->factors, (p)->lift,                                       \
+              smg_exponent(step_state, (p)->slot_out) - (e) - (p)->shift + (p)->lift,         \
+              smg_stream_key(step_state, (p)->stream))
 
 /* Round the sums of `count` consecutive elements, the first of channel c and at `index` in the tensor, to `to`. */
 void smg_round_sums(smg_rounding *r, const int32_t *sums, int32_t count, int32_t c, int32_t index, const uint8_t *mask,

@@ -18,9 +18,8 @@ typedef struct {
 } smg_step;
 
 static inline smg_step smg_begin_step(const int32_t *multiplier, const int8_t *shift, int32_t lift,
-                                      const smg_rule *rule,
-                                      int32_t fraction_bits, int32_t rate, int32_t power, int32_t stream,
-                                      const int32_t *step_state) {
+                                      const smg_rule *rule, int32_t fraction_bits, int32_t rate, int32_t power,
+                                      int32_t stream, const int32_t *step_state) {
     const smg_step s = {multiplier, shift, lift, rule->decay, fraction_bits, rate, power,
                         smg_due(step_state, rule->accumulate),
                         smg_stream_key(step_state, stream), smg_stream_key(step_state, stream + 1)};
