@@ -16,6 +16,8 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from smidgen.data import sample
+from smidgen.data.archives import named, unfold
+from smidgen.data.budget import MEMORY, Budget
 from smidgen.data.files import CORRUPT_ZIP, parse_npy
 from smidgen.data.samples import Data, DataError, Samples, hold_out
 from smidgen.errors import ImportModelError
@@ -25,45 +27,46 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", "
 SPLITS = ("train", "test")
 LONGEST_SHORT_SIDE = 512  # larger photographs are reduced to this: no microcontroller sees more
 MAX_PIXELS = 2**26  # of one image
-MAX_TOTAL = 2**33  # bytes of all images in memory
 MAX_CLASSES = 4096
 Item = TypeVar("Item")
 LAYOUT = "put images in train/<label>/ and test/<label>/, or in <label>/"
 
 
-def load_data(source: str | Path) -> Data:
+def load_data(source: str | Path, memory: int = MEMORY) -> Data:
     """A folder of images by label, a .zip of one, an .npz of arrays x, y, x_test and y_test, or "cifar10".
 
     That name stands for the sample that comes with Smidgen, `./cifar10` for a folder.
     Without test images every fifth of each class is held out. Classes are numbered in the order of the folders'
-    names, by value where all are numbers.
+    names, by value where all are numbers. All images together may take so many bytes of `memory`.
     """
     if source == sample.NAME:
         return sample.read_sample()
-    path = Path(source)
+    path, budget = Path(source), Budget(memory, DataError)
     with _opened(path) as archive:
         if archive is None:
-            return _labelled(str(path), _folder(path))
-        return _arrays(path, archive) if path.suffix.lower() == ".npz" else _labelled(str(path), _zip(archive))
+            return _labelled(str(path), _folder(path, budget), budget)
+        if path.suffix.lower() == ".npz":
+            return _arrays(path, archive, budget)
+        return _labelled(str(path), _zip(archive, budget), budget)
 
 
-def load_images(source: str | Path, most: int) -> tuple[Array, ...]:
+def load_images(source: str | Path, most: int, memory: int = MEMORY) -> tuple[Array, ...]:
     """Up to so many images without their labels, evenly from all there are: what `load_data` reads, and any folder.
 
     Where there are images to learn from and others to test with, they are of the former. Array x of an .npz may also
-    hold float32 tensors as a model takes them.
+    hold float32 tensors as a model takes them. What is read may take so many bytes of `memory`.
     """
     if source == sample.NAME:
         return tuple(_spread(sample.read_sample().train.images, most))
-    path = Path(source)
+    path, budget = Path(source), Budget(memory, DataError)
     with _opened(path) as archive:
         if archive is not None and path.suffix.lower() == ".npz":
-            return tuple(_spread(_unlabelled(path, archive), most))
-        files = sorted(_folder(path) if archive is None else _zip(archive), key=lambda file: file.name)
+            return tuple(_spread(_unlabelled(path, archive, budget), most))
+        files = sorted(_folder(path, budget) if archive is None else _zip(archive, budget), key=lambda file: file.name)
         learned = [file for file in files if SPLITS[0] in file.parts[:-1]]
         if not files:
             raise DataError(f"{path} holds no images; put some there, in folders or not")
-        return _decoded(_spread(learned or files, most))
+        return _decoded(_spread(learned or files, most), budget)
 
 
 def _spread(items: Sequence[Item], most: int) -> list[Item]:
@@ -72,15 +75,19 @@ def _spread(items: Sequence[Item], most: int) -> list[Item]:
     return [items[int(place)] for place in places]
 
 
-def _unlabelled(path: Path, archive: zipfile.ZipFile) -> list[Array]:
-    members = {m.filename.removesuffix(".npy"): m for m in archive.infolist()}
+def _unlabelled(path: Path, archive: zipfile.ZipFile, budget: Budget) -> list[Array]:
+    members = _npy_members(path, archive, budget)
     name = next((name for name in ("x", "x_train") if name in members), None)
-    if name is None or members[name].file_size > MAX_TOTAL:
+    if name is None:
         raise DataError(f"{path} holds no array x of images that could be read; store uint8[count, height, width, 3]")
-    x = _array(archive.read(members[name]), f"{name} in {path}")
+    x = _array(unfold(archive, members[name], budget), f"{name} in {path}")
     if x.dtype == np.float32 and x.ndim > 1:
         return list(x)
     return list(_images(x, np.zeros(len(x), np.int64), f"{name} in {path}").images)
+
+
+def _npy_members(path: Path, archive: zipfile.ZipFile, budget: Budget) -> dict[str, zipfile.ZipInfo]:
+    return {name.removesuffix(".npy"): m for name, m in named(archive.infolist(), str(path), budget).items()}
 
 
 @contextmanager
@@ -118,17 +125,21 @@ class _File:
         return self.parts[-2]
 
 
-def _folder(path: Path) -> list[_File]:
+def _folder(path: Path, budget: Budget) -> list[_File]:
     found = (p for p in path.rglob("*") if p.is_file())
-    return [_File(p.relative_to(path).as_posix(), p.read_bytes) for p in found if _is_image(p.name)]
+    return [_File(p.relative_to(path).as_posix(), partial(_whole, p, budget)) for p in found if _is_image(p.name)]
 
 
-def _zip(archive: zipfile.ZipFile) -> list[_File]:
+def _whole(path: Path, budget: Budget) -> bytes:
+    budget.check(str(path), path.stat().st_size)
+    return path.read_bytes()
+
+
+def _zip(archive: zipfile.ZipFile, budget: Budget) -> list[_File]:
     members = [m for m in archive.infolist() if not m.is_dir() and _is_image(m.filename)]
-    total = sum(m.file_size for m in members)
-    if total > MAX_TOTAL:
-        raise DataError(f"{archive.filename} would unpack to {total:,} bytes; {MAX_TOTAL:,} are the limit")
-    return [_File(m.filename, partial(archive.read, m)) for m in members]
+    budget.check(f"{archive.filename}, unpacked,", sum(m.file_size for m in members))
+    # Each member is read, decoded and let go: its bytes count only while its image is decoded.
+    return [_File(m.filename, lambda m=m: unfold(archive, m, budget.copy())) for m in members]
 
 
 def _is_image(name: str) -> bool:
@@ -136,7 +147,7 @@ def _is_image(name: str) -> bool:
     return last.lower().endswith(SUFFIXES) and not last.startswith(".")
 
 
-def _labelled(name: str, files: list[_File]) -> Data:
+def _labelled(name: str, files: list[_File], budget: Budget) -> Data:
     divided = [file for file in files if len(file.parts) > 2 and file.parts[-3] in SPLITS]
     used = divided or _plain(files)
     if not used:
@@ -152,7 +163,7 @@ def _labelled(name: str, files: list[_File]) -> Data:
         _check_groups(name, *groups)
     else:
         groups = [[used[i] for i in part] for part in hold_out(number[file.label] for file in used)]
-    train, test = (Samples(_decoded(group), tuple(number[file.label] for file in group)) for group in groups)
+    train, test = (Samples(_decoded(group, budget), tuple(number[file.label] for file in group)) for group in groups)
     return Data(name, classes, train, test)
 
 
@@ -177,17 +188,15 @@ def _in_order(labels: set[str]) -> tuple[str, ...]:
     return tuple(sorted(labels))
 
 
-def _decoded(files: Sequence[_File]) -> tuple[Array, ...]:
-    images, total = [], 0
+def _decoded(files: Sequence[_File], budget: Budget) -> tuple[Array, ...]:
+    images = []
     for file in files:
-        images.append(_decode(file))
-        total += images[-1].nbytes
-        if total > MAX_TOTAL:
-            raise DataError(f"the images up to {file.name} take {total:,} bytes; {MAX_TOTAL:,} are the limit")
+        images.append(_decode(file, budget))
+        budget.take(file.name, images[-1].nbytes)
     return tuple(images)
 
 
-def _decode(file: _File) -> Array:
+def _decode(file: _File, budget: Budget) -> Array:
     """An image as uint8 [height, width, 1 or 3], upright, reduced where it is very large."""
     try:
         with warnings.catch_warnings():
@@ -195,6 +204,7 @@ def _decode(file: _File) -> Array:
             image: Image.Image = Image.open(io.BytesIO(file.read()))
             if image.width * image.height > MAX_PIXELS:
                 raise DataError(f"{file.name} has {image.width}×{image.height} pixels, too many; reduce it")
+            budget.check(f"{file.name}, {image.width}×{image.height} pixels,", 4 * image.width * image.height)
             image = ImageOps.exif_transpose(image)
             image = image.convert("L" if image.mode in ("1", "L", "LA") else "RGB")
     except DataError:
@@ -207,18 +217,16 @@ def _decode(file: _File) -> Array:
     return np.asarray(image, np.uint8).reshape(image.height, image.width, -1)
 
 
-def _arrays(path: Path, archive: zipfile.ZipFile) -> Data:
-    members = {m.filename.removesuffix(".npy"): m for m in archive.infolist()}
+def _arrays(path: Path, archive: zipfile.ZipFile, budget: Budget) -> Data:
+    members = _npy_members(path, archive, budget)
     renamed = {"x_train": "x", "y_train": "y"}
     members = {renamed.get(name, name): m for name, m in members.items()}
     wanted = [name for name in ("x", "y", "x_test", "y_test") if name in members]
     if wanted not in (["x", "y"], ["x", "y", "x_test", "y_test"]):
         found = ", ".join(sorted(members)[:8]) or "nothing"
         raise DataError(f"{path} holds {found}; arrays x and y, and x_test and y_test beside them, are read")
-    total = sum(members[name].file_size for name in wanted)
-    if total > MAX_TOTAL:
-        raise DataError(f"{path} would unpack to {total:,} bytes; {MAX_TOTAL:,} are the limit")
-    read = {name: _array(archive.read(members[name]), f"{name} in {path}") for name in wanted}
+    budget.check(f"{path}, unpacked,", sum(members[name].file_size for name in wanted))
+    read = {name: _array(unfold(archive, members[name], budget), f"{name} in {path}") for name in wanted}
     given = [_images(read[x], read[y], f"{x} in {path}") for x, y in zip(wanted[::2], wanted[1::2], strict=True)]
     classes = 1 + max(max(samples.labels) for samples in given)
     if classes > MAX_CLASSES:

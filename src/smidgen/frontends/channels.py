@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from smidgen import ops
+from smidgen.data.budget import Budget
 from smidgen.errors import ImportModelError
 from smidgen.frontends.layout import Layout, Shape, channels_last, common_factors, moves
 from smidgen.frontends.naming import identifier
@@ -64,8 +65,9 @@ Operand = Tensor | Constant
 class Channels:
     """A graph in the making; `plan` says which int8 quantization the file gives to an output, by its name."""
 
-    def __init__(self, name: str, plan: Mapping[str, QParams] | None = None) -> None:
+    def __init__(self, name: str, plan: Mapping[str, QParams] | None = None, budget: Budget | None = None) -> None:
         self.builder = Builder(identifier(name) or "model")
+        self.budget = budget or Budget()
         self.plan = plan or {}
         self.output = ""  # the name of what is being computed
         self._sources: dict[Value, Value] = {}  # what a reshaped value is a view of
@@ -93,6 +95,7 @@ class Channels:
         return self.builder.emit(op, *ins, q=q, name=self.name)
 
     def constant(self, role: str, data: Array, q: QParams | None = None) -> Value:
+        self.budget.take(f"its constant '{role}'", data.nbytes)
         if data.dtype.kind == "f" and not np.isfinite(data).all():
             bad = int((~np.isfinite(data)).sum())
             raise ImportModelError(f"{bad} of the {data.size} numbers it reads are NaN or infinite; train it again")
@@ -151,6 +154,7 @@ class Channels:
     def real(self, x: Operand) -> Tensor:
         """The operand as a float32 tensor."""
         if isinstance(x, Constant):
+            self.budget.check("its constant in float32", 4 * x.data.size)
             return Tensor(self.constant("constant", x.data.astype(np.float32)), Layout.of(x.shape))
         if x.value.type.dtype == "float32":
             return x
@@ -238,6 +242,7 @@ class Channels:
         while ordered.ndim and ordered.shape[0] == 1:
             ordered = ordered[0]
         if 1 in ordered.shape:
+            self.budget.check("its constant, repeated,", a.size * ordered.itemsize)
             ordered = np.broadcast_to(ordered, layout.sizes[len(layout.sizes) - ordered.ndim :])
         return self._operand(a, ordered.reshape(a.value.type.shape if ordered.size == a.size else -1), q)
 

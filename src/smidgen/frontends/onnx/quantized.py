@@ -90,6 +90,7 @@ def dequantize(call: Call) -> Operand:
             raise ImportModelError("it reads int8 in another quantization than it was written in; quantize it again")
         return x
     call.forbid("block_size", 0)
+    call.c.budget.take("its integers and numbers", (8 + 8 + 4) * x.data.size)
     scale = call.constant(1).data.astype(np.float64).reshape(-1)
     zero = call.constant(2).data.reshape(-1) if call.given(2) else np.zeros(1, x.data.dtype)
     shift = 128 if x.data.dtype == np.uint8 else 0

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from smidgen.data.budget import Budget
 from smidgen.errors import ImportModelError
 from smidgen.frontends.naming import identifier
 from smidgen.frontends.tflite.flatbuffer import Model, Operator, Tensor
@@ -17,8 +18,9 @@ MAX_INTEGERS = 16  # elements of a constant shape, permutation, …
 class Import:
     """What the rules for operators ask of the file, every answer checked."""
 
-    def __init__(self, model: Model, name: str) -> None:
+    def __init__(self, model: Model, name: str, budget: Budget) -> None:
         self.model = model
+        self.budget = budget
         self.builder = Builder(name)
         self.values: dict[int, Value] = {}
         self.names: set[str] = set()
@@ -100,6 +102,7 @@ class Import:
                 f"the constant '{tensor.name}' is {tensor.dtype}{list(tensor.shape[:8])}, {needed:,} bytes, but its "
                 f"buffer holds {len(tensor.data):,}; copy or convert the model again"
             )
+        self.budget.take(f"the constant '{tensor.name}'", needed)
         return tensor.array()
 
     def integers(self, index: int) -> tuple[int, ...]:
