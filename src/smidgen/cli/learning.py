@@ -15,11 +15,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from smidgen.cli.demonstration import demonstrate
 from smidgen.cli.shared import (
+    MEMORY_TEXT,
     Accumulate,
     Classes,
     HeadKind,
     HeadType,
     Json,
+    Memory,
     Model,
     Momentum,
     Qas,
@@ -27,6 +29,7 @@ from smidgen.cli.shared import (
     Target,
     WeightBits,
     app,
+    memory_bytes,
     show,
     spinner,
 )
@@ -74,13 +77,15 @@ def train(
     qas: Qas = True,
     seed: Seed = 0,
     resume: Annotated[Path | None, typer.Option(help="A checkpoint of this very run to go on from.")] = None,
+    memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Learn from images with the device's own arithmetic; write the model and a checkpoint."""
     course = Course(epochs, _rate(lr), schedule.value, warmup, Augment((crop, 1.0), flip=flip), seed, test_every)
     course.check()
     with spinner(f"reading {source}"):
-        graph, data = load(model), load_data(source)
+        most = memory_bytes(memory)
+        graph, data = load(model, most), load_data(source, most)
     options = Options(classes or len(data.classes), weight_bits, qas, momentum, accumulate, head.value, seed)
     files = _learned_files(graph, output, Path(model))
     with spinner(f"compiling {graph.name} for {target}"):

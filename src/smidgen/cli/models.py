@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from smidgen.cli.shared import Json, Model, app, show, spinner
+from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, app, memory_bytes, show, spinner
 from smidgen.data.files import parse_npy, read_whole, write_whole
 from smidgen.errors import InputError
 from smidgen.frontends import check_writable, export_model
@@ -21,9 +21,9 @@ from smidgen.zoo.loading import load
 
 
 @app.command()
-def info(model: Model, as_json: Json = False) -> None:
+def info(model: Model, memory: Memory = MEMORY_TEXT, as_json: Json = False) -> None:
     """Layers, shapes, MACs, parameters, quantization."""
-    show(describe(load(model)), as_json)
+    show(describe(load(model, memory_bytes(memory))), as_json)
 
 
 @app.command()
@@ -32,12 +32,13 @@ def run(
     inputs: Annotated[list[Path], typer.Option("--input", "-i", help="A .npy file for each input, in order.")],
     outputs: Annotated[list[Path] | None, typer.Option("--output", "-o", help="A .npy file for each output.")] = None,
     target: Annotated[str, typer.Option(help="Where to compute: reference, host, or a board.")] = "reference",
+    memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Raw tensors through a model."""
-    graph = load(model)
+    graph = load(model, memory_bytes(memory))
     files: list[Path] | list[None] = outputs or [None] * len(graph.outputs)
-    arrays = tuple(parse_npy(read_whole(path), str(path)) for path in inputs)
+    arrays = tuple(parse_npy(read_whole(path, memory_bytes(memory)), str(path)) for path in inputs)
     check_inputs(graph, arrays)
     if len(files) != len(graph.outputs):
         raise InputError(f"{graph.name} has {len(graph.outputs)} outputs, {len(files)} files were named for them")
@@ -73,12 +74,13 @@ def import_(
     plain: Annotated[
         bool, typer.Option("--plain", help="model.onnx of ONNX's own operators alone: faster, rounded by the runtime.")
     ] = False,
+    memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Read a model of another format and write it as .smg, .tflite or .onnx."""
     check_writable(output, plain)
     with spinner(f"importing {source}"):
-        graph = load(source)
+        graph = load(source, memory_bytes(memory))
         export_model(graph, output, plain)
     size, summary = output.stat().st_size, describe(graph)
     result = Written(graph.name, str(output), size, len(summary.layers), summary.macs, summary.parameters)

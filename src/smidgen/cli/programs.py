@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from smidgen.cli.shared import (
+    MEMORY_TEXT,
     Accumulate,
     Classes,
     HeadKind,
@@ -15,6 +16,7 @@ from smidgen.cli.shared import (
     Image,
     Input,
     Json,
+    Memory,
     Model,
     Momentum,
     OneScheme,
@@ -23,6 +25,7 @@ from smidgen.cli.shared import (
     Target,
     WeightBits,
     app,
+    memory_bytes,
     print_rich,
     show,
     spinner,
@@ -55,13 +58,16 @@ def compile_(
     accumulate: Accumulate = 1,
     qas: Qas = True,
     seed: Seed = 0,
+    memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """C sources, header, example main, and how to build them."""
     options = _options(model, scheme, classes, (weight_bits, qas, momentum, accumulate, head.value, seed))
     with spinner(f"compiling {model} for {target}"):
         streamed = image is Image.streamed
-        program = compile(load(model), scheme, target, options=options, streamed_input=streamed, budget=budget)
+        program = compile(
+            load(model, memory_bytes(memory)), scheme, target, options=options, streamed_input=streamed, budget=budget
+        )
         page = _drawn(program) if picture else b""
         program.write(output)
         if picture:
@@ -122,13 +128,16 @@ def profile_(
     accumulate: Accumulate = 1,
     qas: Qas = True,
     seed: Seed = 0,
+    memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """SRAM, flash, instructions and exactness, measured on an emulated board."""
     options = _options(model, scheme, classes, (weight_bits, qas, momentum, accumulate, head.value, seed))
     where = find_board(target, sram, flash, stack)
     with spinner(f"compiling {model} for {target}"):
-        program = compile(load(model), scheme, where, options=options, streamed_input=image is Image.streamed)
+        program = compile(
+            load(model, memory_bytes(memory)), scheme, where, options=options, streamed_input=image is Image.streamed
+        )
     with spinner(f"measuring {program.graph.name} on {target}"):
         result = profile(program, steps, seed)
     if layers and not as_json:

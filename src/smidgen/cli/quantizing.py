@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from smidgen.cli.shared import Json, app, print_rich, show, spinner
+from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, app, memory_bytes, print_rich, show, spinner
 from smidgen.data import load_images
 from smidgen.errors import InputError
 from smidgen.frontends import check_writable, export_model
@@ -64,6 +64,7 @@ def quantize_(
     equalise: Annotated[bool, typer.Option("--equalise/--no-equalise", help="Bring channels to one range.")] = True,
     correct: Annotated[bool, typer.Option("--correct/--no-correct", help="Mend biases by the mean error.")] = True,
     layers: Annotated[bool, typer.Option("--layers", help="Show every layer's signal to noise, too.")] = False,
+    memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Turn a float32 model into int8, calibrated on images, and say how well it follows."""
@@ -73,7 +74,8 @@ def quantize_(
     recipe = Recipe(method.value, percentile, equalise, correct)
     recipe.check()
     with spinner(f"reading {source}"):
-        graph, given = load(model), load_images(source, images)
+        most = memory_bytes(memory)
+        graph, given = load(model, most), load_images(source, images, most)
     stated = _stated(graph, mean, std, pixels, order, fit)
     with _bar() as hear:
         result = quantize(graph, given, recipe, preprocessing=stated, hear=hear)

@@ -15,10 +15,13 @@ from rich.console import Console, RichCast
 from rich.table import Table
 
 from smidgen.cli.demonstration import Demonstration
+from smidgen.errors import InputError
 from smidgen.results.inspection import Summary
 from smidgen.results.profiling import Profile
 from smidgen.results.verbs import Compiled, QuantizedFile, Run, Taught, Written
+from smidgen.targets.boards import parse_size
 
+MEMORY_TEXT = "1GB"  # what the verbs leave to a file, as `smidgen.data.budget.MEMORY`
 WIDTH = 120  # columns, where the output is no terminal
 
 app = typer.Typer(
@@ -54,6 +57,7 @@ Momentum = Annotated[float, typer.Option(help="Momentum, from 0 up to 1.")]
 Accumulate = Annotated[int, typer.Option(help="Samples whose gradients make one step.")]
 Qas = Annotated[bool, typer.Option("--qas/--no-qas", help="Quantization-aware scaling of gradients.")]
 Seed = Annotated[int, typer.Option(help="Fixes the head's first weights, the order and the crops.")]
+Memory = Annotated[str, typer.Option(help="Most memory that the contents of one file may take, as 4GB.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 Result = Summary | Run | Written | QuantizedFile | Compiled | Profile | Taught | Demonstration
@@ -70,6 +74,13 @@ def show(result: Result, as_json: bool) -> None:
 
 def print_rich(shown: RichCast | Table) -> None:
     Console(width=None if sys.stdout.isatty() else WIDTH).print(shown)
+
+
+def memory_bytes(text: str) -> int:
+    """The option --memory in bytes."""
+    if (size := parse_size(text)) < 1:
+        raise InputError(f"--memory {text} leaves nothing to read a file with; give a size as 1GB")
+    return size
 
 
 @contextmanager

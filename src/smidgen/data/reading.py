@@ -137,9 +137,12 @@ def _whole(path: Path, budget: Budget) -> bytes:
 
 def _zip(archive: zipfile.ZipFile, budget: Budget) -> list[_File]:
     members = [m for m in archive.infolist() if not m.is_dir() and _is_image(m.filename)]
-    budget.check(f"{archive.filename}, unpacked,", sum(m.file_size for m in members))
-    # Each member is read, decoded and let go: its bytes count only while its image is decoded.
-    return [_File(m.filename, lambda m=m: unfold(archive, m, budget.copy())) for m in members]
+    return [_File(m.filename, partial(_unfolded, archive, m, budget)) for m in members]
+
+
+def _unfolded(archive: zipfile.ZipFile, member: zipfile.ZipInfo, budget: Budget) -> bytes:
+    """A member's bytes, which count only until its image is decoded."""
+    return unfold(archive, member, budget.copy())
 
 
 def _is_image(name: str) -> bool:

@@ -25,20 +25,24 @@ ALIKE = frozenset(
      "Transpose", "Unsqueeze")
 )  # fmt: skip
 SHAPED = {"ConstantOfShape": 0, "Expand": 1}  # the input that says how large the output will be
+FOLDED_TYPES = {
+    **ELEMENT_TYPES, onnx.TensorProto.INT16: np.dtype(np.int16), onnx.TensorProto.UINT16: np.dtype(np.uint16),
+    onnx.TensorProto.UINT32: np.dtype(np.uint32), onnx.TensorProto.UINT64: np.dtype(np.uint64),
+}  # fmt: skip
 WIDEST = 8  # bytes of an element, at most
 
 
 def fold(operator: Operator, opset: int, arrays: tuple[Array | None, ...], budget: Budget) -> Array:
     """What an operator whose inputs are all constant gives, once the budget has room for it."""
-    if operator.code == "Cast" and operator.attributes.get("to") not in ELEMENT_TYPES:
-        kinds = ", ".join(str(dtype) for dtype in ELEMENT_TYPES.values())
+    if operator.code == "Cast" and operator.attributes.get("to") not in FOLDED_TYPES:
+        kinds = ", ".join(str(dtype) for dtype in FOLDED_TYPES.values())
         raise ImportModelError(f"it makes constants of ONNX type {operator.attributes.get('to')}; use {kinds}")
     given = [a for a in arrays if a is not None]
     if not given:
         raise ImportModelError("it reads nothing; export the model again")
     budget.check("its result", WIDEST * _elements(operator, given))
     result = _evaluate(operator, opset, arrays)
-    if result.dtype not in ELEMENT_TYPES.values():
+    if result.dtype not in FOLDED_TYPES.values():
         raise ImportModelError(f"it gives constants of type {result.dtype}, which are not supported")
     if not any(np.may_share_memory(result, a) for a in given):
         budget.take("its result", result.nbytes)
@@ -63,7 +67,8 @@ def _elements(operator: Operator, given: list[Array]) -> int:
         rank = given[0].ndim
         if not isinstance(axis, int) or not -rank <= axis < rank:
             raise ImportModelError(f"it gathers along dimension {axis!r:.40} of {list(given[0].shape)}")
-        return int(given[1].size) * math.prod(n for i, n in enumerate(given[0].shape) if i != axis % rank)
+        others = (n for i, n in enumerate(given[0].shape) if i != axis % rank)
+        return math.prod((*others, given[1].size))
     if code in ALIKE:
         return max(a.size for a in given)
     raise ImportModelError(f"{code} of constants is not folded; simplify the model before exporting it")

@@ -199,7 +199,11 @@ def array(tensor: onnx.TensorProto, folder: Path, budget: Budget) -> Array:
     try:
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
             return numpy_helper.to_array(tensor)
-        return np.frombuffer(_external(tensor, folder, size), dtype.newbyteorder("<")).reshape(shape).astype(dtype)
+        return (
+            np.frombuffer(_external(tensor, folder, size), dtype.newbyteorder("<"))
+            .reshape(shape)
+            .astype(dtype, copy=False)
+        )
     except (ValueError, TypeError) as error:
         raise ImportModelError(f"{what} does not hold its {size:,} bytes ({str(error)[:80]}); export again") from None
 
