@@ -54,6 +54,8 @@ class Constant:
         return tuple(self.data.shape)
 
     def transposed(self, perm: Shape) -> Constant:
+        if len(perm) != self.data.ndim:
+            raise ImportModelError(f"a constant of {list(self.shape)} should have {len(perm)} dimensions")
         steps = None if self.steps is None else self.steps.transpose(perm)
         axis = perm.index(self.axis) if len(self.scales) > 1 else 0
         return Constant(self.data.transpose(perm), steps, self.scales, axis, self.zero)
@@ -290,12 +292,17 @@ class Channels:
         return self.builder.graph(*(self.outgoing(x) for x in outputs))
 
 
-def broadcast(*shapes: Shape) -> Shape:
-    """The shape operands of these shapes give together."""
+def together(*shapes: Shape) -> Shape:
+    """The shape operands of these shapes give together, however large."""
     try:
-        shape = tuple(np.broadcast_shapes(*shapes))
+        return tuple(np.broadcast_shapes(*shapes))
     except ValueError:
         raise ImportModelError(f"shapes {' and '.join(str(list(s)) for s in shapes)} do not go together") from None
+
+
+def broadcast(*shapes: Shape) -> Shape:
+    """The shape operands of these shapes give together, of a size that a tensor may have."""
+    shape = together(*shapes)
     if 4 * math.prod(shape) > MAX_BYTES:
         raise ImportModelError(f"{list(shape)} would take more than {MAX_BYTES:,} bytes; use a smaller model")
     return shape

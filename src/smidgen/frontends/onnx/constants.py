@@ -11,7 +11,7 @@ from onnx.reference import ReferenceEvaluator
 
 from smidgen.data.budget import Budget
 from smidgen.errors import ImportModelError
-from smidgen.frontends.channels import broadcast
+from smidgen.frontends.channels import together
 from smidgen.frontends.onnx.protobuf import ELEMENT_TYPES, LARGEST_RANK, Operator
 from smidgen.ir import Array
 
@@ -53,13 +53,13 @@ def _elements(operator: Operator, given: list[Array]) -> int:
     """How many elements the result has, at most."""
     code = operator.code
     if code in MATCHING:
-        return math.prod(broadcast(*(a.shape for a in given)))
+        return math.prod(together(*(a.shape for a in given)))
     if code in SHAPED:
         asked = given[min(SHAPED[code], len(given) - 1)].ravel()
         if asked.size > LARGEST_RANK or asked.dtype.kind not in "iu" or (asked < 0).any():
             raise ImportModelError(f"it makes a constant of shape {str(asked)[:60]}; export the model again")
         shape = tuple(int(n) for n in asked)
-        return math.prod(broadcast(given[0].shape, shape) if code == "Expand" else shape)
+        return math.prod(together(given[0].shape, shape) if code == "Expand" else shape)
     if code == "Concat":
         return sum(a.size for a in given)
     if code == "Gather" and len(given) == 2:

@@ -39,7 +39,7 @@ def _window(call: Call, x: Tensor, size: Shape) -> tuple[Shape, Spans, Shape]:
     """Stride, padding and dilation of a window over the map."""
     count = len(x.shape) - 2
     stride, dilation = call.integers("strides", (1,) * count), call.integers("dilations", (1,) * count)
-    if not len(size) == len(stride) == len(dilation) == count or min(*size, *stride, *dilation, 1) < 1:
+    if not len(size) == len(stride) == len(dilation) == count or min((*size, *stride, *dilation, 1)) < 1:
         raise ImportModelError(
             f"window {list(size)}, strides {list(stride)} and dilations {list(dilation)} do not fit {list(x.shape)}"
         )
@@ -89,8 +89,10 @@ def _batch_norm(call: Call) -> Tensor:
     scale, shift, mean, variance = (call.constant(i).data.astype(np.float64).reshape(-1) for i in range(1, 5))
     if variance.min(initial=0) < 0 or len({a.size for a in (scale, shift, mean, variance)}) > 1:
         raise ImportModelError("its scale, shift, mean and variance do not go together")
-    factor = scale / np.sqrt(variance + call.real("epsilon", 1e-5))
-    return call.c.batch_norm(call.tensor(0), factor, shift - mean * factor)
+    with np.errstate(all="ignore"):  # what is no number afterwards is refused as such
+        factor = scale / np.sqrt(variance + call.real("epsilon", 1e-5))
+        moved = shift - mean * factor
+    return call.c.batch_norm(call.tensor(0), factor, moved)
 
 
 def _pool(call: Call) -> Tensor:

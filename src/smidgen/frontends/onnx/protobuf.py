@@ -195,15 +195,12 @@ def array(tensor: onnx.TensorProto, folder: Path, budget: Budget) -> Array:
         raise ImportModelError(
             f"{what} has shape {list(shape[:LARGEST_RANK])}; up to {LARGEST_RANK} dimensions, none negative, are read"
         )
-    budget.take(what, size)
+    budget.take(f"{what}, {dtype}{list(shape)},", size)
     try:
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
             return numpy_helper.to_array(tensor)
-        return (
-            np.frombuffer(_external(tensor, folder, size), dtype.newbyteorder("<"))
-            .reshape(shape)
-            .astype(dtype, copy=False)
-        )
+        flat = np.frombuffer(_external(tensor, folder, size), dtype.newbyteorder("<"))
+        return flat.reshape(shape).astype(dtype, copy=False)
     except (ValueError, TypeError) as error:
         raise ImportModelError(f"{what} does not hold its {size:,} bytes ({str(error)[:80]}); export again") from None
 

@@ -99,6 +99,8 @@ def dequantize(call: Call) -> Operand:
     axis = call.integer("axis", 1) % rank if rank and scale.size > 1 else 0
     if x.data.dtype not in (np.int8, np.uint8, np.int32) or scale.size not in (1, x.shape[axis] if rank else 1):
         raise ImportModelError(f"{x.data.dtype}{list(x.shape)} with {scale.size} scales is not supported; use int8")
+    if zeros.size not in (1, scale.size):
+        raise ImportModelError(f"{scale.size} scales and {zeros.size} zero points do not fit; quantize it again")
     if not np.isfinite(scale).all() or scale.min(initial=1) <= 0:
         raise ImportModelError("a scale is not a positive number; quantize the model again")
     along = tuple(-1 if i == axis else 1 for i in range(rank)) if scale.size > 1 else (1,) * rank
