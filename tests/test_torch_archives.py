@@ -33,6 +33,7 @@ class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.conv, self.classify = nn.Conv2d(3, 4, 3), nn.Linear(4, 3)
+        self.factor: torch.Tensor
         self.register_buffer("factor", torch.arange(1.0, 5.0).reshape(1, 4, 1, 1), persistent=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -142,7 +143,7 @@ def test_nothing_is_unpickled_while_an_archive_is_read(
     def never(*_: object, **__: object) -> NoReturn:
         raise AssertionError("something was unpickled")
 
-    for module in (pickle, pickle._Unpickler):  # type: ignore[attr-defined]
+    for module in (pickle, pickle._Unpickler):
         monkeypatch.setattr(module, "load", never)
     for name in ("loads", "Unpickler"):
         monkeypatch.setattr(pickle, name, never)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from smidgen.data.budget import MEMORY
 from smidgen.data.files import write_whole
 from smidgen.errors import ImportModelError, InputError
@@ -104,4 +106,5 @@ def import_model(path: str | Path, memory: int = MEMORY) -> Graph:
         raise ImportModelError(f"there is no file {path}")
     if not path.is_file():
         raise ImportModelError(f"{path} is not a file; a model file ({', '.join(READERS)}) is expected")
-    return READERS[path.suffix.lower()](path, memory)
+    with np.errstate(all="ignore"):  # what is no number afterwards is refused as such
+        return READERS[path.suffix.lower()](path, memory)

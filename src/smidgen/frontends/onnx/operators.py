@@ -89,10 +89,8 @@ def _batch_norm(call: Call) -> Tensor:
     scale, shift, mean, variance = (call.constant(i).data.astype(np.float64).reshape(-1) for i in range(1, 5))
     if variance.min(initial=0) < 0 or len({a.size for a in (scale, shift, mean, variance)}) > 1:
         raise ImportModelError("its scale, shift, mean and variance do not go together")
-    with np.errstate(all="ignore"):  # what is no number afterwards is refused as such
-        factor = scale / np.sqrt(variance + call.real("epsilon", 1e-5))
-        moved = shift - mean * factor
-    return call.c.batch_norm(call.tensor(0), factor, moved)
+    factor = scale / np.sqrt(variance + call.real("epsilon", 1e-5))
+    return call.c.batch_norm(call.tensor(0), factor, shift - mean * factor)
 
 
 def _pool(call: Call) -> Tensor:

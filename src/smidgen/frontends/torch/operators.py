@@ -115,10 +115,8 @@ def _batch_norm(call: Call) -> Tensor:
     mean, variance = (call.constant(i).data.astype(np.float64) for i in (3, 4))
     scale = np.ones_like(mean) if call.raw(1) is None else call.constant(1).data
     shift = np.zeros_like(mean) if call.raw(2) is None else call.constant(2).data
-    with np.errstate(all="ignore"):  # what is no number afterwards is refused as such
-        factor = scale / np.sqrt(variance + call.number(6, 1e-5))
-        moved = shift - mean * factor
-    return call.c.batch_norm(x, factor, moved)
+    factor = scale / np.sqrt(variance + call.number(6, 1e-5))
+    return call.c.batch_norm(x, factor, shift - mean * factor)
 
 
 def _matrix(call: Call) -> Tensor:
