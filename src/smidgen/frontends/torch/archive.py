@@ -24,8 +24,8 @@ from smidgen.ir import Array
 MODEL, SAMPLES = "models/model.json", "data/sample_inputs/model.pt"
 TABLES = {"data/weights/": "model_weights_config.json", "data/constants/": "model_constants_config.json"}
 PAYLOAD = re.compile(r"(weight|tensor)_[0-9]{1,6}")
-# Members that say nothing about the model, or what only others need to know; all stay unread.
-UNREAD = re.compile(r"archive_format|archive_version|\.data/(version|serialization_id)|extra/.*", re.DOTALL)
+# Members that say nothing about the model, beside example inputs and files that the user added, which stay unread.
+UNREAD = re.compile(r"archive_format|archive_version|\.data/(version|serialization_id)")
 JSON_GROWTH = 32  # bytes of Python objects for one byte of text, at most
 LARGEST_RANK = 8
 STRIDED = 7  # the number of dense tensors among layouts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -48,7 +49,7 @@ def from_torch(module: torch.nn.Module, example: torch.Tensor | tuple[torch.Tens
     finally:
         for part, was in training.items():
             part.training = was
-    return _read(program, name)
+    return _read(program, name, name, (), Budget(sys.maxsize))  # the module is the user's own, in memory already
 
 
 def read_pt2(path: Path, memory: int = MEMORY) -> Graph:
@@ -67,21 +68,19 @@ def read_pt2(path: Path, memory: int = MEMORY) -> Graph:
     return _read(program, path.stem, path.name, tuple(described.inputs), budget)
 
 
-def _read(
-    program: ExportedProgram, name: str, where: str = "", inputs: tuple[str, ...] = (), budget: Budget | None = None
-) -> Graph:
+def _read(program: ExportedProgram, name: str, where: str, inputs: tuple[str, ...], budget: Budget) -> Graph:
     """The exported program as a graph; `inputs` name its inputs where a file does."""
     try:
         with torch.no_grad(), _quiet():
             program = program.run_decompositions(_decompositions())
     except Exception as error:  # it runs PyTorch's own code on what the archive holds
-        raise ImportModelError(f"{where or name} cannot be reduced to plain operators: {_first_line(error)}") from None
+        raise ImportModelError(f"{where} cannot be reduced to plain operators: {_first_line(error)}") from None
     try:
-        last, own = (_graph(program, name, way, inputs, (budget or Budget()).copy()) for way in (True, False))
+        last, own = (_graph(program, name, way, inputs, budget.copy()) for way in (True, False))
         images = any(len(v.type.shape) == 4 and min(v.type.shape[1:3]) > 1 for v in last.inputs)
         return fewest_transposes(last, own, images)
     except (ImportModelError, GraphError) as error:
-        raise ImportModelError(f"{where or name}: {error}") from None
+        raise ImportModelError(f"{where}: {error}") from None
 
 
 def _decompositions() -> dict[Any, Callable[..., Any]]:
