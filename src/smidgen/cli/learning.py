@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from smidgen.cli.demonstration import demonstrate
 from smidgen.cli.options import Learning, with_learning
-from smidgen.cli.shared import Json, Model, Target, app, show, spinner
+from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, Target, app, memory_bytes, show, spinner
 from smidgen.data import Augment, Data, examples, load_data, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.frontends import export_model
@@ -60,6 +60,7 @@ def train(
     *,
     learning: Learning,
     resume: Annotated[Path | None, typer.Option(help="Continue this run from its checkpoint.")] = None,
+    memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Train on images with the device's own arithmetic; write the model and a checkpoint."""
@@ -67,7 +68,8 @@ def train(
     course = Course(epochs, _rate(lr), schedule.value, warmup, augment, learning.seed, test_every)
     course.check()
     with spinner(f"reading {source}"):
-        graph, data = load(model), load_data(source)
+        most = memory_bytes(memory)
+        graph, data = load(model, most), load_data(source, most)
     options = learning.options(learning.classes or len(data.classes))
     files = _learned_files(graph, output, Path(model))
     with spinner(f"compiling {graph.name} for {target}"):

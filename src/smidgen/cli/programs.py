@@ -8,7 +8,21 @@ from typing import Annotated
 import typer
 
 from smidgen.cli.options import Learning, with_learning
-from smidgen.cli.shared import ImageInput, Input, Json, Model, OneScheme, Target, app, print_rich, show, spinner
+from smidgen.cli.shared import (
+    MEMORY_TEXT,
+    ImageInput,
+    Input,
+    Json,
+    Memory,
+    Model,
+    OneScheme,
+    Target,
+    app,
+    memory_bytes,
+    print_rich,
+    show,
+    spinner,
+)
 from smidgen.data.files import write_whole
 from smidgen.pipeline import Program, compile
 from smidgen.results.profiling import profile
@@ -31,13 +45,16 @@ def compile_(
     picture: Annotated[Path | None, typer.Option(help="Also draw the memory in this HTML file.")] = None,
     *,
     learning: Learning,
+    memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Write C sources, a header, an example main, and how to build them."""
     options = learning.options_for(model, scheme)
     with spinner(f"compiling {model} for {target}"):
         streamed = image is ImageInput.streamed
-        program = compile(load(model), scheme, target, options=options, streamed_input=streamed, budget=budget)
+        program = compile(
+            load(model, memory_bytes(memory)), scheme, target, options=options, streamed_input=streamed, budget=budget
+        )
         page = _memory_page(program) if picture else b""
         program.write(output)
         if picture:
@@ -81,13 +98,15 @@ def profile_(
     layers: Annotated[bool, typer.Option("--layers", help="Also show every node.")] = False,
     *,
     learning: Learning,
+    memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Measure SRAM, flash, instructions and exactness on an emulated board."""
     options = learning.options_for(model, scheme)
     where = find_board(target, sram, flash, stack)
     with spinner(f"compiling {model} for {target}"):
-        program = compile(load(model), scheme, where, options=options, streamed_input=image is ImageInput.streamed)
+        graph = load(model, memory_bytes(memory))
+        program = compile(graph, scheme, where, options=options, streamed_input=image is ImageInput.streamed)
     with spinner(f"measuring {program.graph.name} on {target}"):
         result = profile(program, steps, learning.seed)
     if layers and not as_json:

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from smidgen.cli.shared import Json, app, print_rich, show, spinner
+from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, app, memory_bytes, print_rich, show, spinner
 from smidgen.data import load_images
 from smidgen.errors import InputError
 from smidgen.frontends import check_writable, export_model
@@ -73,6 +73,7 @@ def quantize_(
     layers: Annotated[
         bool, typer.Option("--layers", help="Also show the signal-to-noise ratio of every layer.")
     ] = False,
+    memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Quantize a float32 model to int8, calibrated on images, and report how close it stays."""
@@ -82,7 +83,8 @@ def quantize_(
     recipe = Recipe(method.value, percentile, equalise, correct)
     recipe.check()
     with spinner(f"reading {source}"):
-        graph, given = load(model), load_images(source, images)
+        most = memory_bytes(memory)
+        graph, given = load(model, most), load_images(source, images, most)
     stated = _chosen_preprocessing(graph, mean, std, pixels, order, fit)
     with _progress_bar() as on_progress:
         result = quantize(graph, given, recipe, preprocessing=stated, on_progress=on_progress)

@@ -15,10 +15,13 @@ from rich.console import Console, RichCast
 from rich.table import Table
 
 from smidgen.cli.demonstration import Demonstration
+from smidgen.errors import InputError
 from smidgen.results.inspection import Summary
 from smidgen.results.profiling import Profile
 from smidgen.results.verbs import CompiledProject, QuantizedFile, RunSummary, TrainingSummary, WrittenModel
+from smidgen.targets.boards import parse_size
 
+MEMORY_TEXT = "1GB"  # what the verbs leave to a file, as `smidgen.data.budget.MEMORY`
 WIDTH = 120  # columns, where the output is not a terminal
 
 app = typer.Typer(
@@ -40,6 +43,7 @@ Model = Annotated[str, typer.Argument(metavar="MODEL", help="A network of the zo
 Target = Annotated[str, typer.Option(help="host (this machine) or a board: cortex-m7, cortex-m4, stm32f746, …")]
 Input = Annotated[ImageInput, typer.Option("--input", help="Whether the image arrives in rows or lies whole in SRAM.")]
 OneScheme = Annotated[str | None, typer.Option(help="What learns; without it the program only infers.")]
+Memory = Annotated[str, typer.Option(help="Most memory that the contents of one file may take, such as 4GB.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 Result = (
@@ -58,6 +62,13 @@ def show(result: Result, as_json: bool) -> None:
 
 def print_rich(shown: RichCast | Table) -> None:
     Console(width=None if sys.stdout.isatty() else WIDTH).print(shown)
+
+
+def memory_bytes(text: str) -> int:
+    """The option --memory in bytes."""
+    if (size := parse_size(text)) < 1:
+        raise InputError(f"--memory {text} leaves nothing to read a file with; give a size as 1GB")
+    return size
 
 
 @contextmanager

@@ -72,11 +72,11 @@ def _board(name: str, core: Core, flash: int, sram: int, flash_origin: int = 0x0
 
 
 def parse_size(text: str) -> int:
-    """Bytes: 131072, 128KB or 0.5MB; a KB has 1,024 bytes."""
-    found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)\s*(B|KB|MB)?", text.strip(), re.IGNORECASE)
-    size = float(found[1]) * {"KB": KIB, "MB": KIB * KIB}.get((found[2] or "B").upper(), 1) if found else 0.5
+    """Bytes: 131072, 128KB, 0.5MB or 2GB; a KB has 1,024 bytes."""
+    found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)\s*(B|KB|MB|GB)?", text.strip(), re.IGNORECASE)
+    size = float(found[1]) * {"KB": KIB, "MB": KIB**2, "GB": KIB**3}.get((found[2] or "B").upper(), 1) if found else 0.5
     if size != int(size):
-        raise InputError(f"{text!r} is no size; give bytes, or a number with KB or MB, as 256KB")
+        raise InputError(f"{text!r} is no size; give bytes, or a number with KB, MB or GB, as 256KB")
     return int(size)
 
 
