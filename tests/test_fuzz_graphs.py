@@ -1,4 +1,4 @@
-"""Graph texts whose lines are well formed and whose sizes, types and attributes are not: one sentence each, no crash."""
+"""Graph texts whose lines are well formed and whose sizes, types and attributes are not: one sentence, no crash."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ MUTATIONS = 100  # of each op's text
 NUMBER = re.compile(r"(?<![\w.%])-?\d+(?:\.\d+)?(?:e-?\d+)?(?![\w.])")
 DECLARED = re.compile(r"(%[\w.]+): (\w+)\[([\d,]*)\]( q\([^)]*\))?")
 NUMBERS = (
-    "0", "1", "-1", "2", "3", "127", "-129", "256", "65536", "999999999", "2147483648", "-9223372036854775809", "9" * 40,
-    "9" * 400, "9" * 5000, "0.0", "-1.5", "1e-45", "1e-300", "3.5e38", "1e308", "1e999", "-1e999", "nan", "True", "None",
+    "0", "1", "-1", "2", "3", "127", "-129", "256", "65536", "999999999", "2147483648", "-9223372036854775809",
+    "9" * 40, "9" * 400, "9" * 5000, "0.0", "-1.5", "1e-45", "1e-300", "3.5e38", "1e308", "1e999", "-1e999", "nan",
+    "True", "None",
 )  # fmt: skip
 LITERALS = (
     "()", "(1,)", "(0, 0)", "(1, 1, 1, 1, 1)", "(-1, -1)", "(999999999, 999999999)", "(0.5, 0.5)", "('a', 'b')", "'x'",
-    "''", "{}", "[]", "b'x'", "1j", "1.5", "-3", "(1e999, 1e999)", "((1, 1), (1, 1))", "Momentum(momentum=2.0)", "Sgd()",
-    "...", "Conv2D(stride=(0, 0))", "(0, 0, 0, 0)", "(3, 2, 1, 0)", "(9, 9, 9, 9)", "True", *NUMBERS,
+    "''", "{}", "[]", "b'x'", "1j", "1.5", "-3", "(1e999, 1e999)", "((1, 1), (1, 1))", "Momentum(momentum=2.0)",
+    "Sgd()", "...", "Conv2D(stride=(0, 0))", "(0, 0, 0, 0)", "(3, 2, 1, 0)", "(9, 9, 9, 9)", "True", *NUMBERS,
 )  # fmt: skip
 SHAPES = (
     "",

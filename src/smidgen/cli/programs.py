@@ -18,11 +18,12 @@ from smidgen.cli.shared import (
     OneScheme,
     Target,
     app,
+    check_folder,
     memory_bytes,
-    print_rich,
+    named_path,
     show,
-    spinner,
 )
+from smidgen.cli.terminal import print_rich, spinner
 from smidgen.data.files import write_whole
 from smidgen.pipeline import Program, compile
 from smidgen.results.profiling import profile
@@ -35,14 +36,19 @@ from smidgen.zoo.loading import load
 @with_learning
 def compile_(
     model: Model,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write; new or empty.")],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", parser=named_path, metavar="<path>", help="The folder to write; new or empty."),
+    ],
     scheme: OneScheme = None,
     target: Target = "host",
     image: Input = ImageInput.buffered,
     budget: Annotated[
         str | None, typer.Option(help="Limit for the SRAM of arena and state, such as 128KB (1 KB is 1,024 bytes).")
     ] = None,
-    picture: Annotated[Path | None, typer.Option(help="Also draw the memory in this HTML file.")] = None,
+    picture: Annotated[
+        Path | None, typer.Option(parser=named_path, metavar="<path>", help="Also draw the memory in this HTML file.")
+    ] = None,
     *,
     learning: Learning,
     memory: Memory = MEMORY_TEXT,
@@ -50,6 +56,8 @@ def compile_(
 ) -> None:
     """Write C sources, a header, an example main, and how to build them."""
     options = learning.options_for(model, scheme)
+    if picture:
+        check_folder(picture, output)
     with spinner(f"compiling {model} for {target}"):
         streamed = image is ImageInput.streamed
         program = compile(

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console, RichCast
-from rich.table import Table
 
 from smidgen.cli.demonstration import Demonstration
+from smidgen.cli.terminal import print_rich, say
 from smidgen.errors import InputError
 from smidgen.results.inspection import Summary
 from smidgen.results.profiling import Profile
@@ -22,7 +19,6 @@ from smidgen.results.verbs import CompiledProject, QuantizedFile, RunSummary, Tr
 from smidgen.targets.boards import parse_size
 
 MEMORY_TEXT = "1GB"  # what the verbs leave to a file, as `smidgen.data.budget.MEMORY`
-WIDTH = 120  # columns, where the output is not a terminal
 
 app = typer.Typer(
     help="Train int8 neural networks on microcontrollers.",
@@ -53,15 +49,11 @@ Result = (
 
 def show(result: Result, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(asdict(result), allow_nan=False))
+        say(json.dumps(asdict(result), allow_nan=False))
     elif isinstance(result, Summary | Profile):
         print_rich(result)
     else:
-        typer.echo(str(result))
-
-
-def print_rich(shown: RichCast | Table) -> None:
-    Console(width=None if sys.stdout.isatty() else WIDTH).print(shown)
+        say(str(result))
 
 
 def memory_bytes(text: str) -> int:
@@ -71,8 +63,16 @@ def memory_bytes(text: str) -> int:
     return size
 
 
-@contextmanager
-def spinner(text: str) -> Iterator[None]:
-    """A spinner on stderr; nothing where that is not a terminal."""
-    with Console(stderr=True).status(text):
-        yield
+def named_path(text: str | Path) -> Path:
+    """An option that is a path; an empty one, often a variable of the shell that is not set, is none."""
+    if not str(text):
+        raise InputError("a path in the command is empty; name a file or folder, '.' for the working folder")
+    return Path(text)
+
+
+def check_folder(path: Path, coming: Path) -> None:
+    """Raise unless a file can be written to this path, whose folder is there or is `coming`."""
+    if path.is_dir() or not path.name:
+        raise InputError(f"{path} is a folder; name a file to write")
+    if path.parent.absolute() != coming.absolute() and not path.parent.is_dir():
+        raise InputError(f"{path} cannot be written: there is no folder {path.parent}")

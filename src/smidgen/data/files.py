@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import math
-import os
 import re
+import secrets
 import stat
 import zipfile
 import zlib
@@ -51,14 +51,22 @@ def check_size(path: Path, memory: int = MEMORY) -> None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write the file under a temporary name and rename it: the whole file appears, or none."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    """Write the file under a temporary name and rename it: the whole file appears, or none.
+
+    The name is random and the file must be new: two containers that share a folder may have the same process ids.
+    """
+    if not path.name:
+        raise InputError(f"{str(path)!r} names no file to write; give one")
+    temporary = path.with_name(f".smidgen-{secrets.token_hex(8)}")
     try:
+        file = temporary.open("xb")
         try:
-            temporary.write_bytes(data)
+            with file:
+                file.write(data)
             temporary.replace(path)
-        finally:
+        except BaseException:
             temporary.unlink(missing_ok=True)
+            raise
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
 

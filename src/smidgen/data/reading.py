@@ -39,7 +39,7 @@ def load_data(source: str | Path, memory: int = MEMORY) -> Data:
     """
     if source == sample.NAME:
         return sample.read_sample()
-    path, budget = Path(source), Budget(memory, DataError)
+    path, budget = _named_path(source), Budget(memory, DataError)
     with _open_archive(path) as archive:
         if archive is None:
             return _data_from_files(str(path), _folder_images(path, budget), budget)
@@ -56,7 +56,7 @@ def load_images(source: str | Path, most: int, memory: int = MEMORY) -> tuple[Ar
     """
     if source == sample.NAME:
         return tuple(evenly(sample.read_sample().train.images, most))
-    path, budget = Path(source), Budget(memory, DataError)
+    path, budget = _named_path(source), Budget(memory, DataError)
     with _open_archive(path) as archive:
         if archive is not None and path.suffix.lower() == ".npz":
             return tuple(evenly(_images_of_arrays(path, archive, budget), most))
@@ -81,6 +81,12 @@ def _images_of_arrays(path: Path, archive: zipfile.ZipFile, budget: Budget) -> l
 
 def _npy_members(path: Path, archive: zipfile.ZipFile, budget: Budget) -> dict[str, zipfile.ZipInfo]:
     return {name.removesuffix(".npy"): m for name, m in named(archive.infolist(), str(path), budget).items()}
+
+
+def _named_path(source: str | Path) -> Path:
+    if source == "":  # as a path it would be the working folder
+        raise DataError(f"no images are named; give a folder of images, a .zip of one, an .npz, or '{sample.NAME}'")
+    return Path(source)
 
 
 @contextmanager

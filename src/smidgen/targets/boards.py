@@ -10,6 +10,7 @@ from smidgen.errors import InputError, TargetError
 
 KIB = 1024
 PAGE = 4 * KIB  # memory is emulated in whole pages
+MAP = {"flash": 0x2000_0000, "SRAM": 0x4000_0000}  # where each ends in the memory map of every Cortex-M
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,11 @@ class Board:
 
     def __post_init__(self) -> None:
         for what, region in (("flash", self.flash), ("SRAM", self.sram)):
-            if region.bytes < PAGE or region.bytes % PAGE:
-                raise TargetError(f"{region.bytes:,} bytes of {what} cannot be emulated; give a multiple of {PAGE:,}")
+            room = MAP[what] - region.origin
+            if not PAGE <= region.bytes <= room or region.bytes % PAGE:
+                raise TargetError(
+                    f"{region.bytes:,} bytes of {what} cannot be emulated; give a multiple of {PAGE:,}, up to {room:,}"
+                )
         if not 0 < self.stack <= self.sram.bytes or self.stack % 8:
             raise TargetError(
                 f"a stack of {self.stack:,} bytes does not fit {self.name}; give a multiple of 8, "
