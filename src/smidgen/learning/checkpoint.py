@@ -104,7 +104,7 @@ def _parse(text: str, state: Mapping[str, Array], path: Path) -> Checkpoint:
         outer = json.loads(text)
         described = str(outer["run"])
         run = json.loads(described)
-        if run["format"] != FORMAT:
+        if type(run["format"]) is not int or run["format"] != FORMAT:
             raise CheckpointError(f"{path} has format {run['format']!r}, this Smidgen reads {FORMAT}; upgrade it")
         if outer["digest"] != _digest(described, state):
             raise CheckpointError(f"{path} is damaged: its bytes are not those that were written")

@@ -110,6 +110,9 @@ class RunPosition:
             raise InputError(f"{len(self.record)} epochs are on record, {self.epoch} are done")
         if any((epoch.accuracy is None) == course.tests(epoch.number) for epoch in self.record):
             raise InputError("the tests on record are not those of the course")
+        figures = ((epoch.accuracy or 0.0, epoch.saturated) for epoch in self.record)
+        if not all(0 <= share <= 1 for pair in ((self.before, self.saturated), *figures) for share in pair):
+            raise InputError("a share on record is not between 0 and 1")
 
 
 @dataclass(frozen=True)
