@@ -17,9 +17,9 @@ from smidgen.ops.lookup import Lookup
 from smidgen.ops.pool import AvgPool, MaxPool, Mean
 from smidgen.ops.shape import Concat, Pad, Reshape, Transpose
 from smidgen.ops.softmax import OUTPUT, Softmax
+from smidgen.ops.weighted import Weighted
 from smidgen.quantization.calibration import QuantizationError, Range, scale_of
 
-LINEAR = (Conv2D, Depthwise, Dense)
 KEEPS_QUANTIZATION = (MaxPool, AvgPool, Pad, Reshape, Transpose)  # the output has the input's quantization
 NEW_QUANTIZATION = (Activate, Add, Mul, Mean, Lookup)  # the output has one of its own
 WEIGHT_STEPS = 127
@@ -44,11 +44,11 @@ def input_scale(preprocessing: Preprocessing, channels: int) -> QParams:
 def check_ops(graph: Graph) -> None:
     """Raise QuantizationError where an op has no int8 form."""
     for node in graph.nodes:
-        if not isinstance(node.op, (*LINEAR, *KEEPS_QUANTIZATION, *NEW_QUANTIZATION, Concat, Softmax)):
+        if not isinstance(node.op, (Conv2D, Depthwise, Dense, *KEEPS_QUANTIZATION, *NEW_QUANTIZATION, Concat, Softmax)):
             raise QuantizationError(
                 f"{type(node.op).__name__}, which gives %{node.outs[0].name}, has no int8 form; leave it out"
             )
-        if isinstance(node.op, LINEAR) and not all(v in graph.constants for v in node.ins[1:]):
+        if isinstance(node.op, Weighted) and not all(v in graph.constants for v in node.ins[1:]):
             raise QuantizationError(
                 f"{type(node.op).__name__}, which gives %{node.out.name}, computes its weights; they must be constants"
             )
@@ -90,7 +90,7 @@ def round_graph(graph: Graph, scales: Mapping[Value, QParams]) -> Graph:
     values = {v: g.input(v.name, Type(v.type.shape, "int8", scales[v])) for v in graph.inputs}
     for node in graph.nodes:
         q, op = scales[node.out], node.op
-        if isinstance(op, LINEAR):
+        if isinstance(op, Weighted):
             x = values[node.ins[0]]
             w, b = (graph.constants[v] for v in node.ins[1:])
             ins: tuple[Value, ...] = (x, *_layer_constants(g, node, x.type, w, b))

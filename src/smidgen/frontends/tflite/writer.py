@@ -24,6 +24,7 @@ from smidgen.frontends.tflite.flatbuffer import (
 from smidgen.ir import DTYPES, Array, Graph, Node, Op, Type, Value, verify
 from smidgen.numerics import INT32_MAX
 from smidgen.ops.elementwise import ADD_SHIFT
+from smidgen.ops.weighted import Windowed
 from smidgen.ops.window import Pad, Window, same_pad
 
 # The least version of each operator that takes int8; in float32, version 1 does.
@@ -172,7 +173,7 @@ def _padding(window: Window, x: Type) -> int | None:
 
 def _conv(lowering: _Lowering, node: Node) -> None:
     op = node.op
-    assert isinstance(op, ops.Conv2D | ops.Depthwise)
+    assert isinstance(op, Windowed)
     x, w, _ = (value.type for value in node.ins)
     window = op.window(w)
     padding = _padding(window, x)
