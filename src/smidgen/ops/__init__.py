@@ -22,6 +22,8 @@ from smidgen.ops.loss import CrossEntropyGrad as CrossEntropyGrad
 from smidgen.ops.loss import MaxAbs as MaxAbs
 from smidgen.ops.loss import Rate as Rate
 from smidgen.ops.loss import SoftmaxCrossEntropy as SoftmaxCrossEntropy
+from smidgen.ops.maximum import Compare as Compare
+from smidgen.ops.maximum import Maximum as Maximum
 from smidgen.ops.norm import BatchNorm as BatchNorm
 from smidgen.ops.overlay import Overlay as Overlay
 from smidgen.ops.pool import AvgPool as AvgPool

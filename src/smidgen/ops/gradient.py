@@ -36,6 +36,7 @@ class Mask(Op):
     activation: str = "none"
 
     kernel = "smg_mask_s8"
+    saved = True
 
     def infer(self, y: Type) -> Type:
         return Type((mask_bytes(y.size),), "uint8")
@@ -325,6 +326,7 @@ class Gather(Op):
     channels: tuple[int, ...]
 
     kernel = "smg_gather_s8"
+    saved = True
 
     def infer(self, x: Type) -> Type:
         if not self.channels or not all(0 <= c < x.shape[-1] for c in self.channels):

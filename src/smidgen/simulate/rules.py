@@ -124,6 +124,11 @@ def _mul(node: Node, a: Arithmetic) -> Function:
     return lambda p, q: finish((p - left.zero) * (q - right.zero))
 
 
+@rule(ops.Maximum)
+def _maximum(node: Node, a: Arithmetic) -> Function:
+    return lambda p, q: torch.where(p >= q, p, q)  # equals: the gradient is the first one's, as the op has it
+
+
 @rule(ops.Activate, ops.Requantize)
 def _rescale(node: Node, a: Arithmetic) -> Function:
     op, x, y = node.op, node.ins[0].type, node.out.type

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from smidgen.ir import Builder, Graph, Node, memory_read, verify, virtual_sources
 from smidgen.ir.rewriting import producers, prune, rewrite, uses
 from smidgen.ops.conv_grad import WeightGrad
-from smidgen.ops.gradient import Gather, Mask, ParameterGrad
+from smidgen.ops.gradient import Gather, ParameterGrad
 from smidgen.ops.loss import Rate
 from smidgen.ops.update import BiasStep, DenseStep, FusedBiasStep, FusedStep, FusedWeightStep, Step, WeightStep
 
@@ -75,7 +75,7 @@ def fuse_updates(graph: Graph) -> Graph:
 
 def save_early(graph: Graph) -> Graph:
     """Masks and gathered channels are taken as soon as their tensor exists, so that the tensor itself can go."""
-    return _move(graph, [node for node in graph.nodes if isinstance(node.op, Mask | Gather)])
+    return _move(graph, [node for node in graph.nodes if node.op.saved])
 
 
 def update_early(graph: Graph) -> Graph:

@@ -280,6 +280,12 @@ def _binary(w: OnnxWriter, node: Node) -> None:
     w.result(node, name, first, node.op.activation)
 
 
+def _maximum(w: OnnxWriter, node: Node) -> None:
+    a, b = node.ins
+    first = w.both_first(a, b)
+    w.result(node, w.emit("Max", result_name(node), w.operand(a, first), w.operand(b, first)), first)
+
+
 def _activate(w: OnnxWriter, node: Node) -> None:
     (x,) = node.ins
     activation = node.op.activation if isinstance(node.op, ops.Activate) else "none"
@@ -376,6 +382,7 @@ def _batch_norm(w: OnnxWriter, node: Node) -> None:
 RULES: Mapping[type[Op], Callable[[OnnxWriter, Node], None]] = {
     ops.Activate: _activate, ops.Add: _binary, ops.AvgPool: _pool, ops.BatchNorm: _batch_norm, ops.Concat: _concat,
     ops.Conv2D: _conv, ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _activate, ops.Lookup: _lookup,
-    ops.MaxPool: _pool, ops.Mean: _mean, ops.Mul: _binary, ops.Pad: _pad, ops.Quantize: _activate,
-    ops.Requantize: _activate, ops.Reshape: _reshape, ops.Softmax: _softmax, ops.Transpose: _transpose,
+    ops.Maximum: _maximum, ops.MaxPool: _pool, ops.Mean: _mean, ops.Mul: _binary, ops.Pad: _pad,
+    ops.Quantize: _activate, ops.Requantize: _activate, ops.Reshape: _reshape, ops.Softmax: _softmax,
+    ops.Transpose: _transpose,
 }  # fmt: skip
