@@ -207,6 +207,9 @@ class Channels:
     def multiply(self, a: Operand, b: Operand) -> FileTensor:
         return self._pair(ops.Mul(), a, b)
 
+    def maximum(self, a: Operand, b: Operand) -> FileTensor:
+        return self._pair(ops.Maximum(), a, b)
+
     def negative(self, x: FileTensor) -> FileTensor:
         """−x, in int8 in the quantization that mirrors its own."""
         if x.value.type.dtype == "float32" or self.q is None:
@@ -236,7 +239,13 @@ class Channels:
         if count not in (1, a.size):
             first = first if first.type.shape[-1] == count else self.view(first, (a.size // count, count))
             second = second if second.type.shape[-1] == count else self.view(second, (count,))
+        if isinstance(op, ops.Maximum) and self.q is not None and first.type.dtype == "int8":
+            first, second = (self._in_scale(value, self.q) for value in (first, second))
         return FileTensor(self.emit(op, first, second, q=self.q), a.layout)
+
+    def _in_scale(self, value: Value, q: QParams) -> Value:
+        """An int8 value in this quantization."""
+        return value if value.type.q == q else self.builder.emit(ops.Requantize(), value, q=q)
 
     def _constant_operand(self, a: FileTensor, b: Constant) -> Value:
         """A constant operand in the order of a's memory, no larger than it has to be."""

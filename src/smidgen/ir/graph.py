@@ -62,6 +62,7 @@ class Op:
     virtual: ClassVar[bool] = False  # no memory and no code: kernels that read the output are handed its inputs
     overlay_input: ClassVar[int | None] = None  # the input that may be such an output
     working_memory: ClassVar[bool] = False  # the kernel takes a pointer to working memory, of its target's size
+    saved: ClassVar[bool] = False  # the output is what the backward pass keeps of the forward pass: taken early
     view: ClassVar[bool] = False  # the output is the first input's memory under another type: no code runs
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:

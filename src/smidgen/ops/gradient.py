@@ -43,6 +43,7 @@ class Mask(Op):
     activation: str = "none"
 
     kernel = "smg_mask_s8"
+    saved = True
 
     def infer(self, y: Type) -> Type:
         numerics.check_activation(self.activation)
@@ -337,6 +338,7 @@ class Gather(Op):
     channels: tuple[int, ...]
 
     kernel = "smg_gather_s8"
+    saved = True
 
     def infer(self, x: Type) -> Type:
         if not self.channels or not all(0 <= c < x.shape[-1] for c in self.channels):
