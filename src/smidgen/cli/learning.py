@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from smidgen.cli.demonstration import demonstrate
 from smidgen.cli.options import Learning, with_learning
-from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, Target, app, memory_bytes, named_path, show
+from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, Target, app, memory_bytes, path_option, show
 from smidgen.cli.terminal import progress_console, spinner, warn
 from smidgen.data import Augment, Data, examples, load_data, pixel_encoding
 from smidgen.errors import InputError
@@ -44,12 +44,7 @@ def train(
     source: Annotated[
         str, typer.Option("--data", help="A folder of images by label, a .zip of one, an .npz, or cifar10.")
     ],
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", parser=named_path, metavar="<path>", help="The folder for the model and its checkpoint."
-        ),
-    ],
+    output: Annotated[Path, path_option("--output", "-o", help="The folder for the model and its checkpoint.")],
     target: Target = "host",
     epochs: Annotated[int, typer.Option(help="How many times to go through the images.")] = 12,
     lr: Annotated[str, typer.Option(help="Learning rate per sample: a number or a quotient such as 0.1/256.")] = (
@@ -66,9 +61,7 @@ def train(
     test_every: Annotated[int, typer.Option(help="Test after every so many epochs, and after the last.")] = 1,
     *,
     learning: Learning,
-    resume: Annotated[
-        Path | None, typer.Option(parser=named_path, metavar="<path>", help="Continue this run from its checkpoint.")
-    ] = None,
+    resume: Annotated[Path | None, path_option(help="Continue this run from its checkpoint.")] = None,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
@@ -157,9 +150,7 @@ def _progress_bar(course: Course) -> Iterator[Callable[[LearningProgress], None]
 
 @app.command()
 def demo(
-    output: Annotated[
-        Path, typer.Option("--output", "-o", parser=named_path, metavar="<path>", help="The folder to write.")
-    ] = Path("out/demo"),
+    output: Annotated[Path, path_option("--output", "-o", help="The folder to write.")] = Path("out/demo"),
     as_json: Json = False,
 ) -> None:
     """Train a network here and on an emulated board, and compare every byte."""

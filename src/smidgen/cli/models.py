@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, app, memory_bytes, named_path, show
+from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, app, memory_bytes, path_option, show
 from smidgen.cli.terminal import spinner
 from smidgen.data.files import parse_npy, read_whole, write_whole
 from smidgen.errors import InputError
@@ -30,16 +30,8 @@ def info(model: Model, memory: Memory = MEMORY_TEXT, as_json: Json = False) -> N
 @app.command()
 def run(
     model: Model,
-    inputs: Annotated[
-        list[Path],
-        typer.Option(
-            "--input", "-i", parser=named_path, metavar="<path>", help="A .npy file for each input, in order."
-        ),
-    ],
-    outputs: Annotated[
-        list[Path] | None,
-        typer.Option("--output", "-o", parser=named_path, metavar="<path>", help="A .npy file for each output."),
-    ] = None,
+    inputs: Annotated[list[Path], path_option("--input", "-i", help="A .npy file for each input, in order.")],
+    outputs: Annotated[list[Path] | None, path_option("--output", "-o", help="A .npy file for each output.")] = None,
     target: Annotated[
         str, typer.Option(help="Where to run: reference (numpy), host (this machine's C), or a board.")
     ] = "reference",
@@ -84,12 +76,7 @@ def _write_npy(path: Path, array: Array) -> None:
 @app.command("import")
 def import_(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="A model file, or a network of the zoo.")],
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", parser=named_path, metavar="<path>", help="The file to write: .smg, .tflite or .onnx."
-        ),
-    ],
+    output: Annotated[Path, path_option("--output", "-o", help="The file to write: .smg, .tflite or .onnx.")],
     plain: Annotated[
         bool, typer.Option("--plain", help="model.onnx with only ONNX's own operators: faster, rounded by the runtime.")
     ] = False,

@@ -20,7 +20,7 @@ from smidgen.cli.shared import (
     app,
     check_folder,
     memory_bytes,
-    named_path,
+    path_option,
     show,
 )
 from smidgen.cli.terminal import print_rich, spinner
@@ -36,19 +36,14 @@ from smidgen.zoo.loading import load
 @with_learning
 def compile_(
     model: Model,
-    output: Annotated[
-        Path,
-        typer.Option("--output", "-o", parser=named_path, metavar="<path>", help="The folder to write; new or empty."),
-    ],
+    output: Annotated[Path, path_option("--output", "-o", help="The folder to write; new or empty.")],
     scheme: OneScheme = None,
     target: Target = "host",
     image: Input = ImageInput.buffered,
     budget: Annotated[
         str | None, typer.Option(help="Limit for the SRAM of arena and state, such as 128KB (1 KB is 1,024 bytes).")
     ] = None,
-    picture: Annotated[
-        Path | None, typer.Option(parser=named_path, metavar="<path>", help="Also draw the memory in this HTML file.")
-    ] = None,
+    picture: Annotated[Path | None, path_option(help="Also draw the memory in this HTML file.")] = None,
     *,
     learning: Learning,
     memory: Memory = MEMORY_TEXT,

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn
 
-from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, app, memory_bytes, named_path, show
+from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, app, memory_bytes, path_option, show
 from smidgen.cli.terminal import print_rich, progress_console, spinner
 from smidgen.data import load_images
 from smidgen.errors import InputError
@@ -51,12 +51,7 @@ class Fit(StrEnum):
 def quantize_(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A float32 model file: .onnx, .pt2, .tflite or .smg.")],
     source: Annotated[str, typer.Option("--data", help="Calibration images: a folder, a .zip or an .npz.")],
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", parser=named_path, metavar="<path>", help="The file to write: .smg, .tflite or .onnx."
-        ),
-    ],
+    output: Annotated[Path, path_option("--output", "-o", help="The file to write: .smg, .tflite or .onnx.")],
     images: Annotated[int, typer.Option(help="How many images to use at most, evenly spaced.")] = 128,
     method: Annotated[Method, typer.Option(help="Calibration method that finds the ranges.")] = Method.mse,
     percentile: Annotated[float, typer.Option(help="Percent of elements that --method percentile keeps.")] = 99.99,

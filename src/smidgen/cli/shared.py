@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -63,11 +63,15 @@ def memory_bytes(text: str) -> int:
     return size
 
 
-def named_path(text: str | Path) -> Path:
-    """An option that is a path; an empty one, often a variable of the shell that is not set, is none."""
-    if not str(text):
-        raise InputError("a path in the command is empty; name a file or folder, '.' for the working folder")
-    return Path(text)
+def path_option(*names: str, help: str) -> Any:
+    """An option that is a path; an empty one, often a variable of the shell that is not set, is refused."""
+
+    def parse(text: str | Path) -> Path:
+        if not str(text):
+            raise InputError("a path in the command is empty; name a file or folder, '.' for the working folder")
+        return Path(text)
+
+    return typer.Option(*names, parser=parse, metavar="<path>", help=help)
 
 
 def check_folder(path: Path, coming: Path) -> None:
