@@ -25,6 +25,13 @@ def mask_bytes(size: int) -> int:
     return (size + 7) // 8
 
 
+def check_slots(what: str, slots: tuple[int, ...], step_state: Type) -> None:
+    """Raise unless the step state has a level in each of these places."""
+    levels = step_state.size - stochastic.FIRST_LEVEL
+    if not slots or len(step_state.shape) != 1 or not all(0 <= slot < levels for slot in slots):
+        raise GraphError(f"{what} reads levels {list(slots)[:4]} of a step state {list(step_state.shape)}")
+
+
 @op
 @dataclass(frozen=True)
 class Mask(Op):
@@ -39,6 +46,7 @@ class Mask(Op):
     saved = True
 
     def infer(self, y: Type) -> Type:
+        numerics.check_activation(self.activation)
         return Type((mask_bytes(y.size),), "uint8")
 
     def ref(self, node: Node, y: Array) -> Array:
@@ -109,7 +117,10 @@ class GradOp(Op):
             raise GraphError(f"{type(self).__name__} has {len(self.factors)} factors for {shape[-1]} channels")
         if parts.mask is not None and parts.mask.shape != (mask_bytes(int(np.prod(shape))),):
             raise GraphError(f"{type(self).__name__} got a mask of {parts.mask.shape} for {list(shape)}")
-        if self.lowered:
+        if parts.step_state is not None:
+            if len(self.slots) != self.gradients + 1:
+                raise GraphError(f"{type(self).__name__} has {len(self.slots)} slots, not {self.gradients + 1}")
+            check_slots(type(self).__name__, self.slots, parts.step_state)
             return Type(shape, "int8"), PEAK_BITS
         return Type(shape, "float32")
 
@@ -242,6 +253,7 @@ class FromFloat(Op):
     def infer(self, dy: Type, g0: Type, step_state: Type) -> tuple[Type, ...]:
         if dy.dtype != "float32":
             raise GraphError(f"FromFloat takes a float32 gradient, not {dy.dtype}")
+        check_slots("FromFloat", self.slots, step_state)
         return Type(dy.shape, "int8"), PEAK_BITS
 
     def ref(self, node: Node, dy: Array, g0: Array, step_state: Array) -> tuple[Array, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Node, Op, Params, Type, Value, op
 from smidgen.numerics import stochastic
-from smidgen.ops.gradient import ParameterGrad
+from smidgen.ops.gradient import ParameterGrad, check_slots
 from smidgen.ops.rules import SGD, UpdateRule
 
 T = TypeVar("T")
@@ -113,8 +113,9 @@ class Step(Op):
         return ()
 
     def check_buffer(self, w: Type, *rest: Type) -> None:
-        """Raise unless the rule can be followed and its buffer, the last state, is one for w."""
+        """Raise unless the rule can be followed, its slot is one, and its buffer, the last state, is one for w."""
         self.rule.check()
+        check_slots(type(self).__name__, (self.slot,), rest[-1])
         buffer = rest[self.states() - 2]
         if self.rule.buffered and buffer != self.rule.buffer(w):
             what = f"{type(self).__name__} of {list(w.shape)}"

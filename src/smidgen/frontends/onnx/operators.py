@@ -39,7 +39,7 @@ def _window(call: OnnxCall, x: FileTensor, size: Shape) -> tuple[Shape, Spans, S
     """Stride, padding and dilation of a window over the map."""
     count = len(x.shape) - 2
     stride, dilation = call.integers("strides", (1,) * count), call.integers("dilations", (1,) * count)
-    if not len(size) == len(stride) == len(dilation) == count or min(*size, *stride, *dilation, 1) < 1:
+    if not len(size) == len(stride) == len(dilation) == count or min((*size, *stride, *dilation, 1)) < 1:
         raise ImportModelError(
             f"window {list(size)}, strides {list(stride)} and dilations {list(dilation)} do not fit {list(x.shape)}"
         )
