@@ -152,11 +152,12 @@ void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *
     smg_rounding r = SMG_BEGIN(p, step_state, smg_exponent(step_state, p->slot_in));
     if (regular(p)) {
         const int32_t taps = p->k_h * ((p->k_w + 1) / 2) * 2, row = p->x_w + p->k_w;
+        const smg_weights own = *w;
         int16_t *weights = scratch;
         const block b = {weights, weights + SMG_COLUMNS * taps, taps, row, row * p->y_h};
         for (int32_t i = 0; i < SMG_COLUMNS * b.plane; i++) b.dy[i] = 0;
         for (int32_t c = 0; c < p->x_c; c += SMG_COLUMNS) {
-            lay_weights(&b, p, *w, c);
+            lay_weights(&b, p, own, c);
             lay_gradients(&b, p, dy + c);
             eight_channels(p, &r, &b, c, mask, dx);
         }
