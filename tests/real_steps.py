@@ -18,7 +18,9 @@ def scale_of(graph: Graph, value: Value) -> Array:
     if value.type.q is not None:
         scales = np.array(value.type.q.scale, np.float64)
         axis = value.type.q.axis
-        return scales if axis is None else scales.reshape([-1 if i == axis else 1 for i in range(len(value.type.shape))])
+        return (
+            scales if axis is None else scales.reshape([-1 if i == axis else 1 for i in range(len(value.type.shape))])
+        )
     if value.type.dtype == "float32":
         return np.ones(1)
     (layer,) = (node for node in graph.nodes if len(node.ins) == 3 and node.ins[2] == value)
@@ -37,7 +39,9 @@ class RealStep:
         for value, data in (*graph.constants.items(), *graph.state.items(), *zip(graph.inputs, [image], strict=True)):
             zero = 0 if value.type.q is None else value.type.q.zero
             scale = scale_of(graph, value)
-            self.reals[value] = torch.tensor(scale * (data.astype(np.float64) - zero), requires_grad=value in graph.state)
+            self.reals[value] = torch.tensor(
+                scale * (data.astype(np.float64) - zero), requires_grad=value in graph.state
+            )
         for node in graph.nodes:
             self.reals[node.out] = self._rounded(node, self._compute(node))
         (logits,) = graph.outputs
@@ -82,5 +86,7 @@ class RealStep:
         lowest, highest = (np.clip(np.round(limit / scale) + zero, -128, 127) for limit in (low, high))
         inside = torch.tensor((integer > lowest) & (integer < highest))
         stands_for = torch.tensor(scale * (integer - zero))
-        assert float((stands_for - y.detach()).abs()[inside].max()) < 0.51 * scale, "the integer is not the real, rounded"
+        assert float((stands_for - y.detach()).abs()[inside].max()) < 0.51 * scale, (
+            "the integer is not the real, rounded"
+        )
         return stands_for + (y - y.detach()) * inside

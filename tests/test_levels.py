@@ -17,7 +17,9 @@ from smidgen.ops import AdvanceStepState
 
 FALL, FALL_OF_NOTHING = 2.0 ** (-4 / 256), 2.0 ** (-64 / 256)
 LEAST, MOST = 2.0**-60, 2.0**60
-magnitudes = st.lists(st.one_of(st.just(0.0), st.floats(-18, 18).map(lambda power: 2.0**power)), min_size=1, max_size=30)
+magnitudes = st.lists(
+    st.one_of(st.just(0.0), st.floats(-18, 18).map(lambda power: 2.0**power)), min_size=1, max_size=30
+)
 
 
 def advance() -> Node:
