@@ -133,7 +133,7 @@ def _changed(node: ast.expr | ast.Return) -> Iterator[str]:
         yield f"({ast.unparse(other)})"
     elif isinstance(other, ast.UnaryOp) and isinstance(other.op, ast.Not):
         yield f"(not ({ast.unparse(other.operand)}))" if _added(node) else f"({ast.unparse(other.operand)})"
-    elif isinstance(other, ast.Return) and other.value is not None:
+    elif isinstance(other, ast.Return) and not (other.value is None or ast.unparse(other.value) == "None"):
         yield "return None"
     elif isinstance(other, ast.Call) and (len(other.args) > 1 or other.keywords):
         (other.keywords or other.args).pop()
