@@ -8,7 +8,7 @@ import numpy as np
 
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, QParams, Type, Value, op
-from smidgen.ops.checking import check_dtypes, check_rank
+from smidgen.ops.checking import check_channels, check_dtypes
 from smidgen.ops.select import Gather
 
 MOST_CHANNELS = 2**15 - 1  # their numbers are int16 in C
@@ -24,7 +24,7 @@ class Overlay(Op):
     virtual = True
 
     def infer(self, frozen: Type, trained: Type) -> Type:
-        check_rank("Overlay", 4, frozen)
+        check_channels("Overlay", frozen)
         check_dtypes("Overlay", ("int8", "float32"), frozen)
         ascending = all(a < b for a, b in zip(self.channels, self.channels[1:], strict=False))
         if not (self.channels and ascending and self.channels[0] >= 0 and self.channels[-1] < frozen.shape[-1]):
@@ -42,7 +42,7 @@ class Overlay(Op):
     def kept(self, frozen: Type) -> QParams | None:
         """The quantization of the channels that learn."""
         q = frozen.q
-        if q is None or q.axis != 3:
+        if q is None or q.axis != len(frozen.shape) - 1:
             return q
         return QParams(tuple(q.scale[c] for c in self.channels), q.zero, q.axis)
 
