@@ -71,7 +71,7 @@ def work(first: int, count: int, cache: Path) -> None:
     """Run some graphs in this process; each is named before it runs, so that a crash tells which it was."""
     kernels, counts = sanitized_kernels(cache), Counter[str]()
     for seed in range(first, first + count):
-        print(f"seed {seed}", file=sys.stderr, flush=True)
+        print(f"seed {seed} {json.dumps(counts)}", file=sys.stderr, flush=True)
         try:
             result, _ = outcome(seed, kernels)
         except Exception as error:
@@ -89,14 +89,14 @@ def spawn(first: int, count: int, cache: Path) -> tuple[Counter[str], list[str]]
     failed = [line for line in said if line.startswith("FAILED")]
     if done.returncode == 0:
         return Counter(json.loads(done.stdout)), failed
-    at = next((int(line.split()[1]) for line in reversed(said) if line.startswith("seed ")), first)
-    why = next((line for line in said if "ERROR: AddressSanitizer" in line or "runtime error" in line), said[-1:])
-    crashed = Counter({"crash": 1, "refused": 0}), [*failed, f"FAILED seed {at}: {why}"]
-    left = first + count - at - 1
-    if not left:
-        return crashed
-    more = spawn(at + 1, left, cache)
-    return crashed[0] + more[0], [*crashed[1], *more[1]]
+    last = next((line.split(" ", 2) for line in reversed(said) if line.startswith("seed ")), ["", str(first), "{}"])
+    why = next((line for line in said if "AddressSanitizer" in line or "runtime error" in line), "".join(said[-1:]))
+    at, counts = int(last[1]), Counter(json.loads(last[2])) + Counter(crash=1)
+    failed.append(f"FAILED seed {at}: {why[:300]}")
+    if left := first + count - at - 1:
+        more, others = spawn(at + 1, left, cache)
+        return counts + more, failed + others
+    return counts, failed
 
 
 def main(total: int, first: int = 0, processes: int = 2) -> int:

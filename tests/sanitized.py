@@ -145,9 +145,8 @@ class Run:
             return
         got = np.frombuffer(octets, want.dtype).reshape(want.shape)
         if want.dtype != np.float32 or not np.array_equal(want, got, equal_nan=True):
-            raise Disagreement(
-                f"%{value.name} of {type(node.op).__name__} is {got.ravel()[:8]}, not {want.ravel()[:8]}"
-            )
+            found = f"{got.ravel()[:8]}, not {want.ravel()[:8]}"
+            raise Disagreement(f"%{value.name} of {type(node.op).__name__} is {found}")
 
 
 def sanitized_kernels(cache: Path) -> Kernels:

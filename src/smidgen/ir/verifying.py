@@ -38,6 +38,8 @@ def verify(graph: Graph) -> None:
         for value in node.ins:
             if value not in defined:
                 raise GraphError(f"%{value.name}, read by {type(node.op).__name__}, is not defined before its use")
+        if node.op.overlay_input is not None and len(set(node.ins)) < len(node.ins):
+            raise GraphError(f"{type(node.op).__name__}, which gives %{node.outs[0].name}, reads one value as two")
         _verify_outputs(node)
         for value in node.outs:
             define(value)
