@@ -96,7 +96,7 @@ def grow_conv(s: Grower) -> Value:
     channels = x.type.shape[3]
     groups = s.draw(st.sampled_from([g for g in range(1, channels + 1) if channels % g == 0]))
     out = groups * s.choose(1, max(1, 9 // groups))
-    w, b, scale = s.weights((out, *size, channels // groups), 0)
+    w, b, scale = s.weights((out, *size, channels // groups), 0, shared=bool(s.choose(0, 1)))
     reach = x.type.scale * scale * (size[0] * size[1] * channels // groups) ** 0.5 * 70
     op = Conv2D(stride, s.padding(x, size, stride, dilation), dilation, groups, s.activation())
     return s.g.emit(op, x, w, b, q=s.q(reach))
@@ -108,7 +108,7 @@ def grow_depthwise(s: Grower) -> Value:
     step = s.choose(1, 2)
     dilation = (s.choose(1, 2),) * 2 if step == 1 else (1, 1)
     multiplier = s.choose(1, 2)
-    w, b, scale = s.weights((1, *size, x.type.shape[3] * multiplier), 3)
+    w, b, scale = s.weights((1, *size, x.type.shape[3] * multiplier), 3, shared=bool(s.choose(0, 1)))
     reach = x.type.scale * scale * (size[0] * size[1]) ** 0.5 * 70
     op = Depthwise((step, step), s.padding(x, size, (step, step), dilation), dilation, s.activation())
     return s.g.emit(op, x, w, b, q=s.q(reach))

@@ -293,7 +293,7 @@ def step(name: str, op: Step, w: Type, how: How, sources: tuple[Feed, ...]) -> T
     power = op.lift - 26 - unit  # sums of 2^−4 of their bound then make steps of about one unit
 
     def build(g: Builder, rng: Rng, x: tuple[Value, ...]) -> tuple[Value, ...]:
-        states = [g.persistent("w", _initial(rng, w))]
+        states = [g.persistent("w", _initial(rng, w), QParams.per_tensor(0.01) if w.dtype == "int8" else None)]
         if w.dtype == "int8" and how.bits > 8:
             fraction = rng.integers(0, 1 << (how.bits - 8), w.size).astype(np.uint8)
             states.append(g.persistent("fraction", pack(fraction, how.bits - 8)))

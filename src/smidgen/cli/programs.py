@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -30,6 +31,13 @@ from smidgen.results.profiling import profile
 from smidgen.results.verbs import CompiledProject, TensorBytes
 from smidgen.targets.finding import find_board
 from smidgen.zoo.loading import load
+
+
+class CompilerName(StrEnum):
+    """Compilers for boards."""
+
+    zig = "zig"
+    gcc = "gcc"
 
 
 @app.command("compile")
@@ -98,6 +106,9 @@ def profile_(
     sram: Annotated[str | None, typer.Option(help="Pretend the board has this much SRAM, such as 128KB.")] = None,
     flash: Annotated[str | None, typer.Option(help="Pretend the board has this much flash, such as 1MB.")] = None,
     stack: Annotated[str | None, typer.Option(help="SRAM reserved for the stack, such as 4KB.")] = None,
+    compiler: Annotated[
+        CompilerName, typer.Option(help="Builds the firmware: zig's, or arm-none-eabi-gcc.")
+    ] = CompilerName.zig,
     layers: Annotated[bool, typer.Option("--layers", help="Also show every node.")] = False,
     *,
     learning: Learning,
@@ -106,7 +117,7 @@ def profile_(
 ) -> None:
     """Measure SRAM, flash, instructions and exactness on an emulated board."""
     options = learning.options_for(model, scheme)
-    where = find_board(target, sram, flash, stack)
+    where = find_board(target, sram, flash, stack, compiler.value)
     with spinner(f"compiling {model} for {target}"):
         graph = load(model, memory_bytes(memory))
         program = compile(graph, scheme, where, options=options, streamed_input=image is ImageInput.streamed)

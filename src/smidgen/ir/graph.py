@@ -91,6 +91,10 @@ class Op:
             return None
         return self.inplace
 
+    def moved(self, node: Node) -> int:
+        """How many inputs, from the first, its kernel changes where they lie: the outputs are their memory."""
+        return 0
+
     def row_window(self, node: Node) -> RowWindow:
         """The rows of its first input that a spatial op reads for each output row."""
         raise GraphError(f"{type(self).__name__}, which gives %{node.outs[0].name}, has no window of rows")

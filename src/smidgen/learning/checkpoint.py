@@ -22,8 +22,7 @@ from smidgen.data import Augment
 from smidgen.data.files import write_whole
 from smidgen.errors import InputError, SmidgenError
 from smidgen.frontends.native import SAFE_DTYPES
-from smidgen.ir import MAX_BYTES, Array, Graph
-from smidgen.ir.text import print_graph
+from smidgen.ir import MAX_BYTES, Array
 from smidgen.learning.course import Course, Epoch, RunPosition
 
 FORMAT = 1
@@ -44,14 +43,6 @@ class Checkpoint:
     course: Course
     position: RunPosition
     state: Mapping[str, Array]
-
-
-def fingerprint(graph: Graph) -> str:
-    """A number for a program: its graph, its constants, and the state it starts from."""
-    hashed = hashlib.sha256(print_graph(graph).encode())
-    for array in (*graph.constants.values(), *graph.state.values()):
-        hashed.update(np.ascontiguousarray(array).tobytes())
-    return hashed.hexdigest()
 
 
 def write_checkpoint(checkpoint: Checkpoint, path: Path) -> None:

@@ -12,7 +12,8 @@ import numpy as np
 from smidgen.data import Data, Samples, centre, pixel_encoding
 from smidgen.errors import InputError, SmidgenError
 from smidgen.ir import Array, Graph
-from smidgen.learning.checkpoint import Checkpoint, CheckpointError, fingerprint, read_checkpoint, write_checkpoint
+from smidgen.ir.fingerprint import fingerprint
+from smidgen.learning.checkpoint import Checkpoint, CheckpointError, read_checkpoint, write_checkpoint
 from smidgen.learning.course import Course, Epoch, LearningProgress, RunPosition
 from smidgen.learning.freezing import learned_graph
 from smidgen.pipeline import Program

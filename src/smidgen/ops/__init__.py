@@ -11,9 +11,7 @@ from smidgen.ops.elementwise import Quantize as Quantize
 from smidgen.ops.elementwise import Requantize as Requantize
 from smidgen.ops.gradient import AdvanceStepState as AdvanceStepState
 from smidgen.ops.gradient import ChannelSum as ChannelSum
-from smidgen.ops.gradient import Crop as Crop
 from smidgen.ops.gradient import FromFloat as FromFloat
-from smidgen.ops.gradient import Gather as Gather
 from smidgen.ops.gradient import Mask as Mask
 from smidgen.ops.gradient import RequantizeGrad as RequantizeGrad
 from smidgen.ops.gradient import SumGrads as SumGrads
@@ -29,6 +27,8 @@ from smidgen.ops.overlay import Overlay as Overlay
 from smidgen.ops.pool import AvgPool as AvgPool
 from smidgen.ops.pool import MaxPool as MaxPool
 from smidgen.ops.pool import Mean as Mean
+from smidgen.ops.select import Crop as Crop
+from smidgen.ops.select import Gather as Gather
 from smidgen.ops.shape import Concat as Concat
 from smidgen.ops.shape import Pad as Pad
 from smidgen.ops.shape import Reshape as Reshape

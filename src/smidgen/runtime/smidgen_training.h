@@ -212,10 +212,11 @@ void smg_avg_pool_grad_g8(const smg_avg_pool_grad_g8_params *p, const int8_t *dy
                           const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
 void smg_max_pool_grad_g8(const smg_max_pool_grad_g8_params *p, const int8_t *dy, const int8_t *x, const uint8_t *mask,
                           const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
-void smg_conv2d_grad_g8(const smg_conv2d_grad_g8_params *p, const int8_t *dy, smg_weights w, const uint8_t *mask,
-                        const int32_t *step_state, int8_t *dx, int32_t *peak_bits, void *scratch);
-void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *dy, smg_weights w, const uint8_t *mask,
-                           const int32_t *step_state, int8_t *dx, int32_t *peak_bits, void *scratch);
+void smg_conv2d_grad_g8(const smg_conv2d_grad_g8_params *p, const int8_t *dy, const smg_weights *w,
+                        const uint8_t *mask, const int32_t *step_state, int8_t *dx, int32_t *peak_bits, void *scratch);
+void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *dy, const smg_weights *w,
+                           const uint8_t *mask, const int32_t *step_state, int8_t *dx, int32_t *peak_bits,
+                           void *scratch);
 void smg_dense_grad_g8(const smg_dense_grad_g8_params *p, const int8_t *dy, const int8_t *w, const uint8_t *mask,
                        const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
 void smg_conv2d_grad_weight_g8(const smg_conv2d_grad_weight_g8_params *p, const int8_t *x, const int8_t *dy,

@@ -16,13 +16,15 @@ import numpy as np
 from smidgen.errors import InputError
 from smidgen.ir import Array, Builder, Graph, Node, QParams, Roles, Type, Value
 from smidgen.ir.rewriting import needed, producers, prune
+from smidgen.ops.conv import Conv2D, Depthwise
 from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Dequantize
-from smidgen.ops.gradient import AdvanceStepState, Gather
+from smidgen.ops.gradient import AdvanceStepState
 from smidgen.ops.loss import MaxAbs, Rate, SoftmaxCrossEntropy
 from smidgen.ops.overlay import Overlay
 from smidgen.ops.pool import Mean
 from smidgen.ops.rules import SGD, UpdateRule
+from smidgen.ops.select import Gather
 from smidgen.ops.shape import Reshape
 from smidgen.ops.update import BiasStep, DenseStep, WeightStep, initial_fraction
 from smidgen.training.autodiff import differentiate
@@ -150,7 +152,8 @@ def _state(g: Builder, graph: Graph, layer: Trained, index: int, options: Option
     """Turn a layer's bias (index 2) or weights (index 1) into state; what its node reads, and how it learns."""
     x, w, b = layer.node.ins
     assert w.type.q is not None
-    axis = 3 if w.type.shape[0] == 1 and w.type.q.axis == 3 else 0
+    assert isinstance(layer.node.op, Conv2D | Depthwise | Dense)
+    axis = layer.node.op.weight_axis
     scales = np.broadcast_to(np.array(w.type.q.scale), (w.type.shape[axis],))
     positions = math.prod(layer.node.out.type.shape[:-1])
     if index == 2:

@@ -8,8 +8,9 @@ from dataclasses import fields, replace
 from smidgen.ir import Builder, Graph, Node, memory_read, verify, virtual_sources
 from smidgen.ir.rewriting import producers, prune, rewrite, uses
 from smidgen.ops.conv_grad import WeightGrad
-from smidgen.ops.gradient import Gather, ParameterGrad
+from smidgen.ops.gradient import ParameterGrad
 from smidgen.ops.loss import Rate
+from smidgen.ops.select import Gather
 from smidgen.ops.update import BiasStep, DenseStep, FusedBiasStep, FusedStep, FusedWeightStep, Step, WeightStep
 
 Pass = Callable[[Graph], Graph]
