@@ -8,7 +8,7 @@ CWARNINGS := -std=c99 -pedantic -Wall -Wextra -Werror -Wshadow -Wstrict-prototyp
 CORTEX_M = $(shell $(BIN)/python -c 'from smidgen.targets import boards, toolchain as t; print(*t.core_flags("zig", boards.M7), *t.FLAGS)')
 HOST := $(CWARNINGS) -fPIC -shared -o build/kernels-host.so
 
-.PHONY: demo test fuzz mutants lint types cwarnings unit clean
+.PHONY: demo test fuzz hostile mutants lint types cwarnings unit clean
 
 demo: .venv/.core
 	$(BIN)/smidgen demo
@@ -41,6 +41,11 @@ fuzz: .venv/.dev
 MINUTES ?= 60
 mutants: .venv/.dev
 	nice -n 10 $(BIN)/python tools/mutants.py --minutes $(MINUTES)
+
+# Mutated training graphs: each is refused, or runs under sanitizers and computes numpy's bytes.
+HOSTILE ?= 100000
+hostile: .venv/.dev
+	$(BIN)/python tests/hostile.py $(HOSTILE)
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

@@ -163,7 +163,7 @@ def _moves() -> Iterator[GradientCase]:
 
 def overlay(v: Leaves) -> Value:
     frozen = v.g.constant("frozen", v.rng.normal(0, 1, (2, 4)).astype(np.float32))
-    return v.g.emit(ops.Overlay((3, 0)), frozen, v(2, 2))
+    return v.g.emit(ops.Overlay((0, 3)), frozen, v(2, 2))
 
 
 CASES = (*_weighted(), *_elementwise(), *_moves())

@@ -11,12 +11,13 @@ from functools import cache
 
 import numpy as np
 
-from networks import CLASSES, NETWORKS
+from networks import CLASSES, NETWORKS, one_scale_hidden
 from smidgen.errors import SmidgenError
 from smidgen.ir import DTYPES, OPS, Array, Graph, Node, Type, Value, infer
 from smidgen.ir.rewriting import prune
 from smidgen.ir.text import _Reader, print_graph
 from smidgen.numerics import ACTIVATIONS
+from smidgen.ops.dense import Dense
 from smidgen.ops.rules import Momentum
 from smidgen.training import Options, build_training
 from smidgen.training.head import layers
@@ -51,7 +52,7 @@ def text_of(graph: Graph) -> Text:
 
 
 @cache
-def sound() -> tuple[Text, ...]:
+def sound() -> tuple[tuple[Text, ...], tuple[Text, ...]]:
     """What is mutated: whole training steps, before and after passes, and every case of a kernel alone."""
     hows = (
         (Fraction(1), Options(CLASSES)),
@@ -60,14 +61,15 @@ def sound() -> tuple[Text, ...]:
         (Fraction(1), Options(CLASSES, weight_bits=10, head="int8", rule=Momentum(0.5, accumulate=2))),
     )
     steps = []
-    for seed, network in enumerate(NETWORKS):
+    for seed, network in enumerate((*NETWORKS, one_scale_hidden)):
         graph = network(seed)
-        count = len(layers(graph))
+        found = layers(graph)
         for share, options in hows:
-            scheme = Scheme("hostile", count, tuple((layer, share) for layer in range(count)))
+            shares = (Fraction(1) if isinstance(node.op, Dense) else share for node in found)
+            scheme = Scheme("hostile", len(found), tuple(enumerate(shares)))
             step = build_training(graph, scheme, options).step
             steps += [run(step), run(step, (prune,))] if options.weight_bits == 12 else [run(step, TRAINING)]
-    return (*map(text_of, steps), *map(text_of, TRAINING_GRAPHS.values()))
+    return tuple(map(text_of, steps)), tuple(map(text_of, TRAINING_GRAPHS.values()))
 
 
 def _of_kind(text: Text, start: str) -> list[int]:
@@ -213,7 +215,8 @@ WAYS = (attribute, attribute, attribute, length, inputs, inputs, kind, declared,
 def mutate(seed: int) -> Text:
     """A hostile graph: the same one for the same seed."""
     rng = random.Random(seed)
-    text = rng.choice(sound())
+    steps, alone = sound()
+    text = rng.choice(alone if rng.randrange(4) else steps)
     for _ in range(rng.choice((1, 1, 2, 3))):
         text = rng.choice(WAYS)(rng, text)
     return _with_data(consistent(text) if rng.randrange(3) else text)

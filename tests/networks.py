@@ -143,7 +143,13 @@ def one_scale(seed: int) -> Graph:
     n = Drawn(seed, shared=True)
     x = n.conv(n.x, CHANNELS, 3, stride=2, activation="relu6")
     y = n.depthwise(n.conv(x, 2 * CHANNELS, groups=2), times=2, activation="relu6")
-    x = n.fit(Add(), x, n.conv(n.depthwise(y), CHANNELS))
+    return n.end(n.fit(Add(), x, n.conv(n.depthwise(y), CHANNELS)))
+
+
+def one_scale_hidden(seed: int) -> Graph:
+    """The same of a depthwise layer before two dense ones, which learn as a whole."""
+    n = Drawn(seed, shared=True)
+    x = n.depthwise(n.conv(n.x, CHANNELS, 3, stride=2, activation="relu6"))
     flat = n.emit(Reshape((1, x.type.size)), x)
     hidden = n.fit(Dense("relu"), flat, *n.weights((2 * CHANNELS, x.type.size), 0), signed=False)
     return n.g.graph(n.fit(Dense(), hidden, *n.weights((CLASSES, 2 * CHANNELS), 0)))

@@ -18,6 +18,7 @@ from smidgen.ir.rewriting import prune
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.numerics import stochastic
 from smidgen.numerics.stochastic import FIRST_LEVEL, LEVEL_LIMIT
+from smidgen.ops.dense import Dense
 from smidgen.ops.gradient import FromFloat
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
 from smidgen.ops.update import FusedStep, FusedWeightStep, Step
@@ -34,9 +35,14 @@ BIAS_LIMIT = 2**30
 
 def partly(graph: Graph) -> Scheme:
     """A share of some layers, depthwise ones too, all of others, none of the first."""
-    count = len(layers(graph))
+    numbered = layers(graph)
+    count = len(numbered)
     shares = (Fraction(1, 2), Fraction(1, 3), Fraction(1), Fraction(0))
-    weights = [(i, shares[i % 4]) for i in range(1, count) if i % 4 < 3]
+    weights = [
+        (i, Fraction(1) if isinstance(node.op, Dense) else shares[i % 4])
+        for i, node in enumerate(numbered)
+        if i and i % 4 < 3
+    ]
     return Scheme("partly", count - 1, tuple(weights), "random")
 
 

@@ -112,8 +112,8 @@ TRAINING_CASES = (
         state %s: int32[3]
         %sums: int32[1,1,1,2] = ConvGradWeight(%x, %dy)
         %total: int32[1] = ChannelSum(%dy)
-        %w1: int8[1,1,1,2] q = WeightStep(%w, %sums, %r, %s) factors=(4.0,) slot=0 stream=2 bound=9
-        %b1: int32[1] = BiasStep(%b, %total, %r, %s) factors=(9.0,) slot=0 stream=4 bound=9
+        %w1: int8[1,1,1,2] q = WeightStep(%w, %sums, %r, %s) factors=(4.0,) slot=0 stream=2 bound=200000
+        %b1: int32[1] = BiasStep(%b, %total, %r, %s) factors=(9.0,) slot=0 stream=4 bound=200000
         update %w: %w1
         update %b: %b1
         output %dy
@@ -125,8 +125,8 @@ TRAINING_CASES = (
         state %w: int8[1,1,1,2] q
         state %b: int32[1]
         state %s: int32[3]
-        %w1: int8[1,1,1,2] q = FusedWeightStep(%w, %x, %dy, %r, %s) factors=(4.0,) slot=0 stream=2 bound=9 gradient=ConvGradWeight()
-        %b1: int32[1] = FusedBiasStep(%b, %dy, %r, %s) factors=(9.0,) slot=0 stream=4 bound=9 gradient=ChannelSum()
+        %w1: int8[1,1,1,2] q = FusedWeightStep(%w, %x, %dy, %r, %s) factors=(4.0,) slot=0 stream=2 bound=200000 gradient=ConvGradWeight()
+        %b1: int32[1] = FusedBiasStep(%b, %dy, %r, %s) factors=(9.0,) slot=0 stream=4 bound=200000 gradient=ChannelSum()
         update %w: %w1
         update %b: %b1
         output %dy
@@ -144,8 +144,8 @@ TRAINING_CASES = (
         state %s: int32[3]
         %sums: int32[1,1,1,2] = ConvGradWeight(%x, %dy)
         %total: int32[1] = ChannelSum(%dy)
-        %w1: int8[1,1,1,2] q = WeightStep(%w, %sums, %r, %s) factors=(4.0,) slot=0 stream=2 bound=9
-        %b1: int32[1] = BiasStep(%b, %total, %r, %s) factors=(9.0,) slot=0 stream=4 bound=9
+        %w1: int8[1,1,1,2] q = WeightStep(%w, %sums, %r, %s) factors=(4.0,) slot=0 stream=2 bound=200000
+        %b1: int32[1] = BiasStep(%b, %total, %r, %s) factors=(9.0,) slot=0 stream=4 bound=200000
         update %w: %w1
         update %b: %b1
         output %sums, %total
@@ -188,7 +188,7 @@ TRAINING_CASES = (
         %total: int32[2] = ChannelSum(%dy)
         %y: int8[1,2] q = Dense(%x, %w, %b)
         %z: int8[1,2] q = Add(%y, %y)
-        %b1: int32[2] = BiasStep(%b, %total, %r, %s) factors=(4.0, 4.0) slot=0 stream=2 bound=9
+        %b1: int32[2] = BiasStep(%b, %total, %r, %s) factors=(4.0, 4.0) slot=0 stream=2 bound=200000
         update %b: %b1
         output %z
         """,
@@ -201,7 +201,7 @@ TRAINING_CASES = (
         state %s: int32[3]
         %total: int32[2] = ChannelSum(%dy)
         %y: int8[1,2] q = Dense(%x, %w, %b)
-        %b1: int32[2] = BiasStep(%b, %total, %r, %s) factors=(4.0, 4.0) slot=0 stream=2 bound=9
+        %b1: int32[2] = BiasStep(%b, %total, %r, %s) factors=(4.0, 4.0) slot=0 stream=2 bound=200000
         %z: int8[1,2] q = Add(%y, %y)
         update %b: %b1
         output %z

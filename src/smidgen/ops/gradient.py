@@ -41,7 +41,6 @@ def mask_bytes(size: int) -> int:
     return (size + 7) // 8
 
 
-
 @op
 @dataclass(frozen=True)
 class Mask(Op):
