@@ -162,8 +162,10 @@ def _moves() -> Iterator[GradientCase]:
 
 
 def overlay(v: Leaves) -> Value:
-    frozen = v.g.constant("frozen", v.rng.normal(0, 1, (2, 4)).astype(np.float32))
-    return v.g.emit(ops.Overlay((0, 3)), frozen, v(2, 2))
+    """Weights of which two channels learn, under the convolution that reads them."""
+    frozen = v.g.constant("frozen", v.rng.normal(0, 1, (2, 1, 1, 4)).astype(np.float32))
+    whole = v.g.emit(ops.Overlay((0, 3)), frozen, v(2, 1, 1, 2))
+    return v.g.emit(ops.Conv2D(), v(1, 2, 2, 4), whole, v(2))
 
 
 CASES = (*_weighted(), *_elementwise(), *_moves())
