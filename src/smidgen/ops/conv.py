@@ -70,20 +70,15 @@ def requantize_params(node: Node, activation: str) -> Params:
     }  # fmt: skip
 
 
-@op
 @dataclass(frozen=True)
-class Conv2D(Op):
-    """y[o] = Σ x·w[o] + b[o] over the window; weights are [out, rows, columns, in / groups]."""
-
-    weight_axis: ClassVar[int] = 0  # along which weights have one scale, and one step, per output channel
+class WindowedLayer(Op):
+    """What the two convolutions share: a window over the map, and weights of which some channels may be laid over."""
 
     stride: tuple[int, int] = (1, 1)
     pad: Pad = (0, 0, 0, 0)
     dilation: tuple[int, int] = (1, 1)
-    groups: int = 1
-    activation: str = "none"
 
-    kernel = "smg_conv2d_s8"
+    weight_axis: ClassVar[int]  # along which weights have one scale, and one step, per output channel
     overlay_input = 1
     requantizes = True
     spatial = True
@@ -91,6 +86,21 @@ class Conv2D(Op):
 
     def window(self, w: Type) -> Window:
         return Window((w.shape[1], w.shape[2]), self.stride, self.pad, self.dilation)
+
+    def row_window(self, node: Node) -> RowWindow:
+        return self.window(node.ins[1].type).rows
+
+
+@op
+@dataclass(frozen=True)
+class Conv2D(WindowedLayer):
+    """y[o] = Σ x·w[o] + b[o] over the window; weights are [out, rows, columns, in / groups]."""
+
+    groups: int = 1
+    activation: str = "none"
+
+    kernel = "smg_conv2d_s8"
+    weight_axis = 0
 
     def infer(self, x: Type, w: Type, b: Type) -> Type:
         numerics.check_activation(self.activation)
@@ -131,33 +141,19 @@ class Conv2D(Op):
         dw = ConvGradWeight(stride, pad, dilation, size=size, groups=self.groups)
         return g.emit(dx, dz, w), g.emit(dw, x, dz), g.emit(ChannelSum(), dz)
 
-    def row_window(self, node: Node) -> RowWindow:
-        return self.window(node.ins[1].type).rows
-
     def macs(self, node: Node) -> int:
         return node.out.type.size * math.prod(node.ins[1].type.shape[1:])
 
 
 @op
 @dataclass(frozen=True)
-class Depthwise(Op):
+class Depthwise(WindowedLayer):
     """Each input channel has `multiplier` filters of its own; weights are [1, rows, columns, in · multiplier]."""
 
-    weight_axis: ClassVar[int] = 3  # along which weights have one scale, and one step, per output channel
-
-    stride: tuple[int, int] = (1, 1)
-    pad: Pad = (0, 0, 0, 0)
-    dilation: tuple[int, int] = (1, 1)
     activation: str = "none"
 
     kernel = "smg_depthwise_s8"
-    overlay_input = 1
-    requantizes = True
-    spatial = True
-    working_memory = True
-
-    def window(self, w: Type) -> Window:
-        return Window((w.shape[1], w.shape[2]), self.stride, self.pad, self.dilation)
+    weight_axis = 3
 
     def infer(self, x: Type, w: Type, b: Type) -> Type:
         numerics.check_activation(self.activation)
@@ -191,9 +187,6 @@ class Depthwise(Op):
         )
         dw = DepthwiseGradWeight(stride, pad, dilation, size=(w.type.shape[1], w.type.shape[2]))
         return g.emit(dx, dz, w), g.emit(dw, x, dz), g.emit(ChannelSum(), dz)
-
-    def row_window(self, node: Node) -> RowWindow:
-        return self.window(node.ins[1].type).rows
 
     def donor(self, node: Node) -> int | None:
         """Channels do not meet: kernels set some of the input aside, and put as many of the output in their place."""

@@ -52,22 +52,28 @@ def pair_params(node: Node, activation: str) -> Params:
     return {"a_zero": a.zero, "b_zero": b.zero, "y_zero": y.zero, "b_period": b.size, "lo": lo, "hi": hi}
 
 
-@op
 @dataclass(frozen=True)
-class Add(Op):
-    """y = a + b; b may repeat along a's leading dimensions."""
+class Pair(Op):
+    """What sum and product share; b may repeat along a's leading dimensions."""
 
     activation: str = "none"
 
-    kernel = "smg_add_s8"
     requantizes = True
     elementwise = True
     inplace = 0
 
     def infer(self, a: Type, b: Type) -> Type:
         numerics.check_activation(self.activation)
-        check_pair("Add", a, b)
+        check_pair(type(self).__name__, a, b)
         return Type(a.shape, a.dtype)
+
+
+@op
+@dataclass(frozen=True)
+class Add(Pair):
+    """y = a + b."""
+
+    kernel = "smg_add_s8"
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
         a, b = node.ins
@@ -103,20 +109,10 @@ class Add(Op):
 
 @op
 @dataclass(frozen=True)
-class Mul(Op):
-    """y = a · b; b may repeat along a's leading dimensions."""
-
-    activation: str = "none"
+class Mul(Pair):
+    """y = a · b."""
 
     kernel = "smg_mul_s8"
-    requantizes = True
-    elementwise = True
-    inplace = 0
-
-    def infer(self, a: Type, b: Type) -> Type:
-        numerics.check_activation(self.activation)
-        check_pair("Mul", a, b)
-        return Type(a.shape, a.dtype)
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
         a, b = node.ins

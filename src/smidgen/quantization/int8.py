@@ -132,7 +132,8 @@ def _without_redundant_activation(op: Op, shape: tuple[int, ...], q: QParams) ->
 
 def _layer_constants(g: Builder, node: Node, x: Type, w: Array, b: Array) -> tuple[Value, Value]:
     """Weights rounded channel by channel, and the bias in steps of the accumulator."""
-    axis = 3 if isinstance(node.op, Depthwise) else 0
+    assert isinstance(node.op, Weighted)
+    axis = node.op.weight_axis
     scales = weight_scales(w, b, axis, x.scale)
     along = [-1 if i == axis else 1 for i in range(w.ndim)]
     rounded = np.clip(np.rint(w / scales.reshape(along)), -WEIGHT_STEPS, WEIGHT_STEPS).astype(np.int8)
