@@ -2,7 +2,8 @@
 
 Every published scheme, image streamed, and `full`, image held whole, of the three networks: one step on noise with
 8-bit weights and 10 classes, on a Cortex-M7 with memory for the largest. The bound adds up frames along the program's
-calls; a build whose bound is more than its linker script reserves is refused. Without the released networks, those of the zoo are taken.
+calls; a build whose bound is more than its linker script reserves is refused. Without the released networks, those of
+the zoo are taken.
 """
 
 from __future__ import annotations
