@@ -11,7 +11,7 @@ HOST := $(CWARNINGS) -fPIC -shared -o build/kernels-host.so
 PROGRAM := build/program
 TIDIED := $(wildcard $(RUNTIME)/kernels/*.c) src/smidgen/targets/counter.c $(PROGRAM)/model.c
 
-.PHONY: demo test fuzz lint types cwarnings ctidy unit clean program
+.PHONY: demo test fuzz mutants lint types cwarnings ctidy unit clean program
 
 demo: .venv/.core
 	$(BIN)/smidgen demo
@@ -59,6 +59,11 @@ unit: .venv/.dev
 # The properties again, on examples no run has seen.
 fuzz: .venv/.dev
 	$(BIN)/pytest -n 2 --dist worksteal --hypothesis-profile new $(shell grep -l hypothesis tests/test_*.py)
+
+# Do the tests see wrong programs? Named ones, then a sample of small changes; goes on where the last run stopped.
+MINUTES ?= 60
+mutants: .venv/.dev
+	nice -n 10 $(BIN)/python tools/mutants.py --minutes $(MINUTES)
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

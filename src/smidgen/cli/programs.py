@@ -9,7 +9,22 @@ from typing import Annotated
 import typer
 
 from smidgen.cli.options import Learning, with_learning
-from smidgen.cli.shared import ImageInput, Input, Json, Model, OneScheme, Target, app, print_rich, show, spinner
+from smidgen.cli.shared import (
+    MEMORY_TEXT,
+    ImageInput,
+    Input,
+    Json,
+    Memory,
+    Model,
+    OneScheme,
+    Target,
+    app,
+    check_folder,
+    memory_bytes,
+    path_option,
+    show,
+)
+from smidgen.cli.terminal import print_rich, spinner
 from smidgen.data.files import write_whole
 from smidgen.pipeline import Program, compile
 from smidgen.results.profiling import profile
@@ -33,7 +48,7 @@ class CompilerName(StrEnum):
 @with_learning
 def compile_(
     model: Model,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write; new or empty.")],
+    output: Annotated[Path, path_option("--output", "-o", help="The folder to write; new or empty.")],
     scheme: OneScheme = None,
     target: Target = "host",
     image: Input = ImageInput.buffered,
@@ -41,17 +56,22 @@ def compile_(
         str | None, typer.Option(help="Limit for the SRAM of arena and state, such as 128KB (1 KB is 1,024 bytes).")
     ] = None,
     aligned: AlignedOnly = False,
-    picture: Annotated[Path | None, typer.Option(help="Also draw the memory in this HTML file.")] = None,
+    picture: Annotated[Path | None, path_option(help="Also draw the memory in this HTML file.")] = None,
     *,
     learning: Learning,
+    memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Write C sources, a header, an example main, and how to build them."""
     options = learning.options_for(model, scheme)
+    if picture:
+        check_folder(picture, output)
     with spinner(f"compiling {model} for {target}"):
         streamed = image is ImageInput.streamed
         where = find_board(target, aligned=True) if aligned else target
-        program = compile(load(model), scheme, where, options=options, streamed_input=streamed, budget=budget)
+        program = compile(
+            load(model, memory_bytes(memory)), scheme, where, options=options, streamed_input=streamed, budget=budget
+        )
         page = _memory_page(program) if picture else b""
         program.write(output)
         if picture:
@@ -99,13 +119,15 @@ def profile_(
     layers: Annotated[bool, typer.Option("--layers", help="Also show every node.")] = False,
     *,
     learning: Learning,
+    memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Measure SRAM, flash, instructions and exactness on an emulated board."""
     options = learning.options_for(model, scheme)
     where = find_board(target, sram, flash, stack, compiler.value, aligned)
     with spinner(f"compiling {model} for {target}"):
-        program = compile(load(model), scheme, where, options=options, streamed_input=image is ImageInput.streamed)
+        graph = load(model, memory_bytes(memory))
+        program = compile(graph, scheme, where, options=options, streamed_input=image is ImageInput.streamed)
     with spinner(f"measuring {program.graph.name} on {target}"):
         result = profile(program, steps, learning.seed)
     if layers and not as_json:

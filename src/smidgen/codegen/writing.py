@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import zlib
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,6 +14,7 @@ from smidgen.codegen.spelling import C_TYPES, comment, defines, identifiers, lit
 from smidgen.data.pixels import pixel_encoding, pixel_rule
 from smidgen.errors import PlanError
 from smidgen.ir import Array, Graph, Node, Roles, Value
+from smidgen.ir.fingerprint import fingerprint
 from smidgen.memory import Plan, state_bytes, state_offsets
 from smidgen.memory.rows import Group, Schedule
 
@@ -135,7 +135,7 @@ class Writer:
         return {
             "label": self._place(roles.label), "rate": self._place(roles.rate), "loss": self._place(roles.loss),
             "backward": "".join(self._calls(self.forward, len(self.graph.nodes))),
-            "fingerprint": f"0x{_fingerprint(self.graph):08x}u",
+            "fingerprint": _fingerprint(self.graph),
         }  # fmt: skip
 
     def _places(self) -> Iterator[str]:
@@ -307,7 +307,7 @@ def _roots(graph: Graph) -> dict[Value, Value]:
     return roots
 
 
-def _fingerprint(graph: Graph) -> int:
-    """A number for what the state means: a checkpoint of another program has another."""
-    described = [f"{v.name} {v.type.dtype} {v.type.shape}" for v in graph.state]
-    return zlib.crc32("\n".join([graph.name, *described]).encode())
+def _fingerprint(graph: Graph) -> str:
+    """The first 64 bits of the program's fingerprint, as two words of C."""
+    digits = fingerprint(graph)
+    return f"0x{digits[:8]}u, 0x{digits[8:16]}u"

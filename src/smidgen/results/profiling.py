@@ -153,6 +153,8 @@ def profile(program: Program, steps: int = 3, seed: int = 0) -> Profile:
 
     if steps < 1:
         raise InputError(f"{steps} steps cannot be measured; give 1 or more")
+    if seed < 0:
+        raise InputError(f"a seed of {seed} cannot be used; give a number from 0 up")
     with program.start() as device:
         if not isinstance(device, BoardDevice):
             raise InputError(f"instructions are not counted on {program.target.name}; name a board, such as cortex-m7")
