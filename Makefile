@@ -4,11 +4,14 @@ BIN := .venv/bin
 RUNTIME := src/smidgen/runtime
 KERNELS := $(wildcard $(RUNTIME)/kernels/*.c) $(wildcard src/smidgen/memory/packing/*.c) src/smidgen/targets/counter.c
 PACKED := $(abspath $(wildcard $(RUNTIME)/cortex_m/*.[cS]))
-CWARNINGS := -std=c99 -pedantic -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -I$(abspath $(RUNTIME))
+CWARNINGS := -std=c99 -pedantic -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wconversion -Wsign-conversion -I$(abspath $(RUNTIME))
 CORTEX_M = $(shell $(BIN)/python -c 'from smidgen.targets import boards, toolchain as t; print(*t.core_flags("zig", boards.M7), *t.FLAGS)')
 HOST := $(CWARNINGS) -fPIC -shared -o build/kernels-host.so
 
-.PHONY: demo test fuzz hostile mutants lint types cwarnings unit clean
+PROGRAM := build/program
+TIDIED := $(wildcard $(RUNTIME)/kernels/*.c) src/smidgen/targets/counter.c $(PROGRAM)/model.c
+
+.PHONY: demo test fuzz hostile mutants lint types cwarnings ctidy unit clean program
 
 demo: .venv/.core
 	$(BIN)/smidgen demo
@@ -24,11 +27,31 @@ types: .venv/.dev
 
 # All C and assembly with all warnings as errors: by the machine's compiler where there is one and by the ziglang wheel,
 # and what is for Cortex-M by the wheel with the flags of that target.
-cwarnings: .venv/.dev
-	mkdir -p build
+cwarnings: program
+	$(BIN)/python -m ziglang cc $(CWARNINGS) -fPIC -shared -o build/program-host.so $(PROGRAM)/*.c
+	if command -v cc > /dev/null; then cc $(CWARNINGS) -fPIC -shared -o build/program-host.so $(PROGRAM)/*.c; fi
 	$(BIN)/python -m ziglang cc $(HOST) $(KERNELS)
 	if command -v cc > /dev/null; then cc $(HOST) $(KERNELS); fi
 	cd build && $(abspath $(BIN))/python -m ziglang cc $(CORTEX_M) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(PACKED)
+
+# A program that learns, as a user would have it written.
+program: .venv/.dev
+	mkdir -p build
+	rm -rf $(PROGRAM)
+	$(BIN)/smidgen compile mcunet-5fps --scheme 49kb --classes 10 --output $(PROGRAM) > /dev/null
+
+# What two analysers find in the C; .clang-tidy says what is left out and why. The search for packings recurses, on the
+# host and as deep as there are items: it is checked without that rule.
+ctidy: program
+	-$(BIN)/python -m pip install --quiet 'clang-tidy>=20,<24'
+	if [ -x $(BIN)/clang-tidy ]; then \
+	  printf '%s\0' $(TIDIED) | xargs -0 -n 8 -P 2 sh -c '$(BIN)/clang-tidy --quiet "$$@" -- -std=c99 -I$(RUNTIME)' sh && \
+	  $(BIN)/clang-tidy --quiet --checks=-misc-no-recursion src/smidgen/memory/packing/search.c -- -std=c99; \
+	else echo 'SKIPPED: clang-tidy cannot be installed from this package index'; fi
+	if command -v cppcheck > /dev/null; then \
+	  cppcheck --std=c99 --enable=warning,performance,portability --error-exitcode=1 --quiet -I$(RUNTIME) \
+	    -I$(RUNTIME)/kernels $(RUNTIME)/cortex_m src/smidgen/memory/packing $(TIDIED); \
+	else echo 'SKIPPED: cppcheck is not installed'; fi
 
 unit: .venv/.dev
 	$(BIN)/pytest -n 2 --dist worksteal

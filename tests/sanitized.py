@@ -116,9 +116,9 @@ class Run:
             if value is None:
                 yield None
             elif op.overlay_input is not None and value is node.ins[op.overlay_input]:
-                yield self.weights(value)
+                yield ctypes.pointer(self.weights(value))
             elif op.spatial and value in (node.ins[0], node.outs[0]):
-                yield Map(self.places[value], value.type.shape[1])
+                yield ctypes.pointer(Map(self.places[value], value.type.shape[1]))
             elif not (op.variadic and value in node.ins):
                 yield ctypes.c_void_p(self.places[value])
         if op.spatial:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from smidgen import ops
+from smidgen.codegen import RUNTIME
 from smidgen.errors import InputError, SmidgenError, TargetError
 from smidgen.ir import Array, Builder, Graph, QParams, Type, evaluate, evaluate_step
 from smidgen.pipeline import Program, compile
@@ -163,6 +164,23 @@ def test_a_float_graph_is_to_be_quantized_first() -> None:
 def test_an_unknown_target_names_the_known() -> None:
     with pytest.raises(TargetError, match="known are host"):
         compile(network(), target="toaster")
+
+
+TAKEN = "int while main string stdint printf reset step smidgen smg_x conv2d depthwise multiply startup w map float32"
+
+
+@pytest.mark.parametrize("prefix", TAKEN.split())
+def test_a_prefix_that_meets_other_names_is_refused(prefix: str) -> None:
+    with pytest.raises(
+        InputError, match=rf"^the prefix '{prefix}' is taken by .*; use another, such as 'my_{prefix}'$"
+    ):
+        compile(network(), prefix=prefix)
+
+
+def test_no_file_of_the_runtime_is_overwritten_by_a_program() -> None:
+    for name in sorted({path.stem for path in RUNTIME.rglob("*.[chS]")}):
+        with pytest.raises(InputError, match="is taken by"):
+            compile(network(), prefix=name)
 
 
 @pytest.mark.parametrize("prefix", ["", "2nd", "a-b", "Model", "a b"])

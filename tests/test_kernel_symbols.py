@@ -1,4 +1,8 @@
-"""Kernels allocate nothing and keep nothing between calls: their object files say so."""
+"""Kernels allocate nothing, keep nothing between calls and never recurse: their object files say so.
+
+Generated programs keep their arena, their state and the source of their rows, and call kernels alone. The search for
+packings runs on the host and is the only C that recurses, as deep as there are items.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,13 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
+from networks import CLASSES, inverted_residual
 from smidgen.codegen import RUNTIME, is_source
+from smidgen.pipeline import compile
 from smidgen.targets.boards import M7
+from smidgen.targets.stack import CallGraph, read_calls
 from smidgen.targets.toolchain import find
+from smidgen.training import Options
 
 # What compilers themselves call for copies and for arithmetic that the processor lacks; it keeps nothing either.
 HELPERS = re.compile(r"smg_\w+|mem(cpy|set|move)|__aeabi_\w+|__[a-z]+[ds][fi]\d?")
@@ -50,6 +58,35 @@ def faults(path: Path) -> list[str]:
 def test_no_kernel_calls_for_memory_or_keeps_state(folder: str, tmp_path: Path) -> None:
     files = sorted(filter(is_source, (RUNTIME / folder).iterdir()))
     assert {path.name: found for path in files if (found := faults(built(path, tmp_path)))} == {}
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["buffered", "streamed"])
+def test_a_generated_program_keeps_its_memory_alone_and_calls_kernels_alone(streamed: bool, tmp_path: Path) -> None:
+    program = compile(inverted_residual(3), "last:4", "cortex-m7", options=Options(CLASSES), streamed_input=streamed)
+    for name, text in program.sources.files.items():
+        (tmp_path / name).write_text(text)
+    own = {".bss.arena", ".bss.state", *((".bss.source", ".bss.source_context") if streamed else ())}
+    found = set(faults(built(tmp_path / "model.c", tmp_path)))
+    assert {name for name in found if not name.startswith("model_")} == own
+    assert faults(built(tmp_path / "model_weights.c", tmp_path)) == []
+
+
+def test_no_program_with_these_kernels_recurses(tmp_path: Path) -> None:
+    sources = [path for folder in FOLDERS for path in sorted(filter(is_source, (RUNTIME / folder).iterdir()))]
+    for folder in FOLDERS:
+        files = {p.name: p for p in sources if p.parent.name in ("kernels", folder)}
+        graph = linked(tuple(files.values()), tmp_path)
+        for function in graph.functions:
+            graph.deepest(function)  # raises where it comes back to itself
+
+
+def linked(files: tuple[Path, ...], folder: Path) -> CallGraph:
+    """The calls between all functions of these files, none left out."""
+    includes = (f"-I{RUNTIME / name}" for name in ("", *FOLDERS))
+    (folder / "reset.c").write_text("void reset(void);\nvoid reset(void) {}\n")
+    words = ("-Wl,--no-gc-sections", "-Wl,--entry=reset", "-o", "all.elf", "reset.c")
+    find("zig", M7)(*includes, *words, *files, folder=folder)
+    return read_calls(folder / "all.elf")
 
 
 def test_what_allocates_or_keeps_state_is_found(tmp_path: Path) -> None:

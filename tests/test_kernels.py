@@ -55,7 +55,7 @@ def test_every_kernel_compiles_without_a_warning(command: tuple[str, ...], tmp_p
     if shutil.which(command[0]) is None:
         pytest.skip("this machine has no cc")
     files = sorted((RUNTIME / "kernels").glob("*.c"))
-    warnings = ("-pedantic", "-Wshadow", "-Wstrict-prototypes", "-Wconversion", "-Wno-sign-conversion")
+    warnings = ("-pedantic", "-Wshadow", "-Wstrict-prototypes", "-Wconversion", "-Wsign-conversion")
     probe(command)(*warnings, f"-I{RUNTIME}", "-shared", "-o", "all.so", *files, folder=tmp_path)
 
 

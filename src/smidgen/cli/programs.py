@@ -32,6 +32,10 @@ from smidgen.results.verbs import CompiledProject, TensorBytes
 from smidgen.targets.finding import find_board
 from smidgen.zoo.loading import load
 
+AlignedOnly = Annotated[
+    bool, typer.Option("--aligned-only", help="For a board: read and write aligned words only. Slower.")
+]
+
 
 class CompilerName(StrEnum):
     """Compilers for boards."""
@@ -51,6 +55,7 @@ def compile_(
     budget: Annotated[
         str | None, typer.Option(help="Limit for the SRAM of arena and state, such as 128KB (1 KB is 1,024 bytes).")
     ] = None,
+    aligned: AlignedOnly = False,
     picture: Annotated[Path | None, path_option(help="Also draw the memory in this HTML file.")] = None,
     *,
     learning: Learning,
@@ -63,8 +68,9 @@ def compile_(
         check_folder(picture, output)
     with spinner(f"compiling {model} for {target}"):
         streamed = image is ImageInput.streamed
+        where = find_board(target, aligned=True) if aligned else target
         program = compile(
-            load(model, memory_bytes(memory)), scheme, target, options=options, streamed_input=streamed, budget=budget
+            load(model, memory_bytes(memory)), scheme, where, options=options, streamed_input=streamed, budget=budget
         )
         page = _memory_page(program) if picture else b""
         program.write(output)
@@ -109,6 +115,7 @@ def profile_(
     compiler: Annotated[
         CompilerName, typer.Option(help="Builds the firmware: zig's, or arm-none-eabi-gcc.")
     ] = CompilerName.zig,
+    aligned: AlignedOnly = False,
     layers: Annotated[bool, typer.Option("--layers", help="Also show every node.")] = False,
     *,
     learning: Learning,
@@ -117,7 +124,7 @@ def profile_(
 ) -> None:
     """Measure SRAM, flash, instructions and exactness on an emulated board."""
     options = learning.options_for(model, scheme)
-    where = find_board(target, sram, flash, stack, compiler.value)
+    where = find_board(target, sram, flash, stack, compiler.value, aligned)
     with spinner(f"compiling {model} for {target}"):
         graph = load(model, memory_bytes(memory))
         program = compile(graph, scheme, where, options=options, streamed_input=image is ImageInput.streamed)

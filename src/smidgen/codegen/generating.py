@@ -5,20 +5,18 @@ Kernels are files of the runtime; what is written here only calls them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from smidgen.codegen.prefixes import check_prefix
 from smidgen.codegen.runtime import PORTABLE, RUNTIME, is_source, runtime_files
 from smidgen.codegen.writing import Writer, is_call
 from smidgen.data.pixels import pixel_encoding, pixel_rule
-from smidgen.errors import InputError, TargetError
+from smidgen.errors import TargetError
 from smidgen.ir import Graph
 from smidgen.memory import Plan, state_bytes
 from smidgen.memory.rows import WHOLE, Schedule
-
-_PREFIX = re.compile(r"[a-z][a-z0-9_]*")
 
 
 @dataclass(frozen=True)
@@ -63,8 +61,7 @@ def generate(
     A graph with roles is a training step: its nodes up to the first that reads the label are what a prediction
     runs. Kernels come from `folders` of the runtime.
     """
-    if not _PREFIX.fullmatch(prefix):
-        raise InputError(f"{prefix!r} is no prefix for C names; use lower-case letters, digits and '_', a letter first")
+    check_prefix(prefix)
     check_kernels(graph)
     writer = Writer(graph, plan, prefix, schedule)
     return Sources(

@@ -23,6 +23,7 @@ class Core:
     fpu: str  # single precision in hardware, as gcc calls it; empty where floats are computed in software
     dsp: bool  # packed arithmetic: SMLAD, SXTB16 and their like
     model: str  # the emulator's CPU model
+    unaligned: bool = True  # words may be read and written wherever they lie, and kernels and compilers do so
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ M7 = Core("cortex-m7", "Cortex-M7", "cortex_m7+fp_armv8d16sp", "fpv5-sp-d16", Tr
 M4 = Core("cortex-m4", "Cortex-M4", "cortex_m4+vfp4d16sp", "fpv4-sp-d16", True, "CORTEX_M4")
 M33 = Core("cortex-m33", "Cortex-M33", "cortex_m33+dsp+fp_armv8d16sp", "fpv5-sp-d16", True, "CORTEX_M33")
 M3 = Core("cortex-m3", "Cortex-M3", "cortex_m3", "", False, "CORTEX_M3")
-M0PLUS = Core("cortex-m0plus", "Cortex-M0+", "cortex_m0plus", "", False, "CORTEX_M0")
+M0PLUS = Core("cortex-m0plus", "Cortex-M0+", "cortex_m0plus", "", False, "CORTEX_M0", unaligned=False)
 
 
 def _board(name: str, core: Core, flash: int, sram: int, flash_origin: int = 0x0800_0000) -> Board:
@@ -92,6 +93,11 @@ def resize(board: Board, sram: str | None = None, flash: str | None = None, stac
         flash=replace(board.flash, bytes=parse_size(flash)) if flash else board.flash,
         stack=parse_size(stack) if stack else board.stack,
     )
+
+
+def aligned_only(board: Board) -> Board:
+    """A board whose programs read and write no word that is not aligned, as some memories and settings demand."""
+    return replace(board, core=replace(board.core, unaligned=False))
 
 
 _ALL = (

@@ -31,6 +31,11 @@ from smidgen.targets.toolchain import TOOLCHAINS, Toolchain
 BLOCKS = ("arena", "state")  # the program's blocks of SRAM, by their names in C
 ROOM = 64 * KIB * KIB  # more than any program needs
 PROJECT = ("main.c", "Makefile", "CMakeLists.txt", "README.md")
+# What start-up does with CCR.UNALIGN_TRP, and says of it.
+CLEAR_TRAP = """/* CCR.UNALIGN_TRP off, should a boot loader have set it: kernels read words wherever they lie. */
+    *(volatile uint32_t *)0xE000ED14 &= ~(1u << 3);"""
+SET_TRAP = """/* CCR.UNALIGN_TRP on: this program reads and writes aligned words only, and anything else is to fault. */
+    *(volatile uint32_t *)0xE000ED14 |= 1u << 3;"""
 LIMIT = 20_000_000_000  # instructions a request may take: minutes of emulation, far above any step
 
 
@@ -50,8 +55,8 @@ class CortexM:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Faster kernels take the place of portable ones on a core with packed arithmetic."""
-        return (*PORTABLE, "cortex_m") if self.board.core.dsp else PORTABLE
+        """Faster kernels take the place of portable ones on a core with packed arithmetic, whose words lie anywhere."""
+        return (*PORTABLE, "cortex_m") if self.board.core.dsp and self.board.core.unaligned else PORTABLE
 
     def working(self, node: Node, by_row: bool) -> int:
         """Bytes of working memory a node's kernel needs on the board's core."""
@@ -119,6 +124,7 @@ class CortexM:
         """A template of the board's with its own fields and these."""
         board = self.board
         own = {
+            "unaligned_trap": CLEAR_TRAP if board.core.unaligned else SET_TRAP,
             "board": board.name, "core": board.core.title, "stack_bytes": board.stack,
             "flash_origin": f"0x{board.flash.origin:08x}", "flash_bytes": board.flash.bytes,
             "sram_origin": f"0x{board.sram.origin:08x}", "sram_bytes": board.sram.bytes,
@@ -145,8 +151,8 @@ def _fit_stack(graph: Graph, board: Board, bound: StackBound) -> None:
     if bound.bytes > board.stack:
         calls = ", ".join(f"{name} {frame:,}" for name, frame in bound.path if frame)
         raise TargetError(
-            f"the stack of {graph.name} can grow to {bound.bytes:,} bytes, {board.name} reserves {board.stack:,}: {calls}. "
-            f"Reserve more with --stack {-(-bound.bytes // KIB)}KB, or Board(stack=…)."
+            f"the stack of {graph.name} can grow to {bound.bytes:,} bytes, {board.name} reserves {board.stack:,}: "
+            f"{calls}. Reserve more with --stack {-(-bound.bytes // KIB)}KB, or Board(stack=…)."
         )
 
 

@@ -57,7 +57,7 @@ static void follow(counter *c, void *emulator, uint32_t address, uint32_t role) 
         c->node = c->called < c->call_count ? c->calls[c->called] : c->node_count;
         c->called++;
     }
-    c->after_generated = role & GENERATED;
+    c->after_generated = (role & GENERATED) != 0;
 }
 
 void count_block(void *emulator, uint64_t address, uint32_t size, void *data) {

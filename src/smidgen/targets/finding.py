@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smidgen.errors import TargetError
-from smidgen.targets.boards import BOARDS, resize
+from smidgen.targets.boards import BOARDS, aligned_only, resize
 from smidgen.targets.device import Target
 from smidgen.targets.toolchain import Toolchain
 
@@ -25,10 +25,15 @@ def find_board(
     flash: str | None = None,
     stack: str | None = None,
     compiler: Toolchain = "zig",
+    aligned: bool = False,
 ) -> Target:
-    """The board of that name, with other memory than its own where sizes are given, for one of the two compilers."""
+    """The board of that name, with other memory than its own where sizes are given.
+
+    `aligned`: its programs read and write aligned words only.
+    """
     from smidgen.targets.cortex_m import CortexM  # here, because an emulator takes a while to import
 
     if name not in BOARDS:
         raise TargetError(f"there is no board {name!r} to measure on; known are {', '.join(BOARDS)}")
-    return CortexM(resize(BOARDS[name], sram, flash, stack), compiler)
+    board = resize(BOARDS[name], sram, flash, stack)
+    return CortexM(aligned_only(board) if aligned else board, compiler)

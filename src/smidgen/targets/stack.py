@@ -44,9 +44,14 @@ class StackBound:
 
 def bound_stack(path: Path) -> StackBound:
     """The bound of the program in an ELF file; TargetError where it has none."""
-    with path.open("rb") as file:
-        graph = CallGraph(tuple(_functions(ELFFile(file))))
+    graph = read_calls(path)
     return graph.deepest(next(f for f in graph.functions if f.name == START))
+
+
+def read_calls(path: Path) -> CallGraph:
+    """Who calls whom in an ELF file."""
+    with path.open("rb") as file:
+        return CallGraph(tuple(_functions(ELFFile(file))))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ Kind = Literal["push", "unknown push", "branch", "pointer"]
 
 @dataclass(frozen=True)
 class Effect:
-    """Bytes put on the stack, or the address of the code that is called or jumped to, or neither where it is unknown."""
+    """Bytes put on the stack, or the address that is called or jumped to, or neither where it is unknown."""
 
     kind: Kind
     value: int = 0
@@ -25,7 +25,7 @@ def effects(text: bytes, origin: int, start: int, end: int) -> Iterator[Effect]:
     while at < end:
         first = _halfword(text, at - origin)
         if first & 0xFF87 == 0x4485:  # ADD SP, Rm
-            found = _add_register(text, origin, at)
+            found: Effect | None = _add_register(text, origin, at)
         elif first < 0xE800:
             found = _narrow(first, at)
         else:

@@ -36,12 +36,14 @@ def find(toolchain: Toolchain, core: Core) -> Compiler:
 
 
 def core_flags(toolchain: Toolchain, core: Core) -> tuple[str, ...]:
-    """What tells a compiler the core, and whether floats are in registers of its own."""
+    """What tells a compiler the core, whether floats are in registers of its own, and whether words must be aligned."""
     if toolchain == "zig":
         abi = "eabihf" if core.fpu else "eabi"
-        return ("-target", f"thumb-freestanding-{abi}", f"-mcpu={core.zig}", "-fno-sanitize=undefined")
+        cpu = core.zig if core.unaligned else f"{core.zig}+strict_align"
+        return ("-target", f"thumb-freestanding-{abi}", f"-mcpu={cpu}", "-fno-sanitize=undefined")
+    aligned = () if core.unaligned else ("-mno-unaligned-access",)
     floats = ("-mfloat-abi=hard", f"-mfpu={core.fpu}") if core.fpu else ("-mfloat-abi=soft",)
-    return (f"-mcpu={core.name}", "-mthumb", *floats)
+    return (f"-mcpu={core.name}", "-mthumb", *floats, *aligned)
 
 
 def link_flags(toolchain: Toolchain) -> tuple[str, ...]:

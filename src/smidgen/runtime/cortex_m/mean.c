@@ -19,8 +19,8 @@ static void add_pixels(const int8_t *x, int32_t stride, int32_t pixels, uint32_t
     for (int32_t i = 0; i < pixels; i++) {
         uint32_t word;
         __builtin_memcpy(&word, x + i * stride, sizeof word);
-        even = __sadd16(even, __sxtb16(word));
-        odd = __sadd16(odd, __sxtb16(word >> 8 | word << 24));
+        even = __sadd16(even, __sxtb16((int8x4_t)word));
+        odd = __sadd16(odd, __sxtb16((int8x4_t)(word >> 8 | word << 24)));
     }
     sums[0] += (uint32_t)(int16_t)even;
     sums[1] += (uint32_t)(int16_t)odd;

@@ -99,7 +99,7 @@ void smg_avg_pool_s8(const smg_avg_pool_s8_params *p, const smg_map *x, const sm
         int8_t *out = smg_row(*y, oy, p->y_w * p->y_c);
         for (int32_t ox = 0; ox < p->y_w; ox++, out += p->y_c) {
             const window at = find(p, *x, oy, ox);
-            const int32_t count = taps(&at);
+            const int32_t count = smg_max(taps(&at), 1);
             int32_t c = 0, sums[4];
             for (; c + 4 <= p->y_c && count <= MOST; c += 4) {
                 add_up(&at, c, sums);

@@ -71,7 +71,7 @@ static int run(eights *all, int higher) {
         __asm__ volatile(LOOP(HIGHER) : "+r"(r0) : : "r1", "r2", "r3", "r12", "cc", "memory");
     else
         __asm__ volatile(LOOP(DEEPER) : "+r"(r0) : : "r1", "r2", "r3", "r12", "cc", "memory");
-    return r0 >> 27 & 1;
+    return (int)(r0 >> 27 & 1);
 }
 
 /* One element before saturation, as the contract says it. */
@@ -88,7 +88,7 @@ static void round_some(smg_rounding *r, const int32_t *sums, int32_t count, int3
                        const uint8_t *mask, int8_t *to) {
     for (int32_t i = 0; i < count; i++) {
         const int32_t u = quotient(r, sums[i], c + i, index + i, mask);
-        r->peak_bits |= (uint32_t)(u ^ (u >> 31));
+        r->peak_bits |= (uint32_t)(u ^ -(u < 0));
         to[i] = (int8_t)smg_clamp(u, -127, 127);
     }
 }
@@ -115,7 +115,7 @@ static void round_eights(smg_rounding *r, const int32_t *sums, int32_t count, in
     for (int32_t i = 0; saturated && i < count * SMG_COLUMNS; i++) {
         const int32_t eight = i / SMG_COLUMNS, at = i % SMG_COLUMNS;
         const int32_t u = quotient(r, sums[i], c + eight * c_step + at, index + eight * step + at, mask);
-        r->peak_bits |= (uint32_t)(u ^ (u >> 31));
+        r->peak_bits |= (uint32_t)(u ^ -(u < 0));
     }
 }
 

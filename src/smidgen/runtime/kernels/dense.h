@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "exact_floats.h"
+
 /* acc * factor as TFLite's reference kernel rounds it: halves away from zero. */
 static inline int32_t smg_scale_double(int32_t acc, double factor) {
     const double product = (double)acc * factor, limit = 1e9;

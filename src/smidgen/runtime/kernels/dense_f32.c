@@ -1,6 +1,7 @@
 /* The float32 classifier: forward, backward and its step, each sum in one fixed order. */
 #include "smidgen_training.h"
 
+#include "exact_floats.h"
 #include "stochastic.h"
 
 /* Partial sums of a dot product; LANES of the graph's op. */

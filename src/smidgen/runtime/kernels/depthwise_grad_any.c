@@ -39,6 +39,7 @@ static void element(const smg_depthwise_grad_g8_params *p, gradients dy, const i
                     int32_t c, int32_t count, int32_t *sums) {
     const int32_t times = p->y_c / p->x_c;
     waiting last = {0, 0};
+    int32_t waits = 0;
     for (int32_t n = 0; n < count; n++) sums[n] = 0;
     for (int32_t i = 0; i < p->k_h; i++) {
         const int32_t oy = smg_output_of(iy + p->pad_h, i * p->dilation_h, p->stride_h, p->y_h);
@@ -49,15 +50,16 @@ static void element(const smg_depthwise_grad_g8_params *p, gradients dy, const i
             const waiting now = {dy.data + position * dy.c + first - dy.first, w + tap_at + first};
             if (times > 1) {
                 add_times(sums, now, times, count);
-            } else if (last.dy) {
+            } else if (waits) {
                 add_two(sums, last, now, count);
-                last.dy = 0;
+                waits = 0;
             } else {
                 last = now;
+                waits = 1;
             }
         }
     }
-    if (last.dy) add_one(sums, last, count);
+    if (waits) add_one(sums, last, count);
 }
 
 /* What outputs with trained weights add: their own products instead of those with the frozen weights. */

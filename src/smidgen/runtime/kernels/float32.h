@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "exact_floats.h"
+
 typedef union {
     float real;
     int32_t bits;

@@ -37,7 +37,7 @@ static inline void avg_element(const smg_avg_pool_grad_g8_params *p, const int8_
     for (int32_t oy = rows.from; oy < rows.to; oy++) {
         const int32_t high = inside(oy * p->stride_h - p->pad_h, p->k_h, p->x_h);
         for (int32_t ox = columns.from; ox < columns.to; ox++) {
-            const int32_t taps = high * inside(ox * p->stride_w - p->pad_w, p->k_w, p->x_w);
+            const int32_t taps = smg_max(high * inside(ox * p->stride_w - p->pad_w, p->k_w, p->x_w), 1);
             const int32_t share = ((1 << p->share_bits) + taps / 2) / taps;
             const int8_t *window = dy + (oy * p->y_w + ox) * p->y_c;
             for (int32_t n = 0; n < count; n++) sums[n] += window[n] * share;
@@ -61,7 +61,7 @@ void smg_avg_pool_grad_g8(const smg_avg_pool_grad_g8_params *p, const int8_t *dy
 
 /* Take from `wins` the channels in which another tap of the window beats `own`: an earlier one also where equal. */
 static inline void beat(int8_t *wins, const int8_t *own, const int8_t *other, int32_t earlier, int32_t count) {
-    for (int32_t n = 0; n < count; n++) wins[n] &= (int8_t)(other[n] < own[n] + !earlier);
+    for (int32_t n = 0; n < count; n++) wins[n] = (int8_t)(wins[n] & (other[n] < own[n] + !earlier));
 }
 
 /* Which of `count` channels of the element at (iy, ix) are the first largest of window (oy, ox). */

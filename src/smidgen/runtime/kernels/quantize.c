@@ -2,6 +2,7 @@
 #include "smidgen.h"
 
 #include "arithmetic.h"
+#include "exact_floats.h"
 
 void smg_quantize_f32_s8(const smg_quantize_f32_s8_params *p, const float *x, int8_t *y, int32_t count) {
     for (int32_t i = 0; i < count; i++) {

@@ -38,7 +38,7 @@ static inline uint32_t divide(const smg_rounding *r, const int32_t *v, const uin
     for (int32_t i = 0; i < count; i++) {
         const int32_t moved = smg_shift_left(smg_clamp(v[i] >> deep, -most, most), raise);
         const int32_t u = (moved + centre + ((octets[i] << shift) >> 8)) >> shift;
-        peak_bits |= (uint32_t)(u ^ (u >> 31));
+        peak_bits |= (uint32_t)(u ^ -(u < 0));
         to[i] = (int8_t)smg_clamp(u, -127, 127);
     }
     return peak_bits;
