@@ -14,13 +14,14 @@ import numpy as np
 from networks import CLASSES, NETWORKS, one_scale_hidden
 from smidgen.errors import SmidgenError
 from smidgen.ir import DTYPES, OPS, Array, Graph, Node, Type, Value, infer
+from smidgen.ir.rewriting import prune
 from smidgen.ir.text import _Reader, print_graph
 from smidgen.numerics import ACTIVATIONS
 from smidgen.ops.dense import Dense
 from smidgen.ops.rules import Momentum
 from smidgen.training import Options, build_training
 from smidgen.training.head import layers
-from smidgen.training.passes import TRAINING, prune, run
+from smidgen.training.passes import TRAINING, run
 from smidgen.training.scheme import Scheme
 from training_cases import TRAINING_GRAPHS
 
