@@ -8,7 +8,7 @@ CWARNINGS := -std=c99 -pedantic -Wall -Wextra -Werror -Wshadow -Wstrict-prototyp
 CORTEX_M = $(shell $(BIN)/python -c 'from smidgen.targets import boards, toolchain as t; print(*t.core_flags("zig", boards.M7), *t.FLAGS)')
 HOST := $(CWARNINGS) -fPIC -shared -o build/kernels-host.so
 
-.PHONY: demo test fuzz hostile lint types cwarnings unit clean
+.PHONY: demo test fuzz hostile lint types cwarnings unit clean mutants
 
 demo: .venv/.core
 	$(BIN)/smidgen demo
@@ -41,6 +41,11 @@ fuzz: .venv/.dev
 HOSTILE ?= 100000
 hostile: .venv/.dev
 	$(BIN)/python tests/hostile.py $(HOSTILE)
+
+# Do the tests see wrong programs? Named ones, then a sample of small changes; goes on where the last run stopped.
+MINUTES ?= 60
+mutants: .venv/.dev
+	nice -n 10 $(BIN)/python tools/mutants.py --minutes $(MINUTES)
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

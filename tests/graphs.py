@@ -20,6 +20,7 @@ from smidgen.ops import (
     Depthwise,
     Dequantize,
     Lookup,
+    Maximum,
     MaxPool,
     Mean,
     Mul,
@@ -141,6 +142,18 @@ def grow_mul(s: Grower) -> Value:
     return s.g.emit(Mul(s.activation()), a, b, q=s.q(a.type.scale * b.type.scale * 70))
 
 
+def grow_maximum(s: Grower) -> Value:
+    a = s.value()
+    alike = [v for v in s.pool if v.type.shape == a.type.shape]
+    if s.choose(0, 2):
+        b = s.draw(st.sampled_from(alike))
+        b = b if b.type.q == a.type.q else s.g.emit(Requantize(), b, q=a.type.q)
+    else:
+        shape = s.draw(st.sampled_from((a.type.shape, a.type.shape[-1:], (1,))))
+        b = s.g.constant("k", s.rng.integers(-128, 128, shape).astype(np.int8), a.type.q)
+    return s.g.emit(Maximum(), a, b)
+
+
 def grow_pool(s: Grower) -> Value:
     x = s.value(4)
     size, step = (s.choose(1, 3), s.choose(1, 3)), s.choose(1, 2)
@@ -207,7 +220,7 @@ def grow_softmax(s: Grower) -> Value:
     return s.g.emit(Softmax(s.draw(st.sampled_from((1.0, 0.5, 3.0)))), s.value())
 
 
-ANY = (grow_add, grow_mul, grow_reshape, grow_concat, grow_rescale, grow_float, grow_softmax, grow_lookup)
+ANY = (grow_add, grow_mul, grow_maximum, grow_reshape, grow_concat, grow_rescale, grow_float, grow_softmax, grow_lookup)
 ON_MAPS = (grow_conv, grow_depthwise, grow_pool, grow_mean, grow_pad, grow_transpose)
 
 

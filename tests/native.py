@@ -88,4 +88,4 @@ def pointer(array: Array) -> ctypes.c_void_p:
 def argument(node: Node, value: Value, array: Array) -> object:
     """An input as its kernel takes it."""
     overlay_input = node.op.overlay_input is not None and value is node.ins[node.op.overlay_input]
-    return Weights(array.ctypes.data) if overlay_input else pointer(array)
+    return ctypes.pointer(Weights(array.ctypes.data)) if overlay_input else pointer(array)

@@ -16,6 +16,7 @@ from smidgen.ops import (
     Dense,
     Depthwise,
     Lookup,
+    Maximum,
     MaxPool,
     Mean,
     Mul,
@@ -113,12 +114,13 @@ def branches(seed: int) -> Graph:
 
 
 def pools_and_moves(seed: int) -> Graph:
-    """Pools that overlap and are padded, pads, transposes, gates and activations of their own."""
+    """Pools that overlap and are padded, pads, transposes, gates, a maximum, and activations of their own."""
     n = Drawn(seed)
     x = n.emit(MaxPool((3, 3), (2, 2), (1, 1, 1, 1)), n.conv(n.x, CHANNELS, 3))
     x = n.fit(Mul(), x, n.gate(x))
     x = n.emit(Transpose((0, 2, 1, 3)), n.emit(Pad((0, 1, 0, 0), (0, 0, 1, 0)), x))
     x = n.emit(AvgPool((2, 2), (1, 1), (0, 1, 0, 1)), n.depthwise(x, times=2))
+    x = n.emit(Maximum(), x, n.emit(Requantize(), n.depthwise(x), q=x.type.q))
     x = n.fit(Activate("relu6"), x, signed=False)
     x = n.emit(MaxPool((2, 2), (2, 2), activation="relu"), n.fit(Add("relu_n1_to_1"), x, n.gate(x)))
     y = n.emit(AvgPool((2, 2), (1, 1), activation="relu6"), n.conv(x, CHANNELS))

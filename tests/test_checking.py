@@ -11,7 +11,7 @@ from house import ROOT, imports
 from native import portable
 from smidgen import ops
 from smidgen.errors import PlanError
-from smidgen.ir import Builder, Graph, QParams, Type
+from smidgen.ir import Builder, Graph, QParams, Type, Value
 from smidgen.memory import Buffer, Plan, buffers, check, checking, greedy
 from smidgen.memory.grouping import stream
 from smidgen.memory.rows import Group, Schedule
@@ -75,6 +75,68 @@ def test_a_group_that_cannot_be_is_refused(change: dict[str, object], sentence: 
     group = replace(group, end=3) if "end" in change else group
     with pytest.raises(PlanError, match=sentence):
         check(graph, plan, Schedule((group,) * (2 if "twice" in change else 1)), working=portable)
+
+
+def rows_kept(graph: Graph, group: Group, value: Value, held: int) -> bool:
+    """Whether a ring of `held` rows keeps each row of a map until its last reader is through, row by row."""
+    nodes = graph.nodes[group.first : group.end]
+    ring: dict[int, int] = {}  # which row each place holds
+    done = dict.fromkeys(range(-1, len(nodes)), 0)
+    for index in group.order:
+        node, row = nodes[index], done[index]
+        done[index] += 1
+        if index >= 0 and value in node.ins[:1]:
+            if isinstance(node.op, ops.MaxPool | ops.Conv2D | ops.Depthwise):
+                told = node.op.params(node)
+                taps, stride, pad, dilation = (int(told[n]) for n in ("k_h", "stride_h", "pad_h", "dilation_h"))
+                read = [row * stride - pad + tap * dilation for tap in range(taps)]
+            else:
+                read = [row]
+            if any(ring.get(r % held) != r for r in read if 0 <= r < value.type.shape[1]):
+                return False
+        if (graph.image if index < 0 else node.outs[0]) == value:
+            ring[row % held] = row
+    return True
+
+
+def roomy(plan: Plan, value: Value) -> Plan:
+    """The plan with every buffer far from the others, the value's as large as the whole map."""
+    buffers_ = tuple(replace(b, bytes=value.type.bytes, overlap=None) if value in b.values else b for b in plan.buffers)
+    each = -(-max(b.bytes for b in buffers_) // 4) * 4
+    return Plan(buffers_, tuple(index * each for index in range(len(buffers_))))
+
+
+def dilated() -> Graph:
+    """Windows of many rows, apart from each other, wider than their stride and narrower."""
+    g = Builder("dilated")
+    x = g.input("x", Type((1, 17, 3, 2), "int8", Q))
+    for name, (k, stride, pad) in {"a": (3, 1, 1), "b": (5, 2, 2), "c": (1, 2, 0)}.items():
+        x = g.emit(ops.MaxPool((k, 1), (stride, 1), (pad, pad, 0, 0)), x, name=name)
+    w = g.constant("w", np.ones((1, 3, 1, 2), np.int8), Q)
+    b = g.constant("bias", np.zeros(2, np.int32))
+    return g.graph(g.emit(ops.Depthwise((1, 1), (2, 2, 0, 0), (2, 1)), x, w, b, q=Q, name="y"))
+
+
+@pytest.mark.parametrize("streamed_input", [False, True])
+@pytest.mark.parametrize("graph", [pooled(), dilated()], ids=lambda graph: graph.name)
+def test_a_ring_is_accepted_only_if_no_row_is_lost_before_it_is_read(graph: Graph, streamed_input: bool) -> None:
+    group = stream(graph, 0, len(graph.nodes), streamed_input)
+    assert group is not None
+    plan = greedy(buffers(graph, Schedule((group,), streamed_input), working=portable))
+    verdicts = []
+    for value in group.rings:
+        for held in range(1, value.type.shape[1] + 1):
+            changed = Schedule((replace(group, rings={**group.rings, value: held}),), streamed_input)
+            kept = rows_kept(graph, group, value, held)
+            verdicts.append(kept)
+            if kept:
+                check(graph, roomy(plan, value), changed, working=portable)
+                continue
+            with pytest.raises(PlanError, match=rf"%{value.name} at .* is overwritten, or not there"):
+                check(graph, roomy(plan, value), changed, working=portable)
+    assert {True, False} == set(verdicts)
+    assert all(rows_kept(graph, group, value, held) for value, held in group.rings.items())
+    assert not any(rows_kept(graph, group, value, held - 1) for value, held in group.rings.items() if held > 1)
 
 
 def test_an_image_that_comes_by_rows_needs_a_group_that_takes_them() -> None:

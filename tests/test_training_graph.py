@@ -16,7 +16,9 @@ from smidgen.errors import GraphError, InputError
 from smidgen.ir import Array, Graph, Value, evaluate_step, roles_of, verify
 from smidgen.ir.rewriting import prune
 from smidgen.ir.text import parse_graph, print_graph
+from smidgen.numerics import stochastic
 from smidgen.numerics.stochastic import FIRST_LEVEL, LEVEL_LIMIT
+from smidgen.ops.gradient import FromFloat
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
 from smidgen.ops.update import FusedStep, FusedWeightStep, Step
 from smidgen.targets.host import Host
@@ -131,6 +133,29 @@ def test_the_host_takes_the_same_steps(network: Callable[[int], Graph], head: He
             kept = device.state()
             for value, data in state.items():
                 assert np.array_equal(kept[value.name], data), value.name
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("rule", RULES, ids=str)
+@pytest.mark.parametrize("network", NETWORKS, ids=[n.__name__ for n in NETWORKS])
+def test_no_random_bits_are_drawn_twice_in_a_step(
+    network: Callable[[int], Graph], rule: UpdateRule, head: Head, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = network(2)
+    step = build_training(graph, partly(graph), Options(CLASSES, rule=rule, head=head)).step
+    drawn: list[int] = []
+    draw = stochastic.random_words
+
+    def recorded(key: int, count: int) -> Array:
+        drawn.append(key)
+        return draw(key, count)
+
+    monkeypatch.setattr(stochastic, "random_words", recorded)
+    list(steps(step, 2))
+    rounded = sum(isinstance(node.op, FromFloat) or getattr(node.op, "lowered", False) for node in step.nodes)
+    updates = sum(isinstance(node.op, Step) for node in step.nodes)
+    assert len(drawn) == 2 * (rounded + updates * (1 + rule.buffered))
+    assert len(set(drawn)) == len(drawn)
 
 
 # --- text

@@ -150,6 +150,54 @@ def test_the_float_head_takes_the_textbooks_steps(rule: UpdateRule) -> None:
     np.testing.assert_allclose(np.array(found), wanted, rtol=1e-4, atol=1e-7)
 
 
+def one_sample(rule: UpdateRule, bits: int | None, sums: int, held: int, seed: int) -> tuple[Array, Array]:
+    """What the tensor and its buffer are after one sample, from 0 and from `held`: copies of the first channel."""
+    graph = one_tensor(rule, bits)
+    buffer = next(v for v in graph.state if v.name == "buffer")
+    state = {**graph.state, buffer: np.full_like(graph.state[buffer], held)}
+    given = np.full(graph.inputs[0].type.shape, sums, np.int32)
+    rate = Rate().ref(graph.nodes[0], RATE, np.ones(1, np.float32))
+    outs, after = evaluate_step(graph, state, given, rate, np.array([0, seed, LEVEL], np.int32))
+    return _numbers(outs, bits)[:COPIES], after[buffer].ravel()[:COPIES].astype(np.float64)
+
+
+@pytest.mark.parametrize("held", [-1001, -3, 1, 2, 777])
+@pytest.mark.parametrize("bits", KINDS.values(), ids=KINDS)
+def test_what_stays_in_a_buffer_is_its_decay_on_average_and_a_coin_decides_the_rest(
+    bits: int | None, held: int
+) -> None:
+    momentum = 0.7
+    stays = np.array([one_sample(Momentum(momentum), bits, 0, held, seed)[1] for seed in range(SEEDS)])
+    exact = momentum * held
+    p = exact - np.floor(exact)
+    assert set(np.unique(stays)) <= {np.floor(exact), np.floor(exact) + 1}
+    assert abs(stays.mean() - exact) < SIGMAS * np.sqrt(p * (1 - p) / stays.size) + 2.0**-15 * abs(held)
+    assert abs(stays.var() - p * (1 - p)) < 0.02
+
+
+@pytest.mark.parametrize("bits", KINDS.values(), ids=KINDS)
+def test_what_is_rounded_into_a_buffer_says_nothing_of_what_is_rounded_out_of_it(bits: int | None) -> None:
+    """A buffer's roundings draw from a stream of their own: errors of the delta, of what stays and of what moves."""
+    sums, decay, unit = 9526, 0.7, 1.0 if bits is None else 2.0**12  # a delta of n + ½ units, half an int8 step
+    errors = []
+    for seed in range(SEEDS):
+        _, delta = one_sample(Sgd(accumulate=2), bits, sums, 0, seed)  # not yet due: the buffer is the delta
+        moved, stays = one_sample(Momentum(decay), bits, sums, 0, seed)
+        errors.append([delta, stays - decay * delta, -moved * unit - delta])
+    into, stay, move = np.concatenate(errors, axis=1)
+    assert into.std() > 0.3
+    assert stay.std() > 0.3
+    limit = SIGMAS / np.sqrt(into.size)
+    if bits is not None:
+        assert move.std() > 0.3
+        assert abs(np.corrcoef(into, move)[0, 1]) < limit
+        assert abs(np.corrcoef(stay, move)[0, 1]) < limit
+    assert len(np.unique(into)) == 2
+    for delta in np.unique(into):  # what stays is a coin of another chance for each delta
+        where = into == delta
+        assert abs(stay[where].mean()) < SIGMAS * 0.5 / np.sqrt(where.sum())
+
+
 def test_every_rule_is_held_to_its_formula() -> None:
     entered = {name for name, cls in ATTRIBUTES.items() if issubclass(cls, UpdateRule)}
     assert {type(rule).__name__ for rule in RULES} == entered

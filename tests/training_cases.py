@@ -154,6 +154,10 @@ def _moves() -> Iterator[TrainingCase]:
     for size in (1, 7, 8, 100):
         for limited in ("none", "relu6"):
             yield plain(f"mask-{size}-{limited}", ops.Mask(limited), activation(1, size, zero=-100))
+    for size, repeated in ((1, 1), (15, 15), (16, 4), (105, 7)):
+        for less in (False, True):
+            pair = activation(size // repeated, repeated), activation(repeated)
+            yield plain(f"compare-{size}-{repeated}-{less}", ops.Compare(less), *pair)
     yield plain("crop-map", ops.Crop((0, 1, 2, 0), (1, 4, 5, 6)), activation(1, 6, 5, 6))
     yield plain("crop-channels", ops.Crop((0, 0, 0, 3), (1, 3, 4, 8)), activation(1, 3, 4, 9))
     yield plain("crop-vector", ops.Crop((2,), (7,)), activation(9))

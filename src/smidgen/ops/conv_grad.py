@@ -13,6 +13,8 @@ from smidgen.ops.checking import check_dtypes, check_gradient, check_map, check_
 from smidgen.ops.gradient import GRADIENT_MOST, GradOp, ParameterGrad
 from smidgen.ops.window import Pad, Window
 
+Channels = tuple[int, ...]
+
 
 def wide(dy: Array) -> type[np.float64] | type[np.float32]:
     """Sums of int8 products are exact in float64, which is what BLAS is fast at."""
@@ -194,6 +196,10 @@ class DenseGradInput(GradOp):
 class WeightGrad(ParameterGrad):
     """A weight gradient from x and dy: int32 sums where dy is int8, float32 where it is."""
 
+    def channels_read(self, wanted: Channels, x: Type, dy: Type) -> tuple[Channels, Channels | None] | None:
+        """The channels of x and of dy (None: all) that some of the result's need; None where it is made whole."""
+        return None
+
     def bound(self, *types: Type) -> int:
         _, dy = types
         return 255 * GRADIENT_MOST * (dy.size // dy.shape[-1])
@@ -226,6 +232,11 @@ class ConvGradWeight(WeightGrad):
 
     kernel = "smg_conv2d_grad_weight_g8"
     fused_kernel = "smg_conv2d_weight_step"
+
+    def channels_read(self, wanted: Channels, x: Type, dy: Type) -> tuple[Channels, Channels | None]:
+        """Those channels of every group of x."""
+        wide = x.shape[3] // self.groups
+        return tuple(first + c for first in range(0, x.shape[3], wide) for c in wanted), None
 
     @property
     def window(self) -> Window:
@@ -268,6 +279,11 @@ class DepthwiseGradWeight(WeightGrad):
     kernel = "smg_depthwise_grad_weight_g8"
     fused_kernel = "smg_depthwise_weight_step"
     axis = 3
+
+    def channels_read(self, wanted: Channels, x: Type, dy: Type) -> tuple[Channels, Channels | None]:
+        """Those channels of dy, and of x the ones they come from."""
+        times = dy.shape[3] // x.shape[3]
+        return tuple(c // times for c in wanted), wanted
 
     @property
     def window(self) -> Window:

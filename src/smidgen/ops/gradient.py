@@ -52,6 +52,7 @@ class Mask(Op):
     activation: str = "none"
 
     kernel = "smg_mask_s8"
+    saved = True
 
     def infer(self, y: Type) -> Type:
         numerics.check_activation(self.activation)

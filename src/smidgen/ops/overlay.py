@@ -37,6 +37,7 @@ class Overlay(Op):
             raise GraphError(
                 f"Overlay of {list(trained.shape)} does not fit {len(self.channels)} of {list(frozen.shape)}"
             )
+        Gather(self.channels).infer(frozen)  # raises where a channel is not there
         return frozen
 
     def kept(self, frozen: Type) -> QParams | None:

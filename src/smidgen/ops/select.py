@@ -49,6 +49,7 @@ class Gather(Op):
     channels: tuple[int, ...]
 
     kernel = "smg_gather_s8"
+    saved = True
 
     def infer(self, x: Type) -> Type:
         check_channels("Gather", x)

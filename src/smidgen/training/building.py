@@ -51,6 +51,8 @@ class Options:
             raise InputError(f"{self.classes} classes cannot be learned; give 2 to 4096")
         if self.weight_bits not in (8, 10, 12):
             raise InputError(f"weights of {self.weight_bits} bits are not supported; choose 8, 10 or 12")
+        if self.seed < 0:
+            raise InputError(f"a seed of {self.seed} cannot be used; give a number from 0 up")
         self.rule.check()
 
 
@@ -97,6 +99,7 @@ def build_training(graph: Graph, scheme: Scheme, options: Options, images: tuple
     options.check()
     features, classifier = features_of(graph)
     trained = resolve(scheme, graph, options.seed)
+    _check_int8(graph, features, trained)
     g, values, weights = _learnable(graph, features, trained, options)
     logits, head = _head(g, values[features], classifier, options)
     forward = g.graph(logits)
@@ -110,6 +113,16 @@ def build_training(graph: Graph, scheme: Scheme, options: Options, images: tuple
     lowered = lower(whole, unit, largest, options.seed)
     step = _updates(reference, lowered, weights, options)
     return Training(step, forward, reference, trained, lowered.unit)
+
+
+def _check_int8(graph: Graph, features: Value, trained: tuple[Trained, ...]) -> None:
+    """Raise InputError for a model that still computes in float32 where it is to learn."""
+    for value in (features, *(layer.node.out for layer in trained)):
+        if value.type.dtype != "int8":
+            raise InputError(
+                f"%{value.name} of {graph.name} is {value.type.dtype}, what learns computes in int8; quantize the "
+                "model first, with `smidgen quantize` or quantize()"
+            )
 
 
 def _learnable(
