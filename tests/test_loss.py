@@ -15,6 +15,7 @@ from smidgen.ops import CrossEntropyGrad, MaxAbs, Rate, SoftmaxCrossEntropy
 
 QUIET = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 FLOAT32_MOST = float(np.finfo(np.float32).max)
+EDGES = (0.0, 1.0, 2.0**-86, 2.0**-87, 2.0**126, 1.5 * 2.0**126, 2.0**127, FLOAT32_MOST, np.inf)
 positive = st.one_of(
     st.floats(-140, 127).map(lambda power: np.float32(2.0**power)),
     st.sampled_from([0.0, 1.0, 2.0**-86, 2.0**-87, 2.0**126, 1.5 * 2.0**126, 2.0**127, FLOAT32_MOST, np.inf]).map(

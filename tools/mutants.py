@@ -50,12 +50,12 @@ def _files(folder: str, *names: str) -> tuple[str, ...]:
 
 
 KERNEL_BY_KERNEL = "training_kernels::test_a_kernel_that_trains_writes_its_outputs_and_nothing_else"
+ROW_BY_ROW = "kernels::test_elementwise_kernels_run_row_by_row_and_in_place"
 ANY_GEOMETRY = "kernels::test_convolutions_of_any_geometry_agree_with_numpy"
 ROOMS = {
     "numerics": Room(
         _files("src/smidgen/numerics", "stochastic.py", "int8.py"),
-        ("numerics", "stochastic", "levels", KERNEL_BY_KERNEL, "kernels::test_elementwise_kernels_run_row_by_row_and_in_place",
-         ANY_GEOMETRY, "update_rules"),
+        ("numerics", "stochastic", "levels", KERNEL_BY_KERNEL, ROW_BY_ROW, ANY_GEOMETRY, "update_rules"),
     ),
     "ops": Room(
         _files("src/smidgen/ops", "update.py", "gradient.py", "loss.py", "rules.py", "conv.py", "conv_grad.py"),
