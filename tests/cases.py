@@ -231,6 +231,9 @@ def _elementwises() -> Iterator[Case]:
         yield binary(f"{name}-uneven", op(), (2, 50), (2, 50), qa=Q(10.0, -128), qb=Q(1e-4, 127))
         yield binary(f"{name}-large-multipliers", op(), (2, 50), (2, 50), y=Q(1e-6))
         yield binary(f"{name}-tiny-multipliers", op(), (2, 50), (2, 50), y=Q(1e6))
+    for name, b in (("whole", (1, 4, 5, 7)), ("channels", (7,)), ("scalar", (1,)), ("rows", (5, 7))):
+        yield binary(f"maximum-{name}", ops.Maximum(), (1, 4, 5, 7), b, constant=name == "rows", qb=X, y=X)
+    yield twice("maximum-itself", ops.Maximum(), 1, 5, 5, 3)
     for activation in ACTIVATIONS:
         yield unary(f"activate-{activation}", ops.Activate(activation), 1, 3, 4, 9, y=Q(0.03, -20))
     for function, alpha, beta in FUNCTION_PARAMETERS:

@@ -132,6 +132,8 @@ def _elementwise() -> Iterator[GradientCase]:
         yield binary(f"{name}-channels", kind("relu6"), whole, (4,))
         yield binary(f"{name}-rows", kind(), whole, (1, 1, 2, 4))
         yield binary(f"{name}-one", kind(), whole, (1,))
+    for name, b in (("whole", whole), ("channels", (4,)), ("one", (1,))):
+        yield binary(f"maximum-{name}", ops.Maximum(), whole, b)
     for activation in ("relu", "relu6", "relu_n1_to_1"):
         yield unary(f"activate-{activation}", ops.Activate(activation), 2, 9)
     for function, alpha, beta in FUNCTION_PARAMETERS:

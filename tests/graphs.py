@@ -20,6 +20,7 @@ from smidgen.ops import (
     Depthwise,
     Dequantize,
     Lookup,
+    Maximum,
     MaxPool,
     Mean,
     Mul,
@@ -95,7 +96,7 @@ def grow_conv(s: Grower) -> Value:
     channels = x.type.shape[3]
     groups = s.draw(st.sampled_from([g for g in range(1, channels + 1) if channels % g == 0]))
     out = groups * s.choose(1, max(1, 9 // groups))
-    w, b, scale = s.weights((out, *size, channels // groups), 0)
+    w, b, scale = s.weights((out, *size, channels // groups), 0, shared=bool(s.choose(0, 1)))
     reach = x.type.scale * scale * (size[0] * size[1] * channels // groups) ** 0.5 * 70
     op = Conv2D(stride, s.padding(x, size, stride, dilation), dilation, groups, s.activation())
     return s.g.emit(op, x, w, b, q=s.q(reach))
@@ -107,7 +108,7 @@ def grow_depthwise(s: Grower) -> Value:
     step = s.choose(1, 2)
     dilation = (s.choose(1, 2),) * 2 if step == 1 else (1, 1)
     multiplier = s.choose(1, 2)
-    w, b, scale = s.weights((1, *size, x.type.shape[3] * multiplier), 3)
+    w, b, scale = s.weights((1, *size, x.type.shape[3] * multiplier), 3, shared=bool(s.choose(0, 1)))
     reach = x.type.scale * scale * (size[0] * size[1]) ** 0.5 * 70
     op = Depthwise((step, step), s.padding(x, size, (step, step), dilation), dilation, s.activation())
     return s.g.emit(op, x, w, b, q=s.q(reach))
@@ -139,6 +140,18 @@ def grow_mul(s: Grower) -> Value:
     a = s.value()
     b = second(s, a)
     return s.g.emit(Mul(s.activation()), a, b, q=s.q(a.type.scale * b.type.scale * 70))
+
+
+def grow_maximum(s: Grower) -> Value:
+    a = s.value()
+    alike = [v for v in s.pool if v.type.shape == a.type.shape]
+    if s.choose(0, 2):
+        b = s.draw(st.sampled_from(alike))
+        b = b if b.type.q == a.type.q else s.g.emit(Requantize(), b, q=a.type.q)
+    else:
+        shape = s.draw(st.sampled_from((a.type.shape, a.type.shape[-1:], (1,))))
+        b = s.g.constant("k", s.rng.integers(-128, 128, shape).astype(np.int8), a.type.q)
+    return s.g.emit(Maximum(), a, b)
 
 
 def grow_pool(s: Grower) -> Value:
@@ -207,7 +220,7 @@ def grow_softmax(s: Grower) -> Value:
     return s.g.emit(Softmax(s.draw(st.sampled_from((1.0, 0.5, 3.0)))), s.value())
 
 
-ANY = (grow_add, grow_mul, grow_reshape, grow_concat, grow_rescale, grow_float, grow_softmax, grow_lookup)
+ANY = (grow_add, grow_mul, grow_maximum, grow_reshape, grow_concat, grow_rescale, grow_float, grow_softmax, grow_lookup)
 ON_MAPS = (grow_conv, grow_depthwise, grow_pool, grow_mean, grow_pad, grow_transpose)
 
 

@@ -44,11 +44,13 @@ def build_sanitized(folder: Path, graph: Graph, runs: int) -> Path:
 class Kernels:
     """The runtime alone, called kernel by kernel."""
 
-    def __init__(self, cache: Path) -> None:
+    def __init__(self, cache: Path, *flags: str) -> None:
         folders = (RUNTIME, *(RUNTIME / folder for folder in PORTABLE))
         files = {path.name: path.read_text() for folder in folders for path in sorted(folder.glob("*.[ch]"))}
         sources = [name for name in files if name.endswith(".c")]
-        self.loaded = ctypes.CDLL(str(Cache(cache, find_compiler()).build(".so", files, "-I.", "-shared", *sources)))
+        self.loaded = ctypes.CDLL(
+            str(Cache(cache, find_compiler()).build(".so", files, *flags, "-I.", "-shared", *sources))
+        )
 
     def call(self, node: Node, *arguments: object) -> None:
         params = node.op.params(node)  # kept until the call is over: the struct only points to its arrays
@@ -86,4 +88,4 @@ def pointer(array: Array) -> ctypes.c_void_p:
 def argument(node: Node, value: Value, array: Array) -> object:
     """An input as its kernel takes it."""
     overlay_input = node.op.overlay_input is not None and value is node.ins[node.op.overlay_input]
-    return Weights(array.ctypes.data) if overlay_input else pointer(array)
+    return ctypes.pointer(Weights(array.ctypes.data)) if overlay_input else pointer(array)

@@ -16,6 +16,7 @@ from smidgen.ops import (
     Dense,
     Depthwise,
     Lookup,
+    Maximum,
     MaxPool,
     Mean,
     Mul,
@@ -32,10 +33,11 @@ DEAD_SCALE, DEAD_BIAS = 1e-9, -(2**31)  # of a channel that training of the back
 class Drawn:
     """A network in the making, on an image that says which range each value takes."""
 
-    def __init__(self, seed: int, dead: int = 0) -> None:
+    def __init__(self, seed: int, dead: int = 0, shared: bool = False) -> None:
         self.rng = np.random.default_rng(seed)
         self.g = Builder(f"net{seed}")
         self.dead = dead  # channels of each convolution that are switched off
+        self.shared = shared  # whether all channels of a layer have one scale
         image = self.rng.integers(-128, 128, (1, SIZE, SIZE, 3)).astype(np.int8)
         self.x = self.g.input("image", Type(image.shape, "int8", QParams.per_tensor(2 / 255, 0)))
         self.data: dict[Value, Array] = {self.x: image}
@@ -65,7 +67,8 @@ class Drawn:
         w = self.rng.integers(-127, 128, shape).astype(np.int8)
         b = self.rng.integers(-300, 301, shape[axis]).astype(np.int32)
         scales[: self.dead], b[: self.dead] = DEAD_SCALE, DEAD_BIAS
-        return self.g.constant("w", w, QParams.per_channel(scales, axis)), self.g.constant("b", b)
+        q = QParams.per_tensor(scales[-1]) if self.shared else QParams.per_channel(scales, axis)
+        return self.g.constant("w", w, q), self.g.constant("b", b)
 
     def conv(self, x: Value, out: int, k: int = 1, groups: int = 1, stride: int = 1, activation: str = "none") -> Value:
         w, b = self.weights((out, k, k, x.type.shape[3] // groups), 0)
@@ -111,12 +114,13 @@ def branches(seed: int) -> Graph:
 
 
 def pools_and_moves(seed: int) -> Graph:
-    """Pools that overlap and are padded, pads, transposes, gates and activations of their own."""
+    """Pools that overlap and are padded, pads, transposes, gates, a maximum, and activations of their own."""
     n = Drawn(seed)
     x = n.emit(MaxPool((3, 3), (2, 2), (1, 1, 1, 1)), n.conv(n.x, CHANNELS, 3))
     x = n.fit(Mul(), x, n.gate(x))
     x = n.emit(Transpose((0, 2, 1, 3)), n.emit(Pad((0, 1, 0, 0), (0, 0, 1, 0)), x))
     x = n.emit(AvgPool((2, 2), (1, 1), (0, 1, 0, 1)), n.depthwise(x, times=2))
+    x = n.emit(Maximum(), x, n.emit(Requantize(), n.depthwise(x), q=x.type.q))
     x = n.fit(Activate("relu6"), x, signed=False)
     x = n.emit(MaxPool((2, 2), (2, 2), activation="relu"), n.fit(Add("relu_n1_to_1"), x, n.gate(x)))
     y = n.emit(AvgPool((2, 2), (1, 1), activation="relu6"), n.conv(x, CHANNELS))
@@ -134,7 +138,18 @@ def gates(seed: int) -> Graph:
     return n.end(n.fit(Lookup("tanh"), n.conv(n.emit(AvgPool((3, 3), (2, 2)), padded), 2 * CHANNELS)))
 
 
-NETWORKS = (inverted_residual, branches, pools_and_moves, gates)
+def one_scale(seed: int) -> Graph:
+    """Every layer's weights with one scale for all channels, as most quantizers write them by default."""
+    n = Drawn(seed, shared=True)
+    x = n.conv(n.x, CHANNELS, 3, stride=2, activation="relu6")
+    y = n.depthwise(n.conv(x, 2 * CHANNELS, groups=2), times=2, activation="relu6")
+    x = n.fit(Add(), x, n.conv(n.depthwise(y), CHANNELS))
+    flat = n.emit(Reshape((1, x.type.size)), x)
+    hidden = n.fit(Dense("relu"), flat, *n.weights((2 * CHANNELS, x.type.size), 0), signed=False)
+    return n.g.graph(n.fit(Dense(), hidden, *n.weights((CLASSES, 2 * CHANNELS), 0)))
+
+
+NETWORKS = (inverted_residual, branches, pools_and_moves, gates, one_scale)
 
 
 def samples(graph: Graph, count: int, seed: int = 0) -> list[tuple[Array, int]]:

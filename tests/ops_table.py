@@ -34,6 +34,7 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
         "tanh",
         "GATHER",
     ),
+    ops.Maximum: ("Max", "maximum", "MAXIMUM"),
     ops.MaxPool: ("MaxPool GlobalMaxPool", "max_pool2d_with_indices adaptive_max_pool2d", "MAX_POOL_2D"),
     ops.Mean: ("ReduceMean GlobalAveragePool", "mean adaptive_avg_pool1d _adaptive_avg_pool2d", "MEAN"),
     ops.Mul: ("Mul Div Neg Pow", "mul div neg pow", "MUL"),

@@ -227,7 +227,10 @@ FAULTS = {
     "null": ("*(volatile int *)0 = 1;", r"wrote 4 bytes at 0x00000000 \(no memory\)"),
     "jump": ("((void (*)(void))0x30000001)();", r"jumped from about model_\w+\+0x\w+ to 0x30000000 \(no memory\)"),
     "data": ("((void (*)(void))((uintptr_t)arena | 1))();", r"to 0x2000\w+ \(SRAM, arena"),
-    "stack": (DEEP.format(9000), r"outgrew its 4,096 bytes: .*larger stack$"),
+    "stack": (
+        '__asm__ volatile("msr msp, %0\\n push {r4}" : : "r"(0x20000000));',
+        r"outgrew its 4,096 bytes: .*larger stack$",
+    ),
     "undefined": ('__asm__ volatile("udf #0");', r"faulted in model_\w+\+0x\w+: Invalid instruction"),
     "exception": ('__asm__ volatile("svc #0");', r"met exception 2 in model_"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 import subprocess
 import sys
@@ -95,7 +96,7 @@ def compute(kernels: Kernels, graph: Graph, x: Array, y: Array, y0: int, y1: int
     constants = [argument(node, v, graph.constants[v]) for v in node.ins[1:]]
     working = [pointer(scratch)] if node.op.working_memory else []
     maps = Map(x.ctypes.data, len(x)), Map(y.ctypes.data, len(y))
-    kernels.call(node, maps[0], *constants, maps[1], y0, y1, *working)
+    kernels.call(node, ctypes.byref(maps[0]), *constants, ctypes.byref(maps[1]), y0, y1, *working)
     assert (scratch[size:] == 0x5A).all(), "the kernel wrote past its working memory"
 
 

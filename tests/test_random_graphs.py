@@ -12,13 +12,26 @@ from hypothesis import strategies as st
 from graphs import int8_graphs, random_inputs
 from litert import run_litert
 from smidgen.frontends.tflite import read_tflite, write_tflite
-from smidgen.ir import Graph, evaluate
+from smidgen.frontends.tflite.writer import LOWERINGS
+from smidgen.ir import Graph, Op, evaluate
 from smidgen.pipeline import compile
 from smidgen.targets.host import Host
 
 # A quarter of the graphs a run of this file checks: xdist gives each part to a worker.
 PARTS = 4
 EXAMPLES = 75
+
+
+def test_random_graphs_hold_every_op_of_an_int8_network() -> None:
+    grown: set[type[Op]] = set()
+
+    @given(int8_graphs())
+    @settings(max_examples=400, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    def grow(graph: Graph) -> None:
+        grown.update(type(node.op) for node in graph.nodes)
+
+    grow()
+    assert grown == set(LOWERINGS)
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -125,7 +125,7 @@ def test_damaged_archives_are_refused_in_one_sentence(archive: Path) -> None:
         "no archive": (b"torch", "is not a complete archive"),
         "other": (None, "holds no models/model.json"),
         "graph": (None, "description cannot be read"),
-        "weights": (None, "cannot be read"),
+        "weights": (None, "has no entry 'config'"),
     }
     for what, (data, sentence) in damaged.items():
         archive.write_bytes(whole if data is None else data)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from smidgen.errors import GraphError, InputError
-from smidgen.ir import ATTRIBUTES, Array, Builder, Graph, Type, evaluate_step
+from smidgen.ir import ATTRIBUTES, Array, Builder, Graph, QParams, Type, evaluate_step
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.numerics import stochastic
 from smidgen.ops import BiasStep, DenseStep, Rate, WeightStep
@@ -76,7 +76,7 @@ def one_tensor(rule: UpdateRule, bits: int | None) -> Graph:
         states = [g.persistent("w", np.zeros(size, np.int32))]
         op: BiasStep | WeightStep = BiasStep(factors, 0, 6, BOUND, rule)
     else:
-        states = [g.persistent("w", np.zeros((size, 1), np.int8))]
+        states = [g.persistent("w", np.zeros((size, 1), np.int8), QParams.per_tensor(0.01))]
         op = WeightStep(factors, 0, 6, BOUND, rule, bits=bits)
         if bits > 8:
             states.append(g.persistent("fraction", initial_fraction(size, bits - 8)))

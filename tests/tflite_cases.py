@@ -137,6 +137,12 @@ def mul(c: Case) -> Value:
     return c.g.emit(ops.Mul(c.activation()), a, b, q=q)
 
 
+def maximum(c: Case) -> Value:
+    a, b = _operands(c)
+    b = b if a.type.q is None else c.g.emit(ops.Requantize(), b, q=a.type.q)
+    return c.g.emit(ops.Maximum(), a, b)
+
+
 def activate(c: Case) -> Value:
     x = c.map(3)
     q = c.q(x.type.scale) if x.type.q else None
@@ -219,8 +225,9 @@ def concat(c: Case) -> Value:
 
 CASES: Mapping[str, Callable[[Case], Value]] = {
     "Activate": activate, "Add": add, "AvgPool": avg_pool, "Concat": concat, "Conv2D": conv, "Dense": dense,
-    "Depthwise": depthwise, "Dequantize": dequantize, "Lookup": lookup, "MaxPool": max_pool, "Mean": mean, "Mul": mul,
-    "Pad": pad, "Quantize": quantize, "Requantize": requantize, "Reshape": reshape, "Softmax": softmax,
+    "Depthwise": depthwise, "Dequantize": dequantize, "Lookup": lookup, "Maximum": maximum,
+    "MaxPool": max_pool, "Mean": mean, "Mul": mul, "Pad": pad, "Quantize": quantize,
+    "Requantize": requantize, "Reshape": reshape, "Softmax": softmax,
     "Transpose": transpose,
 }  # fmt: skip
 

@@ -154,6 +154,10 @@ def _moves() -> Iterator[TrainingCase]:
     for size in (1, 7, 8, 100):
         for limited in ("none", "relu6"):
             yield plain(f"mask-{size}-{limited}", ops.Mask(limited), activation(1, size, zero=-100))
+    for size, repeated in ((1, 1), (15, 15), (16, 4), (105, 7)):
+        for less in (False, True):
+            pair = activation(size // repeated, repeated), activation(repeated)
+            yield plain(f"compare-{size}-{repeated}-{less}", ops.Compare(less), *pair)
     yield plain("crop-map", ops.Crop((0, 1, 2, 0), (1, 4, 5, 6)), activation(1, 6, 5, 6))
     yield plain("crop-channels", ops.Crop((0, 0, 0, 3), (1, 3, 4, 8)), activation(1, 3, 4, 9))
     yield plain("crop-vector", ops.Crop((2,), (7,)), activation(9))
@@ -289,7 +293,7 @@ def step(name: str, op: Step, w: Type, how: How, sources: tuple[Feed, ...]) -> T
     power = op.lift - 26 - unit  # sums of 2^−4 of their bound then make steps of about one unit
 
     def build(g: Builder, rng: Rng, x: tuple[Value, ...]) -> tuple[Value, ...]:
-        states = [g.persistent("w", _initial(rng, w))]
+        states = [g.persistent("w", _initial(rng, w), QParams.per_tensor(0.01) if w.dtype == "int8" else None)]
         if w.dtype == "int8" and how.bits > 8:
             fraction = rng.integers(0, 1 << (how.bits - 8), w.size).astype(np.uint8)
             states.append(g.persistent("fraction", pack(fraction, how.bits - 8)))

@@ -9,6 +9,7 @@ import typer
 
 from smidgen import __version__
 from smidgen.cli.shared import app
+from smidgen.cli.terminal import abandon_stdout, flush, say, warn
 from smidgen.errors import SmidgenError
 
 # isort: off
@@ -20,7 +21,7 @@ __all__ = ["app", "main"]
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"smidgen {__version__}")
+        say(f"smidgen {__version__}")
         raise typer.Exit
 
 
@@ -36,13 +37,20 @@ def _root(
 def main() -> None:
     """Run a command; errors the user can fix are printed as one sentence, without a traceback."""
     try:
-        app()
+        try:
+            app()
+        finally:
+            flush()
     except SmidgenError as error:
         _fail(str(error))
+    except BrokenPipeError:  # who read the output has seen enough
+        abandon_stdout()
+        sys.exit(1)
     except OSError as error:
-        _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        abandon_stdout()
+        _fail(f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error))
 
 
 def _fail(message: str) -> NoReturn:
-    typer.echo(f"smidgen: {message}", err=True)
+    warn(message)
     sys.exit(2)

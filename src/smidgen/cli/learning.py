@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from smidgen.cli.demonstration import demonstrate
 from smidgen.cli.options import Learning, with_learning
-from smidgen.cli.shared import Json, Model, Target, app, show, spinner
+from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, Target, app, memory_bytes, path_option, show
+from smidgen.cli.terminal import progress_console, spinner, warn
 from smidgen.data import Augment, Data, examples, load_data, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.frontends import export_model
@@ -41,8 +41,10 @@ def train(
     scheme: Annotated[
         str, typer.Option(help="What learns: a published name, full, last:K, bias:K, head, or a JSON file.")
     ],
-    source: Annotated[Path, typer.Option("--data", help="A folder of images by label, a .zip of one, or an .npz.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the model and its checkpoint.")],
+    source: Annotated[
+        str, typer.Option("--data", help="A folder of images by label, a .zip of one, an .npz, or cifar10.")
+    ],
+    output: Annotated[Path, path_option("--output", "-o", help="The folder for the model and its checkpoint.")],
     target: Target = "host",
     epochs: Annotated[int, typer.Option(help="How many times to go through the images.")] = 12,
     lr: Annotated[str, typer.Option(help="Learning rate per sample: a number or a quotient such as 0.1/256.")] = (
@@ -59,7 +61,8 @@ def train(
     test_every: Annotated[int, typer.Option(help="Test after every so many epochs, and after the last.")] = 1,
     *,
     learning: Learning,
-    resume: Annotated[Path | None, typer.Option(help="Continue this run from its checkpoint.")] = None,
+    resume: Annotated[Path | None, path_option(help="Continue this run from its checkpoint.")] = None,
+    memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Train on images with the device's own arithmetic; write the model and a checkpoint."""
@@ -67,7 +70,8 @@ def train(
     course = Course(epochs, _rate(lr), schedule.value, warmup, augment, learning.seed, test_every)
     course.check()
     with spinner(f"reading {source}"):
-        graph, data = load(model), load_data(source)
+        most = memory_bytes(memory)
+        graph, data = load(model, most), load_data(source, most)
     options = learning.options(learning.classes or len(data.classes))
     files = _learned_files(graph, output, Path(model))
     with spinner(f"compiling {graph.name} for {target}"):
@@ -79,7 +83,7 @@ def train(
     for file in files[:2]:
         export_model(learned.model, file)
     for warning in learned.warnings:
-        typer.echo(f"smidgen: {warning}", err=True)
+        warn(warning)
     show(_summary(learned, data, scheme, program, files), as_json)
 
 
@@ -123,8 +127,13 @@ def _summary(learned: Learned, data: Data, scheme: str, program: Program, files:
 @contextmanager
 def _progress_bar(course: Course) -> Iterator[Callable[[LearningProgress], None]]:
     """A progress bar on stderr where that is a terminal, and a line there for each finished epoch."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[loss]}"), TimeRemainingColumn())
+    console = progress_console()
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[loss]}", markup=False),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task, shown = bar.add_task("starting", loss=""), [0]
 
@@ -141,10 +150,10 @@ def _progress_bar(course: Course) -> Iterator[Callable[[LearningProgress], None]
 
 @app.command()
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")] = Path("out/demo"),
+    output: Annotated[Path, path_option("--output", "-o", help="The folder to write.")] = Path("out/demo"),
     as_json: Json = False,
 ) -> None:
     """Train a network here and on an emulated board, and compare every byte."""
-    with Console(stderr=True).status("starting") as status:
+    with progress_console().status("starting") as status:
         result = demonstrate(output, status.update)
     show(result, as_json)

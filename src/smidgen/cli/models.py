@@ -9,7 +9,8 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from smidgen.cli.shared import Json, Model, app, show, spinner
+from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, app, memory_bytes, path_option, show
+from smidgen.cli.terminal import spinner
 from smidgen.data.files import parse_npy, read_whole, write_whole
 from smidgen.errors import InputError
 from smidgen.frontends import check_writable, export_model
@@ -21,25 +22,26 @@ from smidgen.zoo.loading import load
 
 
 @app.command()
-def info(model: Model, as_json: Json = False) -> None:
+def info(model: Model, memory: Memory = MEMORY_TEXT, as_json: Json = False) -> None:
     """Show the layers of a model: shapes, MACs, parameters, quantization."""
-    show(describe(load(model)), as_json)
+    show(describe(load(model, memory_bytes(memory))), as_json)
 
 
 @app.command()
 def run(
     model: Model,
-    inputs: Annotated[list[Path], typer.Option("--input", "-i", help="A .npy file for each input, in order.")],
-    outputs: Annotated[list[Path] | None, typer.Option("--output", "-o", help="A .npy file for each output.")] = None,
+    inputs: Annotated[list[Path], path_option("--input", "-i", help="A .npy file for each input, in order.")],
+    outputs: Annotated[list[Path] | None, path_option("--output", "-o", help="A .npy file for each output.")] = None,
     target: Annotated[
         str, typer.Option(help="Where to run: reference (numpy), host (this machine's C), or a board.")
     ] = "reference",
+    memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Run a model on raw tensors."""
-    graph = load(model)
+    graph = load(model, memory_bytes(memory))
     files: list[Path] | list[None] = outputs or [None] * len(graph.outputs)
-    arrays = tuple(parse_npy(read_whole(path), str(path)) for path in inputs)
+    arrays = tuple(parse_npy(read_whole(path, memory_bytes(memory)), str(path)) for path in inputs)
     check_inputs(graph, arrays)
     if len(files) != len(graph.outputs):
         raise InputError(
@@ -74,16 +76,17 @@ def _write_npy(path: Path, array: Array) -> None:
 @app.command("import")
 def import_(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="A model file, or a network of the zoo.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write: .smg, .tflite or .onnx.")],
+    output: Annotated[Path, path_option("--output", "-o", help="The file to write: .smg, .tflite or .onnx.")],
     plain: Annotated[
         bool, typer.Option("--plain", help="model.onnx with only ONNX's own operators: faster, rounded by the runtime.")
     ] = False,
+    memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Read a model of another format and write it as .smg, .tflite or .onnx."""
     check_writable(output, plain)
     with spinner(f"importing {source}"):
-        graph = load(source)
+        graph = load(source, memory_bytes(memory))
         export_model(graph, output, plain)
     size, summary = output.stat().st_size, describe(graph)
     result = WrittenModel(graph.name, str(output), size, len(summary.layers), summary.macs, summary.parameters)

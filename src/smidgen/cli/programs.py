@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from smidgen.cli.options import Learning, with_learning
-from smidgen.cli.shared import ImageInput, Input, Json, Model, OneScheme, Target, app, print_rich, show, spinner
+from smidgen.cli.shared import (
+    MEMORY_TEXT,
+    ImageInput,
+    Input,
+    Json,
+    Memory,
+    Model,
+    OneScheme,
+    Target,
+    app,
+    check_folder,
+    memory_bytes,
+    path_option,
+    show,
+)
+from smidgen.cli.terminal import print_rich, spinner
 from smidgen.data.files import write_whole
 from smidgen.pipeline import Program, compile
 from smidgen.results.profiling import profile
@@ -17,27 +33,39 @@ from smidgen.targets.finding import find_board
 from smidgen.zoo.loading import load
 
 
+class CompilerName(StrEnum):
+    """Compilers for boards."""
+
+    zig = "zig"
+    gcc = "gcc"
+
+
 @app.command("compile")
 @with_learning
 def compile_(
     model: Model,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write; new or empty.")],
+    output: Annotated[Path, path_option("--output", "-o", help="The folder to write; new or empty.")],
     scheme: OneScheme = None,
     target: Target = "host",
     image: Input = ImageInput.buffered,
     budget: Annotated[
         str | None, typer.Option(help="Limit for the SRAM of arena and state, such as 128KB (1 KB is 1,024 bytes).")
     ] = None,
-    picture: Annotated[Path | None, typer.Option(help="Also draw the memory in this HTML file.")] = None,
+    picture: Annotated[Path | None, path_option(help="Also draw the memory in this HTML file.")] = None,
     *,
     learning: Learning,
+    memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Write C sources, a header, an example main, and how to build them."""
     options = learning.options_for(model, scheme)
+    if picture:
+        check_folder(picture, output)
     with spinner(f"compiling {model} for {target}"):
         streamed = image is ImageInput.streamed
-        program = compile(load(model), scheme, target, options=options, streamed_input=streamed, budget=budget)
+        program = compile(
+            load(model, memory_bytes(memory)), scheme, target, options=options, streamed_input=streamed, budget=budget
+        )
         page = _memory_page(program) if picture else b""
         program.write(output)
         if picture:
@@ -78,16 +106,21 @@ def profile_(
     sram: Annotated[str | None, typer.Option(help="Pretend the board has this much SRAM, such as 128KB.")] = None,
     flash: Annotated[str | None, typer.Option(help="Pretend the board has this much flash, such as 1MB.")] = None,
     stack: Annotated[str | None, typer.Option(help="SRAM reserved for the stack, such as 4KB.")] = None,
+    compiler: Annotated[
+        CompilerName, typer.Option(help="Builds the firmware: zig's, or arm-none-eabi-gcc.")
+    ] = CompilerName.zig,
     layers: Annotated[bool, typer.Option("--layers", help="Also show every node.")] = False,
     *,
     learning: Learning,
+    memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Measure SRAM, flash, instructions and exactness on an emulated board."""
     options = learning.options_for(model, scheme)
-    where = find_board(target, sram, flash, stack)
+    where = find_board(target, sram, flash, stack, compiler.value)
     with spinner(f"compiling {model} for {target}"):
-        program = compile(load(model), scheme, where, options=options, streamed_input=image is ImageInput.streamed)
+        graph = load(model, memory_bytes(memory))
+        program = compile(graph, scheme, where, options=options, streamed_input=image is ImageInput.streamed)
     with spinner(f"measuring {program.graph.name} on {target}"):
         result = profile(program, steps, learning.seed)
     if layers and not as_json:

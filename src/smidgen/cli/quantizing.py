@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from smidgen.cli.shared import Json, app, print_rich, show, spinner
+from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, app, memory_bytes, path_option, show
+from smidgen.cli.terminal import print_rich, progress_console, spinner
 from smidgen.data import load_images
 from smidgen.errors import InputError
 from smidgen.frontends import check_writable, export_model
@@ -51,7 +51,7 @@ class Fit(StrEnum):
 def quantize_(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A float32 model file: .onnx, .pt2, .tflite or .smg.")],
     source: Annotated[str, typer.Option("--data", help="Calibration images: a folder, a .zip or an .npz.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write: .smg, .tflite or .onnx.")],
+    output: Annotated[Path, path_option("--output", "-o", help="The file to write: .smg, .tflite or .onnx.")],
     images: Annotated[int, typer.Option(help="How many images to use at most, evenly spaced.")] = 128,
     method: Annotated[Method, typer.Option(help="Calibration method that finds the ranges.")] = Method.mse,
     percentile: Annotated[float, typer.Option(help="Percent of elements that --method percentile keeps.")] = 99.99,
@@ -73,6 +73,7 @@ def quantize_(
     layers: Annotated[
         bool, typer.Option("--layers", help="Also show the signal-to-noise ratio of every layer.")
     ] = False,
+    memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Quantize a float32 model to int8, calibrated on images, and report how close it stays."""
@@ -82,7 +83,8 @@ def quantize_(
     recipe = Recipe(method.value, percentile, equalise, correct)
     recipe.check()
     with spinner(f"reading {source}"):
-        graph, given = load(model), load_images(source, images)
+        most = memory_bytes(memory)
+        graph, given = load(model, most), load_images(source, images, most)
     stated = _chosen_preprocessing(graph, mean, std, pixels, order, fit)
     with _progress_bar() as on_progress:
         result = quantize(graph, given, recipe, preprocessing=stated, on_progress=on_progress)
@@ -121,8 +123,8 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
 @contextmanager
 def _progress_bar() -> Iterator[Callable[[QuantizationProgress], None]]:
     """A bar on stderr, where that is a terminal."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn())
+    console = progress_console()
+    columns = (TextColumn("{task.description}", markup=False), BarColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("starting")
         yield lambda at: bar.update(task, description=at.doing, completed=at.done, total=at.total)

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console, RichCast
-from rich.table import Table
 
 from smidgen.cli.demonstration import Demonstration
+from smidgen.cli.terminal import print_rich, say
+from smidgen.errors import InputError
 from smidgen.results.inspection import Summary
 from smidgen.results.profiling import Profile
 from smidgen.results.verbs import CompiledProject, QuantizedFile, RunSummary, TrainingSummary, WrittenModel
+from smidgen.targets.boards import parse_size
 
-WIDTH = 120  # columns, where the output is not a terminal
+MEMORY_TEXT = "1GB"  # what the verbs leave to a file, as `smidgen.data.budget.MEMORY`
 
 app = typer.Typer(
     help="Train int8 neural networks on microcontrollers.",
@@ -40,6 +39,7 @@ Model = Annotated[str, typer.Argument(metavar="MODEL", help="A network of the zo
 Target = Annotated[str, typer.Option(help="host (this machine) or a board: cortex-m7, cortex-m4, stm32f746, …")]
 Input = Annotated[ImageInput, typer.Option("--input", help="Whether the image arrives in rows or lies whole in SRAM.")]
 OneScheme = Annotated[str | None, typer.Option(help="What learns; without it the program only infers.")]
+Memory = Annotated[str, typer.Option(help="Most memory that the contents of one file may take, such as 4GB.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 Result = (
@@ -49,19 +49,34 @@ Result = (
 
 def show(result: Result, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(asdict(result), allow_nan=False))
+        say(json.dumps(asdict(result), allow_nan=False))
     elif isinstance(result, Summary | Profile):
         print_rich(result)
     else:
-        typer.echo(str(result))
+        say(str(result))
 
 
-def print_rich(shown: RichCast | Table) -> None:
-    Console(width=None if sys.stdout.isatty() else WIDTH).print(shown)
+def memory_bytes(text: str) -> int:
+    """The option --memory in bytes."""
+    if (size := parse_size(text)) < 1:
+        raise InputError(f"--memory {text} leaves nothing to read a file with; give a size as 1GB")
+    return size
 
 
-@contextmanager
-def spinner(text: str) -> Iterator[None]:
-    """A spinner on stderr; nothing where that is not a terminal."""
-    with Console(stderr=True).status(text):
-        yield
+def path_option(*names: str, help: str) -> Any:
+    """An option that is a path; an empty one, often a variable of the shell that is not set, is refused."""
+
+    def parse(text: str | Path) -> Path:
+        if not str(text):
+            raise InputError("a path in the command is empty; name a file or folder, '.' for the working folder")
+        return Path(text)
+
+    return typer.Option(*names, parser=parse, metavar="<path>", help=help)
+
+
+def check_folder(path: Path, coming: Path) -> None:
+    """Raise unless a file can be written to this path, whose folder is there or is `coming`."""
+    if path.is_dir() or not path.name:
+        raise InputError(f"{path} is a folder; name a file to write")
+    if path.parent.absolute() != coming.absolute() and not path.parent.is_dir():
+        raise InputError(f"{path} cannot be written: there is no folder {path.parent}")

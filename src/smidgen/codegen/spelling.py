@@ -54,10 +54,10 @@ def literal(x: float, dtype: str) -> str:
 def wrapped(head: str, fields: list[str]) -> list[str]:
     """Fields in lines of at most about a hundred columns."""
     lines = [head]
-    for field in fields:
+    for index, field in enumerate(fields, 1):
         if len(lines) == 1 or len(lines[-1]) + len(field) > 100:
             lines.append("")
-        lines[-1] += f"{field}, " if field is not fields[-1] else field
+        lines[-1] += f"{field}, " if index < len(fields) else field
     return [line.rstrip() for line in lines]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import zlib
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,6 +14,7 @@ from smidgen.codegen.spelling import C_TYPES, comment, defines, identifiers, lit
 from smidgen.data.pixels import pixel_encoding, pixel_rule
 from smidgen.errors import PlanError
 from smidgen.ir import Array, Graph, Node, Roles, Value
+from smidgen.ir.fingerprint import fingerprint
 from smidgen.memory import Plan, state_bytes, state_offsets
 from smidgen.memory.rows import Group, Schedule
 
@@ -47,6 +47,7 @@ class Writer:
         self.roots = _roots(graph)
         self.layers = {node.out: node for node in graph.nodes if node.op.virtual}
         self.named: set[Value] = set()  # whose address the code asked for
+        self.tables: dict[str, str] = {}  # in flash, by name: the structs that the code asked for
         self.state, self.initial = state_offsets(graph), tuple(initial(graph))
         self.data = dict(self._data())
         self.constant_bytes = sum(array.nbytes for array in self.data.values())
@@ -127,13 +128,14 @@ class Writer:
             "input_places": ", ".join(inputs) or "0",
             "output_places": ", ".join(self._place(v) for v in self.graph.outputs),
         }
-        return {**body, "places": "\n".join(self._places())}  # last: it declares what the rest named
+        # Last: they declare what the rest named.
+        return {**body, "places": "\n".join(self._places()), "tables": "\n".join(self.tables.values())}
 
     def _step(self, roles: Roles) -> dict[str, object]:
         return {
             "label": self._place(roles.label), "rate": self._place(roles.rate), "loss": self._place(roles.loss),
             "backward": "".join(self._calls(self.forward, len(self.graph.nodes))),
-            "fingerprint": f"0x{_fingerprint(self.graph):08x}u",
+            "fingerprint": _fingerprint(self.graph),
         }  # fmt: skip
 
     def _places(self) -> Iterator[str]:
@@ -226,7 +228,7 @@ class Writer:
         op, shape = node.op, node.outs[0].type
         yield f"&p_{self.names[node.outs[0]]}"
         if op.variadic:
-            yield f"(const {C_TYPES[op.takes]} *const[]){{{', '.join(self._place(v) for v in node.ins)}}}"
+            yield self._parts(node)
         for value in op.arguments(node):
             if value is None:
                 yield "0"
@@ -245,18 +247,42 @@ class Writer:
         if op.working_memory:
             yield f"arena + {self.scratch[index]}" if index in self.scratch else "0"
 
+    def _table(self, kind: str, name: str, items: list[str]) -> str:
+        """The name of a constant in flash. On the stack, compilers would give each call's a slot of its own."""
+        head = f"static {kind} {name} = {{"
+        fits = len(head) + sum(len(item) + 2 for item in items) <= 118
+        self.tables[name] = head + ", ".join(items) + "};" if fits else "\n    ".join(wrapped(head, items)) + "};"
+        return name
+
+    def _address(self, value: Value) -> str:
+        """A value's address as C takes it in a constant."""
+        root = self.roots.get(value, value)
+        if root in self.graph.constants:
+            return self._constant(root)
+        block, offset = ("state", self.state[root]) if root in self.state else ("arena", self.offsets[root])
+        return f"({C_TYPES[root.type.dtype]} *)({block} + {offset})"
+
+    def _parts(self, node: Node) -> str:
+        """The inputs of a kernel that takes any number of them."""
+        name = f"parts_{self.names[node.outs[0]]}"
+        kind = f"const {C_TYPES[node.op.takes]} *const"
+        self._table(kind, f"{name}[{len(node.ins)}]", [self._address(v) for v in node.ins])
+        return name
+
     def _weights(self, value: Value) -> str:
         """Weights as a whole, or frozen ones with trained channels laid over them."""
-        if value not in self.layers:
-            return f"(smg_weights){{{self._place(value)}, 0, 0, 0}}"
-        node = self.layers[value]
-        frozen, trained = (self._place(v) for v in node.ins)
-        return f"(smg_weights){{{frozen}, {trained}, {self._array(node, 'channel')}, {node.ins[1].type.shape[-1]}}}"
+        items = [self._address(value), "0", "0", "0"] if value not in self.layers else []
+        if not items:
+            node = self.layers[value]
+            channel, count = self._array(node, "channel"), str(node.ins[1].type.shape[-1])
+            items = [*(self._address(v) for v in node.ins), channel, count]
+        return "&" + self._table("const smg_weights", f"w_{self.names[value]}", items)
 
     def _map(self, value: Value) -> str:
         """A map, whole or ring; kernels only read the one that is their input, constant or not."""
-        place, rows = self._place(value), self.schedule.rows(value) or value.type.shape[1]
-        return f"(smg_map){{{place if value in self.offsets else f'(int8_t *){place}'}, {rows}}}"
+        address, rows = self._address(value), self.schedule.rows(value) or value.type.shape[1]
+        place = f"(int8_t *){address}" if value not in self.offsets else address
+        return "&" + self._table("const smg_map", f"map_{self.names[value]}", [place, str(rows)])
 
     def _declarations(self) -> Iterator[str]:
         for name, array in self.data.items():
@@ -281,7 +307,7 @@ def _roots(graph: Graph) -> dict[Value, Value]:
     return roots
 
 
-def _fingerprint(graph: Graph) -> int:
-    """A number for what the state means: a checkpoint of another program has another."""
-    described = [f"{v.name} {v.type.dtype} {v.type.shape}" for v in graph.state]
-    return zlib.crc32("\n".join([graph.name, *described]).encode())
+def _fingerprint(graph: Graph) -> str:
+    """The first 64 bits of the program's fingerprint, as two words of C."""
+    digits = fingerprint(graph)
+    return f"0x{digits[:8]}u, 0x{digits[8:16]}u"

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import io
 import math
-import os
 import re
+import secrets
+import stat
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from smidgen.data.archives import named, unfold
+from smidgen.data.budget import MEMORY, Budget
 from smidgen.errors import ImportModelError, InputError
 from smidgen.ir import MAX_BYTES, MAX_RANK, Array
 
@@ -25,31 +29,44 @@ _NPY_HEADER = re.compile(
 )
 # What zipfile raises on damaged archives; the last where a member claims a feature it does not know.
 CORRUPT_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, NotImplementedError)
-_STORED_OR_DEFLATED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
-def read_whole(path: Path, limit: int = MAX_BYTES) -> bytes:
-    """A file's bytes; larger than `limit` it is refused unread."""
+def read_whole(path: Path, memory: int = MEMORY) -> bytes:
+    """A file's bytes; one larger than the memory for it is refused unread."""
     try:
-        size = path.stat().st_size
-        if path.is_dir():
-            raise ImportModelError(f"{path} is a folder; a file is expected")
-        if size > limit:
-            raise ImportModelError(f"{path.name} has {size:,} bytes; files up to {limit:,} bytes are read")
+        check_size(path, memory)
         return path.read_bytes()
     except OSError as error:
         raise ImportModelError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
+def check_size(path: Path, memory: int = MEMORY) -> None:
+    """Raise unless this is a plain file no larger than the memory for it."""
+    found = path.stat()
+    if stat.S_ISDIR(found.st_mode):
+        raise ImportModelError(f"{path} is a folder; a file is expected")
+    if not stat.S_ISREG(found.st_mode):
+        raise ImportModelError(f"{path} is no plain file; copy what it gives into one")
+    Budget(memory).check(path.name, found.st_size)
+
+
 def write_whole(path: Path, data: bytes) -> None:
-    """Write the file under a temporary name and rename it: the whole file appears, or none."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    """Write the file under a temporary name and rename it: the whole file appears, or none.
+
+    The name is random and the file must be new: two containers that share a folder may have the same process ids.
+    """
+    if not path.name:
+        raise InputError(f"{str(path)!r} names no file to write; give one")
+    temporary = path.with_name(f".smidgen-{secrets.token_hex(8)}")
     try:
+        file = temporary.open("xb")
         try:
-            temporary.write_bytes(data)
+            with file:
+                file.write(data)
             temporary.replace(path)
-        finally:
+        except BaseException:
             temporary.unlink(missing_ok=True)
+            raise
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
 
@@ -80,29 +97,24 @@ def _npy_dtype(descr: str, where: str) -> np.dtype[Any]:
     return np.dtype(descr)
 
 
-def read_npz(path: Path) -> dict[str, Array]:
+def read_npz(path: Path, budget: Budget) -> dict[str, Array]:
     """The arrays of a `.npz` file by name, each checked before memory is taken for it."""
     return {
         name.removesuffix(".npy"): parse_npy(data, f"{name[:80]!a} in {path.name}")
-        for name, data in read_zip(path, ".npy").items()
+        for name, data in read_zip(path, budget, lambda name: name.endswith(".npy")).items()
     }
 
 
-def read_zip(path: Path, suffix: str) -> dict[str, bytes]:
-    """The members of an archive whose names end in `suffix`; their declared sizes are summed first."""
-    data = read_whole(path)
+def read_zip(path: Path, budget: Budget, wanted: Callable[[str], bool]) -> dict[str, bytes]:
+    """The members of an archive whose names are wanted; their declared sizes are summed first."""
+    data = read_whole(path, budget.limit)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            members = [m for m in archive.infolist() if m.filename.endswith(suffix)]
-            total = sum(m.file_size for m in members)
-            if total > MAX_BYTES or len(members) > MAX_MEMBERS:
-                raise ImportModelError(
-                    f"{path.name} would unpack to {len(members):,} members of {total:,} bytes in all; "
-                    f"up to {MAX_MEMBERS:,} members and {MAX_BYTES:,} bytes are read"
-                )
-            if any(m.compress_type not in _STORED_OR_DEFLATED for m in members):
-                raise ImportModelError(f"{path.name} is compressed in a way other than deflate; repack it")
-            return {m.filename: archive.read(m) for m in members}
+            members = named((m for m in archive.infolist() if wanted(m.filename)), path.name, budget)
+            if len(members) > MAX_MEMBERS:
+                raise ImportModelError(f"{path.name} holds {len(members):,} members; up to {MAX_MEMBERS:,} are read")
+            budget.check(path.name, sum(m.file_size for m in members.values()))
+            return {name: unfold(archive, member, budget) for name, member in members.items()}
     except CORRUPT_ZIP as error:
         raise ImportModelError(f"{path.name} is not a complete archive: {first_line(error)}") from None
 

@@ -15,6 +15,8 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from smidgen.data import sample
+from smidgen.data.archives import named, unfold
+from smidgen.data.budget import MEMORY, Budget
 from smidgen.data.files import CORRUPT_ZIP, first_line, parse_npy
 from smidgen.data.samples import Data, DataError, Samples, evenly, hold_out
 from smidgen.errors import ImportModelError
@@ -24,59 +26,67 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", "
 SPLITS = ("train", "test")
 LONGEST_SHORT_SIDE = 512  # larger photographs are reduced to this: no microcontroller sees more
 MAX_PIXELS = 2**26  # of one image
-MAX_TOTAL = 2**33  # bytes of all images in memory
 MAX_CLASSES = 4096
 LAYOUT = "put images in train/<label>/ and test/<label>/, or in <label>/"
 
 
-def load_data(source: str | Path) -> Data:
+def load_data(source: str | Path, memory: int = MEMORY) -> Data:
     """A folder of images by label, a .zip of one, an .npz of arrays x, y, x_test and y_test, or "cifar10".
 
     That name stands for the sample that comes with Smidgen, `./cifar10` for a folder.
     Without test images every fifth of each class is held out. Classes are numbered in the order of the folders'
-    names, by value where all are numbers.
+    names, by value where all are numbers. All images together may take so many bytes of `memory`.
     """
     if source == sample.NAME:
         return sample.read_sample()
-    path = Path(source)
+    path, budget = _named_path(source), Budget(memory, DataError)
     with _open_archive(path) as archive:
         if archive is None:
-            return _data_from_files(str(path), _folder_images(path))
+            return _data_from_files(str(path), _folder_images(path, budget), budget)
         if path.suffix.lower() == ".npz":
-            return _data_from_arrays(path, archive)
-        return _data_from_files(str(path), _zip_images(archive))
+            return _data_from_arrays(path, archive, budget)
+        return _data_from_files(str(path), _zip_images(archive, budget), budget)
 
 
-def load_images(source: str | Path, most: int) -> tuple[Array, ...]:
+def load_images(source: str | Path, most: int, memory: int = MEMORY) -> tuple[Array, ...]:
     """Up to so many images without their labels, evenly from all there are: what `load_data` reads, and any folder.
 
     Where there are images to learn from and others to test with, they are of the former. Array x of an .npz may also
-    hold float32 tensors as a model takes them.
+    hold float32 tensors as a model takes them. What is read may take so many bytes of `memory`.
     """
     if source == sample.NAME:
         return tuple(evenly(sample.read_sample().train.images, most))
-    path = Path(source)
+    path, budget = _named_path(source), Budget(memory, DataError)
     with _open_archive(path) as archive:
         if archive is not None and path.suffix.lower() == ".npz":
-            return tuple(evenly(_images_of_arrays(path, archive), most))
-        files = sorted(_folder_images(path) if archive is None else _zip_images(archive), key=lambda file: file.name)
+            return tuple(evenly(_images_of_arrays(path, archive, budget), most))
+        found = _folder_images(path, budget) if archive is None else _zip_images(archive, budget)
+        files = sorted(found, key=lambda file: file.name)
         learned = [file for file in files if SPLITS[0] in file.parts[:-1]]
         if not files:
             raise DataError(f"{path} holds no images; put some there, with or without subfolders")
-        return _decode_all(evenly(learned or files, most))
+        return _decode_all(evenly(learned or files, most), budget)
 
 
-def _images_of_arrays(path: Path, archive: zipfile.ZipFile) -> list[Array]:
-    members = {m.filename.removesuffix(".npy"): m for m in archive.infolist()}
+def _images_of_arrays(path: Path, archive: zipfile.ZipFile, budget: Budget) -> list[Array]:
+    members = _npy_members(path, archive, budget)
     name = next((name for name in ("x", "x_train") if name in members), None)
-    if name is None or members[name].file_size > MAX_TOTAL:
-        raise DataError(
-            f"{path} holds no array x of images, or one that is too large; store uint8[count, height, width, 3]"
-        )
-    x = _parse_array(archive.read(members[name]), f"{name} in {path}")
+    if name is None:
+        raise DataError(f"{path} holds no array x of images; store uint8[count, height, width, 3]")
+    x = _parse_array(unfold(archive, members[name], budget), f"{name} in {path}")
     if x.dtype == np.float32 and x.ndim > 1:
         return list(x)
     return list(_samples_from_arrays(x, np.zeros(len(x), np.int64), f"{name} in {path}").images)
+
+
+def _npy_members(path: Path, archive: zipfile.ZipFile, budget: Budget) -> dict[str, zipfile.ZipInfo]:
+    return {name.removesuffix(".npy"): m for name, m in named(archive.infolist(), str(path), budget).items()}
+
+
+def _named_path(source: str | Path) -> Path:
+    if source == "":  # as a path it would be the working folder
+        raise DataError(f"no images are named; give a folder of images, a .zip of one, an .npz, or '{sample.NAME}'")
+    return Path(source)
 
 
 @contextmanager
@@ -114,17 +124,24 @@ class _File:
         return self.parts[-2]
 
 
-def _folder_images(path: Path) -> list[_File]:
+def _folder_images(path: Path, budget: Budget) -> list[_File]:
     found = (p for p in path.rglob("*") if p.is_file())
-    return [_File(p.relative_to(path).as_posix(), p.read_bytes) for p in found if _is_image(p.name)]
+    return [_File(p.relative_to(path).as_posix(), partial(_whole, p, budget)) for p in found if _is_image(p.name)]
 
 
-def _zip_images(archive: zipfile.ZipFile) -> list[_File]:
+def _whole(path: Path, budget: Budget) -> bytes:
+    budget.check(str(path), path.stat().st_size)
+    return path.read_bytes()
+
+
+def _zip_images(archive: zipfile.ZipFile, budget: Budget) -> list[_File]:
     members = [m for m in archive.infolist() if not m.is_dir() and _is_image(m.filename)]
-    total = sum(m.file_size for m in members)
-    if total > MAX_TOTAL:
-        raise DataError(f"{archive.filename} would unpack to {total:,} bytes; the limit is {MAX_TOTAL:,}")
-    return [_File(m.filename, partial(archive.read, m)) for m in members]
+    return [_File(m.filename, partial(_unfolded, archive, m, budget)) for m in members]
+
+
+def _unfolded(archive: zipfile.ZipFile, member: zipfile.ZipInfo, budget: Budget) -> bytes:
+    """A member's bytes, which count only until its image is decoded."""
+    return unfold(archive, member, budget.copy())
 
 
 def _is_image(name: str) -> bool:
@@ -132,7 +149,7 @@ def _is_image(name: str) -> bool:
     return last.lower().endswith(SUFFIXES) and not last.startswith(".")
 
 
-def _data_from_files(name: str, files: list[_File]) -> Data:
+def _data_from_files(name: str, files: list[_File], budget: Budget) -> Data:
     divided = [file for file in files if len(file.parts) > 2 and file.parts[-3] in SPLITS]
     used = divided or _in_label_folders(files)
     if not used:
@@ -148,7 +165,7 @@ def _data_from_files(name: str, files: list[_File]) -> Data:
         _check_groups(name, *groups)
     else:
         groups = [[used[i] for i in part] for part in hold_out(number[file.label] for file in used)]
-    train, test = (Samples(_decode_all(group), tuple(number[file.label] for file in group)) for group in groups)
+    train, test = (Samples(_decode_all(group, budget), tuple(number[file.label] for file in group)) for group in groups)
     return Data(name, classes, train, test)
 
 
@@ -173,17 +190,15 @@ def _sorted_labels(labels: set[str]) -> tuple[str, ...]:
     return tuple(sorted(labels))
 
 
-def _decode_all(files: Sequence[_File]) -> tuple[Array, ...]:
-    images, total = [], 0
+def _decode_all(files: Sequence[_File], budget: Budget) -> tuple[Array, ...]:
+    images = []
     for file in files:
-        images.append(_decode(file))
-        total += images[-1].nbytes
-        if total > MAX_TOTAL:
-            raise DataError(f"the images up to {file.name} take {total:,} bytes; the limit is {MAX_TOTAL:,}")
+        images.append(_decode(file, budget))
+        budget.take(file.name, images[-1].nbytes)
     return tuple(images)
 
 
-def _decode(file: _File) -> Array:
+def _decode(file: _File, budget: Budget) -> Array:
     """An image as uint8 [height, width, 1 or 3], upright, reduced where it is very large."""
     try:
         with warnings.catch_warnings():
@@ -191,6 +206,7 @@ def _decode(file: _File) -> Array:
             image: Image.Image = Image.open(io.BytesIO(file.read()))
             if image.width * image.height > MAX_PIXELS:
                 raise DataError(f"{file.name} has {image.width}×{image.height} pixels, too many; reduce it")
+            budget.check(f"{file.name}, {image.width}×{image.height} pixels,", 4 * image.width * image.height)
             image = ImageOps.exif_transpose(image)
             image = image.convert("L" if image.mode in ("1", "L", "LA") else "RGB")
     except DataError:
@@ -203,18 +219,16 @@ def _decode(file: _File) -> Array:
     return np.asarray(image, np.uint8).reshape(image.height, image.width, -1)
 
 
-def _data_from_arrays(path: Path, archive: zipfile.ZipFile) -> Data:
-    members = {m.filename.removesuffix(".npy"): m for m in archive.infolist()}
+def _data_from_arrays(path: Path, archive: zipfile.ZipFile, budget: Budget) -> Data:
+    members = _npy_members(path, archive, budget)
     renamed = {"x_train": "x", "y_train": "y"}
     members = {renamed.get(name, name): m for name, m in members.items()}
     wanted = [name for name in ("x", "y", "x_test", "y_test") if name in members]
     if wanted not in (["x", "y"], ["x", "y", "x_test", "y_test"]):
         found = ", ".join(sorted(members)[:8]) or "nothing"
         raise DataError(f"{path} holds {found}; it needs arrays x and y, and may have x_test and y_test")
-    total = sum(members[name].file_size for name in wanted)
-    if total > MAX_TOTAL:
-        raise DataError(f"{path} would unpack to {total:,} bytes; the limit is {MAX_TOTAL:,}")
-    read = {name: _parse_array(archive.read(members[name]), f"{name} in {path}") for name in wanted}
+    budget.check(f"{path}, unpacked,", sum(members[name].file_size for name in wanted))
+    read = {name: _parse_array(unfold(archive, members[name], budget), f"{name} in {path}") for name in wanted}
     given = [
         _samples_from_arrays(read[x], read[y], f"{x} in {path}") for x, y in zip(wanted[::2], wanted[1::2], strict=True)
     ]

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from smidgen.data.budget import MEMORY
 from smidgen.data.files import write_whole
 from smidgen.errors import ImportModelError, InputError
 from smidgen.frontends.native import read_smg, write_smg
@@ -16,20 +19,20 @@ from smidgen.ir import Graph
 NO_TORCH = "needs PyTorch to be read, which is not installed; install smidgen[torch], or export the model to .onnx"
 
 
-def _read_onnx(path: Path) -> Graph:
+def _read_onnx(path: Path, memory: int) -> Graph:
     from smidgen.frontends.onnx import read_onnx  # here, because onnx takes a while to import
 
-    return read_onnx(path)
+    return read_onnx(path, memory)
 
 
-def _read_pt2(path: Path) -> Graph:
+def _read_pt2(path: Path, memory: int) -> Graph:
     try:
         from smidgen.frontends.torch.reading import (
             read_pt2,  # here, because it imports PyTorch, which nothing else needs
         )
     except ModuleNotFoundError:
         raise ImportModelError(f"{path.name} {NO_TORCH}") from None
-    return read_pt2(path)
+    return read_pt2(path, memory)
 
 
 def from_torch(module: Any, example: Any) -> Graph:
@@ -41,7 +44,7 @@ def from_torch(module: Any, example: Any) -> Graph:
     return reading.from_torch(module, example)
 
 
-READERS: dict[str, Callable[[Path], Graph]] = {
+READERS: dict[str, Callable[[Path, int], Graph]] = {
     ".smg": read_smg,
     ".tflite": read_tflite,
     ".npz": read_release_npz,
@@ -93,8 +96,8 @@ def export_model(graph: Graph, path: str | Path, plain: bool = False) -> None:
     (_write_plain if plain else WRITERS[path.suffix.lower()])(graph, path)
 
 
-def import_model(path: str | Path) -> Graph:
-    """Read a model file of any supported kind; its suffix says which."""
+def import_model(path: str | Path, memory: int = MEMORY) -> Graph:
+    """Read a model file of any supported kind; its suffix says which, and its contents may take `memory` bytes."""
     path = Path(path)
     if path.suffix.lower() not in READERS:
         kind = f"'{path.suffix}' files are" if path.suffix else "files without a suffix are"
@@ -103,4 +106,5 @@ def import_model(path: str | Path) -> Graph:
         raise ImportModelError(f"there is no file {path}")
     if not path.is_file():
         raise ImportModelError(f"{path} is not a file; a model file ({', '.join(READERS)}) is expected")
-    return READERS[path.suffix.lower()](path)
+    with np.errstate(all="ignore"):  # what is no number afterwards is refused as such
+        return READERS[path.suffix.lower()](path, memory)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from smidgen import ops
+from smidgen.data.budget import Budget
 from smidgen.errors import ImportModelError
 from smidgen.frontends.layout import Shape, TensorLayout, channels_last, common_factors, moves
 from smidgen.frontends.naming import identifier
@@ -53,6 +54,8 @@ class Constant:
         return tuple(self.data.shape)
 
     def transposed(self, perm: Shape) -> Constant:
+        if len(perm) != self.data.ndim:
+            raise ImportModelError(f"a constant of {list(self.shape)} should have {len(perm)} dimensions")
         steps = None if self.steps is None else self.steps.transpose(perm)
         axis = perm.index(self.axis) if len(self.scales) > 1 else 0
         return Constant(self.data.transpose(perm), steps, self.scales, axis, self.zero)
@@ -64,8 +67,9 @@ Operand = FileTensor | Constant
 class Channels:
     """A graph in the making; `plan` says which int8 quantization the file gives to an output, by its name."""
 
-    def __init__(self, name: str, plan: Mapping[str, QParams] | None = None) -> None:
+    def __init__(self, name: str, plan: Mapping[str, QParams] | None = None, budget: Budget | None = None) -> None:
         self.builder = Builder(identifier(name) or "model")
+        self.budget = budget or Budget()
         self.plan = plan or {}
         self.output = ""  # the name of what is being computed
         self._sources: dict[Value, Value] = {}  # what a reshaped value is a view of
@@ -93,6 +97,7 @@ class Channels:
         return self.builder.emit(op, *ins, q=q, name=self.name)
 
     def constant(self, role: str, data: Array, q: QParams | None = None) -> Value:
+        self.budget.take(f"its constant '{role}'", data.nbytes)
         if data.dtype.kind == "f" and not np.isfinite(data).all():
             bad = int((~np.isfinite(data)).sum())
             raise ImportModelError(f"{bad} of the {data.size} numbers it reads are NaN or infinite; train it again")
@@ -153,6 +158,7 @@ class Channels:
     def real(self, x: Operand) -> FileTensor:
         """The operand as a float32 tensor."""
         if isinstance(x, Constant):
+            self.budget.check("its constant in float32", 4 * x.data.size)
             return FileTensor(self.constant("constant", x.data.astype(np.float32)), TensorLayout.of(x.shape))
         if x.value.type.dtype == "float32":
             return x
@@ -201,6 +207,9 @@ class Channels:
     def multiply(self, a: Operand, b: Operand) -> FileTensor:
         return self._pair(ops.Mul(), a, b)
 
+    def maximum(self, a: Operand, b: Operand) -> FileTensor:
+        return self._pair(ops.Maximum(), a, b)
+
     def negative(self, x: FileTensor) -> FileTensor:
         """−x, in int8 in the quantization that mirrors its own."""
         if x.value.type.dtype == "float32" or self.q is None:
@@ -230,7 +239,13 @@ class Channels:
         if count not in (1, a.size):
             first = first if first.type.shape[-1] == count else self.view(first, (a.size // count, count))
             second = second if second.type.shape[-1] == count else self.view(second, (count,))
+        if isinstance(op, ops.Maximum) and self.q is not None and first.type.dtype == "int8":
+            first, second = (self._in_scale(value, self.q) for value in (first, second))
         return FileTensor(self.emit(op, first, second, q=self.q), a.layout)
+
+    def _in_scale(self, value: Value, q: QParams) -> Value:
+        """An int8 value in this quantization."""
+        return value if value.type.q == q else self.builder.emit(ops.Requantize(), value, q=q)
 
     def _constant_operand(self, a: FileTensor, b: Constant) -> Value:
         """A constant operand in the order of a's memory, no larger than it has to be."""
@@ -244,6 +259,7 @@ class Channels:
         while ordered.ndim and ordered.shape[0] == 1:
             ordered = ordered[0]
         if 1 in ordered.shape:
+            self.budget.check("its constant, repeated,", a.size * ordered.itemsize)
             ordered = np.broadcast_to(ordered, layout.sizes[len(layout.sizes) - ordered.ndim :])
         return self._operand(a, ordered.reshape(a.value.type.shape if ordered.size == a.size else -1), q)
 
@@ -291,14 +307,19 @@ class Channels:
         return self.builder.graph(*(self.output_value(x) for x in outputs))
 
 
-def broadcast(*shapes: Shape) -> Shape:
-    """The shape operands of these shapes give together."""
+def together(*shapes: Shape) -> Shape:
+    """The shape operands of these shapes give together, however large."""
     try:
-        shape = tuple(np.broadcast_shapes(*shapes))
+        return tuple(np.broadcast_shapes(*shapes))
     except ValueError:
         raise ImportModelError(
             f"shapes {' and '.join(str(list(s)) for s in shapes)} cannot be broadcast together"
         ) from None
+
+
+def broadcast(*shapes: Shape) -> Shape:
+    """The shape operands of these shapes give together, of a size that a tensor may have."""
+    shape = together(*shapes)
     if 4 * math.prod(shape) > MAX_BYTES:
         raise ImportModelError(f"{list(shape)} would take more than {MAX_BYTES:,} bytes; use a smaller model")
     return shape

@@ -159,6 +159,8 @@ class Layers(Channels):
 
     def concat(self, xs: Sequence[Operand], axis: int) -> FileTensor:
         """One after another along a dimension."""
+        if not xs:
+            raise ImportModelError("it joins nothing; export the model again")
         tensors = [x if isinstance(x, FileTensor) else self.real(x) for x in xs]
         if self.q is not None and all(t.value.type.dtype == "int8" for t in tensors):
             tensors = [self.quantized(t, self.q) for t in tensors]

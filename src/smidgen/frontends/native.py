@@ -10,9 +10,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 import smidgen.ops  # noqa: F401  (the text names ops by their entries in the table)
-from smidgen.data.files import write_whole
+from smidgen.data.budget import MEMORY
+from smidgen.data.files import check_size, write_whole
 from smidgen.errors import ExportError, GraphError, ImportModelError
-from smidgen.ir import DTYPES, MAX_BYTES, Array, Graph
+from smidgen.ir import DTYPES, Array, Graph
 from smidgen.ir.text import parse_graph, print_graph
 
 FORMAT = 1
@@ -30,12 +31,10 @@ def write_smg(graph: Graph, path: Path) -> None:
     write_whole(path, save(tensors, {HEADER: f"format {FORMAT}\n{print_graph(graph)}"}))
 
 
-def read_smg(path: Path) -> Graph:
+def read_smg(path: Path, memory: int = MEMORY) -> Graph:
     """Read a graph back; what the text declares and what the file holds must agree."""
     try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise ImportModelError(f"{path.name} has {size:,} bytes; files up to {MAX_BYTES:,} bytes are read")
+        check_size(path, memory)
         with safe_open(path, framework="np") as file:
             text = _text(file.metadata(), path.name)
             tensors = {name: _tensor(file, name, path.name) for name in file.keys()}  # noqa: SIM118

@@ -10,10 +10,10 @@ from smidgen import ops
 from smidgen.ir import Array, Builder, Graph, Node, Op, Type, Value, verify
 from smidgen.ir.rewriting import producers, prune, rewrite, uses
 from smidgen.ops.fusing import fuse_activations, merge_pads
+from smidgen.ops.weighted import Weighted
 
 GRID = np.concatenate([np.linspace(-9, 9, 361), [-40.0, -0.013, 0.0171, 33.0]]).astype(np.float32)
 CLOSE = 2e-5  # of two spellings of one function, relative to its values
-WEIGHTED = (ops.Conv2D, ops.Depthwise, ops.Dense)
 # What a chain of nodes may amount to, the simplest first.
 KNOWN: tuple[Op, ...] = (
     ops.Activate("relu"), ops.Activate("relu6"), ops.Lookup("sigmoid"), ops.Lookup("tanh"), ops.Lookup("hard_swish"),
@@ -106,7 +106,7 @@ def fold_biases(graph: Graph) -> Graph:
             if bias is not None:
                 b = g.constant(f"{layer.ins[2].name}.{node.out.name}", bias)
                 node = Node(layer.op, (*layer.ins[:2], b), node.outs)
-        if isinstance(node.op, WEIGHTED):
+        if isinstance(node.op, Weighted):
             layers[node.out] = node
         return node
 
@@ -115,7 +115,7 @@ def fold_biases(graph: Graph) -> Graph:
 
 def _bias(layer: Node, bias: Array | None, added: Array | None) -> Array | None:
     """A layer's bias with what is added to its output, where both are constants and it takes that."""
-    plain = isinstance(layer.op, WEIGHTED) and layer.op.activation == "none" and layer.out.type.dtype == "float32"
+    plain = isinstance(layer.op, Weighted) and layer.op.activation == "none" and layer.out.type.dtype == "float32"
     channels = layer.out.type.shape[-1:]
     if not plain or bias is None or added is None or added.shape not in (channels, (1,)):
         return None

@@ -19,6 +19,8 @@ def check_inputs(graph: Graph, arrays: tuple[Array, ...]) -> None:
                 f"input %{value.name} of {graph.name} is {value.type.dtype}{list(value.type.shape)}, "
                 f"the tensor given is {array.dtype.name}{list(array.shape)}"
             )
+        if value.type.dtype == "int8" and value.type.q is None and (array == -128).any():
+            raise InputError(f"input %{value.name} of {graph.name} is a gradient, within ±127, but holds −128")
 
 
 def evaluate(graph: Graph, *arrays: Array) -> tuple[Array, ...]:

@@ -62,6 +62,7 @@ class Op:
     virtual: ClassVar[bool] = False  # no memory and no code: kernels that read the output are handed its inputs
     overlay_input: ClassVar[int | None] = None  # the input that may be such an output
     working_memory: ClassVar[bool] = False  # the kernel takes a pointer to working memory, of its target's size
+    saved: ClassVar[bool] = False  # the output is what the backward pass keeps of the forward pass: taken early
     view: ClassVar[bool] = False  # the output is the first input's memory under another type: no code runs
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
@@ -89,6 +90,10 @@ class Op:
         if self.inplace is None or node.ins[self.inplace].type.bytes != node.outs[0].type.bytes:
             return None
         return self.inplace
+
+    def moved(self, node: Node) -> int:
+        """How many inputs, from the first, its kernel changes where they lie: the outputs are their memory."""
+        return 0
 
     def row_window(self, node: Node) -> RowWindow:
         """The rows of its first input that a spatial op reads for each output row."""
@@ -204,13 +209,15 @@ def roles_of(graph: Graph) -> Roles:
 
 
 def infer(op: Op, types: tuple[Type, ...]) -> tuple[Type, ...]:
-    """The types of an op's outputs, always as a tuple."""
+    """The types of an op's outputs, always as a tuple; GraphError where the op does not take inputs of these types."""
     try:
         outs = op.infer(*types)
-    except TypeError as error:
-        if "positional argument" not in str(error):
-            raise
-        raise GraphError(f"{type(op).__name__} does not take {len(types)} inputs") from None
+    except (TypeError, ValueError, IndexError, ArithmeticError) as error:
+        if "positional argument" in str(error):
+            raise GraphError(f"{type(op).__name__} does not take {len(types)} inputs") from error
+        # A rule looks at the dimensions it needs, and finds fewer of them, or sizes that its attributes do not divide.
+        given = ", ".join(f"{type_.dtype}{list(type_.shape)}" for type_ in types)
+        raise GraphError(f"{str(op)[:120]} cannot be computed from {given}") from error
     return outs if isinstance(outs, tuple) else (outs,)
 
 

@@ -28,6 +28,7 @@ from smidgen.ir.preprocessing import Preprocessing
 _NAME = NAME.pattern
 _DECLARED = re.compile(rf"%({_NAME}): ([a-z0-9]+)\[([0-9,]*)\](?: q\(([^)]*)\))?")
 _CALL = re.compile(r" = ([A-Za-z0-9]+)\(([^)]*)\)((?: [a-z_0-9]+=.*)?)")
+_LARGEST = {bool: 1, int: 2**32 - 1, float: float(np.finfo(np.float32).max)}
 _ATTRIBUTE = re.compile(r" ([a-z_0-9]+)=(.*?)(?= [a-z_0-9]+=|$)")
 
 
@@ -234,11 +235,16 @@ def _literal(parsed: ast.expr, what: str, annotation: str) -> object:
     kinds = {"int": int, "float": float, "str": str, "bool": bool}
     if annotation in kinds:
         fits = type(value) is kinds[annotation]
-    else:  # Pad, tuple[int, int], tuple[int, ...], tuple[float, ...]
+    elif annotation.startswith("tuple[") or annotation == "Pad":  # tuples of int, or of float
         item_type = float if "float" in annotation else int
         fits = isinstance(value, tuple) and all(type(item) is item_type for item in value)
         length = {"Pad": 4}.get(annotation, None if "..." in annotation else annotation.count(",") + 1)
         fits = fits and (length is None or len(value) == length)  # type: ignore[arg-type]
+    else:
+        fits = False
+    numbers = value if isinstance(value, tuple) else (value,)
+    if fits and not all(isinstance(n, str) or abs(n) <= _LARGEST[type(n)] for n in numbers):
+        raise GraphError(f"{what} is {ast.unparse(parsed)[:40]}, a number beyond those of C: 32 bits, or float32")
     if not fits:
         raise GraphError(f"{what} is {ast.unparse(parsed)[:40]}, expected {annotation}")
     return value
@@ -247,7 +253,8 @@ def _literal(parsed: ast.expr, what: str, annotation: str) -> object:
 def _qparams(text: str) -> QParams:
     parts = text.split(";")
     try:
-        scales = tuple(float(np.float32(s)) for s in parts[0].split(","))
+        with np.errstate(over="ignore"):  # a scale too large for float32 is infinite, which `verify` refuses
+            scales = tuple(float(np.float32(s)) for s in parts[0].split(","))
         axis = int(parts[2].strip().removeprefix("axis ")) if len(parts) > 2 else None
         return QParams(scales, int(parts[1]), axis)
     except (ValueError, IndexError):

@@ -6,7 +6,9 @@ import math
 
 from smidgen.errors import GraphError, InputError
 from smidgen.ir.graph import Graph, Node, Roles, Value, infer, memory_read, virtual_sources
-from smidgen.ir.types import DTYPES, MAX_BYTES, MAX_RANK, NAME
+from smidgen.ir.types import DTYPES, MAX_BYTES, MAX_RANK, NAME, Type
+
+LABEL, SCALAR = Type((1,), "int32"), Type((1,), "float32")
 
 
 def verify(graph: Graph) -> None:
@@ -30,10 +32,14 @@ def verify(graph: Graph) -> None:
                 f"%{value.name} is declared {value.type.dtype}{list(value.type.shape)} "
                 f"but holds {data.dtype.name}{list(data.shape)}"
             )
+        if value.type.dtype == "int8" and value.type.q is None and (data == -128).any():
+            raise GraphError(f"%{value.name} is int8 without a quantization, a gradient, but holds −128")
     for node in graph.nodes:
         for value in node.ins:
             if value not in defined:
                 raise GraphError(f"%{value.name}, read by {type(node.op).__name__}, is not defined before its use")
+        if node.op.overlay_input is not None and len(set(node.ins)) < len(node.ins):
+            raise GraphError(f"{type(node.op).__name__}, which gives %{node.outs[0].name}, reads one value as two")
         _verify_outputs(node)
         for value in node.outs:
             define(value)
@@ -42,6 +48,7 @@ def verify(graph: Graph) -> None:
             raise GraphError(f"the output %{value.name} is not defined by any node")
     if not graph.outputs:
         raise GraphError(f"the graph {graph.name} has no outputs")
+    _verify_virtual(graph)
     _verify_updates(graph)
     _verify_preprocessing(graph)
     if graph.roles is not None:
@@ -60,6 +67,26 @@ def _verify_roles(graph: Graph, roles: Roles) -> None:
             value: Value = getattr(roles, name)
             if value not in where:
                 raise GraphError(f"%{value.name} is the {name} of the training step {graph.name}, but not {what} of it")
+    for name, type_ in (("label", LABEL), ("rate", SCALAR), ("loss", SCALAR)):
+        value = getattr(roles, name)
+        if value.type != type_:
+            expected_type = f"{type_.dtype}{list(type_.shape)}"
+            raise GraphError(f"%{value.name} is the {name} of the training step {graph.name}, but not {expected_type}")
+    if roles.step_state.type.dtype != "int32" or len({roles.image, roles.label, roles.rate}) < 3:
+        raise GraphError(f"the training step {graph.name} has a value in two roles, or a step state that is not int32")
+    _verify_prediction(graph, roles)
+
+
+def _verify_prediction(graph: Graph, roles: Roles) -> None:
+    """What runs before the label is read gives the logits, and changes nothing that learns."""
+    reads_label = (i for i, node in enumerate(graph.nodes) if roles.label in node.ins)
+    before = graph.nodes[: next(reads_label, len(graph.nodes))]
+    made = {v for node in before for v in node.outs}
+    if any(roles.logits in node.outs for node in graph.nodes) and roles.logits not in made:
+        raise GraphError(f"%{roles.logits.name}, the logits of {graph.name}, is computed after the label is read")
+    for new in graph.updates.values():
+        if new in made:
+            raise GraphError(f"%{new.name} replaces state of {graph.name} before the label is read")
 
 
 def _verify_preprocessing(graph: Graph) -> None:
@@ -75,6 +102,20 @@ def _verify_preprocessing(graph: Graph) -> None:
         raise GraphError(f"{graph.name}: {error}") from None
 
 
+def _verify_virtual(graph: Graph) -> None:
+    """What has no memory of its own is read by kernels that are handed its inputs, and by nobody else."""
+    virtual: set[Value] = set()
+    for node in graph.nodes:
+        for index, value in enumerate(node.ins):
+            if value in virtual and index != node.op.overlay_input:
+                raise GraphError(f"%{value.name} has no memory of its own; {type(node.op).__name__} cannot read it")
+        if node.op.virtual:
+            virtual.update(node.outs)
+    for value in (*graph.outputs, *graph.updates.values()):
+        if value in virtual:
+            raise GraphError(f"%{value.name} has no memory of its own; it cannot be an output or state")
+
+
 def _verify_updates(graph: Graph) -> None:
     """A state value's successor lies in its memory: same type, produced from it, and nobody reads the old one after."""
     replaced: dict[Value, Value] = {new: old for old, new in graph.updates.items()}
@@ -82,20 +123,45 @@ def _verify_updates(graph: Graph) -> None:
         raise GraphError(f"the updates of {graph.name} must each replace one state value by a value of its own")
     gone: set[Value] = set()
     sources = virtual_sources(graph)
+    views: dict[Value, Value] = {}  # of state, by what lies in its memory
     for node in graph.nodes:
-        for value in memory_read(node, sources):
+        read = [views.get(value, value) for value in memory_read(node, sources)]
+        for value in read:
             if value in gone:
                 raise GraphError(f"%{value.name} is read by {type(node.op).__name__} after its update replaced it")
+        if node.op.view and read[0] in graph.state:
+            views[node.out] = read[0]
+        _verify_moved(graph, node)
         for value in node.outs:
             if value in replaced:
                 old = replaced.pop(value)
-                if old not in node.ins or old.type != value.type:
+                if not _takes_place(node, old, value, read):
                     raise GraphError(
-                        f"%{value.name} cannot replace %{old.name}: it must be computed from it and have its type"
+                        f"%{value.name} cannot replace %{old.name}: it must be computed from it, "
+                        "in its place, and have its type"
                     )
                 gone.add(old)
     if replaced:
         raise GraphError(f"%{next(iter(replaced)).name} should replace a state value, but no node produces it")
+    for value in graph.outputs:
+        if views.get(value, value) in gone:
+            raise GraphError(f"the output %{value.name} is state that an update replaces; give the update instead")
+
+
+def _verify_moved(graph: Graph, node: Node) -> None:
+    """State that a kernel changes where it lies becomes the output that says so."""
+    for old, new in zip(node.ins[: node.op.moved(node)], node.outs, strict=False):
+        if graph.updates.get(old) != new:
+            what = f"{type(node.op).__name__} changes %{old.name} where it lies"
+            raise GraphError(f"{what}; %{new.name} must be its update")
+
+
+def _takes_place(node: Node, old: Value, new: Value, read: list[Value]) -> bool:
+    """Whether a node computes a state value's successor in its memory, and reads it nowhere else."""
+    index = node.outs.index(new)
+    moved = node.op.moved(node)
+    donor = index if index < moved else node.op.donor(node) if index == 0 else None
+    return donor is not None and node.ins[donor] == old and old.type == new.type and read.count(old) == 1
 
 
 def _verify_outputs(node: Node) -> None:
@@ -109,6 +175,8 @@ def _verify_outputs(node: Node) -> None:
             raise GraphError(f"%{value.name} is declared {value.type}, {type(node.op).__name__} gives {type_}")
         if open_q and value.type.q is None:
             raise GraphError(f"%{value.name}, an output of {type(node.op).__name__}, carries no quantization")
+        if open_q and value.type.q is not None and value.type.q.axis is not None:
+            raise GraphError(f"%{value.name}, an output of {type(node.op).__name__}, has more than one scale")
 
 
 def _verify_type(value: Value) -> None:

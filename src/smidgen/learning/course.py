@@ -100,6 +100,20 @@ class RunPosition:
     saturated: float  # likewise
     record: tuple[Epoch, ...]
 
+    def check(self, course: Course, steps: int) -> None:
+        """Raise InputError unless a run of this course, `steps` to an epoch, can be here."""
+        if not 0 <= self.epoch <= course.epochs or not 0 <= self.step < (steps if self.epoch < course.epochs else 1):
+            raise InputError(
+                f"step {self.step} of epoch {self.epoch + 1} is not one of {steps} steps and {course.epochs} epochs"
+            )
+        if [epoch.number for epoch in self.record] != list(range(1, self.epoch + 1)):
+            raise InputError(f"{len(self.record)} epochs are on record, {self.epoch} are done")
+        if any((epoch.accuracy is None) == course.tests(epoch.number) for epoch in self.record):
+            raise InputError("the tests on record are not those of the course")
+        figures = ((epoch.accuracy or 0.0, epoch.saturated) for epoch in self.record)
+        if not all(0 <= share <= 1 for pair in ((self.before, self.saturated), *figures) for share in pair):
+            raise InputError("a share on record is not between 0 and 1")
+
 
 @dataclass(frozen=True)
 class LearningProgress:

@@ -12,7 +12,8 @@ import numpy as np
 from smidgen.data import Data, Samples, centre, pixel_encoding
 from smidgen.errors import InputError, SmidgenError
 from smidgen.ir import Array, Graph
-from smidgen.learning.checkpoint import Checkpoint, CheckpointError, fingerprint, read_checkpoint, write_checkpoint
+from smidgen.ir.fingerprint import fingerprint
+from smidgen.learning.checkpoint import Checkpoint, CheckpointError, read_checkpoint, write_checkpoint
 from smidgen.learning.course import Course, Epoch, LearningProgress, RunPosition
 from smidgen.learning.freezing import learned_graph
 from smidgen.pipeline import Program
@@ -67,7 +68,7 @@ def learn(
     course.check()
     _check_labels(program.graph, data)
     fresh = Checkpoint(fingerprint(program.graph), data.digest(), course, RunPosition(0, 0, 0.0, 0.0, 0.0, ()), {})
-    found = _read_matching(resume, fresh) if resume else None
+    found = _read_matching(resume, fresh, len(data.train)) if resume else None
     with program.start() as device:
         run = _Run(device, data, fresh, checkpoint, on_progress, save_steps)
         run.start(found)
@@ -209,7 +210,7 @@ def _check_labels(graph: Graph, data: Data) -> None:
         )
 
 
-def _read_matching(path: Path, fresh: Checkpoint) -> Checkpoint:
+def _read_matching(path: Path, fresh: Checkpoint, steps: int) -> Checkpoint:
     """The checkpoint of this very run, or CheckpointError with what differs."""
     found = read_checkpoint(path)
     if found.program != fresh.program:
@@ -222,4 +223,8 @@ def _read_matching(path: Path, fresh: Checkpoint) -> Checkpoint:
             raise CheckpointError(
                 f"{path} belongs to a run with {key} {was[key]}, this one has {now[key]}; give the same value"
             )
+    try:
+        found.position.check(fresh.course, steps)
+    except InputError as error:
+        raise CheckpointError(f"{path} is damaged: {error}") from None
     return found

@@ -83,7 +83,7 @@ def level_of(maximum: float) -> int:
 
 def next_level(level: int, peak_bits: int) -> int:
     """The next level: up at once where the tensor was larger, slowly down where it was not."""
-    level = limit_level(level)
+    level, peak_bits = limit_level(level), peak_bits & MASK32
     if peak_bits == 0:
         return limit_level(level - DECAY_OF_NOTHING)
     return limit_level(max(level - DECAY, (exponent_of(level) + peak_bits.bit_length()) << LEVEL_BITS))

@@ -1,52 +1,39 @@
-"""The op table: importing this package enters every op into `smidgen.ir.OPS`."""
+"""The op table: importing this package enters every op into `smidgen.ir.OPS`; a line here exports it."""
 
-from smidgen.ops.conv import Conv2D, Depthwise
-from smidgen.ops.dense import Dense
-from smidgen.ops.elementwise import Activate, Add, Dequantize, Mul, Quantize, Requantize
-from smidgen.ops.gradient import AdvanceStepState, ChannelSum, Crop, FromFloat, Gather, Mask, RequantizeGrad, SumGrads
-from smidgen.ops.lookup import Lookup
-from smidgen.ops.loss import CrossEntropyGrad, MaxAbs, Rate, SoftmaxCrossEntropy
-from smidgen.ops.norm import BatchNorm
-from smidgen.ops.overlay import Overlay
-from smidgen.ops.pool import AvgPool, MaxPool, Mean
-from smidgen.ops.shape import Concat, Pad, Reshape, Transpose
-from smidgen.ops.softmax import Softmax
-from smidgen.ops.update import BiasStep, DenseStep, WeightStep
-
-__all__ = [
-    "Activate",
-    "Add",
-    "AdvanceStepState",
-    "AvgPool",
-    "BatchNorm",
-    "BiasStep",
-    "ChannelSum",
-    "Concat",
-    "Conv2D",
-    "Crop",
-    "CrossEntropyGrad",
-    "Dense",
-    "DenseStep",
-    "Depthwise",
-    "Dequantize",
-    "FromFloat",
-    "Gather",
-    "Lookup",
-    "Mask",
-    "MaxAbs",
-    "MaxPool",
-    "Mean",
-    "Mul",
-    "Overlay",
-    "Pad",
-    "Quantize",
-    "Rate",
-    "Requantize",
-    "RequantizeGrad",
-    "Reshape",
-    "Softmax",
-    "SoftmaxCrossEntropy",
-    "SumGrads",
-    "Transpose",
-    "WeightStep",
-]
+from smidgen.ops.conv import Conv2D as Conv2D
+from smidgen.ops.conv import Depthwise as Depthwise
+from smidgen.ops.dense import Dense as Dense
+from smidgen.ops.elementwise import Activate as Activate
+from smidgen.ops.elementwise import Add as Add
+from smidgen.ops.elementwise import Dequantize as Dequantize
+from smidgen.ops.elementwise import Mul as Mul
+from smidgen.ops.elementwise import Quantize as Quantize
+from smidgen.ops.elementwise import Requantize as Requantize
+from smidgen.ops.gradient import AdvanceStepState as AdvanceStepState
+from smidgen.ops.gradient import ChannelSum as ChannelSum
+from smidgen.ops.gradient import FromFloat as FromFloat
+from smidgen.ops.gradient import Mask as Mask
+from smidgen.ops.gradient import RequantizeGrad as RequantizeGrad
+from smidgen.ops.gradient import SumGrads as SumGrads
+from smidgen.ops.lookup import Lookup as Lookup
+from smidgen.ops.loss import CrossEntropyGrad as CrossEntropyGrad
+from smidgen.ops.loss import MaxAbs as MaxAbs
+from smidgen.ops.loss import Rate as Rate
+from smidgen.ops.loss import SoftmaxCrossEntropy as SoftmaxCrossEntropy
+from smidgen.ops.maximum import Compare as Compare
+from smidgen.ops.maximum import Maximum as Maximum
+from smidgen.ops.norm import BatchNorm as BatchNorm
+from smidgen.ops.overlay import Overlay as Overlay
+from smidgen.ops.pool import AvgPool as AvgPool
+from smidgen.ops.pool import MaxPool as MaxPool
+from smidgen.ops.pool import Mean as Mean
+from smidgen.ops.select import Crop as Crop
+from smidgen.ops.select import Gather as Gather
+from smidgen.ops.shape import Concat as Concat
+from smidgen.ops.shape import Pad as Pad
+from smidgen.ops.shape import Reshape as Reshape
+from smidgen.ops.shape import Transpose as Transpose
+from smidgen.ops.softmax import Softmax as Softmax
+from smidgen.ops.update import BiasStep as BiasStep
+from smidgen.ops.update import DenseStep as DenseStep
+from smidgen.ops.update import WeightStep as WeightStep

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -27,6 +28,8 @@ def check_weighted(what: str, x: Type, w: Type, b: Type, channels: int, axis: in
     if x.dtype == "int8":
         if x.q is None or w.q is None:
             raise GraphError(f"{what} in int8 needs quantized input and weights")
+        if x.q.axis is not None:
+            raise GraphError(f"{what} in int8 takes an input with one scale, it has {len(x.q.scale)}")
         if w.q.zero != 0 or w.q.axis not in (None, axis):
             raise GraphError(f"{what} needs weights with zero point 0 and scales along axis {axis}, got {w.q.axis}")
 
@@ -72,6 +75,8 @@ def requantize_params(node: Node, activation: str) -> Params:
 class Conv2D(Op):
     """y[o] = Σ x·w[o] + b[o] over the window; weights are [out, rows, columns, in / groups]."""
 
+    weight_axis: ClassVar[int] = 0  # along which weights have one scale, and one step, per output channel
+
     stride: tuple[int, int] = (1, 1)
     pad: Pad = (0, 0, 0, 0)
     dilation: tuple[int, int] = (1, 1)
@@ -93,7 +98,7 @@ class Conv2D(Op):
             raise GraphError(f"Conv2D needs weights [out, rows, columns, in], got {list(w.shape)}")
         rows, columns = self.window(w).output(x, "Conv2D")
         n, groups = w.shape[0], self.groups
-        check_weighted("Conv2D", x, w, b, n, 0)
+        check_weighted("Conv2D", x, w, b, n, self.weight_axis)
         if groups < 1 or n % groups or x.shape[3] != w.shape[3] * groups:
             raise GraphError(f"Conv2D of {x.shape[3]} channels in {groups} groups cannot use weights {list(w.shape)}")
         return Type((1, rows, columns, n), x.dtype)
@@ -138,6 +143,8 @@ class Conv2D(Op):
 class Depthwise(Op):
     """Each input channel has `multiplier` filters of its own; weights are [1, rows, columns, in · multiplier]."""
 
+    weight_axis: ClassVar[int] = 3  # along which weights have one scale, and one step, per output channel
+
     stride: tuple[int, int] = (1, 1)
     pad: Pad = (0, 0, 0, 0)
     dilation: tuple[int, int] = (1, 1)
@@ -157,7 +164,7 @@ class Depthwise(Op):
         if len(w.shape) != 4 or w.shape[0] != 1:
             raise GraphError(f"Depthwise needs weights [1, rows, columns, channels], got {list(w.shape)}")
         rows, columns = self.window(w).output(x, "Depthwise")
-        check_weighted("Depthwise", x, w, b, w.shape[3], 3)
+        check_weighted("Depthwise", x, w, b, w.shape[3], self.weight_axis)
         if w.shape[3] % x.shape[3]:
             raise GraphError(f"Depthwise of {x.shape[3]} channels cannot give {w.shape[3]}: not a multiple")
         return Type((1, rows, columns, w.shape[3]), x.dtype)

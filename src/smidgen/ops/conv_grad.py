@@ -9,8 +9,11 @@ import numpy as np
 
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Node, Params, Type, Value, op
-from smidgen.ops.gradient import GradOp, ParameterGrad
+from smidgen.ops.checking import check_dtypes, check_gradient, check_map, check_rank, check_sums
+from smidgen.ops.gradient import GRADIENT_MOST, GradOp, ParameterGrad
 from smidgen.ops.window import Pad, Window
+
+Channels = tuple[int, ...]
 
 
 def wide(dy: Array) -> type[np.float64] | type[np.float32]:
@@ -55,6 +58,13 @@ class WindowGrad(GradOp):
     def window(self, w: Type) -> Window:
         return Window((w.shape[1], w.shape[2]), self.stride, self.pad, self.dilation)
 
+    def check_window(self, shape: tuple[int, ...], dy: Type, w: Type) -> tuple[int, ...]:
+        """The shape, unless this geometry makes another map of it than dy is one of."""
+        check_map(type(self).__name__, dy)
+        if self.window(w).output(Type(shape), type(self).__name__) != dy.shape[1:3]:
+            raise GraphError(f"{type(self).__name__} of {list(shape)} does not fit the gradient {list(dy.shape)}")
+        return shape
+
     def geometry(self, node: Node) -> Params:
         """Named as in the forward kernel: x is the map whose gradient is computed, y the one it came from."""
         return self.window(node.ins[1].type).params(node.outs[0].type, node.ins[0].type)
@@ -75,9 +85,10 @@ class ConvGradInput(WindowGrad):
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
         dy, w = operands
-        if dy.shape[-1] != w.shape[0]:
+        check_rank("ConvGradInput", 4, w)
+        if dy.shape[-1] != w.shape[0] or self.groups < 1 or w.shape[0] % self.groups:
             raise GraphError(f"ConvGradInput of {list(dy.shape)} cannot use weights {list(w.shape)}")
-        return (1, *self.size, w.shape[3] * self.groups)
+        return self.check_window((1, *self.size, w.shape[3] * self.groups), dy, w)
 
     def sums(self, node: Node, *operands: Array) -> Array:
         dy, w = (a.astype(wide(operands[0])) for a in operands)
@@ -107,9 +118,10 @@ class DepthwiseGradInput(WindowGrad):
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
         dy, w = operands
-        if dy.shape[-1] != w.shape[3]:
+        check_map("DepthwiseGradInput", w)
+        if dy.shape[-1] != w.shape[3] or self.multiplier < 1 or w.shape[3] % self.multiplier:
             raise GraphError(f"DepthwiseGradInput of {list(dy.shape)} cannot use weights {list(w.shape)}")
-        return (1, *self.size, w.shape[3] // self.multiplier)
+        return self.check_window((1, *self.size, w.shape[3] // self.multiplier), dy, w)
 
     multiplier: int = 1
 
@@ -150,7 +162,8 @@ class DenseGradInput(GradOp):
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
         dy, w = operands
-        if len(dy.shape) != 2 or dy.shape[1] != w.shape[0]:
+        check_rank("DenseGradInput", 2, dy, w)
+        if dy.shape[1] != w.shape[0]:
             raise GraphError(f"DenseGradInput of {list(dy.shape)} cannot use weights {list(w.shape)}")
         return (dy.shape[0], w.shape[1])
 
@@ -183,12 +196,27 @@ class DenseGradInput(GradOp):
 class WeightGrad(ParameterGrad):
     """A weight gradient from x and dy: int32 sums where dy is int8, float32 where it is."""
 
+    def channels_read(self, wanted: Channels, x: Type, dy: Type) -> tuple[Channels, Channels | None] | None:
+        """The channels of x and of dy (None: all) that some of the result's need; None where it is made whole."""
+        return None
+
+    def bound(self, *types: Type) -> int:
+        _, dy = types
+        return 255 * GRADIENT_MOST * (dy.size // dy.shape[-1])
+
+    def sum_type(self, x: Type, dy: Type, shape: tuple[int, ...]) -> Type:
+        """The type of the sums, whose shape is this."""
+        what = type(self).__name__
+        if dy.dtype == "float32":
+            check_dtypes(what, ("int8", "float32"), x)
+            return Type(shape, "float32")
+        check_dtypes(what, ("int8",), x)
+        check_gradient(what, dy)
+        check_sums(what, self.bound(x, dy))
+        return Type(shape, "int32")
+
     def symbol(self, node: Node) -> str:
         return self.kernel if all(v.type.dtype == "int8" for v in node.ins) else ""
-
-
-def _sum_type(dy: Type, shape: tuple[int, ...]) -> Type:
-    return Type(shape, "float32" if dy.dtype == "float32" else "int32")
 
 
 @op
@@ -205,14 +233,21 @@ class ConvGradWeight(WeightGrad):
     kernel = "smg_conv2d_grad_weight_g8"
     fused_kernel = "smg_conv2d_weight_step"
 
+    def channels_read(self, wanted: Channels, x: Type, dy: Type) -> tuple[Channels, Channels | None]:
+        """Those channels of every group of x."""
+        wide = x.shape[3] // self.groups
+        return tuple(first + c for first in range(0, x.shape[3], wide) for c in wanted), None
+
     @property
     def window(self) -> Window:
         return Window(self.size, self.stride, self.pad, self.dilation)
 
     def infer(self, x: Type, dy: Type) -> Type:
-        if self.window.output(x, "ConvGradWeight") != dy.shape[1:3]:
+        check_map("ConvGradWeight", x, dy)
+        split = self.groups >= 1 and not x.shape[3] % self.groups and not dy.shape[3] % self.groups
+        if not split or self.window.output(x, "ConvGradWeight") != dy.shape[1:3]:
             raise GraphError(f"ConvGradWeight of {list(x.shape)} does not fit the gradient {list(dy.shape)}")
-        return _sum_type(dy, (dy.shape[3], *self.size, x.shape[3] // self.groups))
+        return self.sum_type(x, dy, (dy.shape[3], *self.size, x.shape[3] // self.groups))
 
     def ref(self, node: Node, x: Array, dy: Array) -> Array:
         shifted = x.astype(wide(dy)) - node.ins[0].type.zero
@@ -243,15 +278,22 @@ class DepthwiseGradWeight(WeightGrad):
 
     kernel = "smg_depthwise_grad_weight_g8"
     fused_kernel = "smg_depthwise_weight_step"
+    axis = 3
+
+    def channels_read(self, wanted: Channels, x: Type, dy: Type) -> tuple[Channels, Channels | None]:
+        """Those channels of dy, and of x the ones they come from."""
+        times = dy.shape[3] // x.shape[3]
+        return tuple(c // times for c in wanted), wanted
 
     @property
     def window(self) -> Window:
         return Window(self.size, self.stride, self.pad, self.dilation)
 
     def infer(self, x: Type, dy: Type) -> Type:
+        check_map("DepthwiseGradWeight", x, dy)
         if self.window.output(x, "DepthwiseGradWeight") != dy.shape[1:3] or dy.shape[3] % x.shape[3]:
             raise GraphError(f"DepthwiseGradWeight of {list(x.shape)} does not fit the gradient {list(dy.shape)}")
-        return _sum_type(dy, (1, *self.size, dy.shape[3]))
+        return self.sum_type(x, dy, (1, *self.size, dy.shape[3]))
 
     def ref(self, node: Node, x: Array, dy: Array) -> Array:
         kind = np.int64 if dy.dtype == np.int8 else np.float32
@@ -280,7 +322,7 @@ class DenseGradWeight(WeightGrad):
     def infer(self, x: Type, dy: Type) -> Type:
         if len(x.shape) != 2 or len(dy.shape) != 2 or x.shape[0] != dy.shape[0]:
             raise GraphError(f"DenseGradWeight of {list(x.shape)} does not fit the gradient {list(dy.shape)}")
-        return _sum_type(dy, (dy.shape[1], x.shape[1]))
+        return self.sum_type(x, dy, (dy.shape[1], x.shape[1]))
 
     def ref(self, node: Node, x: Array, dy: Array) -> Array:
         shifted: Array = x.astype(wide(dy)) - node.ins[0].type.zero

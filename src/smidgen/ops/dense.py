@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -34,6 +35,8 @@ def dot_f32(x: Array, w: Array) -> Array:
 class Dense(Op):
     """y[m, n] = Σ_k x[m, k]·w[n, k] + b[n]; weights are [out, in]."""
 
+    weight_axis: ClassVar[int] = 0  # along which weights have one scale, and one step, per output
+
     activation: str = "none"
 
     requantizes = True
@@ -47,7 +50,7 @@ class Dense(Op):
         numerics.check_activation(self.activation)
         if len(x.shape) != 2 or len(w.shape) != 2 or x.shape[1] != w.shape[1]:
             raise GraphError(f"Dense needs [rows, in] and [out, in], got {list(x.shape)} and {list(w.shape)}")
-        check_weighted("Dense", x, w, b, w.shape[0], 0)
+        check_weighted("Dense", x, w, b, w.shape[0], self.weight_axis)
         return Type((x.shape[0], w.shape[0]), x.dtype)
 
     def scaling(self, node: Node) -> Array:

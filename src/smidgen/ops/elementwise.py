@@ -9,6 +9,7 @@ import numpy as np
 from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, QParams, Type, Value, op
+from smidgen.ops.checking import check_dtypes, check_repeats
 from smidgen.ops.gradient import requantize_grad
 from smidgen.ops.pool_grad import MulGrad, RepeatGrad
 
@@ -27,11 +28,7 @@ def check_quantized(what: str, *types: Type) -> None:
 def check_pair(what: str, a: Type, b: Type) -> None:
     """b has a's shape, or repeats along a's leading dimensions."""
     check_quantized(what, a, b)
-    core = b.shape
-    while core and core[0] == 1:
-        core = core[1:]
-    if len(b.shape) > len(a.shape) or a.shape[len(a.shape) - len(core) :] != core:
-        raise GraphError(f"{what} of {list(a.shape)} and {list(b.shape)}: the second must match or repeat along it")
+    check_repeats(what, a, b)
 
 
 def ratio(*types: Type, over: Type) -> tuple[float, ...]:
@@ -268,6 +265,7 @@ class DequantizeGrad(Op):
     scale: float
 
     def infer(self, dy: Type) -> Type:
+        check_dtypes("DequantizeGrad", ("float32",), dy)
         return dy
 
     def ref(self, node: Node, dy: Array) -> Array:

@@ -6,13 +6,12 @@ from dataclasses import replace
 
 from smidgen.ir import Builder, Graph, Node
 from smidgen.ir.rewriting import producers, prune, rewrite, uses
-from smidgen.ops.conv import Conv2D, Depthwise
-from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Activate, Add, Mul
 from smidgen.ops.pool import AvgPool, MaxPool
 from smidgen.ops.shape import Pad
+from smidgen.ops.weighted import Weighted, Windowed
 
-Fusing = Conv2D | Depthwise | Dense | Add | Mul | AvgPool | MaxPool  # ops with an activation of their own
+Fusing = Weighted | Add | Mul | AvgPool | MaxPool  # ops with an activation of their own
 
 
 def merge_pads(graph: Graph) -> Graph:
@@ -21,7 +20,7 @@ def merge_pads(graph: Graph) -> Graph:
 
     def rule(g: Builder, node: Node) -> Node | None:
         source = made_by.get(node.ins[0])
-        if source is None or not isinstance(source.op, Pad) or not isinstance(node.op, Conv2D | Depthwise):
+        if source is None or not isinstance(source.op, Pad) or not isinstance(node.op, Windowed):
             return None
         before, after = source.op.before, source.op.after
         if any((*before[::3], *after[::3])):  # of samples or channels

@@ -6,6 +6,7 @@ int8 with carried exponents: then it also reads the step state and tells the bit
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
@@ -15,14 +16,30 @@ from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, Type, Value, op
 from smidgen.numerics import stochastic
+from smidgen.ops.checking import (
+    MOST_SUMMED,
+    PEAK_BITS,
+    SCALAR,
+    check_channels,
+    check_dtypes,
+    check_factors,
+    check_gradient,
+    check_is,
+    check_shape,
+    check_step_state,
+    check_stream,
+    check_sums,
+    shown,
+)
 
 T = TypeVar("T")
-PEAK_BITS = Type((1,), "int32")
+GRADIENT_MOST = 127  # the largest magnitude of an int8 gradient
 
 
 def mask_bytes(size: int) -> int:
     """One bit per element, eight to a byte."""
     return (size + 7) // 8
+
 
 
 @op
@@ -36,8 +53,12 @@ class Mask(Op):
     activation: str = "none"
 
     kernel = "smg_mask_s8"
+    saved = True
 
     def infer(self, y: Type) -> Type:
+        numerics.check_activation(self.activation)
+        if y.dtype != "float32" and (y.dtype != "int8" or y.q is None or y.q.axis is not None):
+            raise GraphError(f"Mask takes float32, or int8 with one scale, not {shown(y)}")
         return Type((mask_bytes(y.size),), "uint8")
 
     def ref(self, node: Node, y: Array) -> Array:
@@ -100,17 +121,32 @@ class GradOp(Op):
         expected = self.operands + self.masked + self.lowered
         if len(types) != expected:
             raise GraphError(f"{type(self).__name__} does not take {len(types)} inputs but {expected}")
-        parts = self.parts(types)
+        what, parts = type(self).__name__, self.parts(types)
+        gradients, others = parts.operands[: self.gradients], parts.operands[self.gradients :]
+        if any(t.dtype != ("int8" if self.lowered else "float32") for t in gradients):
+            raise GraphError(f"{what} got {types[0].dtype} gradients, lowered: {self.lowered}")
+        check_dtypes(what, ("int8",) if self.lowered else ("int8", "float32"), *others)
+        check_channels(what, *parts.operands)
         shape = self.shape(*parts.operands)
-        if any(t.dtype != ("int8" if self.lowered else "float32") for t in parts.operands[: self.gradients]):
-            raise GraphError(f"{type(self).__name__} got {types[0].dtype} gradients, lowered: {self.lowered}")
-        if self.factors and len(self.factors) not in (1, shape[-1]):
-            raise GraphError(f"{type(self).__name__} has {len(self.factors)} factors for {shape[-1]} channels")
-        if parts.mask is not None and parts.mask.shape != (mask_bytes(int(np.prod(shape))),):
-            raise GraphError(f"{type(self).__name__} got a mask of {parts.mask.shape} for {list(shape)}")
-        if self.lowered:
-            return Type(shape, "int8"), PEAK_BITS
-        return Type(shape, "float32")
+        check_shape(what, shape)
+        check_factors(what, self.factors, 0, 1, shape[-1])
+        if parts.mask is not None:
+            check_is(what, "mask", parts.mask, Type((mask_bytes(math.prod(shape)),), "uint8"))
+        if parts.step_state is None:
+            return Type(shape, "float32")
+        check_gradient(what, *gradients)
+        self._check_lowered(parts.operands, Type(shape, "int8"), parts.step_state)
+        return Type(shape, "int8"), PEAK_BITS
+
+    def _check_lowered(self, operands: tuple[Type, ...], out: Type, step_state: Type) -> None:
+        """Each gradient has its exponent in the step state, and sums fit."""
+        what = type(self).__name__
+        if len(self.slots) != self.gradients + 1:
+            raise GraphError(f"{what} of {self.gradients} gradients has {len(self.slots)} slots; one more is its own")
+        check_step_state(what, step_state, *self.slots)
+        check_stream(what, self.stream)
+        node = Node(self, tuple(Value("x", t) for t in operands), (Value("dx", out),))
+        check_sums(what, self.bound(node), MOST_SUMMED)
 
     def ref(self, node: Node, *arrays: Array) -> Array | tuple[Array, ...]:
         parts = self.parts(arrays)
@@ -239,8 +275,13 @@ class FromFloat(Op):
     BITS: ClassVar[int] = 8  # of a fraction, before rounding
 
     def infer(self, dy: Type, g0: Type, step_state: Type) -> tuple[Type, ...]:
-        if dy.dtype != "float32":
-            raise GraphError(f"FromFloat takes a float32 gradient, not {dy.dtype}")
+        check_dtypes("FromFloat", ("float32",), dy)
+        check_is("FromFloat", "unit", g0, SCALAR)
+        check_factors("FromFloat", (self.scale,), 1)
+        if len(self.slots) != 1 or self.scale > np.finfo(np.float32).max:
+            raise GraphError(f"FromFloat has the scale {self.scale:g} and {len(self.slots)} slots; it has one of each")
+        check_step_state("FromFloat", step_state, *self.slots)
+        check_stream("FromFloat", self.stream)
         return Type(dy.shape, "int8"), PEAK_BITS
 
     def ref(self, node: Node, dy: Array, g0: Array, step_state: Array) -> tuple[Array, ...]:
@@ -263,36 +304,6 @@ class FromFloat(Op):
 
 @op
 @dataclass(frozen=True)
-class Crop(Op):
-    """The part of a tensor from `start` to `stop` in each dimension: the gradient of padding and concatenation."""
-
-    start: tuple[int, ...]
-    stop: tuple[int, ...]
-
-    kernel = "smg_crop_s8"
-
-    def infer(self, x: Type) -> Type:
-        inside = len(self.start) == len(self.stop) == len(x.shape) and all(
-            0 <= a < b <= d for a, b, d in zip(self.start, self.stop, x.shape, strict=True)
-        )
-        if not inside:
-            raise GraphError(f"Crop from {self.start} to {self.stop} does not fit {list(x.shape)}")
-        return Type(tuple(b - a for a, b in zip(self.start, self.stop, strict=True)), x.dtype, x.q)
-
-    def ref(self, node: Node, x: Array) -> Array:
-        return np.ascontiguousarray(x[tuple(slice(a, b) for a, b in zip(self.start, self.stop, strict=True))])
-
-    def params(self, node: Node) -> Params:
-        lead = (1,) * (4 - len(self.start))
-        return {
-            "x_shape": np.array(lead + node.ins[0].type.shape, np.int32),
-            "y_shape": np.array(lead + node.out.type.shape, np.int32),
-            "start": np.array((0,) * len(lead) + self.start, np.int32),
-        }
-
-
-@op
-@dataclass(frozen=True)
 class AdvanceStepState(Op):
     """The step_state after a step: one step on, each level moved by what its tensor showed."""
 
@@ -302,6 +313,9 @@ class AdvanceStepState(Op):
     inplace = 0
 
     def infer(self, step_state: Type, *peak_bits: Type) -> Type:
+        check_step_state("AdvanceStepState", step_state)
+        for bits in peak_bits:
+            check_is("AdvanceStepState", "peak bits", bits, PEAK_BITS)
         if step_state.shape != (stochastic.FIRST_LEVEL + len(peak_bits),):
             raise GraphError(f"AdvanceStepState of {step_state.shape[0]} entries got {len(peak_bits)} gradients")
         return step_state
@@ -317,36 +331,16 @@ class AdvanceStepState(Op):
         return {"count": len(node.ins) - 1}
 
 
-@op
-@dataclass(frozen=True)
-class Gather(Op):
-    """Some channels of a tensor: what a partly trained layer keeps of its input."""
-
-    channels: tuple[int, ...]
-
-    kernel = "smg_gather_s8"
-
-    def infer(self, x: Type) -> Type:
-        if not self.channels or not all(0 <= c < x.shape[-1] for c in self.channels):
-            raise GraphError(f"Gather of channels {self.channels[:4]}… does not fit {list(x.shape)}")
-        return Type((*x.shape[:-1], len(self.channels)), x.dtype, x.q)
-
-    def ref(self, node: Node, x: Array) -> Array:
-        return np.ascontiguousarray(x[..., list(self.channels)])
-
-    def params(self, node: Node) -> Params:
-        x = node.ins[0].type
-        return {
-            "n": x.size // x.shape[-1], "x_c": x.shape[-1], "y_c": len(self.channels),
-            "channel": np.array(self.channels, np.int32),
-        }  # fmt: skip
-
-
 @dataclass(frozen=True)
 class ParameterGrad(Op):
     """The gradient of a tensor that learns, as exact sums; a step of that tensor may compute it itself."""
 
     fused_kernel: ClassVar[str] = ""  # C symbol of that step
+    axis: ClassVar[int] = 0  # of the tensor: along it lie the channels, of which each has a factor in that step
+
+    def bound(self, *types: Type) -> int:
+        """The largest magnitude a sum of integers can have, given the inputs' types."""
+        raise GraphError(f"{type(self).__name__} gives no bound")
 
 
 @op
@@ -357,8 +351,17 @@ class ChannelSum(ParameterGrad):
     kernel = "smg_channel_sum_g8"
     fused_kernel = "smg_bias_sum_step"
 
+    def bound(self, *types: Type) -> int:
+        (dy,) = types
+        return GRADIENT_MOST * (dy.size // dy.shape[-1])
+
     def infer(self, dy: Type) -> Type:
-        return Type((dy.shape[-1],), "float32" if dy.dtype == "float32" else "int32")
+        check_channels("ChannelSum", dy)
+        if dy.dtype == "float32":
+            return Type((dy.shape[-1],), "float32")
+        check_gradient("ChannelSum", dy)
+        check_sums("ChannelSum", self.bound(dy))
+        return Type((dy.shape[-1],), "int32")
 
     def ref(self, node: Node, dy: Array) -> Array:
         wide = np.float32 if dy.dtype == np.float32 else np.int32

@@ -8,6 +8,7 @@ import numpy as np
 
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, Type, Value, op
+from smidgen.ops.checking import LABEL, RATE, SCALAR, check_dtypes, check_is, shown
 
 F = np.float32
 LOG2_E, LN2_HIGH, LN2_LOW = F(1.4426950408889634), F(0.693145751953125), F(1.42860682030941723e-6)
@@ -69,8 +70,7 @@ class SoftmaxCrossEntropy(Op):
     def infer(self, logits: Type, label: Type) -> tuple[Type, ...]:
         if logits.dtype != "float32" or len(logits.shape) != 2 or logits.shape[0] != 1:
             raise GraphError(f"SoftmaxCrossEntropy takes float32[1, classes], not {logits.dtype}{list(logits.shape)}")
-        if label != Type((1,), "int32"):
-            raise GraphError(f"SoftmaxCrossEntropy takes an int32[1] label, not {label.dtype}{list(label.shape)}")
+        check_is("SoftmaxCrossEntropy", "label", label, LABEL)
         return Type((1,), "float32"), logits
 
     def ref(self, node: Node, logits: Array, label: Array) -> tuple[Array, ...]:
@@ -100,6 +100,10 @@ class CrossEntropyGrad(Op):
     inplace = 0
 
     def infer(self, probabilities: Type, label: Type) -> Type:
+        check_dtypes("CrossEntropyGrad", ("float32",), probabilities)
+        if len(probabilities.shape) != 2 or probabilities.shape[0] != 1:
+            raise GraphError(f"CrossEntropyGrad takes float32[1, classes], not {shown(probabilities)}")
+        check_is("CrossEntropyGrad", "label", label, LABEL)
         return probabilities
 
     def ref(self, node: Node, probabilities: Array, label: Array) -> Array:
@@ -122,7 +126,8 @@ class MaxAbs(Op):
     takes = "float32"
 
     def infer(self, x: Type) -> Type:
-        return Type((1,), "float32")
+        check_dtypes("MaxAbs", ("float32",), x)
+        return SCALAR
 
     def ref(self, node: Node, x: Array) -> Array:
         largest: Array = np.fmax.reduce(np.abs(x), axis=None, initial=F(0)).reshape(1)
@@ -144,7 +149,9 @@ class Rate(Op):
     takes = "float32"
 
     def infer(self, learning_rate: Type, g0: Type) -> Type:
-        return Type((2,), "int32")
+        check_is("Rate", "learning rate", learning_rate, SCALAR)
+        check_is("Rate", "unit", g0, SCALAR)
+        return RATE
 
     def ref(self, node: Node, learning_rate: Array, g0: Array) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):

@@ -13,7 +13,7 @@ from smidgen.ir import Array, Builder, Node, Op, Params, RowWindow, Type, Value,
 from smidgen.ops.elementwise import check_quantized
 from smidgen.ops.gradient import requantize_grad
 from smidgen.ops.pool_grad import AvgPoolGrad, MaxPoolGrad, MeanGrad
-from smidgen.ops.window import Pad, Window
+from smidgen.ops.window import Pad, Window, check_pads
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,7 @@ class Pool(Op):
     def infer(self, x: Type) -> Type:
         numerics.check_activation(self.activation)
         check_quantized(self.what, x)
-        if self.pad[0] >= self.size[0] or self.pad[1] >= self.size[0] or max(self.pad[2:]) >= self.size[1]:
-            raise GraphError(f"{self.what} of {self.size} with padding {self.pad} has windows outside the map")
+        check_pads(self.what, self.size, self.pad)
         return Type((1, *self.window.output(x, self.what), x.shape[3]), x.dtype, x.q)
 
     def limit(self, node: Node, y: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,9 +10,10 @@ import numpy as np
 
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Node, Params, Type, op
+from smidgen.ops.checking import check_map, check_repeats, check_shape
 from smidgen.ops.conv_grad import scatter
 from smidgen.ops.gradient import GradOp
-from smidgen.ops.window import Pad, Window
+from smidgen.ops.window import Pad, Window, check_pads
 
 
 @op
@@ -24,7 +26,10 @@ class MeanGrad(GradOp):
     kernel = "smg_mean_grad_g8"
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
-        return (1, *self.size, operands[0].shape[-1])
+        (dy,) = operands
+        if dy.size != dy.shape[-1]:
+            raise GraphError(f"MeanGrad takes the gradient of one number per channel, not {list(dy.shape)}")
+        return (1, *self.size, dy.shape[-1])
 
     def sums(self, node: Node, *operands: Array) -> Array:
         dy = operands[0].reshape(1, 1, 1, -1)
@@ -51,6 +56,14 @@ class PoolGrad(GradOp):
     def window(self) -> Window:
         return Window(self.size, self.stride, self.pad)
 
+    def check_window(self, x: Type, dy: Type) -> None:
+        """Raise unless the pool of x is as large as dy."""
+        what = type(self).__name__
+        check_map(what, dy)
+        check_pads(what, self.size, self.pad)
+        if self.window.output(x, what) != dy.shape[1:3] or x.shape[3] != dy.shape[3]:
+            raise GraphError(f"{what} of {list(x.shape)} does not fit the gradient {list(dy.shape)}")
+
     def overlap(self) -> int:
         """How many windows can see one element."""
         return int(np.prod([-(-k // s) for k, s in zip(self.size, self.stride, strict=True)]))
@@ -67,7 +80,10 @@ class AvgPoolGrad(PoolGrad):
     SHARE_BITS: ClassVar[int] = 12
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
-        return (1, *self.map, operands[0].shape[3])
+        (dy,) = operands
+        shape = (1, *self.map, dy.shape[-1])
+        self.check_window(Type(shape), dy)
+        return shape
 
     def sums(self, node: Node, *operands: Array) -> Array:
         (dy,), shape = operands, node.outs[0].type.shape
@@ -101,8 +117,7 @@ class MaxPoolGrad(PoolGrad):
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
         dy, x = operands
-        if self.window.output(x, "MaxPoolGrad") != dy.shape[1:3]:
-            raise GraphError(f"MaxPoolGrad of {list(x.shape)} does not fit the gradient {list(dy.shape)}")
+        self.check_window(x, dy)
         return x.shape
 
     def sums(self, node: Node, *operands: Array) -> Array:
@@ -132,6 +147,7 @@ class MulGrad(GradOp):
     operands = 2
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
+        check_repeats("MulGrad", *operands)
         return operands[0].shape
 
     def sums(self, node: Node, *operands: Array) -> Array:
@@ -159,6 +175,9 @@ class RepeatGrad(GradOp):
     kernel = "smg_repeat_grad_g8"
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
+        check_shape("RepeatGrad", self.repeated)
+        if operands[0].size % math.prod(self.repeated):
+            raise GraphError(f"RepeatGrad of {list(operands[0].shape)} is no repetition of {list(self.repeated)}")
         return self.repeated
 
     def sums(self, node: Node, *operands: Array) -> Array:

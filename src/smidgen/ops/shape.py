@@ -9,7 +9,7 @@ import numpy as np
 
 from smidgen.errors import GraphError
 from smidgen.ir import MAX_RANK, Array, Builder, Node, Op, Params, Type, Value, op
-from smidgen.ops.gradient import Crop
+from smidgen.ops.select import Crop
 
 
 def _one_scale(what: str, x: Type) -> None:

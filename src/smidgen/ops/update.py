@@ -13,13 +13,31 @@ from typing import ClassVar, Generic, TypeVar
 import numpy as np
 
 from smidgen.errors import GraphError
-from smidgen.ir import Array, Node, Op, Params, Type, Value, op
+from smidgen.ir import Array, Node, Op, Params, Type, Value, infer, op
 from smidgen.numerics import stochastic
-from smidgen.ops.gradient import ParameterGrad
+from smidgen.ops.checking import (
+    RATE,
+    SCALAR,
+    check_dtypes,
+    check_factors,
+    check_is,
+    check_rank,
+    check_step_state,
+    check_stream,
+    check_sums,
+    shown,
+)
+from smidgen.ops.conv_grad import WeightGrad
+from smidgen.ops.gradient import ChannelSum, ParameterGrad
 from smidgen.ops.rules import SGD, UpdateRule
 
 T = TypeVar("T")
 BUFFER_BITS = 12  # fraction bits, below one int8 step, of a weight's buffer
+
+
+def _wrapped(x: Array) -> Array:
+    """Integers as 32 bits hold them."""
+    return x.astype(np.int32).astype(np.int64)
 
 
 def fraction_bytes(size: int, bits: int) -> int:
@@ -77,9 +95,9 @@ class Step(Op):
         """The step in units of 2^−fraction_bits; `along` is the shape in which the factors broadcast."""
         multiplier, shift = stochastic.mantissas(np.array(self.factors))
         mantissa = stochastic.high_product(multiplier, int(rate[0])).reshape(along)
-        v = stochastic.high_product(sums.astype(np.int64) << self.lift, mantissa)
+        v = stochastic.high_product(_wrapped(sums.astype(np.int64) << self.lift), mantissa)
         power = int(rate[1]) + stochastic.exponent(step_state, self.slot) + fraction_bits
-        t = np.broadcast_to(self.lift - power - shift.reshape(along).astype(np.int64), v.shape)
+        t = _wrapped(np.broadcast_to(self.lift - power - shift.reshape(along).astype(np.int64), v.shape))
         return stochastic.round_update(v, t, stochastic.stream_key(step_state, self.stream))
 
     def follow_rule(self, buffer: Array, delta: Array, step_state: Array, down: int) -> tuple[Array, Array]:
@@ -109,16 +127,27 @@ class Step(Op):
         """How many inputs, from the first, are state that the step replaces."""
         return 1 + self.rule.buffered
 
+    def moved(self, node: Node) -> int:
+        return self.states()
+
     def fraction(self, node: Node) -> tuple[Value | None, ...]:
         return ()
 
-    def check_buffer(self, w: Type, *rest: Type) -> None:
-        """Raise unless the rule can be followed and its buffer, the last state, is one for w."""
+    def check_step(self, channels: int, w: Type, *rest: Type) -> None:
+        """Raise unless the rule can be followed, its buffer, the last state, is one for w, and the rest is what it is.
+
+        Of `channels`, each has a factor.
+        """
+        what, (rate, step_state) = type(self).__name__, rest[-2:]
         self.rule.check()
         buffer = rest[self.states() - 2]
         if self.rule.buffered and buffer != self.rule.buffer(w):
-            what = f"{type(self).__name__} of {list(w.shape)}"
-            raise GraphError(f"{what} has a buffer of {buffer.dtype}{list(buffer.shape)}")
+            raise GraphError(f"{what} of {list(w.shape)} has a buffer of {shown(buffer)}")
+        check_factors(what, self.factors, channels)
+        check_is(what, "rate", rate, RATE)
+        check_step_state(what, step_state, self.slot)
+        check_stream(what, self.stream)
+        check_sums(what, self.bound)
 
     def step_params(self, node: Node) -> Params:
         multiplier, shift = stochastic.mantissas(np.array(self.factors))
@@ -137,10 +166,10 @@ class BiasStep(Step):
     takes = "int32"
 
     def infer(self, b: Type, *rest: Type) -> tuple[Type, ...]:
-        fits = len(rest) == self.states() + 2 and b.dtype == "int32" and len(self.factors) == b.size
+        fits = len(rest) == self.states() + 2 and b.dtype == "int32" and b.q is None and len(self.factors) == b.size
         if not fits or self.parts((b, *rest)).sources != (b,):
             raise GraphError(f"BiasStep of {b.dtype}{list(b.shape)} does not take {len(rest) + 1} inputs like these")
-        self.check_buffer(b, *rest)
+        self.check_step(b.size, b, *rest)
         return self.parts((b, *rest)).states
 
     def ref(self, node: Node, b: Array, *rest: Array) -> tuple[Array, ...]:
@@ -180,9 +209,12 @@ class WeightStep(Step):
         if len(rest) != states + 3 or self.bits not in (8, 10, 12):
             raise GraphError(f"WeightStep of {self.bits} bits does not take {len(rest) + 1} inputs")
         sums = rest[states]
-        if sums != Type(w.shape, "int32") or len(self.factors) != w.shape[self.axis]:
-            raise GraphError(f"WeightStep of {list(w.shape)} by sums of {sums.dtype}{list(sums.shape)}")
-        self.check_buffer(w, *rest)
+        if w.dtype != "int8" or w.q is None or not 0 <= self.axis < len(w.shape) or sums != Type(w.shape, "int32"):
+            raise GraphError(f"WeightStep of {shown(w)} along axis {self.axis} by sums of {shown(sums)}")
+        if self.bits > 8:
+            packed = Type((fraction_bytes(w.size, self.bits - 8),), "uint8")
+            check_is("WeightStep", "fraction", rest[0], packed)
+        self.check_step(w.shape[self.axis], w, *rest)
         return (w, *rest[:states])
 
     def ref(self, node: Node, w: Array, *rest: Array) -> tuple[Array, ...]:
@@ -217,6 +249,7 @@ class FusedStep(Step):
     gradient: ParameterGrad = field(kw_only=True)
 
     working_memory = True
+    steps_by: ClassVar[type[ParameterGrad]]  # whose kernels step such a tensor
 
     @property
     def title(self) -> str:
@@ -233,8 +266,15 @@ class FusedStep(Step):
         return Node(self.gradient, read, (Value("sums", type_),))
 
     def infer(self, w: Type, *rest: Type) -> tuple[Type, ...]:
-        states = self.states() - 1
-        return super().infer(w, *rest[:states], self.gradient.infer(*rest[states:-2]), *rest[-2:])
+        states, what = self.states() - 1, type(self).__name__
+        if not isinstance(self.gradient, self.steps_by):
+            raise GraphError(f"{what} cannot step by {type(self.gradient).__name__}")
+        if len(rest) < states + 2:
+            raise GraphError(f"{what} does not take {len(rest) + 1} inputs")
+        (sums,) = infer(self.gradient, rest[states:-2])
+        if self.bound < self.gradient.bound(*rest[states:-2]):
+            raise GraphError(f"{what} takes sums up to {self.bound:,}; there can be larger ones")
+        return super().infer(w, *rest[:states], sums, *rest[-2:])
 
     def ref(self, node: Node, w: Array, *rest: Array) -> tuple[Array, ...]:
         states = self.states() - 1
@@ -253,11 +293,23 @@ class FusedStep(Step):
 class FusedBiasStep(FusedStep, BiasStep):
     """A bias learns from its output's gradient."""
 
+    steps_by = ChannelSum
+
 
 @op
 @dataclass(frozen=True)
 class FusedWeightStep(FusedStep, WeightStep):
     """A layer's weights learn from its input and its output's gradient."""
+
+    steps_by = WeightGrad
+
+    def infer(self, w: Type, *rest: Type) -> tuple[Type, ...]:
+        if self.axis != self.gradient.axis:
+            raise GraphError(
+                f"FusedWeightStep has factors along axis {self.axis}, "
+                f"{type(self.gradient).__name__} steps along axis {self.gradient.axis}"
+            )
+        return super().infer(w, *rest)
 
 
 @op
@@ -276,13 +328,23 @@ class DenseStep(Op):
     takes = "float32"
 
     def infer(self, w: Type, b: Type, *rest: Type) -> tuple[Type, ...]:
-        (*buffers, x, dy, _, _) = rest
-        if w.shape != (dy.shape[1], x.shape[1]) or b.shape != (dy.shape[1],) or x.shape[0] != 1:
-            raise GraphError(f"DenseStep of {list(w.shape)} by {list(dy.shape)} and {list(x.shape)}")
         self.rule.check()
-        if len(buffers) != 2 * self.rule.buffered:
-            raise GraphError(f"DenseStep got {len(buffers)} buffers, it keeps {2 * self.rule.buffered}")
+        if len(rest) != 2 * self.rule.buffered + 4:
+            raise GraphError(f"DenseStep does not take {len(rest) + 2} inputs")
+        (*buffers, x, dy, rate, step_state) = rest
+        check_dtypes("DenseStep", ("float32",), w, b, x, dy)
+        check_rank("DenseStep", 2, w, x, dy)
+        fits = w.shape == (dy.shape[1], x.shape[1]) and b.shape == (dy.shape[1],) and x.shape[0] == dy.shape[0] == 1
+        if not fits or w.q is not None or b.q is not None:
+            raise GraphError(f"DenseStep of {list(w.shape)} by {list(dy.shape)} and {list(x.shape)}")
+        for buffer, type_ in zip(buffers, (w, b), strict=False):
+            check_is("DenseStep", "buffer", buffer, type_)
+        check_is("DenseStep", "learning rate", rate, SCALAR)
+        check_step_state("DenseStep", step_state)
         return (w, b, *buffers)
+
+    def moved(self, node: Node) -> int:
+        return 2 + 2 * self.rule.buffered
 
     def arguments(self, node: Node) -> tuple[Value | None, ...]:
         """States in place, NULL for one that is not kept: the outputs are their memory."""

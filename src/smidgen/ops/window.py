@@ -10,6 +10,7 @@ from smidgen.errors import GraphError
 from smidgen.ir import Array, Params, RowWindow, Type
 
 Pad = tuple[int, int, int, int]  # top, bottom, left, right
+MOST_TAPS = 2**22  # of a pool's window
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Window:
 
     def output(self, x: Type, what: str) -> tuple[int, int]:
         """Output rows and columns; raises where the window does not fit."""
-        if len(x.shape) != 4 or x.shape[0] != 1:
+        if len(x.shape) != 4 or x.shape[0] != 1 or min(x.shape) < 1:
             raise GraphError(f"{what} needs a [1, height, width, channels] map, its input is {list(x.shape)}")
         numbers = (*self.size, *self.stride, *self.dilation)
         if min(numbers) < 1 or max(numbers) > 4096 or min(self.pad) < 0 or max(self.pad) > 4096:
@@ -77,3 +78,11 @@ def same_pad(
         total = max((-(-shape[1 + i] // stride[i]) - 1) * stride[i] + reach - shape[1 + i], 0)
         pads += [total // 2, total - total // 2]
     return pads[0], pads[1], pads[2], pads[3]
+
+
+def check_pads(what: str, size: tuple[int, int], pad: Pad) -> None:
+    """Raise where a pool has windows outside the map, or windows whose sums leave 32 bits."""
+    if max(pad[:2]) >= size[0] or max(pad[2:]) >= size[1]:
+        raise GraphError(f"{what} of {size} with padding {pad} has windows outside the map")
+    if size[0] * size[1] > MOST_TAPS:
+        raise GraphError(f"{what} of {size} sums {size[0] * size[1]:,} elements, the most is {MOST_TAPS:,}")

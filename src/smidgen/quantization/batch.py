@@ -17,10 +17,10 @@ from smidgen.ops.conv import Conv2D, Depthwise, finish
 from smidgen.ops.dense import Dense
 from smidgen.ops.norm import BatchNorm
 from smidgen.ops.pool import AvgPool, MaxPool, Mean
+from smidgen.ops.weighted import Weighted, Windowed
 from smidgen.ops.window import Window
 
 EXACT = 1 << 24  # float32 adds whole numbers below this without rounding
-LINEAR = (Conv2D, Depthwise, Dense)
 
 
 def run_batch(graph: Graph, samples: Array, visit: Callable[[Value, Array], None]) -> None:
@@ -50,7 +50,7 @@ def _held(graph: Graph, value: Value) -> Array:
 def run_node(node: Node, arrays: tuple[Array, ...], graph: Graph) -> Array:
     """One node on a batch; inputs that the graph holds come without the axis of samples."""
     held = tuple(v in graph.constants or v in graph.state for v in node.ins)
-    if isinstance(node.op, LINEAR) and held == (False, True, True):
+    if isinstance(node.op, Weighted) and held == (False, True, True):
         return finish_node(node, accumulate(node, *arrays))
     if isinstance(node.op, MaxPool | AvgPool | Mean) and not held[0]:
         return _as_channels(node, arrays[0])
@@ -80,7 +80,7 @@ def finish_node(node: Node, acc: Array) -> Array:
     """Accumulators → what the layer gives."""
     if isinstance(node.op, Dense):
         return node.op.finish(node, acc)
-    assert isinstance(node.op, Conv2D | Depthwise)
+    assert isinstance(node.op, Windowed)
     return finish(node, node.op.activation, acc)
 
 

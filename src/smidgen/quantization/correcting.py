@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from smidgen.ir import Array, Graph, Node, Value
-from smidgen.quantization.batch import LINEAR, accumulate, finish_node, run_node
+from smidgen.ops.weighted import Weighted
+from smidgen.quantization.batch import accumulate, finish_node, run_node
 from smidgen.quantization.int8 import LARGEST_BIAS
 
 
@@ -25,7 +26,7 @@ def correct_biases(real: Graph, rounded: Graph, samples: Array, integers: Array)
         twin = float_node.get(node.out.name)
         if twin is None:
             ints.run(node)
-        elif isinstance(node.op, LINEAR):
+        elif isinstance(node.op, Weighted):
             sums, wanted = accumulate(node, *ints.of(node)), accumulate(twin, *reals.of(twin))
             off = _mean_error(node, sums, wanted)
             constants[node.ins[2]] = _clip_bias(constants[node.ins[2]] - off)

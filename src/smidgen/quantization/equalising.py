@@ -16,15 +16,14 @@ import numpy as np
 from smidgen.ir import Array, Graph, Node, Value
 from smidgen.ir.rewriting import readers
 from smidgen.ops.conv import Conv2D, Depthwise
-from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Activate, Mul
 from smidgen.ops.pool import AvgPool, MaxPool, Mean
+from smidgen.ops.weighted import Weighted
 from smidgen.quantization.batch import run_batch
 from smidgen.quantization.calibration import ProgressCallback, batches
 
 HOMOGENEOUS = ("none", "relu")
 LARGEST_FACTOR = 32.0  # a channel is never scaled by more: dead ones stay numbers
-Linear = Conv2D | Depthwise | Dense
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ def _links(graph: Graph) -> list[Link]:
 
     links = []
     for node in graph.nodes:
-        if isinstance(node.op, Linear) and node.op.activation in HOMOGENEOUS and unshared(node):
+        if isinstance(node.op, Weighted) and node.op.activation in HOMOGENEOUS and unshared(node):
             after = _layers_after(graph, read_by, node.out)
             if after and all(unshared(other) for other in after):
                 links.append(Link(node, after))
@@ -80,7 +79,7 @@ def _layers_after(graph: Graph, read_by: Mapping[Value, tuple[Node, ...]], value
         if at in graph.outputs:
             return ()
         for node in read_by.get(at, ()):
-            if isinstance(node.op, Linear) and at not in node.ins[1:]:
+            if isinstance(node.op, Weighted) and at not in node.ins[1:]:
                 found.append(node)
             elif _passes_factors(node) and sum(v in reached for v in node.ins) == 1:  # not a product with itself
                 reached.append(node.out)

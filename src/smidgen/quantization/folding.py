@@ -15,8 +15,7 @@ from smidgen.ops.elementwise import Activate, Add, Mul
 from smidgen.ops.fusing import fuse_activations, merge_pads
 from smidgen.ops.norm import BatchNorm
 from smidgen.ops.shape import Concat, Pad, Reshape, Transpose
-
-Linear = Conv2D | Depthwise | Dense
+from smidgen.ops.weighted import Weighted, Windowed
 
 
 def _layer(g: Builder, op: Op, x: Value, w: Array, b: Array, outs: tuple[Value, ...]) -> Node:
@@ -48,7 +47,7 @@ def crop_kernels(graph: Graph) -> Graph:
 
     def rule(g: Builder, node: Node) -> Node | None:
         op = node.op
-        if not isinstance(op, Conv2D | Depthwise) or (held := _weights(graph, node)) is None:
+        if not isinstance(op, Windowed) or (held := _weights(graph, node)) is None:
             return None
         (w, b), (before, after) = held, (op.pad[::2], op.pad[1::2])
         sides, outs = (v.type.shape[1:3] for v in (node.ins[0], node.out))
@@ -128,7 +127,7 @@ def _joined(graph: Graph, fits: Callable[[Node, Node], bool]) -> dict[Value, Nod
     found = {}
     for node in graph.nodes:
         before = made_by.get(node.ins[0])
-        if before is None or used[node.ins[0]] != 1 or not isinstance(before.op, Linear):
+        if before is None or used[node.ins[0]] != 1 or not isinstance(before.op, Weighted):
             continue
         if before.op.activation == "none" and _weights(graph, before) is not None and fits(before, node):
             found[node.outs[0]] = before
@@ -153,7 +152,7 @@ def fold_forward(graph: Graph) -> Graph:
     }
 
     def rule(g: Builder, node: Node) -> Node | None:
-        if node.ins[0] not in gone or not isinstance(node.op, Linear):
+        if node.ins[0] not in gone or not isinstance(node.op, Weighted):
             return None
         found, held = maps[node.ins[0]], _weights(graph, node)
         assert held is not None
@@ -165,7 +164,7 @@ def fold_forward(graph: Graph) -> Graph:
 
 def _takes(graph: Graph, node: Node, value: Value, found: Affine) -> bool:
     op = node.op
-    if not isinstance(op, Linear) or value in node.ins[1:] or _weights(graph, node) is None:
+    if not isinstance(op, Weighted) or value in node.ins[1:] or _weights(graph, node) is None:
         return False
     return isinstance(op, Dense) or not any(op.pad) or not np.any(found.shift)
 

@@ -14,14 +14,17 @@ from smidgen.ops.conv import Conv2D, Depthwise
 from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Activate, Add, Mul, Requantize
 from smidgen.ops.lookup import Lookup
+from smidgen.ops.maximum import Maximum
 from smidgen.ops.pool import AvgPool, MaxPool, Mean
 from smidgen.ops.shape import Concat, Pad, Reshape, Transpose
 from smidgen.ops.softmax import OUTPUT, Softmax
+from smidgen.ops.weighted import Weighted
 from smidgen.quantization.calibration import QuantizationError, Range, scale_of
 
-LINEAR = (Conv2D, Depthwise, Dense)
 KEEPS_QUANTIZATION = (MaxPool, AvgPool, Pad, Reshape, Transpose)  # the output has the input's quantization
+ONE_QUANTIZATION = (Concat, Maximum)  # inputs and output have the same
 NEW_QUANTIZATION = (Activate, Add, Mul, Mean, Lookup)  # the output has one of its own
+UNWEIGHTED = (*KEEPS_QUANTIZATION, *ONE_QUANTIZATION, *NEW_QUANTIZATION)
 WEIGHT_STEPS = 127
 LARGEST_BIAS = 2**29  # leaves the accumulator room for the products
 NEARLY = 2**-13  # of a step: float32 puts halves a little off
@@ -44,11 +47,13 @@ def input_scale(preprocessing: Preprocessing, channels: int) -> QParams:
 def check_ops(graph: Graph) -> None:
     """Raise QuantizationError where an op has no int8 form."""
     for node in graph.nodes:
-        if not isinstance(node.op, (*LINEAR, *KEEPS_QUANTIZATION, *NEW_QUANTIZATION, Concat, Softmax)):
+        if not isinstance(
+            node.op, (Conv2D, Depthwise, Dense, *KEEPS_QUANTIZATION, *ONE_QUANTIZATION, *NEW_QUANTIZATION, Softmax)
+        ):
             raise QuantizationError(
                 f"{type(node.op).__name__}, which gives %{node.outs[0].name}, has no int8 form; leave it out"
             )
-        if isinstance(node.op, LINEAR) and not all(v in graph.constants for v in node.ins[1:]):
+        if isinstance(node.op, Weighted) and not all(v in graph.constants for v in node.ins[1:]):
             raise QuantizationError(
                 f"{type(node.op).__name__}, which gives %{node.out.name}, computes its weights; they must be constants"
             )
@@ -58,7 +63,7 @@ def share_scales(graph: Graph, ranges: Mapping[Value, Range], given: QParams | N
     """A quantization for every value that is computed; `given` is that of the input, where it is fixed.
 
     Tensors that pools, pads and reshapes join have one, that of all their ranges together; so have the inputs of a
-    concatenation, but for those that are fixed (an image, probabilities): these are requantized for it.
+    concatenation or a maximum, but for those that are fixed (an image, probabilities): these are requantized for it.
     """
     group: dict[Value, list[Value]] = {v: [v] for v in (*graph.inputs, *(n.out for n in graph.nodes))}
     fixed: dict[Value, QParams] = {} if given is None else {graph.inputs[0]: given}
@@ -72,7 +77,7 @@ def share_scales(graph: Graph, ranges: Mapping[Value, Range], given: QParams | N
     for node in graph.nodes:
         if isinstance(node.op, KEEPS_QUANTIZATION):
             join(node.ins[0], node.out)
-        elif isinstance(node.op, Concat):
+        elif isinstance(node.op, ONE_QUANTIZATION):
             for value in node.ins:
                 if value in group and not any(v in fixed for v in group[value]):
                     join(value, node.out)
@@ -90,13 +95,13 @@ def round_graph(graph: Graph, scales: Mapping[Value, QParams]) -> Graph:
     values = {v: g.input(v.name, Type(v.type.shape, "int8", scales[v])) for v in graph.inputs}
     for node in graph.nodes:
         q, op = scales[node.out], node.op
-        if isinstance(op, LINEAR):
+        if isinstance(op, Weighted):
             x = values[node.ins[0]]
             w, b = (graph.constants[v] for v in node.ins[1:])
             ins: tuple[Value, ...] = (x, *_layer_constants(g, node, x.type, w, b))
         else:
             ins = tuple(_operand(g, graph, values, v) for v in node.ins)
-        if isinstance(op, Concat):
+        if isinstance(op, ONE_QUANTIZATION):
             ins = tuple(_requantize(g, v, q) for v in ins)
         rounded = _without_redundant_activation(op, node.out.type.shape, q)
         values[node.out] = g.emit(rounded, *ins, q=q, name=node.out.name)

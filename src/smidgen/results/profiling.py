@@ -27,6 +27,7 @@ class Sram:
     state: int
     other: int  # static data besides
     stack: int  # at its deepest
+    stack_bound: int  # which no run exceeds: every frame of the program, along its deepest calls
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ class Profile:
 
     model: str
     target: str
+    compiler: str
     streamed_input: bool
     sram_bytes: int
     sram: Sram
@@ -103,6 +105,7 @@ class Profile:
         lines = [
             f"SRAM          {self.sram_bytes:>11,} bytes: arena {s.arena:,}, state {s.state:,}, other {s.other:,}, "
             f"stack {s.stack:,}; image {image}",
+            f"stack         {s.stack_bound:>11,} bytes at most, whatever it runs; built by {self.compiler}",
             f"flash         {self.flash_bytes:>11,} bytes: code {f.code:,}, constants {f.constants:,}",
             f"plan          {self.plan.peak_bytes:>11,} bytes; no plan for this order of nodes needs less than "
             f"{self.plan.lower_bound_bytes:,}",
@@ -150,6 +153,8 @@ def profile(program: Program, steps: int = 3, seed: int = 0) -> Profile:
 
     if steps < 1:
         raise InputError(f"{steps} steps cannot be measured; give 1 or more")
+    if seed < 0:
+        raise InputError(f"a seed of {seed} cannot be used; give a number from 0 up")
     with program.start() as device:
         if not isinstance(device, BoardDevice):
             raise InputError(f"instructions are not counted on {program.target.name}; name a board, such as cortex-m7")
@@ -164,9 +169,10 @@ def profile(program: Program, steps: int = 3, seed: int = 0) -> Profile:
     return Profile(
         model=program.graph.name,
         target=program.target.name,
+        compiler=device.compiler,
         streamed_input=program.sources.streamed_input,
         sram_bytes=memory.sram,
-        sram=Sram(memory.arena, memory.state, memory.other, memory.stack),
+        sram=Sram(memory.arena, memory.state, memory.other, memory.stack, memory.stack_bound),
         flash_bytes=memory.flash,
         flash=Flash(memory.code, memory.constants),
         instructions=Instructions(forward.total, step, counts.between, _costs_by_op(by_node), by_node),

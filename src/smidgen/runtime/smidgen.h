@@ -83,6 +83,11 @@ typedef struct {
     int32_t x_zero, y_zero, multiplier, shift, lo, hi;
 } smg_rescale_s8_params;
 
+/* b repeats every b_period elements. */
+typedef struct {
+    int32_t b_period;
+} smg_maximum_s8_params;
+
 /* The result of each int8 number, that of -128 first. */
 typedef struct {
     const int8_t *table;
@@ -121,16 +126,17 @@ typedef struct {
     int32_t rows, x_c, y_c;
 } smg_dense_f32_params;
 
-void smg_conv2d_s8(const smg_conv2d_s8_params *p, smg_map x, smg_weights w, const int32_t *b, smg_map y, int32_t y0,
-                   int32_t y1, void *scratch);
-void smg_depthwise_s8(const smg_depthwise_s8_params *p, smg_map x, smg_weights w, const int32_t *b, smg_map y,
-                      int32_t y0, int32_t y1, void *scratch);
+void smg_conv2d_s8(const smg_conv2d_s8_params *p, const smg_map *x, const smg_weights *w, const int32_t *b,
+                   const smg_map *y, int32_t y0, int32_t y1, void *scratch);
+void smg_depthwise_s8(const smg_depthwise_s8_params *p, const smg_map *x, const smg_weights *w, const int32_t *b,
+                      const smg_map *y, int32_t y0, int32_t y1, void *scratch);
 void smg_dense_s8(const smg_dense_s8_params *p, const int8_t *x, const int8_t *w, const int32_t *b, int8_t *y);
-void smg_max_pool_s8(const smg_max_pool_s8_params *p, smg_map x, smg_map y, int32_t y0, int32_t y1);
-void smg_avg_pool_s8(const smg_avg_pool_s8_params *p, smg_map x, smg_map y, int32_t y0, int32_t y1);
+void smg_max_pool_s8(const smg_max_pool_s8_params *p, const smg_map *x, const smg_map *y, int32_t y0, int32_t y1);
+void smg_avg_pool_s8(const smg_avg_pool_s8_params *p, const smg_map *x, const smg_map *y, int32_t y0, int32_t y1);
 void smg_mean_s8(const smg_mean_s8_params *p, const int8_t *x, int8_t *y);
 void smg_add_s8(const smg_add_s8_params *p, const int8_t *a, const int8_t *b, int8_t *y, int32_t count);
 void smg_mul_s8(const smg_mul_s8_params *p, const int8_t *a, const int8_t *b, int8_t *y, int32_t count);
+void smg_maximum_s8(const smg_maximum_s8_params *p, const int8_t *a, const int8_t *b, int8_t *y, int32_t count);
 void smg_rescale_s8(const smg_rescale_s8_params *p, const int8_t *x, int8_t *y, int32_t count);
 void smg_lookup_s8(const smg_lookup_s8_params *p, const int8_t *x, int8_t *y, int32_t count);
 void smg_quantize_f32_s8(const smg_quantize_f32_s8_params *p, const float *x, int8_t *y, int32_t count);

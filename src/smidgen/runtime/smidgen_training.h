@@ -16,6 +16,11 @@ typedef struct {
     int32_t n, lo, hi;
 } smg_mask_s8_params;
 
+/* Whether a >= b or, if `less`, a < b; b repeats every b_period elements. */
+typedef struct {
+    int32_t n, b_period, less;
+} smg_compare_s8_params;
+
 typedef struct {
     int32_t n, c;
     SMG_ROUNDING;
@@ -186,6 +191,7 @@ typedef struct {
 
 /* Gradients: a NULL mask lets everything pass; `peak_bits` gets the bits that occur before saturation. */
 void smg_mask_s8(const smg_mask_s8_params *p, const int8_t *y, uint8_t *mask);
+void smg_compare_s8(const smg_compare_s8_params *p, const int8_t *a, const int8_t *b, uint8_t *mask);
 void smg_requantize_grad_g8(const smg_requantize_grad_g8_params *p, const int8_t *dy, const uint8_t *mask,
                             const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
 void smg_sum_g8(const smg_sum_g8_params *p, const int8_t *a, const int8_t *b, const uint8_t *mask,
@@ -206,10 +212,11 @@ void smg_avg_pool_grad_g8(const smg_avg_pool_grad_g8_params *p, const int8_t *dy
                           const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
 void smg_max_pool_grad_g8(const smg_max_pool_grad_g8_params *p, const int8_t *dy, const int8_t *x, const uint8_t *mask,
                           const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
-void smg_conv2d_grad_g8(const smg_conv2d_grad_g8_params *p, const int8_t *dy, smg_weights w, const uint8_t *mask,
-                        const int32_t *step_state, int8_t *dx, int32_t *peak_bits, void *scratch);
-void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *dy, smg_weights w, const uint8_t *mask,
-                           const int32_t *step_state, int8_t *dx, int32_t *peak_bits, void *scratch);
+void smg_conv2d_grad_g8(const smg_conv2d_grad_g8_params *p, const int8_t *dy, const smg_weights *w,
+                        const uint8_t *mask, const int32_t *step_state, int8_t *dx, int32_t *peak_bits, void *scratch);
+void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *dy, const smg_weights *w,
+                           const uint8_t *mask, const int32_t *step_state, int8_t *dx, int32_t *peak_bits,
+                           void *scratch);
 void smg_dense_grad_g8(const smg_dense_grad_g8_params *p, const int8_t *dy, const int8_t *w, const uint8_t *mask,
                        const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
 void smg_conv2d_grad_weight_g8(const smg_conv2d_grad_weight_g8_params *p, const int8_t *x, const int8_t *dy,

@@ -13,6 +13,7 @@ from smidgen import numerics, ops
 from smidgen.ir import Node, Op, Type
 from smidgen.ops.conv import factors, multipliers
 from smidgen.ops.elementwise import ADD_SHIFT, ratio
+from smidgen.ops.weighted import Windowed
 from smidgen.ops.window import Window
 from smidgen.simulate.arithmetic import EXACT_SUMS, Arithmetic
 
@@ -52,7 +53,7 @@ def _pad(x: Tensor, window: Window, fill: float) -> Tensor:
 @rule(ops.Conv2D, ops.Depthwise)
 def _convolution(node: Node, a: Arithmetic) -> Function:
     op, (x_type, w_type, _) = node.op, (v.type for v in node.ins)
-    assert isinstance(op, ops.Conv2D | ops.Depthwise)
+    assert isinstance(op, Windowed)
     order = (0, 3, 1, 2) if isinstance(op, ops.Conv2D) else (3, 0, 1, 2)
     groups = op.groups if isinstance(op, ops.Conv2D) else x_type.shape[3]
     window = op.window(w_type)
@@ -121,6 +122,11 @@ def _mul(node: Node, a: Arithmetic) -> Function:
         return lambda p, q: limit(p * q)
     finish = a.requantizer(y, op.activation, ratio(left, right, over=y), a.multiply(*op.multiplier(node)))
     return lambda p, q: finish((p - left.zero) * (q - right.zero))
+
+
+@rule(ops.Maximum)
+def _maximum(node: Node, a: Arithmetic) -> Function:
+    return lambda p, q: torch.where(p >= q, p, q)  # equals: the gradient is the first one's, as the op has it
 
 
 @rule(ops.Activate, ops.Requantize)

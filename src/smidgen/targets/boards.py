@@ -10,6 +10,7 @@ from smidgen.errors import InputError, TargetError
 
 KIB = 1024
 PAGE = 4 * KIB  # memory is emulated in whole pages
+MAP = {"flash": 0x2000_0000, "SRAM": 0x4000_0000}  # where each ends in the memory map of every Cortex-M
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,11 @@ class Board:
 
     def __post_init__(self) -> None:
         for what, region in (("flash", self.flash), ("SRAM", self.sram)):
-            if region.bytes < PAGE or region.bytes % PAGE:
-                raise TargetError(f"{region.bytes:,} bytes of {what} cannot be emulated; give a multiple of {PAGE:,}")
+            room = MAP[what] - region.origin
+            if not PAGE <= region.bytes <= room or region.bytes % PAGE:
+                raise TargetError(
+                    f"{region.bytes:,} bytes of {what} cannot be emulated; give a multiple of {PAGE:,}, up to {room:,}"
+                )
         if not 0 < self.stack <= self.sram.bytes or self.stack % 8:
             raise TargetError(
                 f"a stack of {self.stack:,} bytes does not fit {self.name}; give a multiple of 8, "
@@ -72,11 +76,11 @@ def _board(name: str, core: Core, flash: int, sram: int, flash_origin: int = 0x0
 
 
 def parse_size(text: str) -> int:
-    """Bytes: 131072, 128KB or 0.5MB; a KB has 1,024 bytes."""
-    found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)\s*(B|KB|MB)?", text.strip(), re.IGNORECASE)
-    size = float(found[1]) * {"KB": KIB, "MB": KIB * KIB}.get((found[2] or "B").upper(), 1) if found else 0.5
+    """Bytes: 131072, 128KB, 0.5MB or 2GB; a KB has 1,024 bytes."""
+    found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)\s*(B|KB|MB|GB)?", text.strip(), re.IGNORECASE)
+    size = float(found[1]) * {"KB": KIB, "MB": KIB**2, "GB": KIB**3}.get((found[2] or "B").upper(), 1) if found else 0.5
     if size != int(size):
-        raise InputError(f"{text!r} is no size; give bytes, or a number with KB or MB, as 256KB")
+        raise InputError(f"{text!r} is no size; give bytes, or a number with KB, MB or GB, as 256KB")
     return int(size)
 
 

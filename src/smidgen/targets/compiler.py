@@ -9,7 +9,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,6 +20,7 @@ from smidgen.errors import TargetError
 
 FLAGS = ("-std=c99", "-O3", "-ffp-contract=off", "-fPIC", "-Wall", "-Wextra", "-Werror")
 NATIVE = "-march=native"
+ABANDONED = 3600  # seconds after which a build folder belongs to no build: one takes minutes at most
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ def _version(command: tuple[str, ...], folder: Path) -> str:
 
 def _execute(command: tuple[str, ...], folder: Path) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        return subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", errors="replace", check=False)
     except OSError as error:
         raise TargetError(f"{command[0]} cannot be started: {error.strerror}") from None
 
@@ -85,22 +88,39 @@ def digest(texts: Iterable[str]) -> str:
     """A name for a content."""
     sha = hashlib.sha256()
     for text in texts:
-        sha.update(f"{len(text)}:{text}".encode())
+        sha.update(f"{len(text)}:{text}".encode(errors="surrogateescape"))
     return sha.hexdigest()[:32]
 
 
 def cache_folder() -> Path:
     """Where the user's platform keeps what can be made again."""
+    stated = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        base = _home() / "Library" / "Caches"
+    else:  # a relative path is to be ignored, as the XDG specification says
+        base = stated if stated.is_absolute() else _home() / ".cache"
     return base / "smidgen"
+
+
+def _home() -> Path:
+    try:
+        found = Path.home()
+    except RuntimeError:
+        found = Path()
+    if not found.is_absolute():
+        raise TargetError(
+            "there is no home folder to keep built programs in; set HOME, or XDG_CACHE_HOME to a folder of your own"
+        )
+    return found
 
 
 @dataclass(frozen=True)
 class Cache:
-    """Built files by the content they came from; a file appears whole or not at all."""
+    """Built files by the content they came from; a file appears whole or not at all.
+
+    Each lies alone in a folder named by what it was made from, and is named by its own bytes: one that was cut short
+    or damaged is not what its name says, and is built again.
+    """
 
     folder: Path
     compiler: Compiler
@@ -111,17 +131,45 @@ class Cache:
         `sources` are written to a temporary folder, where the compiler runs.
         """
         key = digest((self.compiler.fingerprint, *map(str, arguments), *(t for item in sources.items() for t in item)))
-        built = self.folder / f"{key}{suffix}"
-        if built.exists():
-            return built
+        home = self.folder / key
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=self.folder, prefix="build-") as name:
-                work = Path(name)
-                for file, text in sources.items():
-                    (work / file).write_text(text)
-                self.compiler("-o", f"built{suffix}", *arguments, folder=work)
-                os.replace(work / f"built{suffix}", built)
+            return _whole(home) or self._built(home, suffix, sources, arguments)
         except OSError as error:
             raise TargetError(f"the cache {self.folder} cannot be written: {error.strerror}") from None
-        return built
+
+    def _built(self, home: Path, suffix: str, sources: dict[str, str], arguments: tuple[str | Path, ...]) -> Path:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        _sweep(self.folder)
+        with tempfile.TemporaryDirectory(dir=self.folder, prefix="build-") as name:
+            work = Path(name)
+            for file, text in sources.items():
+                (work / file).write_text(text)
+            self.compiler("-o", f"built{suffix}", *arguments, folder=work)
+            made = work / "made"
+            made.mkdir()
+            os.replace(work / f"built{suffix}", made / f"{_contents(work / f'built{suffix}')}{suffix}")
+            if _whole(home) is None:
+                shutil.rmtree(home, ignore_errors=True)  # what is damaged; nothing, mostly
+            with suppress(OSError):  # where another process was quicker
+                made.rename(home)
+        found = _whole(home)
+        if found is None:
+            raise TargetError(f"what was built in {self.folder} does not stay as it was written; check the disk")
+        return found
+
+
+def _contents(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _whole(home: Path) -> Path | None:
+    """The file in a folder of the cache, unless there is none whose bytes are those it is named by."""
+    return next((file for file in home.glob("*") if _contents(file) == file.stem), None)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what builds left that were killed."""
+    for work in folder.glob("build-*"):
+        with suppress(OSError):  # another process may remove it, too
+            if work.stat().st_mtime < time.time() - ABANDONED:
+                shutil.rmtree(work, ignore_errors=True)

@@ -25,6 +25,7 @@ from smidgen.targets.compiler import Cache, cache_folder
 from smidgen.targets.counter import ENTRY, GENERATED, KERNEL, Counter
 from smidgen.targets.device import Device, check_state, check_step
 from smidgen.targets.image import Image, read_image
+from smidgen.targets.stack import StackBound, bound_stack
 from smidgen.targets.toolchain import TOOLCHAINS, Toolchain
 
 BLOCKS = ("arena", "state")  # the program's blocks of SRAM, by their names in C
@@ -65,9 +66,11 @@ class CortexM:
         _fit(graph, sources, board, "flash", sources.constant_bytes, f"constants {sources.constant_bytes:,}")
 
     def build(self, graph: Graph, sources: Sources) -> Path:
-        """The firmware of a program, with a main that serves the host."""
+        """The firmware of a program, with a main that serves the host; its stack is no larger than what is reserved."""
         try:
-            return self._link(graph, sources)
+            linked = self._link(graph, sources)
+            _fit_stack(graph, self.board, bound_stack(linked))
+            return linked
         except TargetError as error:
             if not re.search(r"will not fit in region|overflowed by", str(error)):
                 raise
@@ -99,7 +102,7 @@ class CortexM:
         )
 
     def start(self, graph: Graph, sources: Sources) -> BoardDevice:
-        return BoardDevice(graph, sources, self, read_image(self.build(graph, sources)))
+        return BoardDevice(graph, sources, self, self.build(graph, sources))
 
     def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
         """Start-up, linker script, an example, two ways to build it, and how to use it."""
@@ -137,6 +140,16 @@ def _fit(graph: Graph, sources: Sources, board: Board, what: str, needed: int, p
         raise TargetError(f"{figures}. {way[0].upper()}{way[1:]}.")
 
 
+def _fit_stack(graph: Graph, board: Board, bound: StackBound) -> None:
+    """Raise TargetError unless the stack that is reserved is as large as the program's can grow."""
+    if bound.bytes > board.stack:
+        calls = ", ".join(f"{name} {frame:,}" for name, frame in bound.path if frame)
+        raise TargetError(
+            f"the stack of {graph.name} can grow to {bound.bytes:,} bytes, {board.name} reserves {board.stack:,}: {calls}. "
+            f"Reserve more with --stack {-(-bound.bytes // KIB)}KB, or Board(stack=…)."
+        )
+
+
 def _smaller(sources: Sources) -> Iterator[str]:
     """What would lower a program's SRAM."""
     if sources.learns:
@@ -169,6 +182,7 @@ class BoardMemory:
     state: int
     other: int  # static data of start-up, of the program and of the line to the host
     stack: int  # at its deepest so far
+    stack_bound: int  # which no run exceeds
     code: int
     constants: int
 
@@ -184,8 +198,11 @@ class BoardMemory:
 class BoardDevice(Device):
     """A program on an emulated board, from reset on."""
 
-    def __init__(self, graph: Graph, sources: Sources, target: CortexM, image: Image) -> None:
+    def __init__(self, graph: Graph, sources: Sources, target: CortexM, firmware: Path) -> None:
+        image = read_image(firmware)
         self.graph, self.learns, self.image = graph, sources.learns, image
+        self._stack_bound = bound_stack(firmware).bytes
+        self.compiler = target.toolchain
         self._streamed, self._limit = sources.streamed_input, target.limit
         self._counter = Counter(image, _roles(graph, sources, image), sources.calls, len(graph.nodes))
         self._board: EmulatedBoard | None = EmulatedBoard(target.board, image, self._counter, target.cache)
@@ -236,7 +253,8 @@ class BoardDevice(Device):
         image = self.image
         arena, state = (sum(s.bytes for s in image.symbols if s.name == name and not s.is_code) for name in BLOCKS)
         other, stack = image.static_bytes - arena - state, self._running().peak_stack()
-        return BoardMemory(arena, state, other, stack, image.flash_bytes - image.constant_bytes, image.constant_bytes)
+        code, constants = image.flash_bytes - image.constant_bytes, image.constant_bytes
+        return BoardMemory(arena, state, other, stack, self._stack_bound, code, constants)
 
     def finish(self) -> int:
         """Let the program end, as it does where no request follows; the instructions since reset."""

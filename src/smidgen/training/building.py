@@ -16,13 +16,15 @@ import numpy as np
 from smidgen.errors import InputError
 from smidgen.ir import Array, Builder, Graph, Node, QParams, Roles, Type, Value
 from smidgen.ir.rewriting import needed, producers, prune
+from smidgen.ops.conv import Conv2D, Depthwise
 from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Dequantize
-from smidgen.ops.gradient import AdvanceStepState, Gather
+from smidgen.ops.gradient import AdvanceStepState
 from smidgen.ops.loss import MaxAbs, Rate, SoftmaxCrossEntropy
 from smidgen.ops.overlay import Overlay
 from smidgen.ops.pool import Mean
 from smidgen.ops.rules import SGD, UpdateRule
+from smidgen.ops.select import Gather
 from smidgen.ops.shape import Reshape
 from smidgen.ops.update import BiasStep, DenseStep, WeightStep, initial_fraction
 from smidgen.training.autodiff import differentiate
@@ -49,6 +51,8 @@ class Options:
             raise InputError(f"{self.classes} classes cannot be learned; give 2 to 4096")
         if self.weight_bits not in (8, 10, 12):
             raise InputError(f"weights of {self.weight_bits} bits are not supported; choose 8, 10 or 12")
+        if self.seed < 0:
+            raise InputError(f"a seed of {self.seed} cannot be used; give a number from 0 up")
         self.rule.check()
 
 
@@ -95,6 +99,7 @@ def build_training(graph: Graph, scheme: Scheme, options: Options, images: tuple
     options.check()
     features, classifier = features_of(graph)
     trained = resolve(scheme, graph, options.seed)
+    _check_int8(graph, features, trained)
     g, values, weights = _learnable(graph, features, trained, options)
     logits, head = _head(g, values[features], classifier, options)
     forward = g.graph(logits)
@@ -108,6 +113,16 @@ def build_training(graph: Graph, scheme: Scheme, options: Options, images: tuple
     lowered = lower(whole, unit, largest, options.seed)
     step = _updates(reference, lowered, weights, options)
     return Training(step, forward, reference, trained, lowered.unit)
+
+
+def _check_int8(graph: Graph, features: Value, trained: tuple[Trained, ...]) -> None:
+    """Raise InputError for a model that still computes in float32 where it is to learn."""
+    for value in (features, *(layer.node.out for layer in trained)):
+        if value.type.dtype != "int8":
+            raise InputError(
+                f"%{value.name} of {graph.name} is {value.type.dtype}, what learns computes in int8; quantize the "
+                "model first, with `smidgen quantize` or quantize()"
+            )
 
 
 def _learnable(
@@ -137,7 +152,8 @@ def _state(g: Builder, graph: Graph, layer: Trained, index: int, options: Option
     """Turn a layer's bias (index 2) or weights (index 1) into state; what its node reads, and how it learns."""
     x, w, b = layer.node.ins
     assert w.type.q is not None
-    axis = 3 if w.type.shape[0] == 1 and w.type.q.axis == 3 else 0
+    assert isinstance(layer.node.op, Conv2D | Depthwise | Dense)
+    axis = layer.node.op.weight_axis
     scales = np.broadcast_to(np.array(w.type.q.scale), (w.type.shape[axis],))
     positions = math.prod(layer.node.out.type.shape[:-1])
     if index == 2:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from smidgen.errors import SmidgenError
 from smidgen.ir import Graph, Node, Op, Value
 from smidgen.ir.rewriting import needed, producers
-from smidgen.ops.conv import Conv2D, Depthwise
+from smidgen.ops.conv import Conv2D
 from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Activate, Dequantize
 from smidgen.ops.lookup import Lookup
 from smidgen.ops.pool import AvgPool, Mean
 from smidgen.ops.shape import Reshape
 from smidgen.ops.softmax import Softmax
+from smidgen.ops.weighted import Weighted
 
 AFTER: tuple[type[Op], ...] = (Softmax, Reshape, Dequantize, Activate, Lookup, Mean)  # what may follow a classifier
 
@@ -55,5 +56,5 @@ def layers(graph: Graph) -> tuple[Node, ...]:
     try:
         features, _ = features_of(graph)
     except TrainingError:
-        return tuple(node for node in graph.nodes if isinstance(node.op, Conv2D | Depthwise | Dense))
-    return tuple(node for node in needed(graph, features) if isinstance(node.op, Conv2D | Depthwise | Dense))
+        return tuple(node for node in graph.nodes if isinstance(node.op, Weighted))
+    return tuple(node for node in needed(graph, features) if isinstance(node.op, Weighted))

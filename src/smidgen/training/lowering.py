@@ -16,7 +16,8 @@ from smidgen.ir import Array, Builder, Graph, Node, Value, evaluate_all
 from smidgen.ir.rewriting import producers, rewrite, uses
 from smidgen.numerics import stochastic
 from smidgen.ops.elementwise import DequantizeGrad
-from smidgen.ops.gradient import Crop, FromFloat, Gather, GradOp, RequantizeGrad
+from smidgen.ops.gradient import FromFloat, GradOp, RequantizeGrad
+from smidgen.ops.select import Crop, Gather
 from smidgen.ops.shape import Reshape, Transpose
 
 MOVERS = (Reshape, Transpose, Crop, Gather)  # they move a gradient's bytes and keep its exponent

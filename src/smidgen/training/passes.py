@@ -7,9 +7,10 @@ from dataclasses import fields, replace
 
 from smidgen.ir import Builder, Graph, Node, memory_read, verify, virtual_sources
 from smidgen.ir.rewriting import producers, prune, rewrite, uses
-from smidgen.ops.conv_grad import ConvGradWeight, DepthwiseGradWeight
-from smidgen.ops.gradient import Gather, Mask, ParameterGrad
+from smidgen.ops.conv_grad import WeightGrad
+from smidgen.ops.gradient import ParameterGrad
 from smidgen.ops.loss import Rate
+from smidgen.ops.select import Gather
 from smidgen.ops.update import BiasStep, DenseStep, FusedBiasStep, FusedStep, FusedWeightStep, Step, WeightStep
 
 Pass = Callable[[Graph], Graph]
@@ -36,18 +37,15 @@ def slice_channels(graph: Graph) -> Graph:
 
     def rule(g: Builder, node: Node) -> Node | None:
         source = made_by.get(node.ins[0])
-        if source is None or not isinstance(node.op, Gather):
-            return None
-        if not isinstance(source.op, ConvGradWeight | DepthwiseGradWeight):
+        if source is None or not isinstance(node.op, Gather) or not isinstance(source.op, WeightGrad):
             return None
         x, dy = source.ins
-        if isinstance(source.op, DepthwiseGradWeight):
-            times = dy.type.shape[3] // x.type.shape[3]  # channels of the output for each of the input
-            saved = tuple(c // times for c in node.op.channels)
-            dy = g.emit(node.op, dy, name=f"{dy.name}.part")
-        else:
-            wide = x.type.shape[3] // source.op.groups  # channels of a group
-            saved = tuple(first + c for first in range(0, x.type.shape[3], wide) for c in node.op.channels)
+        read = source.op.channels_read(node.op.channels, x.type, dy.type)
+        if read is None:
+            return None
+        saved, part = read
+        if part is not None:
+            dy = g.emit(Gather(part), dy, name=f"{dy.name}.part")
         x = g.emit(Gather(saved), x, name=f"{x.name}.saved")
         return Node(source.op, (x, dy), node.outs)
 
@@ -78,7 +76,7 @@ def fuse_updates(graph: Graph) -> Graph:
 
 def save_early(graph: Graph) -> Graph:
     """Masks and gathered channels are taken as soon as their tensor exists, so that the tensor itself can go."""
-    return _move(graph, [node for node in graph.nodes if isinstance(node.op, Mask | Gather)])
+    return _move(graph, [node for node in graph.nodes if node.op.saved])
 
 
 def update_early(graph: Graph) -> Graph:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from smidgen.ir import Graph, Node
-from smidgen.ops.conv import Conv2D, Depthwise
+from smidgen.ops.weighted import Windowed
 from smidgen.training.head import layers
 from smidgen.zoo.tables import MCUNET_5FPS, PROXYLESS_W03, Table, mbv2
 
@@ -26,7 +26,7 @@ class LayerShape:
 
     @staticmethod
     def of(node: Node) -> LayerShape:
-        stride = node.op.stride if isinstance(node.op, Conv2D | Depthwise) else ()
+        stride = node.op.stride if isinstance(node.op, Windowed) else ()
         return LayerShape(type(node.op).__name__, node.ins[1].type.shape, stride, node.out.type.shape[1:-1])
 
     def __str__(self) -> str:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from smidgen.data.budget import MEMORY
 from smidgen.errors import ImportModelError, InputError
 from smidgen.frontends import READERS, import_model
 from smidgen.ir import Graph
 from smidgen.zoo import is_zoo_name, load_zoo
 
 
-def load(model: str | Path) -> Graph:
-    """A network of the zoo, or a model file; a name stands for the network, `./name` for the file."""
+def load(model: str | Path, memory: int = MEMORY) -> Graph:
+    """A network of the zoo, or a model file; a name stands for the network, `./name` for the file.
+
+    A file's contents may take so many bytes of `memory`.
+    """
     if isinstance(model, str) and is_zoo_name(model):
         return load_zoo(model)
     path = Path(model)
     if path.exists() or path.suffix.lower() in READERS:
-        return import_model(path)
+        return import_model(path, memory)
     try:
         return load_zoo(str(model))
     except InputError as error:

@@ -9,37 +9,69 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
+from smidgen.data.budget import Budget
 from smidgen.errors import ImportModelError
-from smidgen.frontends.channels import broadcast
-from smidgen.frontends.onnx.protobuf import OnnxOperator
-from smidgen.ir import MAX_BYTES, Array
+from smidgen.frontends.channels import together
+from smidgen.frontends.onnx.protobuf import ELEMENT_TYPES, LARGEST_RANK, OnnxOperator
+from smidgen.ir import Array
 
 MATCHING = frozenset(
     ("Add", "Sub", "Mul", "Div", "Mod", "Pow", "Min", "Max", "Equal", "Greater", "GreaterOrEqual", "Less",
      "LessOrEqual", "And", "Or", "Where")
 )  # fmt: skip
-SHRINKING = frozenset(
-    ("Abs", "Cast", "Ceil", "Concat", "Exp", "Flatten", "Floor", "Gather", "Identity", "Log", "Neg", "Not",
-     "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "Reciprocal", "Reshape", "Round", "Size",
-     "Slice", "Sqrt", "Squeeze", "Transpose", "Unsqueeze")
+ALIKE = frozenset(
+    ("Abs", "Cast", "Ceil", "Exp", "Flatten", "Floor", "Identity", "Log", "Neg", "Not", "ReduceMax", "ReduceMean",
+     "ReduceMin", "ReduceProd", "ReduceSum", "Reciprocal", "Reshape", "Round", "Size", "Slice", "Sqrt", "Squeeze",
+     "Transpose", "Unsqueeze")
 )  # fmt: skip
 SHAPED = {"ConstantOfShape": 0, "Expand": 1}  # the input that says how large the output will be
+FOLDED_TYPES = {
+    **ELEMENT_TYPES, onnx.TensorProto.INT16: np.dtype(np.int16), onnx.TensorProto.UINT16: np.dtype(np.uint16),
+    onnx.TensorProto.UINT32: np.dtype(np.uint32), onnx.TensorProto.UINT64: np.dtype(np.uint64),
+}  # fmt: skip
+WIDEST = 8  # bytes of an element, at most
 
 
-def fold(operator: OnnxOperator, opset: int, arrays: tuple[Array | None, ...]) -> Array:
-    """What an operator whose inputs are all constant gives."""
+def fold(operator: OnnxOperator, opset: int, arrays: tuple[Array | None, ...], budget: Budget) -> Array:
+    """What an operator whose inputs are all constant gives, once the budget has room for it."""
+    if operator.code == "Cast" and operator.attributes.get("to") not in FOLDED_TYPES:
+        kinds = ", ".join(str(dtype) for dtype in FOLDED_TYPES.values())
+        raise ImportModelError(f"it makes constants of ONNX type {operator.attributes.get('to')}; use {kinds}")
     given = [a for a in arrays if a is not None]
-    if operator.code in MATCHING:
-        broadcast(*(a.shape for a in given))
-    elif operator.code in SHAPED:
-        shape = given[min(SHAPED[operator.code], len(given) - 1)].ravel().tolist()
-        if 8 * math.prod(abs(n) for n in shape) > MAX_BYTES:
-            raise ImportModelError(f"it would make a constant of more than {MAX_BYTES:,} bytes; use a smaller model")
-    elif operator.code not in SHRINKING:
-        raise ImportModelError(f"{operator.code} of constants is not folded; simplify the model before exporting it")
-    if operator.code == "Gather" and len(given) == 2 and 8 * given[0].size * given[1].size > MAX_BYTES:
-        raise ImportModelError(f"it would gather more than {MAX_BYTES:,} bytes; use a smaller model")
-    return _evaluate(operator, opset, arrays)
+    if not given:
+        raise ImportModelError("it reads nothing; export the model again")
+    budget.check("its result", WIDEST * _elements(operator, given))
+    result = _evaluate(operator, opset, arrays)
+    if result.dtype not in FOLDED_TYPES.values():
+        raise ImportModelError(f"it gives constants of type {result.dtype}, which are not supported")
+    if not any(np.may_share_memory(result, a) for a in given):
+        budget.take("its result", result.nbytes)
+    return result
+
+
+def _elements(operator: OnnxOperator, given: list[Array]) -> int:
+    """How many elements the result has, at most."""
+    code = operator.code
+    if code in MATCHING:
+        return math.prod(together(*(a.shape for a in given)))
+    if code in SHAPED:
+        asked = given[min(SHAPED[code], len(given) - 1)].ravel()
+        if asked.size > LARGEST_RANK or asked.dtype.kind not in "iu" or (asked < 0).any():
+            raise ImportModelError(f"it makes a constant of shape {str(asked)[:60]}; export the model again")
+        shape = tuple(int(n) for n in asked)
+        return math.prod(together(given[0].shape, shape) if code == "Expand" else shape)
+    if code == "Concat":
+        return sum(a.size for a in given)
+    if code == "Gather" and len(given) == 2:
+        axis = operator.attributes.get("axis", 0)
+        rank = given[0].ndim
+        if not isinstance(axis, int) or not -rank <= axis < rank:
+            raise ImportModelError(f"it gathers along dimension {axis!r:.40} of {list(given[0].shape)}")
+        others = (n for i, n in enumerate(given[0].shape) if i != axis % rank)
+        return math.prod((*others, given[1].size))
+    if code in ALIKE:
+        return max(a.size for a in given)
+    raise ImportModelError(f"{code} of constants is not folded; simplify the model before exporting it")
 
 
 def _evaluate(operator: OnnxOperator, opset: int, arrays: tuple[Array | None, ...]) -> Array:

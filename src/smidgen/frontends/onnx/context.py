@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from smidgen.data.budget import Budget
 from smidgen.errors import ImportModelError
 from smidgen.frontends.channels import Constant, FileTensor, Operand
 from smidgen.frontends.layers import Layers
@@ -19,8 +20,8 @@ MAX_INTEGERS = 64  # elements of a constant shape, of axes, pads, …
 class OnnxImport(Layers):
     """The graph in the making and the file's tensors by name."""
 
-    def __init__(self, model: OnnxModel, name: str, plan: Mapping[str, QParams]) -> None:
-        super().__init__(name, plan)
+    def __init__(self, model: OnnxModel, name: str, plan: Mapping[str, QParams], budget: Budget) -> None:
+        super().__init__(name, plan, budget)
         self.model = model
         self.values: dict[str, Operand] = {n: Constant(data) for n, data in model.constants.items()}
 

@@ -29,6 +29,7 @@ from smidgen.numerics import INT8_MAX, INT8_MIN, INT32_MAX
 from smidgen.ops.conv import multipliers
 from smidgen.ops.elementwise import ADD_SHIFT
 from smidgen.ops.softmax import MAX_DIFF, SUM_BITS, exp_negative, high_mul, shift_right
+from smidgen.ops.weighted import Windowed
 
 EVERY = np.arange(INT8_MIN, INT8_MAX + 1).astype(np.int8)
 LARGEST = INT8_MAX - INT8_MIN  # number of steps from a zero point
@@ -104,7 +105,7 @@ def _weighted(w: _Exact, node: Node, first: bool, order: tuple[int, ...]) -> tup
 
 
 def _conv(w: _Exact, node: Node) -> None:
-    assert isinstance(node.op, ops.Conv2D | ops.Depthwise)
+    assert isinstance(node.op, Windowed)
     order = conv_order(node.op)
     multiplier, shift = (array.astype(np.int64).reshape(-1, 1, 1) for array in multipliers(node))
     reach, lift = _largest_sums(w, node, order), np.int64(1) << np.maximum(shift, 0)

@@ -39,7 +39,7 @@ def _window(call: OnnxCall, x: FileTensor, size: Shape) -> tuple[Shape, Spans, S
     """Stride, padding and dilation of a window over the map."""
     count = len(x.shape) - 2
     stride, dilation = call.integers("strides", (1,) * count), call.integers("dilations", (1,) * count)
-    if not len(size) == len(stride) == len(dilation) == count or min(*size, *stride, *dilation, 1) < 1:
+    if not len(size) == len(stride) == len(dilation) == count or min((*size, *stride, *dilation, 1)) < 1:
         raise ImportModelError(
             f"window {list(size)}, strides {list(stride)} and dilations {list(dilation)} do not fit {list(x.shape)}"
         )
@@ -227,11 +227,16 @@ def _pow(call: OnnxCall) -> FileTensor:
 
 
 def _limits(call: OnnxCall) -> FileTensor:
-    """Clip, and Min and Max with a constant."""
+    """Clip, Min and Max with a number, and Max of two tensors."""
     if call.operator.code == "Clip":
         return call.c.clip(call.tensor(0), call.number(1, -math.inf), call.number(2, math.inf))
     if len(call) != 2:
-        raise ImportModelError("it has to have two inputs, one of them a constant")
+        raise ImportModelError(f"it has {len(call)} inputs; two are supported")
+    numbers = [
+        isinstance(operand, Constant) and operand.data.size == 1 for operand in (call.operand(0), call.operand(1))
+    ]
+    if call.operator.code == "Max" and not any(numbers):
+        return call.c.maximum(call.operand(0), call.operand(1))
     x, other = (1, 0) if isinstance(call.operand(0), Constant) else (0, 1)
     low, high = (
         (call.number(other, 0.0), math.inf) if call.operator.code == "Max" else (-math.inf, call.number(other, 0.0))

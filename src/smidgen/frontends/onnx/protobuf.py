@@ -12,18 +12,20 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import numpy_helper
 
+from smidgen.data.budget import Budget
 from smidgen.data.files import read_whole
 from smidgen.errors import ImportModelError
 from smidgen.frontends.onnx.functions import DOMAIN, LAYERS, WEIGHTED
 from smidgen.ir import MAX_BYTES, Array
 
+MAX_ITEMS = 1 << 14  # nodes or constants in one model: hundreds of times what a microcontroller runs
 OLDEST = 13  # of the opsets read
 LARGEST_RANK = 8
 PARTS = 7  # inputs of a layer with weights that say what it is
 CONTROL_FLOW = ("If", "Loop", "Scan", "SequenceMap")
 _SINGLE = (onnx.AttributeProto.FLOAT, onnx.AttributeProto.INT, onnx.AttributeProto.STRING, onnx.AttributeProto.TENSOR)
 _LISTS = (onnx.AttributeProto.FLOATS, onnx.AttributeProto.INTS, onnx.AttributeProto.STRINGS)
-_DTYPES: Mapping[int, np.dtype[np.generic]] = {
+ELEMENT_TYPES: Mapping[int, np.dtype[np.generic]] = {
     onnx.TensorProto.FLOAT: np.dtype(np.float32), onnx.TensorProto.FLOAT16: np.dtype(np.float16),
     onnx.TensorProto.DOUBLE: np.dtype(np.float64), onnx.TensorProto.INT8: np.dtype(np.int8),
     onnx.TensorProto.UINT8: np.dtype(np.uint8), onnx.TensorProto.INT32: np.dtype(np.int32),
@@ -60,11 +62,11 @@ class OnnxModel:
     operators: tuple[OnnxOperator, ...]
 
 
-def decode(path: Path) -> OnnxModel:
+def decode(path: Path, budget: Budget) -> OnnxModel:
     """The model in a file, and in the files of weights beside it."""
     proto = onnx.ModelProto()
     try:
-        proto.ParseFromString(read_whole(path))
+        proto.ParseFromString(read_whole(path, budget.limit))
     except DecodeError:
         raise ImportModelError("it is not a complete ONNX file; copy or export it again") from None
     graph = proto.graph
@@ -73,14 +75,14 @@ def decode(path: Path) -> OnnxModel:
     opset = _opset(proto)
     if graph.sparse_initializer:
         raise ImportModelError("it holds sparse weights; export them dense")
-    constants: dict[str, Array] = {}
-    room = MAX_BYTES
-    for tensor in graph.initializer:
-        constants[tensor.name] = array(tensor, path.parent, room)
-        room -= constants[tensor.name].nbytes
+    if max(len(graph.node), len(graph.initializer)) > MAX_ITEMS:
+        raise ImportModelError(
+            f"it has {len(graph.node):,} nodes and {len(graph.initializer):,} constants; up to {MAX_ITEMS:,} are read"
+        )
+    constants = {tensor.name: array(tensor, path.parent, budget) for tensor in graph.initializer}
     inputs = tuple(_input(v) for v in graph.input if v.name not in constants)
     outputs = tuple(OnnxTensor(v.name, v.type.tensor_type.elem_type) for v in graph.output)
-    operators = tuple(_operators(graph, path.parent))
+    operators = tuple(_operators(graph, path.parent, budget))
     if not outputs or not operators:
         raise ImportModelError("it computes nothing; export the model again")
     return OnnxModel(opset, inputs, outputs, constants, operators)
@@ -130,7 +132,7 @@ def _input(value: onnx.ValueInfoProto) -> OnnxTensor:
     return OnnxTensor(value.name, tensor.elem_type, tuple(shape))
 
 
-def _operators(graph: onnx.GraphProto, folder: Path) -> Iterator[OnnxOperator]:
+def _operators(graph: onnx.GraphProto, folder: Path, budget: Budget) -> Iterator[OnnxOperator]:
     for number, node in enumerate(graph.node):
         where = f"node '{node.name or number}' ({node.op_type})"
         if node.op_type in CONTROL_FLOW or any(a.HasField("g") or a.graphs for a in node.attribute):
@@ -142,7 +144,7 @@ def _operators(graph: onnx.GraphProto, folder: Path) -> Iterator[OnnxOperator]:
                 f"{where} comes from the domain '{node.domain}'; export the model with ONNX's own operators"
             )
         try:
-            attributes = {a.name: _attribute(a, folder) for a in node.attribute}
+            attributes = {a.name: _attribute(a, folder, budget) for a in node.attribute}
         except ImportModelError as error:
             raise ImportModelError(f"{where}: {error}") from None
         name = node.name or str(number)
@@ -168,7 +170,7 @@ def _without_rounding(operator: OnnxOperator) -> Iterator[OnnxOperator]:
         )
 
 
-def _attribute(attribute: onnx.AttributeProto, folder: Path) -> object:
+def _attribute(attribute: onnx.AttributeProto, folder: Path, budget: Budget) -> object:
     """An attribute's value, by the type it declares, whatever else it holds."""
     kind = attribute.type
     if attribute.ref_attr_name or kind not in (*_SINGLE, *_LISTS):
@@ -177,42 +179,39 @@ def _attribute(attribute: onnx.AttributeProto, folder: Path) -> object:
         )
     value = onnx.helper.get_attribute_value(attribute)
     if kind == onnx.AttributeProto.TENSOR:
-        return array(value, folder)
+        return array(value, folder, budget)
     if kind == onnx.AttributeProto.STRING:
         return value.decode("utf-8", "replace")
     return tuple(value) if kind in _LISTS else value
 
 
-def array(tensor: onnx.TensorProto, folder: Path, room: int = MAX_BYTES) -> Array:
+def array(tensor: onnx.TensorProto, folder: Path, budget: Budget) -> Array:
     """A tensor's elements; what it declares must be what it holds."""
     what, shape = f"constant '{tensor.name}'", tuple(tensor.dims)
-    dtype = _DTYPES.get(tensor.data_type)
+    dtype = ELEMENT_TYPES.get(tensor.data_type)
     if dtype is None:
-        kinds = ", ".join(str(d) for d in _DTYPES.values())
+        kinds = ", ".join(str(d) for d in ELEMENT_TYPES.values())
         raise ImportModelError(f"{what} is of ONNX type {tensor.data_type}; export the model with {kinds}")
     size = math.prod(shape) * dtype.itemsize
-    if len(shape) > LARGEST_RANK or min(shape, default=0) < 0 or size > room:
+    if len(shape) > LARGEST_RANK or min(shape, default=0) < 0:
         raise ImportModelError(
-            f"{what} has shape {list(shape[:LARGEST_RANK])}, {size:,} bytes; constants of up to {MAX_BYTES:,} bytes in "
-            "all are read"
+            f"{what} has shape {list(shape[:LARGEST_RANK])}; up to {LARGEST_RANK} dimensions, none negative, are read"
         )
-    if tensor.data_location == onnx.TensorProto.EXTERNAL:
-        data = np.frombuffer(_external(tensor, folder, size), dtype.newbyteorder("<")).reshape(shape).astype(dtype)
-    else:
-        try:
-            data = numpy_helper.to_array(tensor)
-        except (ValueError, TypeError) as error:
-            raise ImportModelError(
-                f"{what} does not hold its {size:,} bytes ({str(error)[:80]}); export again"
-            ) from None
-    return data
+    budget.take(f"{what}, {dtype}{list(shape)},", size)
+    try:
+        if tensor.data_location != onnx.TensorProto.EXTERNAL:
+            return numpy_helper.to_array(tensor)
+        flat = np.frombuffer(_external(tensor, folder, size), dtype.newbyteorder("<"))
+        return flat.reshape(shape).astype(dtype, copy=False)
+    except (ValueError, TypeError) as error:
+        raise ImportModelError(f"{what} does not hold its {size:,} bytes ({str(error)[:80]}); export again") from None
 
 
 def _external(tensor: onnx.TensorProto, folder: Path, size: int) -> bytes:
     """The bytes of a constant that lies in a file beside the model."""
     entries = {str(entry.key): str(entry.value) for entry in tensor.external_data}
     location, what = entries.get("location", ""), f"constant '{tensor.name}'"
-    path = (folder / location).resolve()
+    path = _beside(folder, location, what)
     if not location or folder.resolve() not in path.parents:
         raise ImportModelError(f"{what} lies in '{location[:80]}', outside the model's folder; export the model whole")
     try:
@@ -226,6 +225,19 @@ def _external(tensor: onnx.TensorProto, folder: Path, size: int) -> bytes:
             f"{what} should be {size:,} bytes of '{location[:80]}' from {start:,}, which has "
             f"{path.stat().st_size:,}; copy or export the model again"
         )
-    with path.open("rb") as file:
-        file.seek(start)
-        return file.read(size)
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            return file.read(size)
+    except OSError as error:
+        raise ImportModelError(f"{what} lies in '{location[:80]}', which cannot be read: {error.strerror}") from None
+
+
+def _beside(folder: Path, location: str, what: str) -> Path:
+    """Where a file's name leads, links followed; a name that no file can have is refused."""
+    try:
+        path = (folder / location).resolve()
+        path.exists()
+        return path
+    except (OSError, ValueError, RuntimeError):  # too long a name, a zero byte, links in a circle
+        raise ImportModelError(f"{what} lies in {location[:80]!a}, which no file can be called; export again") from None

@@ -90,6 +90,7 @@ def dequantize(call: OnnxCall) -> Operand:
             raise ImportModelError("it reads int8 in another quantization than it was written in; quantize it again")
         return x
     call.forbid("block_size", 0)
+    call.c.budget.take("its integers and numbers", (8 + 8 + 4) * x.data.size)
     scale = call.constant(1).data.astype(np.float64).reshape(-1)
     zero = call.constant(2).data.reshape(-1) if call.has_input(2) else np.zeros(1, x.data.dtype)
     shift = 128 if x.data.dtype == np.uint8 else 0
@@ -98,6 +99,8 @@ def dequantize(call: OnnxCall) -> Operand:
     axis = call.integer("axis", 1) % rank if rank and scale.size > 1 else 0
     if x.data.dtype not in (np.int8, np.uint8, np.int32) or scale.size not in (1, x.shape[axis] if rank else 1):
         raise ImportModelError(f"{x.data.dtype}{list(x.shape)} with {scale.size} scales is not supported; use int8")
+    if zeros.size not in (1, scale.size):
+        raise ImportModelError(f"{scale.size} scales and {zeros.size} zero points do not fit; quantize it again")
     if not np.isfinite(scale).all() or scale.min(initial=1) <= 0:
         raise ImportModelError("a scale is not a positive number; quantize the model again")
     along = tuple(-1 if i == axis else 1 for i in range(rank)) if scale.size > 1 else (1,) * rank

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import onnx
 
+from smidgen.data.budget import MEMORY, Budget
 from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends.channels import Constant, FileTensor
 from smidgen.frontends.naming import identifier
@@ -35,12 +36,13 @@ INSTEAD = {
 }  # fmt: skip
 
 
-def read_onnx(path: Path) -> Graph:
+def read_onnx(path: Path, memory: int = MEMORY) -> Graph:
     """The model in an `.onnx` file as a graph: float32, or int8 where the file quantizes (QDQ)."""
+    budget = Budget(memory)
     try:
-        model = decode(path)
+        model = decode(path, budget)
         plan = planned_quantizations(model)
-        last, own = (_graph(model, path.stem, plan, way) for way in (True, False))
+        last, own = (_graph(model, path.stem, plan, way, budget.copy()) for way in (True, False))
         return fewest_transposes(last, own, _images(model))
     except ImportModelError as error:
         raise ImportModelError(f"{path.name}: {error}") from None
@@ -59,8 +61,8 @@ def _images(model: OnnxModel) -> bool:
     return any(len(value.shape) == 4 for value in model.inputs)
 
 
-def _graph(model: OnnxModel, name: str, plan: Mapping[str, QParams], last: bool) -> Graph:
-    c = OnnxImport(model, identifier(name) or "model", plan)
+def _graph(model: OnnxModel, name: str, plan: Mapping[str, QParams], last: bool, budget: Budget) -> Graph:
+    c = OnnxImport(model, identifier(name) or "model", plan, budget)
     learns = any(operator.code in WEIGHTED for operator in model.operators)
     for value in model.inputs:
         if learns and len(value.shape) > 1 and value.shape[0] != 1:
@@ -99,7 +101,7 @@ def _node(c: OnnxImport, operator: OnnxOperator) -> None:
         known = all(x is None or (isinstance(x, Constant) and x.steps is None) for x in ins)
         if ins and known and operator.code != "DequantizeLinear":
             arrays = tuple(x.data if isinstance(x, Constant) else None for x in ins)
-            c.values[c.output] = Constant(fold(operator, c.model.opset, arrays))
+            c.values[c.output] = Constant(fold(operator, c.model.opset, arrays, c.budget))
         elif rule is None:
             raise ImportModelError(f"this operator is not supported; {_instead(operator.code)}")
         else:

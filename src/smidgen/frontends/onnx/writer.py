@@ -21,6 +21,7 @@ from smidgen.errors import ExportError
 from smidgen.frontends.onnx.functions import DOMAIN, OPERATORS, OPSET, VERSION, functions_needed
 from smidgen.ir import Array, Graph, Node, Op, QParams, Value, verify
 from smidgen.numerics import activation_limits
+from smidgen.ops.weighted import Windowed
 from smidgen.ops.window import Window
 
 IR_VERSION = 9  # of the opset's time
@@ -249,7 +250,7 @@ def window_attributes(window: Window) -> dict[str, object]:
 
 def conv_attributes(node: Node) -> dict[str, object]:
     op, (x, weights, _) = node.op, (v.type for v in node.ins)
-    assert isinstance(op, ops.Conv2D | ops.Depthwise)
+    assert isinstance(op, Windowed)
     group = x.shape[3] if isinstance(op, ops.Depthwise) else op.groups
     return {**window_attributes(op.window(weights)), "dilations": op.dilation, "group": group}
 
@@ -260,7 +261,7 @@ def conv_order(op: Op) -> tuple[int, ...]:
 
 
 def _conv(w: OnnxWriter, node: Node) -> None:
-    assert isinstance(node.op, ops.Conv2D | ops.Depthwise)
+    assert isinstance(node.op, Windowed)
     ins = w.weighted(node, True, conv_order(node.op))
     w.result(node, w.emit("Conv", result_name(node), *ins, **conv_attributes(node)), True, node.op.activation)
 
@@ -277,6 +278,12 @@ def _binary(w: OnnxWriter, node: Node) -> None:
     first = w.both_first(a, b)
     name = w.emit(type(node.op).__name__, result_name(node), w.operand(a, first), w.operand(b, first))
     w.result(node, name, first, node.op.activation)
+
+
+def _maximum(w: OnnxWriter, node: Node) -> None:
+    a, b = node.ins
+    first = w.both_first(a, b)
+    w.result(node, w.emit("Max", result_name(node), w.operand(a, first), w.operand(b, first)), first)
 
 
 def _activate(w: OnnxWriter, node: Node) -> None:
@@ -375,6 +382,7 @@ def _batch_norm(w: OnnxWriter, node: Node) -> None:
 RULES: Mapping[type[Op], Callable[[OnnxWriter, Node], None]] = {
     ops.Activate: _activate, ops.Add: _binary, ops.AvgPool: _pool, ops.BatchNorm: _batch_norm, ops.Concat: _concat,
     ops.Conv2D: _conv, ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _activate, ops.Lookup: _lookup,
-    ops.MaxPool: _pool, ops.Mean: _mean, ops.Mul: _binary, ops.Pad: _pad, ops.Quantize: _activate,
-    ops.Requantize: _activate, ops.Reshape: _reshape, ops.Softmax: _softmax, ops.Transpose: _transpose,
+    ops.Maximum: _maximum, ops.MaxPool: _pool, ops.Mean: _mean, ops.Mul: _binary, ops.Pad: _pad,
+    ops.Quantize: _activate, ops.Requantize: _activate, ops.Reshape: _reshape, ops.Softmax: _softmax,
+    ops.Transpose: _transpose,
 }  # fmt: skip

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from smidgen.data.budget import MEMORY, Budget
 from smidgen.data.files import read_npz, read_whole, read_zip
 from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends.network import Block, Classifier, Conv, Network, build
@@ -17,11 +18,11 @@ from smidgen.ir import Array, Graph, QParams
 NPZ_RESOLUTION = 128  # the repacked files do not say; all were calibrated on 128×128 images
 
 
-def read_pkl(path: Path) -> Graph:
+def read_pkl(path: Path, memory: int = MEMORY) -> Graph:
     """A network as the release ships it: nested dicts of arrays in a torch.save archive or a bare pickle."""
-    data = read_whole(path)
+    data = read_whole(path, memory)
     if data[:4] == b"PK\x03\x04":
-        members = read_zip(path, "data.pkl")
+        members = read_zip(path, Budget(memory), lambda name: name.endswith("data.pkl"))
         if len(members) != 1:
             raise ImportModelError(f"{path.name} should hold one data.pkl, it holds {len(members)}")
         (data,) = members.values()
@@ -80,9 +81,9 @@ def _check_pkl(root: Record, network: Network) -> None:
     _check_input(root.record("classifier").record("params"), x)
 
 
-def read_release_npz(path: Path) -> Graph:
+def read_release_npz(path: Path, memory: int = MEMORY) -> Graph:
     """A network repacked as `.npz`: `meta` describes in JSON what the arrays `c0_w`, `c0_b`, `c0_ws`, … are."""
-    arrays = read_npz(path)
+    arrays = read_npz(path, Budget(memory))
     meta = Record.of(_json(_array(arrays, "meta", path.name), path.name), f"{path.name}, meta")
     records = meta.records("convs")
     convs = [_npz_conv(arrays, record, f"c{i}") for i, record in enumerate(records)]

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from smidgen.data.budget import Budget
 from smidgen.errors import ImportModelError
 from smidgen.frontends.naming import identifier
 from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator, TfliteTensor
@@ -17,8 +18,9 @@ MAX_INTEGERS = 16  # elements of a constant shape, permutation, …
 class TfliteImport:
     """What the rules for operators ask of the file, every answer checked."""
 
-    def __init__(self, model: TfliteModel, name: str) -> None:
+    def __init__(self, model: TfliteModel, name: str, budget: Budget) -> None:
         self.model = model
+        self.budget = budget
         self.builder = Builder(name)
         self.values: dict[int, Value] = {}
         self.names: set[str] = set()
@@ -101,6 +103,7 @@ class TfliteImport:
                 f"the constant '{tensor.name}' is {tensor.dtype}{list(tensor.shape[:8])}, {needed:,} bytes, but its "
                 f"buffer holds {len(tensor.data):,}; copy or convert the model again"
             )
+        self.budget.take(f"the constant '{tensor.name}'", needed)
         return tensor.array()
 
     def integers(self, index: int) -> tuple[int, ...]:

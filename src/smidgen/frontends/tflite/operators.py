@@ -109,6 +109,14 @@ def _binary(c: TfliteImport, operator: TfliteOperator) -> Value:
     return c.emit(operator, op(_activation(operator)), a, b)
 
 
+def _maximum(c: TfliteImport, operator: TfliteOperator) -> Value:
+    a, b = (c.value(index) for index in _inputs(operator, 2, 2))
+    declared = c.type(operator.outputs[0])
+    if not a.type.q == b.type.q == declared.q:
+        raise ImportModelError("it compares tensors of different scales; convert the model with one scale for all")
+    return c.emit(operator, ops.Maximum(), *((b, a) if a.type.shape != declared.shape else (a, b)))
+
+
 def _pool(c: TfliteImport, operator: TfliteOperator) -> Value:
     (index,) = _inputs(operator, 1, 1)
     options = operator.options
@@ -246,7 +254,7 @@ def _gather(c: TfliteImport, operator: TfliteOperator) -> Value:
 OPERATOR_RULES: Mapping[str, TfliteRule] = {
     "ADD": _add, "AVERAGE_POOL_2D": _pool, "CAST": _cast, "CONCATENATION": _concat, "CONV_2D": _conv,
     "DEPTHWISE_CONV_2D": _conv, "DEQUANTIZE": _dequantize, "EXPAND_DIMS": _reshape, "FULLY_CONNECTED": _dense,
-    "GATHER": _gather, "MAX_POOL_2D": _pool, "MEAN": _mean, "MUL": _binary, "PAD": _pad, "PADV2": _pad_with,
-    "QUANTIZE": _quantize, "RELU": _activate, "RELU6": _activate, "RELU_N1_TO_1": _activate, "RESHAPE": _reshape,
-    "SOFTMAX": _softmax, "SQUEEZE": _reshape, "TRANSPOSE": _transpose,
+    "GATHER": _gather, "MAXIMUM": _maximum, "MAX_POOL_2D": _pool, "MEAN": _mean, "MUL": _binary, "PAD": _pad,
+    "PADV2": _pad_with, "QUANTIZE": _quantize, "RELU": _activate, "RELU6": _activate, "RELU_N1_TO_1": _activate,
+    "RESHAPE": _reshape, "SOFTMAX": _softmax, "SQUEEZE": _reshape, "TRANSPOSE": _transpose,
 }  # fmt: skip

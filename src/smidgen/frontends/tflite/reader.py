@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from smidgen.data.budget import MEMORY, Budget
 from smidgen.data.files import read_whole
 from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends.naming import identifier
@@ -14,19 +15,19 @@ from smidgen.frontends.tflite.operators import OPERATOR_RULES
 from smidgen.ir import Graph, Type, Value
 
 
-def read_tflite(path: Path) -> Graph:
+def read_tflite(path: Path, memory: int = MEMORY) -> Graph:
     """The model in a `.tflite` file as a graph."""
-    data = read_whole(path)
+    data = read_whole(path, memory)
     try:
-        return _graph(decode(data), identifier(path.stem) or "model")
+        return _graph(decode(data), identifier(path.stem) or "model", Budget(memory))
     except ImportModelError as error:
         raise ImportModelError(f"{path.name}: {error}") from None
     except GraphError as error:
         raise ImportModelError(f"{path.name}: {error}; fix the model before converting it") from None
 
 
-def _graph(model: TfliteModel, name: str) -> Graph:
-    c = TfliteImport(model, name)
+def _graph(model: TfliteModel, name: str, budget: Budget) -> Graph:
+    c = TfliteImport(model, name, budget)
     for index in model.inputs:
         tensor = c.tensor(index)
         if index in c.values or tensor.data is not None:

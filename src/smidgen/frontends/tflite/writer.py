@@ -24,13 +24,14 @@ from smidgen.frontends.tflite.flatbuffer import (
 from smidgen.ir import DTYPES, Array, Graph, Node, Op, Type, Value, verify
 from smidgen.numerics import INT32_MAX
 from smidgen.ops.elementwise import ADD_SHIFT
+from smidgen.ops.weighted import Windowed
 from smidgen.ops.window import Pad, Window, same_pad
 
 # The least version of each operator that takes int8; in float32, version 1 does.
 INT8_VERSION: Mapping[str, int] = {
     "ADD": 2, "AVERAGE_POOL_2D": 2, "CONCATENATION": 2, "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "DEQUANTIZE": 2,
-    "FULLY_CONNECTED": 4, "GATHER": 2, "MAX_POOL_2D": 2, "MEAN": 2, "MUL": 2, "PAD": 2, "PADV2": 2, "QUANTIZE": 1,
-    "RELU": 2, "RELU6": 2, "RELU_N1_TO_1": 1, "RESHAPE": 1, "SOFTMAX": 2, "TRANSPOSE": 2,
+    "FULLY_CONNECTED": 4, "GATHER": 2, "MAXIMUM": 2, "MAX_POOL_2D": 2, "MEAN": 2, "MUL": 2, "PAD": 2, "PADV2": 2,
+    "QUANTIZE": 1, "RELU": 2, "RELU6": 2, "RELU_N1_TO_1": 1, "RESHAPE": 1, "SOFTMAX": 2, "TRANSPOSE": 2,
 }  # fmt: skip
 REQUANTIZE_VERSION, DILATED_VERSION = 2, 2  # of QUANTIZE from int8, of DEPTHWISE_CONV_2D in float32
 GROUPED_VERSION, PER_CHANNEL_DENSE_VERSION = 6, 12  # of CONV_2D, of FULLY_CONNECTED
@@ -172,7 +173,7 @@ def _padding(window: Window, x: Type) -> int | None:
 
 def _conv(lowering: _Lowering, node: Node) -> None:
     op = node.op
-    assert isinstance(op, ops.Conv2D | ops.Depthwise)
+    assert isinstance(op, Windowed)
     x, w, _ = (value.type for value in node.ins)
     window = op.window(w)
     padding = _padding(window, x)
@@ -223,6 +224,10 @@ def _binary(lowering: _Lowering, node: Node) -> None:
     options = TfliteOptions(fused_activation_function=_activation(node.op.activation))
     ins = (lowering.place(value) for value in node.ins)
     lowering.emit("ADD" if isinstance(node.op, ops.Add) else "MUL", node, *ins, options=options)
+
+
+def _maximum(lowering: _Lowering, node: Node) -> None:
+    lowering.emit("MAXIMUM", node, *(lowering.place(value) for value in node.ins))
 
 
 def _max_pool(lowering: _Lowering, node: Node) -> None:
@@ -328,7 +333,7 @@ def _lookup(lowering: _Lowering, node: Node) -> None:
 
 LOWERINGS: Mapping[type[Op], Callable[[_Lowering, Node], None]] = {
     ops.Activate: _activate, ops.Add: _binary, ops.AvgPool: _avg_pool, ops.Concat: _concat, ops.Conv2D: _conv,
-    ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _dequantize, ops.Lookup: _lookup, ops.MaxPool: _max_pool,
-    ops.Mean: _mean, ops.Mul: _binary, ops.Pad: _pad, ops.Quantize: _quantize, ops.Requantize: _quantize,
-    ops.Reshape: _reshape, ops.Softmax: _softmax, ops.Transpose: _transpose,
+    ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _dequantize, ops.Lookup: _lookup, ops.Maximum: _maximum,
+    ops.MaxPool: _max_pool, ops.Mean: _mean, ops.Mul: _binary, ops.Pad: _pad, ops.Quantize: _quantize,
+    ops.Requantize: _quantize, ops.Reshape: _reshape, ops.Softmax: _softmax, ops.Transpose: _transpose,
 }  # fmt: skip

@@ -1,76 +1,155 @@
-"""Archives of `torch.export`, made safe to load: PyTorch would run code that a hostile one holds."""
+"""Archives of `torch.export`, read here: a JSON description and raw bytes, of which nothing is unpickled.
+
+PyTorch never sees the file. Its own loader would run code that a hostile one holds: pickled objects, classes named in
+tree specifications, and names of tensors, which it pastes into Python source.
+"""
 
 from __future__ import annotations
 
-import io
 import json
+import math
 import re
-import zipfile
-from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from smidgen.data.budget import Budget
 from smidgen.data.files import read_zip
 from smidgen.errors import ImportModelError
+from smidgen.frontends.release.fields import Record
+from smidgen.ir import Array
 
-# Functions that are looked up by name in the archive: PyTorch's operators, and taking one of several results.
-ALLOWED = re.compile(r"torch\.ops\.aten\.[a-z0-9_]+(\.[A-Za-z0-9_]+)?|_operator\.getitem")
 MODEL, SAMPLES = "models/model.json", "data/sample_inputs/model.pt"
+TABLES = {"data/weights/": "model_weights_config.json", "data/constants/": "model_constants_config.json"}
+PAYLOAD = re.compile(r"(weight|tensor)_[0-9]{1,6}")
+# Members that say nothing about the model, beside example inputs and files that the user added, which stay unread.
+UNREAD = re.compile(r"archive_format|archive_version|\.data/(version|serialization_id)")
+JSON_GROWTH = 32  # bytes of Python objects for one byte of text, at most
+LARGEST_RANK = 8
+STRIDED = 7  # the number of dense tensors among layouts
 PICKLED = "holds pickled objects, which could run code; save a model of plain tensors with torch.export.save"
+SAVE = "save the model with torch.export.save of PyTorch 2.13 or later"
+# PyTorch's numbers for element types in these files.
+DTYPES: Mapping[int, type[np.generic]] = {
+    1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 6: np.float16, 7: np.float32, 8: np.float64,
+    12: np.bool_,
+}  # fmt: skip
 
 
-def safe_archive(path: Path) -> bytes:
-    """The archive's bytes without anything pickled: its sample inputs are left out."""
-    members = read_zip(path, "")
-    root = next((name.removesuffix(MODEL) for name in members if name.endswith("/" + MODEL)), None)
-    if root is None:
-        raise ImportModelError(
-            f"{path.name} holds no {MODEL}; save the model with torch.export.save of PyTorch 2.8 or later"
-        )
-    model = _json(members[root + MODEL], path)
-    _check(model, path)
-    model["guards_code"] = []  # conditions on inputs, as Python code
-    for name, data in members.items():
-        if name.endswith("_config.json") and any(entry is True for entry in _values(_json(data, path), "use_pickle")):
-            raise ImportModelError(f"{path.name} {PICKLED}")
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for name, data in members.items():
-            replaced = {root + MODEL: json.dumps(model).encode(), root + SAMPLES: b""}
-            archive.writestr(name, replaced.get(name, data))
-    return packed.getvalue()
+@dataclass(frozen=True, eq=False)
+class Archive:
+    """What a file holds: its description as JSON, and the tensors that it calls by their names in the module."""
+
+    model: Record
+    tensors: Mapping[str, Array]
 
 
-def _check(model: dict[str, object], path: Path) -> None:
-    """No function but PyTorch's operators, no size but fixed ones."""
-    for target in _values(model, "target"):
-        if not isinstance(target, str) or not ALLOWED.fullmatch(target):
-            raise ImportModelError(
-                f"{path.name} calls {str(target)[:80]!r}, which is not one of PyTorch's own operators; use only those"
-            )
-    if next(_values(model, "as_expr"), None) is not None:
-        raise ImportModelError(
-            f"{path.name} leaves a dimension open; export it with fixed sizes, without dynamic_shapes"
-        )
+def read_archive(path: Path, budget: Budget) -> Archive:
+    """The description and the tensors of the one model in an archive."""
+    members = read_zip(path, budget, lambda name: not name.endswith("/" + SAMPLES) and "/extra/" not in name)
+    root = _root(members, path.name)
+    inside = {name.removeprefix(root): data for name, data in members.items()}
+    _check_members(inside, path.name)
+    tensors: dict[str, Array] = {}
+    for folder, table in TABLES.items():
+        if folder + table not in inside:
+            raise ImportModelError(f"{path.name} holds no {folder}{table}; {SAVE}")
+        config = _json(inside[folder + table], f"{path.name}, {table}", budget).record("config")
+        for name, entry in config.values.items():
+            tensors[str(name)] = _tensor(Record.of(entry, f"{table}, {str(name)[:80]!a}"), inside, folder, budget)
+    return Archive(_json(inside[MODEL], f"{path.name}, {MODEL}", budget), tensors)
 
 
-def _json(data: bytes, path: Path) -> dict[str, object]:
+def _root(members: Mapping[str, bytes], where: str) -> str:
+    """The one folder that everything lies in."""
+    roots = {name.partition("/")[0] + "/" for name in members}
+    if not any(name.endswith("/" + MODEL) for name in members):
+        raise ImportModelError(f"{where} holds no {MODEL}; {SAVE}")
+    if len(roots) != 1:
+        raise ImportModelError(f"{where} holds {len(roots)} folders where one belongs; {SAVE}")
+    return roots.pop()
+
+
+def _check_members(inside: Mapping[str, bytes], where: str) -> None:
+    """Nothing but what `torch.export.save` writes for one model of plain tensors."""
+    known = {MODEL, "byteorder", *(folder + table for folder, table in TABLES.items())}
+    for name in inside:
+        folder = next((folder for folder in TABLES if name.startswith(folder)), "")
+        payload = folder and PAYLOAD.fullmatch(name.removeprefix(folder))
+        if folder and name.endswith(".pt"):
+            raise ImportModelError(f"{where} {PICKLED}")
+        if name not in known and not payload and not UNREAD.fullmatch(name):
+            raise ImportModelError(f"{where} holds {name[:80]!a}, which no archive of one plain model needs; {SAVE}")
+    if MODEL not in inside:
+        raise ImportModelError(f"{where} holds no {MODEL} in its one folder; {SAVE}")
+    if inside.get("byteorder", b"little") != b"little":
+        raise ImportModelError(f"{where} was saved on a big-endian machine; save it on a little-endian one")
+
+
+def _json(data: bytes, where: str, budget: Budget) -> Record:
+    budget.check(f"the description in {where}", JSON_GROWTH * len(data))
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
-        raise ImportModelError(f"{path.name} is damaged: its description cannot be read; save it again") from None
+        raise ImportModelError(f"{where} is damaged: its description cannot be read; save it again") from None
     if not isinstance(found, dict):
-        raise ImportModelError(f"{path.name} is damaged: its description is not a mapping; save it again")
-    return found
+        raise ImportModelError(f"{where} is damaged: its description is not a mapping; save it again")
+    return Record(found, where)
 
 
-def _values(found: object, key: str) -> Iterator[object]:
-    """What stands under a key, anywhere within."""
-    pending = [found]
-    while pending:
-        item = pending.pop()
-        if isinstance(item, dict):
-            if key in item:
-                yield item[key]
-            pending += item.values()
-        elif isinstance(item, list):
-            pending += item
+def _tensor(entry: Record, inside: Mapping[str, bytes], folder: str, budget: Budget) -> Array:
+    """An entry's tensor: a view of raw bytes by sizes, strides and offset, which must lie within them."""
+    if entry.entry("use_pickle") is not False or entry.values.get("tensor_meta") is None:
+        raise ImportModelError(f"{entry.where} {PICKLED}")
+    path = entry.entry("path_name")
+    data = inside.get(f"{folder}{path}") if isinstance(path, str) and PAYLOAD.fullmatch(path) else None
+    if data is None:
+        raise ImportModelError(f"{entry.where} lies in {str(path)[:80]!a}, which is no tensor of the archive")
+    return _view(data, entry.record("tensor_meta"), budget)
+
+
+def _view(data: bytes, meta: Record, budget: Budget) -> Array:
+    shape, dtype = sizes(meta), element_type(meta)
+    strides = tuple(fixed(item) for item in meta.records("strides"))
+    offset = fixed(meta.record("storage_offset"))
+    if len(strides) != len(shape) or min(strides, default=0) < 0 or offset < 0:
+        raise ImportModelError(f"{meta.where} has sizes {list(shape)}, strides {list(strides)} and offset {offset}")
+    size = math.prod(shape)
+    reach = offset + 1 + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
+    if size and reach * dtype.itemsize > len(data):
+        raise ImportModelError(
+            f"{meta.where} reaches element {reach:,} of {dtype}, its {len(data):,} bytes hold "
+            f"{len(data) // dtype.itemsize:,}; save it again"
+        )
+    budget.take(meta.where, size * dtype.itemsize)
+    if not size:
+        return np.zeros(shape, dtype)
+    flat = np.frombuffer(data, dtype, len(data) // dtype.itemsize)[offset:]
+    steps = tuple(stride * dtype.itemsize for stride in strides)
+    return np.array(np.lib.stride_tricks.as_strided(flat, shape, steps, writeable=False), order="C")
+
+
+def element_type(meta: Record) -> np.dtype[np.generic]:
+    """A tensor's element type, one that numpy has, in plain order of memory."""
+    number = meta.integer("dtype")
+    if number not in DTYPES or meta.integer("layout") != STRIDED:
+        kinds = ", ".join(kind.__name__ for kind in DTYPES.values())
+        raise ImportModelError(f"{meta.where} is of PyTorch's type {number}, or sparse; use dense {kinds}")
+    return np.dtype(DTYPES[number])
+
+
+def sizes(meta: Record) -> tuple[int, ...]:
+    """A tensor's shape, none of it open."""
+    shape = tuple(fixed(item) for item in meta.records("sizes"))
+    if len(shape) > LARGEST_RANK or min(shape, default=0) < 0:
+        raise ImportModelError(f"{meta.where} has sizes {list(shape[:LARGEST_RANK])}; up to {LARGEST_RANK} are read")
+    return shape
+
+
+def fixed(item: Record) -> int:
+    """A size that is a number and no expression."""
+    if "as_int" not in item.values:
+        raise ImportModelError(f"{item.where} leaves a dimension open; export it with fixed sizes, no dynamic_shapes")
+    return item.integer("as_int")

@@ -276,6 +276,7 @@ RULES: Mapping[str, Callable[[TorchCall], object]] = {
     "hardtanh": lambda call: call.c.clip(call.tensor(0), call.number(1, -1.0), call.number(2, 1.0)),
     "leaky_relu": _unary(lambda call: ops.Lookup("leaky_relu", call.number(1, 0.01))),
     "max_pool2d_with_indices": _pool, "mean": _mean, "mish": _lookup("mish"), "mm": _matrix,
+    "maximum": lambda call: call.c.maximum(call.operand(0), call.operand(1)),
     "mul": lambda call: call.c.multiply(call.operand(0), call.operand(1)),
     "neg": lambda call: call.c.negative(call.tensor(0)), "permute": _permute, "pow": _pow,
     "relu": _unary(lambda call: ops.Activate("relu")),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import math
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,17 +17,23 @@ from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
+from smidgen.data.budget import MEMORY, Budget
 from smidgen.data.files import first_line
 from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends.channels import Constant, FileTensor, Operand
 from smidgen.frontends.layers import Layers
 from smidgen.frontends.tidy import fewest_transposes, tidy
-from smidgen.frontends.torch.archive import safe_archive
+from smidgen.frontends.torch.archive import read_archive
 from smidgen.frontends.torch.operators import RULES, TorchCall, instead_of, name_of
-from smidgen.ir import MAX_BYTES, Graph
+from smidgen.frontends.torch.program import parse
+from smidgen.frontends.torch.replay import Replay, examples
+from smidgen.ir import Graph
 
 # Functions that PyTorch would take apart, and Smidgen has whole.
 KEPT = ("hardswish", "hardsigmoid", "silu", "mish", "softplus", "celu", "selu", "gelu", "elu", "leaky_relu", "hardtanh")
+
+# Operators beside PyTorch's core ones that are computed where all they read is constant.
+PLAIN = (*KEPT, "lift_fresh_copy", "detach")
 
 
 def from_torch(module: torch.nn.Module, example: torch.Tensor | tuple[torch.Tensor, ...]) -> Graph:
@@ -44,32 +50,38 @@ def from_torch(module: torch.nn.Module, example: torch.Tensor | tuple[torch.Tens
     finally:
         for part, was in training.items():
             part.training = was
-    return _read(program, name)
+    return _read(program, name, name, (), Budget(sys.maxsize))  # the module is the user's own, in memory already
 
 
-def read_pt2(path: Path) -> Graph:
+def read_pt2(path: Path, memory: int = MEMORY) -> Graph:
     """The model in an archive that `torch.export.save` wrote."""
-    data = safe_archive(path)
+    budget = Budget(memory)
+    held = read_archive(path, budget)
     try:
-        with _quiet():
-            program = torch.export.load(io.BytesIO(data))
-    except Exception as error:  # a damaged archive shows in many ways
+        described = parse(held)
+        inputs = examples(described, budget)
+        with torch.no_grad(), _quiet():
+            program = torch.export.export(Replay(described, budget), inputs)
+    except ImportModelError as error:
+        raise ImportModelError(f"{path.name}: {error}") from None
+    except Exception as error:  # operators that do not go together show in many ways
         raise ImportModelError(f"{path.name} cannot be read: {first_line(error)}; save it again") from None
-    return _read(program, path.stem, path.name)
+    return _read(program, path.stem, path.name, tuple(described.inputs), budget)
 
 
-def _read(program: ExportedProgram, name: str, where: str = "") -> Graph:
+def _read(program: ExportedProgram, name: str, where: str, inputs: tuple[str, ...], budget: Budget) -> Graph:
+    """The exported program as a graph; `inputs` name its inputs where a file does."""
     try:
         with torch.no_grad(), _quiet():
             program = program.run_decompositions(_decompositions())
     except Exception as error:  # it runs PyTorch's own code on what the archive holds
-        raise ImportModelError(f"{where or name} cannot be reduced to plain operators: {first_line(error)}") from None
+        raise ImportModelError(f"{where} cannot be reduced to plain operators: {first_line(error)}") from None
     try:
-        last, own = (_graph(program, name, way) for way in (True, False))
+        last, own = (_graph(program, name, way, inputs, budget.copy()) for way in (True, False))
         images = any(len(v.type.shape) == 4 and min(v.type.shape[1:3]) > 1 for v in last.inputs)
         return fewest_transposes(last, own, images)
     except (ImportModelError, GraphError) as error:
-        raise ImportModelError(f"{where or name}: {error}") from None
+        raise ImportModelError(f"{where}: {error}") from None
 
 
 def _decompositions() -> dict[Any, Callable[..., Any]]:
@@ -90,15 +102,16 @@ def _quiet() -> Iterator[None]:
         logger.disabled = was
 
 
-def _graph(program: ExportedProgram, name: str, last: bool) -> Graph:
-    c = Layers(name)
+def _graph(program: ExportedProgram, name: str, last: bool, inputs: tuple[str, ...], budget: Budget) -> Graph:
+    c = Layers(name, budget=budget)
+    given = iter(inputs)
     values: dict[fx.Node, object] = {}
     specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
     outputs: list[FileTensor] = []
     for node in program.graph_module.graph.nodes:
         c.output = node.name
         if node.op == "placeholder":
-            values[node] = _placeholder(c, program, specs[node.name], node, last)
+            values[node] = _placeholder(c, program, specs[node.name], node, last, given)
         elif node.op == "call_function":
             values[node] = _call(c, node, values)
         elif node.op == "output":
@@ -108,21 +121,23 @@ def _graph(program: ExportedProgram, name: str, last: bool) -> Graph:
     return tidy(c.graph(*outputs))
 
 
-def _placeholder(c: Layers, program: ExportedProgram, spec: Any, node: fx.Node, last: bool) -> Operand:
+def _placeholder(
+    c: Layers, program: ExportedProgram, spec: Any, node: fx.Node, last: bool, names: Iterator[str]
+) -> Operand:
     if spec.kind != InputKind.USER_INPUT:
         held = {**program.constants, **program.state_dict}
         return Constant(held[spec.target].detach().cpu().numpy())
-    value = node.meta["val"]
+    value, name = node.meta["val"], next(names, node.name)
     if not isinstance(value, torch.Tensor) or value.dtype != torch.float32:
         kind = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
-        raise ImportModelError(f"input '{node.name}' is {kind}; give only float32 tensors")
+        raise ImportModelError(f"input '{name}' is {kind}; give only float32 tensors")
     for place, size in enumerate(value.shape):
         if not isinstance(size, int):
-            raise ImportModelError(f"input '{node.name}' leaves dimension {place} open; export it with fixed sizes")
+            raise ImportModelError(f"input '{name}' leaves dimension {place} open; export it with fixed sizes")
     shape = tuple(value.shape)
     if len(shape) > 1 and shape[0] != 1:
-        raise ImportModelError(f"input '{node.name}' is a batch of {shape[0]}, {list(shape)}; give a batch of 1")
-    return c.input(node.name, shape, last)
+        raise ImportModelError(f"input '{name}' is a batch of {shape[0]}, {list(shape)}; give a batch of 1")
+    return c.input(name, shape, last)
 
 
 def _output(values: Mapping[fx.Node, object], item: object) -> FileTensor:
@@ -138,7 +153,7 @@ def _call(c: Layers, node: fx.Node, values: Mapping[fx.Node, object]) -> object:
     known = all(not isinstance(values[n], FileTensor) for n in node.all_input_nodes)
     try:
         if known and name != "getitem":
-            return _fold_constant(node, values)
+            return _fold_constant(c, node, values)
         rule = RULES.get(name)
         if rule is None:
             raise ImportModelError(f"this operator is not supported; {instead_of(name)}")
@@ -147,16 +162,22 @@ def _call(c: Layers, node: fx.Node, values: Mapping[fx.Node, object]) -> object:
         raise ImportModelError(f"'{node.name}' ({name}): {error}") from None
 
 
-def _fold_constant(node: fx.Node, values: Mapping[fx.Node, object]) -> Constant:
+def _fold_constant(c: Layers, node: fx.Node, values: Mapping[fx.Node, object]) -> Constant:
     """A call on constants alone, done here."""
-    made = node.meta["val"]
-    if not isinstance(made, torch.Tensor) or 8 * math.prod(int(n) for n in made.shape) > MAX_BYTES:
-        raise ImportModelError("it makes constants that are not tensors, or that are too large")
+    made, target = node.meta["val"], node.target
+    if not isinstance(target, torch._ops.OpOverload) or not (torch.Tag.core in target.tags or name_of(target) in PLAIN):
+        raise ImportModelError("it computes constants in a way that is not folded; register the result as a buffer")
+    if not isinstance(made, torch.Tensor):
+        raise ImportModelError("it makes constants that are not tensors")
+    c.budget.take("its result", made.element_size() * math.prod(int(n) for n in made.shape))
 
     def given(item: fx.Node) -> Any:
         value = values[item]
         return torch.from_numpy(np.array(value.data)) if isinstance(value, Constant) else value
 
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), given)
-    result = node.target(*args, **kwargs)  # type: ignore[operator]
+    try:
+        result = target(*args, **kwargs)
+    except Exception as error:  # what it was given does not go together
+        raise ImportModelError(f"its constants do not go together: {first_line(error)}") from None
     return Constant(result.detach().cpu().numpy())

@@ -312,29 +312,31 @@ static void convolve_row(const layer *l, smg_map y, int32_t oy) {
     }
 }
 
-void smg_conv2d_s8(const smg_conv2d_s8_params *p, smg_map x, smg_weights w, const int32_t *b, smg_map y, int32_t y0,
-                   int32_t y1, void *scratch) {
+void smg_conv2d_s8(const smg_conv2d_s8_params *p, const smg_map *x, const smg_weights *w, const int32_t *b,
+                   const smg_map *y, int32_t y0, int32_t y1, void *scratch) {
     smg_conv2d_s8_params flat = *p;
+    smg_map from = *x, to = *y;
     layer l = lay_out(p, y1 - y0, scratch);
-    if (p->k_h * p->k_w * p->stride_h * p->stride_w == 1 && p->x_h == p->y_h && p->x_w == p->y_w && x.rows >= p->x_h &&
-        y.rows >= p->y_h) { /* pixel by pixel: one long row */
+    if (p->k_h * p->k_w * p->stride_h * p->stride_w == 1 && p->x_h == p->y_h && p->x_w == p->y_w &&
+        from.rows >= p->x_h && to.rows >= p->y_h) { /* pixel by pixel: one long row */
         flat.x_h = flat.y_h = 1;
         flat.x_w = flat.y_w = (y1 - y0) * p->x_w;
-        x.data += y0 * p->x_w * p->x_c;
-        y.data += y0 * p->y_w * p->y_c;
+        from.data += y0 * p->x_w * p->x_c;
+        to.data += y0 * p->y_w * p->y_c;
         y1 = y1 - y0 > 0;
         y0 = 0;
         l.p = &flat;
     }
-    l.x = x;
+    l.x = from;
     l.b = b;
     for (int32_t g = 0; g < p->groups; g++, l.c += l.in, l.first += l.out) {
-        const int32_t row = p->k_h * p->k_w * w.count;
-        const smg_weights rows = {w.data + l.first * l.k, w.count ? w.trained + l.first * row : 0, w.channel, w.count};
+        const int32_t row = p->k_h * p->k_w * w->count;
+        const int8_t *trained = w->count ? w->trained + l.first * row : 0;
+        const smg_weights rows = {w->data + l.first * l.k, trained, w->channel, w->count};
         l.w = rows;
         l.usual = usual(&l);
-        for (int32_t oy = y0; oy < y1; oy++) convolve_row(&l, y, oy);
+        for (int32_t oy = y0; oy < y1; oy++) convolve_row(&l, to, oy);
     }
     for (int32_t oy = y0; oy < y1 && smg_limited(p->lo, p->hi); oy++)
-        smg_limit(smg_row(y, oy, l.p->y_w * p->y_c), l.p->y_w * p->y_c, p->lo, p->hi);
+        smg_limit(smg_row(to, oy, l.p->y_w * p->y_c), l.p->y_w * p->y_c, p->lo, p->hi);
 }

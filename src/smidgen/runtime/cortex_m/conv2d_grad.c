@@ -126,17 +126,17 @@ static void masked(const smg_conv2d_grad_g8_params *p, smg_rounding *r, const in
 }
 
 /* Working memory is there where a masked 1x1 convolution has a use for it. */
-void smg_conv2d_grad_g8(const smg_conv2d_grad_g8_params *p, const int8_t *dy, smg_weights w, const uint8_t *mask,
-                        const int32_t *step_state, int8_t *dx, int32_t *peak_bits, void *scratch) {
+void smg_conv2d_grad_g8(const smg_conv2d_grad_g8_params *p, const int8_t *dy, const smg_weights *w,
+                        const uint8_t *mask, const int32_t *step_state, int8_t *dx, int32_t *peak_bits, void *scratch) {
     smg_rounding r = SMG_BEGIN(p, step_state, smg_exponent(step_state, p->slot_in));
     if (scratch) {
         const int32_t length = (p->y_c + STRETCH - 1) / STRETCH * STRETCH, pixels = p->x_h * p->x_w;
         const int32_t most = smg_clamp(SMG_MASKED_WIDENED / length, 1, SMG_MASKED_PIXELS);
         const int32_t parts = (pixels + most - 1) / most, part = (pixels + parts - 1) / parts;
         for (int32_t at = 0; at < pixels; at += part)
-            masked(p, &r, dy + at * p->y_c, w, mask, at * p->x_c, smg_min(part, pixels - at), dx, scratch);
+            masked(p, &r, dy + at * p->y_c, *w, mask, at * p->x_c, smg_min(part, pixels - at), dx, scratch);
     } else {
-        smg_conv2d_grad_any(p, &r, dy, w, mask, dx);
+        smg_conv2d_grad_any(p, &r, dy, *w, mask, dx);
     }
     *peak_bits = (int32_t)r.peak_bits;
 }

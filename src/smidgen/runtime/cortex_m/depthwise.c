@@ -324,9 +324,9 @@ static SMG_NOINLINE void add_up(const layer *l, block of, int32_t y0, int32_t y1
     }
 }
 
-void smg_depthwise_s8(const smg_depthwise_s8_params *p, smg_map x, smg_weights w, const int32_t *b, smg_map y,
-                      int32_t y0, int32_t y1, void *scratch) {
-    layer l = {.p = p, .x = x, .y = y, .w = w, .b = b, .times = p->y_c / p->x_c, .k = p->k_w};
+void smg_depthwise_s8(const smg_depthwise_s8_params *p, const smg_map *x, const smg_weights *w, const int32_t *b,
+                      const smg_map *y, int32_t y0, int32_t y1, void *scratch) {
+    layer l = {.p = p, .x = *x, .y = *y, .w = *w, .b = b, .times = p->y_c / p->x_c, .k = p->k_w};
     const int32_t slides = prepare(&l, y1 - y0, scratch);
     l.usual = usual(p, 0, p->y_c);
     l.zeros = (uint32_t)(uint8_t)p->x_zero * 0x01010101u;
@@ -340,5 +340,5 @@ void smg_depthwise_s8(const smg_depthwise_s8_params *p, smg_map x, smg_weights w
         slide_tile(&l, at, y0, y1);
     }
     for (int32_t oy = y0; oy < y1 && smg_limited(p->lo, p->hi); oy++)
-        smg_limit(smg_row(y, oy, p->y_w * p->y_c), p->y_w * p->y_c, p->lo, p->hi);
+        smg_limit(smg_row(*y, oy, p->y_w * p->y_c), p->y_w * p->y_c, p->lo, p->hi);
 }

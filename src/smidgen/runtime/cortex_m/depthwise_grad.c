@@ -146,21 +146,23 @@ static int regular(const smg_depthwise_grad_g8_params *p) {
            p->k_w <= SMG_SPREAD_WIDEST && p->x_h * p->x_w <= largest;
 }
 
-void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *dy, smg_weights w, const uint8_t *mask,
-                           const int32_t *step_state, int8_t *dx, int32_t *peak_bits, void *scratch) {
+void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *dy, const smg_weights *w,
+                           const uint8_t *mask, const int32_t *step_state, int8_t *dx, int32_t *peak_bits,
+                           void *scratch) {
     smg_rounding r = SMG_BEGIN(p, step_state, smg_exponent(step_state, p->slot_in));
     if (regular(p)) {
         const int32_t taps = p->k_h * ((p->k_w + 1) / 2) * 2, row = p->x_w + p->k_w;
+        const smg_weights own = *w;
         int16_t *weights = scratch;
         const block b = {weights, weights + SMG_COLUMNS * taps, taps, row, row * p->y_h};
         for (int32_t i = 0; i < SMG_COLUMNS * b.plane; i++) b.dy[i] = 0;
         for (int32_t c = 0; c < p->x_c; c += SMG_COLUMNS) {
-            lay_weights(&b, p, w, c);
+            lay_weights(&b, p, own, c);
             lay_gradients(&b, p, dy + c);
             eight_channels(p, &r, &b, c, mask, dx);
         }
     } else {
-        smg_depthwise_grad_any(p, &r, dy, w, mask, dx, scratch);
+        smg_depthwise_grad_any(p, &r, dy, *w, mask, dx, scratch);
     }
     *peak_bits = (int32_t)r.peak_bits;
 }

@@ -57,11 +57,11 @@ static int32_t alone(const window *at, int32_t c, int32_t sums) {
     return total;
 }
 
-void smg_max_pool_s8(const smg_max_pool_s8_params *p, smg_map x, smg_map y, int32_t y0, int32_t y1) {
+void smg_max_pool_s8(const smg_max_pool_s8_params *p, const smg_map *x, const smg_map *y, int32_t y0, int32_t y1) {
     for (int32_t oy = y0; oy < y1; oy++) {
-        int8_t *out = smg_row(y, oy, p->y_w * p->y_c);
+        int8_t *out = smg_row(*y, oy, p->y_w * p->y_c);
         for (int32_t ox = 0; ox < p->y_w; ox++, out += p->y_c) {
-            const window at = find(p, x, oy, ox);
+            const window at = find(p, *x, oy, ox);
             int32_t c = 0;
             for (; c + 4 <= p->y_c; c += 4) {
                 const uint32_t word = largest(&at, c);
@@ -94,11 +94,11 @@ static int32_t mean(int32_t total, int32_t count) {
     return (total < 0 ? total - count / 2 : total + count / 2) / count;
 }
 
-void smg_avg_pool_s8(const smg_avg_pool_s8_params *p, smg_map x, smg_map y, int32_t y0, int32_t y1) {
+void smg_avg_pool_s8(const smg_avg_pool_s8_params *p, const smg_map *x, const smg_map *y, int32_t y0, int32_t y1) {
     for (int32_t oy = y0; oy < y1; oy++) {
-        int8_t *out = smg_row(y, oy, p->y_w * p->y_c);
+        int8_t *out = smg_row(*y, oy, p->y_w * p->y_c);
         for (int32_t ox = 0; ox < p->y_w; ox++, out += p->y_c) {
-            const window at = find(p, x, oy, ox);
+            const window at = find(p, *x, oy, ox);
             const int32_t count = taps(&at);
             int32_t c = 0, sums[4];
             for (; c + 4 <= p->y_c && count <= MOST; c += 4) {

@@ -29,20 +29,22 @@ static inline int32_t divide(int32_t v, int32_t deep, int32_t shift, uint32_t wo
     return quotient;
 }
 
-/* v * 2^up, saturated, for up > 0. */
-static inline int32_t raise(int32_t v, int32_t up) {
-    const int32_t by = smg_min(up, 30), most = MOST >> by;
+/* v / 2^t, saturated, for t < 0. */
+static inline int32_t raise(int32_t v, int32_t t) {
+    const int32_t by = -smg_max(t, -30), most = MOST >> by;
     return smg_shift_left(smg_clamp(v, -most, most), by);
 }
 
 static inline int32_t mantissa_of(const smg_step *s, int32_t c) { return smg_high_mul(s->multiplier[c], s->rate); }
 
-static inline int32_t shift_of(const smg_step *s, int32_t c) { return s->lift - s->shift[c] - s->power; }
+static inline int32_t shift_of(const smg_step *s, int32_t c) {
+    return (int32_t)((uint32_t)(s->lift - s->shift[c]) - (uint32_t)s->power); /* whatever rate it was given */
+}
 
 /* sum * mantissa * 2^-t; a quotient beyond 2^30 there is only where nothing is divided. */
 static int32_t delta(const smg_step *s, int32_t sum, int32_t mantissa, int32_t t, uint32_t index) {
     const int32_t v = smg_high_mul(smg_shift_left(sum, s->lift), mantissa);
-    if (t < 0) return raise(v, -t);
+    if (t < 0) return raise(v, t);
     return limit(divide(v, smg_clamp(t - 31, 0, 31), smg_min(t, 31), smg_word(s->key, index)));
 }
 

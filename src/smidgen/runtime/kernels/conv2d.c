@@ -170,8 +170,8 @@ static void filter(const smg_conv2d_s8_params *p, smg_map x, const filters *f, s
     }
 }
 
-void smg_conv2d_s8(const smg_conv2d_s8_params *p, smg_map x, smg_weights w, const int32_t *b, smg_map y, int32_t y0,
-                   int32_t y1, void *scratch) {
+void smg_conv2d_s8(const smg_conv2d_s8_params *p, const smg_map *x, const smg_weights *w, const int32_t *b,
+                   const smg_map *y, int32_t y0, int32_t y1, void *scratch) {
     const int32_t in = p->x_c / p->groups, out = p->y_c / p->groups, k = p->k_h * p->k_w * in;
     const int32_t little = y1 - y0 == 1 && k <= SMG_CONV_DEPTH, pixels = (y1 - y0) * p->y_w + SMG_PIXELS - 1;
     const int32_t tile = smg_min(little ? SMG_CONV_ROW_TILE : SMG_CONV_TILE, pixels - pixels % SMG_PIXELS);
@@ -180,10 +180,10 @@ void smg_conv2d_s8(const smg_conv2d_s8_params *p, smg_map x, smg_weights w, cons
     memory.w = memory.windows + memory.room;
     for (int32_t g = 0; g < p->groups; g++) {
         for (int32_t n = g * out; n < (g + 1) * out; n += SMG_LANES) {
-            const int8_t *trained = w.count ? w.trained + n * p->k_h * p->k_w * w.count : 0;
-            const smg_weights rows = {w.data + n * k, trained, w.channel, w.count};
+            const int8_t *trained = w->count ? w->trained + n * p->k_h * p->k_w * w->count : 0;
+            const smg_weights rows = {w->data + n * k, trained, w->channel, w->count};
             const filters f = {rows, b + n, n, smg_min(SMG_LANES, (g + 1) * out - n), g * in, in};
-            filter(p, x, &f, y, y0, y1, &memory);
+            filter(p, *x, &f, *y, y0, y1, &memory);
         }
     }
 }

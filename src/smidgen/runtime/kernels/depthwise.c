@@ -112,8 +112,8 @@ static inline source find(const smg_depthwise_s8_params *p, smg_map x, smg_map y
     return copied;
 }
 
-void smg_depthwise_s8(const smg_depthwise_s8_params *p, smg_map x, smg_weights w, const int32_t *b, smg_map y,
-                      int32_t y0, int32_t y1, void *scratch) {
+void smg_depthwise_s8(const smg_depthwise_s8_params *p, const smg_map *x, const smg_weights *w, const int32_t *b,
+                      const smg_map *y, int32_t y0, int32_t y1, void *scratch) {
     block of = lay_out(p, y1 - y0, scratch);
     smg_requantizer q;
     q.zero = p->y_zero;
@@ -122,12 +122,12 @@ void smg_depthwise_s8(const smg_depthwise_s8_params *p, smg_map x, smg_weights w
     for (; of.first < p->y_c; of.first += SMG_LANES) {
         of.count = smg_min(SMG_LANES, p->y_c - of.first);
         smg_lanes_scales(&q, b + of.first, p->multiplier + of.first, p->shift + of.first, of.count);
-        widen_weights(p, w, &of);
-        const source from = find(p, x, y, &of);
+        widen_weights(p, *w, &of);
+        const source from = find(p, *x, *y, &of);
         for (int32_t ox = 0; ox < p->y_w; ox += of.tile) {
             const int32_t pixels = smg_min(of.tile, p->y_w - ox);
             for (int32_t oy = y0, held = 0; oy < y1; oy++) {
-                int8_t *to = smg_row(y, oy, p->y_w * p->y_c) + ox * p->y_c + of.first;
+                int8_t *to = smg_row(*y, oy, p->y_w * p->y_c) + ox * p->y_c + of.first;
                 smg_lanes_start(&q, of.acc, pixels);
                 held = accumulate(p, &from, &of, oy, ox, pixels, held);
                 smg_lanes_requantize(&q, of.acc, pixels, of.count, to, p->y_c);

@@ -3,9 +3,10 @@
 
 #include "grad_any.h"
 
-void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *dy, smg_weights w, const uint8_t *mask,
-                           const int32_t *step_state, int8_t *dx, int32_t *peak_bits, void *scratch) {
+void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *dy, const smg_weights *w,
+                           const uint8_t *mask, const int32_t *step_state, int8_t *dx, int32_t *peak_bits,
+                           void *scratch) {
     smg_rounding r = SMG_BEGIN(p, step_state, smg_exponent(step_state, p->slot_in));
-    smg_depthwise_grad_any(p, &r, dy, w, mask, dx, scratch);
+    smg_depthwise_grad_any(p, &r, dy, *w, mask, dx, scratch);
     *peak_bits = (int32_t)r.peak_bits;
 }

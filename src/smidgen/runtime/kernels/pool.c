@@ -58,10 +58,10 @@ static inline void pool(const smg_max_pool_s8_params *p, smg_map x, smg_map y, i
     }
 }
 
-void smg_max_pool_s8(const smg_max_pool_s8_params *p, smg_map x, smg_map y, int32_t y0, int32_t y1) {
-    pool(p, x, y, y0, y1, -128, max_tap, largest);
+void smg_max_pool_s8(const smg_max_pool_s8_params *p, const smg_map *x, const smg_map *y, int32_t y0, int32_t y1) {
+    pool(p, *x, *y, y0, y1, -128, max_tap, largest);
 }
 
-void smg_avg_pool_s8(const smg_avg_pool_s8_params *p, smg_map x, smg_map y, int32_t y0, int32_t y1) {
-    pool(p, x, y, y0, y1, 0, add_tap, mean);
+void smg_avg_pool_s8(const smg_avg_pool_s8_params *p, const smg_map *x, const smg_map *y, int32_t y0, int32_t y1) {
+    pool(p, *x, *y, y0, y1, 0, add_tap, mean);
 }

@@ -18,21 +18,23 @@ static inline int32_t divide(int32_t v, int32_t t, uint32_t word) {
     return smg_clamp(((int32_t)moved >> shift) + carried, -MOST, MOST);
 }
 
-/* v * 2^up, saturated, for up > 0. */
-static inline int32_t raise(int32_t v, int32_t up) {
-    const int32_t by = smg_min(up, 30), most = MOST >> by;
+/* v / 2^t, saturated, for t < 0. */
+static inline int32_t raise(int32_t v, int32_t t) {
+    const int32_t by = -smg_max(t, -30), most = MOST >> by;
     return smg_shift_left(smg_clamp(v, -most, most), by);
 }
 
 /* sum * mantissa * 2^-t. */
 static inline int32_t delta(const smg_step *s, int32_t sum, int32_t mantissa, int32_t t, uint32_t index) {
     const int32_t v = smg_high_mul(smg_shift_left(sum, s->lift), mantissa);
-    return t < 0 ? raise(v, -t) : divide(v, t, smg_word(s->key, index));
+    return t < 0 ? raise(v, t) : divide(v, t, smg_word(s->key, index));
 }
 
 static inline int32_t mantissa_of(const smg_step *s, int32_t c) { return smg_high_mul(s->multiplier[c], s->rate); }
 
-static inline int32_t shift_of(const smg_step *s, int32_t c) { return s->lift - s->shift[c] - s->power; }
+static inline int32_t shift_of(const smg_step *s, int32_t c) {
+    return (int32_t)((uint32_t)(s->lift - s->shift[c]) - (uint32_t)s->power); /* whatever rate it was given */
+}
 
 /* The steps of `count` weights of one channel; of as many channels, each with a factor of its own. */
 static void channel_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t index,

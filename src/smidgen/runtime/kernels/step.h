@@ -29,7 +29,8 @@ static inline smg_step smg_begin_step(const int32_t *multiplier, const int8_t *s
 /* The same from a kernel's parameters. */
 #define SMG_BEGIN_STEP(p, fraction_bits, unit_bits, rate, step_state)                                \
     smg_begin_step((p)->multiplier, (p)->shift, (p)->lift, &(p)->rule, fraction_bits, (rate)[0], \
-                   (rate)[1] + smg_exponent(step_state, (p)->slot) + (unit_bits), (p)->stream, step_state)
+                   (int32_t)((uint32_t)(rate)[1] + (uint32_t)(smg_exponent(step_state, (p)->slot) + (unit_bits))), \
+                   (p)->stream, step_state)
 
 /* A weight's step: through its buffer where it has one. */
 #define SMG_BEGIN_WEIGHTS(p, buffer, rate, step_state) \
