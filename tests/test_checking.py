@@ -109,12 +109,14 @@ def roomy(plan: Plan, value: Value) -> Plan:
 def dilated() -> Graph:
     """Windows of many rows, apart from each other, wider than their stride and narrower."""
     g = Builder("dilated")
-    x = g.input("x", Type((1, 17, 3, 2), "int8", Q))
-    for name, (k, stride, pad) in {"a": (3, 1, 1), "b": (5, 2, 2), "c": (1, 2, 0)}.items():
-        x = g.emit(ops.MaxPool((k, 1), (stride, 1), (pad, pad, 0, 0)), x, name=name)
-    w = g.constant("w", np.ones((1, 3, 1, 2), np.int8), Q)
+    x = g.input("x", Type((1, 25, 3, 2), "int8", Q))
     b = g.constant("bias", np.zeros(2, np.int32))
-    return g.graph(g.emit(ops.Depthwise((1, 1), (2, 2, 0, 0), (2, 1)), x, w, b, q=Q, name="y"))
+    w = g.constant("w", np.ones((1, 3, 1, 2), np.int8), Q)
+    x = g.emit(ops.Depthwise((1, 1), (2, 2, 0, 0), (2, 1)), x, w, b, q=Q, name="a")
+    x = g.emit(ops.MaxPool((5, 1), (2, 1), (2, 2, 0, 0)), x, name="b")
+    w = g.constant("v", np.ones((2, 3, 1, 2), np.int8), Q)
+    x = g.emit(ops.Conv2D((1, 1), (1, 1, 0, 0)), x, w, b, q=Q, name="c")
+    return g.graph(g.emit(ops.MaxPool((1, 1), (2, 1)), x, name="y"))
 
 
 @pytest.mark.parametrize("streamed_input", [False, True])
@@ -137,6 +139,12 @@ def test_a_ring_is_accepted_only_if_no_row_is_lost_before_it_is_read(graph: Grap
     assert {True, False} == set(verdicts)
     assert all(rows_kept(graph, group, value, held) for value, held in group.rings.items())
     assert not any(rows_kept(graph, group, value, held - 1) for value, held in group.rings.items() if held > 1)
+
+
+def test_a_ring_holds_the_rows_that_one_window_reaches_over_and_no_more() -> None:
+    group = stream(dilated(), 0, 4, streamed_input=True)
+    assert group is not None
+    assert {value.name: held for value, held in group.rings.items()} == {"x": 5, "a": 5, "b": 3, "c": 1}
 
 
 def test_an_image_that_comes_by_rows_needs_a_group_that_takes_them() -> None:

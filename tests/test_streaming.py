@@ -240,3 +240,14 @@ def test_what_a_node_must_have_whole_is_not_made_in_its_group() -> None:
     together = Group(0, 2, (1, 1, 1, 1, 0), {})
     with pytest.raises(PlanError, match="not there"):
         memory.check(graph, layout.plan, Schedule((together,)), working=portable)
+
+
+@pytest.mark.parametrize(
+    ("shape", "by_rows"), [((2,), True), ((4, 2), True), ((1, 1, 4, 2), True), ((1, 6, 4, 2), True), ((6, 4, 2), False)]
+)
+def test_an_operand_streams_where_it_is_a_map_or_repeats_within_a_row(shape: tuple[int, ...], by_rows: bool) -> None:
+    g, q = Builder("operands"), QParams.per_tensor(0.1)
+    x = g.input("x", Type((1, 6, 4, 2), "int8", q))
+    graph = g.graph(g.emit(Add(), x, g.constant("c", np.ones(shape, np.int8), q), q=q))
+    assert streamable(graph.nodes[0]) == by_rows
+    assert (stream(graph, 0, 1, streamed_input=True) is not None) == by_rows

@@ -21,6 +21,7 @@ from smidgen.numerics.stochastic import FIRST_LEVEL, LEVEL_LIMIT
 from smidgen.ops.dense import Dense
 from smidgen.ops.gradient import FromFloat
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
+from smidgen.ops.select import Gather
 from smidgen.ops.update import FusedStep, FusedWeightStep, Step
 from smidgen.targets.host import Host
 from smidgen.training import Head, Options, build_training, passes
@@ -102,6 +103,16 @@ def test_the_passes_may_run_twice() -> None:
     graph = branches(5)
     once = passes.run(build_training(graph, partly(graph), Options(CLASSES)).step)
     assert_same_steps(once, passes.run(once), 2)
+
+
+def test_a_first_layer_may_learn_in_part_from_the_image_itself() -> None:
+    graph = inverted_residual(4)
+    first = Scheme("first", len(layers(graph)), ((0, Fraction(1, 3)),), "random")
+    step = build_training(graph, first, Options(CLASSES)).step
+    after = passes.run(step)
+    assert_same_steps(step, after, 2)
+    (taken,) = (i for i, node in enumerate(after.nodes) if isinstance(node.op, Gather) and node.ins == (graph.image,))
+    assert taken == 0, "what is kept of the image is taken before anything else runs"
 
 
 def test_no_weight_gradient_is_stored_and_only_trained_channels_are_saved() -> None:
