@@ -1,4 +1,4 @@
-"""Smidgen needs no network and asks for none: every verb runs while sockets are watched, and without a network at all."""
+"""Smidgen needs no network and asks for none: verbs run while sockets are watched, and without a network at all."""
 
 from __future__ import annotations
 

@@ -34,8 +34,9 @@ def table() -> dict[str, str]:
 def stated(name: str) -> str:
     """All that a package's metadata says on its licence."""
     found = metadata.metadata(name)
-    classifiers = (c for c in found.get_all("Classifier") or () if c.startswith("License"))
-    return " ".join((found.get("License-Expression", ""), found.get("License", ""), *classifiers)).lower()
+    classifiers = [c for c in found.get_all("Classifier") or () if c.startswith("License")]
+    fields = (found.get_all(field) or () for field in ("License-Expression", "License"))
+    return " ".join((*classifiers, *(text for field in fields for text in field))).lower()
 
 
 def test_every_test_that_the_page_names_is_there() -> None:
