@@ -18,8 +18,9 @@ from smidgen.ir.rewriting import prune
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.numerics import stochastic
 from smidgen.numerics.stochastic import FIRST_LEVEL, LEVEL_LIMIT
-from smidgen.ops.gradient import FromFloat, Gather
+from smidgen.ops.gradient import FromFloat
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
+from smidgen.ops.select import Gather
 from smidgen.ops.update import FusedStep, FusedWeightStep, Step
 from smidgen.targets.host import Host
 from smidgen.training import Head, Options, build_training, passes
