@@ -11,7 +11,7 @@ HOST := $(CWARNINGS) -fPIC -shared -o build/kernels-host.so
 PROGRAM := build/program
 TIDIED := $(wildcard $(RUNTIME)/kernels/*.c) src/smidgen/targets/counter.c $(PROGRAM)/model.c
 
-.PHONY: demo test fuzz hostile mutants lint types cwarnings ctidy unit clean program
+.PHONY: demo test fuzz hostile soak mutants lint types cwarnings ctidy unit clean program
 
 demo: .venv/.core
 	$(BIN)/smidgen demo
@@ -69,6 +69,11 @@ mutants: .venv/.dev
 HOSTILE ?= 100000
 hostile: .venv/.dev
 	$(BIN)/python tests/hostile.py $(HOSTILE)
+
+# Long runs and rough ones: a board against the host, extreme images and rates, flipped bits, power that fails.
+SOAK ?=
+soak: .venv/.dev
+	$(BIN)/python tools/soak.py $(SOAK)
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

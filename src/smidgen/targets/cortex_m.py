@@ -99,12 +99,17 @@ class CortexM:
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             objects = list(pool.map(compiled, sources.kernels))
-        serving = {**self._board_files(), "serve.c": _server(graph, sources)}
+        serving = {**self._board_files(), "serve.c": self.server(graph, sources)}
         files = {**sources.interface_headers, **sources.files, **serving}
         own = [name for name in files if name.endswith(".c")]
         return cache.build(
             ".elf", files, "-I.", "-T", "board.ld", *toolchain.link_flags(self.toolchain), *own, *objects
         )
+
+    def server(self, graph: Graph, sources: Sources) -> str:
+        """The main that serves the host."""
+        inputs, outputs = (", ".join(str(v.type.bytes) for v in vs) or "0" for vs in (graph.inputs, graph.outputs))
+        return render("board/serve.c", **interface(graph, sources), input_bytes=inputs, output_bytes=outputs)
 
     def start(self, graph: Graph, sources: Sources) -> BoardDevice:
         return BoardDevice(graph, sources, self, self.build(graph, sources))
@@ -162,12 +167,6 @@ def _smaller(sources: Sources) -> Iterator[str]:
         yield "let fewer layers or channels learn"
     if not sources.streamed_input:
         yield "stream the image"
-
-
-def _server(graph: Graph, sources: Sources) -> str:
-    """The main that serves the host."""
-    inputs, outputs = (", ".join(str(v.type.bytes) for v in vs) or "0" for vs in (graph.inputs, graph.outputs))
-    return render("board/serve.c", **interface(graph, sources), input_bytes=inputs, output_bytes=outputs)
 
 
 @dataclass(frozen=True)
