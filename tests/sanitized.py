@@ -39,10 +39,10 @@ class Memory:
     """Allocations of the C library, each with its own red zones; all given back at the end."""
 
     def __init__(self) -> None:
-        self.library = ctypes.CDLL(None)
-        self.library.malloc.restype = ctypes.c_void_p
-        self.library.malloc.argtypes = [ctypes.c_size_t]
-        self.library.free.argtypes = [ctypes.c_void_p]
+        self.allocator = ctypes.CDLL(None)
+        self.allocator.malloc.restype = ctypes.c_void_p
+        self.allocator.malloc.argtypes = [ctypes.c_size_t]
+        self.allocator.free.argtypes = [ctypes.c_void_p]
         self.held: list[int] = []
 
     def __enter__(self) -> Memory:
@@ -50,10 +50,10 @@ class Memory:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for address in self.held:
-            self.library.free(address)
+            self.allocator.free(address)
 
     def take(self, size: int) -> int:
-        address = int(self.library.malloc(size))
+        address = int(self.allocator.malloc(size))
         ctypes.memset(address, PAINT, size)
         self.held.append(address)
         return address

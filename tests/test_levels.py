@@ -94,3 +94,16 @@ def test_gradients_round_with_the_variance_of_a_coin(whole: int, t: int, key: in
     assert set(np.unique(g)) == {whole, whole + 1}
     assert abs(g.mean() - (whole + p)) < 6 * math.sqrt(p * (1 - p) / count) + 2**-9
     assert abs(g.var() - p * (1 - p)) < 0.02
+
+
+@given(st.integers(-(2**31), 2**31 - 1), st.one_of(st.integers(0, 2**30), st.sampled_from([0, 1, 127, 2**30])))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_levels_end_at_two_to_the_plus_and_minus_60(kernels: Kernels, level: int, peak: int) -> None:
+    node, state, bits = advance(), np.array([0, 0, level], np.int32), np.array([peak], np.int32)
+    after = in_numpy(node, state, bits)
+    assert np.array_equal(after, in_c(kernels, node, state, bits))
+    assert -60 * 256 <= after[FIRST_LEVEL] <= 60 * 256
+    if level >= 60 * 256 and peak >= 64:
+        assert after[FIRST_LEVEL] == 60 * 256
+    if level <= -60 * 256 and not peak:
+        assert after[FIRST_LEVEL] == -60 * 256

@@ -164,7 +164,7 @@ def test_a_budget_that_cannot_be_met_says_the_least_and_what_stands_at_the_peak(
 
 @pytest.mark.parametrize("budget", [-1, "", "128 KiB", "lots", "0.3B", "1e5"])
 def test_a_budget_that_is_no_size_is_refused(budget: int | str) -> None:
-    with pytest.raises(InputError, match="is no size"):
+    with pytest.raises(InputError, match="is not a size"):
         sm.compile(small_network(), budget=budget)
 
 

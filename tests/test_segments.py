@@ -15,12 +15,13 @@ from graphs import int8_graphs
 from maps import map_graphs
 from native import portable
 from networks import CLASSES, NETWORKS
-from smidgen.ir import Graph
+from smidgen.ir import Builder, Graph, QParams, Type
 from smidgen.memory import buffers, streaming
 from smidgen.memory.grouping import stream
 from smidgen.memory.layout import loads
 from smidgen.memory.rows import Schedule
 from smidgen.memory.segments import Segments
+from smidgen.ops import MaxPool, Mul
 from smidgen.training import Options, build_training, passes
 from smidgen.training.scheme import load_scheme
 
@@ -60,6 +61,16 @@ def test_estimates_of_random_graphs_are_the_bytes_of_their_groups() -> None:
     agree()
     assert counts[0] > 1000
     assert counts[1] > 300
+
+
+def test_no_group_is_estimated_that_makes_what_one_of_its_nodes_must_have_whole() -> None:
+    g, q = Builder("gated"), QParams.per_tensor(0.1)
+    gate = g.emit(MaxPool((6, 6), (6, 6)), g.input("x", Type((1, 6, 6, 2), "int8", q)))
+    table = g.constant("table", np.ones((1, 6, 6, 2), np.int8), q)
+    graph = g.graph(g.emit(Mul(), table, gate, q=q))
+    assert compare(graph, streamed_input=False)[0] == 2
+    estimated = {(e.first, e.end) for end in (1, 2) for e in Segments(graph, False, portable).estimates(end)}
+    assert estimated == {(0, 1), (1, 2)}
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.__name__)

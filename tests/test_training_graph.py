@@ -221,7 +221,7 @@ def test_a_graph_without_roles_is_no_training_step() -> None:
     graph = inverted_residual(0)
     assert graph.prediction_inputs == graph.inputs
     assert (graph.scores,) == graph.outputs
-    with pytest.raises(GraphError, match="net0 is no training step"):
+    with pytest.raises(GraphError, match="net0 is not a training step"):
         roles_of(graph)
 
 

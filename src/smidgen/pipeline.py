@@ -73,7 +73,7 @@ def _lay_out(graph: Graph, frugal: bool, streamed_input: bool, working: Working)
 
 def _train(model: Graph, scheme: Scheme | str, options: Options | None, images: tuple[Array, ...]) -> Training:
     if options is None:
-        raise InputError(f"how many classes {model.name} shall learn is not said; give Options(classes=…)")
+        raise InputError(f"{model.name} needs the number of classes to learn; give Options(classes=…)")
     chosen = load_scheme(scheme, model) if isinstance(scheme, str) else scheme
     return build_training(model, chosen, options, images)
 

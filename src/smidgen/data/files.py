@@ -46,7 +46,7 @@ def check_size(path: Path, memory: int = MEMORY) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise ImportModelError(f"{path} is a folder; a file is expected")
     if not stat.S_ISREG(found.st_mode):
-        raise ImportModelError(f"{path} is no plain file; copy what it gives into one")
+        raise ImportModelError(f"{path} is not a regular file; copy its contents into one")
     Budget(memory).check(path.name, found.st_size)
 
 

@@ -78,7 +78,7 @@ class Builder:
         self._updates.update(zip(olds, news, strict=True))
 
     def data(self, value: Value) -> Array | None:
-        """What a constant holds; None for a value that is no constant."""
+        """What a constant holds; None for a value that is not a constant."""
         return self._constants.get(value)
 
     @property

@@ -204,7 +204,7 @@ def _same_data(a: Mapping[Value, Array], b: Mapping[Value, Array]) -> bool:
 def roles_of(graph: Graph) -> Roles:
     """The roles in a training step; GraphError for another graph."""
     if graph.roles is None:
-        raise GraphError(f"{graph.name} is no training step; build one with build_training")
+        raise GraphError(f"{graph.name} is not a training step; build one with build_training")
     return graph.roles
 
 

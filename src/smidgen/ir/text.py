@@ -205,7 +205,7 @@ def _values(cls: type[Op] | type[Preprocessing], attributes: str) -> dict[str, A
         try:
             values[key] = _value(cls, key, ast.parse(text.lstrip(), mode="eval").body)
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-            raise GraphError(f"{cls.__name__}'s {key} is '{text[:40]}', which is no literal") from None
+            raise GraphError(f"{cls.__name__}'s {key} is '{text[:40]}', which is not a literal") from None
     return values
 
 

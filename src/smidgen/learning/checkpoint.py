@@ -22,7 +22,8 @@ from smidgen.data import Augment
 from smidgen.data.files import write_whole
 from smidgen.errors import InputError, SmidgenError
 from smidgen.frontends.native import SAFE_DTYPES
-from smidgen.ir import MAX_BYTES, Array
+from smidgen.ir import MAX_BYTES, Array, Graph
+from smidgen.ir.fingerprint import fingerprint
 from smidgen.learning.course import Course, Epoch, RunPosition
 
 FORMAT = 1
@@ -43,6 +44,14 @@ class Checkpoint:
     course: Course
     position: RunPosition
     state: Mapping[str, Array]
+
+
+def start_fingerprint(graph: Graph) -> str:
+    """A number for a program and the state it starts from: a run that goes on must have started there, too."""
+    hashed = hashlib.sha256(fingerprint(graph).encode())
+    for array in graph.state.values():
+        hashed.update(np.ascontiguousarray(array).tobytes())
+    return hashed.hexdigest()
 
 
 def write_checkpoint(checkpoint: Checkpoint, path: Path) -> None:

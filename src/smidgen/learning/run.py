@@ -12,8 +12,13 @@ import numpy as np
 from smidgen.data import Data, Samples, centre, pixel_encoding
 from smidgen.errors import InputError, SmidgenError
 from smidgen.ir import Array, Graph
-from smidgen.ir.fingerprint import fingerprint
-from smidgen.learning.checkpoint import Checkpoint, CheckpointError, read_checkpoint, write_checkpoint
+from smidgen.learning.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    read_checkpoint,
+    start_fingerprint,
+    write_checkpoint,
+)
 from smidgen.learning.course import Course, Epoch, LearningProgress, RunPosition
 from smidgen.learning.freezing import learned_graph
 from smidgen.pipeline import Program
@@ -67,7 +72,9 @@ def learn(
         raise InputError(f"{program.graph.name} was compiled without a scheme and does not learn; give one")
     course.check()
     _check_labels(program.graph, data)
-    fresh = Checkpoint(fingerprint(program.graph), data.digest(), course, RunPosition(0, 0, 0.0, 0.0, 0.0, ()), {})
+    fresh = Checkpoint(
+        start_fingerprint(program.graph), data.digest(), course, RunPosition(0, 0, 0.0, 0.0, 0.0, ()), {}
+    )
     found = _read_matching(resume, fresh, len(data.train)) if resume else None
     with program.start() as device:
         run = _Run(device, data, fresh, checkpoint, on_progress, save_steps)

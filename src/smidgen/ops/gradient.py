@@ -374,9 +374,6 @@ class ChannelSum(ParameterGrad):
 
 def requantize_grad(g: Builder, dy: Value, y: Value, factors: tuple[float, ...], activation: str) -> Value:
     """Back through y's clamp and requantization; nothing to emit where it did neither."""
-    clamps = y.type.dtype == "int8" or activation != "none"
-    if not clamps and factors in ((), (1.0,)):
+    if y.type.dtype == "float32" and activation == "none":
         return dy
-    if not clamps:
-        return g.emit(RequantizeGrad(factors), dy)
     return g.emit(RequantizeGrad(factors, masked=True), dy, g.emit(Mask(activation), y))

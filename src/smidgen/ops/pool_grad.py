@@ -177,7 +177,7 @@ class RepeatGrad(GradOp):
     def shape(self, *operands: Type) -> tuple[int, ...]:
         check_shape("RepeatGrad", self.repeated)
         if operands[0].size % math.prod(self.repeated):
-            raise GraphError(f"RepeatGrad of {list(operands[0].shape)} is no repetition of {list(self.repeated)}")
+            raise GraphError(f"RepeatGrad of {list(operands[0].shape)} does not repeat {list(self.repeated)}")
         return self.repeated
 
     def sums(self, node: Node, *operands: Array) -> Array:

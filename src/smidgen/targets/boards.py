@@ -81,7 +81,7 @@ def parse_size(text: str) -> int:
     found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)\s*(B|KB|MB|GB)?", text.strip(), re.IGNORECASE)
     size = float(found[1]) * {"KB": KIB, "MB": KIB**2, "GB": KIB**3}.get((found[2] or "B").upper(), 1) if found else 0.5
     if size != int(size):
-        raise InputError(f"{text!r} is no size; give bytes, or a number with KB, MB or GB, as 256KB")
+        raise InputError(f"{text!r} is not a size; give bytes, or a number with KB, MB or GB, such as 256KB")
     return int(size)
 
 

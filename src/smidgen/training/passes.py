@@ -17,7 +17,7 @@ Pass = Callable[[Graph], Graph]
 
 
 def share(graph: Graph) -> Graph:
-    """Compute once what two nodes would compute alike (two readers of one mask, say)."""
+    """Common-subexpression elimination: what two nodes would both compute is computed once (one mask, two readers)."""
     known: dict[tuple[object, ...], Node] = {}
     kept = {*graph.outputs, *graph.updates.values()}
 
