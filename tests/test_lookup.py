@@ -67,5 +67,5 @@ def test_batch_normalization_is_refused_in_int8_and_with_other_channels() -> Non
     one = g.constant("one", np.ones(3, np.float32))
     with pytest.raises(GraphError, match="BatchNorm takes float32, not int8, float32, float32"):
         g.emit(BatchNorm(), g.input("q", Type((1, 3), "int8", Q(0.1))), one, one)
-    with pytest.raises(GraphError, match=r"BatchNorm of \[1, 4\] needs one scale and one shift a channel"):
+    with pytest.raises(GraphError, match=r"BatchNorm of \[1, 4\] needs one scale and one shift per channel"):
         g.emit(BatchNorm(), g.input("x", Type((1, 4), "float32")), one, one)

@@ -128,7 +128,8 @@ def layers(draw: st.DrawFn) -> Graph:
     chosen = tuple(np.flatnonzero(rng.random(shape[3]) < draw(st.sampled_from([0, 0, 0.3, 1]))).tolist())
     if chosen:
         trained = rng.integers(-128, 128, (*shape[:3], len(chosen))).astype(np.int8)
-        w = g.emit(ops.Overlay(chosen), w, g.constant("trained", trained, Q(0.01)))
+        overlay = ops.Overlay(chosen)
+        w = g.emit(overlay, w, g.constant("trained", trained, overlay.kept(w.type)))
     return g.graph(g.emit(op, x, w, b, q=Q(y, draw(st.integers(-128, 127)))))
 
 

@@ -220,11 +220,11 @@ def test_a_rule_survives_the_graphs_text(rule: UpdateRule) -> None:
         ("Momentum()", "Momentum lacks its attribute momentum"),
         ("Momentum(0.9)", "not named"),
         ("Momentum(momentum=1)", "Momentum's momentum is 1, expected float"),
-        ("Momentum(momentum=nan)", "no literal"),
+        ("Momentum(momentum=nan)", "not a literal"),
         ("Momentum(speed=0.9)", "Momentum has no attribute speed"),
         ("Momentum(momentum=0.9,**{})", "not named"),
         ("3", "WeightStep's rule is 3, expected"),
-        ("Momentum(momentum=0.9", "no literal"),
+        ("Momentum(momentum=0.9", "not a literal"),
     ],
 )
 def test_a_damaged_rule_in_a_text_is_refused(rule: str, message: str) -> None:
