@@ -258,7 +258,7 @@ class FusedStep(Step):
     def symbol(self, node: Node) -> str:
         return self.gradient.fused_kernel
 
-    def _sums(self, node: Node) -> Node:
+    def sums_node(self, node: Node) -> Node:
         """The gradient as a node of its own."""
         read = self.parts(node.ins).sources
         type_ = self.gradient.infer(*(v.type for v in read))
@@ -278,14 +278,14 @@ class FusedStep(Step):
 
     def ref(self, node: Node, w: Array, *rest: Array) -> tuple[Array, ...]:
         states = self.states() - 1
-        sums = self.gradient.ref(self._sums(node), *rest[states:-2])
+        sums = self.gradient.ref(self.sums_node(node), *rest[states:-2])
         return super().ref(node, w, *rest[:states], sums, *rest[-2:])
 
     def params(self, node: Node) -> Params:
-        return {**self.gradient.params(self._sums(node)), **super().params(node)}
+        return {**self.gradient.params(self.sums_node(node)), **super().params(node)}
 
     def macs(self, node: Node) -> int:
-        return self.gradient.macs(self._sums(node))
+        return self.gradient.macs(self.sums_node(node))
 
 
 @op

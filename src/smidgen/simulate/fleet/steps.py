@@ -1,0 +1,254 @@
+"""How the tensors of all devices learn: each device its own channels, by its own rate, rule and random bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from smidgen.ir import Array, Node, Value
+from smidgen.numerics import stochastic
+from smidgen.ops.conv_grad import ConvGradWeight, DenseGradWeight, DepthwiseGradWeight
+from smidgen.ops.gradient import GRADIENT_MOST, ChannelSum
+from smidgen.ops.rules import LIMITS
+from smidgen.ops.update import BUFFER_BITS, DenseStep, Step, WeightStep, pack
+from smidgen.simulate.fleet import sums
+from smidgen.simulate.fleet.forward import INPUT_MOST
+from smidgen.simulate.fleet.layout import Setting
+from smidgen.simulate.fleet.merging import Fleet, FleetStep
+
+Summed = Callable[..., Tensor]
+
+
+class IntegerStep:
+    """A step of int8 weights or int32 biases; its fractions and buffers are state of the fleet."""
+
+    def __init__(self, step: FleetStep, fleet: Fleet, weights: Tensor, s: Setting) -> None:
+        op = step.node.op
+        assert isinstance(op, Step)
+        self.step, self.op, self.s, self.weights = step, op, s, weights
+        self.is_weight = isinstance(op, WeightStep)
+        self.fraction_bits = op.bits - 8 if isinstance(op, WeightStep) else 0
+        (parameter,) = step.parameters
+        self.held = {d: parameter.held[d].channels for d in step.ops}
+        self.union = self._union(weights)
+        self.places = None if self.union is None else s.whole(self.union)
+        self.sums = _summed(step.gradient, self.union, s)
+        self._lanes()
+        self._factors()
+        self.slots = s.whole([fleet.slots[d][one.slot] if (one := self._own(d)) else 0 for d in range(s.devices)])
+        shape = (s.devices, *self._shape())
+        kind = torch.uint8 if self.is_weight else torch.int32
+        start = (1 << self.fraction_bits) >> 1
+        self.fraction = torch.full(shape if self.is_weight else (1,), start, dtype=kind, device=s.device)
+        self.buffer = torch.zeros(shape, dtype=torch.int32, device=s.device) if op.rule.buffered else None
+        self.lift, self.bits = s.whole(op.lift), s.whole(self.fraction_bits)
+        self.unit_bits = BUFFER_BITS if op.rule.buffered and self.is_weight else self.fraction_bits
+        if op.rule.buffered:
+            dtype = op.rule.buffer(step.states[min(step.ops)][0].type).dtype
+            self.limit, self.down = s.whole(LIMITS[dtype]), s.whole(self.unit_bits - self.fraction_bits)
+            decay = op.rule.params("int8")["rule.decay"]
+            self.decay = s.whole(decay)
+
+    def _own(self, device: int) -> Step | None:
+        op = self.step.ops.get(device)
+        assert op is None or isinstance(op, Step)
+        return op
+
+    def _union(self, weights: Tensor) -> list[int] | None:
+        """The channels that some device steps; None for all."""
+        if not self.is_weight or any(channels is None for channels in self.held.values()):
+            return None
+        channels = sorted({c for held in self.held.values() for c in held or ()})
+        return None if len(channels) == weights.shape[3] else channels
+
+    def _shape(self) -> tuple[int, int, int]:
+        """Outputs, taps and channels that are stepped."""
+        if not self.is_weight:
+            return self.weights.shape[1], 1, 1
+        _, outputs, taps, channels = self.weights.shape
+        return outputs, taps, channels if self.union is None else len(self.union)
+
+    def _lanes(self) -> None:
+        """Which channels each device steps, how many it keeps and the place of each among them."""
+        s, count = self.s, self._shape()[2]
+        wanted = self.union or list(range(count))
+        active, rank = np.zeros((s.devices, count), bool), np.zeros((s.devices, count), np.int32)
+        kept = np.ones(s.devices, np.int32)
+        for device, channels in self.held.items():
+            own = range(count) if not self.is_weight or channels is None else channels
+            at = [wanted.index(c) for c in own] if self.union is not None else list(own)
+            active[device, at] = True
+            rank[device, at] = np.arange(len(at))
+            kept[device] = len(at)
+        self.active_lanes = active
+        self.active = torch.from_numpy(active).to(s.device).reshape(s.devices, 1, 1, count)
+        self.rank, self.kept = torch.from_numpy(rank).to(s.device), torch.from_numpy(kept).to(s.device)
+
+    def _factors(self) -> None:
+        """Mantissas and exponents of the factors; one lane where all devices have the same."""
+        s, (outputs, _, count) = self.s, self._shape()
+        along = 3 if isinstance(self.op, WeightStep) and self.op.axis == 3 else 1
+        multiplier = np.zeros((s.devices, count if along == 3 else outputs), np.int64)
+        shift = np.zeros_like(multiplier)
+        for device, op in self.step.ops.items():
+            assert isinstance(op, Step)
+            at = self.active_lanes[device] if along == 3 else slice(None)
+            multiplier[device, at], shift[device, at] = stochastic.mantissas(np.array(op.factors))
+        form = [-1, 1, 1, 1]
+        form[along] = multiplier.shape[1]
+        self.multiplier, self.shift = (s.whole(_one_lane(m)).reshape(form) for m in (multiplier, shift))
+
+    def streams(self) -> list[tuple[int, int]]:
+        """Each device's stream of the step and of its rule."""
+        own = [self._own(d) for d in range(self.s.devices)]
+        return [(op.stream, op.stream + 1) if op else (0, 0) for op in own]
+
+    def run(self, values: Callable[..., Tensor], exponents: Tensor, rate: Tensor, key: Tensor, step: Tensor) -> None:
+        """Move the tensor; `key` is [devices, 2]."""
+        s, shape = self.s, self._shape()
+        total = self.sums(*(values(v) for v in self.step.sources))
+        total = total.reshape(total.shape[0], *shape)
+        exponent = exponents.gather(1, self.slots.unsqueeze(1)).flatten()
+        t = self.lift - rate[:, 1] - exponent - self.unit_bits
+        moves = s.run.delta(
+            total, self.lift, self.multiplier, self.shift, rate[:, 0], t, key[:, 0], self.rank, self.kept
+        )
+        if self.buffer is not None:
+            due = (step + 1) % self.op.rule.accumulate == 0
+            moves, after = s.run.ruled(
+                self.buffer, moves, due, self.decay, self.limit, self.down, key[:, 1], self.rank, self.kept
+            )
+            self.buffer.copy_(torch.where(self.active, after, self.buffer))
+        self._move(moves)
+
+    def _move(self, moves: Tensor) -> None:
+        s = self.s
+        if not self.is_weight:
+            self.weights.copy_(s.run.moved_bias(self.weights, moves.flatten(1), self.active.flatten(1)))
+            return
+        chosen = self.weights if self.places is None else self.weights.index_select(3, self.places)
+        after, fraction = s.run.moved_weight(chosen, self.fraction, moves, self.bits, self.active)
+        self.fraction.copy_(fraction)
+        if self.places is None:
+            self.weights.copy_(after)
+        else:
+            self.weights.index_copy_(3, self.places, after)
+
+    def kept(self) -> list[Tensor]:
+        """What is state besides the weights."""
+        return [self.fraction, *([] if self.buffer is None else [self.buffer])]
+
+    def states(self, device: int) -> dict[Value, Array]:
+        """What a device of the fleet has of this step's tensors, as its graph keeps them."""
+        found = self.step.states[device]
+        at = torch.from_numpy(self.active_lanes[device]).to(self.s.device)
+        if not self.is_weight:
+            arrays = [self.weights[device].cpu().numpy()]
+        else:
+            chosen = self.weights[device] if self.places is None else self.weights[device].index_select(2, self.places)
+            arrays = [np.rint(chosen[:, :, at].cpu().numpy())]
+            if self.fraction_bits:
+                fraction = self.fraction[device][:, :, at].cpu().numpy()
+                arrays.append(pack(fraction.astype(np.uint8).ravel(), self.fraction_bits))
+        if self.buffer is not None:
+            arrays.append(self.buffer[device][:, :, at].cpu().numpy())
+        return {v: a.reshape(v.type.shape).astype(v.type.dtype) for v, a in zip(found, arrays, strict=True)}
+
+
+def _one_lane(numbers: Array) -> Array:
+    return numbers[:1] if (numbers == numbers[:1]).all() else numbers
+
+
+def _summed(gradient: Node | None, union: list[int] | None, s: Setting) -> Summed:
+    """The sums a step follows; of a weight's channels those in `union`."""
+    assert gradient is not None
+    op = gradient.op
+    if isinstance(op, ChannelSum):
+        return lambda dy: dy.flatten(2).sum(2)
+    x_type, dy_type = (v.type for v in gradient.ins)
+    if isinstance(op, DenseGradWeight):
+        return lambda x, dy: sums.product(dy, x.transpose(1, 2), INPUT_MOST * GRADIENT_MOST)
+    assert isinstance(op, ConvGradWeight | DepthwiseGradWeight)
+    if isinstance(op, ConvGradWeight):
+        return _conv_sums(op, union, s)
+    return _depthwise_sums(op, union, x_type.shape[3], dy_type.shape[1] * dy_type.shape[2], s)
+
+
+def _conv_sums(op: ConvGradWeight, union: list[int] | None, s: Setting) -> Summed:
+    places = None if union is None else s.whole(union)
+
+    def run(x: Tensor, dy: Tensor) -> Tensor:
+        outs, each = dy.flatten(2), x.shape[1] // op.groups
+        grouped = x.unflatten(1, (op.groups, each))
+        kept = grouped if places is None else grouped.index_select(2, places)
+        parts = [
+            sums.product(part, sums.patches(kept[:, g], op.window).transpose(1, 2), INPUT_MOST * GRADIENT_MOST)
+            for g, part in enumerate(outs.chunk(op.groups, dim=1))
+        ]
+        return torch.cat(parts, dim=1)
+
+    return run
+
+
+def _depthwise_sums(op: DepthwiseGradWeight, union: list[int] | None, channels: int, pixels: int, s: Setting) -> Summed:
+    long = pixels * INPUT_MOST * GRADIENT_MOST >= sums.EXACT
+    places = None if union is None else s.whole(union)
+
+    def run(x: Tensor, dy: Tensor) -> Tensor:
+        times = dy.shape[1] // channels
+        if places is not None:
+            x, dy = x.index_select(1, places // times), dy.index_select(1, places)
+        elif times > 1:
+            x = x.repeat_interleave(times, dim=1)
+        seen = sums.views(x.to(torch.float64) if long else x, op.window)
+        made: Tensor = s.run.windowed(seen, dy)
+        return made
+
+    return run
+
+
+class HeadStep:
+    """A step of the float32 head; nothing is fused, each product and sum is rounded by itself."""
+
+    def __init__(self, step: FleetStep, weights: tuple[Tensor, Tensor], s: Setting) -> None:
+        assert isinstance(step.node.op, DenseStep)
+        self.step, self.op, self.weights, self.s = step, step.node.op, weights, s
+        learns = [d in step.ops for d in range(s.devices)]
+        self.active = None if all(learns) else torch.tensor(learns, device=s.device)
+        self.buffers = tuple(torch.zeros_like(w) for w in weights) if self.op.rule.buffered else ()
+        self.decay = float(np.float32(self.op.rule.decay))
+
+    def streams(self) -> list[tuple[int, int]]:
+        return [(0, 0)] * self.s.devices
+
+    def run(self, values: Callable[..., Tensor], exponents: Tensor, rate: Tensor, key: Tensor, step: Tensor) -> None:
+        x, dy = (values(v) for v in self.step.sources)
+        scaled = dy.flatten(1) * rate
+        deltas = [scaled[:, :, None, None] * x.flatten(1)[:, None, None], scaled]
+        if self.buffers:
+            due = (step + 1) % self.op.rule.accumulate == 0
+            deltas = [self._follow(*pair, due) for pair in zip(self.buffers, deltas, strict=True)]
+        for weights, moves in zip(self.weights, deltas, strict=True):
+            self._set(weights, weights - moves)
+
+    def _follow(self, buffer: Tensor, moves: Tensor, due: Tensor) -> Tensor:
+        full = buffer + moves
+        now = due.reshape(-1, *[1] * (full.dim() - 1))
+        self._set(buffer, torch.where(now, full * self.decay, full))
+        return torch.where(now, full, 0.0)
+
+    def _set(self, tensor: Tensor, after: Tensor) -> None:
+        if self.active is not None:
+            after = torch.where(self.active.reshape(-1, *[1] * (after.dim() - 1)), after, tensor)
+        tensor.copy_(after)
+
+    def kept(self) -> list[Tensor]:
+        return list(self.buffers)
+
+    def states(self, device: int) -> dict[Value, Array]:
+        arrays = [t[device].cpu().numpy() for t in (*self.weights, *self.buffers)]
+        found = self.step.states[device]
+        return {v: a.reshape(v.type.shape).astype(v.type.dtype) for v, a in zip(found, arrays, strict=True)}
