@@ -31,7 +31,11 @@ def sums_by_reference(node: Node, s: Setting) -> Callable[..., Tensor]:
     def run(*xs: Tensor) -> Tensor:
         devices = max(x.shape[0] for x in xs)
         arrays = [from_lanes(x, v.type) for x, v in zip(xs, node.ins, strict=False)]
-        made = [op.sums(node, *(a[min(d, len(a) - 1)] for a in arrays)) for d in range(devices)]
+        shapes = [v.type.shape for v in node.ins]
+        made = [
+            op.sums(node, *(a[min(d, len(a) - 1)].reshape(shape) for a, shape in zip(arrays, shapes, strict=False)))
+            for d in range(devices)
+        ]
         return torch.cat([to_lanes(one, node.outs[0].type) for one in made]).to(s.device).flatten(2)
 
     return run

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from smidgen import numerics, ops
-from smidgen.ir import Node, Op
+from smidgen.ir import Array, Node, Op, Type
 from smidgen.ops.conv import multipliers
 from smidgen.ops.dense import LANES
 from smidgen.simulate.fleet import sums
@@ -45,8 +45,12 @@ def by_reference(node: Node, s: Setting) -> Function:
         devices = max(x.shape[0] for x in xs)
         images = max(x.shape[2] if x.dim() > 2 else 1 for x in xs)
         arrays = [from_lanes(x, v.type) for x, v in zip(xs, node.ins, strict=True)]
+
+        def one(array: Array, type_: Type, d: int, i: int) -> Array:
+            return array[min(d, len(array) - 1), min(i, array.shape[1] - 1)].reshape(type_.shape)
+
         made = [
-            [_outs(node, [a[min(d, len(a) - 1)][[min(i, a.shape[1] - 1)]] for a in arrays]) for i in range(images)]
+            [_outs(node, [one(a, v.type, d, i) for a, v in zip(arrays, node.ins, strict=True)]) for i in range(images)]
             for d in range(devices)
         ]
         return tuple(
@@ -57,7 +61,7 @@ def by_reference(node: Node, s: Setting) -> Function:
     return run
 
 
-def _outs(node: Node, arrays: list[np.ndarray[tuple[int, ...], np.dtype[np.generic]]]) -> tuple[np.ndarray, ...]:  # type: ignore[type-arg]
+def _outs(node: Node, arrays: list[Array]) -> tuple[Array, ...]:
     outs = node.op.ref(node, *arrays)
     return outs if isinstance(outs, tuple) else (outs,)
 

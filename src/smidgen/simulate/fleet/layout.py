@@ -55,6 +55,7 @@ def to_lanes(array: Array, type: Type) -> Tensor:
     """[images, …, channels] of a type → [1, channels, images, …], zero point taken off; int8 in float32."""
     if type.dtype == "int8":
         array = array.astype(np.float32) - zero_of(type)
+    array = array[None] if array.ndim == 1 else array
     order = (array.ndim - 1, 0, *range(1, array.ndim - 1))
     return torch.from_numpy(np.ascontiguousarray(array.transpose(order)))[None]
 
