@@ -201,7 +201,8 @@ class Simulation:
         first, second = exponents[:, self._first], exponents[:, self._second]
         floor = torch.maximum(first, second) - SumGrads.REACH
         reference = torch.maximum(torch.minimum(first, second), floor)
-        t = exponents[:, self._out] - reference + self._offset
+        own = exponents[:, self._out]
+        t = own - reference + self._offset
         key = integers.keys(self.step_number.to(torch.int32), self.seed.to(torch.int32), self._streams)
         peaks: list[Tensor] = []
         places = {id(n): i for i, n in enumerate(self._gradients)}
@@ -210,7 +211,7 @@ class Simulation:
                 self._run(node, values)
                 continue
             by = (first[:, i] - reference[:, i], second[:, i] - reference[:, i])
-            made, peak = self._gradient(node, values, by, exponents[:, self._out[i]], t[:, i], key[:, i])
+            made, peak = self._gradient(node, values, by, own[:, i], t[:, i], key[:, i])
             values[node.outs[0]] = made
             peaks.append(peak)
         for i, step in enumerate(self._steps):
@@ -287,7 +288,7 @@ class Simulation:
         """Every tensor that a step changes."""
         tensors = [self.levels, self.step_number, *self.parameters.values()]
         for step in self._steps:
-            tensors += step.kept()
+            tensors += step.besides()
         return tensors
 
     def state(self, device: int) -> dict[str, Array]:

@@ -137,7 +137,7 @@ class IntegerStep:
         else:
             self.weights.index_copy_(3, self.places, after)
 
-    def kept(self) -> list[Tensor]:
+    def besides(self) -> list[Tensor]:
         """What is state besides the weights."""
         return [self.fraction, *([] if self.buffer is None else [self.buffer])]
 
@@ -245,7 +245,7 @@ class HeadStep:
             after = torch.where(self.active.reshape(-1, *[1] * (after.dim() - 1)), after, tensor)
         tensor.copy_(after)
 
-    def kept(self) -> list[Tensor]:
+    def besides(self) -> list[Tensor]:
         return list(self.buffers)
 
     def states(self, device: int) -> dict[Value, Array]:
