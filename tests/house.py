@@ -28,9 +28,9 @@ LAYERS = {
     "same for processors that can do more; `working.py`: what each kernel needs",
     "codegen": "graph + plan → C: one readable call per node",
     "targets": "this machine as a shared library; Cortex-M boards, emulated; exported projects",
-    "simulate": "the same graph in PyTorch",
     "pipeline": "`compile()`: every stage in order",
     "learning": "epochs, checkpoints, learned models",
+    "simulate": "the same graph in PyTorch: its images, its training in float32",
     "results": "what a stage found, and how it is shown: tables, pictures, the report",
     "cli": "the command line: each verb calls one stage and shows what it returns",
 }

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from smidgen.data import Augment, PixelEncoding, centre
+from smidgen.data.augment import Box, centre_box
 from smidgen.errors import InputError
 from smidgen.ir import Array
 
@@ -72,7 +73,16 @@ class Course:
         """Sample `index` as the model's input, as this epoch shows it."""
         if self.augment is None:
             return centre(pixels, encoding)
-        return self.augment.apply(pixels, encoding, np.random.default_rng((self.seed, _CROP, epoch, index)))
+        return self.augment.apply(pixels, encoding, self._generator(epoch, index))
+
+    def view(self, height: int, width: int, encoding: PixelEncoding, epoch: int, index: int) -> tuple[Box, bool]:
+        """What of sample `index`, of this size, an epoch shows, and whether it is flipped."""
+        if self.augment is None:
+            return centre_box(height, width, encoding), False
+        return self.augment.draw(height, width, encoding, self._generator(epoch, index))
+
+    def _generator(self, epoch: int, index: int) -> np.random.Generator:
+        return np.random.default_rng((self.seed, _CROP, epoch, index))
 
 
 @dataclass(frozen=True)

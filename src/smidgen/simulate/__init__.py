@@ -5,7 +5,20 @@ unchanged, and a clamp strictly inside its limits, as `autodiff` defines them, b
 graph's leading dimension is 1 it may be a batch here.
 """
 
+from smidgen.simulate.baselines import BaselineProgress, BaselineResult, train_baselines
+from smidgen.simulate.images import CourseImages, centred
 from smidgen.simulate.rules import RULES
 from smidgen.simulate.running import FloatTraining, Simulator
+from smidgen.simulate.runs import Baseline
 
-__all__ = ["RULES", "FloatTraining", "Simulator"]
+__all__ = [
+    "RULES",
+    "Baseline",
+    "BaselineProgress",
+    "BaselineResult",
+    "CourseImages",
+    "FloatTraining",
+    "Simulator",
+    "centred",
+    "train_baselines",
+]

@@ -183,8 +183,7 @@ def _head(g: Builder, features: Value, classifier: Node, options: Options) -> tu
     """A new classifier for the options' classes; logits are float32 either way."""
     features = _flat(g, features)
     k, n = features.type.shape[1], options.classes
-    rng = np.random.default_rng(options.seed)
-    init = rng.uniform(-(k**-0.5), k**-0.5, (n, k)).astype(np.float32)
+    init = first_head(n, k, options.seed)
     if options.head == "float32":
         x = g.emit(Dequantize(), features, name="features")
         w, b = g.persistent("head.w", init), g.persistent("head.b", np.zeros(n, np.float32))
@@ -202,6 +201,13 @@ def _head(g: Builder, features: Value, classifier: Node, options: Options) -> tu
         _Weight(b, "bias", _factors((features.type.scale * steps) ** -2.0, options), 0, 1),
     )
     return g.emit(Dequantize(), y, name="logits"), weights
+
+
+def first_head(classes: int, features: int, seed: int) -> Array:
+    """The weights a new classifier begins with, float32 [classes, features]."""
+    bound = features**-0.5
+    drawn: Array = np.random.default_rng(seed).uniform(-bound, bound, (classes, features)).astype(np.float32)
+    return drawn
 
 
 def _flat(g: Builder, features: Value) -> Value:
