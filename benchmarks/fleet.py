@@ -130,7 +130,7 @@ def speed(models: Path, device: str, fleets: list[int]) -> list[Speed]:
     torch.set_num_threads(1)
     for where in dict.fromkeys((device, "cpu")):
         plain = FloatTraining(training, device=where)
-        per_second = _timed(lambda i, plain=plain: plain.train(images[i][None], int(labels[i]), RATES[1]))  # type: ignore[misc]
+        per_second = _timed(lambda i, plain=plain: plain.train(images[i][None], int(labels[i]), RATES[1]))
         found.append(Speed(f"PyTorch in fp32, eager, batch 1, {where}", 1, per_second, 0.0))
     return found
 
@@ -174,7 +174,9 @@ def show(result: list[Checked] | list[Speed]) -> None:
                 f"{one.tensors:,} tensors of state: {said}; {one.seconds:.1f} s"
             )
         else:
-            print(f"{one.what:<44} {one.devices:>4} {one.device_steps:>12,.0f} device-steps/s  ready {one.seconds:.1f} s")
+            print(
+                f"{one.what:<44} {one.devices:>4} {one.device_steps:>12,.0f} device-steps/s  ready {one.seconds:.1f} s"
+            )
 
 
 def main() -> None:

@@ -71,7 +71,7 @@ def learn(
     if training is None:
         raise InputError(f"{program.graph.name} was compiled without a scheme and does not learn; give one")
     course.check()
-    _check_labels(program.graph, data)
+    check_labels(program.graph, data)
     fresh = Checkpoint(
         start_fingerprint(program.graph), data.digest(), course, RunPosition(0, 0, 0.0, 0.0, 0.0, ()), {}
     )
@@ -208,7 +208,7 @@ def _classes(graph: Graph) -> int:
     return graph.scores.type.shape[1]
 
 
-def _check_labels(graph: Graph, data: Data) -> None:
+def check_labels(graph: Graph, data: Data) -> None:
     classes, largest = _classes(graph), max(*data.train.labels, *data.test.labels)
     if largest >= classes:
         raise InputError(

@@ -16,7 +16,7 @@ from smidgen.ops.gradient import GRADIENT_MOST, GradOp, RequantizeGrad
 from smidgen.ops.pool_grad import MeanGrad, MulGrad
 from smidgen.simulate.fleet import sums
 from smidgen.simulate.fleet.forward import FORWARD, WEIGHT_MOST, Function, rule
-from smidgen.simulate.fleet.layout import Setting, from_lanes, to_lanes
+from smidgen.simulate.fleet.layout import Setting, from_lanes, to_lanes, unflatten
 from smidgen.simulate.fleet.ordered import ordered_dot
 
 SumRule = Callable[[Node, Setting], Callable[..., Tensor]]
@@ -76,7 +76,7 @@ def _conv(node: Node, s: Setting) -> Callable[..., Tensor]:
         if plain:
             return parts[0] if op.groups == 1 else torch.cat(parts, dim=1)
         columns = [p.to(torch.int64) if long else p for p in parts]
-        shaped = [c.unflatten(1, (*window.size, -1)).unflatten(4, dy.shape[2:]) for c in columns]
+        shaped = [unflatten(unflatten(c, 1, (*window.size, -1)), 4, dy.shape[2:]) for c in columns]
         return sums.scatter(torch.cat(shaped, dim=3), window, *dx.shape[1:3]).flatten(2)
 
     return run
@@ -91,7 +91,7 @@ def _depthwise(node: Node, s: Setting) -> Callable[..., Tensor]:
     def run(dy: Tensor, w: Tensor) -> Tensor:
         taps = w.reshape(w.shape[0], *w_type.shape[1:])
         made = sums.depthwise_back(dy, taps, window, *dx.shape[1:3])
-        return made.unflatten(1, (-1, op.multiplier)).sum(2).flatten(2) if op.multiplier > 1 else made.flatten(2)
+        return unflatten(made, 1, (-1, op.multiplier)).sum(2).flatten(2) if op.multiplier > 1 else made.flatten(2)
 
     return run
 

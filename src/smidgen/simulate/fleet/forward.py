@@ -15,7 +15,7 @@ from smidgen.ir import Array, Node, Op, Type
 from smidgen.ops.conv import multipliers
 from smidgen.ops.dense import LANES
 from smidgen.simulate.fleet import sums
-from smidgen.simulate.fleet.layout import Setting, check_single, from_lanes, to_lanes, zero_of
+from smidgen.simulate.fleet.layout import Setting, check_single, from_lanes, to_lanes, unflatten, zero_of
 from smidgen.simulate.fleet.ordered import ordered_dot
 
 Function = Callable[..., Tensor | tuple[Tensor, ...]]
@@ -47,7 +47,8 @@ def by_reference(node: Node, s: Setting) -> Function:
         arrays = [from_lanes(x, v.type) for x, v in zip(xs, node.ins, strict=True)]
 
         def one(array: Array, type_: Type, d: int, i: int) -> Array:
-            return array[min(d, len(array) - 1), min(i, array.shape[1] - 1)].reshape(type_.shape)
+            own: Array = array[min(d, len(array) - 1), min(i, array.shape[1] - 1)]
+            return own.reshape(type_.shape)
 
         made = [
             [_outs(node, [one(a, v.type, d, i) for a, v in zip(arrays, node.ins, strict=True)]) for i in range(images)]
@@ -81,7 +82,7 @@ def _conv(node: Node, s: Setting) -> Function:
         else:
             total = sums.grouped_product(w, seen, groups, WEIGHT_MOST * INPUT_MOST)
         made: Tensor = s.run.requantized(total, b, multiplier, shift, limits)
-        return made.unflatten(2, (images, *y.shape[1:3]))
+        return unflatten(made, 2, (images, *y.shape[1:3]))
 
     return run
 
@@ -96,7 +97,7 @@ def _depthwise(node: Node, s: Setting) -> Function:
     def run(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
         total = sums.depthwise(x, w.reshape(w.shape[0], *w_type.shape[1:]), window)
         made: Tensor = s.run.requantized(total.flatten(2), b, multiplier, shift, limits)
-        return made.unflatten(2, total.shape[2:])
+        return unflatten(made, 2, total.shape[2:])
 
     return run
 
@@ -135,8 +136,8 @@ def _dense(node: Node, s: Setting) -> Function:
 def lanes_dot(x: Tensor, w: Tensor, lanes: int) -> Tensor:
     """`ops.dense.dot_f32` of x [devices, terms, images] and w [devices, outputs, terms]."""
     over = -x.shape[1] % lanes
-    a = F.pad(x, (0, 0, 0, over)).unflatten(1, (-1, lanes))  # [devices, terms / lanes, lanes, images]
-    b = F.pad(w, (0, over)).unflatten(2, (-1, lanes)).transpose(1, 2)  # [devices, terms / lanes, outputs, lanes]
+    a = unflatten(F.pad(x, (0, 0, 0, over)), 1, (-1, lanes))  # [devices, terms / lanes, lanes, images]
+    b = unflatten(F.pad(w, (0, over)), 2, (-1, lanes)).transpose(1, 2)  # [devices, terms / lanes, outputs, lanes]
     total = ordered_dot(a.unsqueeze(2), b.unsqueeze(4))
     while total.shape[2] > 1:
         half = total.shape[2] // 2
@@ -270,7 +271,7 @@ def _max_pool(node: Node, s: Setting) -> Function:
 
     def run(q: Tensor) -> Tensor:
         flat = F.pad(q.flatten(0, 1), (left, right, top, bottom), value=-float("inf"))
-        pooled = F.max_pool2d(flat, op.size, op.stride).unflatten(0, q.shape[:2])
+        pooled = unflatten(F.max_pool2d(flat, op.size, op.stride), 0, q.shape[:2])
         return pooled.clamp(low - y.zero, high - y.zero)
 
     return run

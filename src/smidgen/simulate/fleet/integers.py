@@ -188,4 +188,16 @@ def windowed(seen: Tensor, dy: Tensor) -> Tensor:
     return (seen * dy[:, None, None]).sum(dim=(4, 5, 6))
 
 
-COMPILED = (windowed, requantized, rescaled, added, rounded, rounded_inside, aligned, delta, ruled, moved_weight, moved_bias)
+COMPILED = (
+    windowed,
+    requantized,
+    rescaled,
+    added,
+    rounded,
+    rounded_inside,
+    aligned,
+    delta,
+    ruled,
+    moved_weight,
+    moved_bias,
+)

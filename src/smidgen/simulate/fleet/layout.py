@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -80,3 +80,13 @@ def as_weights(array: Array, type: Type) -> Tensor:
     kept = array.astype(np.float32) if type.dtype == "int8" else array
     taps = math.prod(array.shape[1:-1])
     return torch.from_numpy(np.ascontiguousarray(kept).reshape(1, array.shape[0], taps, array.shape[-1]).copy())
+
+
+def unflatten(x: Tensor, dimension: int, sizes: Sequence[int]) -> Tensor:
+    """One dimension as several; one of the sizes may be −1."""
+    return x.reshape(*x.shape[:dimension], *sizes, *x.shape[dimension + 1 :])
+
+
+def in_parts(x: Tensor, size: int) -> list[Tensor]:
+    """Along the first dimension, in parts of `size`, the last one of what is left."""
+    return [x[at : at + size] for at in range(0, len(x), size)]

@@ -78,7 +78,7 @@ class FleetStep:
 
 @dataclass(frozen=True, eq=False)
 class Fleet:
-    """The merged graphs. `masked` gives for each mask its node and the value whose limits it tells; it is no node here."""
+    """The merged graphs. `masked` gives for each mask its node and the value whose limits it tells."""
 
     graphs: tuple[Graph, ...]
     image: FleetValue
@@ -178,7 +178,7 @@ class _Merger:
         op = node.op
         alike = replace(op, slots=(), stream=0) if isinstance(op, Slotted) else op
         ins = tuple(one.values[v] for v in node.ins)
-        key = (alike, ins, tuple(v.type for v in node.outs))
+        key: tuple[object, ...] = (alike, ins, tuple(v.type for v in node.outs))
         one.times[key] += 1  # two nodes that read the same round with other random bits: they stay two
         key = (*key, one.times[key])
         merged = self.nodes.get(key)

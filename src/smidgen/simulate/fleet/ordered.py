@@ -13,7 +13,8 @@ BLOCK = 128
 
 def ordered_dot(a: Tensor, b: Tensor) -> Tensor:
     """Σ over dimension 1 of a · b, in float32 and in order; both are [devices, terms, …], three more dimensions."""
-    a, b = torch.broadcast_tensors(a, b)
+    shape = tuple(max(sizes) for sizes in zip(a.shape, b.shape, strict=True))
+    a, b = a.expand(shape), b.expand(shape)
     if a.is_cuda:
         return _on_gpu(a, b)
     total = torch.zeros((a.shape[0], *a.shape[2:]), dtype=torch.float32)

@@ -13,10 +13,10 @@ from smidgen.numerics import stochastic
 from smidgen.ops.conv_grad import ConvGradWeight, DenseGradWeight, DepthwiseGradWeight
 from smidgen.ops.gradient import GRADIENT_MOST, ChannelSum
 from smidgen.ops.rules import LIMITS
-from smidgen.ops.update import BUFFER_BITS, DenseStep, Step, WeightStep, pack
+from smidgen.ops.update import BUFFER_BITS, DenseStep, Step, WeightStep, pack, unpack
 from smidgen.simulate.fleet import sums
 from smidgen.simulate.fleet.forward import INPUT_MOST
-from smidgen.simulate.fleet.layout import Setting
+from smidgen.simulate.fleet.layout import Setting, unflatten
 from smidgen.simulate.fleet.merging import Fleet, FleetStep
 
 Summed = Callable[..., Tensor]
@@ -157,6 +157,27 @@ class IntegerStep:
             arrays.append(self.buffer[device][:, :, at].cpu().numpy())
         return {v: a.reshape(v.type.shape).astype(v.type.dtype) for v, a in zip(found, arrays, strict=True)}
 
+    def restore(self, device: int, state: Mapping[str, Array]) -> None:
+        """Put back what `states` gave, by name."""
+        arrays = [torch.from_numpy(state[v.name].copy()).to(self.s.device) for v in self.step.states[device]]
+        at = torch.from_numpy(self.active_lanes[device]).to(self.s.device)
+        if not self.is_weight:
+            self.weights[device] = arrays[0]
+        else:
+            outputs, taps, _ = self._shape()
+            own = self.held[device]
+            places = self.s.whole(range(self.weights.shape[3]) if own is None else own)
+            self.weights[device][:, :, places] = arrays[0].to(torch.float32).reshape(outputs, taps, -1)
+            if self.fraction_bits:
+                size = outputs * taps * int(at.sum())
+                fraction = unpack(state[self.step.states[device][1].name], self.fraction_bits, size)
+                self.fraction[device][:, :, at] = (
+                    torch.from_numpy(fraction).to(self.s.device).reshape(outputs, taps, -1)
+                )
+        if self.buffer is not None:
+            kept = self.buffer[device][:, :, at]
+            self.buffer[device][:, :, at] = arrays[-1].to(torch.int32).reshape(kept.shape)
+
 
 def _one_lane(numbers: Array) -> Array:
     return numbers[:1] if (numbers == numbers[:1]).all() else numbers
@@ -182,7 +203,7 @@ def _conv_sums(op: ConvGradWeight, union: list[int] | None, s: Setting) -> Summe
 
     def run(x: Tensor, dy: Tensor) -> Tensor:
         outs, each = dy.flatten(2), x.shape[1] // op.groups
-        grouped = x.unflatten(1, (op.groups, each))
+        grouped = unflatten(x, 1, (op.groups, each))
         kept = grouped if places is None else grouped.index_select(2, places)
         parts = [
             sums.product(part, sums.patches(kept[:, g], op.window).transpose(1, 2), INPUT_MOST * GRADIENT_MOST)
@@ -252,3 +273,8 @@ class HeadStep:
         arrays = [t[device].cpu().numpy() for t in (*self.weights, *self.buffers)]
         found = self.step.states[device]
         return {v: a.reshape(v.type.shape).astype(v.type.dtype) for v, a in zip(found, arrays, strict=True)}
+
+    def restore(self, device: int, state: Mapping[str, Array]) -> None:
+        for tensor, value in zip((*self.weights, *self.buffers), self.step.states[device], strict=True):
+            array = torch.from_numpy(state[value.name].copy()).to(self.s.device)
+            tensor[device] = array.reshape(tensor.shape[1:])

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from smidgen.ops.window import Window
+from smidgen.simulate.fleet.layout import unflatten
 
 EXACT = 1 << 24
 
@@ -20,15 +21,13 @@ def product(w: Tensor, x: Tensor, most: int) -> Tensor:
     terms, fit = w.shape[2], (EXACT - 1) // most
     if terms <= fit:
         return _product(w, x)
-    parts = [
-        _product(w[:, :, k : k + fit], x[:, k : k + fit]).to(torch.int64) for k in range(0, terms, fit)
-    ]
+    parts = [_product(w[:, :, k : k + fit], x[:, k : k + fit]).to(torch.int64) for k in range(0, terms, fit)]
     return torch.stack(parts).sum(0)
 
 
 def _product(w: Tensor, x: Tensor) -> Tensor:
     if x.shape[0] == 1:
-        return (w.flatten(0, 1) @ x[0]).unflatten(0, w.shape[:2])
+        return unflatten(w.flatten(0, 1) @ x[0], 0, w.shape[:2])
     if w.shape[0] == 1:
         return torch.matmul(w[0], x)
     return torch.bmm(w, x)
@@ -82,8 +81,7 @@ def _depthwise_on_gpu(x: Tensor, w: Tensor, window: Window) -> Tensor:
     summed = torch.ops.aten._conv_depthwise2d(
         maps, filters, window.size, None, window.stride, (top, left), window.dilation
     )
-    made: Tensor = summed.unflatten(1, (devices, -1)).permute(1, 2, 0, 3, 4)
-    return made
+    return unflatten(summed, 1, (devices, -1)).permute(1, 2, 0, 3, 4)
 
 
 def scatter(columns: Tensor, window: Window, height: int, width: int) -> Tensor:
@@ -117,7 +115,7 @@ def depthwise_back(dy: Tensor, w: Tensor, window: Window, height: int, width: in
 def grouped_product(w: Tensor, seen: Tensor, groups: int, most: int) -> Tensor:
     """`product` where each group of outputs sees its own channels: w is [devices, outputs, taps, channels]."""
     outputs, taps, each = w.shape[1:]
-    x = seen.unflatten(1, (taps, groups, each))
+    x = unflatten(seen, 1, (taps, groups, each))
     parts = [
         product(w[:, g * outputs // groups : (g + 1) * outputs // groups].flatten(2), x[:, :, g].flatten(1, 2), most)
         for g in range(groups)
