@@ -189,13 +189,13 @@ def _summed(gradient: Node | None, union: list[int] | None, s: Setting) -> Summe
     op = gradient.op
     if isinstance(op, ChannelSum):
         return lambda dy: dy.flatten(2).sum(2)
-    x_type, dy_type = (v.type for v in gradient.ins)
     if isinstance(op, DenseGradWeight):
         return lambda x, dy: sums.product(dy, x.transpose(1, 2), INPUT_MOST * GRADIENT_MOST)
     assert isinstance(op, ConvGradWeight | DepthwiseGradWeight)
     if isinstance(op, ConvGradWeight):
         return _conv_sums(op, union, s)
-    return _depthwise_sums(op, union, x_type.shape[3], dy_type.shape[1] * dy_type.shape[2], s)
+    _, rows, columns, _ = gradient.ins[1].type.shape
+    return _depthwise_sums(op, union, rows * columns, s)
 
 
 def _conv_sums(op: ConvGradWeight, union: list[int] | None, s: Setting) -> Summed:
@@ -214,12 +214,12 @@ def _conv_sums(op: ConvGradWeight, union: list[int] | None, s: Setting) -> Summe
     return run
 
 
-def _depthwise_sums(op: DepthwiseGradWeight, union: list[int] | None, channels: int, pixels: int, s: Setting) -> Summed:
+def _depthwise_sums(op: DepthwiseGradWeight, union: list[int] | None, pixels: int, s: Setting) -> Summed:
     long = pixels * INPUT_MOST * GRADIENT_MOST >= sums.EXACT
     places = None if union is None else s.whole(union)
 
     def run(x: Tensor, dy: Tensor) -> Tensor:
-        times = dy.shape[1] // channels
+        times = dy.shape[1] // x.shape[1]
         if places is not None:
             x, dy = x.index_select(1, places // times), dy.index_select(1, places)
         elif times > 1:
