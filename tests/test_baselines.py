@@ -145,6 +145,22 @@ def test_a_course_at_batch_1_goes_as_the_simulators() -> None:
     assert result.accuracy == correct / len(data.test)
 
 
+def test_adam_counts_the_steps_of_all_epochs_and_rates_are_those_of_256_samples() -> None:
+    graph, data = inverted_residual(5), some_data(8)
+    training, encoding, course = built(graph), pixel_encoding(graph), Course(3, 1.0, "constant")
+    run = Baseline("int8", "adam", 0.4)
+    (result,) = train_baselines(training, [run], data, course, batch=4, device="cpu")
+    by_hand, losses = Trained(training, [run], batch=4), []
+    for epoch in range(3):
+        order = course.order(epoch, 8)
+        for step in range(2):
+            some = order[4 * step : 4 * step + 4]
+            drawn = [(course.image(data.train.images[i], encoding, epoch, i), data.train.labels[i]) for i in some]
+            by_hand.train(drawn, torch.tensor([4 / 256, *corrections(2 * epoch + step + 1)]))
+        losses.append(float(by_hand.runs.losses(8)))
+    assert result.losses == pytest.approx(losses, rel=1e-5)
+
+
 OPTIMIZERS: tuple[OptimizerName, ...] = ("sgd", "momentum", "adam")
 
 
