@@ -240,6 +240,18 @@ def test_runs_at_once_go_as_each_alone(together: int) -> None:
         assert result.accuracy == pytest.approx(alone.accuracy, abs=1.01 / len(data.test))
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("scheme", ["full", "last:3", "bias:2"])
+def test_on_cuda_recorded_steps_go_as_on_this_machine(scheme: str) -> None:
+    training, data, course = built(inverted_residual(5), scheme), some_data(), Course(3, 0.0, warmup=0.5)
+    here, there = (
+        train_baselines(training, VARIANTS, data, course, batch=4, device=device, together=3)
+        for device in ("cpu", "cuda")
+    )
+    for a, b in zip(here, there, strict=True):
+        assert b.losses == pytest.approx(a.losses, rel=1e-2), a.run
+
+
 def test_seeds_change_the_first_classifier_as_the_options_of_a_training_do() -> None:
     graph = inverted_residual(5)
     training = built(graph)
