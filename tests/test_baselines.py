@@ -145,6 +145,22 @@ def test_a_course_at_batch_1_goes_as_the_simulators() -> None:
     assert result.accuracy == correct / len(data.test)
 
 
+def test_adam_counts_the_steps_of_all_epochs_and_rates_are_those_of_256_samples() -> None:
+    graph, data = inverted_residual(5), some_data(8)
+    training, encoding, course = built(graph), pixel_encoding(graph), Course(3, 1.0, "constant")
+    run = Baseline("int8", "adam", 0.4)
+    (result,) = train_baselines(training, [run], data, course, batch=4, device="cpu")
+    by_hand, losses = Trained(training, [run], batch=4), []
+    for epoch in range(3):
+        order = course.order(epoch, 8)
+        for step in range(2):
+            some = order[4 * step : 4 * step + 4]
+            drawn = [(course.image(data.train.images[i], encoding, epoch, i), data.train.labels[i]) for i in some]
+            by_hand.train(drawn, torch.tensor([4 / 256, *corrections(2 * epoch + step + 1)]))
+        losses.append(float(by_hand.runs.losses(8)))
+    assert result.losses == pytest.approx(losses, rel=1e-5)
+
+
 OPTIMIZERS: tuple[OptimizerName, ...] = ("sgd", "momentum", "adam")
 
 
@@ -222,6 +238,18 @@ def test_runs_at_once_go_as_each_alone(together: int) -> None:
         (alone,) = train_baselines(training, [run], data, course, batch=4, device="cpu")
         assert result.losses == pytest.approx(alone.losses, rel=1e-4)
         assert result.accuracy == pytest.approx(alone.accuracy, abs=1.01 / len(data.test))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("scheme", ["full", "last:3", "bias:2"])
+def test_on_cuda_recorded_steps_go_as_on_this_machine(scheme: str) -> None:
+    training, data, course = built(inverted_residual(5), scheme), some_data(), Course(3, 0.0, warmup=0.5)
+    here, there = (
+        train_baselines(training, VARIANTS, data, course, batch=4, device=device, together=3)
+        for device in ("cpu", "cuda")
+    )
+    for a, b in zip(here, there, strict=True):
+        assert b.losses == pytest.approx(a.losses, rel=1e-2), a.run
 
 
 def test_seeds_change_the_first_classifier_as_the_options_of_a_training_do() -> None:

@@ -128,6 +128,17 @@ def test_parts_are_the_epoch_cut_and_groups_change_nothing(monkeypatch: pytest.M
     assert not torch.equal(images, shown.epoch(1)[0])
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_cuda_device_makes_the_same_bytes() -> None:
+    rng = np.random.default_rng(0)
+    sizes = [(int(h), int(w), 3) for h, w in rng.integers(1, 300, (400, 2))]
+    samples, taken = drawn(sizes), encoding(96, 128)
+    images, _ = CourseImages(samples, taken, CROPS, "cuda").epoch(0)
+    assert np.array_equal(images.cpu().numpy(), hosts(samples, taken, CROPS, 0))
+    plain = centred(samples, taken, "cuda").cpu().numpy()
+    assert np.array_equal(plain, np.concatenate([centre(image, taken) for image in samples.images]))
+
+
 def test_a_float_input_takes_the_hosts_numbers() -> None:
     samples, taken = drawn([(12, 31, 3)] * 4), PixelEncoding(Type((1, 8, 8, 3), "float32"))
     images, _ = CourseImages(samples, taken, CROPS, "cpu").epoch(0)

@@ -2,7 +2,8 @@
 
 Tensors hold the quantized numbers as floats. Gradients use the straight-through estimator: they pass rounding
 unchanged, and a clamp strictly inside its limits, as `autodiff` defines them, by torch's own differentiation. Where a
-graph's leading dimension is 1 it may be a batch here.
+graph's leading dimension is 1 it may be a batch here. A course's images are made on the device, byte for byte the
+host's, and the paper's float baselines learn from them, many runs at once.
 """
 
 from smidgen.simulate.baselines import BaselineProgress, BaselineResult, train_baselines

@@ -167,12 +167,11 @@ def _through(
 def _batches(count: int, batch: int) -> tuple[Tensor, Tensor]:
     """The samples of each step, [steps, batch], and their shares of its mean.
 
-    The last step is filled up with samples it holds already, whose share is 0: all steps have one shape.
+    The last step is filled up with its first sample, again and again with a share of 0: all steps have one shape.
     """
     steps = -(-count // batch)
     at = torch.arange(steps * batch)
-    start = (steps - 1) * batch
-    places = torch.where(at < count, at, start + (at - start) % (count - start)).reshape(steps, batch)
+    places = torch.where(at < count, at, (steps - 1) * batch).reshape(steps, batch)
     shares = (at < count).float().reshape(steps, batch)
     return places, shares / shares.sum(dim=1, keepdim=True)
 
