@@ -24,8 +24,8 @@ import smidgen as sm
 from shared import NETWORKS, SHARED, arguments_of, report
 from smidgen.ir import Array, Graph
 from smidgen.pipeline import Program
-from smidgen.simulate import FloatTraining
-from smidgen.simulate.fleet import Simulation
+from smidgen.simulation import FloatTraining
+from smidgen.simulation.fleet import Simulation
 from smidgen.training.published import published_for
 
 RATES = (0.1 / 256, 0.4 / 256, 1 / 256, 4 / 256)

@@ -22,7 +22,7 @@ from shared import NETWORKS, arguments_of, flowers, released, report
 from smidgen.data import Data, Samples, centre, examples, pixel_encoding
 from smidgen.ir import Array, Graph
 from smidgen.learning import Course, top1
-from smidgen.simulate import FloatTraining
+from smidgen.simulation import FloatTraining
 from smidgen.training import Options, build_training
 from smidgen.training.scheme import load_scheme
 

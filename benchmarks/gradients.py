@@ -19,7 +19,7 @@ from rich.table import Table
 from shared import NETWORKS, Int8Gradients, arguments_of, flowers, inputs, released, report
 from smidgen.data import Data, examples, pixel_encoding
 from smidgen.ir import Array, Graph
-from smidgen.simulate import Simulator
+from smidgen.simulation import Simulator
 from smidgen.training import Options, build_training
 from smidgen.training.scheme import load_scheme
 

@@ -21,7 +21,7 @@ from shared import NETWORKS, Int8Gradients, arguments_of, flowers, inputs, relea
 from smidgen.data import Data, examples, pixel_encoding
 from smidgen.ir import Array, Graph
 from smidgen.ops.update import Step, WeightStep
-from smidgen.simulate import Simulator
+from smidgen.simulation import Simulator
 from smidgen.training import Options, build_training
 from smidgen.training.scheme import load_scheme
 

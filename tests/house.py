@@ -30,7 +30,7 @@ LAYERS = {
     "targets": "this machine as a shared library; Cortex-M boards, emulated; exported projects",
     "pipeline": "`compile()`: every stage in order",
     "learning": "epochs, checkpoints, learned models",
-    "simulate": "the same graph in PyTorch: its images, its training in float32",
+    "simulation": "the same graph in PyTorch: its images, its training in float32, fleets of devices in lockstep",
     "results": "what a stage found, and how it is shown: tables, pictures, the report",
     "cli": "the command line: each verb calls one stage and shows what it returns",
 }

@@ -17,11 +17,11 @@ from smidgen.data import Data, Samples, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, evaluate
 from smidgen.learning.course import Course
-from smidgen.simulate import Baseline, BaselineProgress, FloatTraining, Simulator, train_baselines
-from smidgen.simulate.baselines import _batches
-from smidgen.simulate.copies import Front, units
-from smidgen.simulate.optimizers import Optimizer, OptimizerName, corrections
-from smidgen.simulate.runs import Runs
+from smidgen.simulation import Baseline, BaselineProgress, FloatTraining, Simulator, train_baselines
+from smidgen.simulation.baselines import _batches
+from smidgen.simulation.copies import Front, units
+from smidgen.simulation.optimizers import Optimizer, OptimizerName, corrections
+from smidgen.simulation.runs import Runs
 from smidgen.training import Options, Scheme, Training, build_training, load_scheme
 
 torch.set_num_threads(1)  # pytest's workers share the cores

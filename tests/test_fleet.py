@@ -26,9 +26,9 @@ from smidgen.ops.loss import exp_f32, log_f32
 from smidgen.ops.rules import Momentum, Sgd
 from smidgen.ops.update import BiasStep
 from smidgen.pipeline import Program, compile
-from smidgen.simulate.fleet import FleetProgress, Simulation, courses, head, integers, simulate, sums
-from smidgen.simulate.fleet.device import Simulator
-from smidgen.simulate.fleet.forward import lanes_dot
+from smidgen.simulation.fleet import FleetProgress, Simulation, courses, head, integers, simulate, sums
+from smidgen.simulation.fleet.device import Simulator
+from smidgen.simulation.fleet.forward import lanes_dot
 from smidgen.targets.host import Host
 from smidgen.training import Options, build_training, passes
 from smidgen.training.head import layers

@@ -20,7 +20,7 @@ from smidgen.numerics import activation_limits
 from smidgen.numerics.stochastic import exponent
 from smidgen.ops import Softmax, SumGrads
 from smidgen.ops.update import Step
-from smidgen.simulate import RULES, Simulator
+from smidgen.simulation import RULES, Simulator
 from smidgen.training import Head, Options, Training, autodiff, build_training
 from smidgen.training.autodiff import differentiate
 from smidgen.training.scheme import load_scheme

@@ -71,7 +71,7 @@ def _is_of(name: str, module: str) -> bool:
 
 def test_only_the_front_end_and_the_simulator_import_torch() -> None:
     for path in modules():
-        if not path.is_relative_to(ROOT / "frontends" / "torch") and layer(path) != "simulate":
+        if not path.is_relative_to(ROOT / "frontends" / "torch") and layer(path) != "simulation":
             assert not any(name.split(".")[0] == "torch" for name in imports(path)), path
 
 

@@ -11,7 +11,7 @@ from smidgen.errors import GraphError, TargetError
 from smidgen.ir import Builder, Type, evaluate
 from smidgen.ops import BatchNorm, Lookup
 from smidgen.pipeline import compile
-from smidgen.simulate import Simulator
+from smidgen.simulation import Simulator
 
 parameters = pytest.mark.parametrize(("function", "alpha", "beta"), FUNCTION_PARAMETERS)
 

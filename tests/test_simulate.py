@@ -10,7 +10,7 @@ from networks import CLASSES, branches, inverted_residual, pools_and_moves, samp
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, QParams, Type, evaluate, evaluate_all, evaluate_step
 from smidgen.ops import Conv2D, Dequantize, Mean
-from smidgen.simulate import FloatTraining, Simulator
+from smidgen.simulation import FloatTraining, Simulator
 from smidgen.training import Options, build_training
 from smidgen.training.scheme import load_scheme
 

@@ -12,8 +12,8 @@ from smidgen.data import Augment, DataError, PixelEncoding, Samples, centre
 from smidgen.ir import Array, QParams, Type
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning.course import Course
-from smidgen.simulate import images as module
-from smidgen.simulate.images import CourseImages, centred
+from smidgen.simulation import images as module
+from smidgen.simulation.images import CourseImages, centred
 
 torch.set_num_threads(1)  # pytest's workers share the cores
 PAPER = QParams.per_tensor(2 / 255, 0)

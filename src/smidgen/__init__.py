@@ -11,9 +11,11 @@ with program.start() as device:
     loss = device.train(image, label, learning_rate)
     device.predict(image)
 learned = sm.learn(program, sm.load_data("flowers/"), sm.Course(epochs=12, learning_rate=0.1 / 256))
+sm.simulate([program, …], data, course)  # many devices at once on a GPU, in the bytes each would learn
 """
 
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
 from smidgen.data import Augment, Data, DataError, load_data
 from smidgen.errors import (
@@ -36,6 +38,9 @@ from smidgen.training import Options
 from smidgen.training.head import TrainingError
 from smidgen.training.scheme import Scheme, SchemeError, load_scheme
 from smidgen.zoo.loading import load
+
+if TYPE_CHECKING:
+    from smidgen.simulation.fleet import simulate
 
 __version__ = version("smidgen")
 __all__ = [
@@ -77,4 +82,18 @@ __all__ = [
     "load_data",
     "load_scheme",
     "quantize",
+    "simulate",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`simulate` needs PyTorch, which is imported where it is first asked for."""
+    if name != "simulate":
+        raise AttributeError(f"module 'smidgen' has no attribute {name!r}")
+    try:
+        from smidgen.simulation.fleet import simulate
+    except ImportError:
+        raise InputError(
+            "simulate() needs PyTorch, which is not installed; run: pip install 'smidgen[torch]'"
+        ) from None
+    return simulate

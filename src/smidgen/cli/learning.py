@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from smidgen.cli.demonstration import demonstrate
 from smidgen.cli.options import Learning, with_learning
-from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, Target, app, memory_bytes, path_option, show
+from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, TrainingTarget, app, memory_bytes, path_option, show
 from smidgen.cli.terminal import progress_console, spinner, warn
 from smidgen.data import Augment, Data, examples, load_data, pixel_encoding
 from smidgen.errors import InputError
@@ -24,6 +24,7 @@ from smidgen.learning import Course, Learned, LearningProgress, learn
 from smidgen.ops import Lookup
 from smidgen.pipeline import Program, compile
 from smidgen.results.verbs import TrainingSummary
+from smidgen.targets import device as targets
 from smidgen.zoo.loading import load
 
 
@@ -45,7 +46,7 @@ def train(
         str, typer.Option("--data", help="A folder of images by label, a .zip of one, an .npz, or cifar10.")
     ],
     output: Annotated[Path, path_option("--output", "-o", help="The folder for the model and its checkpoint.")],
-    target: Target = "host",
+    target: TrainingTarget = "host",
     epochs: Annotated[int, typer.Option(help="How many times to go through the images.")] = 12,
     lr: Annotated[str, typer.Option(help="Learning rate per sample: a number or a quotient such as 0.1/256.")] = (
         "0.1/256"
@@ -76,7 +77,7 @@ def train(
     files = _learned_files(graph, output, Path(model))
     with spinner(f"compiling {graph.name} for {target}"):
         images = examples(data.train, pixel_encoding(graph))
-        program = compile(graph, scheme, target, options=options, images=images)
+        program = compile(graph, scheme, _target(target), options=options, images=images)
     output.mkdir(parents=True, exist_ok=True)
     with _progress_bar(course) as on_progress:
         learned = learn(program, data, course, checkpoint=files[2], resume=resume, on_progress=on_progress)
@@ -85,6 +86,17 @@ def train(
     for warning in learned.warnings:
         warn(warning)
     show(_summary(learned, data, scheme, program, files), as_json)
+
+
+def _target(name: str) -> str | targets.Target:
+    """A target by name, or the simulated device on a GPU."""
+    if name != "cuda":
+        return name
+    try:
+        from smidgen.simulation.fleet.device import Simulator
+    except ImportError:
+        raise InputError("--target cuda needs PyTorch, which is not installed; install smidgen[torch]") from None
+    return Simulator()
 
 
 def _rate(text: str) -> float:

@@ -37,6 +37,9 @@ class ImageInput(StrEnum):
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A network of the zoo, or a model file.")]
 Target = Annotated[str, typer.Option(help="host (this machine) or a board: cortex-m7, cortex-m4, stm32f746, …")]
+TrainingTarget = Annotated[
+    str, typer.Option(help="host (this machine), cuda (the same bytes on a GPU), or a board: cortex-m7, …")
+]
 Input = Annotated[ImageInput, typer.Option("--input", help="Whether the image arrives in rows or lies whole in SRAM.")]
 OneScheme = Annotated[str | None, typer.Option(help="What learns; without it the program only infers.")]
 Memory = Annotated[str, typer.Option(help="Most memory that the contents of one file may take, such as 4GB.")]

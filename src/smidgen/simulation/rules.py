@@ -15,7 +15,7 @@ from smidgen.ops.conv import factors, multipliers
 from smidgen.ops.elementwise import ADD_SHIFT, ratio
 from smidgen.ops.weighted import Windowed
 from smidgen.ops.window import Window
-from smidgen.simulate.arithmetic import EXACT_SUMS, Arithmetic
+from smidgen.simulation.arithmetic import EXACT_SUMS, Arithmetic
 
 Function = Callable[..., Tensor | tuple[Tensor, ...]]
 TorchRule = Callable[[Node, Arithmetic], Function]

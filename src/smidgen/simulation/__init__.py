@@ -6,11 +6,11 @@ graph's leading dimension is 1 it may be a batch here. A course's images are mad
 host's, and the paper's float baselines learn from them, many runs at once.
 """
 
-from smidgen.simulate.baselines import BaselineProgress, BaselineResult, train_baselines
-from smidgen.simulate.images import CourseImages, centred
-from smidgen.simulate.rules import RULES
-from smidgen.simulate.running import FloatTraining, Simulator
-from smidgen.simulate.runs import Baseline
+from smidgen.simulation.baselines import BaselineProgress, BaselineResult, train_baselines
+from smidgen.simulation.images import CourseImages, centred
+from smidgen.simulation.rules import RULES
+from smidgen.simulation.running import FloatTraining, Simulator
+from smidgen.simulation.runs import Baseline
 
 __all__ = [
     "RULES",

@@ -14,14 +14,14 @@ from smidgen.ops.conv_grad import DenseGradInput, WindowGrad
 from smidgen.ops.gradient import FromFloat, GradOp, SumGrads
 from smidgen.ops.update import DenseStep
 from smidgen.ops.weighted import Weighted
-from smidgen.simulate.fleet import head
-from smidgen.simulate.fleet.backward import BACKWARD, sums_by_reference
-from smidgen.simulate.fleet.forward import FORWARD, by_reference
-from smidgen.simulate.fleet.layout import Setting, as_weights, in_parts, setting, to_lanes, unflatten, zero_of
-from smidgen.simulate.fleet.loop import Loop
-from smidgen.simulate.fleet.merging import Fleet, FleetNode, FleetStep, FleetValue, Slotted, merge
-from smidgen.simulate.fleet.steps import HeadStep, IntegerStep
-from smidgen.simulate.fleet.tables import Looked, Tables, rounding
+from smidgen.simulation.fleet import head
+from smidgen.simulation.fleet.backward import BACKWARD, sums_by_reference
+from smidgen.simulation.fleet.forward import FORWARD, by_reference
+from smidgen.simulation.fleet.layout import Setting, as_weights, in_parts, setting, to_lanes, unflatten, zero_of
+from smidgen.simulation.fleet.loop import Loop
+from smidgen.simulation.fleet.merging import Fleet, FleetNode, FleetStep, FleetValue, Slotted, merge
+from smidgen.simulation.fleet.steps import HeadStep, IntegerStep
+from smidgen.simulation.fleet.tables import Looked, Tables, rounding
 from smidgen.targets.device import check_state
 
 Values = dict[FleetValue, Tensor]

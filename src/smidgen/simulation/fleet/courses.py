@@ -15,9 +15,9 @@ from smidgen.ir import Array, Graph
 from smidgen.learning.course import Course
 from smidgen.learning.run import check_labels
 from smidgen.pipeline import Program
-from smidgen.simulate.fleet.layout import in_parts
-from smidgen.simulate.fleet.running import Simulation
-from smidgen.simulate.images import CourseImages, centred
+from smidgen.simulation.fleet.layout import in_parts
+from smidgen.simulation.fleet.running import Simulation
+from smidgen.simulation.images import CourseImages, centred
 
 KEPT_BYTES = 1 << 33  # of what the front gives for the test images: more is computed anew at each test
 

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from smidgen.errors import InputError
 from smidgen.ir import Graph
-from smidgen.simulate.copies import Tail, between, head, units
-from smidgen.simulate.optimizers import Optimizer, OptimizerName
+from smidgen.simulation.copies import Tail, between, head, units
+from smidgen.simulation.optimizers import Optimizer, OptimizerName
 from smidgen.training.building import first_head
 
 Precision = Literal["fp32", "int8"]

@@ -10,8 +10,8 @@ from torch import Tensor
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Graph, Value
 from smidgen.ops.update import DenseStep, Step, WeightStep
-from smidgen.simulate.arithmetic import Arithmetic
-from smidgen.simulate.rules import RULES, by_reference
+from smidgen.simulation.arithmetic import Arithmetic
+from smidgen.simulation.rules import RULES, by_reference
 from smidgen.training import Training
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from smidgen import numerics
 from smidgen.ir import Array, Type
-from smidgen.simulate.arithmetic import Arithmetic
+from smidgen.simulation.arithmetic import Arithmetic
 
 AWAY = 1 + 2.0**-22  # carries a half away from zero, where round() would take it to the even number
 Finisher = Callable[[Tensor], Tensor]

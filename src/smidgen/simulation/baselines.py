@@ -26,10 +26,10 @@ from smidgen.data import Data, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.ir import Graph
 from smidgen.learning.course import Course
-from smidgen.simulate.copies import Front
-from smidgen.simulate.images import CourseImages, centred
-from smidgen.simulate.optimizers import corrections
-from smidgen.simulate.runs import Baseline, Precision, Runs
+from smidgen.simulation.copies import Front
+from smidgen.simulation.images import CourseImages, centred
+from smidgen.simulation.optimizers import corrections
+from smidgen.simulation.runs import Baseline, Precision, Runs
 from smidgen.training import Training
 
 RATE_BATCH = 256  # samples, of the step that a learning rate is given for

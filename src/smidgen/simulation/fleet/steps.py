@@ -14,10 +14,10 @@ from smidgen.ops.conv_grad import ConvGradWeight, DenseGradWeight, DepthwiseGrad
 from smidgen.ops.gradient import GRADIENT_MOST, ChannelSum
 from smidgen.ops.rules import LIMITS
 from smidgen.ops.update import BUFFER_BITS, DenseStep, Step, WeightStep, pack, unpack
-from smidgen.simulate.fleet import sums
-from smidgen.simulate.fleet.forward import INPUT_MOST
-from smidgen.simulate.fleet.layout import Setting, unflatten
-from smidgen.simulate.fleet.merging import Fleet, FleetStep
+from smidgen.simulation.fleet import sums
+from smidgen.simulation.fleet.forward import INPUT_MOST
+from smidgen.simulation.fleet.layout import Setting, unflatten
+from smidgen.simulation.fleet.merging import Fleet, FleetStep
 
 Summed = Callable[..., Tensor]
 
