@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from networks import inverted_residual
+from networks import inverted_residual, one_scale_hidden
 from release_files import SHARED
 from smidgen.frontends import import_model
 from smidgen.frontends.network import build
@@ -129,11 +129,12 @@ def test_the_parts_of_one_scheme_are_the_published_ones() -> None:
 
 
 shares = st.fractions(min_value=Fraction(1, 64), max_value=1, max_denominator=64)
+named = st.sets(st.integers(0, 999), min_size=1, max_size=9).map(lambda channels: tuple(sorted(channels)))
 schemes = st.builds(
     Scheme,
     st.text(min_size=1, max_size=20),
     st.integers(0, 60),
-    st.dictionaries(st.integers(0, 59), shares).map(lambda weights: tuple(sorted(weights.items()))),
+    st.dictionaries(st.integers(0, 59), shares | named).map(lambda weights: tuple(sorted(weights.items()))),
     st.sampled_from(RANKINGS),
 )
 
@@ -174,6 +175,32 @@ def test_the_share_of_channels_is_what_ranks_first() -> None:
     assert all(channels == tuple(sorted(channels)) for channels in chosen.values())
 
 
+def test_channels_that_are_named_learn_whatever_their_rank() -> None:
+    graph = inverted_residual(0)
+    layer = len(layers(graph)) - 1
+    for ranking in RANKINGS:
+        (trained,) = resolve(Scheme("named", 1, ((layer, (1, 4)),), ranking), graph)
+        assert trained.channels == (1, 4)
+        assert trained.partial
+
+
+def test_naming_the_channels_that_rank_first_is_giving_their_share() -> None:
+    graph = inverted_residual(0)
+    layer = len(layers(graph)) - 1
+    ranked = Scheme("s", 1, ((layer, Fraction(1, 2)),))
+    chosen = replace(ranked, weights=((layer, resolve(ranked, graph)[0].channels),))
+    assert resolve(chosen, graph) == resolve(ranked, graph)
+    assert analytic_memory(chosen, graph) == analytic_memory(ranked, graph)
+
+
+def test_part_of_a_dense_layer_is_refused_by_share_and_by_channels() -> None:
+    graph = one_scale_hidden(0)
+    last = len(layers(graph)) - 1
+    for part, said in ((Fraction(1, 2), "1/2"), ((0, 1), "2 channels")):
+        with pytest.raises(SchemeError, match=f"trains {said} of layer {last}, which is dense"):
+            resolve(Scheme("s", 1, ((last, part),)), graph)
+
+
 @pytest.mark.parametrize(
     ("scheme", "message"),
     [
@@ -184,6 +211,11 @@ def test_the_share_of_channels_is_what_ranks_first() -> None:
         (Scheme("s", 3, ((6, Fraction(3, 2)),)), "trains 3/2 of layer 6's channels"),
         (Scheme("s", 3, ((6, Fraction(0)),)), "trains 0 of layer 6's channels"),
         (Scheme("s", 3, ((6, Fraction(-1, 2)),)), "trains -1/2 of layer 6's channels"),
+        (Scheme("s", 3, ((6, ()),)), r"trains channels \[\] of layer 6; give at least one of 0 to"),
+        (Scheme("s", 3, ((6, (0, 999)),)), r"trains channels \[0, 999\] of layer 6"),
+        (Scheme("s", 3, ((6, (-1, 0)),)), r"trains channels \[-1, 0\] of layer 6"),
+        (Scheme("s", 3, ((6, (1, 1)),)), r"trains channels \[1, 1\] of layer 6; .* each once, in ascending order"),
+        (Scheme("s", 3, ((6, (1, 0)),)), r"trains channels \[1, 0\] of layer 6"),
         (Scheme("s", 2, ((1, Fraction(1)),)), r"weights of layer 1 but only the last 2 biases .*needs biases"),
     ],
 )
@@ -207,6 +239,8 @@ def test_a_scheme_that_does_not_fit_is_refused_with_the_numbers(scheme: Scheme, 
         ('{"name": "s", "biases": 1, "weights": {"a": "1"}, "channels": "largest"}', "'a'"),
         ('{"name": "s", "biases": 1, "weights": {"0": "1/0"}, "channels": "largest"}', "not a scheme"),
         ('{"name": "s", "biases": 1, "weights": {"0": "half"}, "channels": "largest"}', "half"),
+        ('{"name": "s", "biases": 1, "weights": {"0": [0, 1.5]}, "channels": "largest"}', "1.5"),
+        ('{"name": "s", "biases": 1, "weights": {"0": [0, true]}, "channels": "largest"}', "True"),
         ('{"name": "s", "biases": 1, "weights": [1, 2], "channels": "largest"}', "not a scheme"),
         ('{"name": "s", "biases": 1, "weights": {}, "channels": "best"}', "'best'; known are largest"),
     ],

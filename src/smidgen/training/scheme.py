@@ -22,6 +22,7 @@ from smidgen.training.published import published_for, why_not_published
 
 Ranking = Literal["largest", "smallest", "random"]
 RANKINGS: tuple[Ranking, ...] = ("largest", "smallest", "random")
+Part = Fraction | tuple[int, ...]  # of a layer's input channels: a share, or the very channels in ascending order
 _WHOLE = re.compile(r"-?[0-9]{1,9}")
 _SHARE = re.compile(r"-?[0-9]{1,9}(?:/[0-9]{1,9}|\.[0-9]{1,18})?")
 
@@ -32,19 +33,20 @@ class SchemeError(SmidgenError):
 
 @dataclass(frozen=True)
 class Scheme:
-    """The last `biases` layers learn their biases; `weights` maps a layer to the share of its input channels.
+    """The last `biases` layers learn their biases; `weights` maps a layer to the part of its input channels.
 
     Layers are numbered from 0 over the convolutions and dense layers in execution order, the classifier not counted;
     a depthwise layer's share counts its channels, a dense layer learns whole. The classifier head always learns.
+    A part is a share of the channels, which rank by `channels`, or the numbers of the very channels.
     """
 
     name: str
     biases: int
-    weights: tuple[tuple[int, Fraction], ...] = ()
+    weights: tuple[tuple[int, Part], ...] = ()
     channels: Ranking = "largest"
 
     def to_json(self) -> str:
-        weights = {str(layer): str(share) for layer, share in self.weights}
+        weights = {str(layer): str(p) if isinstance(p, Fraction) else list(p) for layer, p in self.weights}
         plain = {"name": self.name, "biases": self.biases, "weights": weights, "channels": self.channels}
         return json.dumps(plain, indent=2)
 
@@ -52,12 +54,12 @@ class Scheme:
     def from_json(text: str, source: str = "the scheme") -> Scheme:
         try:
             plain = json.loads(text)
-            weights = tuple((_integer(layer), _parse_share(share)) for layer, share in dict(plain["weights"]).items())
+            weights = tuple((_integer(layer), _parse_part(part)) for layer, part in dict(plain["weights"]).items())
             scheme = Scheme(str(plain["name"]), _integer(plain["biases"]), tuple(sorted(weights)), plain["channels"])
         except (ValueError, KeyError, TypeError, ZeroDivisionError, RecursionError) as error:
             raise SchemeError(
                 f"{source} is not a scheme ({type(error).__name__}: {error}); it needs name, biases, weights as "
-                '{"layer": "share"} and channels, as Scheme.to_json writes them'
+                '{"layer": "share" or [channels]} and channels, as Scheme.to_json writes them'
             ) from None
         if scheme.channels not in RANKINGS:
             raise SchemeError(f"{source} ranks channels by '{scheme.channels}'; known are {', '.join(RANKINGS)}")
@@ -71,8 +73,10 @@ def _integer(written: object) -> int:
     return int(str(written))
 
 
-def _parse_share(written: object) -> Fraction:
-    """A share of channels: 1/8, 0.125 or 1."""
+def _parse_part(written: object) -> Part:
+    """A share of channels, 1/8, 0.125 or 1, or a list of their numbers."""
+    if isinstance(written, list):
+        return tuple(_integer(channel) for channel in written)
     if isinstance(written, bool) or not _SHARE.fullmatch(str(written)):
         raise ValueError(f"{str(written)[:40]!r} is not a share of channels such as 1/8")
     return Fraction(str(written))
@@ -112,35 +116,51 @@ def resolve(scheme: Scheme, graph: Graph, seed: int = 0) -> tuple[Trained, ...]:
     if not 0 <= scheme.biases <= len(numbered):
         raise SchemeError(f"{scheme.name} trains {scheme.biases} biases, {graph.name} has {len(numbered)} layers")
     first = len(numbered) - scheme.biases
-    shares = dict(scheme.weights)
-    for layer, share in scheme.weights:
+    parts = dict(scheme.weights)
+    for layer, part in scheme.weights:
         if not 0 <= layer < len(numbered):
             raise SchemeError(f"{scheme.name} names layer {layer}; {graph.name} has 0 to {len(numbered) - 1}")
-        if not 0 < share <= 1:
-            raise SchemeError(f"{scheme.name} trains {share} of layer {layer}'s channels; give above 0, at most 1")
         if layer < first:
             raise SchemeError(
                 f"{scheme.name} trains weights of layer {layer} but only the last {scheme.biases} biases (from layer "
                 f"{first}): the gradient's path to layer {layer} needs biases {len(numbered) - layer}"
             )
-        if share < 1 and isinstance(numbered[layer].op, Dense):
-            raise SchemeError(
-                f"{scheme.name} trains {share} of layer {layer}, which is dense and learns only as a whole; give 1"
-            )
+        _check_part(scheme.name, layer, part, numbered[layer])
     rng = np.random.default_rng(seed)
     return tuple(
-        Trained(i, numbered[i], True, _channels(graph, numbered[i], shares.get(i, Fraction(0)), scheme.channels, rng))
+        Trained(i, numbered[i], True, _channels(graph, numbered[i], parts.get(i, Fraction(0)), scheme.channels, rng))
         for i in range(first, len(numbered))
     )
 
 
-def _channels(graph: Graph, node: Node, share: Fraction, ranking: Ranking, rng: np.random.Generator) -> tuple[int, ...]:
-    """The channels that learn, in ascending order: the share of them that rank first by weight norm."""
+def _check_part(name: str, layer: int, part: Part, node: Node) -> None:
+    """Raise SchemeError unless a layer has these channels, or such a share of them."""
+    total = node.ins[1].type.shape[-1]
+    if isinstance(part, Fraction):
+        whole, said = part == 1, str(part)
+        if not 0 < part <= 1:
+            raise SchemeError(f"{name} trains {part} of layer {layer}'s channels; give above 0, at most 1")
+    else:
+        whole, said = len(part) == total, f"{len(part)} channels"
+        if not part or list(part) != sorted(set(part)) or not 0 <= part[0] <= part[-1] < total:
+            given = ", ".join(map(str, part[:4])) + ("…" if len(part) > 4 else "")
+            raise SchemeError(
+                f"{name} trains channels [{given}] of layer {layer}; give at least one of 0 to {total - 1}, "
+                "each once, in ascending order"
+            )
+    if not whole and isinstance(node.op, Dense):
+        raise SchemeError(f"{name} trains {said} of layer {layer}, which is dense and learns only as a whole; give 1")
+
+
+def _channels(graph: Graph, node: Node, part: Part, ranking: Ranking, rng: np.random.Generator) -> tuple[int, ...]:
+    """The channels that learn, in ascending order: those named, or the share of them that rank first by weight norm."""
     w = node.ins[1]
-    total = w.type.shape[-1]
-    count = min(total, max(1, round(total * share))) if share else 0
-    if count == 0 or w not in graph.constants:
+    if not part or w not in graph.constants:
         return ()
+    if not isinstance(part, Fraction):
+        return part
+    total = w.type.shape[-1]
+    count = min(total, max(1, round(total * part)))
     data, q = graph.constants[w].astype(np.float64), w.type.q
     if q is not None:
         steps = np.array(q.scale)
