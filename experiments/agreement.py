@@ -132,7 +132,7 @@ def measure(name: str, data: Data, course: Course, task: Task, tested: int = 500
     """Train, quantize and test one network, at the width given or its usual one."""
     learned = data.train.at(np.flatnonzero(task.goal.learned(np.array(data.train.labels))))
     test = data.test.spread(tested)
-    module = build(name, width, course.seed)
+    module = build(name, width, course.seed, len(data.classes))
     begun = time.monotonic()
     decide = learn(learned, module, task, course)
     trained = time.monotonic()

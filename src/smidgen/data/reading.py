@@ -102,7 +102,7 @@ def _images_of_arrays(path: Path, archive: zipfile.ZipFile, budget: Budget) -> l
     x = _parse_array(unfold(archive, members[name], budget), f"{name} in {path}")
     if x.dtype == np.float32 and x.ndim > 1:
         return list(x)
-    return list(_samples_from_arrays(x, np.zeros(len(x), np.int64), f"{name} in {path}").images)
+    return list(_samples_from_arrays(x, np.zeros(x.shape[:1], np.int64), f"{name} in {path}").images)
 
 
 def _npy_members(path: Path, archive: zipfile.ZipFile, budget: Budget) -> dict[str, zipfile.ZipInfo]:

@@ -99,7 +99,8 @@ def folder_tree(path: Path, budget: Budget) -> Tree:
 
 def zip_tree(path: Path, archive: zipfile.ZipFile, budget: Budget) -> Tree:
     """The members of an archive."""
-    members = named((m for m in archive.infolist() if not m.is_dir()), str(path), budget)
+    files = (m for m in archive.infolist() if m.filename and not m.filename.endswith("/"))
+    members = named(files, str(path), budget)
     return Tree(str(path), {name: partial(_unfolded, archive, m, budget) for name, m in members.items()}, budget)
 
 
