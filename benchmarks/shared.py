@@ -20,6 +20,7 @@ import numpy as np
 import smidgen as sm
 from smidgen.cli.shared import MEMORY_TEXT, memory_bytes
 from smidgen.data import Data, Samples, centre, load_data, pixel_encoding
+from smidgen.data.decoding import SHORT_SIDE
 from smidgen.data.sample import NAME
 from smidgen.errors import SmidgenError
 from smidgen.ir import Array, Graph, Value, evaluate_all, roles_of
@@ -67,6 +68,7 @@ def add_data(parser: argparse.ArgumentParser, kept: str | None = FLOWERS) -> Non
         "--data", help=f"a folder, .zip or .npz of images, a published data set, or {NAME} (docs/data.md); {default}"
     )
     parser.add_argument("--memory", default=MEMORY_TEXT, help="most memory that the images may take, such as 8GB")
+    parser.add_argument("--short-side", type=int, default=SHORT_SIDE, help="reduce larger images to this, in pixels")
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
@@ -83,7 +85,7 @@ def images_of(given: argparse.Namespace, kept: str | None = FLOWERS) -> Data:
         if kept is not None:
             _say_skipped(f"{kept} beside the checkout", "the CIFAR-10 sample")
         source = NAME
-    return load_data(source, memory_bytes(given.memory))
+    return load_data(source, memory_bytes(given.memory), given.short_side)
 
 
 def networks_of(given: argparse.Namespace, names: Sequence[str]) -> Iterator[Graph]:

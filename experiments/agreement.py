@@ -63,7 +63,7 @@ def train(module: nn.Module, x: Tensor, answers: Tensor, task: Task, course: Cou
     """AdamW with one cycle of the rate, on pictures [n, colours, rows, columns] that are varied a little."""
     x, answers = x.to(course.device), answers.to(course.device)
     module.to(course.device).train()
-    size = min(max(len(x) // BATCHES, SMALLEST), LARGEST)
+    size = min(max(len(x) // BATCHES, SMALLEST), LARGEST, len(x))
     steps = len(x) // size
     optimizer = torch.optim.AdamW(module.parameters(), task.rate, weight_decay=DECAY, fused=True)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, task.rate, course.epochs * steps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import struct
 import zlib
@@ -13,16 +14,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import layout_trees as trees
+from floats import dequantized
 from layout_trees import STEP, Files, jpg, text, write
 from mat_files import Value, mat_file, numbers
 from release_files import zipped
+from smidgen import cli
 from smidgen.data import Data, DataError, load_data, load_images
 from smidgen.data.budget import Budget
 from smidgen.data.layouts import LAYOUTS
 from smidgen.data.layouts.matlab import read_mat
+from smidgen.frontends.native import write_smg
 from smidgen.ir import Array
+from toys import small_network
 
 Pairs = list[tuple[int, int]]  # which image, which label
 TEN = ("airplane", "automobile", "bird")
@@ -249,7 +255,7 @@ def test_images_that_would_take_far_too_much_are_counted_before_they_are_read(tm
     need = 100 * 640 * 480 * 3
     folder = write(tmp_path, files)
     with pytest.raises(
-        DataError, match=rf"100 images, by the sizes of 64 of them, would take {need:,} bytes of memory"
+        DataError, match=rf"100 images, .*\(--short-side reduces it\), would take {need:,} bytes of memory"
     ):
         load_data(folder, need // 2)
     with pytest.raises(
@@ -257,6 +263,9 @@ def test_images_that_would_take_far_too_much_are_counted_before_they_are_read(tm
     ):
         load_data(folder, need - 640 * 480 * 3)
     assert len(load_data(folder, need + 2**21).train) == 90
+    assert {image.shape for image in load_data(folder, need // 2, short_side=96).test.images} == {(96, 128, 3)}
+    with pytest.raises(DataError, match="reduced to a short side of 0 pixels; give 16 to 4,096"):
+        load_data(folder, short_side=0)
 
 
 @given(
@@ -304,3 +313,24 @@ def test_damaged_lists_and_labels_raise_nothing_but_data_errors(tmp_path: Path, 
         folder = write(tmp_path, {**files, name: bytes(data)})
         with suppress(DataError):
             load_data(folder)
+
+
+def test_the_verbs_take_a_layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "cars", trees.cars())
+    write_smg(small_network(), tmp_path / "small.smg")
+    write_smg(dequantized(small_network()), tmp_path / "float.smg")
+    images = {f"jpg/image_{n:05d}.jpg": trees.boxed(n) for n in range(1, 11)}
+    labels = {"imagelabels.mat": mat_file({"labels": numbers(*([1, 2] * 5))})}
+    split = mat_file({"trnid": numbers(1, 2, 3, 4, 5, 6), "valid": numbers(7, 8), "tstid": numbers(9, 10)})
+    write(tmp_path / "flowers", images | labels | {"setid.mat": split})
+    for verb in (
+        "train small.smg --scheme last:1 --data cars --epochs 1 --short-side 64 -o out --json",
+        "quantize float.smg --data flowers -o int8.smg --json",
+    ):
+        done = CliRunner().invoke(cli.app, verb.split(), catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        told = json.loads(done.stdout)
+        if verb.startswith("train"):
+            assert (told["classes"], told["train_images"], told["test_images"]) == (list(CARS), 2, 2)
+    assert (tmp_path / "int8.smg").exists()

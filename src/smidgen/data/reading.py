@@ -13,7 +13,7 @@ import numpy as np
 from smidgen.data import sample
 from smidgen.data.archives import named, unfold
 from smidgen.data.budget import MEMORY, Budget
-from smidgen.data.decoding import check_all, decode_all
+from smidgen.data.decoding import SHORT_SIDE, check_all, decode_all
 from smidgen.data.files import CORRUPT_ZIP, first_line, parse_npy
 from smidgen.data.layouts import Listing, recognize
 from smidgen.data.samples import Data, DataError, Samples, evenly, hold_out
@@ -26,14 +26,14 @@ MAX_CLASSES = 4096
 LAYOUT = "put images in train/<label>/ and test/<label>/, or in <label>/"
 
 
-def load_data(source: str | Path, memory: int = MEMORY) -> Data:
+def load_data(source: str | Path, memory: int = MEMORY, short_side: int = SHORT_SIDE) -> Data:
     """A folder of images by label or a published data set, a .zip of either, an .npz of arrays, or "cifar10".
 
     That name stands for the sample that comes with Smidgen, `./cifar10` for a folder. Published data sets, which
     `docs/data.md` lists, are recognized by their files and read in their official splits. Of other folders, and of
     arrays x and y, every fifth image of each class is held out where there are no images to test with, and classes are
-    numbered in the order of the folders' names, by value where all are numbers. All images together may take so many
-    bytes of `memory`.
+    numbered in the order of the folders' names, by value where all are numbers. Image files with a longer
+    short side than `short_side` are reduced to it. All images together may take so many bytes of `memory`.
     """
     if source == sample.NAME:
         return sample.read_sample()
@@ -43,8 +43,8 @@ def load_data(source: str | Path, memory: int = MEMORY) -> Data:
             return _data_from_arrays(path, archive, budget)
         tree = folder_tree(path, budget) if archive is None else zip_tree(path, archive, budget)
         if found := recognize(tree):
-            return _data_of(str(path), found[0].read(found[1]), budget)
-        return _data_from_files(tree)
+            return _data_of(str(path), found[0].read(found[1]), budget, short_side)
+        return _data_from_files(tree, short_side)
 
 
 def load_images(source: str | Path, most: int, memory: int = MEMORY) -> tuple[Array, ...]:
@@ -77,13 +77,13 @@ def _decoded(files: list[ImageFile], budget: Budget) -> tuple[Array, ...]:
     return decode_all(files, budget)
 
 
-def _data_of(name: str, found: Listing | Data, budget: Budget) -> Data:
+def _data_of(name: str, found: Listing | Data, budget: Budget, side: int) -> Data:
     """What a layout lists, read."""
     if isinstance(found, Data):
         return replace(found, name=name)
-    check_all([file for file, _ in (*found.train, *found.test)], budget)
+    check_all([file for file, _ in (*found.train, *found.test)], budget, side)
     parts = (
-        Samples(decode_all([file for file, _ in part], budget), tuple(label for _, label in part))
+        Samples(decode_all([file for file, _ in part], budget, side), tuple(label for _, label in part))
         for part in (found.train, found.test)
     )
     return Data(name, found.classes, *parts)
@@ -136,7 +136,7 @@ def _open_archive(path: Path) -> Iterator[zipfile.ZipFile | None]:
         raise DataError(f"{path} is not a complete archive: {first_line(error)}") from None
 
 
-def _data_from_files(tree: Tree) -> Data:
+def _data_from_files(tree: Tree, side: int) -> Data:
     name, files, budget = tree.where, tree.images(), tree.budget
     divided = [file for file in files if len(file.parts) > 2 and file.parts[-3] in SPLITS]
     used = divided or _in_label_folders(files)
@@ -153,9 +153,9 @@ def _data_from_files(tree: Tree) -> Data:
         _check_groups(name, *groups)
     else:
         groups = [[used[i] for i in part] for part in hold_out(number[file.label] for file in used)]
-    check_all(used, budget)
-    train, test = (Samples(decode_all(group, budget), tuple(number[file.label] for file in group)) for group in groups)
-    return Data(name, classes, train, test)
+    check_all(used, budget, side)
+    parts = (Samples(decode_all(group, budget, side), tuple(number[file.label] for file in group)) for group in groups)
+    return Data(name, classes, *parts)
 
 
 def _check_groups(name: str, train: list[ImageFile], test: list[ImageFile]) -> None:
