@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 import layout_trees as trees
 from floats import dequantized
+from house import TOP
 from layout_trees import STEP, Files, jpg, text, write
 from mat_files import Value, mat_file, numbers
 from release_files import zipped
@@ -103,6 +104,11 @@ def test_images_to_calibrate_with_are_of_the_part_to_learn_from(
 def test_every_layout_has_a_tree_here() -> None:
     marked = {layout.name for layout in LAYOUTS for make in BUILDERS if set(layout.marks) & set(make())}
     assert marked == {layout.name for layout in LAYOUTS}
+
+
+def test_the_page_lists_every_layout() -> None:
+    page = (TOP / "docs" / "data.md").read_text()
+    assert [layout.name for layout in LAYOUTS if f"| {layout.name} |" not in page] == []
 
 
 def test_of_cars_the_bounding_box_alone_is_kept(tmp_path: Path) -> None:

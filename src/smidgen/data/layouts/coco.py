@@ -93,7 +93,7 @@ class _Noted:
 
 
 LAYOUT = Layout(
-    "Visual Wake Words (COCO)",
+    "Visual Wake Words",
     (*(f"annotations/instances_{part}.json" for split in SPLITS for part in split), *(f"{f}/" for f in FOLDERS)),
     _read,
 )
