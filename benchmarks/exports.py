@@ -1,6 +1,7 @@
 """A learned model in other runtimes: first choices that stay, those that are right, and what an image takes.
 
-`smidgen demo -o demo` makes such a model, demo/mcunet-5fps.smg; images are the 500 test images of the CIFAR-10 sample.
+`smidgen demo -o demo` makes such a model, demo/mcunet-5fps.smg; images are the 500 test images of the CIFAR-10 sample,
+or those of `--data`, which has to be what the model learned.
 Times are medians, on one thread, of runtimes that take turns image by image: they compare within one run.
 """
 
@@ -19,9 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 import smidgen as sm
-from shared import arguments_of, report
-from smidgen.data import centre, pixel_encoding
-from smidgen.data.sample import read_sample
+from shared import add_data, arguments_of, images_of, report, start
+from smidgen.data import Samples, centre, pixel_encoding
 from smidgen.frontends import export_model
 from smidgen.ir import Array, Graph
 
@@ -69,9 +69,8 @@ def timed(run: Run, image: Array) -> tuple[Array, float]:
     return result, time.perf_counter() - start
 
 
-def outcomes(graph: Graph) -> list[Outcome]:
+def outcomes(graph: Graph, test: Samples) -> list[Outcome]:
     """Our own C first, then the others."""
-    test = read_sample().test
     images = [centre(image, pixel_encoding(graph)) for image in test.images]
     with TemporaryDirectory() as folder, sm.compile(graph).start() as device:
         smg, tflite, onnx, plain = (Path(folder) / name for name in ("a.smg", "a.tflite", "a.onnx", "plain.onnx"))
@@ -113,10 +112,11 @@ def show(results: list[Outcome]) -> None:
 def main() -> None:
     parser = arguments_of(__doc__)
     parser.add_argument("model", type=Path, help="a learned model, .smg")
+    add_data(parser, kept=None)
     given = parser.parse_args()
-    results = outcomes(sm.load(given.model))
+    results = outcomes(sm.load(given.model), images_of(given, kept=None).test)
     report(results, show, given.json)
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

@@ -1,4 +1,4 @@
-"""Flowers-102 learned one photograph at a time: int8 training on the host's C against fp32 training in PyTorch.
+"""Flowers-102, or `--data`, learned one photograph at a time: int8 in C on this machine against fp32 in PyTorch.
 
 MCUNet-5FPS, the 99kb scheme, 12 epochs, bs256_lr 0.1 with a cosine schedule. All learners start from the same
 weights and see the same crops in the same order, step by step together.
@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 import smidgen as sm
-from shared import NETWORKS, arguments_of, flowers, released, report
+from shared import NETWORKS, add_data, add_model, arguments_of, images_of, networks_of, report, schemes_for, start
 from smidgen.data import Data, Samples, centre, examples, pixel_encoding
 from smidgen.ir import Array, Graph
 from smidgen.learning import Course, top1
@@ -61,6 +62,7 @@ class Outcome:
 class Experiment:
     network: str
     scheme: str
+    data: str
     qas: bool
     epochs: int
     learning_rate: float  # of one sample
@@ -112,7 +114,13 @@ def run(learners: list[Learner], graph: Graph, data: Data, course: Course) -> tu
 
 
 def show(experiment: Experiment) -> None:
-    table = Table("learner", "top-1 %", "loss", "ms per step", title=f"{experiment.network}, {experiment.scheme}")
+    table = Table(
+        "learner",
+        "top-1 %",
+        "loss",
+        "ms per step",
+        title=f"{experiment.network}, {experiment.scheme}, {experiment.data}",
+    )
     for o in experiment.outcomes:
         table.add_row(o.learner, f"{100 * o.top1:.2f}", f"{o.loss:.3f}", f"{o.milliseconds:.1f}")
     console = Console()
@@ -131,8 +139,10 @@ LEARNERS: dict[str, Callable[[Graph, str, Data, bool], Learner]] = {
 
 def main() -> None:
     parser = arguments_of(__doc__)
+    add_data(parser)
+    add_model(parser)
     parser.add_argument("--network", choices=NETWORKS, default="mcunet-5fps")
-    parser.add_argument("--scheme", default="99kb")
+    parser.add_argument("--scheme", help="99kb otherwise, or what is published for the network that is like it")
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--lr", type=float, default=0.1, help="for a batch of 256, as the paper gives it")
     parser.add_argument("--seed", type=int, default=0)
@@ -142,19 +152,20 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="of PyTorch")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    graph, data = released(arguments.network), flowers()
+    (graph,), data = networks_of(arguments, [arguments.network]), images_of(arguments)
     if arguments.limit:
         data = Data(data.name, data.classes, data.train.spread(arguments.limit), data.test.spread(arguments.limit))
+    scheme = arguments.scheme or schemes_for(graph, ["99kb", "98kb"])[0]
     course = Course(arguments.epochs, arguments.lr / BATCH, seed=arguments.seed)
     chosen = arguments.learner or ["fp32", "12", "8"]
     qas = not arguments.no_qas
-    learners = [LEARNERS[name](graph, arguments.scheme, data, qas) for name in chosen]
+    learners = [LEARNERS[name](graph, scheme, data, qas) for name in chosen]
     experiment = Experiment(
-        graph.name, arguments.scheme, qas, course.epochs, course.learning_rate, len(data.train), len(data.test),
-        run(learners, graph, data, course),
+        graph.name, scheme, Path(data.name).name, qas, course.epochs, course.learning_rate,
+        len(data.train), len(data.test), run(learners, graph, data, course),
     )  # fmt: skip
     report(experiment, show, arguments.json)
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

@@ -13,7 +13,6 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
@@ -21,12 +20,10 @@ from rich.console import Console
 from rich.table import Table
 
 import smidgen as sm
-from shared import arguments_of
+from shared import NETWORKS, arguments_of, released
 from smidgen.frontends.tflite import write_tflite
 from smidgen.ir import Array, Graph
 
-MODELS = Path(__file__).parents[2] / "shared" / "models"
-BACKBONES = ("mbv2-w0.35", "proxyless-w0.3", "mcunet-5fps")
 WARM_UP = 10  # runs of each before the clock starts
 
 
@@ -43,7 +40,7 @@ class Timing:
 
 def measure(name: str, runs: int) -> Timing:
     """Run both in turns on the same images."""
-    graph = sm.import_model(MODELS / f"{name}.npz")
+    graph = released(name)
     rng = np.random.default_rng(0)
     images = rng.integers(-128, 128, (8, *graph.inputs[0].type.shape)).astype(np.int8)
     theirs = litert(graph)
@@ -82,7 +79,7 @@ def main() -> None:
     parser = arguments_of(__doc__)
     parser.add_argument("--runs", type=int, default=200, help="timed runs of each")
     options = parser.parse_args()
-    timings = [measure(name, options.runs) for name in BACKBONES]
+    timings = [measure(name, options.runs) for name in NETWORKS]
     if options.json:
         print(json.dumps({"runs": options.runs, "timings": [asdict(t) for t in timings]}))
         return

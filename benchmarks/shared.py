@@ -1,27 +1,39 @@
-"""What the benchmarks share: their arguments, the released backbones and the photographs beside the checkout."""
+"""What the benchmarks share: their arguments, and the networks and images they measure on.
+
+Without `--data` and `--model` these are the photographs and the released backbones beside the checkout, or where there
+are none the sample and the weights that come with Smidgen.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
 import smidgen as sm
+from smidgen.cli.shared import MEMORY_TEXT, memory_bytes
 from smidgen.data import Data, Samples, centre, load_data, pixel_encoding
+from smidgen.data.decoding import SHORT_SIDE
+from smidgen.data.sample import NAME
+from smidgen.errors import SmidgenError
 from smidgen.ir import Array, Graph, Value, evaluate_all, roles_of
 from smidgen.ir.rewriting import prune
 from smidgen.numerics import stochastic
 from smidgen.ops.update import Step, StepInputs
 from smidgen.training import Training
+from smidgen.training.published import published_for
 
 SHARED = Path(__file__).parents[2] / "shared"
 NETWORKS = ("mbv2-w0.35", "proxyless-w0.3", "mcunet-5fps")
+FLOWERS = "flowers102.zip"
+PLAIN = ("last:6",)  # schemes of networks that none was published for
 
 Result = TypeVar("Result")
 
@@ -33,6 +45,14 @@ def arguments_of(page: str | None) -> argparse.ArgumentParser:
     return parser
 
 
+def start(main: Callable[[], None]) -> None:
+    """Run a benchmark; what it cannot read or do ends it in one sentence."""
+    try:
+        main()
+    except SmidgenError as error:
+        sys.exit(str(error))
+
+
 def report(result: Result, show: Callable[[Result], None], as_json: bool) -> None:
     """Dataclasses as JSON, or as they are shown."""
     if as_json:
@@ -41,20 +61,55 @@ def report(result: Result, show: Callable[[Result], None], as_json: bool) -> Non
         show(result)
 
 
+def add_data(parser: argparse.ArgumentParser, kept: str | None = FLOWERS) -> None:
+    """`--data` and `--memory`; `kept` is the file beside the checkout that is read otherwise."""
+    default = f"{NAME} otherwise" if kept is None else f"{kept} beside the checkout otherwise, or {NAME}"
+    parser.add_argument(
+        "--data", help=f"a folder, .zip or .npz of images, a published data set, or {NAME} (docs/data.md); {default}"
+    )
+    parser.add_argument("--memory", default=MEMORY_TEXT, help="most memory that the images may take, such as 8GB")
+    parser.add_argument("--short-side", type=int, default=SHORT_SIDE, help="reduce larger images to this, in pixels")
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """`--model`, in place of the released backbones."""
+    parser.add_argument("--model", help="a model file, or a network of the zoo; the released backbones otherwise")
+
+
+def images_of(given: argparse.Namespace, kept: str | None = FLOWERS) -> Data:
+    """The images asked for, or those beside the checkout, or the sample."""
+    source = given.data
+    if source is None and kept is not None and (SHARED / "data" / kept).exists():
+        source = SHARED / "data" / kept
+    if source is None:
+        if kept is not None:
+            _say_skipped(f"{kept} beside the checkout", "the CIFAR-10 sample")
+        source = NAME
+    return load_data(source, memory_bytes(given.memory), given.short_side)
+
+
+def networks_of(given: argparse.Namespace, names: Sequence[str]) -> Iterator[Graph]:
+    """The model asked for, or the backbones of these names."""
+    return map(released, names) if given.model is None else iter([sm.load(given.model)])
+
+
+@cache
 def released(network: str) -> Graph:
-    """One of the paper's backbones with its ImageNet weights."""
-    return sm.import_model(there(SHARED / "models" / f"{network}.npz"))
+    """One of the paper's backbones with its ImageNet weights, or where these are absent with those of the zoo."""
+    path = SHARED / "models" / f"{network}.npz"
+    if path.exists():
+        return sm.import_model(path)
+    _say_skipped(f"the released {network} beside the checkout", "the zoo's own")
+    return sm.load(network)
 
 
-def flowers() -> Data:
-    """Oxford Flowers-102 in the official split."""
-    return load_data(there(SHARED / "data" / "flowers102.zip"))
+def schemes_for(graph: Graph, names: Sequence[str]) -> Sequence[str]:
+    """Those of these names that were published for a network, or a plain one."""
+    return [name for name in names if name in published_for(graph)] or PLAIN
 
 
-def there(path: Path) -> Path:
-    if not path.exists():
-        sys.exit(f"there is no {path}: this benchmark measures on the released networks and real photographs")
-    return path
+def _say_skipped(what: str, instead: str) -> None:
+    print(f"SKIPPED: {what}; {instead} is measured instead", file=sys.stderr)
 
 
 def inputs(samples: Samples, graph: Graph) -> Iterator[tuple[Array, Array]]:

@@ -19,8 +19,7 @@ from rich.progress import track
 from rich.table import Table
 
 import smidgen as sm
-from shared import NETWORKS, SHARED, arguments_of, released, report
-from smidgen.ir import Graph
+from shared import NETWORKS, arguments_of, released, report
 from smidgen.pipeline import Program
 from smidgen.targets.boards import BOARDS
 from smidgen.targets.cortex_m import CortexM
@@ -49,10 +48,6 @@ class Row:
     stacks: tuple[Stack, ...]
 
 
-def network(name: str) -> Graph:
-    return released(name) if (SHARED / "models" / f"{name}.npz").exists() else sm.load(name)
-
-
 def measure(program: Program, compiler: Toolchain) -> Stack:
     """The stack of one step, and its bound."""
     image = np.random.default_rng(0).integers(-128, 128, program.graph.image.type.shape).astype(np.int8)
@@ -63,7 +58,7 @@ def measure(program: Program, compiler: Toolchain) -> Stack:
 
 
 def rows(compilers: tuple[Toolchain, ...]) -> Iterator[Row]:
-    graphs = {name: network(name) for name in NETWORKS}
+    graphs = {name: released(name) for name in NETWORKS}
     cases = [(name, graph, scheme) for name, graph in graphs.items() for scheme in (*published_for(graph), "full")]
     options = sm.Options(classes=10, weight_bits=8)
     for name, graph, scheme in track(cases, "measuring", console=Console(stderr=True)):
@@ -87,9 +82,6 @@ def show(found: list[Row]) -> None:
 
 def main() -> None:
     options = arguments_of(__doc__).parse_args()
-    missing = [name for name in NETWORKS if not (SHARED / "models" / f"{name}.npz").exists()]
-    if missing:
-        print(f"SKIPPED: the released {', '.join(missing)}; the zoo's own are measured instead", file=sys.stderr)
     compilers = tuple(kind for kind in TOOLCHAINS if kind == "zig" or shutil.which(GCC))
     if len(compilers) < len(TOOLCHAINS):
         print(f"SKIPPED: gcc, for there is no {GCC}", file=sys.stderr)

@@ -1,6 +1,6 @@
 """One training step of one photograph: our C on this machine against PyTorch doing the same sparse update in fp32.
 
-    python benchmarks/step.py [--network mcunet-5fps] [--scheme 99kb] [--all] [--steps 200] [--json]
+    python benchmarks/step.py [--network mcunet-5fps] [--scheme 99kb] [--all] [--steps 200] [--data …] [--json]
 
 Both start from the same weights, train the same tensors and see the same photographs, one thread each. They take
 turns, step by step, so that a busy machine slows both by the same amount; times are processor time of the process, and
@@ -29,9 +29,19 @@ from rich.console import Console
 from rich.table import Table
 
 import smidgen as sm
-from shared import NETWORKS, arguments_of, flowers, inputs, released, report
+from shared import (
+    NETWORKS,
+    add_data,
+    add_model,
+    arguments_of,
+    images_of,
+    inputs,
+    networks_of,
+    report,
+    schemes_for,
+    start,
+)
 from smidgen.data import Data
-from smidgen.errors import SmidgenError
 from smidgen.ir import Array, Graph, Node, Value
 from smidgen.ops import Add, Conv2D, Depthwise, Mean
 from smidgen.pipeline import Program
@@ -353,15 +363,16 @@ def show(results: list[Measured]) -> None:
 
 def chosen(arguments: argparse.Namespace) -> Iterator[tuple[Graph, str]]:
     """The networks and schemes asked for."""
-    for network in NETWORKS if arguments.all else arguments.network or ["mcunet-5fps"]:
-        graph = released(network)
+    for graph in networks_of(arguments, NETWORKS if arguments.all else arguments.network or ["mcunet-5fps"]):
         published = list(published_for(graph))
-        for scheme in published if arguments.all else arguments.scheme or ["99kb"]:
+        for scheme in published if arguments.all else arguments.scheme or schemes_for(graph, ["99kb", "98kb"]):
             yield graph, scheme
 
 
 def main() -> None:
     parser = arguments_of(__doc__)
+    add_data(parser)
+    add_model(parser)
     parser.add_argument("--network", choices=NETWORKS, action="append", help="may be repeated; mcunet-5fps otherwise")
     parser.add_argument("--scheme", action="append", help="may be repeated; 99kb otherwise")
     parser.add_argument("--all", action="store_true", help="all networks, each with all its published schemes")
@@ -371,15 +382,12 @@ def main() -> None:
     if arguments.task:
         print(json.dumps(asdict(learn_alone(arguments.task))))
         return
-    data, results = flowers(), []
+    data, results = images_of(arguments), []
     for graph, scheme in chosen(arguments):
         print(f"{graph.name} {scheme}", file=sys.stderr)
-        try:
-            results.append(measure(graph, scheme, data, arguments.steps))
-        except SmidgenError as error:
-            sys.exit(str(error))
+        results.append(measure(graph, scheme, data, arguments.steps))
     report(results, show, arguments.json)
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

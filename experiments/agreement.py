@@ -63,7 +63,7 @@ def train(module: nn.Module, x: Tensor, answers: Tensor, task: Task, course: Cou
     """AdamW with one cycle of the rate, on pictures [n, colours, rows, columns] that are varied a little."""
     x, answers = x.to(course.device), answers.to(course.device)
     module.to(course.device).train()
-    size = min(max(len(x) // BATCHES, SMALLEST), LARGEST)
+    size = min(max(len(x) // BATCHES, SMALLEST), LARGEST, len(x))
     steps = len(x) // size
     optimizer = torch.optim.AdamW(module.parameters(), task.rate, weight_decay=DECAY, fused=True)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, task.rate, course.epochs * steps)
@@ -132,7 +132,7 @@ def measure(name: str, data: Data, course: Course, task: Task, tested: int = 500
     """Train, quantize and test one network, at the width given or its usual one."""
     learned = data.train.at(np.flatnonzero(task.goal.learned(np.array(data.train.labels))))
     test = data.test.spread(tested)
-    module = build(name, width, course.seed)
+    module = build(name, width, course.seed, len(data.classes))
     begun = time.monotonic()
     decide = learn(learned, module, task, course)
     trained = time.monotonic()

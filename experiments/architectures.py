@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 Activation = Callable[[], nn.Module]
 Row = tuple[int, int, int, int, int]  # of inverted bottlenecks: expansion, channels, repetitions, stride, kernel
+CLASSES = 10  # that a drawn network tells apart
+KEYWORDS = 12  # what DS-CNN has outputs for, at least
 
 
 def wide(channels: float, width: float = 1.0, step: int = 8) -> int:
@@ -177,7 +179,7 @@ def resnet18(width: float = 1.0, classes: int = 1000) -> nn.Module:
     return Classifier(nn.Sequential(*layers), c, classes)
 
 
-def ds_cnn(width: float = 1.0, classes: int = 12) -> nn.Module:
+def ds_cnn(width: float = 1.0, classes: int = KEYWORDS) -> nn.Module:
     """Keywords from 49 frames of 10 coefficients."""
     c = wide(64, width)
     layers: list[nn.Module] = [nn.Conv2d(1, c, (10, 4), (2, 2), (5, 1)), nn.BatchNorm2d(c), nn.ReLU(), nn.Dropout(0.2)]
@@ -238,26 +240,26 @@ def squeezenet(width: float = 1.0, classes: int = 1000) -> nn.Module:
 
 @dataclass(frozen=True)
 class Architecture:
-    """A module's constructor and the shape of its input."""
+    """A module's constructor, by its width and its classes, and the shape of its input."""
 
-    build: Callable[[float], nn.Module]
+    build: Callable[[float, int], nn.Module]
     shape: tuple[int, ...]
     small: float  # the width at which tests run it
 
 
 ARCHITECTURES: dict[str, Architecture] = {
-    "mobilenet-v1": Architecture(lambda w: mobilenet_v1(w, 10), (1, 3, 32, 32), 0.25),
-    "mobilenet-v2": Architecture(lambda w: mobilenet_v2(w, 10), (1, 3, 32, 32), 0.35),
-    "mobilenet-v3-small": Architecture(lambda w: mobilenet_v3_small(w, 10), (1, 3, 32, 32), 0.5),
-    "efficientnet-lite0": Architecture(lambda w: efficientnet_lite0(w, 10), (1, 3, 32, 32), 0.25),
-    "mcunet": Architecture(lambda w: mcunet(w, 10), (1, 3, 48, 48), 1.0),
-    "proxylessnas": Architecture(lambda w: proxylessnas(w, 10), (1, 3, 48, 48), 0.3),
-    "resnet8": Architecture(lambda w: resnet8(w, 10), (1, 3, 32, 32), 1.0),
-    "resnet18": Architecture(lambda w: resnet18(w, 10), (1, 3, 32, 32), 0.25),
-    "ds-cnn": Architecture(ds_cnn, (1, 1, 49, 10), 0.5),
-    "autoencoder": Architecture(autoencoder, (1, 640), 1.0),
-    "signal-net": Architecture(lambda w: signal_net(w, 10), (1, 3, 128), 1.0),
-    "squeezenet": Architecture(lambda w: squeezenet(w, 10), (1, 3, 33, 33), 0.25),
+    "mobilenet-v1": Architecture(mobilenet_v1, (1, 3, 32, 32), 0.25),
+    "mobilenet-v2": Architecture(mobilenet_v2, (1, 3, 32, 32), 0.35),
+    "mobilenet-v3-small": Architecture(mobilenet_v3_small, (1, 3, 32, 32), 0.5),
+    "efficientnet-lite0": Architecture(efficientnet_lite0, (1, 3, 32, 32), 0.25),
+    "mcunet": Architecture(mcunet, (1, 3, 48, 48), 1.0),
+    "proxylessnas": Architecture(proxylessnas, (1, 3, 48, 48), 0.3),
+    "resnet8": Architecture(resnet8, (1, 3, 32, 32), 1.0),
+    "resnet18": Architecture(resnet18, (1, 3, 32, 32), 0.25),
+    "ds-cnn": Architecture(lambda w, n: ds_cnn(w, max(n, KEYWORDS)), (1, 1, 49, 10), 0.5),
+    "autoencoder": Architecture(lambda w, n: autoencoder(w), (1, 640), 1.0),
+    "signal-net": Architecture(signal_net, (1, 3, 128), 1.0),
+    "squeezenet": Architecture(squeezenet, (1, 3, 33, 33), 0.25),
 }
 
 
@@ -265,7 +267,7 @@ def draw(name: str, width: float | None = None, seed: int = 0) -> tuple[nn.Modul
     """An architecture in evaluation mode with weights and statistics of a trained one's kind, and an input."""
     torch.manual_seed(seed)
     architecture = ARCHITECTURES[name]
-    module = architecture.build(architecture.small if width is None else width)
+    module = architecture.build(architecture.small if width is None else width, CLASSES)
     x = torch.randn(architecture.shape)
     module.eval()
     with torch.no_grad():

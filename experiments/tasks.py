@@ -126,11 +126,11 @@ def task_of(name: str, coarse: bool = False) -> Task:
     return Task(picture, shape, COLOURS if picture[2] == 3 else GRAYS, goal, SLOW.get(name, RATE))
 
 
-def build(name: str, width: float, seed: int) -> nn.Module:
-    """A network before training, at the width given or its usual one."""
+def build(name: str, width: float, seed: int, classes: int) -> nn.Module:
+    """A network before training, at the width given or its usual one, for so many classes."""
     torch.manual_seed(seed)
     architecture = ARCHITECTURES[name]
-    module = architecture.build(width or architecture.small).eval()
+    module = architecture.build(width or architecture.small, classes).eval()
     module(torch.zeros(architecture.shape))  # gives lazy layers their sizes
     parts = list(module.modules())
     if not any(isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d) for part in parts):

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from release_files import archived, npz_members, pickled, tiny_network, zipped
+from smidgen.data.pickles import Pending, read_pickle
 from smidgen.errors import ImportModelError, SmidgenError
 from smidgen.frontends import import_model
 from smidgen.frontends.native import write_smg
 from smidgen.frontends.network import build
-from smidgen.frontends.release.pickles import Pending, read_pickle
 
 CASES = 240
 SECONDS = 2.0  # for one file, on a busy machine

@@ -17,6 +17,7 @@ from smidgen.cli.options import Learning, with_learning
 from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, TrainingTarget, app, memory_bytes, path_option, show
 from smidgen.cli.terminal import progress_console, spinner, warn
 from smidgen.data import Augment, Data, examples, load_data, pixel_encoding
+from smidgen.data.decoding import SHORT_SIDE
 from smidgen.errors import InputError
 from smidgen.frontends import export_model
 from smidgen.ir import Graph
@@ -26,6 +27,14 @@ from smidgen.pipeline import Program, compile
 from smidgen.results.verbs import TrainingSummary
 from smidgen.targets import device as targets
 from smidgen.zoo.loading import load
+
+ImageSource = Annotated[
+    str,
+    typer.Option(
+        "--data", help="A folder of images by label, a published data set, a .zip of either, an .npz, or cifar10."
+    ),
+]
+ShortSide = Annotated[int, typer.Option(help="Reduce larger image files to this short side, in pixels.")]
 
 
 class ScheduleOption(StrEnum):
@@ -42,9 +51,7 @@ def train(
     scheme: Annotated[
         str, typer.Option(help="What learns: a published name, full, last:K, bias:K, head, or a JSON file.")
     ],
-    source: Annotated[
-        str, typer.Option("--data", help="A folder of images by label, a .zip of one, an .npz, or cifar10.")
-    ],
+    source: ImageSource,
     output: Annotated[Path, path_option("--output", "-o", help="The folder for the model and its checkpoint.")],
     target: TrainingTarget = "host",
     epochs: Annotated[int, typer.Option(help="How many times to go through the images.")] = 12,
@@ -62,6 +69,7 @@ def train(
     test_every: Annotated[int, typer.Option(help="Test after every so many epochs, and after the last.")] = 1,
     *,
     learning: Learning,
+    short_side: ShortSide = SHORT_SIDE,
     resume: Annotated[Path | None, path_option(help="Continue this run from its checkpoint.")] = None,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
@@ -72,7 +80,7 @@ def train(
     course.check()
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
-        graph, data = load(model, most), load_data(source, most)
+        graph, data = load(model, most), load_data(source, most, short_side)
     options = learning.options(learning.classes or len(data.classes))
     files = _learned_files(graph, output, Path(model))
     with spinner(f"compiling {graph.name} for {target}"):

@@ -50,7 +50,7 @@ class Fit(StrEnum):
 @app.command("quantize")
 def quantize_(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A float32 model file: .onnx, .pt2, .tflite or .smg.")],
-    source: Annotated[str, typer.Option("--data", help="Calibration images: a folder, a .zip or an .npz.")],
+    source: Annotated[str, typer.Option("--data", help="Calibration images: a folder, a data set, a .zip or an .npz.")],
     output: Annotated[Path, path_option("--output", "-o", help="The file to write: .smg, .tflite or .onnx.")],
     images: Annotated[int, typer.Option(help="How many images to use at most, evenly spaced.")] = 128,
     method: Annotated[Method, typer.Option(help="Calibration method that finds the ranges.")] = Method.mse,

@@ -2,50 +2,49 @@
 
 from __future__ import annotations
 
-import io
-import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps
 
 from smidgen.data import sample
 from smidgen.data.archives import named, unfold
 from smidgen.data.budget import MEMORY, Budget
+from smidgen.data.decoding import SHORT_SIDE, check_all, decode_all
 from smidgen.data.files import CORRUPT_ZIP, first_line, parse_npy
+from smidgen.data.layouts import Listing, recognize
 from smidgen.data.samples import Data, DataError, Samples, evenly, hold_out
+from smidgen.data.trees import PACKED, ImageFile, Tree, folder_tree, zip_tree
 from smidgen.errors import ImportModelError
 from smidgen.ir import Array
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 SPLITS = ("train", "test")
-LONGEST_SHORT_SIDE = 512  # larger photographs are reduced to this: no microcontroller sees more
-MAX_PIXELS = 2**26  # of one image
 MAX_CLASSES = 4096
 LAYOUT = "put images in train/<label>/ and test/<label>/, or in <label>/"
 
 
-def load_data(source: str | Path, memory: int = MEMORY) -> Data:
-    """A folder of images by label, a .zip of one, an .npz of arrays x, y, x_test and y_test, or "cifar10".
+def load_data(source: str | Path, memory: int = MEMORY, short_side: int = SHORT_SIDE) -> Data:
+    """A folder of images by label or a published data set, a .zip of either, an .npz of arrays, or "cifar10".
 
-    That name stands for the sample that comes with Smidgen, `./cifar10` for a folder.
-    Without test images every fifth of each class is held out. Classes are numbered in the order of the folders'
-    names, by value where all are numbers. All images together may take so many bytes of `memory`.
+    That name stands for the sample that comes with Smidgen, `./cifar10` for a folder. Published data sets, which
+    `docs/data.md` lists, are recognized by their files and read in their official splits. Of other folders, and of
+    arrays x and y, every fifth image of each class is held out where there are no images to test with, and classes are
+    numbered in the order of the folders' names, by value where all are numbers. Image files with a longer
+    short side than `short_side` are reduced to it. All images together may take so many bytes of `memory`.
     """
     if source == sample.NAME:
         return sample.read_sample()
     path, budget = _named_path(source), Budget(memory, DataError)
     with _open_archive(path) as archive:
-        if archive is None:
-            return _data_from_files(str(path), _folder_images(path, budget), budget)
-        if path.suffix.lower() == ".npz":
+        if archive is not None and path.suffix.lower() == ".npz":
             return _data_from_arrays(path, archive, budget)
-        return _data_from_files(str(path), _zip_images(archive, budget), budget)
+        tree = folder_tree(path, budget) if archive is None else zip_tree(path, archive, budget)
+        if found := recognize(tree):
+            return _data_of(str(path), found[0].read(found[1]), budget, short_side)
+        return _data_from_files(tree, short_side)
 
 
 def load_images(source: str | Path, most: int, memory: int = MEMORY) -> tuple[Array, ...]:
@@ -60,12 +59,39 @@ def load_images(source: str | Path, most: int, memory: int = MEMORY) -> tuple[Ar
     with _open_archive(path) as archive:
         if archive is not None and path.suffix.lower() == ".npz":
             return tuple(evenly(_images_of_arrays(path, archive, budget), most))
-        found = _folder_images(path, budget) if archive is None else _zip_images(archive, budget)
-        files = sorted(found, key=lambda file: file.name)
+        tree = folder_tree(path, budget) if archive is None else zip_tree(path, archive, budget)
+        if found := recognize(tree):
+            listed = found[0].read(found[1])
+            if isinstance(listed, Data):
+                return tuple(evenly(listed.train.images, most))
+            return _decoded([file for file, _ in evenly(listed.train, most)], budget)
+        files = sorted(tree.images(), key=lambda file: file.name)
         learned = [file for file in files if SPLITS[0] in file.parts[:-1]]
         if not files:
-            raise DataError(f"{path} holds no images; put some there, with or without subfolders")
-        return _decode_all(evenly(learned or files, most), budget)
+            raise DataError(f"{path} holds no images; {_packed(tree) or 'put some there, with or without subfolders'}")
+        return _decoded(evenly(learned or files, most), budget)
+
+
+def _decoded(files: list[ImageFile], budget: Budget) -> tuple[Array, ...]:
+    check_all(files, budget)
+    return decode_all(files, budget)
+
+
+def _data_of(name: str, found: Listing | Data, budget: Budget, side: int) -> Data:
+    """What a layout lists, read."""
+    if isinstance(found, Data):
+        return replace(found, name=name)
+    check_all([file for file, _ in (*found.train, *found.test)], budget, side)
+    parts = (
+        Samples(decode_all([file for file, _ in part], budget, side), tuple(label for _, label in part))
+        for part in (found.train, found.test)
+    )
+    return Data(name, found.classes, *parts)
+
+
+def _packed(tree: Tree) -> str:
+    """What to unpack where a folder holds archives instead of images; nothing where there are none."""
+    return f"{tree.way_out()}, and give the folder" if tree.packed() else ""
 
 
 def _images_of_arrays(path: Path, archive: zipfile.ZipFile, budget: Budget) -> list[Array]:
@@ -76,7 +102,7 @@ def _images_of_arrays(path: Path, archive: zipfile.ZipFile, budget: Budget) -> l
     x = _parse_array(unfold(archive, members[name], budget), f"{name} in {path}")
     if x.dtype == np.float32 and x.ndim > 1:
         return list(x)
-    return list(_samples_from_arrays(x, np.zeros(len(x), np.int64), f"{name} in {path}").images)
+    return list(_samples_from_arrays(x, np.zeros(x.shape[:1], np.int64), f"{name} in {path}").images)
 
 
 def _npy_members(path: Path, archive: zipfile.ZipFile, budget: Budget) -> dict[str, zipfile.ZipInfo]:
@@ -98,6 +124,8 @@ def _open_archive(path: Path) -> Iterator[zipfile.ZipFile | None]:
             return
         if not path.exists():
             raise DataError(f"there is no {path}; give a folder of images, a .zip of one, an .npz, or '{sample.NAME}'")
+        if path.name.lower().endswith(PACKED) and path.suffix.lower() != ".zip":
+            raise DataError(f"{path} is packed in a way that is not read; unpack it, and give the folder")
         if path.suffix.lower() not in (".zip", ".npz"):
             raise DataError(f"{path} is neither a folder nor a .zip or .npz file; {LAYOUT}")
         with zipfile.ZipFile(path) as archive:
@@ -108,53 +136,13 @@ def _open_archive(path: Path) -> Iterator[zipfile.ZipFile | None]:
         raise DataError(f"{path} is not a complete archive: {first_line(error)}") from None
 
 
-@dataclass(frozen=True)
-class _File:
-    """An image file of a folder or an archive: its path in there, and its bytes when asked for."""
-
-    name: str
-    read: Callable[[], bytes]
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        return tuple(self.name.split("/"))
-
-    @property
-    def label(self) -> str:
-        return self.parts[-2]
-
-
-def _folder_images(path: Path, budget: Budget) -> list[_File]:
-    found = (p for p in path.rglob("*") if p.is_file())
-    return [_File(p.relative_to(path).as_posix(), partial(_whole, p, budget)) for p in found if _is_image(p.name)]
-
-
-def _whole(path: Path, budget: Budget) -> bytes:
-    budget.check(str(path), path.stat().st_size)
-    return path.read_bytes()
-
-
-def _zip_images(archive: zipfile.ZipFile, budget: Budget) -> list[_File]:
-    members = [m for m in archive.infolist() if not m.is_dir() and _is_image(m.filename)]
-    return [_File(m.filename, partial(_unfolded, archive, m, budget)) for m in members]
-
-
-def _unfolded(archive: zipfile.ZipFile, member: zipfile.ZipInfo, budget: Budget) -> bytes:
-    """A member's bytes, which count only until its image is decoded."""
-    return unfold(archive, member, budget.copy())
-
-
-def _is_image(name: str) -> bool:
-    last = name.rpartition("/")[2]
-    return last.lower().endswith(SUFFIXES) and not last.startswith(".")
-
-
-def _data_from_files(name: str, files: list[_File], budget: Budget) -> Data:
+def _data_from_files(tree: Tree, side: int) -> Data:
+    name, files, budget = tree.where, tree.images(), tree.budget
     divided = [file for file in files if len(file.parts) > 2 and file.parts[-3] in SPLITS]
     used = divided or _in_label_folders(files)
     if not used:
         found = f"{len(files)} images, none in a folder by its label" if files else "no images"
-        raise DataError(f"{name} holds {found}; {LAYOUT}")
+        raise DataError(f"{name} holds {found}; {_packed(tree) or LAYOUT}")
     classes = _sorted_labels({file.label for file in used})
     if len(classes) > MAX_CLASSES:
         raise DataError(f"{name} holds {len(classes):,} labels; up to {MAX_CLASSES:,} can be learned")
@@ -165,11 +153,12 @@ def _data_from_files(name: str, files: list[_File], budget: Budget) -> Data:
         _check_groups(name, *groups)
     else:
         groups = [[used[i] for i in part] for part in hold_out(number[file.label] for file in used)]
-    train, test = (Samples(_decode_all(group, budget), tuple(number[file.label] for file in group)) for group in groups)
-    return Data(name, classes, train, test)
+    check_all(used, budget, side)
+    parts = (Samples(decode_all(group, budget, side), tuple(number[file.label] for file in group)) for group in groups)
+    return Data(name, classes, *parts)
 
 
-def _check_groups(name: str, train: list[_File], test: list[_File]) -> None:
+def _check_groups(name: str, train: list[ImageFile], test: list[ImageFile]) -> None:
     for split, group in zip(SPLITS, (train, test), strict=True):
         if not group:
             raise DataError(f"{name} holds no images in {split}/; {LAYOUT}")
@@ -177,7 +166,7 @@ def _check_groups(name: str, train: list[_File], test: list[_File]) -> None:
         raise DataError(f"{name} has test images of label {min(unlearned)!r} but none in train/")
 
 
-def _in_label_folders(files: list[_File]) -> list[_File]:
+def _in_label_folders(files: list[ImageFile]) -> list[ImageFile]:
     """Files that lie in a folder of their label, below folders all of them share."""
     depth = max((len(file.parts) for file in files), default=0)
     uniform = all(len(file.parts) == depth and file.parts[:-2] == files[0].parts[:-2] for file in files)
@@ -188,35 +177,6 @@ def _sorted_labels(labels: set[str]) -> tuple[str, ...]:
     if all(label.isdecimal() for label in labels):
         return tuple(sorted(labels, key=lambda label: (int(label), label)))
     return tuple(sorted(labels))
-
-
-def _decode_all(files: Sequence[_File], budget: Budget) -> tuple[Array, ...]:
-    images = []
-    for file in files:
-        images.append(_decode(file, budget))
-        budget.take(file.name, images[-1].nbytes)
-    return tuple(images)
-
-
-def _decode(file: _File, budget: Budget) -> Array:
-    """An image as uint8 [height, width, 1 or 3], upright, reduced where it is very large."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            image: Image.Image = Image.open(io.BytesIO(file.read()))
-            if image.width * image.height > MAX_PIXELS:
-                raise DataError(f"{file.name} has {image.width}×{image.height} pixels, too many; reduce it")
-            budget.check(f"{file.name}, {image.width}×{image.height} pixels,", 4 * image.width * image.height)
-            image = ImageOps.exif_transpose(image)
-            image = image.convert("L" if image.mode in ("1", "L", "LA") else "RGB")
-    except DataError:
-        raise
-    except Exception as error:  # Pillow's readers raise whatever a damaged file makes them
-        why = first_line(error)
-        raise DataError(f"{file.name} cannot be read as an image ({why}); replace or remove it") from None
-    if (excess := min(image.size) / LONGEST_SHORT_SIDE) > 1:
-        image = image.resize((round(image.width / excess), round(image.height / excess)))
-    return np.asarray(image, np.uint8).reshape(image.height, image.width, -1)
 
 
 def _data_from_arrays(path: Path, archive: zipfile.ZipFile, budget: Budget) -> Data:

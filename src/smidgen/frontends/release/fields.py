@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from smidgen.data.pickles import Pending
 from smidgen.errors import ImportModelError
-from smidgen.frontends.release.pickles import Pending
 from smidgen.ir import Array, QParams
 
 SCALES = (1e-12, 1e12)  # far beyond any network's, within float32

