@@ -17,8 +17,9 @@ from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
-from pictures import cifar10
-from shared import NETWORKS, SHARED, arguments_of, released, there
+from pictures import PATH as PICTURES
+from pictures import kept_pictures
+from shared import NETWORKS, SHARED, arguments_of, released
 from smidgen.data import Data, DataError, load_data
 from smidgen.errors import InputError, SmidgenError
 
@@ -61,10 +62,11 @@ class DataSets:
         whole, _, classes = name.partition(":")
         if classes:
             return _some_classes(self.load(whole), tuple(int(c) for c in classes.split(",")))
-        path = self._paths.get(whole)
-        if whole == "cifar10":
-            return cifar10("shared" if path is None else str(path))
-        return load_data(there(SHARED / "data" / f"{whole}.zip") if path is None else path)
+        beside = SHARED / "data" / f"{whole}.zip"
+        path = self._paths.get(whole, beside if beside.exists() else None)
+        if path is None:
+            raise InputError(f"there is no {beside}; say where {whole} lies with --data {whole}=PATH")
+        return kept_pictures() if path == PICTURES else load_data(path)
 
 
 def _some_classes(data: Data, chosen: tuple[int, ...]) -> Data:

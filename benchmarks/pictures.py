@@ -15,14 +15,19 @@ from smidgen.data.sample import CLASSES, NAME, tiles
 from smidgen.ir import Array
 
 KEPT = "cifar10.zip"
+PATH = SHARED / "data" / KEPT
 
 
 def pictures_of(given: argparse.Namespace) -> Data:
     """The images asked for, or the 10,000 and 2,000 beside the checkout, or the sample."""
-    path = SHARED / "data" / KEPT
-    if given.data is not None or not path.exists():
+    if given.data is not None or not PATH.exists():
         return images_of(given, KEPT)
-    with zipfile.ZipFile(path) as archive:
+    return kept_pictures()
+
+
+def kept_pictures() -> Data:
+    """The 10,000 and 2,000 beside the checkout."""
+    with zipfile.ZipFile(PATH) as archive:
         return Data(NAME, CLASSES, _zipped(archive, "train"), _zipped(archive, "test"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from smidgen.ops import Activate, AvgPool, Conv2D, Dense, MaxPool, Mean, Reshape
 from smidgen.quantization import quantize
 from smidgen.targets.host import Host
 from smidgen.training.head import TrainingError, features_of, layers
-from smidgen.training.scheme import Scheme, SchemeError, load_scheme, resolve
+from smidgen.training.scheme import Scheme, SchemeError, resolve
 
 
 def squeezed(pool: str = "mean") -> Graph:
@@ -97,4 +98,4 @@ def test_a_map_that_is_not_averaged_is_no_classifier() -> None:
 def test_a_dense_layer_learns_whole_or_not_at_all() -> None:
     graph = int8(autoencoder())
     with pytest.raises(SchemeError, match="layer 4, which is dense and learns only as a whole; give 1"):
-        resolve(Scheme("s", 5, ((4, load_scheme("last:1", graph).weights[0][1] / 2),)), graph)
+        resolve(Scheme("s", 5, ((4, Fraction(1, 2)),)), graph)

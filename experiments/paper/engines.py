@@ -22,9 +22,8 @@ from smidgen.training import build_training, passes
 from smidgen.training.scheme import Scheme, analytic_memory
 
 if TYPE_CHECKING:
-    from smidgen.simulate.fleet import FleetProgress
-
-    from smidgen.simulate import BaselineProgress
+    from smidgen.simulation import BaselineProgress
+    from smidgen.simulation.fleet import FleetProgress
 
 PLANNED = sm.Options(classes=10)
 OnSteps = Callable[[int, int], None]  # done, of
@@ -120,7 +119,7 @@ class Simulators:
         return [made[_program_of(run)] for run in runs]
 
     def _devices(self, runs: Sequence[Run], data: Data) -> list[tuple[float, tuple[float, ...]]]:
-        from smidgen.simulate.fleet import simulate
+        from smidgen.simulation.fleet import simulate
 
         first = runs[0]
         course = sm.Course(
@@ -134,7 +133,7 @@ class Simulators:
 
     def _rotating(self, runs: Sequence[Run], data: Data) -> list[tuple[float, tuple[float, ...]]]:
         """A course for each epoch; only the last is tested."""
-        from smidgen.simulate.fleet import simulate
+        from smidgen.simulation.fleet import simulate
 
         quick = replace(data, test=data.test.spread(1))
         programs = self._programs(runs)
@@ -163,7 +162,7 @@ class Simulators:
         return [rotating.carried_on(program, state) for program, state in zip(made, states, strict=True)]
 
     def _baselines(self, runs: Sequence[Run], data: Data) -> list[tuple[float, tuple[float, ...]]]:
-        from smidgen.simulate import Baseline, train_baselines
+        from smidgen.simulation import Baseline, train_baselines
 
         first, graph = runs[0], self._models(runs[0].network)
         options = sm.Options(len(data.classes), head=first.head)
@@ -182,7 +181,9 @@ class Simulators:
 
     def _steps(self, progress: BaselineProgress | FleetProgress) -> None:
         """A fleet tells the step of the epoch under way, baselines that an epoch is done."""
-        step, steps = (progress.step, progress.steps) if hasattr(progress, "step") else (1, 1)
+        from smidgen.simulation import BaselineProgress
+
+        step, steps = (1, 1) if isinstance(progress, BaselineProgress) else (progress.step, progress.steps)
         self._on_steps((progress.epoch - 1) * steps + step, progress.epochs * steps)
 
     def build(self, build: Build) -> Footprint:
