@@ -20,7 +20,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from shared import SHARED, arguments_of, report
+from shared import SHARED, arguments_of, report, there
 from smidgen.memory import Buffer, Plan, check_apart, greedy
 from smidgen.memory.packing import DECISIONS, Item, Packing, pack
 
@@ -99,9 +99,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--least", action="store_true", help="search for the least peak, not for the capacity")
     arguments = parser.parse_args()
-    files = sorted(INSTANCES.glob("*.csv"))
-    if not files:
-        sys.exit(f"there are no instances in {INSTANCES}")
+    files = sorted(there(INSTANCES).glob("*.csv"))
     warm_up()
     began = time.monotonic()
     results = []

@@ -103,6 +103,13 @@ def released(network: str) -> Graph:
     return sm.load(network)
 
 
+def there(path: Path) -> Path:
+    """A path that has to be there."""
+    if not path.exists():
+        sys.exit(f"there is no {path}: this benchmark measures on files that are not part of the repository")
+    return path
+
+
 def schemes_for(graph: Graph, names: Sequence[str]) -> Sequence[str]:
     """Those of these names that were published for a network, or a plain one."""
     return [name for name in names if name in published_for(graph)] or PLAIN

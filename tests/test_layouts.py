@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import struct
+import tracemalloc
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
@@ -233,6 +234,18 @@ BAD: list[tuple[Callable[[], Files], str]] = [
     (lambda: instead(trees.coco, train2017_json=trees.instances({}, [(9, 1, 1, 1)])), "boxes of image 9"),
     (lambda: instead(trees.coco, val2017_json=trees.coco()["annotations/instances_train2017.json"]), "3 images both"),
     (lambda: {n: d for n, d in trees.coco().items() if "json" not in n}, r"holds no annotations/instances_train2017"),
+    (
+        lambda: instead(trees.flowers, imagelabels_mat=mat_file({"labels": numbers(1, 2**60, dtype="uint64")})),
+        "else than numbers from 1",
+    ),
+    (
+        lambda: instead(trees.flowers, imagelabels_mat=mat_file({"labels": numbers(1, 2**30, dtype="int32")})),
+        "names 1,073,741,824 classes; up to 4,096 can be learned",
+    ),
+    (
+        lambda: instead(trees.flowers, imagelabels_mat=mat_file({"labels": np.array([1, np.inf])})),
+        "else than numbers from 1",
+    ),
     (lambda: trees.cifar10() | trees.flowers(), "several data sets, CIFAR-10, binary version in .* and Flowers-102 in"),
     (lambda: {"cifar-10-binary.tar.gz": b""}, r"holds no images; unpack cifar-10-binary\.tar\.gz there, and give the"),
 ]  # fmt: skip
@@ -302,6 +315,41 @@ def test_a_small_mat_file_cannot_take_gigabytes() -> None:
     data = mat_file({})[:128] + struct.pack("<II", 15, len(packed)) + packed
     with pytest.raises(DataError, match="unpacked, would take 2,147,483,648 bytes of memory"):
         read_mat(data, "a.mat", Budget(2**30, DataError), ("x",))
+
+
+MUCH = b"[" + b"[]," * 2**21 + b"[]]"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: instead(trees.coco, train2017_json=b'{"images": [' + MUCH + b"]}"), "an entry of over 4,194,304 char"),
+        (
+            lambda: instead(trees.cifar10_sheets, test_lables_json=MUCH),
+            r"parsed, would take 201,\d{3},\d{3} bytes",
+        ),
+    ],
+)
+def test_json_that_would_grow_is_refused_before_it_does(
+    tmp_path: Path, make: Callable[[], Files], message: str
+) -> None:
+    folder = write(tmp_path, make())
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match=message):
+            load_data(folder, 2**27)
+        assert tracemalloc.get_traced_memory()[1] < 2**28
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("long", [10, 2**13 - 60, 2**13 - 12, 2**13, 2**18])
+def test_entries_of_json_are_found_whatever_they_span(tmp_path: Path, long: int) -> None:
+    files = trees.coco()
+    name = "annotations/instances_train2017.json"
+    files[name] = files[name].replace(b'"year": 2017', b'"year": ' + b"1" * min(long, 4000))
+    files[name] = files[name].replace(b'"iscrowd": 0', b'"iscrowd": 0, "more": "' + b"x" * long + b'"')
+    assert pairs(load_data(write(tmp_path, files))) == OF_COCO
 
 
 @pytest.mark.parametrize("make", BUILDERS)

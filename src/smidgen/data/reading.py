@@ -16,13 +16,12 @@ from smidgen.data.budget import MEMORY, Budget
 from smidgen.data.decoding import SHORT_SIDE, check_all, decode_all
 from smidgen.data.files import CORRUPT_ZIP, first_line, parse_npy
 from smidgen.data.layouts import Listing, recognize
-from smidgen.data.samples import Data, DataError, Samples, evenly, hold_out
+from smidgen.data.samples import MAX_CLASSES, Data, DataError, Samples, evenly, hold_out
 from smidgen.data.trees import PACKED, ImageFile, Tree, folder_tree, zip_tree
 from smidgen.errors import ImportModelError
 from smidgen.ir import Array
 
 SPLITS = ("train", "test")
-MAX_CLASSES = 4096
 LAYOUT = "put images in train/<label>/ and test/<label>/, or in <label>/"
 
 

@@ -13,6 +13,7 @@ from smidgen.errors import SmidgenError
 from smidgen.ir import Array
 
 Item = TypeVar("Item")
+MAX_CLASSES = 4096
 HELD_OUT = 5  # where no test images are given, every fifth of each class
 
 

@@ -43,8 +43,8 @@ class Tree:
     budget: Budget
 
     def __contains__(self, name: str) -> bool:
-        """Whether there is such a file, or a folder where the name ends in a slash."""
-        return any(file.startswith(name) for file in self.files) if name.endswith("/") else name in self.files
+        """Whether there is such a file."""
+        return name in self.files
 
     def below(self, folder: str) -> Tree:
         """The files of a folder, by their paths in it."""

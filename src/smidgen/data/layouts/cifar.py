@@ -13,7 +13,7 @@ import numpy as np
 
 from smidgen.data.decoding import opened
 from smidgen.data.layouts.json_text import parse_json
-from smidgen.data.layouts.listing import Layout
+from smidgen.data.layouts.listing import Layout, check_classes
 from smidgen.data.pickles import Pending, read_pickle
 from smidgen.data.sample import CLASSES, SIDE
 from smidgen.data.samples import Data, DataError, Samples
@@ -80,7 +80,7 @@ def _sheets(tree: Tree) -> Data:
 
 
 def _part(tree: Tree, source: str, sheets: Sequence[str]) -> Samples:
-    labels = parse_json(tree.read(source), f"{source} in {tree.where}")
+    labels = parse_json(tree.read(source), f"{source} in {tree.where}", tree.budget)
     found = [_sheet(tree, f"{sheet}.png") for sheet in sheets]
     count = sum(map(len, found))
     if not isinstance(labels, list) or len(labels) != count:
@@ -110,6 +110,7 @@ def _samples(
     tree: Tree, source: str, pixels: Array, labels: object, classes: tuple[str, ...], rows: bool = False
 ) -> Samples:
     """Images out of their bytes, colour by colour or pixel by pixel, once each has a label that is a class."""
+    check_classes(tree, len(classes))
     if not isinstance(labels, list) or len(labels) != len(pixels):
         had = f"{len(labels):,} labels" if isinstance(labels, list) else "no list of labels"
         raise DataError(f"{source} in {tree.where} holds {len(pixels):,} images and {had}; {tree.way_out()}")
@@ -155,6 +156,6 @@ HUNDRED = Layout(
 )
 HUNDRED_PYTHON = Layout(
     "CIFAR-100, Python version",
-    ("meta", "train", "test"),
+    ("meta",),  # its other files have names that anything may have
     partial(_python, ("meta", "fine_label_names"), ("train",), "test", "fine_labels"),
 )

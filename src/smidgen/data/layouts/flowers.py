@@ -6,7 +6,9 @@ numbers the classes from 1 and gives them no names: class 1 is label 0.
 
 from __future__ import annotations
 
-from smidgen.data.layouts.listing import Entry, Layout, Listing, Part, list_images
+import numpy as np
+
+from smidgen.data.layouts.listing import Entry, Layout, Listing, Part, check_classes, list_images
 from smidgen.data.layouts.matlab import Value, read_mat
 from smidgen.data.samples import DataError
 from smidgen.data.trees import Tree
@@ -20,6 +22,7 @@ def _read(tree: Tree) -> Listing:
     trained, validated, tested = (
         _whole_numbers(value, SPLIT, tree) for value in _variables(tree, SPLIT, "trnid", "valid", "tstid")
     )
+    check_classes(tree, int(labels.max()))
     classes = [str(number) for number in range(1, 1 + int(labels.max()))]
     parts = [
         Part(SPLIT, [_entry(tree, int(place), labels) for place in places])
@@ -34,9 +37,15 @@ def _variables(tree: Tree, file: str, *names: str) -> list[Value]:
 
 
 def _whole_numbers(value: Value, source: str, tree: Tree) -> Array:
-    if isinstance(value, str | tuple | dict) or not value.size or value.min() < 1 or (value % 1).any():
+    if isinstance(value, str | tuple | dict) or not value.size or not _counts(value):
         raise DataError(f"{source} in {tree.where} holds something else than numbers from 1; {tree.way_out()}")
     return value.astype(int)
+
+
+def _counts(value: Array) -> bool:
+    """Whether all are whole numbers from 1."""
+    finite = bool(np.isfinite(value).all())
+    return finite and value.min() >= 1 and value.max() < 2**31 and not (value % 1).any()
 
 
 def _entry(tree: Tree, place: int, labels: Array) -> Entry:

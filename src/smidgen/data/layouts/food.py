@@ -29,7 +29,7 @@ def _part(tree: Tree, stem: str, number: dict[str, int]) -> Part:
 
 
 def _listed(tree: Tree, source: str) -> list[str]:
-    found = parse_json(tree.read(source), f"{source} in {tree.where}")
+    found = parse_json(tree.read(source), f"{source} in {tree.where}", tree.budget)
     names = (
         [name for listed in found.values() if isinstance(listed, list) for name in listed]
         if isinstance(found, dict)

@@ -6,13 +6,17 @@ import json
 import re
 from collections.abc import Iterator
 
+from smidgen.data.budget import Budget
 from smidgen.data.samples import DataError
 
+GROWTH = 32  # bytes of memory for a byte of text, at most
+WINDOWS = (2**13, 2**17, 2**22)  # characters that one element is sought in: most take a few hundred
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
-def parse_json(data: bytes, where: str) -> object:
-    """What a JSON file holds."""
+def parse_json(data: bytes, where: str, budget: Budget) -> object:
+    """What a JSON file holds; as Python's objects it takes far more than as text."""
+    budget.check(f"{where}, parsed,", GROWTH * len(data))
     try:
         value: object = json.loads(data)
     except (ValueError, RecursionError):
@@ -21,16 +25,16 @@ def parse_json(data: bytes, where: str) -> object:
 
 
 def members(data: bytes, where: str, lists: tuple[str, ...]) -> Iterator[tuple[str, object]]:
-    """The elements of these lists at the top of a file, each by its list's name; no more than one is held at a time."""
+    """The elements of these lists at the top of a file, each by its list's name; one is held at a time."""
     try:
         text = data.decode()
         yield from _Walk(text, lists).members()
     except (ValueError, RecursionError):
-        raise _refused(where) from None
+        raise _refused(where, f", or has an entry of over {WINDOWS[-1]:,} characters") from None
 
 
-def _refused(where: str) -> DataError:
-    return DataError(f"{where} is not whole JSON; unpack the data set again as it was published")
+def _refused(where: str, but: str = "") -> DataError:
+    return DataError(f"{where} is not whole JSON{but}; unpack the data set again as it was published")
 
 
 class _Walk:
@@ -74,7 +78,16 @@ class _Walk:
         self.at += 1
 
     def value(self) -> object:
+        """The value that begins here; one longer than the widest window is refused, before it grows in memory."""
         self.next()
-        value: object
-        value, self.at = self.decoder.raw_decode(self.text, self.at)
-        return value
+        for window in WINDOWS:
+            try:
+                value, end = self.decoder.raw_decode(self.text[self.at : self.at + window])
+            except ValueError:
+                if window == WINDOWS[-1] or self.at + window >= len(self.text):
+                    raise
+                continue
+            if end < window:  # else it may be a number that goes on
+                self.at += end
+                return value
+        raise ValueError("a value without end")

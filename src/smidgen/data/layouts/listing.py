@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from smidgen.data.samples import Data, DataError
+from smidgen.data.samples import MAX_CLASSES, Data, DataError
 from smidgen.data.trees import Box, ImageFile, Tree
 
 
@@ -46,6 +46,7 @@ class Part:
 
 def list_images(tree: Tree, classes: Sequence[str], train: Part, test: Part) -> Listing:
     """The images of both parts, by class and then by name, once everything about them fits together."""
+    check_classes(tree, len(classes))
     if len(set(classes)) < len(classes):
         twice = min(name for name in classes if list(classes).count(name) > 1)
         raise DataError(f"{tree.where} names class {twice!r} twice; {tree.way_out()}")
@@ -62,6 +63,12 @@ def list_images(tree: Tree, classes: Sequence[str], train: Part, test: Part) -> 
             f"{train.source} is not of the split of {test.source}"
         )
     return Listing(tuple(classes), *(_found(tree, part) for part in (train, test)))
+
+
+def check_classes(tree: Tree, count: int) -> None:
+    """Raise where there are more classes than can be learned."""
+    if count > MAX_CLASSES:
+        raise DataError(f"{tree.where} names {count:,} classes; up to {MAX_CLASSES:,} can be learned")
 
 
 def numbered(tree: Tree, source: str, columns: int) -> list[list[str]]:
