@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import NoReturn
@@ -28,7 +28,7 @@ from experiments.paper.engines import Simulators
 from experiments.paper.fleets import Progress, fleets, unbuilt, wanted, work_off
 from experiments.paper.page import ShownTable, page, show, text
 from experiments.paper.store import Store
-from experiments.paper.tables import NAMES, Settings, tables
+from experiments.paper.tables import NAMES, SETS, Settings, tables
 
 TOP = Path(__file__).parents[1]
 RESULTS = TOP / "benchmarks" / "results" / "paper.jsonl"
@@ -64,6 +64,8 @@ class DataSets:
         path = self._paths.get(whole)
         if whole == "cifar10":
             return cifar10("shared" if path is None else str(path))
+        if path is None and whole not in SETS:
+            raise InputError(f"there is no data set '{whole}'; give --data {whole}=PATH, or one of {', '.join(SETS)}")
         return load_data(there(SHARED / "data" / f"{whole}.zip") if path is None else path)
 
 
@@ -182,7 +184,10 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--fleet", type=int, default=FLEET, help=f"runs at once, at most; {FLEET} unless given")
     parser.add_argument("--budget-minutes", type=float, default=float("inf"), help="begin no fleet after so long")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes that compile programs")
-    parser.add_argument("--runs-only", action="store_true", help="leave out the memory of programs, which needs no GPU")
+    parser.add_argument(
+        "--only", choices=("runs", "memory"), help="runs, or the memory of programs, which needs no GPU"
+    )
+    parser.add_argument("--take", type=Path, action="append", default=[], help="take over the results of another file")
     return parser
 
 
@@ -200,6 +205,8 @@ def chosen_tables(given: argparse.Namespace) -> tuple[Table, ...]:
 
 def measure(chosen: tuple[Table, ...], store: Store, given: argparse.Namespace) -> None:
     """Make what is missing."""
+    if given.only == "memory":
+        chosen = tuple(replace(one, cells=()) for one in chosen)
     if wanted(chosen, store, given.together):
         check_device(given.device)
     with progress_bar() as bar:
@@ -208,7 +215,7 @@ def measure(chosen: tuple[Table, ...], store: Store, given: argparse.Namespace) 
         try:
             done = work_off(
                 chosen, store, engine, size=given.fleet, together=given.together, seconds=60 * given.budget_minutes,
-                builds=not given.runs_only, on_fleet=bar.fleet,
+                builds=given.only != "runs", on_fleet=bar.fleet,
             )  # fmt: skip
         finally:
             engine.close()
@@ -238,6 +245,9 @@ def print_tables(shown: tuple[ShownTable, ...], as_json: bool) -> None:
 
 def run(given: argparse.Namespace) -> None:
     store = Store(given.results)
+    for other in map(Store, given.take):
+        runs = {run: outcome for run, outcome in other.runs.items() if run not in store.runs}
+        store.add(runs, {build: found for build, found in other.builds.items() if build not in store.builds})
     if given.page:
         PAGE.write_text(page(store.runs, store.builds))
     chosen = chosen_tables(given)
@@ -261,7 +271,7 @@ def refuse(error: Exception) -> NoReturn:
 def main() -> None:
     parser = arguments()
     given = parser.parse_args()
-    if not given.table and not given.page:
+    if not (given.table or given.page or given.take):
         parser.error(f"name a table ({', '.join(NAMES)} or all), or give --page")
     try:
         run(given)

@@ -28,7 +28,7 @@ RUN = Run("mcunet-5fps", "flowers102", "99kb", "device", 0.4, 12)
 
 
 def outcome(accuracy: float = 0.5, losses: tuple[float, ...] = (2.0, 1.0), digest: str = "abc") -> Outcome:
-    return Outcome(accuracy, losses, 2040, 6149, 102, digest, 1.5, 4, "cpu")
+    return Outcome(accuracy, losses, None, 2040, 6149, 102, digest, 1.5, 4, "cpu")
 
 
 @dataclass
@@ -51,6 +51,9 @@ class Pretended:
 
     def digest(self, run: Run) -> str:
         return self.digests
+
+    def images(self, run: Run) -> int:
+        return 2040
 
     def build(self, build: Build) -> Footprint:
         return Footprint(1000, 2000, True)
@@ -115,6 +118,25 @@ def test_no_fleet_begins_once_the_time_is_up(tmp_path: Path) -> None:
     done = work_off(tables(("head",), SPARSE), Store(tmp_path / "r.jsonl"), engine, size=2, seconds=0)
     assert (done.runs, engine.made) == (0, [])
     assert done.left == 6
+
+
+def test_no_fleet_begins_that_would_not_be_done_in_time(tmp_path: Path) -> None:
+    store, engine = Store(tmp_path / "r.jsonl"), Pretended()
+    slow = replace(RUN, network="mcunet-5fps", scheme="last:6", epochs=12, data="else")
+    store.add({slow: replace(outcome(), seconds=1000.0)})
+    chosen = tables(("head", "channels"), SPARSE)
+    assert work_off(chosen, store, engine, size=64, seconds=900).runs == 0
+    assert work_off(chosen, store, engine, size=64, seconds=1100).runs > 0
+
+
+def test_data_that_no_table_knows_are_learned_by_all(tmp_path: Path) -> None:
+    chosen = tables(NAMES, Settings(sets=("vww", "mine")))
+    for one in chosen:
+        assert "mine" in one.columns or not one.cells
+    assert {cell.column for one in chosen for cell in one.cells} == {"vww", "mine"}
+    store = Store(tmp_path / "r.jsonl")
+    work_off(chosen, store, Pretended(), size=64)
+    assert "| mine |" in page(store.runs, store.builds)
 
 
 def test_the_next_fleet_is_prepared_before_this_one_runs(tmp_path: Path) -> None:

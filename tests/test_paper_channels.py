@@ -73,7 +73,7 @@ def test_rotating_channels_begin_where_the_last_epoch_ended() -> None:
     assert second.training is not None
     image = np.random.default_rng(1).integers(-128, 128, graph.image.type.shape).astype(np.int8)
     begun = learned_graph(second.training, {v.name: a for v, a in second.graph.state.items()})
-    assert np.array_equal(*(sm.evaluate(g, image)[0] for g in (learned, begun)))
+    assert np.array_equal(sm.evaluate(learned, image)[0], sm.evaluate(begun, image)[0])
     assert _channels(first) != _channels(second)
     carried = {v.name: array for v, array in second.graph.state.items()}
     for name in ("head.w", "head.b", "step_state"):

@@ -77,6 +77,9 @@ class Engine(Protocol):
     def digest(self, run: Run) -> str:
         """A fingerprint of the run's data."""
 
+    def images(self, run: Run) -> int:
+        """How many images the run learns from."""
+
     def build(self, build: Build) -> Footprint:
         """Plan a program, or run it on the emulated board."""
 
@@ -97,6 +100,24 @@ class Done:
     runs: int
     builds: int
     left: int  # runs that were due when time ran out; later seeds not counted
+
+
+def _expected(fleet: Fleet, store: Store, engine: Engine) -> float:
+    """Seconds the fleet will take, if it goes as the slowest like it did; 0 where there was none."""
+
+    def alike(run: Run) -> tuple[object, ...]:
+        reach = depth(run)
+        return (
+            run.network,
+            run.engine == "device",
+            run.batch,
+            run.limit,
+            "whole" if reach is None else reach > SHALLOW,
+        )
+
+    first = fleet.runs[0]
+    known = [o.seconds / r.steps(o.train) for r, o in store.runs.items() if alike(r) == alike(first)]
+    return max(known, default=0.0) * first.steps(engine.images(first))
 
 
 def _check_data(fleet: Fleet, store: Store, engine: Engine) -> None:
@@ -120,13 +141,17 @@ def work_off(
     seconds: float = float("inf"),
     on_fleet: Callable[[Progress], None] = lambda _: None,
 ) -> Done:
-    """Make all runs the tables need and the store lacks; no fleet is begun once `seconds` have passed."""
-    begun, runs, built = time.monotonic(), 0, 0
-    while True:
-        due = fleets(wanted(tables, store, together), size)
+    """Make all runs the tables need and the store lacks.
+
+    No fleet is begun once `seconds` have passed, nor one that would not be done by then if it went as those before.
+    """
+    begun, runs, built, left = time.monotonic(), 0, 0, 0
+    while due := fleets(wanted(tables, store, together), size):
         for number, fleet in enumerate(due):
-            if time.monotonic() - begun >= seconds:
-                return Done(runs, built, sum(len(left.runs) for left in due[number:]))
+            passed = time.monotonic() - begun
+            if passed >= seconds or passed + _expected(fleet, store, engine) > seconds:
+                left += len(fleet.runs)
+                continue
             _check_data(fleet, store, engine)
             engine.prepare(fleet)
             if number + 1 < len(due):
@@ -136,11 +161,11 @@ def work_off(
             assert set(outcomes) == set(fleet.runs)
             store.add(outcomes)
             runs += len(outcomes)
-        if not due:
+        if left:
             break
     for build in unbuilt(tables, store) if builds else ():
         if time.monotonic() - begun >= seconds:
             break
         store.add(builds={build: engine.build(build)})
         built += 1
-    return Done(runs, built, 0)
+    return Done(runs, built, left)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from experiments.paper import published
 from experiments.paper.cells import ByKind, Figure, Table, by_kind, figure
 from experiments.paper.runs import Build, Built, Footprint, Found
-from experiments.paper.tables import NAMES, Settings, tables
+from experiments.paper.tables import NAMES, SETS, Settings, tables
 
 NAMED = {
     "flowers102": "Flowers-102", "cars196": "Cars", "cifar10": "CIFAR-10", "vww": "VWW", "cifar10:3,5": "cats and dogs",
@@ -34,6 +34,7 @@ class Shown:
     paper: float | None
     text: str
     losses: tuple[float, ...]  # of the first seed, each epoch's mean
+    saturated: float | None  # the share of weights at ±127 in the end, the first seed's
 
 
 @dataclass(frozen=True)
@@ -65,18 +66,20 @@ def _shown(table: Table, results: ByKind, builds: Built) -> ShownTable:
 
 def _cell(row: str, data: str, paper: float | None, found: Figure | None) -> Shown:
     if found is None:
-        return Shown(row, data, None, (), None, (), None, None, None, paper, EMPTY, ())
+        return Shown(row, data, None, (), None, (), None, None, None, paper, EMPTY, (), None)
     run, outcome = found.runs[0]
     return Shown(
         row, data, round(found.mean, 2), tuple(round(a, 2) for a in found.accuracies), found.rate, found.rates,
         run.epochs, outcome.train, outcome.test, paper, str(found), outcome.losses,
+        outcome.saturated,
     )  # fmt: skip
 
 
 def page(runs: Found, builds: Built) -> str:
     """docs/results.md, from the results alone."""
     networks = dict.fromkeys([*Settings().networks, *(r.network for r in runs), *(b.network for b in builds)])
-    every = show(tables(NAMES, Settings(networks=tuple(networks))), runs, builds)
+    sets = tuple(dict.fromkeys([*SETS, *(run.data for run in runs)]))
+    every = show(tables(NAMES, Settings(networks=tuple(networks), sets=sets)), runs, builds)
     own = [t for t in every if t.measured or t.table.network == Settings().networks[0]]
     return "\n".join([_HEAD, *_sizes(runs), *(line for one in own for line in _section(one))]).rstrip() + "\n"
 
@@ -191,6 +194,10 @@ def _remarks(one: ShownTable) -> Iterator[str]:
         yield said
     if one.table.name == "qas":
         yield from _curves(one)
+    limits = [c for c in one.cells if c.saturated is not None] if one.table.name == "precision" else []
+    if limits:
+        shares = "; ".join(f"{c.row} {c.saturated:.2%}" for c in limits)
+        yield f"Trained weights that stand at ±127 in the end, which fp32 weights may exceed: {shares}.\n"
     chosen = [
         f"{c.row} on {NAMED.get(c.data, c.data)} {c.rate:g}"
         for c in one.cells

@@ -77,6 +77,7 @@ class Outcome:
 
     accuracy: float
     losses: tuple[float, ...]
+    saturated: float | None  # the share of trained int8 weights at ±127; None where weights have no limits
     train: int
     test: int
     classes: int
