@@ -10,29 +10,28 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
-from pictures import cifar10
-from shared import NETWORKS, SHARED, arguments_of, released, there
-from smidgen.data import Data, DataError, load_data
 from smidgen.errors import InputError, SmidgenError
+from smidgen.training.published import PUBLISHED
 
 sys.path.append(str(Path(__file__).parents[1]))
 from experiments.paper.cells import Table
 from experiments.paper.engines import Simulators
 from experiments.paper.fleets import Progress, fleets, unbuilt, wanted, work_off
 from experiments.paper.page import ShownTable, page, show, text
+from experiments.paper.sources import DataSets, network_of
 from experiments.paper.store import Store
-from experiments.paper.tables import NAMES, SETS, Settings, tables
+from experiments.paper.tables import NAMES, Settings, tables
 
 TOP = Path(__file__).parents[1]
 RESULTS = TOP / "benchmarks" / "results" / "paper.jsonl"
 PAGE = TOP / "docs" / "results.md"
+NETWORKS = tuple(network.name for network in PUBLISHED)
 FLEET = 64
 PLAIN_EVERY = 10  # percent between words of progress where there is no bar
 
@@ -44,40 +43,6 @@ class Planned:
     fleet: str
     runs: int
     steps: int
-
-
-class DataSets:
-    """The data by name, each read when it is first needed; `cifar10:3,5` is two classes of cifar10."""
-
-    def __init__(self, given: Sequence[str]) -> None:
-        pairs = [one.partition("=") for one in given]
-        for name, _, path in pairs:
-            if not name or not path:
-                raise InputError(f"'{name}' does not say where a data set lies; give NAME=PATH")
-        self._paths = {name: Path(path) for name, _, path in pairs}
-        self.load: Callable[[str], Data] = cache(self._load)
-
-    def _load(self, name: str) -> Data:
-        whole, _, classes = name.partition(":")
-        if classes:
-            return _some_classes(self.load(whole), tuple(int(c) for c in classes.split(",")))
-        path = self._paths.get(whole)
-        if whole == "cifar10":
-            return cifar10("shared" if path is None else str(path))
-        if path is None and whole not in SETS:
-            raise InputError(f"there is no data set '{whole}'; give --data {whole}=PATH, or one of {', '.join(SETS)}")
-        return load_data(there(SHARED / "data" / f"{whole}.zip") if path is None else path)
-
-
-def _some_classes(data: Data, chosen: tuple[int, ...]) -> Data:
-    """The samples of these classes, numbered anew in the order given."""
-    if max(chosen) >= len(data.classes):
-        raise DataError(f"{data.name} has {len(data.classes)} classes, there is no class {max(chosen)} to learn")
-    parts = []
-    for samples in (data.train, data.test):
-        kept = samples.at(i for i, label in enumerate(samples.labels) if label in chosen)
-        parts.append(type(kept)(kept.images, tuple(chosen.index(label) for label in kept.labels)))
-    return Data(data.name, tuple(data.classes[c] for c in chosen), *parts)
 
 
 class Bar:
@@ -162,7 +127,8 @@ def show_plan(due: list[Planned], builds: int) -> None:
 
 
 def arguments() -> argparse.ArgumentParser:
-    parser = arguments_of(__doc__)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print the measurements as JSON")
     parser.add_argument(
         "table", nargs="*", choices=(*NAMES, "all", []), metavar="TABLE", help=", ".join((*NAMES, "all"))
     )
@@ -182,11 +148,11 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--limit", type=int, help="learn from and test with so many images only")
     parser.add_argument("--together", action="store_true", help="run all seeds at every rate, not at the best alone")
     parser.add_argument("--fleet", type=int, default=FLEET, help=f"runs at once, at most; {FLEET} unless given")
-    parser.add_argument("--budget-minutes", type=float, default=float("inf"), help="begin no fleet after so long")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes that compile programs")
     parser.add_argument(
-        "--only", choices=("runs", "memory"), help="runs, or the memory of programs, which needs no GPU"
+        "--budget-minutes", type=float, default=float("inf"), help="be done after so long, as far as one can tell"
     )
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes that compile programs")
+    parser.add_argument("--only", choices=("runs", "memory"), help="what needs a GPU, or what does not")
     parser.add_argument("--take", type=Path, action="append", default=[], help="take over the results of another file")
     return parser
 
@@ -211,7 +177,7 @@ def measure(chosen: tuple[Table, ...], store: Store, given: argparse.Namespace) 
         check_device(given.device)
     with progress_bar() as bar:
         data = DataSets(given.data)
-        engine = Simulators(cache(released), data.load, given.device, workers=given.workers, on_steps=bar.steps)
+        engine = Simulators(network_of, data.load, given.device, workers=given.workers, on_steps=bar.steps)
         try:
             done = work_off(
                 chosen, store, engine, size=given.fleet, together=given.together, seconds=60 * given.budget_minutes,

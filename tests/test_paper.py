@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,52 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import smidgen as sm
-from experiments.paper.cells import Cell, by_kind, figure, table
+from experiments.paper.cells import Cell, Figure, by_kind, courses, figure, table
 from experiments.paper.channels import depth, named
-from experiments.paper.fleets import Fleet, fleets, wanted, work_off
+from experiments.paper.fleets import fleets, wanted, work_off
 from experiments.paper.page import page, show, text
-from experiments.paper.runs import Build, Footprint, Outcome, Run
-from experiments.paper.store import HEADER, ResultsError, Store
+from experiments.paper.runs import Outcome, Run
+from experiments.paper.sources import DataSets, some_classes
+from experiments.paper.store import ResultsError, Store
 from experiments.paper.tables import NAMES, Settings, tables
-
-RUN = Run("mcunet-5fps", "flowers102", "99kb", "device", 0.4, 12)
-
-
-def outcome(accuracy: float = 0.5, losses: tuple[float, ...] = (2.0, 1.0), digest: str = "abc") -> Outcome:
-    return Outcome(accuracy, losses, None, 2040, 6149, 102, digest, 1.5, 4, "cpu")
-
-
-@dataclass
-class Pretended:
-    """An engine that learns nothing: a run's accuracy is its rate and a little of its seed."""
-
-    digests: str = "abc"
-    breaks_at: int | None = None  # the fleet, from 0, at which the power fails
-    made: list[Fleet] = field(default_factory=list)
-    prepared: list[Fleet] = field(default_factory=list)
-
-    def prepare(self, fleet: Fleet) -> None:
-        self.prepared.append(fleet)
-
-    def run(self, fleet: Fleet) -> Mapping[Run, Outcome]:
-        if len(self.made) == self.breaks_at:
-            raise KeyboardInterrupt
-        self.made.append(fleet)
-        return {run: outcome(accuracy(run), digest=self.digests) for run in fleet.runs}
-
-    def digest(self, run: Run) -> str:
-        return self.digests
-
-    def images(self, run: Run) -> int:
-        return 2040
-
-    def build(self, build: Build) -> Footprint:
-        return Footprint(1000, 2000, True)
-
-
-def accuracy(run: Run) -> float:
-    """Best at a rate of 0.4."""
-    return 0.8 - abs(math.log10(run.rate / 0.4)) / 10 + run.seed / 1000
+from pretended import RUN, Pretended, accuracy, outcome
+from shapes import draw_shapes
+from smidgen.data import DataError
+from smidgen.errors import InputError, SmidgenError
 
 
 def runs_of(engine: Pretended) -> list[Run]:
@@ -162,108 +127,58 @@ def test_fleets_hold_every_run_once_and_never_too_many(size: int, order: list[in
     assert made[0].runs[0] == runs[0]
 
 
-def test_other_images_under_a_known_name_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    work_off(tables(("head",), SPARSE), Store(path), Pretended(), size=64)
-    with pytest.raises(ResultsError, match="holds results of other images under the name flowers102; give the same"):
-        work_off(tables(("channels",), SPARSE), Store(path), Pretended(digests="other"), size=64)
-
-
-numbers = st.floats(allow_nan=False, allow_infinity=False, width=32).map(float)
-runs = st.builds(
-    Run, st.text(), st.text(), st.text(), st.sampled_from(("device", "int8", "fp32")), numbers, st.integers(1, 99),
-    optimizer=st.sampled_from(("sgd", "momentum", "adam", "lars")), qas=st.booleans(), seed=st.integers(0, 9),
-    limit=st.none() | st.integers(1, 9),
-)  # fmt: skip
-outcomes = st.builds(outcome, numbers, st.lists(numbers).map(tuple))
-builds = st.builds(Build, st.text(), st.text(), st.sampled_from((8, 12)), st.booleans())
-footprints = st.builds(Footprint, st.integers(0), st.integers(0), st.booleans(), st.none() | st.integers(0))
-
-
-@given(st.dictionaries(runs, outcomes, max_size=4), st.dictionaries(builds, footprints, max_size=3))
-@settings(max_examples=50, deadline=None)
-def test_results_survive_the_file(found: dict[Run, Outcome], built: dict[Build, Footprint]) -> None:
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "deep" / "r.jsonl"
-        Store(path).add(found)
-        Store(path).add(builds=built)
-        again = Store(path)
-    assert (again.runs, again.builds) == (found, built)
-
-
-def test_losses_that_are_not_numbers_survive_the_file(tmp_path: Path) -> None:
-    Store(tmp_path / "r").add({RUN: outcome(0.1, (1.0, math.inf, math.nan))})
-    losses = Store(tmp_path / "r").runs[RUN].losses
-    assert losses[0] == 1.0
-    assert all(math.isnan(loss) for loss in losses[1:])
-
-
-def test_a_line_cut_short_is_dropped_and_the_rest_stays(tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    other = replace(RUN, seed=1)
-    store = Store(path)
-    store.add({RUN: outcome()})
-    whole = path.read_bytes()
-    store.add({other: outcome()})
-    for cut in range(len(whole), len(path.read_bytes())):
-        broken = tmp_path / f"cut{cut}"
-        broken.write_bytes(path.read_bytes()[:cut])
-        found = Store(broken)
-        assert set(found.runs) == {RUN}
-        if cut % 50 == 0:
-            found.add({other: outcome()})
-            assert broken.read_bytes() == path.read_bytes()
-
-
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("engine", "message"),
     [
-        ({"format": 2}, "holds results of format 2, this is format 1; name another file"),
-        ({"arithmetic": "0"}, "holds results of arithmetic 0, this is arithmetic"),
-        ({"results": "else"}, "does not hold results of the paper's tables"),
+        (Pretended(digests="other"), "holds results of other images under the name flowers102; give the same"),
+        (Pretended(network="other"), "holds results of other weights under the name mcunet-5fps; give the same"),
     ],
 )
-def test_results_of_another_version_are_refused_in_one_sentence(
-    change: dict[str, object], message: str, tmp_path: Path
+def test_other_images_or_weights_under_a_known_name_are_refused(
+    engine: Pretended, message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "r.jsonl"
-    path.write_text(json.dumps({**HEADER, **change}) + "\n")
-    before = path.read_bytes()
-    with pytest.raises(ResultsError, match=message) as error:
-        Store(path)
-    assert "\n" not in str(error.value)
-    assert path.read_bytes() == before
+    work_off(tables(("head",), SPARSE), Store(path), Pretended(), size=64)
+    with pytest.raises(ResultsError, match=message):
+        work_off(tables(("channels",), SPARSE), Store(path), engine, size=64)
+    assert engine.made == []
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "", "{", "[]", "3", "[" * 100_000, '{"run": 1}', '{"run": {}, "outcome": {}}',
-        json.dumps({"run": {**RUN.__dict__, "epochs": "many"}, "outcome": outcome().__dict__}),
-        json.dumps({"run": {**RUN.__dict__, "engine": "steam"}, "outcome": outcome().__dict__}),
-        json.dumps({"run": {**RUN.__dict__, "qas": 1}, "outcome": outcome().__dict__}),
-        json.dumps({"run": RUN.__dict__, "outcome": {**outcome().__dict__, "losses": 3}}),
-        json.dumps({"run": RUN.__dict__}),
-    ],
-)  # fmt: skip
-def test_a_damaged_line_is_named_with_the_way_out(line: str, tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    Store(path).add({RUN: outcome()})
-    path.write_text(path.read_text() + line + "\n")
-    with pytest.raises(ResultsError, match=r"^line 3 of .*r.jsonl is not a result .*; remove that line") as error:
-        Store(path)
-    assert "\n" not in str(error.value)
+def test_some_classes_of_a_set_are_a_set_of_their_own() -> None:
+    data = draw_shapes(3, 2)
+    two = some_classes(data, (3, 1))
+    assert two.classes == ("square", "disc")
+    assert set(two.train.labels) == {0, 1}
+    assert len(two.train) == 6
+    for image, label in zip(two.train.images, two.train.labels, strict=True):
+        place = next(i for i, other in enumerate(data.train.images) if other is image)
+        assert data.classes[data.train.labels[place]] == two.classes[label]
+    with pytest.raises(DataError, match="has 4 classes, there is no class 9"):
+        some_classes(data, (0, 9))
+
+
+def test_data_that_are_not_there_are_named_with_the_way_out(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="the data set pets is not beside the checkout; give --data pets=PATH"):
+        DataSets().load("pets")
+    with pytest.raises(InputError, match="'pets' does not say where a data set lies; give NAME=PATH"):
+        DataSets(["pets"])
+    with pytest.raises(SmidgenError, match="nowhere"):
+        DataSets([f"pets={tmp_path / 'nowhere'}"]).load("pets")
 
 
 def cell(*rates: float, seeds: tuple[int, ...] = (0, 1)) -> Cell:
     return Cell("row", RUN, rates or (0.1, 0.4), seeds)
 
 
+def figured(found: Mapping[Run, Outcome]) -> Figure | None:
+    """The figure of a table's only cell."""
+    results = by_kind(found)
+    return figure(cell(), results, courses([cell()], results).get((RUN.data, RUN.batch)))
+
+
 def test_a_figure_is_the_mean_of_the_seeds_at_the_best_rate() -> None:
     found = {replace(RUN, rate=r, seed=s): outcome(a) for r, s, a in ((0.1, 0, 0.3), (0.4, 0, 0.5), (0.4, 1, 0.6))}
-    made = figure(cell(), by_kind(found))
+    made = figured(found)
     assert made is not None
     assert (made.rate, made.rates) == (0.4, (0.1, 0.4))
     assert made.accuracies == (50.0, 60.0)
@@ -272,17 +187,17 @@ def test_a_figure_is_the_mean_of_the_seeds_at_the_best_rate() -> None:
 
 def test_the_best_rate_is_judged_on_seeds_that_all_rates_have() -> None:
     found = {replace(RUN, rate=r, seed=s): outcome(a) for r, s, a in ((0.1, 0, 0.5), (0.4, 0, 0.6), (0.4, 1, 0.1))}
-    made = figure(cell(), by_kind(found))
+    made = figured(found)
     assert made is not None
     assert made.rate == 0.4
 
 
 def test_a_run_that_diverged_is_worst_and_shown_as_nothing_learned() -> None:
     found = {replace(RUN, rate=0.1): outcome(0.2), replace(RUN, rate=0.4): outcome(math.nan)}
-    made = figure(cell(), by_kind(found))
+    made = figured(found)
     assert made is not None
     assert made.rate == 0.1
-    alone = figure(cell(), by_kind({RUN: outcome(math.nan)}))
+    alone = figured({RUN: outcome(math.nan)})
     assert alone is not None
     assert alone.accuracies == (0.0,)
 
@@ -293,9 +208,17 @@ def test_a_figure_is_of_all_images_before_a_trial_and_of_the_longest_course() ->
         replace(RUN, epochs=3): outcome(0.8),
         replace(RUN, epochs=50): outcome(0.7),
     }
-    made = figure(cell(), by_kind(found))
+    made = figured(found)
     assert made is not None
     assert made.accuracies == (70.0,)
+
+
+def test_figures_of_a_table_are_of_one_course_even_where_single_runs_were_longer() -> None:
+    cells = [Cell(scheme, replace(RUN, scheme=scheme), (0.4,), (0,)) for scheme in ("49kb", "99kb", "148kb")]
+    found = {cell.run: outcome(0.5) for cell in cells} | {replace(RUN, epochs=50): outcome(0.9)}
+    results = by_kind(found)
+    course = courses(cells, results)[RUN.data, 1]
+    assert [str(figure(cell, results, course)) for cell in cells] == ["50.0"] * 3
 
 
 def test_every_number_of_accuracy_on_the_page_was_measured_or_is_the_papers(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from experiments.paper.runs import Build, Footprint, Outcome, Run
 from smidgen.data import Data, examples, pixel_encoding
 from smidgen.errors import InputError, PlanError
 from smidgen.ir import Array, Graph
+from smidgen.ir.fingerprint import fingerprint
 from smidgen.learning.run import saturation
 from smidgen.training import build_training, passes
 from smidgen.training.scheme import Scheme, analytic_memory
@@ -81,7 +82,7 @@ class Simulators:
         seconds, digest = time.monotonic() - begun, self.digest(first)
         size = (len(data.train), len(data.test), len(data.classes))
         return {
-            run: Outcome(*learned, *size, digest, round(seconds, 2), len(fleet.runs), self._device)
+            run: Outcome(*learned, *size, digest, self.weights(run), round(seconds, 2), len(fleet.runs), self._device)
             for run, learned in zip(fleet.runs, found, strict=True)
         }
 
@@ -91,6 +92,10 @@ class Simulators:
         if key not in self._digests:
             self._digests[key] = self.samples(run).digest()[:16]
         return self._digests[key]
+
+    def weights(self, run: Run) -> str:
+        """A fingerprint of the network a run begins with."""
+        return fingerprint(self._models(run.network))[:16]
 
     def images(self, run: Run) -> int:
         return len(self.samples(run).train)

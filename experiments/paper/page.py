@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from experiments.paper import published
-from experiments.paper.cells import ByKind, Figure, Table, by_kind, figure
+from experiments.paper.cells import ByKind, Figure, Table, by_kind, courses, figure
 from experiments.paper.runs import Build, Built, Footprint, Found
 from experiments.paper.tables import NAMES, SETS, Settings, tables
 
@@ -60,7 +60,11 @@ def show(chosen: Sequence[Table], runs: Found, builds: Built) -> tuple[ShownTabl
 
 
 def _shown(table: Table, results: ByKind, builds: Built) -> ShownTable:
-    cells = tuple(_cell(cell.row, cell.column, cell.paper, figure(cell, results)) for cell in table.cells)
+    chosen = courses(table.cells, results)
+    cells = tuple(
+        _cell(cell.row, cell.column, cell.paper, figure(cell, results, chosen.get((cell.column, cell.run.batch))))
+        for cell in table.cells
+    )
     return ShownTable(table, cells, tuple((row, build, builds.get(build)) for row, build in table.builds))
 
 
@@ -111,11 +115,11 @@ def _sizes(runs: Found) -> Iterator[str]:
 def _section(one: ShownTable) -> Iterator[str]:
     yield f"## {one.table.title}\n"
     yield f"{one.table.about}\n"
-    if one.table.name == "memory":
-        yield from _footprints(one)
-    else:
-        yield from _accuracies(one)
-    yield from ("", *_remarks(one))
+    if one.footprints and not one.cells:
+        yield from (*_footprints(one), "")
+    elif one.cells:
+        yield from (*_accuracies(one), "")
+    yield from _remarks(one)
     network = "" if one.table.network == Settings().networks[0] else f" --networks {one.table.network}"
     yield f"`python benchmarks/paper.py {one.table.name}{network}`\n"
 

@@ -82,6 +82,7 @@ class Outcome:
     test: int
     classes: int
     digest: str  # of the data
+    weights: str  # a fingerprint of the network before learning
     seconds: float  # of the fleet it was part of
     fleet: int  # runs in it
     device: str
