@@ -33,6 +33,7 @@ def runs_of(engine: Pretended) -> list[Run]:
     return [run for fleet in engine.made for run in fleet.runs]
 
 
+TOP = Path(__file__).parents[1]
 SPARSE = Settings(sets=("flowers102",))
 
 
@@ -238,6 +239,21 @@ def test_every_number_of_accuracy_on_the_page_was_measured_or_is_the_papers(tmp_
             assert shown.paper is None or f"({shown.paper:.1f})" in written
     assert "2,040 / 6,149" in written
     assert "`python benchmarks/paper.py optimizers`" in written
+
+
+def test_the_page_is_what_the_results_give() -> None:
+    store = Store(TOP / "benchmarks" / "results" / "paper.jsonl")
+    assert store.builds
+    assert (TOP / "docs" / "results.md").read_text() == page(store.runs, store.builds), (
+        "run python benchmarks/paper.py --page"
+    )
+
+
+def test_the_page_says_how_far_the_device_lies_from_fp32() -> None:
+    exact = Run("mcunet-5fps", "flowers102", "99kb", "device", 0.4, 50)
+    shadow = replace(exact, engine="int8")
+    found = {exact: outcome(0.77), replace(exact, rate=1.0): outcome(0.7), shadow: outcome(0.775)}
+    assert "on Flowers-102 12 bits 77.0, -0.5 from fp32" in page(found, {})
 
 
 def test_a_page_without_results_claims_nothing() -> None:

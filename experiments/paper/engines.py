@@ -10,7 +10,6 @@ from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
 import smidgen as sm
-from experiments.ladder import plan_step
 from experiments.paper import rotating
 from experiments.paper.channels import named, scheme_of
 from experiments.paper.fleets import Fleet
@@ -211,6 +210,8 @@ def _program_of(run: Run) -> Run:
 
 def footprint(graph: Graph, build: Build) -> Footprint:
     """Plan a training step and, where it is to be counted, run it on the emulated board."""
+    from experiments.ladder import plan_step  # here, because it needs the emulator, which runs do not
+
     scheme, options = named(build.scheme, graph), replace(PLANNED, weight_bits=build.bits)
     step = passes.run(build_training(graph, scheme, options).step)
     try:
