@@ -112,11 +112,11 @@ def test_the_next_fleet_is_prepared_before_this_one_runs(tmp_path: Path) -> None
     assert len(set(engine.prepared)) == 2
 
 
-@given(st.integers(1, 40), st.permutations(range(30)))
+@given(st.integers(1, 40), st.permutations(range(30)), st.integers(0, 500))
 @settings(max_examples=30, deadline=None)
-def test_fleets_hold_every_run_once_and_never_too_many(size: int, order: list[int]) -> None:
+def test_fleets_hold_every_run_once_and_never_too_many(size: int, order: list[int], start: int) -> None:
     every = wanted(tables(NAMES, Settings(networks=("mcunet-5fps", "mbv2-w0.35"))), Store(Path("/nowhere")), True)
-    runs = [every[i * len(every) // 30] for i in order]
+    runs = [every[(start + i) % len(every)] for i in order]
     made = fleets(runs, size)
     assert sorted(map(str, runs)) == sorted(str(run) for fleet in made for run in fleet.runs)
     assert max(len(fleet.runs) for fleet in made) <= size
