@@ -225,16 +225,18 @@ def test_figures_of_a_table_are_of_one_course_even_where_single_runs_were_longer
 def test_every_number_of_accuracy_on_the_page_was_measured_or_is_the_papers(tmp_path: Path) -> None:
     store, chosen = Store(tmp_path / "r.jsonl"), tables(NAMES, Settings())
     work_off(chosen, store, Pretended(), size=64, together=True)
-    measured: dict[tuple[Run, float], list[float]] = defaultdict(list)
+    measured: dict[tuple[Run, float, int], list[float]] = defaultdict(list)
     for run in store.runs:
-        measured[run.kind, run.rate].append(100 * accuracy(run))
+        measured[run.kind, run.rate, run.epochs].append(100 * accuracy(run))
     written = page(store.runs, store.builds)
     for one in show(chosen, store.runs, store.builds):
         assert text(one) in written
         assert len(one.cells) == len(one.table.cells)
         for cell, shown in zip(one.table.cells, one.cells, strict=True):
             assert shown.rate is not None
-            assert shown.top1 == pytest.approx(statistics.fmean(measured[cell.run.kind, shown.rate]), abs=0.01)
+            assert shown.epochs == cell.run.epochs
+            made = measured[cell.run.kind, shown.rate, cell.run.epochs]
+            assert shown.top1 == pytest.approx(statistics.fmean(made), abs=0.01)
             assert f"| {shown.top1:.1f}" in written
             assert shown.paper is None or f"({shown.paper:.1f})" in written
     assert "2,040 / 6,149" in written
@@ -249,11 +251,21 @@ def test_the_page_is_what_the_results_give() -> None:
     )
 
 
-def test_the_page_says_how_far_the_device_lies_from_fp32() -> None:
+def test_the_page_says_how_far_the_device_lies_from_fp32_seed_by_seed() -> None:
     exact = Run("mcunet-5fps", "flowers102", "99kb", "device", 0.4, 50)
-    shadow = replace(exact, engine="int8")
-    found = {exact: outcome(0.77), replace(exact, rate=1.0): outcome(0.7), shadow: outcome(0.775)}
-    assert "on Flowers-102 12 bits 77.0, -0.5 from fp32" in page(found, {})
+    found = {}
+    for seed, (ours, theirs) in enumerate(((0.77, 0.775), (0.76, 0.775))):
+        found[replace(exact, seed=seed)] = outcome(ours)
+        found[replace(exact, seed=seed, engine="int8")] = outcome(theirs)
+    written = " ".join(page(found, {}).split())
+    assert "Flowers-102, rate 0.4, 12 bits -1.00 ± 0.50." in written
+
+
+def test_a_pinned_cell_shows_its_own_epochs_alone() -> None:
+    pinned = replace(cell(), pinned=True)
+    results = by_kind({replace(RUN, epochs=50): outcome(0.9)})
+    assert figure(pinned, results, courses([pinned], results).get((RUN.data, RUN.batch))) is None
+    assert figure(cell(), results, courses([cell()], results).get((RUN.data, RUN.batch))) is not None
 
 
 def test_a_page_without_results_claims_nothing() -> None:

@@ -24,6 +24,7 @@ class Cell:
     seeds: tuple[int, ...]
     paper: float | None = None  # percent
     at: float | None = None  # the one rate that the row is about, where it is not about the best
+    pinned: bool = False  # to the epochs of the run; otherwise to those that most cells of the table have
 
     @property
     def column(self) -> str:
@@ -90,7 +91,11 @@ def courses(cells: Sequence[Cell], results: ByKind) -> dict[tuple[str, int], Cou
 
 
 def _measured(cell: Cell, results: ByKind) -> list[tuple[Run, Outcome]]:
-    return [pair for pair in results.get(cell.run.kind, ()) if cell.at in (None, pair[0].rate)]
+    return [
+        (run, outcome)
+        for run, outcome in results.get(cell.run.kind, ())
+        if cell.at in (None, run.rate) and (not cell.pinned or run.epochs == cell.run.epochs)
+    ]
 
 
 def figure(cell: Cell, results: ByKind, course: Course | None) -> Figure | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,6 +19,7 @@ NAMED = {
 }  # fmt: skip
 SPARSE_KB = 100
 WIDTH = 120  # columns of a paragraph
+AGAINST_FP32 = ("precision", "seeds")
 EMPTY = "—"
 
 
@@ -202,11 +204,11 @@ def _remarks(one: ShownTable) -> Iterator[str]:
         yield f"Epochs: {', '.join(epochs)}. Seeds: {_several(len(c.each) for c in one.cells if c.each)}.\n"
     if one.table.name == "optimizers" and (said := _gaps(one)):
         yield _wrapped(said)
-    if one.table.name == "precision" and (said := _difference(one)):
+    if one.table.name in AGAINST_FP32 and (said := _differences(one)):
         yield _wrapped(said)
     if one.table.name == "qas":
         yield from _curves(one)
-    limits = [c for c in one.cells if c.saturated is not None] if one.table.name == "precision" else []
+    limits = [c for c in one.cells if c.saturated is not None] if one.table.name in AGAINST_FP32 else []
     if limits:
         shares = "; ".join(f"{c.row} {c.saturated:.2%}" for c in limits)
         yield _wrapped(f"Trained weights at ±127 in the end, which fp32 weights may exceed: {shares}.")
@@ -254,15 +256,21 @@ def _gaps(one: ShownTable) -> str | None:
     )
 
 
-def _difference(one: ShownTable) -> str | None:
-    """How far the device's arithmetic lies from fp32, each at its best rate."""
+def _differences(one: ShownTable) -> str | None:
+    """How far the device's arithmetic lies from fp32 at each rate: the mean over seeds, and its standard error."""
+    pairs = list(zip(one.table.cells, one.cells, strict=True))
     said = []
-    for column in one.table.columns:
-        exact = _best(one, column, lambda run: run.engine == "device" and run.bits == 12)
-        real = _best(one, column, lambda run: run.engine != "device")
-        if exact is not None and real is not None:
-            said.append(f"on {NAMED.get(column, column)} 12 bits {exact:.1f}, {exact - real:+.1f} from fp32")
-    return f"Each at its best rate: {'; '.join(said)}." if said else None
+    for real, yardstick in pairs:
+        if real.run.engine == "device":
+            continue
+        for cell, shown in pairs:
+            same = (cell.column, cell.at) == (real.column, real.at) and len(shown.each) == len(yardstick.each) > 1
+            if cell.run.engine == "device" and same:
+                gaps = [ours - theirs for ours, theirs in zip(shown.each, yardstick.each, strict=True)]
+                error = statistics.stdev(gaps) / math.sqrt(len(gaps))
+                where = f"{NAMED.get(cell.column, cell.column)}, rate {cell.at:g}, {cell.run.bits} bits"
+                said.append(f"{where} {statistics.fmean(gaps):+.2f} ± {error:.2f}")
+    return f"From fp32, seed by seed, with the standard error of the mean: {'; '.join(said)}." if said else None
 
 
 def _wrapped(paragraph: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, TypeVar, get_args
 
 from experiments.paper import published
@@ -15,6 +15,7 @@ from smidgen.training.published import PUBLISHED
 SETS = ("flowers102", "cars196", "cifar10", "vww")
 TWO_CLASSES = ("vww", "cifar10:3,5")  # the second: cats and dogs
 SEEDS = (0, 1, 2)
+MANY_SEEDS = tuple(range(10))
 LAST_TWO_BLOCKS = "last:6"
 FULL = "full, batch 128"
 RATES = (0.1, 0.4, 1.0)
@@ -33,7 +34,9 @@ SHORT = 12
 BATCHED = 128
 ACCUMULATED = 8  # samples
 Key = TypeVar("Key")
-Name = Literal["optimizers", "sparse", "precision", "batch", "head", "accumulation", "channels", "qas", "memory"]
+Name = Literal[
+    "optimizers", "sparse", "precision", "seeds", "batch", "head", "accumulation", "channels", "qas", "memory"
+]
 NAMES: tuple[Name, ...] = get_args(Name)  # what must be shown first comes first
 
 
@@ -139,23 +142,44 @@ def _sparse(s: Settings, network: str) -> Table:
 
 
 def _precision(s: Settings, network: str) -> Table:
-    scheme = _schemes(network)[9]  # the middle one, of about 100 KB
+    cells = _against_fp32(s, network, LONG, RATES, SEEDS)
+    about = f"{_SAME_IMAGES.format(_middle(network))} {LONG} epochs."
+    return table("precision", network, "The device's arithmetic against fp32", about, cells)
 
-    def cells() -> Iterator[Cell]:
-        for data in s.among(SETS[:1]):
-            for rate in s.rates or RATES:
-                exact = s.device(network, data, scheme, epochs=LONG)
-                shadow = s.batched(network, data, scheme, "int8", epochs=LONG, batch=1, warmup=0.0)
-                rows = {"fp32 weights and gradients": shadow, "12-bit weights, int8 gradients": exact}
-                rows["8-bit weights, int8 gradients"] = replace(exact, bits=8)
-                for row, run in rows.items():
-                    yield Cell(f"{row}, rate {rate:g}", run, (rate,), s.seeds or SEEDS, at=rate)
 
+def _seeds(s: Settings, network: str) -> Table:
+    cells = _against_fp32(s, network, SHORT, RATES[1:], MANY_SEEDS)
     about = (
-        f"Scheme {scheme}, one sample at a time, {LONG} epochs, the same images in the same order, each rate alone. "
-        "What has fp32 weights and gradients has the same int8 activations."
+        f"{_SAME_IMAGES.format(_middle(network))} {SHORT} epochs with many seeds, since a single run says little at "
+        "rates as high as these."
     )
-    return table("precision", network, "The device's arithmetic against fp32", about, cells())
+    return table("seeds", network, "The device's arithmetic at high rates", about, cells)
+
+
+_SAME_IMAGES = (
+    "Scheme {}, one sample at a time, the same images in the same order, each rate by itself. What has fp32 weights "
+    "and gradients has the same int8 activations; its weights have no limits."
+)
+
+
+def _middle(network: str) -> str:
+    """The scheme of about 100 KB."""
+    return _schemes(network)[9]
+
+
+def _against_fp32(
+    s: Settings, network: str, epochs: int, rates: tuple[float, ...], seeds: tuple[int, ...]
+) -> Iterator[Cell]:
+    """Rows for each rate: fp32 weights and gradients, then the device's with fewer and fewer bits."""
+    scheme = _middle(network)
+    for data in s.among(SETS[:1]):
+        for rate in s.rates or rates:
+            shadow = s.batched(network, data, scheme, "int8", epochs=epochs, batch=1, warmup=0.0)
+            rows = {"fp32 weights and gradients": shadow}
+            for bits in (12, 8):
+                rows[f"{bits}-bit weights, int8 gradients"] = s.device(network, data, scheme, epochs=epochs, bits=bits)
+            for row, run in rows.items():
+                yield Cell(f"{row}, rate {rate:g}", run, (rate,), s.seeds or seeds, at=rate, pinned=True)
 
 
 def _batch(s: Settings, network: str) -> Table:
@@ -192,7 +216,7 @@ def _head(s: Settings, network: str) -> Table:
 
 
 def _accumulation(s: Settings, network: str) -> Table:
-    scheme = _schemes(network)[9]
+    scheme = _middle(network)
 
     def cells() -> Iterator[Cell]:
         for data in s.among(TWO_CLASSES):
@@ -226,7 +250,7 @@ def _channels(s: Settings, network: str) -> Table:
 
 
 def _qas(s: Settings, network: str) -> Table:
-    scheme = _schemes(network)[9]
+    scheme = _middle(network)
 
     def cells() -> Iterator[Cell]:
         for data in s.among(SETS[:2]):
@@ -257,6 +281,6 @@ def _memory(s: Settings, network: str) -> Table:
 
 
 _TABLES: Mapping[Name, Callable[[Settings, str], Table]] = {
-    "optimizers": _optimizers, "sparse": _sparse, "precision": _precision, "batch": _batch, "head": _head,
-    "accumulation": _accumulation, "channels": _channels, "qas": _qas, "memory": _memory,
+    "optimizers": _optimizers, "sparse": _sparse, "precision": _precision, "seeds": _seeds, "batch": _batch,
+    "head": _head, "accumulation": _accumulation, "channels": _channels, "qas": _qas, "memory": _memory,
 }  # fmt: skip
