@@ -25,7 +25,7 @@ from experiments.paper.engines import Simulators
 from experiments.paper.fleets import Progress, fleets, unbuilt, wanted, work_off
 from experiments.paper.page import ShownTable, page, show, text
 from experiments.paper.sources import DataSets, network_of
-from experiments.paper.store import Store
+from experiments.paper.store import Store, finite_json
 from experiments.paper.tables import NAMES, Settings, tables
 
 TOP = Path(__file__).parents[1]
@@ -203,7 +203,7 @@ def print_tables(shown: tuple[ShownTable, ...], as_json: bool) -> None:
             }
             for one in shown
         ]
-        print(json.dumps(plain, indent=2))
+        print(json.dumps(finite_json(plain), indent=2, allow_nan=False))
         return
     for one in shown:
         print(text(one))

@@ -60,7 +60,7 @@ class Store:
         """Append results; several processes may do so at once."""
         plain: list[dict[str, Any]] = [{"run": asdict(r), "outcome": asdict(o)} for r, o in (runs or {}).items()]
         plain += [{"build": asdict(b), "footprint": asdict(f)} for b, f in (builds or {}).items()]
-        _append(self.path, "".join(json.dumps(_finite(one), allow_nan=False) + "\n" for one in plain))
+        _append(self.path, "".join(json.dumps(finite_json(one), allow_nan=False) + "\n" for one in plain))
         self.runs.update(runs or {})
         self.builds.update(builds or {})
 
@@ -106,12 +106,12 @@ def _append(path: Path, lines: str) -> None:
         raise ResultsError(f"{path} cannot be written: {error.strerror}; name another file") from None
 
 
-def _finite(plain: Any) -> Any:
+def finite_json(plain: Any) -> Any:
     """JSON has no infinities: a number that is none becomes null."""
     if isinstance(plain, dict):
-        return {key: _finite(value) for key, value in plain.items()}
+        return {key: finite_json(value) for key, value in plain.items()}
     if isinstance(plain, list | tuple):
-        return [_finite(value) for value in plain]
+        return [finite_json(value) for value in plain]
     return None if isinstance(plain, float) and not math.isfinite(plain) else plain
 
 
