@@ -1,4 +1,4 @@
-"""`benchmarks/paper.py` from a clone alone: it measures, goes on where it was, and says in a sentence what it cannot."""
+"""`benchmarks/paper.py` from a clone alone: it measures, goes on, and says in one sentence what it cannot do."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_results_of_another_file_are_taken_over_and_the_page_is_written(clone: P
         (("head", *TINY, "--sets", "mine", "--data", "mine=nowhere"), "nowhere"),
         (("head", "--plan", "--data", "mine"), "'mine' does not say where a data set lies; give NAME=PATH"),
         (("head", "--epochs", "0"), "--epochs is 0; give 1 or more"),
-        (("head", "--show", "--results", "docs/data.md/r.jsonl"), "cannot be"),
+        (("head", *TINY, *OWN, "--results", "docs/results.md/r.jsonl"), "r.jsonl cannot be written"),
         (("head", "--show", "--results", "docs/results.md"), "does not hold results of the paper's tables"),
     ],
 )

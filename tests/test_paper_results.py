@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.paper.fleets import work_off
 from experiments.paper.runs import Build, Footprint, Outcome, Run
 from experiments.paper.store import HEADER, ResultsError, Store
-from pretended import RUN, outcome
+from experiments.paper.tables import Settings, tables
+from pretended import RUN, Pretended, outcome
 
 numbers = st.floats(allow_nan=False, allow_infinity=False, width=32).map(float)
 runs = st.builds(
@@ -36,6 +38,14 @@ def test_results_survive_the_file(found: dict[Run, Outcome], built: dict[Build, 
         Store(path).add(builds=built)
         again = Store(path)
     assert (again.runs, again.builds) == (found, built)
+
+
+def test_a_file_that_cannot_be_written_is_told_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    engine = Pretended()
+    with pytest.raises(ResultsError, match="cannot be written"):
+        work_off(tables(("head",), Settings()), Store(tmp_path / "file" / "r.jsonl"), engine, size=64)
+    assert engine.made == []
 
 
 def test_losses_that_are_not_numbers_survive_the_file(tmp_path: Path) -> None:

@@ -159,6 +159,7 @@ def work_off(
                 left += len(fleet.runs)
                 continue
             _check_same(fleet, store, engine)
+            store.check_writable()
             engine.prepare(fleet)
             if number + 1 < len(due):
                 engine.prepare(due[number + 1])

@@ -37,7 +37,7 @@ class DataSets:
         for name, _, path in pairs:
             if not name or not path:
                 raise InputError(f"'{name}' does not say where a data set lies; give NAME=PATH")
-        self._paths = {name: Path(path) for name, _, path in pairs}
+        self._paths = {name: path for name, _, path in pairs}
         self.load: Callable[[str], Data] = cache(self._load)
 
     def _load(self, name: str) -> Data:

@@ -56,6 +56,10 @@ class Store:
                     "and what it held is measured again"
                 ) from None
 
+    def check_writable(self) -> None:
+        """Raise ResultsError where results could not be kept."""
+        _append(self.path, "")
+
     def add(self, runs: Mapping[Run, Outcome] | None = None, builds: Mapping[Build, Footprint] | None = None) -> None:
         """Append results; several processes may do so at once."""
         plain: list[dict[str, Any]] = [{"run": asdict(r), "outcome": asdict(o)} for r, o in (runs or {}).items()]
