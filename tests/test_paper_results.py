@@ -92,6 +92,16 @@ def test_results_of_another_version_are_refused_in_one_sentence(
     assert path.read_bytes() == before
 
 
+def test_a_line_from_before_a_field_came_has_its_default(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    Store(path).add({RUN: outcome()})
+    header, line = path.read_text().splitlines()
+    plain = json.loads(line)
+    del plain["run"]["channels"]
+    path.write_text(f"{header}\n{json.dumps(plain)}\n")
+    assert Store(path).runs == {RUN: outcome()}
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -100,6 +110,7 @@ def test_results_of_another_version_are_refused_in_one_sentence(
         json.dumps({"run": {**RUN.__dict__, "engine": "steam"}, "outcome": outcome().__dict__}),
         json.dumps({"run": {**RUN.__dict__, "qas": 1}, "outcome": outcome().__dict__}),
         json.dumps({"run": RUN.__dict__, "outcome": {**outcome().__dict__, "losses": 3}}),
+        json.dumps({"run": {**RUN.__dict__, "colour": "blue"}, "outcome": outcome().__dict__}),
         json.dumps({"run": RUN.__dict__}),
     ],
 )  # fmt: skip

@@ -11,7 +11,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -120,11 +120,12 @@ def finite_json(plain: Any) -> Any:
 
 
 def _record(kind: type[Record], plain: object) -> Record:
+    """What a line holds; a field that came later has its default in lines from before."""
     hints = get_type_hints(kind)
-    names = [f.name for f in fields(kind)]
-    if not isinstance(plain, dict) or sorted(plain) != sorted(names):
-        raise ValueError(f"a {kind.__name__} has {', '.join(names)}")
-    return kind(**{name: _value(plain[name], hints[name], name) for name in names})
+    needed = {f.name for f in fields(kind) if f.default is MISSING}
+    if not isinstance(plain, dict) or not needed <= set(plain) <= set(hints):
+        raise ValueError(f"a {kind.__name__} has {', '.join(hints)}")
+    return kind(**{name: _value(value, hints[name], name) for name, value in plain.items()})
 
 
 def _value(plain: Any, hint: Any, name: str) -> Any:
