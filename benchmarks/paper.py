@@ -10,30 +10,28 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from functools import cache
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
-from pictures import PATH as PICTURES
-from pictures import kept_pictures
-from shared import NETWORKS, SHARED, arguments_of, released
-from smidgen.data import Data, DataError, load_data
 from smidgen.errors import InputError, SmidgenError
+from smidgen.training.published import PUBLISHED
 
 sys.path.append(str(Path(__file__).parents[1]))
 from experiments.paper.cells import Table
 from experiments.paper.engines import Simulators
 from experiments.paper.fleets import Progress, fleets, unbuilt, wanted, work_off
 from experiments.paper.page import ShownTable, page, show, text
-from experiments.paper.store import Store
+from experiments.paper.sources import DataSets, network_of
+from experiments.paper.store import Store, finite_json
 from experiments.paper.tables import NAMES, Settings, tables
 
 TOP = Path(__file__).parents[1]
 RESULTS = TOP / "benchmarks" / "results" / "paper.jsonl"
 PAGE = TOP / "docs" / "results.md"
+NETWORKS = tuple(network.name for network in PUBLISHED)
 FLEET = 64
 PLAIN_EVERY = 10  # percent between words of progress where there is no bar
 
@@ -45,39 +43,6 @@ class Planned:
     fleet: str
     runs: int
     steps: int
-
-
-class DataSets:
-    """The data by name, each read when it is first needed; `cifar10:3,5` is two classes of cifar10."""
-
-    def __init__(self, given: Sequence[str]) -> None:
-        pairs = [one.partition("=") for one in given]
-        for name, _, path in pairs:
-            if not name or not path:
-                raise InputError(f"'{name}' does not say where a data set lies; give NAME=PATH")
-        self._paths = {name: Path(path) for name, _, path in pairs}
-        self.load: Callable[[str], Data] = cache(self._load)
-
-    def _load(self, name: str) -> Data:
-        whole, _, classes = name.partition(":")
-        if classes:
-            return _some_classes(self.load(whole), tuple(int(c) for c in classes.split(",")))
-        beside = SHARED / "data" / f"{whole}.zip"
-        path = self._paths.get(whole, beside if beside.exists() else None)
-        if path is None:
-            raise InputError(f"there is no {beside}; say where {whole} lies with --data {whole}=PATH")
-        return kept_pictures() if path == PICTURES else load_data(path)
-
-
-def _some_classes(data: Data, chosen: tuple[int, ...]) -> Data:
-    """The samples of these classes, numbered anew in the order given."""
-    if max(chosen) >= len(data.classes):
-        raise DataError(f"{data.name} has {len(data.classes)} classes, there is no class {max(chosen)} to learn")
-    parts = []
-    for samples in (data.train, data.test):
-        kept = samples.at(i for i, label in enumerate(samples.labels) if label in chosen)
-        parts.append(type(kept)(kept.images, tuple(chosen.index(label) for label in kept.labels)))
-    return Data(data.name, tuple(data.classes[c] for c in chosen), *parts)
 
 
 class Bar:
@@ -162,7 +127,8 @@ def show_plan(due: list[Planned], builds: int) -> None:
 
 
 def arguments() -> argparse.ArgumentParser:
-    parser = arguments_of(__doc__)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print the measurements as JSON")
     parser.add_argument(
         "table", nargs="*", choices=(*NAMES, "all", []), metavar="TABLE", help=", ".join((*NAMES, "all"))
     )
@@ -182,9 +148,12 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--limit", type=int, help="learn from and test with so many images only")
     parser.add_argument("--together", action="store_true", help="run all seeds at every rate, not at the best alone")
     parser.add_argument("--fleet", type=int, default=FLEET, help=f"runs at once, at most; {FLEET} unless given")
-    parser.add_argument("--budget-minutes", type=float, default=float("inf"), help="begin no fleet after so long")
+    parser.add_argument(
+        "--budget-minutes", type=float, default=float("inf"), help="be done after so long, as far as one can tell"
+    )
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes that compile programs")
-    parser.add_argument("--runs-only", action="store_true", help="leave out the memory of programs, which needs no GPU")
+    parser.add_argument("--only", choices=("runs", "memory"), help="what needs a GPU, or what does not")
+    parser.add_argument("--take", type=Path, action="append", default=[], help="take over the results of another file")
     return parser
 
 
@@ -202,15 +171,17 @@ def chosen_tables(given: argparse.Namespace) -> tuple[Table, ...]:
 
 def measure(chosen: tuple[Table, ...], store: Store, given: argparse.Namespace) -> None:
     """Make what is missing."""
+    if given.only == "memory":
+        chosen = tuple(replace(one, cells=()) for one in chosen)
     if wanted(chosen, store, given.together):
         check_device(given.device)
     with progress_bar() as bar:
         data = DataSets(given.data)
-        engine = Simulators(cache(released), data.load, given.device, workers=given.workers, on_steps=bar.steps)
+        engine = Simulators(network_of, data.load, given.device, workers=given.workers, on_steps=bar.steps)
         try:
             done = work_off(
                 chosen, store, engine, size=given.fleet, together=given.together, seconds=60 * given.budget_minutes,
-                builds=not given.runs_only, on_fleet=bar.fleet,
+                builds=given.only != "runs", on_fleet=bar.fleet,
             )  # fmt: skip
         finally:
             engine.close()
@@ -232,7 +203,7 @@ def print_tables(shown: tuple[ShownTable, ...], as_json: bool) -> None:
             }
             for one in shown
         ]
-        print(json.dumps(plain, indent=2))
+        print(json.dumps(finite_json(plain), indent=2, allow_nan=False))
         return
     for one in shown:
         print(text(one))
@@ -240,6 +211,9 @@ def print_tables(shown: tuple[ShownTable, ...], as_json: bool) -> None:
 
 def run(given: argparse.Namespace) -> None:
     store = Store(given.results)
+    for other in map(Store, given.take):
+        runs = {run: outcome for run, outcome in other.runs.items() if run not in store.runs}
+        store.add(runs, {build: found for build, found in other.builds.items() if build not in store.builds})
     if given.page:
         PAGE.write_text(page(store.runs, store.builds))
     chosen = chosen_tables(given)
@@ -263,7 +237,7 @@ def refuse(error: Exception) -> NoReturn:
 def main() -> None:
     parser = arguments()
     given = parser.parse_args()
-    if not given.table and not given.page:
+    if not (given.table or given.page or given.take):
         parser.error(f"name a table ({', '.join(NAMES)} or all), or give --page")
     try:
         run(given)

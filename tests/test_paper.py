@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,55 +15,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import smidgen as sm
-from experiments.paper.cells import Cell, by_kind, figure, table
+from experiments.paper.cells import Cell, Figure, by_kind, courses, figure, table
 from experiments.paper.channels import depth, named
-from experiments.paper.fleets import Fleet, fleets, wanted, work_off
+from experiments.paper.fleets import fleets, wanted, work_off
 from experiments.paper.page import page, show, text
-from experiments.paper.runs import Build, Footprint, Outcome, Run
-from experiments.paper.store import HEADER, ResultsError, Store
+from experiments.paper.runs import Outcome, Run
+from experiments.paper.sources import DataSets, some_classes
+from experiments.paper.store import ResultsError, Store
 from experiments.paper.tables import NAMES, Settings, tables
-
-RUN = Run("mcunet-5fps", "flowers102", "99kb", "device", 0.4, 12)
-
-
-def outcome(accuracy: float = 0.5, losses: tuple[float, ...] = (2.0, 1.0), digest: str = "abc") -> Outcome:
-    return Outcome(accuracy, losses, 2040, 6149, 102, digest, 1.5, 4, "cpu")
-
-
-@dataclass
-class Pretended:
-    """An engine that learns nothing: a run's accuracy is its rate and a little of its seed."""
-
-    digests: str = "abc"
-    breaks_at: int | None = None  # the fleet, from 0, at which the power fails
-    made: list[Fleet] = field(default_factory=list)
-    prepared: list[Fleet] = field(default_factory=list)
-
-    def prepare(self, fleet: Fleet) -> None:
-        self.prepared.append(fleet)
-
-    def run(self, fleet: Fleet) -> Mapping[Run, Outcome]:
-        if len(self.made) == self.breaks_at:
-            raise KeyboardInterrupt
-        self.made.append(fleet)
-        return {run: outcome(accuracy(run), digest=self.digests) for run in fleet.runs}
-
-    def digest(self, run: Run) -> str:
-        return self.digests
-
-    def build(self, build: Build) -> Footprint:
-        return Footprint(1000, 2000, True)
-
-
-def accuracy(run: Run) -> float:
-    """Best at a rate of 0.4."""
-    return 0.8 - abs(math.log10(run.rate / 0.4)) / 10 + run.seed / 1000
+from pretended import RUN, Pretended, accuracy, outcome
+from shapes import draw_shapes
+from smidgen.data import DataError
+from smidgen.errors import InputError, SmidgenError
 
 
 def runs_of(engine: Pretended) -> list[Run]:
     return [run for fleet in engine.made for run in fleet.runs]
 
 
+TOP = Path(__file__).parents[1]
 SPARSE = Settings(sets=("flowers102",))
 
 
@@ -117,6 +86,25 @@ def test_no_fleet_begins_once_the_time_is_up(tmp_path: Path) -> None:
     assert done.left == 6
 
 
+def test_no_fleet_begins_that_would_not_be_done_in_time(tmp_path: Path) -> None:
+    store, engine = Store(tmp_path / "r.jsonl"), Pretended()
+    slow = replace(RUN, network="mcunet-5fps", scheme="last:6", epochs=12, data="else")
+    store.add({slow: replace(outcome(), seconds=1000.0)})
+    chosen = tables(("head", "channels"), SPARSE)
+    assert work_off(chosen, store, engine, size=64, seconds=900).runs == 0
+    assert work_off(chosen, store, engine, size=64, seconds=1100).runs > 0
+
+
+def test_data_that_no_table_knows_are_learned_by_all(tmp_path: Path) -> None:
+    chosen = tables(NAMES, Settings(sets=("vww", "mine")))
+    for one in chosen:
+        assert "mine" in one.columns or not one.cells
+    assert {cell.column for one in chosen for cell in one.cells} == {"vww", "mine"}
+    store = Store(tmp_path / "r.jsonl")
+    work_off(chosen, store, Pretended(), size=64)
+    assert "| mine |" in page(store.runs, store.builds)
+
+
 def test_the_next_fleet_is_prepared_before_this_one_runs(tmp_path: Path) -> None:
     engine = Pretended(breaks_at=0)
     with pytest.raises(KeyboardInterrupt):
@@ -124,11 +112,11 @@ def test_the_next_fleet_is_prepared_before_this_one_runs(tmp_path: Path) -> None
     assert len(set(engine.prepared)) == 2
 
 
-@given(st.integers(1, 40), st.permutations(range(30)))
+@given(st.integers(1, 40), st.permutations(range(30)), st.integers(0, 500))
 @settings(max_examples=30, deadline=None)
-def test_fleets_hold_every_run_once_and_never_too_many(size: int, order: list[int]) -> None:
+def test_fleets_hold_every_run_once_and_never_too_many(size: int, order: list[int], start: int) -> None:
     every = wanted(tables(NAMES, Settings(networks=("mcunet-5fps", "mbv2-w0.35"))), Store(Path("/nowhere")), True)
-    runs = [every[i * len(every) // 30] for i in order]
+    runs = [every[(start + i) % len(every)] for i in order]
     made = fleets(runs, size)
     assert sorted(map(str, runs)) == sorted(str(run) for fleet in made for run in fleet.runs)
     assert max(len(fleet.runs) for fleet in made) <= size
@@ -140,108 +128,58 @@ def test_fleets_hold_every_run_once_and_never_too_many(size: int, order: list[in
     assert made[0].runs[0] == runs[0]
 
 
-def test_other_images_under_a_known_name_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    work_off(tables(("head",), SPARSE), Store(path), Pretended(), size=64)
-    with pytest.raises(ResultsError, match="holds results of other images under the name flowers102; give the same"):
-        work_off(tables(("channels",), SPARSE), Store(path), Pretended(digests="other"), size=64)
-
-
-numbers = st.floats(allow_nan=False, allow_infinity=False, width=32).map(float)
-runs = st.builds(
-    Run, st.text(), st.text(), st.text(), st.sampled_from(("device", "int8", "fp32")), numbers, st.integers(1, 99),
-    optimizer=st.sampled_from(("sgd", "momentum", "adam", "lars")), qas=st.booleans(), seed=st.integers(0, 9),
-    limit=st.none() | st.integers(1, 9),
-)  # fmt: skip
-outcomes = st.builds(outcome, numbers, st.lists(numbers).map(tuple))
-builds = st.builds(Build, st.text(), st.text(), st.sampled_from((8, 12)), st.booleans())
-footprints = st.builds(Footprint, st.integers(0), st.integers(0), st.booleans(), st.none() | st.integers(0))
-
-
-@given(st.dictionaries(runs, outcomes, max_size=4), st.dictionaries(builds, footprints, max_size=3))
-@settings(max_examples=50, deadline=None)
-def test_results_survive_the_file(found: dict[Run, Outcome], built: dict[Build, Footprint]) -> None:
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "deep" / "r.jsonl"
-        Store(path).add(found)
-        Store(path).add(builds=built)
-        again = Store(path)
-    assert (again.runs, again.builds) == (found, built)
-
-
-def test_losses_that_are_not_numbers_survive_the_file(tmp_path: Path) -> None:
-    Store(tmp_path / "r").add({RUN: outcome(0.1, (1.0, math.inf, math.nan))})
-    losses = Store(tmp_path / "r").runs[RUN].losses
-    assert losses[0] == 1.0
-    assert all(math.isnan(loss) for loss in losses[1:])
-
-
-def test_a_line_cut_short_is_dropped_and_the_rest_stays(tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    other = replace(RUN, seed=1)
-    store = Store(path)
-    store.add({RUN: outcome()})
-    whole = path.read_bytes()
-    store.add({other: outcome()})
-    for cut in range(len(whole), len(path.read_bytes())):
-        broken = tmp_path / f"cut{cut}"
-        broken.write_bytes(path.read_bytes()[:cut])
-        found = Store(broken)
-        assert set(found.runs) == {RUN}
-        if cut % 50 == 0:
-            found.add({other: outcome()})
-            assert broken.read_bytes() == path.read_bytes()
-
-
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("engine", "message"),
     [
-        ({"format": 2}, "holds results of format 2, this is format 1; name another file"),
-        ({"arithmetic": "0"}, "holds results of arithmetic 0, this is arithmetic"),
-        ({"results": "else"}, "does not hold results of the paper's tables"),
+        (Pretended(digests="other"), "holds results of other images under the name flowers102; give the same"),
+        (Pretended(network="other"), "holds results of other weights under the name mcunet-5fps; give the same"),
     ],
 )
-def test_results_of_another_version_are_refused_in_one_sentence(
-    change: dict[str, object], message: str, tmp_path: Path
+def test_other_images_or_weights_under_a_known_name_are_refused(
+    engine: Pretended, message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "r.jsonl"
-    path.write_text(json.dumps({**HEADER, **change}) + "\n")
-    before = path.read_bytes()
-    with pytest.raises(ResultsError, match=message) as error:
-        Store(path)
-    assert "\n" not in str(error.value)
-    assert path.read_bytes() == before
+    work_off(tables(("head",), SPARSE), Store(path), Pretended(), size=64)
+    with pytest.raises(ResultsError, match=message):
+        work_off(tables(("channels",), SPARSE), Store(path), engine, size=64)
+    assert engine.made == []
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "", "{", "[]", "3", "[" * 100_000, '{"run": 1}', '{"run": {}, "outcome": {}}',
-        json.dumps({"run": {**RUN.__dict__, "epochs": "many"}, "outcome": outcome().__dict__}),
-        json.dumps({"run": {**RUN.__dict__, "engine": "steam"}, "outcome": outcome().__dict__}),
-        json.dumps({"run": {**RUN.__dict__, "qas": 1}, "outcome": outcome().__dict__}),
-        json.dumps({"run": RUN.__dict__, "outcome": {**outcome().__dict__, "losses": 3}}),
-        json.dumps({"run": RUN.__dict__}),
-    ],
-)  # fmt: skip
-def test_a_damaged_line_is_named_with_the_way_out(line: str, tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    Store(path).add({RUN: outcome()})
-    path.write_text(path.read_text() + line + "\n")
-    with pytest.raises(ResultsError, match=r"^line 3 of .*r.jsonl is not a result .*; remove that line") as error:
-        Store(path)
-    assert "\n" not in str(error.value)
+def test_some_classes_of_a_set_are_a_set_of_their_own() -> None:
+    data = draw_shapes(3, 2)
+    two = some_classes(data, (3, 1))
+    assert two.classes == ("square", "disc")
+    assert set(two.train.labels) == {0, 1}
+    assert len(two.train) == 6
+    for image, label in zip(two.train.images, two.train.labels, strict=True):
+        place = next(i for i, other in enumerate(data.train.images) if other is image)
+        assert data.classes[data.train.labels[place]] == two.classes[label]
+    with pytest.raises(DataError, match="has 4 classes, there is no class 9"):
+        some_classes(data, (0, 9))
+
+
+def test_data_that_are_not_there_are_named_with_the_way_out(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="the data set pets is not beside the checkout; give --data pets=PATH"):
+        DataSets().load("pets")
+    with pytest.raises(InputError, match="'pets' does not say where a data set lies; give NAME=PATH"):
+        DataSets(["pets"])
+    with pytest.raises(SmidgenError, match="nowhere"):
+        DataSets([f"pets={tmp_path / 'nowhere'}"]).load("pets")
 
 
 def cell(*rates: float, seeds: tuple[int, ...] = (0, 1)) -> Cell:
     return Cell("row", RUN, rates or (0.1, 0.4), seeds)
 
 
+def figured(found: Mapping[Run, Outcome]) -> Figure | None:
+    """The figure of a table's only cell."""
+    results = by_kind(found)
+    return figure(cell(), results, courses([cell()], results).get((RUN.data, RUN.batch)))
+
+
 def test_a_figure_is_the_mean_of_the_seeds_at_the_best_rate() -> None:
     found = {replace(RUN, rate=r, seed=s): outcome(a) for r, s, a in ((0.1, 0, 0.3), (0.4, 0, 0.5), (0.4, 1, 0.6))}
-    made = figure(cell(), by_kind(found))
+    made = figured(found)
     assert made is not None
     assert (made.rate, made.rates) == (0.4, (0.1, 0.4))
     assert made.accuracies == (50.0, 60.0)
@@ -250,17 +188,17 @@ def test_a_figure_is_the_mean_of_the_seeds_at_the_best_rate() -> None:
 
 def test_the_best_rate_is_judged_on_seeds_that_all_rates_have() -> None:
     found = {replace(RUN, rate=r, seed=s): outcome(a) for r, s, a in ((0.1, 0, 0.5), (0.4, 0, 0.6), (0.4, 1, 0.1))}
-    made = figure(cell(), by_kind(found))
+    made = figured(found)
     assert made is not None
     assert made.rate == 0.4
 
 
 def test_a_run_that_diverged_is_worst_and_shown_as_nothing_learned() -> None:
     found = {replace(RUN, rate=0.1): outcome(0.2), replace(RUN, rate=0.4): outcome(math.nan)}
-    made = figure(cell(), by_kind(found))
+    made = figured(found)
     assert made is not None
     assert made.rate == 0.1
-    alone = figure(cell(), by_kind({RUN: outcome(math.nan)}))
+    alone = figured({RUN: outcome(math.nan)})
     assert alone is not None
     assert alone.accuracies == (0.0,)
 
@@ -271,28 +209,63 @@ def test_a_figure_is_of_all_images_before_a_trial_and_of_the_longest_course() ->
         replace(RUN, epochs=3): outcome(0.8),
         replace(RUN, epochs=50): outcome(0.7),
     }
-    made = figure(cell(), by_kind(found))
+    made = figured(found)
     assert made is not None
     assert made.accuracies == (70.0,)
+
+
+def test_figures_of_a_table_are_of_one_course_even_where_single_runs_were_longer() -> None:
+    cells = [Cell(scheme, replace(RUN, scheme=scheme), (0.4,), (0,)) for scheme in ("49kb", "99kb", "148kb")]
+    found = {cell.run: outcome(0.5) for cell in cells} | {replace(RUN, epochs=50): outcome(0.9)}
+    results = by_kind(found)
+    course = courses(cells, results)[RUN.data, 1]
+    assert [str(figure(cell, results, course)) for cell in cells] == ["50.0"] * 3
 
 
 def test_every_number_of_accuracy_on_the_page_was_measured_or_is_the_papers(tmp_path: Path) -> None:
     store, chosen = Store(tmp_path / "r.jsonl"), tables(NAMES, Settings())
     work_off(chosen, store, Pretended(), size=64, together=True)
-    measured: dict[tuple[Run, float], list[float]] = defaultdict(list)
+    measured: dict[tuple[Run, float, int], list[float]] = defaultdict(list)
     for run in store.runs:
-        measured[run.kind, run.rate].append(100 * accuracy(run))
+        measured[run.kind, run.rate, run.epochs].append(100 * accuracy(run))
     written = page(store.runs, store.builds)
     for one in show(chosen, store.runs, store.builds):
         assert text(one) in written
         assert len(one.cells) == len(one.table.cells)
         for cell, shown in zip(one.table.cells, one.cells, strict=True):
             assert shown.rate is not None
-            assert shown.top1 == pytest.approx(statistics.fmean(measured[cell.run.kind, shown.rate]), abs=0.01)
+            assert shown.epochs == cell.run.epochs
+            made = measured[cell.run.kind, shown.rate, cell.run.epochs]
+            assert shown.top1 == pytest.approx(statistics.fmean(made), abs=0.01)
             assert f"| {shown.top1:.1f}" in written
             assert shown.paper is None or f"({shown.paper:.1f})" in written
     assert "2,040 / 6,149" in written
     assert "`python benchmarks/paper.py optimizers`" in written
+
+
+def test_the_page_is_what_the_results_give() -> None:
+    store = Store(TOP / "benchmarks" / "results" / "paper.jsonl")
+    assert store.builds
+    assert (TOP / "docs" / "results.md").read_text() == page(store.runs, store.builds), (
+        "run python benchmarks/paper.py --page"
+    )
+
+
+def test_the_page_says_how_far_the_device_lies_from_fp32_seed_by_seed() -> None:
+    exact = Run("mcunet-5fps", "flowers102", "99kb", "device", 0.4, 50)
+    found = {}
+    for seed, (ours, theirs) in enumerate(((0.77, 0.775), (0.76, 0.775))):
+        found[replace(exact, seed=seed)] = outcome(ours)
+        found[replace(exact, seed=seed, engine="int8")] = outcome(theirs)
+    written = " ".join(page(found, {}).split())
+    assert "Flowers-102, rate 0.4, 12 bits -1.00 ± 0.50." in written
+
+
+def test_a_pinned_cell_shows_its_own_epochs_alone() -> None:
+    pinned = replace(cell(), pinned=True)
+    results = by_kind({replace(RUN, epochs=50): outcome(0.9)})
+    assert figure(pinned, results, courses([pinned], results).get((RUN.data, RUN.batch))) is None
+    assert figure(cell(), results, courses([cell()], results).get((RUN.data, RUN.batch))) is not None
 
 
 def test_a_page_without_results_claims_nothing() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from experiments.paper.runs import Build, Found, Outcome, Run
 
+Course = tuple[float, ...]  # a run's
 ByKind = Mapping[Run, Sequence[tuple[Run, Outcome]]]
 
 
@@ -23,6 +24,7 @@ class Cell:
     seeds: tuple[int, ...]
     paper: float | None = None  # percent
     at: float | None = None  # the one rate that the row is about, where it is not about the best
+    pinned: bool = False  # to the epochs of the run; otherwise to those that most cells of the table have
 
     @property
     def column(self) -> str:
@@ -77,19 +79,36 @@ def by_kind(found: Found) -> ByKind:
     return groups
 
 
-def figure(cell: Cell, results: ByKind) -> Figure | None:
-    """The figure of a cell from whatever was measured: of its longest course over most images; None without any.
+def courses(cells: Sequence[Cell], results: ByKind) -> dict[tuple[str, int], Course]:
+    """By data set and batch, the course that most of these cells have results of: they are to be compared.
+
+    Among equals it is that over most images, then the longest.
+    """
+    had: dict[tuple[str, int], Counter[Course]] = defaultdict(Counter)
+    for cell in cells:
+        had[cell.column, cell.run.batch].update({run.course for run, _ in _measured(cell, results)})
+    return {key: max(counts, key=lambda c: (counts[c], _length(c))) for key, counts in had.items() if counts}
+
+
+def _measured(cell: Cell, results: ByKind) -> list[tuple[Run, Outcome]]:
+    return [
+        (run, outcome)
+        for run, outcome in results.get(cell.run.kind, ())
+        if cell.at in (None, run.rate) and (not cell.pinned or run.epochs == cell.run.epochs)
+    ]
+
+
+def figure(cell: Cell, results: ByKind, course: Course | None) -> Figure | None:
+    """The figure of a cell from whatever was measured of a course; None without any.
 
     The best rate is that with the highest mean over the seeds that were run at every rate.
     """
-    measured = [pair for pair in results.get(cell.run.kind, ()) if cell.at in (None, pair[0].rate)]
-    if not measured:
-        return None
-    course = max((run.course for run, _ in measured), key=_length)
     tried: dict[float, dict[int, tuple[Run, Outcome]]] = defaultdict(dict)
-    for run, outcome in measured:
+    for run, outcome in _measured(cell, results):
         if run.course == course:
             tried[run.rate][run.seed] = (run, outcome)
+    if not tried:
+        return None
     common = set.intersection(*(set(seeds) for seeds in tried.values()))
     if not common:  # an interrupted table: only what has most seeds can be shown
         best = max(tried, key=lambda rate: len(tried[rate]))
@@ -100,8 +119,8 @@ def figure(cell: Cell, results: ByKind) -> Figure | None:
     return Figure(shown, best, tuple(sorted(tried)), chosen)
 
 
-def _length(course: tuple[float, ...]) -> tuple[float, ...]:
-    """Courses over all images first, then over many; then those of many epochs."""
+def _length(course: Course) -> tuple[float, ...]:
+    """Courses over all images before those over some, then those of many epochs."""
     epochs, warmup, order, limit = course
     return (limit < 0, limit, epochs, warmup, -order)
 

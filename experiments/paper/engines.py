@@ -17,15 +17,18 @@ from experiments.paper.runs import Build, Footprint, Outcome, Run
 from smidgen.data import Data, examples, pixel_encoding
 from smidgen.errors import InputError, PlanError
 from smidgen.ir import Array, Graph
+from smidgen.ir.fingerprint import fingerprint
+from smidgen.learning.run import saturation
 from smidgen.training import build_training, passes
 from smidgen.training.scheme import Scheme, analytic_memory
 
 if TYPE_CHECKING:
     from smidgen.simulation import BaselineProgress
-    from smidgen.simulation.fleet import FleetProgress
+    from smidgen.simulation.fleet import FleetProgress, Simulated
 
 PLANNED = sm.Options(classes=10)
 OnSteps = Callable[[int, int], None]  # done, of
+_Learned = tuple[float, tuple[float, ...], float | None]  # accuracy, losses, share of weights at their limits
 
 
 def compile_program(graph: Graph, scheme: Scheme, options: sm.Options, images: tuple[Array, ...]) -> sm.Program:
@@ -77,8 +80,8 @@ class Simulators:
         seconds, digest = time.monotonic() - begun, self.digest(first)
         size = (len(data.train), len(data.test), len(data.classes))
         return {
-            run: Outcome(accuracy, losses, *size, digest, round(seconds, 2), len(fleet.runs), self._device)
-            for run, (accuracy, losses) in zip(fleet.runs, found, strict=True)
+            run: Outcome(*learned, *size, digest, self.weights(run), round(seconds, 2), len(fleet.runs), self._device)
+            for run, learned in zip(fleet.runs, found, strict=True)
         }
 
     def digest(self, run: Run) -> str:
@@ -87,6 +90,13 @@ class Simulators:
         if key not in self._digests:
             self._digests[key] = self.samples(run).digest()[:16]
         return self._digests[key]
+
+    def weights(self, run: Run) -> str:
+        """A fingerprint of the network a run begins with."""
+        return fingerprint(self._models(run.network))[:16]
+
+    def images(self, run: Run) -> int:
+        return len(self.samples(run).train)
 
     def samples(self, run: Run) -> Data:
         """What a run learns from and is tested with."""
@@ -117,20 +127,18 @@ class Simulators:
         made.update({run: self._compiling.pop(run).result() for run in needed if run in self._compiling})
         return [made[_program_of(run)] for run in runs]
 
-    def _devices(self, runs: Sequence[Run], data: Data) -> list[tuple[float, tuple[float, ...]]]:
+    def _devices(self, runs: Sequence[Run], data: Data) -> list[_Learned]:
         from smidgen.simulation.fleet import simulate
 
         first = runs[0]
         course = sm.Course(
             first.epochs, first.step_rate, warmup=first.warmup, seed=first.order, test_every=first.epochs
         )
-        rates = [run.step_rate for run in runs]
-        done = simulate(
-            self._programs(runs), data, course, learning_rates=rates, device=self._device, on_progress=self._steps
-        )
-        return [(done.accuracies[i], tuple(epoch[i] for epoch in done.losses)) for i in range(len(runs))]
+        programs, rates = self._programs(runs), [run.step_rate for run in runs]
+        done = simulate(programs, data, course, learning_rates=rates, device=self._device, on_progress=self._on_step)
+        return _learned(programs, done, done.losses)
 
-    def _rotating(self, runs: Sequence[Run], data: Data) -> list[tuple[float, tuple[float, ...]]]:
+    def _rotating(self, runs: Sequence[Run], data: Data) -> list[_Learned]:
         """A course for each epoch; only the last is tested."""
         from smidgen.simulation.fleet import simulate
 
@@ -142,12 +150,12 @@ class Simulators:
             rates = [rotating.epoch_rate(run, epoch) for run in runs]
             done = simulate(
                 programs, data if last else quick, rotating.epoch_course(runs[0], epoch), learning_rates=rates,
-                device=self._device, on_progress=self._steps,
+                device=self._device, on_progress=self._on_step,
             )  # fmt: skip
             losses += done.losses
             if not last:
                 programs = self._redrawn(runs, programs, done.states, epoch + 1)
-        return [(done.accuracies[i], tuple(epoch[i] for epoch in losses)) for i in range(len(runs))]
+        return _learned(programs, done, losses)
 
     def _redrawn(
         self, runs: Sequence[Run], programs: Sequence[sm.Program], states: Sequence[Mapping[str, Array]], epoch: int
@@ -160,7 +168,7 @@ class Simulators:
         made = self._compile(parts)
         return [rotating.carried_on(program, state) for program, state in zip(made, states, strict=True)]
 
-    def _baselines(self, runs: Sequence[Run], data: Data) -> list[tuple[float, tuple[float, ...]]]:
+    def _baselines(self, runs: Sequence[Run], data: Data) -> list[_Learned]:
         from smidgen.simulation import Baseline, train_baselines
 
         first, graph = runs[0], self._models(runs[0].network)
@@ -174,19 +182,24 @@ class Simulators:
             for r in runs
         ]
         done = train_baselines(
-            training, asked, data, course, batch=first.batch, device=self._device, on_progress=self._steps
+            training, asked, data, course, batch=first.batch, device=self._device, on_progress=self._on_epoch
         )
-        return [(one.accuracy, one.losses) for one in done]
+        return [(one.accuracy, one.losses, None) for one in done]
 
-    def _steps(self, progress: BaselineProgress | FleetProgress) -> None:
-        """A fleet tells the step of the epoch under way, baselines that an epoch is done."""
-        from smidgen.simulation import BaselineProgress
+    def _on_step(self, progress: FleetProgress) -> None:
+        steps = progress.steps
+        self._on_steps((progress.epoch - 1) * steps + progress.step, progress.epochs * steps)
 
-        step, steps = (1, 1) if isinstance(progress, BaselineProgress) else (progress.step, progress.steps)
-        self._on_steps((progress.epoch - 1) * steps + step, progress.epochs * steps)
+    def _on_epoch(self, progress: BaselineProgress) -> None:
+        self._on_steps(progress.epoch, progress.epochs)
 
     def build(self, build: Build) -> Footprint:
         return footprint(self._models(build.network), build)
+
+
+def _learned(programs: Sequence[sm.Program], done: Simulated, losses: Sequence[tuple[float, ...]]) -> list[_Learned]:
+    limits = [saturation(p.graph, state) for p, state in zip(programs, done.states, strict=True)]
+    return [(done.accuracies[i], tuple(epoch[i] for epoch in losses), limits[i]) for i in range(len(programs))]
 
 
 def _program_of(run: Run) -> Run:
@@ -196,7 +209,7 @@ def _program_of(run: Run) -> Run:
 
 def footprint(graph: Graph, build: Build) -> Footprint:
     """Plan a training step and, where it is to be counted, run it on the emulated board."""
-    from experiments.ladder import plan_step  # here, because an emulator takes a while to import
+    from experiments.ladder import plan_step  # here, because it needs the emulator, which runs do not
 
     scheme, options = named(build.scheme, graph), replace(PLANNED, weight_bits=build.bits)
     step = passes.run(build_training(graph, scheme, options).step)

@@ -49,9 +49,14 @@ def _together(run: Run) -> tuple[object, ...]:
     """What runs of one fleet have in common."""
     common = (run.network, run.data, run.engine == "device", run.batch, run.course)
     if run.engine == "device":  # what learns little is not held up by what learns much
-        reach = depth(run)
-        return (*common, "whole" if reach is None else reach > SHALLOW, run.channels == "rotating")
+        return (*common, _load(run), run.channels == "rotating")
     return (*common, run.scheme, run.head, run.bits)
+
+
+def _load(run: Run) -> str:
+    """How much of the network learns."""
+    reach = depth(run)
+    return "whole" if reach is None else "deep" if reach > SHALLOW else "shallow"
 
 
 def wanted(tables: Iterable[Table], store: Store, together: bool) -> tuple[Run, ...]:
@@ -77,6 +82,12 @@ class Engine(Protocol):
     def digest(self, run: Run) -> str:
         """A fingerprint of the run's data."""
 
+    def weights(self, run: Run) -> str:
+        """A fingerprint of the run's network."""
+
+    def images(self, run: Run) -> int:
+        """How many images the run learns from."""
+
     def build(self, build: Build) -> Footprint:
         """Plan a program, or run it on the emulated board."""
 
@@ -99,14 +110,30 @@ class Done:
     left: int  # runs that were due when time ran out; later seeds not counted
 
 
-def _check_data(fleet: Fleet, store: Store, engine: Engine) -> None:
-    """Raise ResultsError where results of these data are there already, but the images are others."""
+def _expected(fleet: Fleet, store: Store, engine: Engine) -> float:
+    """Seconds the fleet will take, if it goes as the slowest like it did; 0 where there was none."""
+
+    def alike(run: Run) -> tuple[object, ...]:
+        return (run.network, run.engine == "device", run.batch, run.limit, _load(run))
+
+    first = fleet.runs[0]
+    known = [o.seconds / r.steps(o.train) for r, o in store.runs.items() if alike(r) == alike(first)]
+    return max(known, default=0.0) * first.steps(engine.images(first))
+
+
+def _check_same(fleet: Fleet, store: Store, engine: Engine) -> None:
+    """Raise ResultsError where results of these data or this network are there already, but they were others."""
     run = fleet.runs[0]
-    known = {o.digest for r, o in store.runs.items() if (r.data, r.limit) == (run.data, run.limit)}
-    if known - {engine.digest(run)}:
-        raise ResultsError(
-            f"{store.path} holds results of other images under the name {run.data}; give the same data, or another file"
-        )
+    images = {o.digest for r, o in store.runs.items() if (r.data, r.limit) == (run.data, run.limit)}
+    weights = {o.weights for r, o in store.runs.items() if r.network == run.network}
+    for what, name, known, own in (
+        ("images", run.data, images, engine.digest(run)),
+        ("weights", run.network, weights, engine.weights(run)),
+    ):
+        if known - {own}:
+            raise ResultsError(
+                f"{store.path} holds results of other {what} under the name {name}; give the same, or another file"
+            )
 
 
 def work_off(
@@ -120,14 +147,19 @@ def work_off(
     seconds: float = float("inf"),
     on_fleet: Callable[[Progress], None] = lambda _: None,
 ) -> Done:
-    """Make all runs the tables need and the store lacks; no fleet is begun once `seconds` have passed."""
-    begun, runs, built = time.monotonic(), 0, 0
-    while True:
-        due = fleets(wanted(tables, store, together), size)
+    """Make all runs the tables need and the store lacks.
+
+    No fleet is begun once `seconds` have passed, nor one that would not be done by then if it went as those before.
+    """
+    begun, runs, built, left = time.monotonic(), 0, 0, 0
+    while due := fleets(wanted(tables, store, together), size):
         for number, fleet in enumerate(due):
-            if time.monotonic() - begun >= seconds:
-                return Done(runs, built, sum(len(left.runs) for left in due[number:]))
-            _check_data(fleet, store, engine)
+            passed = time.monotonic() - begun
+            if passed >= seconds or passed + _expected(fleet, store, engine) > seconds:
+                left += len(fleet.runs)
+                continue
+            _check_same(fleet, store, engine)
+            store.check_writable()
             engine.prepare(fleet)
             if number + 1 < len(due):
                 engine.prepare(due[number + 1])
@@ -136,11 +168,11 @@ def work_off(
             assert set(outcomes) == set(fleet.runs)
             store.add(outcomes)
             runs += len(outcomes)
-        if not due:
+        if left:
             break
     for build in unbuilt(tables, store) if builds else ():
         if time.monotonic() - begun >= seconds:
             break
         store.add(builds={build: engine.build(build)})
         built += 1
-    return Done(runs, built, 0)
+    return Done(runs, built, left)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from experiments.paper import published
-from experiments.paper.cells import ByKind, Figure, Table, by_kind, figure
-from experiments.paper.runs import Build, Built, Footprint, Found
-from experiments.paper.tables import NAMES, Settings, tables
+from experiments.paper.cells import ByKind, Figure, Table, by_kind, courses, figure
+from experiments.paper.runs import Build, Built, Footprint, Found, Run
+from experiments.paper.tables import NAMES, SETS, Settings, tables
 
 NAMED = {
     "flowers102": "Flowers-102", "cars196": "Cars", "cifar10": "CIFAR-10", "vww": "VWW", "cifar10:3,5": "cats and dogs",
 }  # fmt: skip
 SPARSE_KB = 100
+WIDTH = 120  # columns of a paragraph
+AGAINST_FP32 = ("precision", "seeds")
 EMPTY = "—"
 
 
@@ -34,6 +39,7 @@ class Shown:
     paper: float | None
     text: str
     losses: tuple[float, ...]  # of the first seed, each epoch's mean
+    saturated: float | None  # the share of weights at ±127 in the end, the first seed's
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,10 @@ class ShownTable:
 
     @property
     def measured(self) -> bool:
-        return any(cell.top1 is not None for cell in self.cells) or any(f for _, _, f in self.footprints)
+        """Whether there is anything of what the table is about."""
+        if self.cells:
+            return any(cell.top1 is not None for cell in self.cells)
+        return any(found for _, _, found in self.footprints)
 
 
 def show(chosen: Sequence[Table], runs: Found, builds: Built) -> tuple[ShownTable, ...]:
@@ -59,24 +68,30 @@ def show(chosen: Sequence[Table], runs: Found, builds: Built) -> tuple[ShownTabl
 
 
 def _shown(table: Table, results: ByKind, builds: Built) -> ShownTable:
-    cells = tuple(_cell(cell.row, cell.column, cell.paper, figure(cell, results)) for cell in table.cells)
+    chosen = courses(table.cells, results)
+    cells = tuple(
+        _cell(cell.row, cell.column, cell.paper, figure(cell, results, chosen.get((cell.column, cell.run.batch))))
+        for cell in table.cells
+    )
     return ShownTable(table, cells, tuple((row, build, builds.get(build)) for row, build in table.builds))
 
 
 def _cell(row: str, data: str, paper: float | None, found: Figure | None) -> Shown:
     if found is None:
-        return Shown(row, data, None, (), None, (), None, None, None, paper, EMPTY, ())
+        return Shown(row, data, None, (), None, (), None, None, None, paper, EMPTY, (), None)
     run, outcome = found.runs[0]
     return Shown(
         row, data, round(found.mean, 2), tuple(round(a, 2) for a in found.accuracies), found.rate, found.rates,
         run.epochs, outcome.train, outcome.test, paper, str(found), outcome.losses,
+        outcome.saturated,
     )  # fmt: skip
 
 
 def page(runs: Found, builds: Built) -> str:
     """docs/results.md, from the results alone."""
     networks = dict.fromkeys([*Settings().networks, *(r.network for r in runs), *(b.network for b in builds)])
-    every = show(tables(NAMES, Settings(networks=tuple(networks))), runs, builds)
+    sets = tuple(dict.fromkeys([*SETS, *(run.data for run in runs)]))
+    every = show(tables(NAMES, Settings(networks=tuple(networks), sets=sets)), runs, builds)
     own = [t for t in every if t.measured or t.table.network == Settings().networks[0]]
     return "\n".join([_HEAD, *_sizes(runs), *(line for one in own for line in _section(one))]).rstrip() + "\n"
 
@@ -107,12 +122,12 @@ def _sizes(runs: Found) -> Iterator[str]:
 
 def _section(one: ShownTable) -> Iterator[str]:
     yield f"## {one.table.title}\n"
-    yield f"{one.table.about}\n"
-    if one.table.name == "memory":
-        yield from _footprints(one)
-    else:
-        yield from _accuracies(one)
-    yield from ("", *_remarks(one))
+    yield _wrapped(one.table.about)
+    if one.footprints and not one.cells:
+        yield from (*_footprints(one), "")
+    elif one.cells:
+        yield from (*_accuracies(one), "")
+    yield from _remarks(one)
     network = "" if one.table.network == Settings().networks[0] else f" --networks {one.table.network}"
     yield f"`python benchmarks/paper.py {one.table.name}{network}`\n"
 
@@ -188,9 +203,15 @@ def _remarks(one: ShownTable) -> Iterator[str]:
         epochs = (f"{NAMED.get(d, d)} {_several(c.epochs for c in cells)}" for d, cells in by_data.items())
         yield f"Epochs: {', '.join(epochs)}. Seeds: {_several(len(c.each) for c in one.cells if c.each)}.\n"
     if one.table.name == "optimizers" and (said := _gaps(one)):
-        yield said
+        yield _wrapped(said)
+    if one.table.name in AGAINST_FP32 and (said := _differences(one)):
+        yield _wrapped(said)
     if one.table.name == "qas":
         yield from _curves(one)
+    limits = [c for c in one.cells if c.saturated is not None] if one.table.name in AGAINST_FP32 else []
+    if limits:
+        shares = "; ".join(f"{c.row} {c.saturated:.2%}" for c in limits)
+        yield _wrapped(f"Trained weights at ±127 in the end, which fp32 weights may exceed: {shares}.")
     chosen = [
         f"{c.row} on {NAMED.get(c.data, c.data)} {c.rate:g}"
         for c in one.cells
@@ -199,29 +220,61 @@ def _remarks(one: ShownTable) -> Iterator[str]:
     if chosen:
         tried = sorted({rate for cell in one.cells for rate in cell.rates})
         yield f"<details><summary>Rates: {', '.join(f'{r:g}' for r in tried)} were tried; the best</summary>\n"
-        yield f"{'; '.join(chosen)}.\n\n</details>\n"
+        yield f"{_wrapped('; '.join(chosen) + '.')}\n</details>\n"
 
 
 def _several(numbers: Iterable[int | None]) -> str:
     return " or ".join(str(n) for n in sorted({n for n in numbers if n is not None}))
 
 
+def _best(one: ShownTable, column: str, of: Callable[[Run], bool]) -> float | None:
+    """The best of those of a column's figures whose runs are like that."""
+    pairs = zip(one.table.cells, one.cells, strict=True)
+    found = (shown.top1 for cell, shown in pairs if cell.column == column and of(cell.run) and shown.top1 is not None)
+    return max(found, default=None)
+
+
+def _is(kind: tuple[str, bool], run: Run) -> bool:
+    return (run.engine, run.qas) == kind and run.optimizer == "momentum"
+
+
 def _gaps(one: ShownTable) -> str | None:
     """How far QAS lifts int8, and where that leaves it beside fp32; over the sets on which all three were measured."""
-    rows = ("int8 SGD-M", "int8 SGD-M+QAS", "fp32 SGD-M")
-    full, names = [], []
+    kinds: list[tuple[str, bool]] = [("int8", False), ("int8", True), ("fp32", True)]
+    full: dict[str, list[float]] = {}
     for column in one.table.columns:
-        found = [cell.top1 for row in rows if (cell := one.at(row, column)) is not None and cell.top1 is not None]
-        if len(found) == len(rows):
-            full.append(found)
-            names.append(NAMED.get(column, column))
+        tops = [_best(one, column, partial(_is, kind)) for kind in kinds]
+        found = [top for top in tops if top is not None]
+        if len(found) == len(kinds):
+            full[NAMED.get(column, column)] = found
     if not full:
         return None
-    plain, scaled, real = (statistics.fmean(each) for each in zip(*full, strict=True))
+    plain, scaled, real = (statistics.fmean(each) for each in zip(*full.values(), strict=True))
     return (
-        f"Mean over {', '.join(names)}: int8 SGD-M with QAS {scaled:.1f}, which is {scaled - plain:+.1f} points from "
-        f"plain int8 SGD-M and {scaled - real:+.1f} from fp32.\n"
+        f"Mean over {', '.join(full)}: int8 SGD-M with QAS {scaled:.1f}, which is {scaled - plain:+.1f} points from "
+        f"plain int8 SGD-M and {scaled - real:+.1f} from fp32."
     )
+
+
+def _differences(one: ShownTable) -> str | None:
+    """How far the device's arithmetic lies from fp32 at each rate: the mean over seeds, and its standard error."""
+    pairs = list(zip(one.table.cells, one.cells, strict=True))
+    said = []
+    for real, yardstick in pairs:
+        if real.run.engine == "device":
+            continue
+        for cell, shown in pairs:
+            same = (cell.column, cell.at) == (real.column, real.at) and len(shown.each) == len(yardstick.each) > 1
+            if cell.run.engine == "device" and same:
+                gaps = [ours - theirs for ours, theirs in zip(shown.each, yardstick.each, strict=True)]
+                error = statistics.stdev(gaps) / math.sqrt(len(gaps))
+                where = f"{NAMED.get(cell.column, cell.column)}, rate {cell.at:g}, {cell.run.bits} bits"
+                said.append(f"{where} {statistics.fmean(gaps):+.2f} ± {error:.2f}")
+    return f"From fp32, seed by seed, with the standard error of the mean: {'; '.join(said)}." if said else None
+
+
+def _wrapped(paragraph: str) -> str:
+    return textwrap.fill(paragraph, WIDTH, break_long_words=False, break_on_hyphens=False) + "\n"
 
 
 def _curves(one: ShownTable) -> Iterator[str]:

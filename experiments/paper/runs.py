@@ -77,10 +77,12 @@ class Outcome:
 
     accuracy: float
     losses: tuple[float, ...]
+    saturated: float | None  # the share of trained int8 weights at ±127; None where weights have no limits
     train: int
     test: int
     classes: int
     digest: str  # of the data
+    weights: str  # a fingerprint of the network before learning
     seconds: float  # of the fleet it was part of
     fleet: int  # runs in it
     device: str

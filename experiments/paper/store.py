@@ -11,7 +11,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -56,11 +56,15 @@ class Store:
                     "and what it held is measured again"
                 ) from None
 
+    def check_writable(self) -> None:
+        """Raise ResultsError where results could not be kept."""
+        _append(self.path, "")
+
     def add(self, runs: Mapping[Run, Outcome] | None = None, builds: Mapping[Build, Footprint] | None = None) -> None:
         """Append results; several processes may do so at once."""
         plain: list[dict[str, Any]] = [{"run": asdict(r), "outcome": asdict(o)} for r, o in (runs or {}).items()]
         plain += [{"build": asdict(b), "footprint": asdict(f)} for b, f in (builds or {}).items()]
-        _append(self.path, "".join(json.dumps(_finite(one), allow_nan=False) + "\n" for one in plain))
+        _append(self.path, "".join(json.dumps(finite_json(one), allow_nan=False) + "\n" for one in plain))
         self.runs.update(runs or {})
         self.builds.update(builds or {})
 
@@ -106,21 +110,22 @@ def _append(path: Path, lines: str) -> None:
         raise ResultsError(f"{path} cannot be written: {error.strerror}; name another file") from None
 
 
-def _finite(plain: Any) -> Any:
+def finite_json(plain: Any) -> Any:
     """JSON has no infinities: a number that is none becomes null."""
     if isinstance(plain, dict):
-        return {key: _finite(value) for key, value in plain.items()}
+        return {key: finite_json(value) for key, value in plain.items()}
     if isinstance(plain, list | tuple):
-        return [_finite(value) for value in plain]
+        return [finite_json(value) for value in plain]
     return None if isinstance(plain, float) and not math.isfinite(plain) else plain
 
 
 def _record(kind: type[Record], plain: object) -> Record:
+    """What a line holds; a field that came later has its default in lines from before."""
     hints = get_type_hints(kind)
-    names = [f.name for f in fields(kind)]
-    if not isinstance(plain, dict) or sorted(plain) != sorted(names):
-        raise ValueError(f"a {kind.__name__} has {', '.join(names)}")
-    return kind(**{name: _value(plain[name], hints[name], name) for name in names})
+    needed = {f.name for f in fields(kind) if f.default is MISSING}
+    if not isinstance(plain, dict) or not needed <= set(plain) <= set(hints):
+        raise ValueError(f"a {kind.__name__} has {', '.join(hints)}")
+    return kind(**{name: _value(value, hints[name], name) for name, value in plain.items()})
 
 
 def _value(plain: Any, hint: Any, name: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, TypeVar, get_args
 
 from experiments.paper import published
@@ -15,23 +15,28 @@ from smidgen.training.published import PUBLISHED
 SETS = ("flowers102", "cars196", "cifar10", "vww")
 TWO_CLASSES = ("vww", "cifar10:3,5")  # the second: cats and dogs
 SEEDS = (0, 1, 2)
+MANY_SEEDS = tuple(range(10))
 LAST_TWO_BLOCKS = "last:6"
 FULL = "full, batch 128"
 RATES = (0.1, 0.4, 1.0)
 BATCHED_RATES: Mapping[tuple[Optimizer, bool], tuple[float, ...]] = {  # with QAS or in fp32, and without
     ("sgd", True): (0.1, 0.4, 1.0), ("sgd", False): (0.4, 2.0, 10.0),
     ("momentum", True): (0.025, 0.1, 0.4), ("momentum", False): (0.1, 0.4, 2.0),
-    ("adam", True): (3e-4, 1e-3, 3e-3), ("adam", False): (1e-3, 1e-2, 1e-1),
+    ("adam", True): (1e-3, 1e-2, 1e-1), ("adam", False): (1e-3, 1e-2, 1e-1),
     ("lars", True): (1.0, 5.0, 25.0), ("lars", False): (1.0, 5.0, 25.0),
 }  # fmt: skip
+ADAM_FP32 = (6e-4, 2e-3, 6e-3)  # of real weights; those of int8 reach 127, and Adam undoes what QAS multiplies by
 OPTIMIZER_NAMES: Mapping[Optimizer, str] = {"sgd": "SGD", "momentum": "SGD-M", "adam": "Adam", "lars": "LARS"}
 DEVICE_EPOCHS: Mapping[str, int] = {"flowers102": 12, "cars196": 12, "cifar10": 3, "cifar10:3,5": 12, "vww": 10}
 BATCHED_EPOCHS: Mapping[str, int] = {"flowers102": 50, "cars196": 50, "cifar10": 20, "cifar10:3,5": 20, "vww": 10}
 LONG = 50  # epochs
+SHORT = 12
 BATCHED = 128
 ACCUMULATED = 8  # samples
 Key = TypeVar("Key")
-Name = Literal["optimizers", "sparse", "precision", "batch", "head", "accumulation", "channels", "qas", "memory"]
+Name = Literal[
+    "optimizers", "sparse", "precision", "seeds", "batch", "head", "accumulation", "channels", "qas", "memory"
+]
 NAMES: tuple[Name, ...] = get_args(Name)  # what must be shown first comes first
 
 
@@ -47,8 +52,12 @@ class Settings:
     limit: int | None = None
     together: bool = False  # all seeds at every rate, instead of the best rate's alone
 
-    def takes(self, data: str) -> bool:
-        return self.sets is None or data in self.sets or data.partition(":")[0] in self.sets
+    def among(self, usual: tuple[str, ...]) -> tuple[str, ...]:
+        """A table's data: its usual sets, or those of them that were chosen; and every set that no table knows."""
+        if self.sets is None:
+            return usual
+        kept = tuple(data for data in usual if data in self.sets or data.partition(":")[0] in self.sets)
+        return (*kept, *(data for data in self.sets if data not in (*SETS, *TWO_CLASSES)))
 
     def device(self, network: str, data: str, scheme: str, **fields: object) -> Run:
         """A run with the device's arithmetic, one sample at a time."""
@@ -62,7 +71,8 @@ class Settings:
         self, network: str, data: str, scheme: str, engine: Engine, own: Mapping[str, int], batch: int,
         fields: dict[str, object],
     ) -> Run:  # fmt: skip
-        epochs = self.epochs or int(str(fields.pop("epochs", own.get(data, LONG))))
+        usual = int(str(fields.pop("epochs", own.get(data, SHORT if batch == 1 else LONG))))
+        epochs = self.epochs or usual
         warmup = epochs / 10 if batch > 1 else 0.0
         plain = {"batch": batch, "epochs": epochs, "warmup": warmup, "limit": self.limit, **fields}
         return Run(network, data, scheme, engine, 0.0, **plain)  # type: ignore[arg-type]
@@ -92,9 +102,10 @@ def _optimizers(s: Settings, network: str) -> Table:
             for optimizer, shown in OPTIMIZER_NAMES.items():
                 paper = _paper(published.OPTIMIZERS, (engine, optimizer, qas), network)
                 row = f"{engine} {shown}" + ("+QAS" if qas and engine == "int8" else "")
-                for data in filter(s.takes, SETS):
+                rates = ADAM_FP32 if (engine, optimizer) == ("fp32", "adam") else BATCHED_RATES[optimizer, qas]
+                for data in s.among(SETS):
                     run = s.batched(network, data, LAST_TWO_BLOCKS, engine, optimizer=optimizer, qas=qas)
-                    yield s.cell(row, run, BATCHED_RATES[optimizer, qas], SEEDS[:1], paper)
+                    yield s.cell(row, run, rates, SEEDS[:1], paper)
 
     about = (
         "The last two blocks learn (six layers), in batches of 128. fp32: the real-valued network; int8: the quantized "
@@ -114,7 +125,7 @@ def _sparse(s: Settings, network: str) -> Table:
         return of_mbv2 or _paper(published.SCHEMES, (scheme, True), network)
 
     def cells() -> Iterator[Cell]:
-        for data in filter(s.takes, SETS):
+        for data in s.among(SETS):
             for scheme in _schemes(network):
                 yield s.cell(scheme, s.device(network, data, scheme), paper=paper(scheme))
             whole = s.batched(network, data, "full", "int8")
@@ -131,28 +142,49 @@ def _sparse(s: Settings, network: str) -> Table:
 
 
 def _precision(s: Settings, network: str) -> Table:
-    scheme = _schemes(network)[9]  # the middle one, of about 100 KB
+    cells = _against_fp32(s, network, LONG, RATES, SEEDS)
+    about = f"{_SAME_IMAGES.format(_middle(network))} {LONG} epochs."
+    return table("precision", network, "The device's arithmetic against fp32", about, cells)
 
-    def cells() -> Iterator[Cell]:
-        for data in filter(s.takes, SETS[:1]):
-            for rate in s.rates or RATES:
-                exact = s.device(network, data, scheme, epochs=LONG)
-                shadow = s.batched(network, data, scheme, "int8", epochs=LONG, batch=1, warmup=0.0)
-                rows = {"fp32 weights and gradients": shadow, "12-bit weights, int8 gradients": exact}
-                rows["8-bit weights, int8 gradients"] = replace(exact, bits=8)
-                for row, run in rows.items():
-                    yield Cell(f"{row}, rate {rate:g}", run, (rate,), s.seeds or SEEDS, at=rate)
 
+def _seeds(s: Settings, network: str) -> Table:
+    cells = _against_fp32(s, network, SHORT, RATES[1:], MANY_SEEDS)
     about = (
-        f"Scheme {scheme}, one sample at a time, {LONG} epochs, the same images in the same order, each rate alone. "
-        "What has fp32 weights and gradients has the same int8 activations."
+        f"{_SAME_IMAGES.format(_middle(network))} {SHORT} epochs with many seeds, since a single run says little at "
+        "rates as high as these."
     )
-    return table("precision", network, "The device's arithmetic against fp32", about, cells())
+    return table("seeds", network, "The device's arithmetic at high rates", about, cells)
+
+
+_SAME_IMAGES = (
+    "Scheme {}, one sample at a time, the same images in the same order, each rate by itself. What has fp32 weights "
+    "and gradients has the same int8 activations; its weights have no limits."
+)
+
+
+def _middle(network: str) -> str:
+    """The scheme of about 100 KB."""
+    return _schemes(network)[9]
+
+
+def _against_fp32(
+    s: Settings, network: str, epochs: int, rates: tuple[float, ...], seeds: tuple[int, ...]
+) -> Iterator[Cell]:
+    """Rows for each rate: fp32 weights and gradients, then the device's with fewer and fewer bits."""
+    scheme = _middle(network)
+    for data in s.among(SETS[:1]):
+        for rate in s.rates or rates:
+            shadow = s.batched(network, data, scheme, "int8", epochs=epochs, batch=1, warmup=0.0)
+            rows = {"fp32 weights and gradients": shadow}
+            for bits in (12, 8):
+                rows[f"{bits}-bit weights, int8 gradients"] = s.device(network, data, scheme, epochs=epochs, bits=bits)
+            for row, run in rows.items():
+                yield Cell(f"{row}, rate {rate:g}", run, (rate,), s.seeds or seeds, at=rate, pinned=True)
 
 
 def _batch(s: Settings, network: str) -> Table:
     def cells() -> Iterator[Cell]:
-        for data in filter(s.takes, SETS):
+        for data in s.among(SETS):
             for batch in (BATCHED, 1):
                 for optimizer in ("momentum", "sgd"):
                     row = f"batch {batch}, momentum {'0.9' if optimizer == 'momentum' else '0'}"
@@ -173,7 +205,7 @@ def _batch(s: Settings, network: str) -> Table:
 
 def _head(s: Settings, network: str) -> Table:
     def cells() -> Iterator[Cell]:
-        for data in filter(s.takes, SETS):
+        for data in s.among(SETS):
             for head in ("float32", "int8"):
                 run = s.device(network, data, LAST_TWO_BLOCKS, head=head)
                 seeds = SEEDS if head == "float32" else SEEDS[:1]
@@ -184,10 +216,10 @@ def _head(s: Settings, network: str) -> Table:
 
 
 def _accumulation(s: Settings, network: str) -> Table:
-    scheme = _schemes(network)[9]
+    scheme = _middle(network)
 
     def cells() -> Iterator[Cell]:
-        for data in filter(s.takes, TWO_CLASSES):
+        for data in s.among(TWO_CLASSES):
             for count in (1, ACCUMULATED):
                 run = s.device(network, data, scheme, accumulate=count)
                 row = "a step per sample" if count == 1 else f"gradients of {count} samples accumulated"
@@ -204,7 +236,7 @@ def _channels(s: Settings, network: str) -> Table:
     }  # fmt: skip
 
     def cells() -> Iterator[Cell]:
-        for data in filter(s.takes, SETS[:2]):
+        for data in s.among(SETS[:2]):
             for rule, row in names.items():
                 run = s.device(network, data, "quarter:6", channels=rule)
                 yield s.cell(row, run, RATES if rule != "rotating" else RATES[1:], SEEDS[:1])
@@ -218,10 +250,10 @@ def _channels(s: Settings, network: str) -> Table:
 
 
 def _qas(s: Settings, network: str) -> Table:
-    scheme = _schemes(network)[9]
+    scheme = _middle(network)
 
     def cells() -> Iterator[Cell]:
-        for data in filter(s.takes, SETS[:2]):
+        for data in s.among(SETS[:2]):
             for qas in (False, True):
                 said = "with" if qas else "without"
                 paper = _paper(published.SCHEMES, (LAST_TWO_BLOCKS, qas), network)
@@ -249,6 +281,6 @@ def _memory(s: Settings, network: str) -> Table:
 
 
 _TABLES: Mapping[Name, Callable[[Settings, str], Table]] = {
-    "optimizers": _optimizers, "sparse": _sparse, "precision": _precision, "batch": _batch, "head": _head,
-    "accumulation": _accumulation, "channels": _channels, "qas": _qas, "memory": _memory,
+    "optimizers": _optimizers, "sparse": _sparse, "precision": _precision, "seeds": _seeds, "batch": _batch,
+    "head": _head, "accumulation": _accumulation, "channels": _channels, "qas": _qas, "memory": _memory,
 }  # fmt: skip
