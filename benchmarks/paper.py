@@ -98,12 +98,14 @@ def check_device(name: str) -> None:
     """Raise InputError where PyTorch cannot compute on this device."""
     import torch
 
+    if name == "host":
+        return
     try:
         torch.zeros(1, device=name)
     except (RuntimeError, AssertionError):
         raise InputError(
-            f"PyTorch cannot compute on {name} here; run this where it can, or give --device cpu and, as that is slow, "
-            "--limit, --epochs and --rates"
+            f"PyTorch cannot compute on {name} here; run this where it can, or give --device host and, as that is "
+            "slow, --limit, --epochs and --rates"
         ) from None
 
 
@@ -136,7 +138,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--plan", action="store_true", help="say how much is left to do, and do nothing")
     parser.add_argument("--show", action="store_true", help="show what there is, measure nothing")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file in which results are kept")
-    parser.add_argument("--device", default="cuda", help="PyTorch's: cuda or cpu")
+    parser.add_argument("--device", default="cuda", help="cuda, cpu, or host: devices in C, the rest on cpu")
     parser.add_argument(
         "--data", action="append", default=[], metavar="NAME=PATH", help="where a data set lies; may be repeated"
     )

@@ -48,6 +48,7 @@ class Simulators:
         on_steps: OnSteps = lambda done, of: None,
     ) -> None:
         self._models, self._data, self._device, self._on_steps = models, data, device, on_steps
+        self._torch = "cpu" if device == "host" else device
         self._pool: Executor | None = None
         if workers > 1:
             self._pool = ProcessPoolExecutor(workers, get_context("spawn"))
@@ -182,7 +183,7 @@ class Simulators:
             for r in runs
         ]
         done = train_baselines(
-            training, asked, data, course, batch=first.batch, device=self._device, on_progress=self._on_epoch
+            training, asked, data, course, batch=first.batch, device=self._torch, on_progress=self._on_epoch
         )
         return [(one.accuracy, one.losses, None) for one in done]
 

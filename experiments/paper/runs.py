@@ -77,7 +77,7 @@ class Outcome:
 
     accuracy: float
     losses: tuple[float, ...]
-    saturated: float | None  # the share of trained int8 weights at ±127; None where weights have no limits
+    saturated: float | None  # the share of trained int8 weights at ±127; None without limits, or where it was not kept
     train: int
     test: int
     classes: int

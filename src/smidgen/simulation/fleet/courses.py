@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -11,49 +12,17 @@ from torch import Tensor
 
 from smidgen.data import Data, PixelEncoding, pixel_encoding
 from smidgen.errors import InputError
-from smidgen.ir import Array, Graph
+from smidgen.ir import Graph
 from smidgen.learning.course import Course
 from smidgen.learning.run import check_labels
 from smidgen.pipeline import Program
+from smidgen.simulation.fleet.host import run_on_host
 from smidgen.simulation.fleet.layout import in_parts
+from smidgen.simulation.fleet.results import FleetProgress, Simulated
 from smidgen.simulation.fleet.running import Simulation
 from smidgen.simulation.images import CourseImages, centred
 
 KEPT_BYTES = 1 << 33  # of what the front gives for the test images: more is computed anew at each test
-
-
-@dataclass(frozen=True, eq=False)
-class Simulated:
-    """How devices learned: top-1 after the last epoch, the mean loss of each epoch, and all state of each device."""
-
-    accuracies: tuple[float, ...]
-    losses: tuple[tuple[float, ...], ...]  # by epoch, then by device
-    tests: tuple[tuple[float, ...] | None, ...]  # top-1 by epoch, then by device; None where the course has no test
-    states: tuple[Mapping[str, Array], ...]
-    fleets: tuple[int, ...]  # how many devices ran at once
-
-    @property
-    def diverged(self) -> tuple[bool, ...]:
-        """Whether a loss of the device was not a number."""
-        return tuple(not all(np.isfinite(epoch[d]) for epoch in self.losses) for d in range(len(self.accuracies)))
-
-    def __str__(self) -> str:
-        best = max(range(len(self.accuracies)), key=lambda d: self.accuracies[d])
-        return (
-            f"{len(self.accuracies)} devices: top-1 {min(self.accuracies):.2%} to {max(self.accuracies):.2%}, device "
-            f"{best} the best; {sum(self.diverged)} diverged"
-        )
-
-
-@dataclass(frozen=True)
-class FleetProgress:
-    """How far a fleet has come: steps done of how many, of which epoch, from 1, of how many; and its size."""
-
-    step: int
-    steps: int
-    epoch: int
-    epochs: int
-    devices: int
 
 
 def simulate(
@@ -68,9 +37,12 @@ def simulate(
     """Run the course on one simulated device per program, all at once: the bytes that each would learn by itself.
 
     Programs may differ in scheme, options and seed; `learning_rates` gives each its own in place of the course's. Where
-    the GPU's memory does not hold them all, the fleet is split and its parts run one after another.
+    the GPU's memory does not hold them all, the fleet is split and its parts run one after another. With `device`
+    "host", each runs in C on a core of this machine, without PyTorch's part in it, and the result is the same.
     """
     rates = _checked(programs, data, course, learning_rates, device)
+    if device == "host":
+        return run_on_host(programs, data, course, rates, on_progress)
     graphs, done = [p.graph for p in programs], []
     at_once = len(graphs)
     while graphs:
@@ -106,10 +78,12 @@ def _joined(parts: Sequence[Simulated]) -> Simulated:
 
 def check_device(device: str) -> None:
     """Raise InputError where PyTorch cannot run there."""
+    if device == "host":
+        return
     try:
         where = torch.device(device)
     except RuntimeError:
-        raise InputError(f"{device!r} is not a device of PyTorch; give cuda or cpu") from None
+        raise InputError(f"{device!r} is not a device of PyTorch; give cuda, cpu or host") from None
     if where.type == "cuda" and not torch.cuda.is_available():
         raise InputError(f"PyTorch {torch.__version__} finds no CUDA device here; use the host's C, or give cpu")
     if where.type not in ("cuda", "cpu"):
@@ -160,7 +134,9 @@ def _run(
     last = tests[-1]
     assert last is not None
     states = tuple(fleet.state(d) for d in range(len(graphs)))
-    return Simulated(last, tuple(losses), tuple(tests), states, (len(graphs),))
+    lost = [not all(math.isfinite(epoch[d]) for epoch in losses) for d in range(len(graphs))]
+    accuracies = tuple(math.nan if gone else accuracy for accuracy, gone in zip(last, lost, strict=True))
+    return Simulated(accuracies, tuple(losses), tuple(tests), states, (len(graphs),))
 
 
 def rate_table(course: Course, rates: Sequence[float], epoch: int, steps: int) -> Tensor:
