@@ -79,9 +79,11 @@ def test_folders_of_builds_that_were_killed_are_swept(tmp_path: Path) -> None:
 
 def test_without_a_home_the_way_out_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setenv("HOME", "relative")
-    with pytest.raises(TargetError, match=r"there is no home folder .* set HOME, or XDG_CACHE_HOME"):
-        cache_folder()
+    for home in ("", "relative"):  # an empty one would be taken for /
+        monkeypatch.setenv("HOME", home)
+        with pytest.raises(TargetError, match=r"there is no home folder .* set HOME, or XDG_CACHE_HOME"):
+            cache_folder()
+    monkeypatch.delenv("HOME")
 
     def nowhere(_: type[Path]) -> Path:
         raise RuntimeError("Could not determine home directory.")

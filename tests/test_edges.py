@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from smidgen.frontends.native import write_smg
 from smidgen.frontends.network import build
 
 Fail = Callable[..., str]
+START = (sys.executable, "-c", "from smidgen.cli import main; main()")
 HOSTILE = "[/x]\x1b]0;owned\x9b\u202e"
 
 
@@ -55,8 +57,7 @@ def fail(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
 
 def program(*arguments: str, **how: object) -> subprocess.CompletedProcess[bytes]:
     """A command in a process of its own."""
-    code = "from smidgen.cli import main; main()"
-    return subprocess.run([sys.executable, "-c", code, *arguments], check=False, **how)  # type: ignore[call-overload, no-any-return]
+    return subprocess.run([*START, *arguments], check=False, **how)  # type: ignore[call-overload, no-any-return]
 
 
 def test_a_float_model_is_told_to_be_quantized_before_it_learns(fail: Fail) -> None:
@@ -71,8 +72,9 @@ def test_train_knows_the_images_that_come_with_smidgen(fail: Fail) -> None:
 
 
 def test_a_seed_below_zero_is_refused(fail: Fail) -> None:
-    learning = ("--scheme", "head", "--classes", "3", "--seed", "-1")
-    for command in (("compile", "tiny.smg", "-o", "out", *learning), ("profile", "tiny.smg", "--seed", "-1")):
+    learning = ("tiny.smg", "-o", "out", "--scheme", "head", "--seed", "-1")
+    commands = ("compile", *learning, "--classes", "3"), ("train", *learning, "--data", "cifar10")
+    for command in (*commands, ("profile", "tiny.smg", "--seed", "-1")):
         assert fail(*command) == "a seed of -1 cannot be used; give a number from 0 up"
 
 
@@ -126,6 +128,20 @@ def test_a_reader_who_leaves_early_is_not_told(folder: Path, how: tuple[str, ...
     finally:
         os.close(writing)
     assert (result.returncode, result.stderr) == (1, b"")
+
+
+@pytest.mark.skipif(not hasattr(fcntl, "F_SETPIPE_SZ"), reason="the size of a pipe cannot be set here")
+@pytest.mark.parametrize("how", [(), ("--json",)], ids=["text", "json"])
+def test_a_reader_may_leave_after_the_first_line(how: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # with it, Python itself does not notice a write cut short
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)  # less than what is written, as a long answer is for any pipe
+    with subprocess.Popen([*START, "info", "mcunet-5fps", *how], stdout=writing, stderr=subprocess.PIPE) as running:
+        os.close(writing)
+        assert b"mcunet-5fps" in os.read(reading, 100)
+        os.close(reading)
+        _, said = running.communicate(timeout=60)
+    assert (running.returncode, said) == (1, b"")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
