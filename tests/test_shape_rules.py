@@ -1,13 +1,16 @@
-"""What ops take, and how much they compute: shapes that do not fit are refused, products are counted one by one."""
+"""What ops take, and how much they compute: what does not fit is refused, products are counted and added exactly."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from smidgen import ops
 from smidgen.errors import GraphError
-from smidgen.ir import Builder, Graph, Type, infer
+from smidgen.ir import Builder, Graph, QParams, Type, evaluate, infer
+from smidgen.numerics import multiply, quantize_multiplier
 from smidgen.ops.conv_grad import ConvGradInput, DepthwiseGradInput
 from smidgen.ops.loss import SoftmaxCrossEntropy
 from smidgen.training.autodiff import differentiate
@@ -55,3 +58,43 @@ def test_weights_that_do_not_fit_a_gradient_are_refused(op: ConvGradInput | Dept
     dy = Type((1, 4, 4, 6), "float32")
     with pytest.raises(GraphError, match="cannot use weights"):
         infer(op, (dy, Type(w, "float32")))
+
+
+Q = QParams.per_tensor(0.1)
+X, B = Type((1, 4, 4, 3), "int8", Q), Type((2,), "int32")
+
+
+@pytest.mark.parametrize(
+    ("x", "q", "b", "sentence"),
+    [
+        (X, replace(Q, zero=1), B, "weights with zero point 0"),
+        (X, QParams.per_channel(np.ones(3), 3), B, "scales along axis 0, got 3"),
+        (X, None, B, "needs quantized input and weights"),
+        (replace(X, q=None), Q, B, "needs quantized input and weights"),
+        (replace(X, q=QParams.per_channel(np.ones(3), 3)), Q, B, "an input with one scale, it has 3"),
+        (X, Q, replace(B, dtype="float32"), r"a bias of int32\[2\], got float32\[2\]"),
+        (X, Q, Type((3,), "int32"), r"a bias of int32\[2\], got int32\[3\]"),
+        (replace(X, dtype="int32", q=None), Q, B, "not int32 with int8 weights"),
+    ],
+)
+def test_a_layer_of_other_types_is_refused(x: Type, q: QParams | None, b: Type, sentence: str) -> None:
+    good = QParams.per_channel(np.ones(2), 0)
+    assert infer(ops.Conv2D(), (X, Type((2, 1, 1, 3), "int8", good), B)) == (Type((1, 4, 4, 2), "int8"),)
+    with pytest.raises(GraphError, match=sentence):
+        infer(ops.Conv2D(), (x, Type((2, 1, 1, 3), "int8", q), b))
+
+
+def test_sums_beyond_24_bits_lose_none_of_them() -> None:
+    n = 1025
+    total = 255 * 127 * n  # odd and above 2^24: no float32
+    scale, one = QParams.per_tensor(2.0**-9), QParams.per_tensor(1.0)
+    rounded = multiply(np.arange(total - 2**18, total), *quantize_multiplier(2.0**-18))
+    edge = total - 2**18 + int(np.flatnonzero(np.diff(rounded))[0])  # one more rounds up
+    g = Builder("sums")
+    x = g.input("x", Type((1, 1, 1, n), "int8", replace(scale, zero=-128)))
+    w = g.constant("w", np.full((2, 1, 1, n), 127, np.int8), scale)
+    b = g.constant("b", np.array([edge, edge + 1], np.int32) - total)
+    graph = g.graph(g.emit(ops.Conv2D(), x, w, b, q=one))
+    (y,) = evaluate(graph, np.full((1, 1, 1, n), 127, np.int8))
+    assert y.ravel().tolist() == multiply(np.array([edge, edge + 1]), *quantize_multiplier(2.0**-18)).tolist()
+    assert y[..., 0] != y[..., 1]
