@@ -188,6 +188,14 @@ def test_a_value_beyond_the_end_of_the_arena_is_refused() -> None:
         check(graph, Plan(small, plan.offsets), working=portable)
 
 
+@pytest.mark.parametrize("at", [-4, 2])
+def test_a_place_before_the_arena_or_between_words_is_refused(at: int) -> None:
+    graph = pooled()
+    plan = greedy(buffers(graph, working=portable))
+    with pytest.raises(PlanError, match=f"lies at {at}, which is not a multiple of 4 in the arena"):
+        check(graph, Plan(plan.buffers, (at, *plan.offsets[1:])), working=portable)
+
+
 def sixteen(node: Node, by_row: bool) -> int:
     """Working memory of every node, in bytes."""
     return 16

@@ -56,6 +56,9 @@ def test_a_layer_and_its_gradients_count_each_of_their_products() -> None:
 )
 def test_weights_that_do_not_fit_a_gradient_are_refused(op: ConvGradInput | DepthwiseGradInput, w: tuple[int]) -> None:
     dy = Type((1, 4, 4, 6), "float32")
+    fitting = (6, 1, 1, 3) if isinstance(op, ConvGradInput) else (1, 1, 1, 6)
+    (dx,) = infer(type(op)(size=(4, 4)), (dy, Type(fitting, "float32")))
+    assert dx.shape == (1, 4, 4, fitting[3])
     with pytest.raises(GraphError, match="cannot use weights"):
         infer(op, (dy, Type(w, "float32")))
 
