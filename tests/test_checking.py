@@ -155,6 +155,26 @@ def test_an_image_that_comes_by_rows_needs_a_group_that_takes_them() -> None:
     check(graph, plan, Schedule((group,), streamed_input=True), working=portable)
 
 
+def test_groups_may_follow_the_one_that_takes_the_image() -> None:
+    graph = dilated()
+    first, second = stream(graph, 0, 2, streamed_input=True), stream(graph, 2, 4, streamed_input=False)
+    assert first is not None
+    assert second is not None
+    schedule = Schedule((first, second), streamed_input=True)
+    check(graph, greedy(buffers(graph, schedule, working=portable)), schedule, working=portable)
+
+
+def test_a_map_that_is_read_whole_later_is_not_kept_in_a_ring() -> None:
+    g = Builder("later")
+    x = g.input("x", Type((1, 6, 4, 2), "int8", Q))
+    a = g.emit(ops.MaxPool((3, 1), (1, 1), (1, 1, 0, 0)), x, name="a")
+    graph = g.graph(g.emit(ops.MaxPool(), a, name="y"), g.emit(ops.MaxPool(), a, name="z"))
+    plan, group = streamed(graph)
+    check(graph, plan, Schedule((group,)), working=portable)
+    with pytest.raises(PlanError, match="%a is read whole, and 5 of its 6 rows are held"):
+        check(graph, plan, Schedule((replace(group, rings={a: 5}),)), working=portable)
+
+
 def test_state_and_constants_have_no_place_in_the_arena() -> None:
     g = Builder("state")
     x = g.input("x", Type((1, 8), "int8", Q))

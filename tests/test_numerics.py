@@ -60,6 +60,10 @@ def test_a_quotient_of_scales_is_taken_in_float32() -> None:
     wanted = float(np.float32(a) * np.float32(b) / np.float32(over))
     assert wanted not in (a * b / over, float(np.float32(a) / np.float32(over)))
     assert quantize_single(a, b, over=over) == quantize_multiplier(wanted)
+    with np.errstate(all="raise"):  # whatever the caller has numpy do
+        assert quantize_single(1e-30, 1e-30, over=1.0) == (0, 0)
+        with pytest.raises(GraphError, match="does not fit int32"):
+            quantize_single(1e30, 1e30, over=1.0)
 
 
 def test_no_factor_at_all_is_zero() -> None:
