@@ -4,8 +4,9 @@ BIN := .venv/bin
 RUNTIME := src/smidgen/runtime
 KERNELS := $(wildcard $(RUNTIME)/kernels/*.c) $(wildcard src/smidgen/memory/packing/*.c) src/smidgen/targets/counter.c
 PACKED := $(abspath $(wildcard $(RUNTIME)/cortex_m/*.[cS]))
+PORTABLE := $(abspath $(wildcard $(RUNTIME)/kernels/*.c))
 CWARNINGS := -std=c99 -pedantic -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wconversion -Wsign-conversion -I$(abspath $(RUNTIME))
-CORTEX_M = $(shell $(BIN)/python -c 'from smidgen.targets import boards, toolchain as t; print(*t.core_flags("zig", boards.M7), *t.FLAGS)')
+CORTEX_M = $(shell $(BIN)/python -c 'from smidgen.targets import boards, toolchain as t; print(*t.core_flags("$(1)", boards.M7), *t.FLAGS)')
 HOST := $(CWARNINGS) -fPIC -shared -o build/kernels-host.so
 
 PROGRAM := build/program
@@ -26,13 +27,16 @@ types: .venv/.dev
 	$(BIN)/mypy
 
 # All C and assembly with all warnings as errors: by the machine's compiler where there is one and by the ziglang wheel,
-# and what is for Cortex-M by the wheel with the flags of that target.
+# and what runs on Cortex-M by the wheel, and by arm-none-eabi-gcc where it is installed, with the flags of that target.
 cwarnings: program
 	$(BIN)/python -m ziglang cc $(CWARNINGS) -fPIC -shared -o build/program-host.so $(PROGRAM)/*.c
 	if command -v cc > /dev/null; then cc $(CWARNINGS) -fPIC -shared -o build/program-host.so $(PROGRAM)/*.c; fi
 	$(BIN)/python -m ziglang cc $(HOST) $(KERNELS)
 	if command -v cc > /dev/null; then cc $(HOST) $(KERNELS); fi
-	cd build && $(abspath $(BIN))/python -m ziglang cc $(CORTEX_M) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(PACKED)
+	cd build && $(abspath $(BIN))/python -m ziglang cc $(call CORTEX_M,zig) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(PACKED)
+	if command -v arm-none-eabi-gcc > /dev/null; then cd build && \
+	  arm-none-eabi-gcc $(call CORTEX_M,gcc) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(PACKED) $(PORTABLE); \
+	else echo 'SKIPPED: arm-none-eabi-gcc is not installed'; fi
 
 # A program that learns, as a user would have it written.
 program: .venv/.dev

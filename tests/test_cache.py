@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from smidgen.data.files import write_whole
-from smidgen.errors import TargetError
+from smidgen.errors import InputError, TargetError
 from smidgen.ir import Graph, evaluate
 from smidgen.pipeline import compile
-from smidgen.targets.compiler import ABANDONED, Cache, cache_folder, find_compiler, probe
+from smidgen.targets.compiler import ABANDONED, Cache, Compiler, cache_folder, find_compiler, probe
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.host import Host
 from texts import graph_of
@@ -79,9 +79,11 @@ def test_folders_of_builds_that_were_killed_are_swept(tmp_path: Path) -> None:
 
 def test_without_a_home_the_way_out_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setenv("HOME", "relative")
-    with pytest.raises(TargetError, match=r"there is no home folder .* set HOME, or XDG_CACHE_HOME"):
-        cache_folder()
+    for home in ("", "relative"):  # an empty one would be taken for /
+        monkeypatch.setenv("HOME", home)
+        with pytest.raises(TargetError, match=r"there is no home folder .* set HOME, or XDG_CACHE_HOME"):
+            cache_folder()
+    monkeypatch.delenv("HOME")
 
     def nowhere(_: type[Path]) -> Path:
         raise RuntimeError("Could not determine home directory.")
@@ -126,6 +128,42 @@ def test_two_writers_with_the_same_process_id_do_not_meet(tmp_path: Path, monkey
     write_whole(path, b"outer")
     assert path.read_bytes() == b"outer"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_two_builds_with_the_same_process_id_do_not_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = Compiler.__call__
+    built: list[Path] = []
+
+    def interrupted(self: Compiler, *arguments: str | Path, folder: Path) -> None:
+        """The compiler, after which another container builds the same."""
+        compiler(self, *arguments, folder=folder)
+        if not built:
+            built.append(folder)
+            built.append(made(tmp_path))
+
+    monkeypatch.setattr(Compiler, "__call__", interrupted)
+    assert made(tmp_path) == built[1]
+    assert not list(tmp_path.glob("build-*"))
+
+
+def test_two_projects_with_the_same_process_id_do_not_meet(
+    tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, to, replace = compile(network(), target=host), tmp_path / "project", os.replace
+    order: list[str] = []
+
+    def interrupted(source: Path, target: Path) -> None:
+        """The rename, before which another container writes the same project."""
+        if not order:
+            order.append("inner")
+            program.write(to)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(InputError, match="project cannot be written: Directory not empty"):
+        program.write(to)
+    assert sorted(path.name for path in to.iterdir()) == sorted(program.files())
+    assert list(tmp_path.iterdir()) == [to]
 
 
 def test_a_file_is_written_with_the_rights_the_user_set(tmp_path: Path) -> None:

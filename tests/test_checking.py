@@ -11,7 +11,7 @@ from house import ROOT, imports
 from native import portable
 from smidgen import ops
 from smidgen.errors import PlanError
-from smidgen.ir import Builder, Graph, QParams, Type, Value
+from smidgen.ir import Builder, Graph, Node, QParams, Type, Value
 from smidgen.memory import Buffer, Plan, buffers, check, checking, greedy
 from smidgen.memory.grouping import stream
 from smidgen.memory.rows import Group, Schedule
@@ -155,6 +155,26 @@ def test_an_image_that_comes_by_rows_needs_a_group_that_takes_them() -> None:
     check(graph, plan, Schedule((group,), streamed_input=True), working=portable)
 
 
+def test_groups_may_follow_the_one_that_takes_the_image() -> None:
+    graph = dilated()
+    first, second = stream(graph, 0, 2, streamed_input=True), stream(graph, 2, 4, streamed_input=False)
+    assert first is not None
+    assert second is not None
+    schedule = Schedule((first, second), streamed_input=True)
+    check(graph, greedy(buffers(graph, schedule, working=portable)), schedule, working=portable)
+
+
+def test_a_map_that_is_read_whole_later_is_not_kept_in_a_ring() -> None:
+    g = Builder("later")
+    x = g.input("x", Type((1, 6, 4, 2), "int8", Q))
+    a = g.emit(ops.MaxPool((3, 1), (1, 1), (1, 1, 0, 0)), x, name="a")
+    graph = g.graph(g.emit(ops.MaxPool(), a, name="y"), g.emit(ops.MaxPool(), a, name="z"))
+    plan, group = streamed(graph)
+    check(graph, plan, Schedule((group,)), working=portable)
+    with pytest.raises(PlanError, match="%a is read whole, and 5 of its 6 rows are held"):
+        check(graph, plan, Schedule((replace(group, rings={a: 5}),)), working=portable)
+
+
 def test_state_and_constants_have_no_place_in_the_arena() -> None:
     g = Builder("state")
     x = g.input("x", Type((1, 8), "int8", Q))
@@ -186,3 +206,40 @@ def test_a_value_beyond_the_end_of_the_arena_is_refused() -> None:
     small = tuple(replace(b, bytes=4) for b in plan.buffers)
     with pytest.raises(PlanError, match="is not in the arena of"):
         check(graph, Plan(small, plan.offsets), working=portable)
+
+
+@pytest.mark.parametrize("at", [-4, 2])
+def test_a_place_before_the_arena_or_between_words_is_refused(at: int) -> None:
+    graph = pooled()
+    plan = greedy(buffers(graph, working=portable))
+    with pytest.raises(PlanError, match=f"lies at {at}, which is not a multiple of 4 in the arena"):
+        check(graph, Plan(plan.buffers, (at, *plan.offsets[1:])), working=portable)
+
+
+def sixteen(node: Node, by_row: bool) -> int:
+    """Working memory of every node, in bytes."""
+    return 16
+
+
+@pytest.mark.parametrize(
+    ("other", "sentence"),
+    [("x", "%a is written over its own input, or its working memory is"), ("a", "working memory or outputs of %a")],
+)
+def test_working_memory_over_what_its_node_reads_or_writes_is_refused(other: str, sentence: str) -> None:
+    graph = pooled()
+    plan = greedy(buffers(graph, working=sixteen))
+    check(graph, plan, working=sixteen)
+    places = {b.name: offset for b, offset in plan.placed}
+    offsets = tuple(places[other] if not b.values and b.start == 0 else offset for b, offset in plan.placed)
+    untrue = tuple(replace(b, start=8, end=9) if b.name == other else b for b in plan.buffers)  # or lifetimes tell
+    with pytest.raises(PlanError, match=sentence):
+        check(graph, Plan(untrue, offsets), working=sixteen)
+
+
+def test_an_operand_that_does_not_repeat_within_a_row_cannot_come_by_rows() -> None:
+    g = Builder("operand")
+    x = g.input("x", Type((1, 6, 4, 2), "int8", Q))
+    graph = g.graph(g.emit(ops.Add(), x, g.constant("c", np.ones((6, 4, 2), np.int8), Q), q=Q, name="y"))
+    plan = greedy(buffers(graph, working=portable))
+    with pytest.raises(PlanError, match="%c does not repeat within a row of %y"):
+        check(graph, plan, Schedule((Group(0, 1, (0,) * 6, {}),)), working=portable)

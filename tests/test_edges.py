@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import io
 import os
 import subprocess
 import sys
@@ -11,15 +13,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Group
 
 from floats import dequantized
 from release_files import tiny_network
 from smidgen import cli
-from smidgen.cli.terminal import printable
+from smidgen.cli.terminal import print_rich, printable, progress_console, spinner
 from smidgen.frontends.native import write_smg
 from smidgen.frontends.network import build
 
 Fail = Callable[..., str]
+START = (sys.executable, "-c", "from smidgen.cli import main; main()")
 HOSTILE = "[/x]\x1b]0;owned\x9b\u202e"
 
 
@@ -27,6 +31,7 @@ HOSTILE = "[/x]\x1b]0;owned\x9b\u202e"
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder with a small model, the same in float32, and the same under a hostile name."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # with it, Python does not notice a write cut short
     graph = build(tiny_network(), "tiny")
     write_smg(graph, tmp_path / "tiny.smg")
     write_smg(dequantized(graph), tmp_path / "float.smg")
@@ -55,8 +60,7 @@ def fail(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
 
 def program(*arguments: str, **how: object) -> subprocess.CompletedProcess[bytes]:
     """A command in a process of its own."""
-    code = "from smidgen.cli import main; main()"
-    return subprocess.run([sys.executable, "-c", code, *arguments], check=False, **how)  # type: ignore[call-overload, no-any-return]
+    return subprocess.run([*START, *arguments], check=False, **how)  # type: ignore[call-overload, no-any-return]
 
 
 def test_a_float_model_is_told_to_be_quantized_before_it_learns(fail: Fail) -> None:
@@ -71,8 +75,9 @@ def test_train_knows_the_images_that_come_with_smidgen(fail: Fail) -> None:
 
 
 def test_a_seed_below_zero_is_refused(fail: Fail) -> None:
-    learning = ("--scheme", "head", "--classes", "3", "--seed", "-1")
-    for command in (("compile", "tiny.smg", "-o", "out", *learning), ("profile", "tiny.smg", "--seed", "-1")):
+    learning = ("tiny.smg", "-o", "out", "--scheme", "head", "--seed", "-1")
+    commands = ("compile", *learning, "--classes", "3"), ("train", *learning, "--data", "cifar10")
+    for command in (*commands, ("profile", "tiny.smg", "--seed", "-1")):
         assert fail(*command) == "a seed of -1 cannot be used; give a number from 0 up"
 
 
@@ -117,15 +122,28 @@ def test_a_picture_may_lie_in_the_new_project(folder: Path, monkeypatch: pytest.
     assert (folder / "out" / "memory.html").exists()
 
 
-@pytest.mark.parametrize("how", [(), ("--json",)], ids=["text", "json"])
-def test_a_reader_who_leaves_early_is_not_told(folder: Path, how: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("command", ["info tiny.smg", "info tiny.smg --json", "--version", "--help"])
+def test_a_reader_who_leaves_early_is_not_told(folder: Path, command: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        result = program("info", "tiny.smg", *how, stdout=writing, stderr=subprocess.PIPE)
+        result = program(*command.split(), stdout=writing, stderr=subprocess.PIPE)
     finally:
         os.close(writing)
     assert (result.returncode, result.stderr) == (1, b"")
+
+
+@pytest.mark.skipif(not hasattr(fcntl, "F_SETPIPE_SZ"), reason="the size of a pipe cannot be set here")
+@pytest.mark.parametrize("how", [(), ("--json",)], ids=["text", "json"])
+def test_a_reader_may_leave_after_the_first_line(folder: Path, how: tuple[str, ...]) -> None:
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)  # less than what is written, as a long answer is for any pipe
+    with subprocess.Popen([*START, "info", "mcunet-5fps", *how], stdout=writing, stderr=subprocess.PIPE) as running:
+        os.close(writing)
+        assert b"mcunet-5fps" in os.read(reading, 100)
+        os.close(reading)
+        _, said = running.communicate(timeout=60)
+    assert (running.returncode, said) == (1, b"")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
@@ -164,6 +182,24 @@ def test_names_from_files_cannot_command_the_terminal(
     assert printable(HOSTILE) == r"[/x]\x1b]0;owned\x9b\u202e"
     assert printable(HOSTILE) in captured.out
     assert not any(c in captured.out for c in "\x1b\x9b\u202e")
+
+
+def test_progress_on_a_terminal_spells_names_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with spinner(f"reading {HOSTILE}"):
+        progress_console().print("[b]epoch[/x]")
+    shown = terminal.getvalue()
+    assert f"reading {printable(HOSTILE)}" in shown
+    assert "[b]epoch[/x]" in shown
+    assert not any(c in shown for c in ("\x1b]", "\x9b", "\u202e"))
+
+
+def test_text_in_tables_is_never_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rich(Group("[b]name[/x]", ":warning:"))
+    assert capsys.readouterr().out.split() == ["[b]name[/x]", ":warning:"]
 
 
 def test_errors_spell_out_what_would_command_the_terminal(fail: Fail, folder: Path) -> None:

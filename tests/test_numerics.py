@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from smidgen.errors import GraphError
 from smidgen.ir import QParams, Type
-from smidgen.numerics import activation_range, dequantize, multiply, quantize, quantize_multiplier, scale_double
+from smidgen.numerics import (
+    activation_range,
+    dequantize,
+    multiply,
+    quantize,
+    quantize_multiplier,
+    quantize_single,
+    scale_double,
+)
 
 HALF = Fraction(1, 2)
 factors = st.one_of(
@@ -44,6 +52,18 @@ def test_a_factor_is_a_mantissa_of_31_bits_and_a_power_of_two(real: float) -> No
 def test_a_factor_beyond_int32_is_refused(real: float) -> None:
     with pytest.raises(GraphError, match="does not fit int32"):
         quantize_multiplier(real)
+
+
+def test_a_quotient_of_scales_is_taken_in_float32() -> None:
+    a, b, over = 0.1, 0.7, 0.03
+    assert quantize_single(a, over=over) == quantize_multiplier(float(np.float32(a) / np.float32(over)))
+    wanted = float(np.float32(a) * np.float32(b) / np.float32(over))
+    assert wanted not in (a * b / over, float(np.float32(a) / np.float32(over)))
+    assert quantize_single(a, b, over=over) == quantize_multiplier(wanted)
+    with np.errstate(all="raise"):  # whatever the caller has numpy do
+        assert quantize_single(1e-30, 1e-30, over=1.0) == (0, 0)
+        with pytest.raises(GraphError, match="does not fit int32"):
+            quantize_single(1e30, 1e30, over=1.0)
 
 
 def test_no_factor_at_all_is_zero() -> None:

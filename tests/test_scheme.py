@@ -18,6 +18,7 @@ from release_files import SHARED
 from smidgen.frontends import import_model
 from smidgen.frontends.network import build
 from smidgen.ir import Graph
+from smidgen.ops import Conv2D, Depthwise
 from smidgen.training.head import layers
 from smidgen.training.published import PUBLISHED, LayerShape, published_for, table_layers
 from smidgen.training.scheme import (
@@ -25,7 +26,9 @@ from smidgen.training.scheme import (
     AnalyticMemory,
     Scheme,
     SchemeError,
+    Trained,
     analytic_memory,
+    layer_memory,
     load_scheme,
     resolve,
 )
@@ -126,6 +129,15 @@ def test_the_parts_of_one_scheme_are_the_published_ones() -> None:
     memory = analytic_memory(load_scheme("99kb", graph), graph)
     parts = [round(part / 1024, 1) for part in (memory.saved, memory.masks, memory.weights, memory.biases)]
     assert parts == [12.1, 17.7, 51.2, 18.7]
+
+
+def test_a_layer_that_learns_as_a_whole_keeps_its_input_and_moves_all_of_its_weights() -> None:
+    found = layers(inverted_residual(0))
+    for index, node in enumerate(found):
+        x, w, b = (v.type for v in node.ins)
+        memory = layer_memory(Trained(index, node, True, tuple(range(w.shape[-1]))))
+        assert memory == AnalyticMemory(x.size, -(-node.out.type.size // 8), w.size, 4 * b.size)
+    assert {type(node.op) for node in found} == {Conv2D, Depthwise}
 
 
 shares = st.fractions(min_value=Fraction(1, 64), max_value=1, max_denominator=64)
@@ -234,6 +246,7 @@ def test_a_scheme_that_does_not_fit_is_refused_with_the_numbers(scheme: Scheme, 
         ('{"name": "s", "biases": "many", "weights": {}, "channels": "largest"}', "many"),
         ('{"name": "s", "biases": 1e999, "weights": {}, "channels": "largest"}', "not a scheme"),
         ('{"name": "s", "biases": 2.5, "weights": {}, "channels": "largest"}', r"2\.5"),
+        ('{"name": "s", "biases": "1_0", "weights": {}, "channels": "largest"}', "'1_0' is not a whole number"),
         ('{"name": "s", "biases": true, "weights": {}, "channels": "largest"}', "True"),
         ('{"name": "s", "biases": 1, "weights": {"0": "1e999999999"}, "channels": "largest"}', "1e999999999"),
         ('{"name": "s", "biases": 1, "weights": {"a": "1"}, "channels": "largest"}', "'a'"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from smidgen.errors import GraphError
@@ -14,6 +16,7 @@ from smidgen.numerics.stochastic import (
     exponent_of,
     level_of,
     lift,
+    mantissas,
     next_level,
     random_bytes,
     random_words,
@@ -76,6 +79,21 @@ def test_shared_mantissas_are_right_to_half_of_their_last_bit(reals: list[float]
     m, e = shared_mantissas(np.array(reals))
     assert 2**30 <= m.max() < 2**31
     np.testing.assert_allclose(m * 2.0 ** (e - 31), reals, rtol=0, atol=2.0 ** (e - 31))
+
+
+@given(real=st.floats(2.0**-129, 2.0**127, exclude_max=True))
+@example(real=2.0**126)  # with the largest power of two
+@example(real=1 - 2.0**-53)  # would round up to 2^31
+def test_mantissas_are_right_to_their_last_bit(real: float) -> None:
+    (m,), (e,) = mantissas(np.array([real]))
+    assert 2**30 <= m < 2**31
+    assert abs(Fraction(int(m)) * Fraction(2) ** (int(e) - 31) / Fraction(real) - 1) <= Fraction(1, 2**31)
+
+
+def test_powers_of_two_are_limited_to_an_int8() -> None:
+    m, e = mantissas(np.array([0.0, 2.0**-200, 2.0**200]))
+    assert m.tolist() == [0, 2**30, 2**30]
+    assert e.tolist() == [0, -128, 127]
 
 
 def test_sums_beyond_32_bits_are_refused() -> None:

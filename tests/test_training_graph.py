@@ -14,6 +14,7 @@ import smidgen as sm
 from networks import CLASSES, NETWORKS, branches, inverted_residual, samples
 from smidgen.errors import GraphError, InputError
 from smidgen.ir import Array, Graph, Value, evaluate_step, roles_of, verify
+from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ir.rewriting import prune
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.numerics import stochastic
@@ -103,6 +104,13 @@ def test_the_passes_may_run_twice() -> None:
     graph = branches(5)
     once = passes.run(build_training(graph, partly(graph), Options(CLASSES)).step)
     assert_same_steps(once, passes.run(once), 2)
+
+
+def test_a_step_takes_its_image_as_the_model_does() -> None:
+    graph = replace(inverted_residual(0), preprocessing=Preprocessing(mean=(0.4,)))
+    training = build_training(graph, partly(graph), Options(CLASSES))
+    for made in (training.forward, training.step, passes.run(training.step)):
+        assert made.preprocessing == graph.preprocessing
 
 
 def test_a_first_layer_may_learn_in_part_from_the_image_itself() -> None:

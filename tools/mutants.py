@@ -59,7 +59,7 @@ ROOMS = {
     ),
     "ops": Room(
         _files("src/smidgen/ops", "update.py", "gradient.py", "loss.py", "rules.py", "conv.py", "conv_grad.py"),
-        ("levels", "loss", "checking", KERNEL_BY_KERNEL, "update_rules", ANY_GEOMETRY, "definitions",
+        ("levels", "loss", "shape_rules", "checking", KERNEL_BY_KERNEL, "update_rules", ANY_GEOMETRY, "definitions",
          "gradients::test_gradients_are_those_of_pytorch", "working_memory"),
     ),
     "training": Room(

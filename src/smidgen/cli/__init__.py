@@ -9,7 +9,7 @@ import typer
 
 from smidgen import __version__
 from smidgen.cli.shared import app
-from smidgen.cli.terminal import abandon_stdout, flush, say, warn
+from smidgen.cli.terminal import abandon_stdout, say, warn
 from smidgen.errors import SmidgenError
 
 # isort: off
@@ -35,17 +35,14 @@ def _root(
 
 
 def main() -> None:
-    """Run a command; errors the user can fix are printed as one sentence, without a traceback."""
+    """Run a command; errors the user can fix are printed as one sentence, without a traceback.
+
+    Typer itself ends with 1, and says nothing, where who read the output has seen enough.
+    """
     try:
-        try:
-            app()
-        finally:
-            flush()
+        app()
     except SmidgenError as error:
         _fail(str(error))
-    except BrokenPipeError:  # who read the output has seen enough
-        abandon_stdout()
-        sys.exit(1)
     except OSError as error:
         abandon_stdout()
         _fail(f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error))

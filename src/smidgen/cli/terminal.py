@@ -60,12 +60,6 @@ def spinner(text: str) -> Iterator[None]:
         yield
 
 
-def flush() -> None:
-    """Write out what stdout holds; OSError where that is no longer possible."""
-    if sys.stdout is not None:
-        sys.stdout.flush()
-
-
 def abandon_stdout() -> None:
     """Let what stdout still holds go nowhere, so that the interpreter does not complain when it ends."""
     try:

@@ -103,8 +103,9 @@ def cache_folder() -> Path:
 
 
 def _home() -> Path:
+    """The user's home folder; an empty HOME names none, though `Path.home` takes it for the root of all folders."""
     try:
-        found = Path.home()
+        found = Path.home() if os.environ.get("HOME", "is unset") else Path()
     except RuntimeError:
         found = Path()
     if not found.is_absolute():

@@ -134,9 +134,9 @@ static SMG_NOINLINE void move_twelve(int8_t *w, uint8_t *fraction, const int32_t
     }
 }
 
-/* The same for weights that are their int8 alone. */
+/* The same for weights that are their int8 alone. The builtin itself, for gcc warns of what its own __ssat converts. */
 static SMG_NOINLINE void move_whole(int8_t *w, const int32_t *steps, int32_t count) {
-    for (int32_t i = 0; i < count; i++) w[i] = (int8_t)smg_max((int32_t)__ssat(w[i] - steps[i], 8), -127);
+    for (int32_t i = 0; i < count; i++) w[i] = (int8_t)smg_max((int32_t)__builtin_arm_ssat(w[i] - steps[i], 8), -127);
 }
 
 void smg_step_weights(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t c_step, int32_t index,
