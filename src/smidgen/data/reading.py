@@ -76,7 +76,7 @@ def _images_of_arrays(path: Path, archive: zipfile.ZipFile, budget: Budget) -> l
     x = _parse_array(unfold(archive, members[name], budget), f"{name} in {path}")
     if x.dtype == np.float32 and x.ndim > 1:
         return list(x)
-    return list(_samples_from_arrays(x, np.zeros(len(x), np.int64), f"{name} in {path}").images)
+    return list(_samples_from_arrays(x, np.zeros(x.shape[:1], np.int64), f"{name} in {path}").images)
 
 
 def _npy_members(path: Path, archive: zipfile.ZipFile, budget: Budget) -> dict[str, zipfile.ZipInfo]:
@@ -135,7 +135,7 @@ def _whole(path: Path, budget: Budget) -> bytes:
 
 
 def _zip_images(archive: zipfile.ZipFile, budget: Budget) -> list[_File]:
-    members = [m for m in archive.infolist() if not m.is_dir() and _is_image(m.filename)]
+    members = [m for m in archive.infolist() if _is_image(m.filename)]
     return [_File(m.filename, partial(_unfolded, archive, m, budget)) for m in members]
 
 
