@@ -297,7 +297,7 @@ def guided(job: Job) -> None:
 
     def mutate(data: bytes, most: int, seed: int) -> bytes:
         rng = Random(seed)
-        if not rng.randrange(4):
+        if not rng.randrange(8):
             return bytes(atheris.Mutate(data, most))
         for _ in range(rng.choice((1, 1, 1, 2, 4))):
             data = run.judge.target.mutate(data, rng)
