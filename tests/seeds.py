@@ -9,6 +9,7 @@ import io
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,7 +19,7 @@ from PIL import Image
 
 from cases import GRAPHS
 from networks import CLASSES, NETWORKS
-from release_files import archived, npz_members, pickled
+from release_files import npz_members, pickled
 from smidgen.errors import SmidgenError
 from smidgen.frontends.native import write_smg
 from smidgen.frontends.network import Network
@@ -30,7 +31,7 @@ from smidgen.learning.checkpoint import Checkpoint, write_checkpoint
 from smidgen.learning.course import Course, Epoch, RunPosition
 from smidgen.training import Options, build_training
 from smidgen.training.passes import run
-from smidgen.training.scheme import load_scheme
+from smidgen.training.scheme import Scheme, load_scheme
 from smidgen.zoo.draw import draw
 from smidgen.zoo.tables import Stage, Table
 from test_fuzz_structures import onnx_files, pt2_members
@@ -104,6 +105,7 @@ def onnx(folder: Path) -> Files:
 
 
 def pt2(folder: Path) -> Files:
+    torch.manual_seed(0)
     yield "convolution.pt2", packed(pt2_members(folder))
     net = torch.nn.Sequential(
         torch.nn.BatchNorm2d(2), torch.nn.MaxPool2d(2), torch.nn.Hardswish(), torch.nn.Flatten(), torch.nn.Softmax(1)
@@ -127,7 +129,7 @@ def npz(folder: Path) -> Files:
 def pkl(folder: Path) -> Files:
     data = pickled(small_release())
     yield "bare.pkl", data
-    yield "archive.pkl", archived(data)
+    yield "archive.pkl", packed({"archive/data.pkl": data, "archive/version": b"3\n"})
 
 
 def image(folder: Path) -> Files:
@@ -181,9 +183,16 @@ def text(folder: Path) -> Files:
     yield "step.txt", print_graph(training_step()).encode()
 
 
+def scheme(folder: Path) -> Files:
+    for name in ("full", "last:2", "bias:3"):
+        yield f"{name.replace(':', '-')}.json", load_scheme(name, NETWORKS[0](0)).to_json().encode()
+    shares = Scheme("shares", 8, ((5, Fraction(1, 2)), (6, Fraction(1))), "random")
+    yield "shares.json", shares.to_json().encode()
+
+
 PARSERS: dict[str, Callable[[Path], Files]] = {
     "tflite": tflite, "onnx": onnx, "pt2": pt2, "smg": smg, "npz": npz, "pkl": pkl, "image": image, "zip": zips,
-    "arrays": arrays, "ckpt": ckpt, "text": text,
+    "arrays": arrays, "ckpt": ckpt, "text": text, "scheme": scheme,
 }  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from smidgen.errors import SmidgenError
 from smidgen.frontends import import_model
 from smidgen.ir.text import parse_graph
 from smidgen.learning.checkpoint import read_checkpoint
+from smidgen.training.scheme import load_scheme
 
 CORPUS = Path(__file__).parent / "corpus"
 SECONDS = 2.0  # of processor time for one file
@@ -55,10 +56,14 @@ def read_text(path: Path) -> object:
     return parse_graph(text, {name: np.zeros(shape, dtype) for name, (shape, dtype) in shapes.items()})
 
 
+def read_scheme(path: Path) -> object:
+    return load_scheme(str(path), import_model(CORPUS / "tflite" / "network.tflite"))
+
+
 PARSERS: dict[str, Callable[[Path], object]] = {
     "tflite": read_model, "onnx": read_model, "pt2": read_model, "smg": read_model, "npz": read_model,
     "pkl": read_model, "image": read_image, "zip": read_data, "arrays": read_data, "ckpt": read_checkpoint,
-    "text": read_text,
+    "text": read_text, "scheme": read_scheme,
 }  # fmt: skip
 UNTRACED = ("pt2",)  # PyTorch, of which the first file imports parts, would take a minute
 REFUSED_SEEDS = {"arrays/real.npz"}  # float32 images: calibration reads them, learning does not

@@ -15,6 +15,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from random import Random
 from typing import Any
 
@@ -104,15 +105,16 @@ def json_text(data: bytes, rng: Random) -> bytes:
         return raw(data, rng)
 
 
-def members_of(data: bytes) -> list[tuple[str, bytes]] | None:
-    """An archive's members, or None where it is no sound and small archive."""
+@lru_cache(128)  # fuzzers return to the same files
+def members_of(data: bytes) -> tuple[tuple[str, bytes], ...]:
+    """An archive's members, or nothing where it is no sound and small archive."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             if sum(member.file_size for member in archive.infolist()) > LARGEST_INSIDE:
-                return None
-            return [(member.filename, archive.read(member)) for member in archive.infolist()]
+                return ()
+            return tuple((member.filename, archive.read(member)) for member in archive.infolist())
     except Exception:  # whatever a damaged archive makes zipfile raise
-        return None
+        return ()
 
 
 def packed(members: Sequence[tuple[str, bytes]], kind: int = zipfile.ZIP_STORED) -> bytes:
@@ -129,7 +131,7 @@ def in_archive(mutator_of: Callable[[str], Mutator], names: Sequence[str] = ()) 
     """Members of a zip archive are changed by the mutator that their names ask for, or exchanged, renamed, left out."""
 
     def mutate(data: bytes, rng: Random) -> bytes:
-        members = members_of(data)
+        members = list(members_of(data))
         if not members or not rng.randrange(10):
             return raw(data, rng)
         at, other = rng.randrange(len(members)), rng.randrange(len(members))

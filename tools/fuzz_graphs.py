@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import lru_cache
 from random import Random
 from typing import Any
 
@@ -202,12 +203,15 @@ def _array(entry: Described, body: bytes) -> np.ndarray[Any, np.dtype[Any]]:
     return np.frombuffer(body[start:end], dtype).reshape(entry["shape"])
 
 
+_decoded = lru_cache(256)(decode)  # fuzzers return to the same files
+
+
 def tflite(data: bytes, rng: Random) -> bytes:
     """A TFLite model with one record changed and written anew, or with raw bytes changed."""
     if not rng.randrange(4):
         return raw(data, rng)
     try:
-        return encode(_record(decode(data), rng))
+        return encode(_record(_decoded(data), rng))
     except Exception:  # neither every file nor every record can be written
         return raw(data, rng)
 

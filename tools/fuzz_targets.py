@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from random import Random
@@ -20,7 +21,9 @@ from smidgen.frontends.onnx.operators import OPERATOR_RULES
 from smidgen.ir import Array, Graph
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.learning.checkpoint import read_checkpoint
+from smidgen.training.scheme import load_scheme
 
+CORPUS = Path(__file__).parents[1] / "tests" / "corpus"
 MEMORY = 2**24  # bytes that the contents of one case may take: what `--memory` sets for a user
 ATTRIBUTES = (
     "axis", "axes", "to", "keepdims", "alpha", "beta", "group", "pads", "strides", "kernel_shape", "dilations",
@@ -97,6 +100,16 @@ def picture(path: Path) -> object:
     return load_images(path.parent, 1, MEMORY)
 
 
+@cache
+def _network() -> Graph:
+    return import_model(CORPUS / "tflite" / "network.tflite")
+
+
+def scheme(path: Path) -> object:
+    """What learns of a network, as a file says."""
+    return load_scheme(str(path), _network())
+
+
 def _in_torch_archive(name: str) -> Mutator:
     return json_text if name.endswith(".json") else raw
 
@@ -123,5 +136,6 @@ TARGETS = {
     "zip": Target(".zip", data_set, in_archive(lambda name: raw, ("train/a/9.png", "test/b/9.png", "a/9.png")), 40_000),
     "arrays": Target(".npz", data_set, _arrays, 40_000),
     "ckpt": Target(".ckpt", read_checkpoint, tensor_file(run_in_metadata), 80_000),
+    "scheme": Target(".json", scheme, json_text, 80_000),
     "text": Target(".txt", graph, graph_text, 60_000),
 }
