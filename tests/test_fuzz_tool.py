@@ -70,7 +70,7 @@ def test_a_sound_reader_has_no_findings(tmp_path: Path) -> None:
 def fuzzed(tmp_path: Path, seed: int, *options: str) -> str:
     """The digest of all cases of a run."""
     where = ("--work", str(tmp_path / "work"), "--findings", str(tmp_path / "findings"))
-    asked = ("--deterministic", "--share", "0.005", "--seed", str(seed), "--json", *where, *options, "text")
+    asked = ("--deterministic", "--share", "0.0025", "--seed", str(seed), "--json", *where, *options, "text")
     done = subprocess.run(
         [sys.executable, "tools/fuzz.py", *asked], cwd=TOP, capture_output=True, text=True, check=False
     )

@@ -186,15 +186,17 @@ def npy(data: bytes, rng: Random) -> bytes:
     if kind.startswith("<U") and rng.randrange(8):
         text = json_text(body.decode("utf-32-le", "replace").encode("utf-8", "replace"), rng).decode("utf-8", "replace")
         return npy_file(f"<U{len(text)}", order, shape, text.encode("utf-32-le", "replace"))
-    match rng.randrange(4):
+    match rng.randrange(5):
         case 0:
             kind = rng.choice(DESCRIPTIONS)
         case 1:
             shape = rng.choice((*SHAPES, *(f"{shape}, {n}" for n in (0, 1, 3)), shape.partition(",")[2].strip()))
         case 2:
             order = "True" if order == "False" else "False"
-        case _:
+        case 3:
             body = raw(body, rng)
+        case _:
+            return npy_file(kind, order, shape, _number(body, rng.randrange(len(body) or 1), rng))
     if rng.randrange(2):
         body = resized(body, kind, shape)
     return npy_file(kind, order, shape, body)

@@ -125,17 +125,17 @@ _pt2 = in_archive(_in_torch_archive)
 _onnx = protobuf((*OPERATOR_RULES, *ATTRIBUTES))
 
 TARGETS = {
-    "tflite": Target(".tflite", model, tflite, 40_000),
+    "tflite": Target(".tflite", model, tflite, 30_000),
     "onnx": Target(".onnx", model, _onnx, 40_000),
     "pt2": Target(".pt2", exported, _pt2, 40_000),
     "pt2-export": Target(".pt2", model, _pt2, 100, "pt2"),
     "smg": Target(".smg", model, tensor_file(graph_in_metadata), 50_000),
-    "npz": Target(".npz", model, _arrays, 25_000),
-    "pkl": Target(".pkl", model, _pickle, 60_000),
+    "npz": Target(".npz", model, _arrays, 40_000),
+    "pkl": Target(".pkl", model, _pickle, 80_000),
     "image": Target(".png", picture, raw, 80_000),
-    "zip": Target(".zip", data_set, in_archive(lambda name: raw, ("train/a/9.png", "test/b/9.png", "a/9.png")), 40_000),
-    "arrays": Target(".npz", data_set, _arrays, 40_000),
+    "zip": Target(".zip", data_set, in_archive(lambda name: raw, ("train/a/9.png", "test/b/9.png", "a/9.png")), 60_000),
+    "arrays": Target(".npz", data_set, _arrays, 80_000),
     "ckpt": Target(".ckpt", read_checkpoint, tensor_file(run_in_metadata), 80_000),
     "scheme": Target(".json", scheme, json_text, 80_000),
-    "text": Target(".txt", graph, graph_text, 60_000),
+    "text": Target(".txt", graph, graph_text, 120_000),
 }
