@@ -60,6 +60,19 @@ def test_a_planted_fault_becomes_a_small_file_with_its_command(wrong: str, tmp_p
     assert notes["done"]
 
 
+def test_a_case_that_kills_the_process_is_kept(tmp_path: Path) -> None:
+    worker = tmp_path / "worker.py"
+    worker.write_text(START.format("__import__('os').abort()"))
+    planted = f"import fuzz; fuzz.WORKER, fuzz.CRASHES = {str(worker)!r}, 1; sys.exit(fuzz.main(sys.argv[1:]))"
+    options = ("--cases", "120", "--plain", "--work", str(tmp_path / "work"), "--findings", str(tmp_path), "text")
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, 'tools'); {planted}", *options]
+    done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr[-2000:]
+    (kept,) = (tmp_path / "text").glob("found-text-crash*.txt")
+    assert b"Softmax" in kept.read_bytes()
+    assert str(kept) in done.stderr
+
+
 def test_a_sound_reader_has_no_findings(tmp_path: Path) -> None:
     notes, kept = run(tmp_path, "raise SmidgenError('refused')")
     assert kept == []
