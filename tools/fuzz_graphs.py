@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from functools import lru_cache
 from random import Random
@@ -125,7 +127,7 @@ def declared_tensors(text: str) -> dict[str, tuple[str, tuple[int, ...]]]:
         if match is None or match[2] not in DTYPES or len(match[3]) > 40:
             continue
         shape = tuple(int(n) for n in match[3].split(",") if n)
-        if np.prod(shape, dtype=np.float64) <= LARGEST:
+        if max((*shape, math.prod(shape))) <= LARGEST:
             found[match[1]] = match[2], shape
     return found
 
@@ -174,7 +176,7 @@ def graph_in_metadata(header: Described, body: bytes, rng: Random) -> tuple[Desc
         return header | kept, body
     whole = b""
     for name, (dtype, shape) in declared_tensors(text).items():
-        size = WIDTHS[SAFE[dtype]] * int(np.prod(shape, dtype=np.int64))
+        size = WIDTHS[SAFE[dtype]] * math.prod(shape)
         end = len(whole) + size
         kept[name] = {"dtype": SAFE[dtype], "shape": list(shape), "data_offsets": [len(whole), end]}
         whole += ((body or b"\1") * (size // max(len(body), 1) + 1))[:size]
@@ -193,7 +195,8 @@ def run_in_metadata(header: Described, body: bytes, rng: Random) -> tuple[Descri
         outer = tree(outer, rng)
     else:
         text = json.dumps(tree(run, rng))
-        outer = {"digest": _digest(text, state), "run": text}
+        with suppress(UnicodeError):  # names of state that are no text
+            outer = {"digest": _digest(text, state), "run": text}
     return {**header, "__metadata__": {RUN: json.dumps(outer)}}, body
 
 

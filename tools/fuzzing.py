@@ -165,6 +165,15 @@ class Judge:
         self.said = said
         return failed
 
+    def changed(self, data: bytes, rng: Random) -> bytes:
+        """Another case; a mutator that cannot cope with what others made of a file leaves it to raw bytes."""
+        from fuzz_bytes import raw
+
+        try:
+            return self.target.mutate(data, rng)
+        except Exception:
+            return raw(data, rng)
+
     def __call__(self, data: bytes) -> None:
         self.notes.cases += 1
         failed = self.failure(data)
@@ -270,7 +279,7 @@ def plain(job: Job) -> None:
     while not run.over():
         data = rng.choice(rng.choice((sound, pool)))
         for _ in range(rng.choice((1, 1, 2, 3, 5))):
-            data = run.judge.target.mutate(data, rng)[:LONGEST]
+            data = run.judge.changed(data, rng)[:LONGEST]
         run.one(data)
         kind = re.sub(r"\d+|'[^']*'", "", run.judge.said)[:200]
         if kind not in known:
@@ -305,7 +314,7 @@ def guided(job: Job) -> None:
         if not rng.randrange(3):  # most of what coverage collects is refused early: what is sound leads further
             data = rng.choice(sound)
         for _ in range(rng.choice((1, 1, 1, 2, 4))):
-            data = run.judge.target.mutate(data, rng)
+            data = run.judge.changed(data, rng)
         return data[:most]
 
     found = run.folder / "corpus"
