@@ -12,7 +12,7 @@ HOST := $(CWARNINGS) -fPIC -shared -o build/kernels-host.so
 PROGRAM := build/program
 TIDIED := $(wildcard $(RUNTIME)/kernels/*.c) src/smidgen/targets/counter.c $(PROGRAM)/model.c
 
-.PHONY: demo test fuzz hostile soak mutants lint types cwarnings ctidy unit clean program
+.PHONY: demo test fuzz fuzz-ci properties hostile soak mutants lint types cwarnings ctidy unit clean program
 
 demo: .venv/.core
 	$(BIN)/smidgen demo
@@ -60,8 +60,16 @@ ctidy: program
 unit: .venv/.dev
 	$(BIN)/pytest -n 2 --dist worksteal
 
-# The properties again, on examples no run has seen.
+# Every parser of files, by coverage: new cases for some minutes, or the same ones every time.
+FUZZ_MINUTES ?= 10
 fuzz: .venv/.dev
+	$(BIN)/python tools/fuzz.py --minutes $(FUZZ_MINUTES)
+
+fuzz-ci: .venv/.dev
+	$(BIN)/python tools/fuzz.py --deterministic
+
+# The properties again, on examples no run has seen.
+properties: .venv/.dev
 	$(BIN)/pytest -n 2 --dist worksteal --hypothesis-profile new $(shell grep -l hypothesis tests/test_*.py)
 
 # Do the tests see wrong programs? Named ones, then a sample of small changes; goes on where the last run stopped.

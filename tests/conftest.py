@@ -10,7 +10,7 @@ from hypothesis import settings
 from native import Kernels
 from smidgen.targets.host import Host
 
-# `make test` draws the same examples on every machine and day; `make fuzz` draws new ones each time.
+# `make test` draws the same examples on every machine and day; `make properties` draws new ones each time.
 settings.register_profile("same", derandomize=True)
 settings.register_profile("new", derandomize=False, print_blob=True)
 settings.load_profile("same")

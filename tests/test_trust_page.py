@@ -32,11 +32,13 @@ def table() -> dict[str, str]:
 
 
 def stated(name: str) -> str:
-    """All that a package's metadata says on its licence."""
+    """All that a package's metadata says on its licence, or the licence itself where they say nothing."""
     found = metadata.metadata(name)
     classifiers = [c for c in found.get_all("Classifier") or () if c.startswith("License")]
     fields = (found.get_all(field) or () for field in ("License-Expression", "License"))
-    return " ".join((*classifiers, *(text for field in fields for text in field))).lower()
+    said = " ".join((*classifiers, *(text for field in fields for text in field))).strip()
+    files = (metadata.distribution(name).read_text(f"licenses/{file}") for file in found.get_all("License-File") or ())
+    return (said or " ".join(text for text in files if text)).lower()
 
 
 def test_every_test_that_the_page_names_is_there() -> None:

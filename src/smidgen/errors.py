@@ -1,8 +1,18 @@
 """The errors a user can meet: one class a layer, all under SmidgenError, each one whole sentence."""
 
+import re
+
+_LINE_BREAKS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")  # those of str.splitlines
+
 
 class SmidgenError(Exception):
-    """Something the user can mend; its message says what, where, the numbers and the way out."""
+    """Something the user can mend; its message says what, where, the numbers and the way out.
+
+    Names from files stand in messages: their line breaks are spelled out, so that a message stays one line.
+    """
+
+    def __str__(self) -> str:
+        return _LINE_BREAKS.sub(lambda found: found[0].encode("unicode_escape").decode(), super().__str__())
 
 
 class GraphError(SmidgenError):

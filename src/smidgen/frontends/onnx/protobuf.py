@@ -70,7 +70,8 @@ def decode(path: Path, budget: Budget) -> OnnxModel:
     except DecodeError:
         raise ImportModelError("it is not a complete ONNX file; copy or export it again") from None
     graph = proto.graph
-    if not all(isinstance(name, str) for name in _names(graph)):  # protobuf returns bytes for names that are not text
+    names = (*_names(graph), *(function.name for function in proto.functions))
+    if not all(isinstance(name, str) for name in names):  # protobuf returns bytes for names that are not text
         raise ImportModelError("it holds names that are not text; copy or export it again")
     opset = _opset(proto)
     if graph.sparse_initializer:

@@ -28,7 +28,7 @@ def planned_quantizations(model: OnnxModel) -> dict[str, QParams]:
     for operator in reversed(model.operators):
         for out in operator.outputs[:1]:
             after = readers.get(out, [])
-            if len(after) != 1:
+            if len(after) != 1 or not after[0].outputs:
                 continue
             if after[0].code == "QuantizeLinear" and all(n in constants for n in after[0].inputs[1:]):
                 plan[out] = qparams(constants, after[0])

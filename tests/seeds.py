@@ -1,0 +1,212 @@
+"""The kept corpus, tests/corpus: for each parser small sound files, from which fuzzing starts.
+
+python tests/seeds.py        # writes them anew; files of findings, whose names begin with "found", stay
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from fractions import Fraction
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+from PIL import Image
+
+from cases import GRAPHS
+from networks import CLASSES, NETWORKS
+from release_files import npz_members, pickled
+from smidgen.errors import SmidgenError
+from smidgen.frontends.native import write_smg
+from smidgen.frontends.network import Network
+from smidgen.frontends.onnx import write_onnx, write_plain
+from smidgen.frontends.tflite import write_tflite
+from smidgen.ir import Array, Graph
+from smidgen.ir.text import print_graph
+from smidgen.learning.checkpoint import Checkpoint, write_checkpoint
+from smidgen.learning.course import Course, Epoch, RunPosition
+from smidgen.training import Options, build_training
+from smidgen.training.passes import run
+from smidgen.training.scheme import Scheme, load_scheme
+from smidgen.zoo.draw import draw
+from smidgen.zoo.tables import Stage, Table
+from test_fuzz_structures import onnx_files, pt2_members
+from training_cases import TRAINING_GRAPHS
+
+CORPUS = Path(__file__).parent / "corpus"
+Files = Iterator[tuple[str, bytes]]
+IMAGES = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
+SAME_DAY = (2020, 1, 1, 0, 0, 0)  # of every member, so that the same contents are the same archive
+
+
+def ops_of(graph: Graph) -> set[str]:
+    return {type(node.op).__name__ for node in graph.nodes}
+
+
+def one_per_op(graphs: Iterable[Graph]) -> Iterator[tuple[str, Graph]]:
+    """Graphs that hold an op which none before them held, by its name."""
+    seen: set[str] = set()
+    for graph in graphs:
+        if new := sorted(ops_of(graph) - seen):
+            seen |= set(new)
+            yield new[0], graph
+
+
+def packed(members: dict[str, bytes]) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(zipfile.ZipInfo(name, SAME_DAY), data, zipfile.ZIP_DEFLATED)
+    return file.getvalue()
+
+
+def written(write: Callable[[Path], None], folder: Path) -> bytes:
+    path = folder / "written"
+    write(path)
+    data = path.read_bytes()
+    path.unlink()
+    return data
+
+
+def small_release() -> Network:
+    """A block without expansion and one with a residual."""
+    return draw(Table(2, (Stage(1, 3, 2, 2), Stage(2, 3, 1, 2))), 16, 3, seed=5)
+
+
+def training_step() -> Graph:
+    """A network that trains its last two layers, as it is compiled."""
+    graph = NETWORKS[0](0)
+    return run(build_training(graph, load_scheme("last:2", graph), Options(CLASSES)).step)
+
+
+def written_by(write: Callable[[Graph], bytes]) -> Files:
+    """For every op that a format has, a graph with it."""
+    seen: set[str] = set()
+    for graph in GRAPHS.values():
+        if new := sorted(ops_of(graph) - seen):
+            with suppress(SmidgenError):
+                yield new[0], write(graph)
+                seen |= set(new)
+
+
+def tflite(folder: Path) -> Files:
+    yield from ((f"{name}.tflite", data) for name, data in written_by(write_tflite))
+    yield "network.tflite", write_tflite(NETWORKS[0](0))
+
+
+def onnx(folder: Path) -> Files:
+    yield "computed_shape.onnx", onnx_files()[0]
+    yield from ((f"{name}.onnx", data) for name, data in written_by(write_plain))
+    yield from ((f"exact_{name}.onnx", write_onnx(GRAPHS[name])) for name in ("dense-3", "add-1", "mean-1"))
+
+
+def pt2(folder: Path) -> Files:
+    torch.manual_seed(0)
+    yield "convolution.pt2", packed(pt2_members(folder))
+    net = torch.nn.Sequential(
+        torch.nn.BatchNorm2d(2), torch.nn.MaxPool2d(2), torch.nn.Hardswish(), torch.nn.Flatten(), torch.nn.Softmax(1)
+    )
+    path = folder / "second.pt2"
+    torch.export.save(torch.export.export(net.eval(), (torch.zeros(1, 2, 4, 4),)), path)
+    with zipfile.ZipFile(path) as archive:
+        yield "pool.pt2", packed({name: archive.read(name) for name in archive.namelist()})
+
+
+def smg(folder: Path) -> Files:
+    for name, graph in list(one_per_op(GRAPHS.values()))[:8]:
+        yield f"{name}.smg", written(lambda path, g=graph: write_smg(g, path), folder)  # type: ignore[misc]
+    yield "step.smg", written(lambda path: write_smg(training_step(), path), folder)
+
+
+def npz(folder: Path) -> Files:
+    yield "network.npz", packed(npz_members(small_release()))
+
+
+def pkl(folder: Path) -> Files:
+    data = pickled(small_release())
+    yield "bare.pkl", data
+    yield "archive.pkl", packed({"archive/data.pkl": data, "archive/version": b"3\n"})
+
+
+def image(folder: Path) -> Files:
+    for kind in IMAGES:
+        for mode in ("L", "RGB"):
+            file = io.BytesIO()
+            picture = Image.frombytes(mode, (6, 5), bytes(range(30 * len(mode))))
+            picture.save(file, kind)
+            yield f"{mode}.{kind.lower()}", file.getvalue()
+
+
+def zips(folder: Path) -> Files:
+    held = [data for name, data in image(folder) if name.startswith("RGB.")]
+    names = ("train/a/0.png", "train/b/1.jpg", "test/a/2.gif", "test/b/3.bmp")
+    yield "divided.zip", packed(dict(zip(names, held, strict=False)))
+    yield "labels.zip", packed({f"{'ab'[i % 2]}/{i}.png": held[0] for i in range(10)})
+
+
+def arrays(folder: Path) -> Files:
+    x, y = np.arange(10 * 4 * 4 * 3, dtype=np.uint8).reshape(10, 4, 4, 3), np.arange(10) % 2
+    for name, held in (
+        ("whole", {"x": x, "y": y}),
+        ("divided", {"x_train": x[:6], "y_train": y[:6], "x_test": x[6:], "y_test": y[6:]}),
+        ("real", {"x": x.astype(np.float32), "y": y}),
+    ):
+        file = io.BytesIO()
+        np.savez(file, **held)  # type: ignore[arg-type]
+        with zipfile.ZipFile(file) as archive:
+            yield f"{name}.npz", packed({member: archive.read(member) for member in archive.namelist()})
+
+
+def ckpt(folder: Path) -> Files:
+    state: dict[str, Array] = {
+        "w": np.arange(6, dtype=np.int8).reshape(2, 3),
+        "b": np.ones(2, np.float32),
+        "s": np.ones((), np.int32),
+    }
+    begun = Course(2, 0.01, augment=None), RunPosition(0, 1, 2.5, 0.25, 0.0, ())
+    later = (
+        Course(3, 0.01, test_every=2),
+        RunPosition(2, 0, 0.0, 0.25, 0.0, (Epoch(1, 2.0, None, 0.0), Epoch(2, 1.5, 0.5, 0.0))),
+    )
+    for name, (course, position) in {"begun": begun, "later": later}.items():
+        checkpoint = Checkpoint("0" * 64, "1" * 64, course, position, state)
+        yield f"{name}.ckpt", written(lambda path, c=checkpoint: write_checkpoint(c, path), folder)  # type: ignore[misc]
+
+
+def text(folder: Path) -> Files:
+    for name, graph in one_per_op((*GRAPHS.values(), *TRAINING_GRAPHS.values())):
+        yield f"{name}.txt", print_graph(graph).encode()
+    yield "step.txt", print_graph(training_step()).encode()
+
+
+def scheme(folder: Path) -> Files:
+    for name in ("full", "last:2", "bias:3"):
+        yield f"{name.replace(':', '-')}.json", load_scheme(name, NETWORKS[0](0)).to_json().encode()
+    shares = Scheme("shares", 8, ((5, Fraction(1, 2)), (6, Fraction(1))), "random")
+    yield "shares.json", shares.to_json().encode()
+
+
+PARSERS: dict[str, Callable[[Path], Files]] = {
+    "tflite": tflite, "onnx": onnx, "pt2": pt2, "smg": smg, "npz": npz, "pkl": pkl, "image": image, "zip": zips,
+    "arrays": arrays, "ckpt": ckpt, "text": text, "scheme": scheme,
+}  # fmt: skip
+
+
+def main() -> None:
+    for parser, files in PARSERS.items():
+        own = CORPUS / parser
+        own.mkdir(parents=True, exist_ok=True)
+        for path in own.iterdir():
+            if not path.name.startswith("found"):
+                path.unlink()
+        with TemporaryDirectory() as folder:
+            for name, data in files(Path(folder)):
+                (own / name).write_bytes(data)
+
+
+if __name__ == "__main__":
+    main()
