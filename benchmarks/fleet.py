@@ -5,8 +5,7 @@
 
 `check` runs devices of three schemes, four learning rates and as many seeds, and compares all state after the last
 step with one run of the host's C each. `speed` measures fleets of MCUNet's 49kb scheme, then the host's C on one core
-and plain PyTorch in fp32, one sample at a time. Networks come with their ImageNet weights where those lie in the
-neighbour folder (`--models`), else from the zoo; images are smooth noise.
+and plain PyTorch in fp32, one sample at a time. Images are smooth noise.
 """
 
 from __future__ import annotations
@@ -15,13 +14,14 @@ import os
 import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import repeat
+from multiprocessing import get_context
 
 import numpy as np
 import torch
 
 import smidgen as sm
-from shared import NETWORKS, SHARED, arguments_of, report
+from shared import NETWORKS, arguments_of, released, report
 from smidgen.ir import Array, Graph
 from smidgen.pipeline import Program
 from smidgen.simulation import FloatTraining
@@ -57,11 +57,6 @@ class Speed:
     seconds: float  # it took to get ready
 
 
-def network(name: str, models: Path) -> Graph:
-    path = models / f"{name}.npz"
-    return sm.import_model(path) if path.exists() else sm.load(name)
-
-
 def noise(graph: Graph, count: int) -> tuple[Array, Array]:
     """Smooth noise as images, and labels."""
     rng = np.random.default_rng(0)
@@ -72,16 +67,10 @@ def noise(graph: Graph, count: int) -> tuple[Array, Array]:
     return images, rng.integers(0, CLASSES, count)
 
 
-def fleet_programs(graph: Graph, devices: int) -> tuple[list[Program], list[float], tuple[str, ...]]:
-    """Programs of the smallest, the middle and the largest published scheme in turn, and their rates."""
-    names = tuple(published_for(graph))
-    schemes = (names[0], names[len(names) // 2], names[-1])
-    programs, rates = [], []
-    for d in range(devices):
-        options = sm.Options(classes=CLASSES, seed=d, weight_bits=(12, 8, 10)[d // 3 % 3])
-        programs.append(sm.compile(graph, schemes[d % 3], options=options))
-        rates.append(RATES[d // 3 % len(RATES)])
-    return programs, rates, schemes
+def device_program(graph: Graph, schemes: tuple[str, ...], number: int) -> Program:
+    """The schemes in turn, then other weights; each device with a seed of its own."""
+    options = sm.Options(classes=CLASSES, seed=number, weight_bits=(12, 8, 10)[number // 3 % 3])
+    return sm.compile(graph, schemes[number % 3], options=options)
 
 
 def on_host(program: Program, images: Array, labels: Array, rate: float) -> dict[str, Array]:
@@ -92,11 +81,14 @@ def on_host(program: Program, images: Array, labels: Array, rate: float) -> dict
         return device.state()
 
 
-def check(name: str, models: Path, device: str, devices: int, steps: int) -> Checked:
-    graph = network(name, models)
-    programs, rates, schemes = fleet_programs(graph, devices)
+def check(name: str, device: str, devices: int, steps: int) -> Checked:
+    graph = released(name)
+    names = tuple(published_for(graph))
+    schemes = (names[0], names[len(names) // 2], names[-1])
+    rates = [RATES[d // 3 % len(RATES)] for d in range(devices)]
     images, labels = noise(graph, steps)
-    with ProcessPoolExecutor(min(devices, os.cpu_count() or 1)) as pool:
+    with ProcessPoolExecutor(min(devices, os.cpu_count() or 1), get_context("spawn")) as pool:
+        programs = list(pool.map(device_program, repeat(graph), repeat(schemes), range(devices)))
         runs = [pool.submit(on_host, p, images, labels, r) for p, r in zip(programs, rates, strict=True)]
         began = time.perf_counter()
         fleet = Simulation([p.graph for p in programs], device)
@@ -115,8 +107,8 @@ def check(name: str, models: Path, device: str, devices: int, steps: int) -> Che
     return Checked(name, schemes, devices, steps, sum(map(len, expected)), differing, took)
 
 
-def speed(models: Path, device: str, fleets: list[int]) -> list[Speed]:
-    graph = network("mcunet-5fps", models)
+def speed(device: str, fleets: list[int]) -> list[Speed]:
+    graph = released("mcunet-5fps")
     images, labels = noise(graph, TIMED)
     programs = [
         sm.compile(graph, "49kb", options=sm.Options(classes=CLASSES, seed=d)) for d in range(min(8, max(fleets)))
@@ -184,15 +176,14 @@ def main() -> None:
     parser.add_argument("what", choices=("check", "speed"))
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--networks", nargs="+", default=list(NETWORKS))
-    parser.add_argument("--models", type=Path, default=SHARED / "models", help="folder of the released networks")
     parser.add_argument("--devices", type=int, default=32)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--fleets", type=int, nargs="+", default=[1, 16, 64, 256])
     given = parser.parse_args()
     if given.what == "speed":
-        report(speed(given.models, given.device, given.fleets), show, given.json)
+        report(speed(given.device, given.fleets), show, given.json)
         return
-    found = [check(name, given.models, given.device, given.devices, given.steps) for name in given.networks]
+    found = [check(name, given.device, given.devices, given.steps) for name in given.networks]
     report(found, show, given.json)
     if any(one.differing for one in found):
         raise SystemExit(1)

@@ -119,6 +119,16 @@ def test_what_two_devices_share_is_computed_once() -> None:
     assert Simulation(many[3:]).merged.parameters.keys() != together.merged.parameters.keys()
 
 
+def test_ops_that_only_numpy_computes_are_known_so_that_no_recording_is_tried() -> None:
+    through, around = (
+        passes.run(build_training(g, load_scheme("full", g), OPTIONS[0]).step)
+        for g in (pools_and_moves(3), inverted_residual(3))
+    )
+    assert "AvgPoolGrad" in Simulation([through]).s.by_reference
+    assert Simulation([around]).s.by_reference == []
+    assert not Simulation([around]).recordable  # there is no CUDA graph on this machine's processor
+
+
 def test_a_device_goes_on_from_a_state() -> None:
     graph = inverted_residual(3)
     graphs = device_graphs(graph)

@@ -40,6 +40,7 @@ def by_reference(node: Node, s: Setting) -> Function:
     """Any other op is its numpy reference, device by device and image by image; slow, and not for CUDA graphs."""
     for value in (*node.ins, *node.outs):
         check_single(value.type, value.name)
+    s.by_reference.append(type(node.op).__name__)
 
     def run(*xs: Tensor) -> tuple[Tensor, ...]:
         devices = max(x.shape[0] for x in xs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,6 +23,7 @@ class Setting:
     device: torch.device
     devices: int
     run: SimpleNamespace
+    by_reference: list[str] = field(default_factory=list)  # ops that numpy computes: no CUDA graph holds them
 
     def whole(self, numbers: object) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(numbers, np.int64)).to(self.device)

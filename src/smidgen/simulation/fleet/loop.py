@@ -13,6 +13,7 @@ class Stepping(Protocol):
     """What can be stepped: all tensors it changes lie where they are."""
 
     place: torch.device
+    recordable: bool  # as a CUDA graph
 
     def step(self, shared: Sequence[Tensor], label: Tensor, rates: Tensor) -> Tensor:
         """One step on one image; the loss of each device."""
@@ -30,7 +31,7 @@ class Loop:
         self.buffers: tuple[list[Tensor], Tensor, Tensor, Tensor, Tensor] | None = None
 
     def run(self, shared: Sequence[Tensor], labels: Tensor, rates: Tensor) -> Tensor:
-        if self.simulation.place.type == "cpu":
+        if not self.simulation.recordable:
             losses = [
                 self.simulation.step([t[i : i + 1] for t in shared], labels[i : i + 1], rates[i].unsqueeze(1))
                 for i in range(len(labels))

@@ -55,6 +55,7 @@ class Simulation:
         classes = max(v.type.shape[1] for v in self.merged.logits)
         self.logits = torch.zeros((len(graphs), classes), device=self.s.device)  # of the last step
         self.place = self.s.device
+        self.recordable = self.place.type == "cuda" and not self.s.by_reference
         self._loop = Loop(self)
 
     def _place(self) -> None:
