@@ -232,7 +232,10 @@ class WeightStep(Step):
         limit = 127 << f
         moved = np.clip(whole - delta, -limit, limit) + half
         if f:
-            after.insert(0, pack((moved & ((1 << f) - 1)).astype(np.uint8).ravel(), f))
+            packed = states[0]
+            fractions = unpack(packed, f, packed.size * (8 // f))  # bits of the last byte that are no weight's stay
+            fractions[: w.size] = (moved & ((1 << f) - 1)).ravel()
+            after.insert(0, pack(fractions, f))
         return ((moved >> f).astype(np.int8), *after)
 
     def params(self, node: Node) -> Params:
