@@ -49,6 +49,13 @@ def run(tmp_path: Path, wrong: str) -> tuple[dict[str, object], list[Path]]:
     return notes, sorted((tmp_path / "findings").glob("*.txt"))
 
 
+def test_memory_is_the_workers_own_not_that_of_a_large_process_which_started_it(tmp_path: Path) -> None:
+    ballast = b"x" * 2**29
+    _, kept = run(tmp_path, "return np.ones(2**23)")
+    assert [path.name for path in kept] == ["found-text-memory.txt"]
+    assert ballast
+
+
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_planted_fault_becomes_a_small_file_with_its_command(wrong: str, tmp_path: Path) -> None:
     notes, kept = run(tmp_path, wrong)

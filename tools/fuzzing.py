@@ -98,8 +98,11 @@ class Memory:
     def grown(self) -> int:
         return self._peak() - self._before
 
-    @staticmethod
-    def _peak() -> int:
+    def _peak(self) -> int:
+        """What can be set back, not `ru_maxrss`: that is at least what the starting process took."""
+        if self._reset is not None:
+            status = Path("/proc/self/status").read_text()
+            return int(status.partition("VmHWM:")[2].split()[0]) * 1024
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if sys.platform == "darwin" else peak * 1024
 
