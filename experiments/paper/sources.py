@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
-import numpy as np
-from PIL import Image
-
 import smidgen as sm
 from experiments.paper.tables import SETS
+from experiments.sheets import read_sheets
 from smidgen.data import Data, DataError, Samples, load_data
-from smidgen.data.sample import CLASSES, tiles
 from smidgen.errors import InputError
-from smidgen.ir import Array, Graph
+from smidgen.ir import Graph
 
 SHARED = Path(__file__).parents[3] / "shared"
 SHEETS = "cifar10"  # which lies there as sheets of tiles
@@ -49,22 +44,7 @@ class DataSets:
         beside = SHARED / "data" / f"{whole}.zip"
         if whole not in SETS or not beside.exists():
             raise InputError(f"the data set {whole} is not beside the checkout; give --data {whole}=PATH")
-        return _sheets(beside) if whole == SHEETS else load_data(beside)
-
-
-def _sheets(path: Path) -> Data:
-    with zipfile.ZipFile(path) as archive:
-        parts = [_tiles(archive, part) for part in ("train", "test")]
-    return Data(SHEETS, CLASSES, *parts)
-
-
-def _tiles(archive: zipfile.ZipFile, part: str) -> Samples:
-    images: list[Array] = []
-    for name in sorted(n for n in archive.namelist() if n.startswith(part) and not n.endswith(".json")):
-        with archive.open(name) as file:
-            images += tiles(np.asarray(Image.open(file).convert("RGB")))
-    labels = tuple(json.loads(archive.read(f"{part}_labels.json")))
-    return Samples(tuple(images[: len(labels)]), labels)
+        return read_sheets(beside) if whole == SHEETS else load_data(beside)
 
 
 def some_classes(data: Data, chosen: tuple[int, ...]) -> Data:

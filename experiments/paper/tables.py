@@ -20,8 +20,8 @@ LAST_TWO_BLOCKS = "last:6"
 FULL = "full, batch 128"
 RATES = (0.1, 0.4, 1.0)
 BATCHED_RATES: Mapping[tuple[Optimizer, bool], tuple[float, ...]] = {  # with QAS or in fp32, and without
-    ("sgd", True): (0.1, 0.4, 1.0), ("sgd", False): (0.4, 2.0, 10.0),
-    ("momentum", True): (0.025, 0.1, 0.4), ("momentum", False): (0.1, 0.4, 2.0),
+    ("sgd", True): (0.025, 0.1, 0.4), ("sgd", False): (0.4, 2.0, 10.0),
+    ("momentum", True): (0.006, 0.025, 0.1), ("momentum", False): (0.1, 0.4, 2.0),
     ("adam", True): (1e-3, 1e-2, 1e-1), ("adam", False): (1e-3, 1e-2, 1e-1),
     ("lars", True): (1.0, 5.0, 25.0), ("lars", False): (1.0, 5.0, 25.0),
 }  # fmt: skip
