@@ -58,6 +58,14 @@ def fail(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
     return run
 
 
+def test_a_gpu_that_is_not_there_is_told(fail: Fail) -> None:
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("this machine has CUDA")
+    said = fail("train", "tiny.smg", "--scheme", "head", "--data", "cifar10", "--target", "cuda", "-o", "out")
+    assert "finds no CUDA device here; use the host's C" in said
+
+
 def program(*arguments: str, **how: object) -> subprocess.CompletedProcess[bytes]:
     """A command in a process of its own."""
     return subprocess.run([*START, *arguments], check=False, **how)  # type: ignore[call-overload, no-any-return]
