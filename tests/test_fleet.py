@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -127,6 +128,27 @@ def test_ops_that_only_numpy_computes_are_known_so_that_no_recording_is_tried() 
     assert "AvgPoolGrad" in Simulation([through]).s.by_reference
     assert Simulation([around]).s.by_reference == []
     assert not Simulation([around]).recordable  # there is no CUDA graph on this machine's processor
+
+
+def test_a_fleet_starts_from_whatever_state_its_programs_hold() -> None:
+    graph = inverted_residual(3)
+    rates, drawn = np.full(12, 0.01, np.float32), samples(graph, 4)
+    begun, states = [], []
+    for own in device_graphs(graph):
+        state = own.state
+        for image, label in drawn[:2]:
+            _, state = evaluate_step(own, state, image, np.array([label], np.int32), rates[:1])
+        begun.append(replace(own, state=state))
+    fleet = Simulation(begun)
+    for d, own in enumerate(begun):
+        assert differing(own, fleet.state(d), {v.name: a for v, a in own.state.items()}) == [], f"device {d}"
+    states = [own.state for own in begun]
+    for image, label in drawn[2:]:
+        feed(fleet, image, label, rates)
+        for d, own in enumerate(begun):
+            _, states[d] = evaluate_step(own, states[d], image, np.array([label], np.int32), rates[:1])
+    for d, own in enumerate(begun):
+        assert differing(own, fleet.state(d), {v.name: a for v, a in states[d].items()}) == [], f"device {d}"
 
 
 def test_a_device_goes_on_from_a_state() -> None:

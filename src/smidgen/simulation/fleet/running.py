@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +18,7 @@ from smidgen.simulation.fleet.backward import BACKWARD, sums_by_reference
 from smidgen.simulation.fleet.forward import FORWARD, by_reference
 from smidgen.simulation.fleet.layout import Setting, as_weights, in_parts, setting, to_lanes, unflatten, zero_of
 from smidgen.simulation.fleet.loop import Loop
-from smidgen.simulation.fleet.merging import Fleet, FleetNode, FleetStep, FleetValue, Slotted, merge
+from smidgen.simulation.fleet.merging import Fleet, FleetNode, FleetStep, FleetValue, Parameter, Slotted, merge
 from smidgen.simulation.fleet.steps import HeadStep, IntegerStep
 from smidgen.simulation.fleet.tables import Looked, Tables, rounding
 from smidgen.targets.device import check_state
@@ -28,7 +27,6 @@ Values = dict[FleetValue, Tensor]
 FRONT_BYTES = 1 << 28  # of the largest map while the front runs: how many images at once
 CHUNK_BYTES = 1 << 30  # of what the front gives for the images of one chunk
 MOST_IMAGES = 2048
-DIFFERENCES = {False: (-0.5, np.inf), True: (-np.inf, -0.5)}  # of whole numbers: not below 0, and below
 
 
 class Simulation:
@@ -66,9 +64,21 @@ class Simulation:
         for value, data in self.merged.constants.items():
             self.constants[value] = self._laid(value, data, value in weights, ranks).to(self.s.device)
         for value, parameter in self.merged.parameters.items():
-            arrays = [parameter.whole.get(d, next(iter(parameter.whole.values()))) for d in range(self.s.devices)]
+            arrays = (self._start(parameter, d) for d in range(self.s.devices))
             lanes = torch.cat([self._laid(value, a, value in weights, ranks) for a in arrays])
             self.parameters[value] = lanes.to(self.s.device)
+
+    def _start(self, parameter: Parameter, device: int) -> Array:
+        """A tensor as a device starts with it: frozen, or with what it has learned in its channels."""
+        whole = parameter.whole.get(device)
+        if whole is None:  # this device's graph has no such tensor, and nothing reads its lane
+            return next(iter(parameter.whole.values()))
+        held = parameter.held.get(device)
+        if held is None or held.channels is None:
+            return whole
+        started = whole.copy()
+        started[..., list(held.channels)] = self.merged.graphs[device].state[held.state]
+        return started
 
     @staticmethod
     def _laid(value: FleetValue, data: Array, weight: bool, ranks: Mapping[FleetValue, int]) -> Tensor:
@@ -86,7 +96,7 @@ class Simulation:
     def _step(self, step: FleetStep) -> IntegerStep | HeadStep:
         weights = tuple(self.parameters[p.value] for p in step.parameters)
         if isinstance(step.node.op, DenseStep):
-            return HeadStep(step, (weights[0], weights[1]), self.s)
+            return HeadStep(step, self.merged, (weights[0], weights[1]), self.s)
         return IntegerStep(step, self.merged, weights[0], self.s)
 
     def _boundary(self) -> tuple[FleetValue, ...]:

@@ -13,7 +13,7 @@ from smidgen.numerics import stochastic
 from smidgen.ops.conv_grad import ConvGradWeight, DenseGradWeight, DepthwiseGradWeight
 from smidgen.ops.gradient import GRADIENT_MOST, ChannelSum
 from smidgen.ops.rules import LIMITS
-from smidgen.ops.update import BUFFER_BITS, DenseStep, Step, WeightStep, pack, unpack
+from smidgen.ops.update import BUFFER_BITS, DenseStep, Step, WeightStep, initial_fraction, pack, unpack
 from smidgen.simulation.fleet import sums
 from smidgen.simulation.fleet.forward import INPUT_MOST
 from smidgen.simulation.fleet.layout import Setting, unflatten
@@ -49,8 +49,18 @@ class IntegerStep:
         if op.rule.buffered:
             dtype = op.rule.buffer(step.states[min(step.ops)][0].type).dtype
             self.limit, self.down = s.whole(LIMITS[dtype]), s.whole(self.unit_bits - self.fraction_bits)
-            decay = op.rule.params("int8")["rule.decay"]
-            self.decay = s.whole(decay)
+            self.decay = s.whole(op.rule.params("int8")["rule.decay"])
+        for device in step.ops:
+            state = fleet.graphs[device].state
+            if not self._is_fresh([state[v] for v in step.states[device]]):
+                self.restore(device, {v.name: state[v] for v in step.states[device]})
+
+    def _is_fresh(self, states: list[Array]) -> bool:
+        """Whether what stands beside the weight is as before any step."""
+        fresh = True
+        if self.fraction_bits:
+            fresh = np.array_equal(states[1], initial_fraction(states[0].size, self.fraction_bits))
+        return fresh and (self.buffer is None or not states[-1].any())
 
     def _own(self, device: int) -> Step | None:
         op = self.step.ops.get(device)
@@ -234,13 +244,16 @@ def _depthwise_sums(op: DepthwiseGradWeight, union: list[int] | None, pixels: in
 class HeadStep:
     """A step of the float32 head; nothing is fused, each product and sum is rounded by itself."""
 
-    def __init__(self, step: FleetStep, weights: tuple[Tensor, Tensor], s: Setting) -> None:
+    def __init__(self, step: FleetStep, fleet: Fleet, weights: tuple[Tensor, Tensor], s: Setting) -> None:
         assert isinstance(step.node.op, DenseStep)
         self.step, self.op, self.weights, self.s = step, step.node.op, weights, s
         learns = [d in step.ops for d in range(s.devices)]
         self.active = None if all(learns) else torch.tensor(learns, device=s.device)
         self.buffers = tuple(torch.zeros_like(w) for w in weights) if self.op.rule.buffered else ()
         self.decay = float(np.float32(self.op.rule.decay))
+        for device in step.ops if self.buffers else ():
+            state = fleet.graphs[device].state
+            self.restore(device, {v.name: state[v] for v in step.states[device]})
 
     def streams(self) -> list[tuple[int, int]]:
         return [(0, 0)] * self.s.devices
