@@ -44,7 +44,12 @@ class Simulation:
         self._nodes = [n for n in self.merged.nodes if any(v.lanes for v in n.outs)]
         self._front_nodes = [n for n in self.merged.nodes if not any(v.lanes for v in n.outs)]
         self._gradients = [n for n in self._nodes if isinstance(n.node.op, Slotted) and n.node.op.slots]
-        self._functions = {id(n): self._function(n) for n in self.merged.nodes}
+        own = (FromFloat, SumGrads)  # they read exponents, and are computed where those are looked up
+        self._functions = {
+            id(n): self._function(n)
+            for n in self.merged.nodes
+            if n not in self._gradients or type(n.node.op) not in own
+        }
         self._steps = [self._step(step) for step in self.merged.steps]
         self._roundings = {id(n): rounding(n, self.merged, self.s) for n in self._gradients}
         self._tables = Tables(self._gradients, [step.streams() for step in self._steps], self.merged, self.s)
