@@ -319,6 +319,21 @@ def test_the_mean_of_a_batch_is_that_of_its_samples_steps() -> None:
         assert torch.allclose(after - before, mean, rtol=1e-3, atol=1e-4 * float(mean.abs().max()))
 
 
+def test_limited_weights_stay_where_the_devices_do_and_others_go_on() -> None:
+    graph = inverted_residual(6)
+    training, (sample,) = built(graph), samples(graph, 1)
+    runs = [Baseline("int8", "sgd", 40.0, limited=limited) for limited in (True, False)]
+    both, alone = Trained(training, runs), Trained(training, runs[1:])
+    both.train([sample])
+    alone.train([sample])
+    learned = [i for i, v in enumerate(training.forward.state) if v.type.dtype == "int8"]
+    limited, free = ([both.weights(run)[i] for i in learned] for run in (0, 1))
+    assert max(float(w.abs().max()) for w in limited) == 127.0
+    assert max(float(w.abs().max()) for w in free) > 127.0
+    for together, single in zip(both.weights(1), alone.weights(), strict=True):
+        assert torch.allclose(together, single, rtol=1e-3, atol=1e-2)
+
+
 def test_a_run_that_diverges_predicts_nothing_and_leaves_the_others_alone() -> None:
     training, data, course = built(inverted_residual(5)), some_data(), Course(2, 0.0, warmup=0.5)
     calm = Baseline("int8", "sgd", 0.5)

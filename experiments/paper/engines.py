@@ -179,7 +179,9 @@ class Simulators:
             first.epochs, first.step_rate, warmup=first.warmup, seed=first.order, test_every=first.epochs
         )
         asked = [
-            Baseline("fp32" if r.engine == "fp32" else "int8", r.optimizer, r.rate, qas=r.qas, seed=r.seed)
+            Baseline(
+                "fp32" if r.engine == "fp32" else "int8", r.optimizer, r.rate, qas=r.qas, seed=r.seed, limited=r.limited
+            )
             for r in runs
         ]
         done = train_baselines(

@@ -261,14 +261,15 @@ def _differences(one: ShownTable) -> str | None:
     pairs = list(zip(one.table.cells, one.cells, strict=True))
     said = []
     for real, yardstick in pairs:
-        if real.run.engine == "device":
+        if real.run.engine == "device" or real.run.limited:
             continue
         for cell, shown in pairs:
             same = (cell.column, cell.at) == (real.column, real.at) and len(shown.each) == len(yardstick.each) > 1
-            if cell.run.engine == "device" and same:
+            if cell is not real and same:
                 gaps = [ours - theirs for ours, theirs in zip(shown.each, yardstick.each, strict=True)]
                 error = statistics.stdev(gaps) / math.sqrt(len(gaps))
-                where = f"{NAMED.get(cell.column, cell.column)}, rate {cell.at:g}, {cell.run.bits} bits"
+                what = f"{cell.run.bits} bits" if cell.run.engine == "device" else "within ±127"
+                where = f"{NAMED.get(cell.column, cell.column)}, rate {cell.at:g}, {what}"
                 said.append(f"{where} {statistics.fmean(gaps):+.2f} ± {error:.2f}")
     return f"From fp32, seed by seed, with the standard error of the mean: {'; '.join(said)}." if said else None
 

@@ -42,6 +42,7 @@ class Run:
     warmup: float = 0.0  # epochs
     seed: int = 0  # of the head's first weights, and on the device of rounding
     order: int = 0  # the course's seed: the order of the images, and their crops
+    limited: bool = False  # fp32 copies stay within ±127, as the device's weights do
     limit: int | None = None  # images to learn from and to test with; None: all
 
     @property

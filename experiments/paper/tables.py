@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeVar, get_args
 
 from experiments.paper import published
@@ -176,6 +176,7 @@ def _against_fp32(
         for rate in s.rates or rates:
             shadow = s.batched(network, data, scheme, "int8", epochs=epochs, batch=1, warmup=0.0)
             rows = {"fp32 weights and gradients": shadow}
+            rows["the same, weights within ±127"] = replace(shadow, limited=True)
             for bits in (12, 8):
                 rows[f"{bits}-bit weights, int8 gradients"] = s.device(network, data, scheme, epochs=epochs, bits=bits)
             for row, run in rows.items():

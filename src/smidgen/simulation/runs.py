@@ -19,6 +19,7 @@ from smidgen.simulation.optimizers import Optimizer, OptimizerName
 from smidgen.training.building import first_head
 
 Precision = Literal["fp32", "int8"]
+LIMIT = 127.0  # of a trained int8 weight
 WARM_UPS = 3  # steps before a CUDA graph is recorded, as PyTorch asks for
 
 
@@ -33,6 +34,7 @@ class Baseline:
     seed: int = 0
     weight_decay: float = 0.0
     trust: float = 0.001  # LARS's coefficient
+    limited: bool = False  # of int8 alone: weights stay within ±127, as the device's do
 
     def check(self) -> None:
         for what, name, known in (
@@ -77,6 +79,7 @@ class Runs:
         self._factors = [_factors(unit, scaled, w) for unit, w in zip(self._units, self.weights, strict=True)]
         self._rates = _numbers([run.learning_rate for run in settings], device)
         self._optimizers = tuple(self._optimizer_slices(settings, device))
+        self._limits = self._weight_limits(settings, device)
         self._sums = torch.zeros(len(settings), dtype=torch.float64, device=device)
         shapes = (v.type for v in between(forward))
         self._found = tuple(
@@ -139,6 +142,14 @@ class Runs:
             start += len(runs)
         return made
 
+    def _weight_limits(self, settings: Sequence[Baseline], device: torch.device) -> list[tuple[Tensor, Tensor]]:
+        """The int8 weights and how far each run's may go; none where no run is limited."""
+        if not self._rounded or not any(run.limited for run in settings):
+            return []
+        most = _numbers([LIMIT if run.limited else math.inf for run in settings], device)
+        learned = [w for v, w in zip(self._values, self.weights, strict=True) if v.type.dtype == "int8"]
+        return [(w.detach(), most.reshape(-1, *(1 for _ in w.shape[1:]))) for w in learned]
+
     def _logits(self, found: tuple[Tensor, ...]) -> Tensor:
         pairs = zip(self._values, self.weights, self._units, strict=True)
         return self._tail.logits(found, {v: w if self._rounded else w / unit for v, w, unit in pairs})
@@ -154,6 +165,8 @@ class Runs:
             for part, optimizer in self._optimizers:
                 rates = self._rates[part] * self._clock[0]
                 optimizer.step([g[part] for g in scaled], rates, self._clock[1:])
+            for w, most in self._limits:
+                w.copy_(torch.minimum(torch.maximum(w, -most), most))
 
     def _recorded(self) -> Callable[[], None]:
         """The step as a CUDA graph; nothing has moved when it is recorded."""
