@@ -31,6 +31,7 @@ LAYERS = {
     "pipeline": "`compile()`: every stage in order",
     "learning": "epochs, checkpoints, learned models",
     "simulation": "the same graph in PyTorch: its images, its training in float32, fleets of devices in lockstep",
+    "selection": "what is worth training: contributions measured, schemes searched for a budget, rates chosen",
     "results": "what a stage found, and how it is shown: tables, pictures, the report",
     "cli": "the command line: each verb calls one stage and shows what it returns",
 }

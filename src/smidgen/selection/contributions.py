@@ -1,0 +1,230 @@
+"""What each depth of biases and each layer's weights add to accuracy, as measured, and the file that keeps it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from smidgen.data.files import write_whole
+from smidgen.errors import SmidgenError
+from smidgen.ir import Graph
+from smidgen.training.head import layers
+from smidgen.training.published import LayerShape
+from smidgen.training.scheme import Scheme
+
+FORMAT = 1
+MOST_BYTES = 1 << 24  # of a file of contributions
+
+
+class ContributionsError(SmidgenError):
+    """Contributions cannot be read, are incomplete, or belong to another model."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What the runs had in common: their data, how long and at which rate they learned."""
+
+    data: str
+    digest: str  # of what was learned from and judged with, as `Data.digest`
+    classes: int
+    learned_from: int  # images
+    judged_with: int  # images held back
+    epochs: int
+    learning_rate: float  # of one sample
+    seeds: tuple[int, ...]
+    weight_bits: int
+
+
+@dataclass(frozen=True)
+class BiasDepth:
+    """Top-1 with the head and the last `biases` biases learned."""
+
+    biases: int
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class LayerShare:
+    """Top-1 with one layer's weights learned as well, a share of its input channels."""
+
+    layer: int
+    share: Fraction
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class BitsTried:
+    """Top-1 of one and the same scheme with so many bits of each trained weight."""
+
+    bits: int
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """Accuracies are top-1 on images held back, from 0 to 1, averaged over seeds; gains are their differences.
+
+    The weights of a layer were learned beside the last `base` biases, or beside as many as reach the layer where that
+    is more; what they add is the difference from that depth without them.
+    """
+
+    model: str
+    layers: tuple[str, ...]  # what each is, first to last, without the classifier
+    conditions: Conditions
+    depths: tuple[BiasDepth, ...]  # ascending, from 0: the head alone
+    base: int
+    shares: tuple[LayerShare, ...]  # ascending by layer and share
+    bits: tuple[BitsTried, ...]  # ascending; empty where it was not tried
+    left_out: tuple[str, ...] = ()  # what a quick analysis did not measure, in words
+
+    def biases_gain(self, biases: int) -> float:
+        """What the last so many biases add to the head alone; between depths that were measured, on a line."""
+        return self._depth_accuracy(biases) - self.depths[0].accuracy
+
+    def beside(self, layer: int) -> int:
+        """How many biases learned where a layer's weights were measured."""
+        return max(self.base, len(self.layers) - layer)
+
+    def weights_gain(self, layer: int, share: Fraction) -> float:
+        """What that share of a layer's weights adds to biases; below zero where it harms."""
+        for one in self.shares:
+            if (one.layer, one.share) == (layer, share):
+                return one.accuracy - self._depth_accuracy(self.beside(layer))
+        raise ContributionsError(
+            f"the contributions of {self.model} do not hold a share of {share} of layer {layer}; measured are "
+            f"{', '.join(str(one.share) for one in self.shares if one.layer == layer) or 'none'}"
+        )
+
+    def kept(self, bits: int) -> float:
+        """The share of the weights' gain that is left with so many bits, from 0 to 1; 1 where it was not tried."""
+        tried = {one.bits: one.accuracy for one in self.bits}
+        without = self._depth_accuracy(self.base)
+        most = max(tried.values(), default=without)
+        if bits not in tried or most <= without:
+            return 1.0
+        return min(max((tried[bits] - without) / (most - without), 0.0), 1.0)
+
+    def predict_gain(self, scheme: Scheme, bits: int | None = None) -> float:
+        """The sum of what the parts of a scheme add, as if they did not meet."""
+        weights = 0.0
+        for layer, part in scheme.weights:
+            if not isinstance(part, Fraction):
+                raise ContributionsError(f"{scheme.name} names the very channels of layer {layer}; give a share")
+            weights += self.weights_gain(layer, part)
+        return self.biases_gain(scheme.biases) + weights * (1.0 if bits is None else self.kept(bits))
+
+    def check(self, graph: Graph) -> None:
+        """Raise ContributionsError unless they were measured on a network of these layers."""
+        found = layer_names(graph)
+        for index, (ours, theirs) in enumerate(zip(found, self.layers, strict=False)):
+            if ours != theirs:
+                raise ContributionsError(
+                    f"the contributions are of {self.model}, not of {graph.name}: its layer {index} is {ours}, theirs "
+                    f"{theirs}; analyze {graph.name}"
+                )
+        if len(found) != len(self.layers):
+            raise ContributionsError(
+                f"the contributions are of {self.model} with {len(self.layers)} layers, {graph.name} has {len(found)}; "
+                f"analyze {graph.name}"
+            )
+
+    def _depth_accuracy(self, biases: int) -> float:
+        below = [one for one in self.depths if one.biases <= biases]
+        above = [one for one in self.depths if one.biases >= biases]
+        if not above:
+            raise ContributionsError(
+                f"the contributions of {self.model} reach {self.depths[-1].biases} biases, not {biases}"
+            )
+        low, high = below[-1], above[0]
+        if low.biases == high.biases:
+            return low.accuracy
+        along = (biases - low.biases) / (high.biases - low.biases)
+        return low.accuracy + along * (high.accuracy - low.accuracy)
+
+    def to_json(self) -> str:
+        plain = _plain(self)
+        return json.dumps({**plain, "sha256": _digest(plain)}, indent=1, allow_nan=False)
+
+    @staticmethod
+    def from_json(text: str, source: str = "the file") -> Contributions:
+        try:
+            plain = json.loads(text)
+            format, digest = plain["format"], plain.pop("sha256")
+            if format != FORMAT:
+                raise ContributionsError(
+                    f"{source} has contributions of format {str(format)[:20]}, this version reads {FORMAT}; run "
+                    "smidgen analyze again"
+                )
+            found = _parsed(plain)
+            whole = digest == _digest(plain)
+        except (ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError, RecursionError) as error:
+            raise ContributionsError(
+                f"{source} does not hold contributions as smidgen analyze writes them ({type(error).__name__}: "
+                f"{str(error)[:80]}); it may be cut short"
+            ) from None
+        if not whole:
+            raise ContributionsError(f"{source} was changed since smidgen analyze wrote it; run the analysis again")
+        return found
+
+
+def layer_names(graph: Graph) -> tuple[str, ...]:
+    """What tells the layers of a network from those of another."""
+    return tuple(str(LayerShape.of(node)) for node in layers(graph))
+
+
+def read_contributions(path: Path) -> Contributions:
+    """The contributions in a file, or ContributionsError."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise ContributionsError(f"{path} cannot be read: {error.strerror}") from None
+    if len(data) > MOST_BYTES:
+        raise ContributionsError(f"{path} has over {MOST_BYTES:,} bytes, more than contributions can have")
+    return Contributions.from_json(data.decode(errors="replace"), str(path))
+
+
+def write_contributions(contributions: Contributions, path: Path) -> None:
+    """The file as a whole, or none."""
+    write_whole(path, contributions.to_json().encode() + b"\n")
+
+
+def _plain(contributions: Contributions) -> dict[str, Any]:
+    shares = [{**asdict(one), "share": str(one.share)} for one in contributions.shares]
+    return json.loads(json.dumps({"format": FORMAT, **asdict(contributions), "shares": shares}, default=str))  # type: ignore[no-any-return]
+
+
+def _digest(plain: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+
+
+def _parsed(plain: dict[str, Any]) -> Contributions:
+    """The same as objects; raises what `from_json` catches where something is missing or impossible."""
+    conditions = Conditions(**{**plain["conditions"], "seeds": tuple(plain["conditions"]["seeds"])})
+    depths = tuple(BiasDepth(int(one["biases"]), _accuracy(one)) for one in plain["depths"])
+    shares = tuple(LayerShare(int(one["layer"]), Fraction(one["share"]), _accuracy(one)) for one in plain["shares"])
+    bits = tuple(BitsTried(int(one["bits"]), _accuracy(one)) for one in plain["bits"])
+    names = tuple(str(name) for name in plain["layers"])
+    base, said = int(plain["base"]), tuple(str(line) for line in plain["left_out"])
+    found = Contributions(str(plain["model"]), names, conditions, depths, base, shares, bits, said)
+    count, order = len(names), [one.biases for one in depths]
+    if not order or order != sorted(set(order)) or order[0] != 0 or not 0 <= base <= order[-1] <= count:
+        raise ValueError(f"biases {order[:8]}, base {base} and {count} layers do not fit together")
+    keys = [(one.layer, one.share) for one in shares]
+    if keys != sorted(set(keys)) or any(not 0 <= layer < count or not 0 < share <= 1 for layer, share in keys):
+        raise ValueError("the layers and shares do not fit together")
+    if any(found.beside(layer) > order[-1] for layer, _ in keys):
+        raise ValueError(f"a layer lies deeper than {order[-1]} biases")
+    return found
+
+
+def _accuracy(one: dict[str, Any]) -> float:
+    value = float(one["accuracy"])
+    if not (math.isfinite(value) and 0 <= value <= 1):
+        raise ValueError(f"an accuracy of {value}")
+    return value
