@@ -334,6 +334,50 @@ def test_limited_weights_stay_where_the_devices_do_and_others_go_on() -> None:
         assert torch.allclose(together, single, rtol=1e-3, atol=1e-2)
 
 
+def test_weights_stored_in_bits_lie_on_their_steps_beside_what_was_to_be_stored() -> None:
+    graph = inverted_residual(6)
+    training, (sample,) = built(graph), samples(graph, 1)
+    bits = (8, 10, 12, None)
+    runs = [Baseline("int8", "sgd", 0.5, stored_bits=some) for some in bits]
+    trained = Trained(training, runs)
+    trained.train([sample])
+    for i, v in enumerate(training.forward.state):
+        exact = trained.weights(3)[i]
+        for run, some in enumerate(bits[:3]):
+            found = trained.weights(run)[i]
+            if v.type.dtype != "int8":
+                assert torch.allclose(found, exact, rtol=1e-3, atol=1e-2)
+                continue
+            step = 2.0 ** (8 - (some or 0))
+            assert torch.equal(found / step, (found / step).round())
+            assert float((found - exact).abs().max()) < step + 1e-2
+            assert not torch.equal(found, exact)
+
+
+def test_stored_weights_are_read_as_the_nearest_int8() -> None:
+    graph = inverted_residual(6)
+    training, drawn = built(graph), samples(graph, 4)
+    stored = Trained(training, [Baseline("int8", "sgd", 0.5, stored_bits=12)])
+    stored.train(drawn[:1])
+    free = Trained(training, [Baseline("int8", "sgd", 0.5)])
+    for v, ours, theirs in zip(training.forward.state, free.weights(), stored.weights(), strict=True):
+        ours.copy_((theirs + 0.5).floor() if v.type.dtype == "int8" else theirs)
+    assert np.array_equal(stored.logits(drawn), free.logits(drawn))
+
+
+def test_what_is_stored_is_in_the_mean_what_was_to_be_stored() -> None:
+    graph = inverted_residual(6)
+    training, (sample,) = built(graph), samples(graph, 1)
+    many = Trained(training, [Baseline("int8", "sgd", 0.05, stored_bits=8)] * 400)
+    free = Trained(training, [Baseline("int8", "sgd", 0.05)])
+    many.train([sample])
+    free.train([sample])
+    for i, v in enumerate(training.forward.state):
+        if v.type.dtype == "int8":
+            mean = torch.stack([many.weights(run)[i] for run in range(400)]).mean(dim=0)
+            assert float((mean - free.weights()[i]).abs().max()) < 6 * 0.5 / 400**0.5
+
+
 def test_a_run_that_diverges_predicts_nothing_and_leaves_the_others_alone() -> None:
     training, data, course = built(inverted_residual(5)), some_data(), Course(2, 0.0, warmup=0.5)
     calm = Baseline("int8", "sgd", 0.5)
