@@ -336,7 +336,8 @@ def test_quantize_writes_an_int8_model_that_carries_its_preprocessing(floating: 
 
 
 def test_quantize_shows_what_it_lost_and_writes_tflite_too(floating: Path) -> None:
-    text = invoke("quantize", "float.smg", "--data", "loose", "-o", "a.tflite", "--layers", "--method", "percentile")
+    options = ("--data", "loose", "--pixels", "-1,1", "--layers", "--method", "percentile")
+    text = invoke("quantize", "float.smg", *options, "-o", "a.tflite")
     for word in ("b1.depthwise", "cumulative", "dB", "written to a.tflite", "top-1 agrees with float32"):
         assert word in text
     assert json.loads(invoke("info", "a.tflite", "--json"))["arithmetic"] == "int8"

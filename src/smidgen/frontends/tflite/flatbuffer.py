@@ -112,3 +112,4 @@ class TfliteModel:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     name: str = "model"
+    metadata: bytes = b""  # the flatbuffer that says what its inputs and outputs are; empty where there is none

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from smidgen.data.budget import MEMORY, Budget
@@ -11,8 +12,10 @@ from smidgen.frontends.naming import identifier
 from smidgen.frontends.tflite.context import TfliteImport
 from smidgen.frontends.tflite.decode import decode
 from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator
+from smidgen.frontends.tflite.metadata import stated_preprocessing
 from smidgen.frontends.tflite.operators import OPERATOR_RULES
 from smidgen.ir import Graph, Type, Value
+from smidgen.ir.preprocessing import Preprocessing
 
 
 def read_tflite(path: Path, memory: int = MEMORY) -> Graph:
@@ -35,7 +38,16 @@ def _graph(model: TfliteModel, name: str, budget: Budget) -> Graph:
         c.values[index] = c.builder.input(c.name(index), c.type(index))
     for number, operator in enumerate(model.operators):
         _node(c, number, operator)
-    return c.builder.graph(*(c.value(index) for index in model.outputs))
+    graph = c.builder.graph(*(c.value(index) for index in model.outputs))
+    return replace(graph, preprocessing=_preprocessing(model, graph))
+
+
+def _preprocessing(model: TfliteModel, graph: Graph) -> Preprocessing | None:
+    """What the metadata says of a float32 image; of an int8 one the quantization tells, which runtimes go by."""
+    image = graph.inputs[0].type if graph.inputs else None
+    if image is None or image.dtype != "float32" or len(image.shape) != 4:
+        return None
+    return stated_preprocessing(model.metadata, image.shape[3])
 
 
 def _node(c: TfliteImport, number: int, operator: TfliteOperator) -> None:
