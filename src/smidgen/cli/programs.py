@@ -24,16 +24,26 @@ from smidgen.cli.shared import (
     path_option,
     show,
 )
-from smidgen.cli.terminal import print_rich, spinner
+from smidgen.cli.terminal import print_rich, spinner, warn
 from smidgen.data.files import write_whole
+from smidgen.errors import StreamError
+from smidgen.ir import Graph
 from smidgen.pipeline import Program, compile
 from smidgen.results.profiling import profile
 from smidgen.results.verbs import CompiledProject, TensorBytes
+from smidgen.targets import device as targets
 from smidgen.targets.finding import find_board
+from smidgen.training import Options
 from smidgen.zoo.loading import load
 
 AlignedOnly = Annotated[
     bool, typer.Option("--aligned-only", help="For a board: read and write aligned words only. Slower.")
+]
+
+
+MaybeInput = Annotated[
+    ImageInput | None,
+    typer.Option("--input", help="As for compile; where left out, in rows if the model can take them, else whole."),
 ]
 
 
@@ -101,13 +111,26 @@ def _summary(program: Program, folder: Path, picture: Path | None) -> CompiledPr
     )
 
 
+def _compile_as_asked(
+    graph: Graph, scheme: str | None, where: targets.Target, options: Options | None, image: ImageInput | None
+) -> Program:
+    """With the image as asked for; unasked in rows, or whole where the model cannot take rows."""
+    try:
+        return compile(graph, scheme, where, options=options, streamed_input=image is not ImageInput.buffered)
+    except StreamError as error:
+        if image is not None:
+            raise
+        warn(f"{error}, and so it lies whole in SRAM")
+    return compile(graph, scheme, where, options=options)
+
+
 @app.command("profile")
 @with_learning
 def profile_(
     model: Model,
     scheme: OneScheme = None,
     target: Target = "cortex-m7",
-    image: Input = ImageInput.streamed,
+    image: MaybeInput = None,
     steps: Annotated[int, typer.Option(help="Steps to compare with the reference.")] = 3,
     sram: Annotated[str | None, typer.Option(help="Pretend the board has this much SRAM, such as 128KB.")] = None,
     flash: Annotated[str | None, typer.Option(help="Pretend the board has this much flash, such as 1MB.")] = None,
@@ -127,7 +150,7 @@ def profile_(
     where = find_board(target, sram, flash, stack, compiler.value, aligned)
     with spinner(f"compiling {model} for {target}"):
         graph = load(model, memory_bytes(memory))
-        program = compile(graph, scheme, where, options=options, streamed_input=image is ImageInput.streamed)
+        program = _compile_as_asked(graph, scheme, where, options, image)
     with spinner(f"measuring {program.graph.name} on {target}"):
         result = profile(program, steps, learning.seed)
     if layers and not as_json:

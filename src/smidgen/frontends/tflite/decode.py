@@ -77,12 +77,10 @@ class _Decoder:
 
     def model(self) -> TfliteModel:
         root = tflite.Model.GetRootAs(self.data)
-        subgraphs = self.length(root, "Subgraphs", 4)
-        if subgraphs != 1:
-            raise ImportModelError(
-                f"the model has {subgraphs} subgraphs, one is supported; convert it without control flow"
-            )
-        (graph,) = self.items(root, "Subgraphs")
+        subgraphs = self.items(root, "Subgraphs")
+        if not subgraphs:
+            raise ImportModelError("the model has 0 subgraphs, one is supported; copy or convert it again")
+        graph = subgraphs[0]
         codes = [self.code(code) for code in self.items(root, "OperatorCodes")]
         buffers = [self.buffer(i, buffer) for i, buffer in enumerate(self.items(root, "Buffers"))]
         return TfliteModel(
@@ -91,6 +89,7 @@ class _Decoder:
             self.numbers(graph, "Inputs"),
             self.numbers(graph, "Outputs"),
             self.text(graph.Name()) or "model",
+            len(subgraphs),
             self.metadata(root, buffers),
         )
 
