@@ -28,6 +28,7 @@ from smidgen.frontends.native import write_smg
 from smidgen.frontends.network import build
 from smidgen.ir import Builder, QParams, Type, evaluate
 from smidgen.ops import Add, Requantize
+from smidgen.training.scheme import load_scheme, resolve
 from toys import small_network
 
 
@@ -68,6 +69,10 @@ def test_info_shows_every_layer_and_the_totals(folder: Path) -> None:
     summary = json.loads(invoke("info", "tiny.smg", "--json"))
     graph = sm.load(folder / "tiny.smg")
     assert [layer["name"] for layer in summary["layers"]] == [node.out.name for node in graph.nodes]
+    numbers = {layer["number"]: layer["name"] for layer in summary["layers"] if layer["number"] is not None}
+    learned = {one.layer: one.node.out.name for one in resolve(load_scheme("full", graph), graph)}
+    assert numbers == learned
+    assert "no. is the number by which a scheme names a layer" in text
     assert summary["macs"] == sum(layer["macs"] for layer in summary["layers"])
     assert summary["parameters"] == sum(value.type.size for value in graph.constants)
     assert summary["inputs"][0]["shape"] == [1, 128, 128, 3]

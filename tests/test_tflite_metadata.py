@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import smidgen as sm
-from floats import dequantized
+from floats import FloatNet, dequantized
 from smidgen.frontends.tflite import write_tflite
 from smidgen.frontends.tflite.metadata import stated_preprocessing
 from smidgen.ir.preprocessing import Preprocessing
@@ -69,6 +69,12 @@ def with_metadata(model: bytes, data: bytes, name: str = "TFLITE_METADATA") -> b
 
 FLOAT = write_tflite(dequantized(small_network()))
 MEAN, STD = (123.5, 116.25, 103.5), (58.5, 57.25, 57.5)
+
+
+def normalized_tflite() -> bytes:
+    """A small float model that says how its pixels are normalized."""
+    n = FloatNet(0)
+    return with_metadata(write_tflite(n.g.graph(n.conv(n.x, 2))), metadata(MEAN, STD))
 
 
 def read(data: bytes, folder: Path) -> sm.Graph:
