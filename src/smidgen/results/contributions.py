@@ -54,7 +54,7 @@ class AnalysisSummary:
     conditions: Conditions
     head: float  # top-1 of the head alone
     base: int
-    noise: float  # the standard deviation that judging with so many images has
+    noise: float  # two standard deviations of a top-1 that is judged with so many images
     depths: tuple[DepthGain, ...]
     layers: tuple[LayerGains, ...]  # the last first
     bits: tuple[BitsAccuracy, ...]
@@ -62,11 +62,11 @@ class AnalysisSummary:
 
     def __str__(self) -> str:
         given = self.conditions
-        seeds = "one seed" if len(given.seeds) == 1 else f"{len(given.seeds)} seeds"
+        seeds = _counted(len(given.seeds), "seed")
         lines = [
             f"{self.model} on {given.data}: learned from {given.learned_from:,} training images and judged with "
             f"{given.judged_with:,} others",
-            f"{given.epochs} epochs at a rate of {given.learning_rate:.4g} a sample, {seeds}; gains within "
+            f"{_counted(given.epochs, 'epoch')} at a rate of {given.learning_rate:.4g} a sample, {seeds}; gains within "
             f"±{self.noise:.1%} may be chance",
             f"head alone: top-1 {self.head:.1%}; the last k biases add",
             *(f"  {one.biases:>4}  {one.gain:+7.1%}" for one in self.depths if one.biases),
@@ -97,7 +97,7 @@ def summarize(contributions: Contributions, graph: Graph, file: str) -> Analysis
     """The contributions as the command line shows them."""
     given, nodes = contributions.conditions, layers(graph)
     base = contributions.depths[0].accuracy + contributions.biases_gain(contributions.base)
-    noise = math.sqrt(base * (1 - base) / given.judged_with / len(given.seeds))
+    noise = 2 * math.sqrt(base * (1 - base) / given.judged_with / len(given.seeds))
     measured = sorted({one.layer for one in contributions.shares}, reverse=True)
     return AnalysisSummary(
         contributions.model,
@@ -116,10 +116,14 @@ def summarize(contributions: Contributions, graph: Graph, file: str) -> Analysis
 def _gains(contributions: Contributions, layer: int, kind: str, noise: float) -> LayerGains:
     shares = [one.share for one in contributions.shares if one.layer == layer]
     gains = [contributions.weights_gain(layer, share) for share in shares]
-    verdict = "harms" if min(gains) < -2 * noise else "adds" if max(gains) > 2 * noise else ""
+    verdict = "harms" if min(gains) < -noise else "adds" if max(gains) > noise else ""
     return LayerGains(layer, kind, tuple(ShareGain(str(s), g) for s, g in zip(shares, gains, strict=True)), verdict)
 
 
 def _value(share: str) -> float:
     above, _, below = share.partition("/")
     return int(above) / int(below or 1)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
