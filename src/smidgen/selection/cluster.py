@@ -10,7 +10,7 @@ from typing import Any
 
 from smidgen.errors import InputError, SmidgenError, TargetError
 from smidgen.selection.answering import check_answers
-from smidgen.selection.runs import OnDevice, Outcome, Setup, fleets, run_trial, worker_count
+from smidgen.selection.runs import OnDevice, Outcome, Setup, fleets, run_trial
 from smidgen.selection.trials import Trial
 
 RETRIES = 3  # of a task whose worker or machine was lost
@@ -22,8 +22,8 @@ class OnRay:
     """A cluster by address, or `auto`: the one that is there, otherwise one of this machine's cores."""
 
     address: str
+    workers: int  # of a cluster that is started here
     target: str | None = None  # host: leave GPUs alone
-    workers: int | None = None  # of a cluster that is started here
 
     def launch(self, setup: Setup, trials: Sequence[Trial]) -> Generator[tuple[Trial, Outcome]]:
         try:
@@ -32,7 +32,7 @@ class OnRay:
             raise InputError("--ray needs Ray, which is not installed; run: pip install 'smidgen[ray]'") from None
         if not trials:
             return
-        with _connected(ray, self.address, worker_count(self.workers)):
+        with _connected(ray, self.address, self.workers):
             common = ray.put(setup)
             if self._gpus(ray):
                 remote = ray.remote(num_cpus=1, num_gpus=1, max_retries=RETRIES)(run_together)

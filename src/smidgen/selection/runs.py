@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import shutil
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
@@ -59,33 +58,26 @@ class Launcher(Protocol):
 
 @dataclass(frozen=True)
 class OnHost:
-    """Programs in C, each by itself, in as many processes as there are cores."""
+    """Programs in C, each by itself, in as many processes."""
 
-    workers: int | None = None
+    workers: int
 
     def launch(self, setup: Setup, trials: Sequence[Trial]) -> Generator[tuple[Trial, Outcome]]:
-        yield from share_out(run_trial, setup, trials, worker_count(self.workers))
+        yield from share_out(run_trial, setup, trials, self.workers)
 
 
 @dataclass(frozen=True)
 class OnDevice:
-    """Fleets of simulated devices in PyTorch, on a GPU; programs are compiled on all cores."""
+    """Fleets of simulated devices in PyTorch, on a GPU; programs are compiled in as many processes."""
 
+    workers: int
     device: str = "cuda"
-    workers: int | None = None
 
     def launch(self, setup: Setup, trials: Sequence[Trial]) -> Generator[tuple[Trial, Outcome]]:
         for fleet in fleets(setup.model, trials):
-            with closing(share_out(compile_trial, setup, fleet, worker_count(self.workers))) as compiled:
+            with closing(share_out(compile_trial, setup, fleet, self.workers)) as compiled:
                 programs = dict(compiled)
             yield from zip(fleet, run_fleet(setup, [programs[trial] for trial in fleet], self.device), strict=True)
-
-
-def worker_count(asked: int | None) -> int:
-    """How many processes to use: those asked for, or one for each core."""
-    if asked is not None and asked < 1:
-        raise InputError(f"{asked} workers cannot run anything; give 1 or more")
-    return asked or os.cpu_count() or 1
 
 
 def compile_trial(setup: Setup, trial: Trial) -> Program:
