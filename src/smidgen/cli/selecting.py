@@ -47,7 +47,7 @@ def analyze_(
     as_json: Json = False,
 ) -> None:
     """Measure by training what each depth of biases and each layer's weights add to accuracy."""
-    check_folder(output, output.parent)
+    check_folder(output, Path())
     rate = _rate(learning_rate)
     with spinner(f"reading {source}"):
         room = memory_bytes(memory)
