@@ -100,6 +100,21 @@ def test_an_interrupted_analysis_goes_on_and_ends_as_if_it_had_not_been(
     assert not journal_path(file).exists()
 
 
+def test_where_ray_offers_a_gpu_fleets_run_on_it_unless_the_host_is_asked_for() -> None:
+    ray = pytest.importorskip("ray", reason="Ray is not installed: install smidgen[ray] to test the cluster")
+    trials = some_trials()[:2]
+    in_c = dict(OnHost(1).launch(setup(), trials))
+    ray.init("local", num_cpus=2, num_gpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    try:
+        assert dict(OnRay("auto", 1, device="cpu").launch(setup(), trials)) == in_c
+        assert dict(OnRay("auto", 1, "host", device="nowhere").launch(setup(), trials)) == in_c
+        with pytest.raises(sm.SchemeError, match="trains 99 biases"):  # found on the cluster, told here
+            list(OnRay("auto", 1, "host").launch(setup(), [Trial(sm.Scheme("deep", 99), 12, 0)]))
+        assert ray.is_initialized()  # a connection that was there stays
+    finally:
+        ray.shutdown()
+
+
 def test_workers_end_with_an_analysis_that_is_interrupted(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         small_analysis(tmp_path / "contributions.json", workers=2, on_progress=stop_after(1))

@@ -24,6 +24,7 @@ class OnRay:
     address: str
     workers: int  # of a cluster that is started here
     target: str | None = None  # host: leave GPUs alone
+    device: str = "cuda"  # of PyTorch, on a machine whose GPU Ray hands out
 
     def launch(self, setup: Setup, trials: Sequence[Trial]) -> Generator[tuple[Trial, Outcome]]:
         try:
@@ -36,7 +37,7 @@ class OnRay:
             common = ray.put(setup)
             if self._gpus(ray):
                 remote = ray.remote(num_cpus=1, num_gpus=1, max_retries=RETRIES)(run_together)
-                tasks = {remote.remote(common, fleet): fleet for fleet in fleets(setup.model, trials)}
+                tasks = {remote.remote(common, fleet, self.device): fleet for fleet in fleets(setup.model, trials)}
             else:
                 remote = ray.remote(num_cpus=1, max_retries=RETRIES)(run_one)
                 tasks = {remote.remote(common, [trial]): [trial] for trial in trials}
@@ -57,9 +58,9 @@ def run_one(setup: Setup, trials: Sequence[Trial]) -> list[Outcome]:
     return [run_trial(setup, trial) for trial in trials]
 
 
-def run_together(setup: Setup, trials: Sequence[Trial]) -> list[Outcome]:
+def run_together(setup: Setup, trials: Sequence[Trial], device: str) -> list[Outcome]:
     """The task of a GPU."""
-    found = dict(OnDevice(workers=1).launch(setup, trials))
+    found = dict(OnDevice(1, device).launch(setup, trials))
     return [found[trial] for trial in trials]
 
 

@@ -24,7 +24,7 @@ from smidgen.training.head import layers
 
 FLEET = 64  # devices on a GPU at once
 EXAMPLES = (
-    2  # images that set a program's first exponents, which learning soon corrects: each takes a third of a second
+    2  # images that set a program's first exponents, which learning soon corrects: each takes time
 )
 SMALL = 16  # devices: a fleet this large is closed where the next trial would slow it down
 
@@ -74,6 +74,7 @@ class OnDevice:
     device: str = "cuda"
 
     def launch(self, setup: Setup, trials: Sequence[Trial]) -> Generator[tuple[Trial, Outcome]]:
+        _check_device(self.device)
         for fleet in fleets(setup.model, trials):
             with closing(share_out(compile_trial, setup, fleet, self.workers)) as compiled:
                 programs = dict(compiled)
@@ -102,10 +103,8 @@ def run_trial(setup: Setup, trial: Trial) -> Outcome:
 
 def run_fleet(setup: Setup, programs: Sequence[Program], device: str) -> list[Outcome]:
     """The same of many programs at once, in PyTorch."""
-    try:
-        from smidgen.simulation.fleet import simulate
-    except ImportError:
-        raise InputError(f"{device} needs PyTorch, which is not installed; run: pip install 'smidgen[torch]'") from None
+    from smidgen.simulation.fleet import simulate
+
     done = simulate(programs, setup.data, setup.course, device=device)
     return [
         DIVERGED if gone or not _finite(state) else Outcome(accuracy, loss)
@@ -113,6 +112,15 @@ def run_fleet(setup: Setup, programs: Sequence[Program], device: str) -> list[Ou
             done.accuracies, done.losses[-1], done.diverged, done.states, strict=True
         )
     ]
+
+
+def _check_device(device: str) -> None:
+    """Raise InputError where fleets cannot run there, before anything is compiled for them."""
+    try:
+        from smidgen.simulation.fleet.courses import check_device
+    except ImportError:
+        raise InputError(f"{device} needs PyTorch, which is not installed; run: pip install 'smidgen[torch]'") from None
+    check_device(device)
 
 
 def _finite(state: Mapping[str, Array]) -> bool:
