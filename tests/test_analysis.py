@@ -172,6 +172,25 @@ def test_a_journal_that_was_changed_is_refused(
         small_analysis(file)
 
 
+@pytest.mark.parametrize(
+    "text", ["somebody's notes", "somebody's notes\n", '{"format": 2}\n', '{"format": 1, "mine": 3']
+)
+def test_a_file_that_is_no_journal_stays_as_it_is(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "contributions.json"
+    journal_path(file).write_text(text)
+    with pytest.raises(ContributionsError, match="to begin anew"):
+        small_analysis(file)
+    assert journal_path(file).read_text() == text
+
+
+def test_a_journal_whose_first_line_was_cut_off_is_begun_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, heard = tmp_path / "contributions.json", list[AnalysisProgress]()
+    begin(file, monkeypatch)
+    journal_path(file).write_bytes(journal_path(file).read_bytes()[:50])
+    small_analysis(file, on_progress=heard.append)
+    assert (heard[0].found, heard[-1].done) == (0, RUNS)
+
+
 @pytest.mark.parametrize("accuracy", ["1.5", "-1", "NaN"])
 def test_an_outcome_that_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accuracy: str) -> None:
     file = tmp_path / "contributions.json"
