@@ -323,7 +323,8 @@ def test_a_machine_without_ray_is_told_what_to_install(monkeypatch: pytest.Monke
     ("change", "said"),
     [({"target": "tpu"}, "tpu cannot run an analysis"), ({"workers": 0}, "0 workers"), ({"seeds": 0}, "0 seeds"),
      ({"epochs": 0}, "0 epochs"), ({"reach": 99}, "has 8; give 1 to 8"), ({"limit": 3}, "cannot show 4 classes"),
-     ({"learning_rate": -1.0}, "rate of -1"), ({"most": "soon"}, "soon")],
+     ({"learning_rate": -1.0}, "rate of -1"), ({"most": "soon"}, "soon"),
+     ({"most": 20}, "nothing to try within 20 bytes")],
 )  # fmt: skip
 def test_settings_that_cannot_be_are_told(tmp_path: Path, change: dict[str, object], said: str) -> None:
     file = tmp_path / "contributions.json"
