@@ -259,7 +259,7 @@ def test_work_is_shared_out_with_all_its_arrays() -> None:
 
 
 def test_work_that_kills_whoever_takes_it_is_given_up_in_one_sentence() -> None:
-    with pytest.raises(TargetError, match="ended with code 3 for the 3rd time"):
+    with pytest.raises(TargetError, match="3 worker processes ended at the same run, the last with code 3"):
         list(share_out(operator.call, os._exit, [3, 3], 2))
 
 
