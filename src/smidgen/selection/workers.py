@@ -115,7 +115,8 @@ class _Crew(Generic[Item]):
         if tried == TRIES:
             how = f"by signal {-code}" if code < 0 else f"with code {code}"
             raise TargetError(
-                f"{TRIES} worker processes ended at the same run, the last {how}; where memory ran out, use fewer workers"
+                f"{TRIES} worker processes ended at the same run, the last {how}; where memory ran out, use fewer "
+                "workers"
             )
         self.left.appendleft((item, tried + 1))
         self.start()
