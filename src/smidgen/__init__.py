@@ -12,6 +12,7 @@ with program.start() as device:
     loss = device.train(image, label, learning_rate)
     device.predict(image)
 learned = sm.learn(program, sm.load_data("flowers/"), sm.Course(epochs=12, learning_rate=0.1 / 256))
+sm.analyze(model, data)                  # what each bias depth and each layer's weights add
 sm.simulate([program, …], data, course)  # many devices at once on a GPU, in the bytes each would learn
 """
 
@@ -35,7 +36,16 @@ from smidgen.learning import CheckpointError, Course, Learned, LearningError, le
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
 from smidgen.pipeline import Program, compile
 from smidgen.quantization import QuantizationError, Quantized, Recipe, quantize
-from smidgen.selection import Contributions, ContributionsError, Found, Pareto, SearchError, pareto, search
+from smidgen.selection import (
+    Contributions,
+    ContributionsError,
+    Found,
+    Pareto,
+    SearchError,
+    analyze,
+    pareto,
+    search,
+)
 from smidgen.training import Options
 from smidgen.training.head import TrainingError
 from smidgen.training.scheme import Scheme, SchemeError, load_scheme
@@ -79,6 +89,7 @@ __all__ = [
     "TrainingError",
     "UpdateRule",
     "__version__",
+    "analyze",
     "compile",
     "evaluate",
     "from_torch",

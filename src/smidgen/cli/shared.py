@@ -13,6 +13,7 @@ import typer
 from smidgen.cli.demonstration import Demonstration
 from smidgen.cli.terminal import print_rich, say
 from smidgen.errors import InputError
+from smidgen.results.contributions import AnalysisSummary
 from smidgen.results.inspection import Summary
 from smidgen.results.profiling import Profile
 from smidgen.results.verbs import CompiledProject, QuantizedFile, RunSummary, TrainingSummary, WrittenModel
@@ -63,6 +64,7 @@ Result = (
     | CompiledProject
     | Profile
     | TrainingSummary
+    | AnalysisSummary
     | Demonstration
     | Found
     | Pareto
