@@ -299,7 +299,7 @@ def same_samples(a: Samples, b: Samples) -> bool:
 
 
 def test_labelled_images_are_those_to_test_with_evenly_and_none_where_there_are_no_labels(tmp_path: Path) -> None:
-    for source in (pictures(tmp_path / "divided", "train", "test"), pictures(tmp_path / "whole"), "cifar10"):
+    for source in (two_classes(tmp_path / "divided", "train", "test"), two_classes(tmp_path / "whole"), "cifar10"):
         data, found = load_data(source), load_labelled(source, 10_000)
         assert found is not None
         assert found.classes == data.classes
@@ -307,7 +307,7 @@ def test_labelled_images_are_those_to_test_with_evenly_and_none_where_there_are_
         few = load_labelled(source, 2)
         assert few is not None
         assert same_samples(few.samples, data.test.spread(2))
-    alone = load_labelled(pictures(tmp_path / "alone", "train"), 10_000)
+    alone = load_labelled(two_classes(tmp_path / "alone", "train"), 10_000)
     assert alone is not None
     assert sorted(alone.samples.labels) == [0] * 6 + [1] * 6
     loose = tmp_path / "loose"
@@ -318,7 +318,7 @@ def test_labelled_images_are_those_to_test_with_evenly_and_none_where_there_are_
     assert load_labelled(tmp_path / "x.npz", 9) is None
 
 
-def pictures(folder: Path, *parts: str) -> Path:
+def two_classes(folder: Path, *parts: str) -> Path:
     """Six images of each of two classes, in each part."""
     for number, part in enumerate(parts or ("",)):
         for label in ("cat", "dog"):
