@@ -46,7 +46,7 @@ class Tried:
     def __str__(self) -> str:
         if self.bits is None:
             return f"{self.convention} {self.accuracy:.1%}"
-        return f"{self.convention} {self.bits:.2f} bits"
+        return f"{self.convention} {self.bits:.2f} bits ({self.confidence:.0%} sure)"
 
 
 @dataclass(frozen=True)
@@ -186,4 +186,4 @@ def _clear_winner(evidence: Sequence[Array]) -> int | None:
     """Which one's mean lies above every other's by some standard errors of their difference, image by image."""
     best = int(np.argmax([one.mean() for one in evidence]))
     gains = [evidence[best] - other for i, other in enumerate(evidence) if i != best]
-    return best if all(gain.mean() > CLEAR * gain.std() / math.sqrt(len(gain)) for gain in gains) else None
+    return best if all(gain.mean() > CLEAR * gain.std(ddof=1) / math.sqrt(len(gain)) for gain in gains) else None
