@@ -13,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import helper
 from PIL import Image
 from torch import Tensor, nn
 
@@ -30,6 +31,7 @@ from smidgen.quantization import CONVENTIONS, QuantizationError, quantize
 from smidgen.quantization.choosing import choose_preprocessing
 from smidgen.quantization.conventions import named_by_layers
 from test_cli import fail, invoke
+from test_onnx_files import model as onnx_model
 from toys import small_network
 
 SAMPLE = read_sample()
@@ -209,6 +211,34 @@ def test_first_layers_that_normalize_say_what_they_normalize(
     scale = [1 / (largest * s) for s in std]
     shift = [-m / s for m, s in zip(mean, std, strict=True)]
     assert named_by_layers(normalizing(scale, shift), CONVENTIONS) == ("0,1" if largest == 1 else "0,255")
+
+
+ONNX_CONSTANTS = {
+    "255": np.array(255, np.float32), "1/255": np.array(1 / 255, np.float32),
+    "mean": np.array([0.485, 0.456, 0.406], np.float32).reshape(1, 3, 1, 1),
+    "std": np.array([0.229, 0.224, 0.225], np.float32).reshape(1, 3, 1, 1),
+    "bytes": np.array([123.7, 116.8, 103.9], np.float32).reshape(3, 1, 1), "w": np.ones((4, 3, 3, 3), np.float32),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("steps", "convention"),
+    [
+        ([("Mul", "1/255")], "0,255"),
+        ([("Div", "255"), ("Sub", "mean"), ("Div", "std")], "0,255"),
+        ([("Sub", "bytes")], "0,255"),
+        ([("Sub", "mean"), ("Div", "std")], "0,1"),
+        ([], None),
+    ],
+)
+def test_the_spellings_of_a_normalization_in_onnx_files_are_understood(
+    steps: list[tuple[str, str]], convention: str | None, tmp_path: Path
+) -> None:
+    places = ["x", *(f"v{i}" for i in range(len(steps)))]
+    nodes = [helper.make_node(op, [places[i], held], [places[i + 1]]) for i, (op, held) in enumerate(steps)]
+    nodes.append(helper.make_node("Conv", [places[-1], "w"], ["y"], pads=[1, 1, 1, 1]))
+    (tmp_path / "net.onnx").write_bytes(onnx_model(nodes, (1, 3, 8, 8), ONNX_CONSTANTS))
+    assert named_by_layers(sm.import_model(tmp_path / "net.onnx"), CONVENTIONS) == convention
 
 
 def test_first_layers_that_normalize_nothing_known_say_nothing() -> None:
