@@ -32,8 +32,8 @@ _HEAD = f"""# Searched schemes, measured
 Every figure on this page is read from `benchmarks/results/selection.jsonl`, from the schemes beside it and from the
 contributions that come with the package. `{COMMAND} --page` writes the page anew,
 `{COMMAND} TABLE` measures what a table still lacks, on a GPU. Accuracy is top-1 in percent on all
-test images after the last epoch, at the best of the rates tried; ± is the standard deviation over seeds. Which scheme is
-chosen never depends on test images: contributions were measured on training images of Cars that were held back.
+test images after the last epoch, at the best of the rates tried; ± is the standard deviation over seeds. Which scheme
+is chosen never depends on test images: contributions were measured on training images of Cars that were held back.
 [selection.md](selection.md) says how. What learns is written as the number of biases, then `layer:share` of the input
 channels of each layer whose weights learn.
 """

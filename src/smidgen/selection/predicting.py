@@ -72,8 +72,8 @@ class Predictions:
         if self.interactions:
             mean = statistics.fmean(one.error for one in self.interactions)
             lines.append(
-                f"of {len(self.interactions)} pairs of layers the sum misses {self.interaction_error:.1%} on average; "
-                f"together they add {mean:+.1%} to what they add alone"
+                f"of {len(self.interactions)} pairs of layers the sum misses {100 * self.interaction_error:.1f} points "
+                f"on average; together they add {100 * mean:+.1f} points to what they add alone"
             )
         return "\n".join(lines)
 
