@@ -14,6 +14,7 @@ import numpy as np
 import smidgen as sm
 from smidgen.data import Data, Samples, centre, pixel_encoding
 from smidgen.ir import Array, Graph, Type, Value, evaluate_all
+from smidgen.ops.update import unpack
 from smidgen.selection.contributions import Contributions, LayerShare
 from smidgen.selection.estimating import SHARES, estimate, widening
 from smidgen.selection.predicting import rank_correlation
@@ -90,13 +91,17 @@ def _fisher(values: Mapping[Value, Array], y: Value, dy: Value) -> float:
 def _short_run(graph: Graph, scheme: Scheme, training: Training, data: Data) -> Scores:
     """How far one epoch moves the weights of each layer when all of them learn."""
     quick = replace(data, test=data.test.spread(1))
-    program = sm.compile(graph, scheme, options=sm.Options(len(data.classes)))
+    options = sm.Options(len(data.classes))
+    program = sm.compile(graph, scheme, options=options)
     learned = sm.learn(program, quick, sm.Course(1, JOINT_RATE))
-    return {
-        t.layer: _real(learned.state[w.name].astype(np.float64) - graph.constants[w], w.type)
-        for t in training.trained
-        for w in (t.node.ins[1],)
-    }
+    bits = options.weight_bits - 8  # beyond int8
+    moved = {}
+    for trained in training.trained:
+        w = trained.node.ins[1]
+        fraction = unpack(learned.state[f"{w.name}.fraction"], bits, w.type.size).reshape(w.type.shape)
+        steps = learned.state[w.name].astype(np.float64) - graph.constants[w]
+        moved[trained.layer] = _real(steps + (fraction.astype(np.float64) / 2**bits - 0.5), w.type)
+    return moved
 
 
 def _by_channel(weights: Array) -> Array:

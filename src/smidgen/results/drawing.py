@@ -49,10 +49,12 @@ def draw_memory(program: Program) -> str:
 
 
 def page_of(title: str, summary: str, figures: Sequence[go.Figure]) -> str:
-    """Pictures under a heading and a sentence, as a page that needs nothing else."""
+    """Pictures under a heading and a sentence, as a page that needs nothing else; the same pictures, the same bytes."""
     parts = [
-        figure.to_html(full_html=False, include_plotlyjs=index == 0, config={"displaylogo": False})
-        for index, figure in enumerate(figures)
+        figure.to_html(
+            full_html=False, include_plotlyjs=index == 1, config={"displaylogo": False}, div_id=f"picture-{index}"
+        )
+        for index, figure in enumerate(figures, start=1)
     ]
     return PAGE.format(title=escape(title), summary=escape(summary), figures="\n".join(parts))
 
