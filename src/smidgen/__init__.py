@@ -11,6 +11,7 @@ with program.start() as device:
     loss = device.train(image, label, learning_rate)
     device.predict(image)
 learned = sm.learn(program, sm.load_data("flowers/"), sm.Course(epochs=12, learning_rate=0.1 / 256))
+sm.analyze(model, data)                  # what each bias depth and each layer's weights add
 sm.simulate([program, …], data, course)  # many devices at once on a GPU, in the bytes each would learn
 """
 
@@ -34,6 +35,7 @@ from smidgen.learning import CheckpointError, Course, Learned, LearningError, le
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
 from smidgen.pipeline import Program, compile
 from smidgen.quantization import QuantizationError, Quantized, Recipe, quantize
+from smidgen.selection import Contributions, ContributionsError, analyze
 from smidgen.training import Options
 from smidgen.training.head import TrainingError
 from smidgen.training.scheme import Scheme, SchemeError, load_scheme
@@ -46,6 +48,8 @@ __version__ = version("smidgen")
 __all__ = [
     "Augment",
     "CheckpointError",
+    "Contributions",
+    "ContributionsError",
     "Course",
     "Data",
     "DataError",
@@ -72,6 +76,7 @@ __all__ = [
     "TrainingError",
     "UpdateRule",
     "__version__",
+    "analyze",
     "compile",
     "evaluate",
     "from_torch",
