@@ -23,12 +23,14 @@ SEEDS = (0, 1, 2)
 FEW_SEEDS = (0, 1)  # of what predictions are held against
 BITS = (12, 8)  # with which a published scheme's SRAM is planned
 COMPARED = (0, 2, 4)  # of a network's published schemes: about 50, 100 and 150 KB
+ESTIMATED = SETS[:2]  # what the picks of estimates are judged on
 ANALYSED = "cars196"  # whose training images the contributions were measured on
 DRAWN = 24  # schemes by lot
 PAIRED = 6  # layers of which all pairs are tried
-NAMES = ("schemes", "full", "predictions")
+NAMES = ("schemes", "predictions", "estimates", "full")
 _FILE = re.compile(r"(.+?)-([0-9]+kb-(?:8|10|12)bit|[0-9]+KB)(?:-by-([a-z-]+))?")
 _USUAL_BITS = 12
+Row = tuple[str, str, int]  # its name, the scheme as a run names it, and the bits of weights
 
 
 @dataclass(frozen=True)
@@ -80,40 +82,58 @@ def compared(network: str) -> tuple[tuple[str, int], ...]:
 
 
 def schemes_table(settings: Settings, network: str, searched: Sequence[Searched]) -> Table:
-    """Published schemes, each followed by those that were searched for its SRAM, then those for other budgets."""
-    own = [one for one in searched if one.network == network]
-    rows: list[tuple[str, str, int]] = []
-    for scheme, bits in compared(network):
-        rows.append((published_row(scheme, bits), scheme, bits))
-        rows += [(one.row, one.scheme, one.bits) for one in own if one.budget == budget_of(scheme, bits)]
+    """Published schemes, each followed by what was searched for its SRAM, then what was for other budgets."""
+    own = [one for one in searched if one.network == network and one.how is None]
+    rows = [row for scheme, bits in compared(network) for row in _beside(scheme, bits, own)]
     rows += [(one.row, one.scheme, one.bits) for one in own if one.row not in {row for row, _, _ in rows}]
-
-    def cells() -> Iterator[Cell]:
-        for data in settings.among(SETS):
-            for row, scheme, bits in rows:
-                run = settings.device(network, data, scheme, bits=bits)
-                yield settings.cell(row, run, RATES, SEEDS)
-
     about = (
         "Device arithmetic, one sample at a time. A searched scheme has at most the planned SRAM of the published one "
         "above it, with as many bits as that line says; it may choose fewer or more bits itself. SRAM is planned for a "
         "Cortex-M7 and 10 classes. The analysis saw training images of Cars only; all figures are of test images."
     )
+    cells = _cells(settings, network, rows, SETS, SEEDS)
     builds = [(row, Build(network, scheme, bits)) for row, scheme, bits in rows]
-    return table("schemes", network, "Searched beside published", about, cells(), builds)
+    return table("schemes", network, "Searched beside published", about, cells, builds)
+
+
+def estimates_table(settings: Settings, network: str, searched: Sequence[Searched]) -> Table:
+    """What estimates pick for the SRAM of published schemes, beside those and what measured contributions pick."""
+    own = [one for one in searched if one.network == network]
+    judged = [(s, b) for s, b in compared(network) if any(o.how and o.budget == budget_of(s, b) for o in own)]
+    rows = [row for scheme, bits in judged for row in _beside(scheme, bits, own)]
+    about = (
+        "The same search, on estimates instead of measured contributions. By rule: layers that do not narrow, later "
+        "ones more; the others are those of `benchmarks/estimates.py`."
+    )
+    cells = _cells(settings, network, rows, ESTIMATED, FEW_SEEDS)
+    builds = [(row, Build(network, scheme, bits)) for row, scheme, bits in rows]
+    return table("estimates", network, "What estimates pick", about, cells, builds)
+
+
+def _beside(scheme: str, bits: int, searched: Sequence[Searched]) -> list[Row]:
+    """A published scheme's row, and those of what was searched for its SRAM."""
+    found = [one for one in searched if one.budget == budget_of(scheme, bits)]
+    return [(published_row(scheme, bits), scheme, bits), *((one.row, one.scheme, one.bits) for one in found)]
+
+
+def _cells(
+    settings: Settings, network: str, rows: Sequence[Row], sets: tuple[str, ...], seeds: tuple[int, ...]
+) -> Iterator[Cell]:
+    for data in settings.among(sets):
+        for row, scheme, bits in rows:
+            yield settings.cell(row, settings.device(network, data, scheme, bits=bits), RATES, seeds)
 
 
 def full_table(settings: Settings, network: str, searched: Sequence[Searched]) -> Table:
     """The full update, simulated as the paper does, beside what was searched for round budgets."""
-    rounds = [one for one in searched if one.network == network and one.budget.endswith("KB")]
+    own = [one for one in searched if one.network == network and one.how is None]
+    rounds = [(one.row, one.scheme, one.bits) for one in own if one.budget.endswith("KB")]
 
     def cells() -> Iterator[Cell]:
         for data in settings.among(SETS):
             whole = settings.batched(network, data, "full", "int8")
             yield settings.cell(FULL, whole, BATCHED_RATES["momentum", True], SEEDS[:1])
-            for one in rounds:
-                run = settings.device(network, data, one.scheme, bits=one.bits)
-                yield settings.cell(one.row, run, RATES, SEEDS)
+        yield from _cells(settings, network, rounds, SETS, SEEDS)
 
     about = (
         "Everything learns, in batches of 128 with fp32 copies, beside what was searched for a budget that holds all "

@@ -16,6 +16,7 @@ from experiments.searched import (
     Searched,
     budget_of,
     compared,
+    estimates_table,
     full_table,
     predictions,
     predictions_table,
@@ -43,13 +44,12 @@ def tables(
     names: Sequence[str], settings: Settings, searched: Sequence[Searched], measured: Mapping[str, Contributions]
 ) -> tuple[Table, ...]:
     """The tables of these names, one for each network, in the order in which they are to be measured."""
+    of_schemes = {"schemes": schemes_table, "estimates": estimates_table, "full": full_table}
     made: list[Table] = []
     for name in (name for name in NAMES if name in names):
         for network in settings.networks:
-            if name == "schemes":
-                made.append(schemes_table(settings, network, searched))
-            elif name == "full":
-                made.append(full_table(settings, network, searched))
+            if name in of_schemes:
+                made.append(of_schemes[name](settings, network, searched))
             elif network in measured:
                 made.append(predictions_table(settings, measured[network]))
     return tuple(made)
@@ -116,7 +116,7 @@ def _average(shown: Sequence[Shown | None]) -> float | None:
 
 def _differences(one: ShownTable, searched: Sequence[Searched]) -> Iterator[str]:
     """How far each searched scheme lies from the published one whose SRAM it has, over the sets both were run on."""
-    if one.table.name != "schemes":
+    if one.table.name == "full":
         return
     said = []
     for scheme, bits in compared(one.table.network):

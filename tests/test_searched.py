@@ -26,6 +26,7 @@ from experiments.paper.store import Store
 from experiments.paper.tables import SETS, Settings
 from experiments.searched import (
     Searched,
+    estimates_table,
     needed,
     predictions,
     predictions_table,
@@ -43,6 +44,7 @@ from smidgen.training.scheme import Scheme, SchemeError
 from toys import small_network
 
 NETWORK = "mcunet-5fps"
+ESTIMATED = Searched(NETWORK, "49kb-12bit", "rule", "22 21:1", 12)
 FOUND = Searched(NETWORK, "49kb-12bit", None, "20 27:1 30:1/4", 10)
 shares = st.fractions(Fraction(1, 16), 1, max_denominator=16)
 
@@ -71,14 +73,21 @@ def test_a_run_of_a_searched_scheme_joins_the_fleet_of_published_ones() -> None:
 
 
 def test_a_searched_scheme_stands_below_the_published_one_whose_sram_it_has() -> None:
-    other = Searched(NETWORK, "128KB", "rule", "5 39:1", 8)
-    foreign = Searched("mbv2-w0.35", "49kb-12bit", None, "16 36:1", 12)
-    rows = schemes_table(Settings(), NETWORK, [other, FOUND, foreign]).rows
+    others = [Searched(NETWORK, "128KB", None, "5 39:1", 8), Searched("mbv2-w0.35", "49kb-12bit", None, "16 36:1", 12)]
+    rows = schemes_table(Settings(), NETWORK, [*others, FOUND, ESTIMATED]).rows
     assert rows[:3] == ("49kb, 12 bits", "searched for 49kb-12bit", "49kb, 8 bits")
-    assert rows[-1] == "searched by rule for 128KB"
+    assert rows[-1] == "searched for 128KB"
     assert len(rows) == 8
     cells = schemes_table(Settings(), NETWORK, [FOUND]).cells
     assert {(c.run.scheme, c.run.bits) for c in cells if c.row == FOUND.row} == {("20 27:1 30:1/4", 10)}
+
+
+def test_what_estimates_pick_stands_beside_what_measurements_pick() -> None:
+    one = estimates_table(Settings(), NETWORK, [FOUND, ESTIMATED])
+    assert one.rows == ("49kb, 12 bits", "searched for 49kb-12bit", "searched by rule for 49kb-12bit")
+    assert set(needed([one])) - set(needed([schemes_table(Settings(), NETWORK, [FOUND])])) == {
+        run for run in needed([one]) if run.scheme == ESTIMATED.scheme
+    }
 
 
 def write_scheme(path: Path, bits: int | None = None) -> None:
@@ -157,7 +166,12 @@ def test_predictions_wait_for_what_is_missing() -> None:
 
 
 def test_all_runs_of_a_table_are_those_that_are_wanted_together(tmp_path: Path) -> None:
-    chosen = tables(("schemes", "full", "predictions"), Settings(), [FOUND], {NETWORK: measured(sm.load(NETWORK), 0)})
+    chosen = tables(
+        ("schemes", "full", "predictions", "estimates"),
+        Settings(),
+        [FOUND, ESTIMATED],
+        {NETWORK: measured(sm.load(NETWORK), 0)},
+    )
     assert set(needed(chosen)) == set(wanted(chosen, Store(tmp_path / "r"), True))
 
 
