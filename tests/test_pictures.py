@@ -5,19 +5,28 @@ from __future__ import annotations
 import json
 import re
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import plotly.graph_objects as go
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
+from typer.testing import CliRunner
 
 import smidgen as sm
 from contributions import measured
+from shapes import draw_shapes
+from smidgen.cli import app
+from smidgen.data import Data
+from smidgen.errors import InputError
+from smidgen.frontends.native import write_smg
 from smidgen.results.choosing import (
     HARMS,
     BudgetPoint,
     SearchCurve,
+    contributions_page,
     draw_contributions,
     draw_pareto,
     draw_predictions,
@@ -25,6 +34,7 @@ from smidgen.results.choosing import (
     draw_search,
 )
 from smidgen.results.drawing import page_of
+from smidgen.selection.contributions import read_contributions
 from smidgen.selection.predicting import (
     Interaction,
     Prediction,
@@ -197,3 +207,25 @@ def test_a_page_of_pictures_is_whole_and_no_name_can_break_it() -> None:
     assert page == page_of(name, name, figures)
     assert "<script>alert(1)" not in page
     assert [trace["type"] for trace in traces(figures[0])] == ["scatter", *["bar"] * 4]
+
+
+def test_analyze_draws_what_it_measured_where_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_smg(small_network(), Path("small.smg"))
+    write_shapes(Path("shapes"), draw_shapes(9, 1))
+    options = ["--epochs", "1", "--reach", "2", "--workers", "1", "-o", "c.json", "--picture", "c.html", "--json"]
+    run = CliRunner().invoke(app, ["analyze", "small.smg", "--data", "shapes", *options])
+    assert run.exit_code == 0, run.output
+    assert json.loads(run.stdout)["picture"] == "c.html"
+    assert Path("c.html").read_text() == contributions_page(read_contributions(Path("c.json")))
+    refused = CliRunner().invoke(app, ["analyze", "small.smg", "--data", "shapes", "-o", "d.json", "--picture", "no/c"])
+    assert isinstance(refused.exception, InputError)
+    assert not Path("d.json").exists()
+
+
+def write_shapes(folder: Path, data: Data) -> None:
+    """A folder of pictures by class."""
+    for number, (image, label) in enumerate(zip(data.train.images, data.train.labels, strict=True)):
+        place = folder / data.classes[label]
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(place / f"{number}.png")

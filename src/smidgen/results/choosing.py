@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 
 from smidgen.ir import Graph
 from smidgen.ops.update import initial_fraction
-from smidgen.results.drawing import COLOURS
+from smidgen.results.drawing import COLOURS, page_of
 from smidgen.selection.contributions import Contributions, LayerShare
 from smidgen.selection.predicting import Predictions
 from smidgen.training import Options
@@ -71,6 +71,19 @@ def draw_contributions(contributions: Contributions) -> go.Figure:
     figure.update_xaxes(title_text="layer", tickvals=numbers, tickangle=0, row=1, col=2)
     figure.update_yaxes(title_text="points of top-1", row=1, col=1)
     return figure
+
+
+def contributions_page(contributions: Contributions) -> str:
+    """The contributions as a page that needs nothing else."""
+    given = contributions.conditions
+    said = (
+        f"Learned from {given.learned_from:,} images of {given.data} and judged with {given.judged_with:,} others, "
+        f"{given.epochs} epochs at a rate of {given.learning_rate:.4g} a sample; the head alone has a top-1 of "
+        f"{contributions.depths[0].accuracy:.1%}. What hangs below zero harms."
+    )
+    left_out = f" Left out: {'; '.join(contributions.left_out)}." if contributions.left_out else ""
+    title = f"What is worth training in {contributions.model}"
+    return page_of(title, said + left_out, [draw_contributions(contributions)])
 
 
 def _points(share: float) -> float:
