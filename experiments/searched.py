@@ -146,7 +146,7 @@ def predictions_table(settings: Settings, contributions: Contributions) -> Table
     """Schemes by lot, and pairs of the best layers with each alone, on the data that was analysed."""
     pairs = best_pairs(contributions, PAIRED)
     alone = [scheme for pair in pairs for scheme in (pair.neither, *pair.alone, pair.both)]
-    schemes = (Scheme("head", 0), *drawn_schemes(contributions, DRAWN), *alone)
+    schemes = (_biases_alone(contributions), *drawn_schemes(contributions, DRAWN), *alone)
 
     def cells() -> Iterator[Cell]:
         rates = (_rate(contributions),)
@@ -154,8 +154,15 @@ def predictions_table(settings: Settings, contributions: Contributions) -> Table
             run = settings.device(contributions.model, ANALYSED, text, bits=contributions.conditions.weight_bits)
             yield settings.cell(text, run, rates, FEW_SEEDS)
 
-    about = "Gains over the head alone: the sum of measured contributions, and test accuracy."
+    about = (
+        f"Gains over the last {contributions.base} biases alone: the sum of measured contributions, and as it came out "
+        f"on test images. {DRAWN} schemes drawn by lot; all pairs of the {PAIRED} layers that add most."
+    )
     return table("predictions", contributions.model, "Predicted and real gains", about, cells())
+
+
+def _biases_alone(contributions: Contributions) -> Scheme:
+    return Scheme("biases", contributions.base)
 
 
 def _rate(contributions: Contributions) -> float:
@@ -170,15 +177,20 @@ def needed(chosen: Sequence[Table]) -> Iterator[Run]:
             yield from (replace(cell.run, rate=rate, seed=seed) for rate in cell.rates for seed in cell.seeds)
 
 
-def predictions(contributions: Contributions, runs: Found, settings: Settings | None = None) -> Predictions | None:
-    """What the results say of predictions; None while the head or all schemes by lot are missing."""
-    measured = _accuracies(predictions_table(settings or Settings(), contributions), runs)
-    head = measured.get(spelled(Scheme("head", 0)))
+def predictions(contributions: Contributions, runs: Found) -> Predictions | None:
+    """What the results say of predictions; None while the biases alone or all schemes by lot are missing."""
+    measured = _accuracies(predictions_table(Settings(), contributions), runs)
+    biases = _biases_alone(contributions)
     drawn = [scheme for scheme in drawn_schemes(contributions, DRAWN) if spelled(scheme) in measured]
-    if head is None or not drawn:
+    if spelled(biases) not in measured or not drawn:
         return None
     schemes = tuple(
-        Prediction(spelled(one), contributions.predict_gain(one), measured[spelled(one)] - head) for one in drawn
+        Prediction(
+            spelled(one),
+            contributions.predict_gain(one) - contributions.predict_gain(biases),
+            measured[spelled(one)] - measured[spelled(biases)],
+        )
+        for one in drawn
     )
     return Predictions(contributions.model, ANALYSED, schemes, tuple(_interactions(contributions, measured)))
 

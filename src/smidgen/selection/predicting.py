@@ -19,7 +19,7 @@ WHOLE = Fraction(1)
 
 @dataclass(frozen=True)
 class Prediction:
-    """A scheme's gain over the head alone: the sum of its contributions, and as it came out."""
+    """A scheme's gain over biases alone: the sum of its contributions, and as it came out."""
 
     scheme: str
     predicted: float
@@ -102,7 +102,10 @@ def _ranks(values: Sequence[float]) -> list[float]:
 
 
 def drawn_schemes(contributions: Contributions, count: int, seed: int = 0) -> tuple[Scheme, ...]:
-    """Schemes drawn by lot from what was measured, each other than the rest where there are enough."""
+    """Schemes drawn by lot from what was measured, no two the same, or fewer where there are not so many.
+
+    They have at least the biases beside which weights were measured.
+    """
     rng = np.random.default_rng(seed)
     measured: dict[int, list[Fraction]] = {}
     for one in contributions.shares:
@@ -114,8 +117,7 @@ def drawn_schemes(contributions: Contributions, count: int, seed: int = 0) -> tu
         number = int(rng.integers(1, min(MOST_LAYERS, len(measured)) + 1))
         layers = sorted(int(layer) for layer in rng.choice(sorted(measured), number, replace=False))
         weights = tuple((layer, measured[layer][int(rng.integers(len(measured[layer])))]) for layer in layers)
-        reach = len(contributions.layers) - layers[0]
-        biases = int(rng.integers(reach, contributions.depths[-1].biases + 1))
+        biases = int(rng.integers(contributions.beside(layers[0]), contributions.depths[-1].biases + 1))
         found.setdefault((biases, weights), Scheme(f"drawn {len(found) + 1}", biases, weights))
     return tuple(found.values())
 
