@@ -63,7 +63,7 @@ def read_searched(folder: Path) -> tuple[Searched, ...]:
         scheme = Scheme.from_json(text, str(path))
         bits = json.loads(text).get("weight_bits") or _USUAL_BITS
         found.append(Searched(name[1], name[2], name[3], spelled(scheme), bits))
-    return tuple(found)
+    return tuple(sorted(found, key=lambda one: (one.network, one.budget, one.how or "")))
 
 
 def budget_of(scheme: str, bits: int) -> str:

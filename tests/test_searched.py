@@ -98,7 +98,9 @@ def write_scheme(path: Path, bits: int | None = None) -> None:
 def test_files_say_by_their_names_what_they_are_of(tmp_path: Path) -> None:
     write_scheme(tmp_path / f"{NETWORK}-49kb-12bit.json", 10)
     write_scheme(tmp_path / f"{NETWORK}-128KB-by-rule.json")
-    estimated, found = read_searched(tmp_path)
+    write_scheme(tmp_path / f"{NETWORK}-49kb-12bit-by-rule.json")
+    estimated, found, other = read_searched(tmp_path)
+    assert (other.budget, other.how) == ("49kb-12bit", "rule")
     assert found == FOUND
     assert estimated == Searched(NETWORK, "128KB", "rule", "20 27:1 30:1/4", 12)
 
@@ -184,6 +186,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "schemes").mkdir()
     (folder / "measured").mkdir()
     write_scheme(folder / "schemes" / f"{NETWORK}-49kb-12bit.json", 10)
+    write_scheme(folder / "schemes" / f"{NETWORK}-49kb-12bit-by-rule.json", 12)
     write_contributions(measured(sm.load(NETWORK), 0), folder / "measured" / f"{NETWORK}.json")
     return folder
 
@@ -196,14 +199,14 @@ def run(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_table_is_measured_once_and_then_shown(clone: Path) -> None:
-    tiny = ("--sets", "mine", "--device", "host", "--limit", "2", "--epochs", "1", "--rates", "1", "--seeds", "1")
-    first = run(clone, "schemes", *tiny, "--workers", "1", "--only", "runs", "--json")
+    tiny = ("--sets", "mine", "--device", "cpu", "--limit", "2", "--epochs", "1", "--rates", "1", "--seeds", "1")
+    first = run(clone, "estimates", *tiny, "--workers", "1", "--only", "runs", "--json")
     assert first.returncode == 0, first.stderr[-400:]
     (found,) = json.loads(first.stdout)
-    assert [cell["row"] for cell in found["cells"]][:2] == [published_row("49kb", 12), FOUND.row]
+    assert [cell["row"] for cell in found["cells"]] == [published_row("49kb", 12), FOUND.row, ESTIMATED.row]
     assert all(0 <= cell["top1"] <= 100 for cell in found["cells"])
     kept = (clone / "r.jsonl").read_bytes()
-    again = run(clone, "schemes", *tiny, "--only", "runs", "--page")
+    again = run(clone, "estimates", *tiny, "--only", "runs", "--page")
     assert again.returncode == 0, again.stderr[-400:]
     assert (clone / "r.jsonl").read_bytes() == kept
     assert "| searched for 49kb-12bit | 20 27:1 30:1/4 | 10 |" in again.stdout
