@@ -94,7 +94,7 @@ def _short_run(graph: Graph, scheme: Scheme, training: Training, data: Data) -> 
     options = sm.Options(len(data.classes))
     program = sm.compile(graph, scheme, options=options)
     learned = sm.learn(program, quick, sm.Course(1, JOINT_RATE))
-    bits = options.weight_bits - 8  # beyond int8
+    bits = options.bits(scheme) - 8  # beyond int8
     moved = {}
     for trained in training.trained:
         w = trained.node.ins[1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from experiments.paper.tables import BATCHED_RATES, FULL, SETS, Settings
 from smidgen.errors import InputError
 from smidgen.selection.contributions import Contributions
 from smidgen.selection.predicting import Interaction, Prediction, Predictions, best_pairs, drawn_schemes
+from smidgen.training.building import DEFAULT_BITS
 from smidgen.training.published import PUBLISHED
 from smidgen.training.scheme import Scheme
 
@@ -29,7 +29,6 @@ DRAWN = 24  # schemes by lot
 PAIRED = 6  # layers of which all pairs are tried
 NAMES = ("schemes", "predictions", "estimates", "full")
 _FILE = re.compile(r"(.+?)-([0-9]+kb-(?:8|10|12)bit|[0-9]+KB)(?:-by-([a-z-]+))?")
-_USUAL_BITS = 12
 Row = tuple[str, str, int]  # its name, the scheme as a run names it, and the bits of weights
 
 
@@ -59,10 +58,8 @@ def read_searched(folder: Path) -> tuple[Searched, ...]:
                 f"{path} does not say which network and budget its scheme is for; name it NETWORK-49kb-12bit.json or "
                 "NETWORK-128KB.json"
             )
-        text = path.read_text(errors="replace")
-        scheme = Scheme.from_json(text, str(path))
-        bits = json.loads(text).get("weight_bits") or _USUAL_BITS
-        found.append(Searched(name[1], name[2], name[3], spelled(scheme), bits))
+        scheme = Scheme.from_json(path.read_text(errors="replace"), str(path))
+        found.append(Searched(name[1], name[2], name[3], spelled(scheme), scheme.weight_bits or DEFAULT_BITS))
     return tuple(sorted(found, key=lambda one: (one.network, one.budget, one.how or "")))
 
 

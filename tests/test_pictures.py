@@ -24,8 +24,6 @@ from smidgen.errors import InputError
 from smidgen.frontends.native import write_smg
 from smidgen.results.choosing import (
     HARMS,
-    BudgetPoint,
-    SearchCurve,
     contributions_page,
     draw_contributions,
     draw_pareto,
@@ -35,6 +33,7 @@ from smidgen.results.choosing import (
 )
 from smidgen.results.drawing import page_of
 from smidgen.selection.contributions import read_contributions
+from smidgen.selection.found import Found, Improvement, LayerGain, Method, Pareto
 from smidgen.selection.predicting import (
     Interaction,
     Prediction,
@@ -65,9 +64,9 @@ def title(figure: go.Figure) -> str:
 @given(st.integers(0, 99))
 @settings(max_examples=10, deadline=None)
 def test_contributions_are_drawn_as_differences_of_what_was_measured(seed: int) -> None:
-    found = measured(small_network(), seed)
-    biases, *shares = draw_contributions(found).data
-    depths, accuracies = [one.biases for one in found.depths], [one.accuracy for one in found.depths]
+    real = measured(small_network(), seed)
+    biases, *shares = draw_contributions(real).data
+    depths, accuracies = [one.biases for one in real.depths], [one.accuracy for one in real.depths]
     np.testing.assert_allclose(biases.x, depths)
     np.testing.assert_allclose(biases.y, 100 * (np.array(accuracies) - accuracies[0]), atol=1e-5)
     drawn = {}
@@ -76,33 +75,41 @@ def test_contributions_are_drawn_as_differences_of_what_was_measured(seed: int) 
         drawn.update({(layer, named): y for layer, y in zip(trace.x, trace.y, strict=True)})
         for y, colour in zip(trace.y, trace.marker.color, strict=True):
             assert (colour in HARMS) == (y < 0)
-    assert len(drawn) == len(found.shares)
-    for one in found.shares:
-        beside = max(found.base, len(found.layers) - one.layer)
+    assert len(drawn) == len(real.shares)
+    for one in real.shares:
+        beside = max(real.base, len(real.layers) - one.layer)
         without = np.interp(beside, depths, accuracies)
         assert drawn[one.layer, one.share] == pytest.approx(100 * (one.accuracy - without), abs=1e-5)
 
 
+def found(method: Method, gain: float, went: tuple[tuple[int, float], ...] = (), cost: int = 1000) -> Found:
+    improvements = tuple(Improvement(*one) for one in went)
+    layers = (LayerGain(7, Fraction(1, 4), gain),)
+    return Found(
+        "net", "cortex-m7", method, 131072, Scheme("searched", 3), 10, cost, None, gain, 0.0, layers, None, 1, 0,
+        improvements,
+    )  # fmt: skip
+
+
 def test_an_exact_search_is_a_line_and_the_others_are_drawn_as_they_went() -> None:
-    went = ((1, 0.1), (7, 0.2), (500, 0.25))
-    figure = draw_search([SearchCurve("exact", ((1, 0.3),)), SearchCurve("random", went)], "128KB")
-    exact, random = figure.data
+    went = ((1, 0.1), (7, 0.2), (400, 0.25))
+    longer = ((1, 0.2), (500, 0.28))
+    searches = [found("exact", 0.3), found("random", 0.25, went), found("evolutionary", 0.28, longer)]
+    figure = draw_search(searches)
+    exact, random, evolutionary = figure.data
     assert (list(exact.x), list(exact.y)) == ([1, 500], [30.0, 30.0])
-    assert (list(random.x), list(random.y)) == ([1, 7, 500], [10.0, 20.0, 25.0])
-    assert [trace.name for trace in figure.data] == ["exact: +30.00", "random: +25.00"]
-    assert "128KB" in title(figure)
-
-
-def test_methods_without_a_colour_of_their_own_are_told_apart() -> None:
-    curves = [SearchCurve(name, ((1, 0.1), (2, 0.2))) for name in ("one", "two", "three")]
-    assert len({trace.line.color for trace in draw_search(curves).data}) == 3
+    assert (list(random.x), list(random.y)) == ([1, 7, 400, 500], [10.0, 20.0, 25.0, 25.0])
+    assert list(evolutionary.y)[-1] == 28.0
+    assert [trace.name for trace in figure.data] == ["exact: +30.00", "random: +25.00", "evolutionary: +28.00"]
+    assert len({trace.line.color for trace in figure.data}) == 3
+    assert "131,072 bytes" in title(figure)
 
 
 def test_the_pareto_curve_has_every_budget_and_the_scheme_that_was_chosen() -> None:
-    points = [BudgetPoint(1024 * kb, kb / 1000, f"scheme {kb}") for kb in (40, 64, 100)]
-    curve, chosen = draw_pareto(points, points[1]).data
+    points = tuple(found("exact", kb / 1000, cost=1024 * kb) for kb in (40, 64, 100))
+    curve, chosen = draw_pareto(Pareto("net", "cortex-m7", points), points[1]).data
     assert (list(curve.x), list(curve.y)) == ([40.0, 64.0, 100.0], [4.0, 6.4, 10.0])
-    assert all(point.scheme in text for point, text in zip(points, curve.customdata, strict=True))
+    assert list(curve.customdata) == [f"{1024 * kb:,} bytes: 3 biases, 10 bits, 7:1/4" for kb in (40, 64, 100)]
     assert (list(chosen.x), list(chosen.y)) == ([64.0], [6.4])
     assert "65,536 bytes" in chosen.name
 

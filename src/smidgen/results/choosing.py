@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import plotly.graph_objects as go
@@ -13,6 +12,7 @@ from smidgen.ir import Graph
 from smidgen.ops.update import initial_fraction
 from smidgen.results.drawing import COLOURS, page_of
 from smidgen.selection.contributions import Contributions, LayerShare
+from smidgen.selection.found import Found, Method, Pareto
 from smidgen.selection.predicting import Predictions
 from smidgen.training import Options
 from smidgen.training.head import layers
@@ -21,28 +21,10 @@ from smidgen.training.scheme import AnalyticMemory, Scheme, Trained, layer_memor
 
 GAINS = ("#c6dbef", "#8ab8dd", "#4a90c4", "#174a7e")  # by share, pale for few channels
 HARMS = ("#fcc5bf", "#f49a8f", "#dd5a4b", "#a31b12")
-METHODS = {"exact": "#174a7e", "evolutionary": "#e69f00", "random": "#9a9a9a"}
-OTHERS = ("#009e73", "#8c7fb8", "#a31b12")
+METHODS: Mapping[Method, str] = {"exact": "#174a7e", "evolutionary": "#e69f00", "random": "#9a9a9a"}
 FROZEN = "#ececec"
 LEGEND = {"orientation": "h", "y": -0.16}
 TEMPLATE = "plotly_white"
-
-
-@dataclass(frozen=True)
-class SearchCurve:
-    """The best predicted gain that a search had found after so many evaluations; an exact one has a single point."""
-
-    method: str
-    best: tuple[tuple[int, float], ...]
-
-
-@dataclass(frozen=True)
-class BudgetPoint:
-    """The best scheme for a budget: bytes of SRAM, gain from 0 to 1, and what learns in words."""
-
-    bytes: int
-    gain: float
-    scheme: str
 
 
 def draw_contributions(contributions: Contributions) -> go.Figure:
@@ -108,25 +90,24 @@ def _measured(contributions: Contributions, one: LayerShare) -> str:
     return f"<b>layer {one.layer}</b>: {contributions.layers[one.layer]}<br>{one.share} of its channels, {beside}"
 
 
-def draw_search(curves: Sequence[SearchCurve], budget: str = "") -> go.Figure:
-    """The best predicted gain over evaluations: an exact search as a line, the others as they went."""
+def draw_search(searches: Sequence[Found]) -> go.Figure:
+    """The best predicted gain over evaluations, within one budget: exact as a line, the others as they went."""
     figure = go.Figure()
-    last = max((curve.best[-1][0] for curve in curves if len(curve.best) > 1), default=1)
-    others = iter(OTHERS)
-    for curve in curves:
-        points = curve.best if len(curve.best) > 1 else ((1, curve.best[0][1]), (last, curve.best[0][1]))
-        colour = METHODS.get(curve.method) or next(others, OTHERS[-1])
+    last = max((one.evaluations for search in searches for one in search.improvements), default=1)
+    for search in searches:
+        went = [(one.evaluations, one.gain) for one in search.improvements] or [(1, search.gain)]
+        points = [*went, (last, search.gain)]
         figure.add_trace(
             go.Scatter(
-                name=f"{curve.method}: {100 * curve.best[-1][1]:+.2f}",
+                name=f"{search.method}: {100 * search.gain:+.2f}",
                 x=[count for count, _ in points], y=[_points(gain) for _, gain in points], mode="lines",
-                line={"color": colour, "shape": "hv", "dash": "solid" if len(curve.best) > 1 else "dash"},
-                hovertemplate=curve.method + ", %{x:,} evaluations: %{y:+.2f} points<extra></extra>",
+                line={"color": METHODS[search.method], "shape": "hv", "dash": "solid" if len(went) > 1 else "dash"},
+                hovertemplate=search.method + ", %{x:,} evaluations: %{y:+.2f} points<extra></extra>",
             )
         )  # fmt: skip
-    under = f" within {budget}" if budget else ""
+    budgets = " and ".join(f"{budget:,}" for budget in dict.fromkeys(search.budget for search in searches))
     figure.update_layout(
-        title=f"Best predicted gain{under} over evaluations", height=420, template=TEMPLATE, legend=LEGEND,
+        title=f"Best predicted gain within {budgets} bytes", height=420, template=TEMPLATE, legend=LEGEND,
         margin={"t": 60}, showlegend=True,
     )  # fmt: skip
     figure.update_xaxes(title_text="schemes evaluated", type="log")
@@ -134,37 +115,43 @@ def draw_search(curves: Sequence[SearchCurve], budget: str = "") -> go.Figure:
     return figure
 
 
-def draw_pareto(
-    points: Sequence[BudgetPoint], chosen: BudgetPoint | None = None, gains: str = "gain over the head, predicted"
-) -> go.Figure:
-    """What each amount of SRAM buys: the gain of the best scheme that fits; `gains` says what kind of gain it is."""
+def draw_pareto(pareto: Pareto, chosen: Found | None = None) -> go.Figure:
+    """What each amount of memory buys: the predicted gain of the best scheme that fits, and where `chosen` lies."""
     figure = go.Figure(
         go.Scatter(
-            name="best scheme that fits",
-            x=[_kilobytes(one) for one in points], y=[_points(one.gain) for one in points],
+            name="best scheme that fits", x=[_kilobytes(one) for one in pareto.points],
+            y=[_points(one.gain) for one in pareto.points],
             mode="lines+markers", line={"shape": "hv", "color": COLOURS["activation"]},
-            customdata=[f"{one.bytes:,} bytes<br>{one.scheme}" for one in points],
-            hovertemplate="%{customdata}: %{y:+.2f} points<extra></extra>",
+            customdata=[_described(one) for one in pareto.points],
+            hovertemplate="%{customdata}<br>%{y:+.2f} points<extra></extra>",
         )
     )  # fmt: skip
     if chosen is not None:
         figure.add_trace(
             go.Scatter(
-                name=f"chosen: {chosen.bytes:,} bytes", x=[_kilobytes(chosen)], y=[_points(chosen.gain)],
+                name=f"chosen: {chosen.cost:,} bytes", x=[_kilobytes(chosen)], y=[_points(chosen.gain)],
                 mode="markers", marker={"size": 14, "symbol": "star", "color": "crimson"},
-                customdata=[chosen.scheme], hovertemplate="%{customdata}: %{y:+.2f} points<extra></extra>",
+                customdata=[_described(chosen)], hovertemplate="%{customdata}<br>%{y:+.2f} points<extra></extra>",
             )
         )  # fmt: skip
+    what = f"SRAM on {pareto.target}, everything counted" if pareto.target else "analytic memory"
     figure.update_layout(
-        title="What SRAM buys", height=420, template=TEMPLATE, legend=LEGEND, margin={"t": 60}, showlegend=True
-    )
-    figure.update_xaxes(title_text="KB of SRAM, planned (1,024 bytes each)")
-    figure.update_yaxes(title_text=f"points of top-1: {gains}")
+        title=f"What memory buys: {pareto.model}", height=420, template=TEMPLATE, legend=LEGEND, margin={"t": 60},
+        showlegend=True,
+    )  # fmt: skip
+    figure.update_xaxes(title_text=f"KB of {what} (1,024 bytes each)")
+    figure.update_yaxes(title_text="points of top-1 over the head, predicted")
     return figure
 
 
-def _kilobytes(point: BudgetPoint) -> float:
-    return round(point.bytes / 1024, 3)
+def _kilobytes(found: Found) -> float:
+    return round(found.cost / 1024, 3)
+
+
+def _described(found: Found) -> str:
+    """What a scheme trains, in a line."""
+    weights = " ".join(f"{one.layer}:{one.share}" for one in found.layers) or "no weights"
+    return f"{found.cost:,} bytes: {found.scheme.biases} biases, {found.weight_bits} bits, {weights}"
 
 
 def draw_predictions(predictions: Predictions) -> go.Figure:
@@ -234,7 +221,7 @@ def draw_scheme(graph: Graph, scheme: Scheme, options: Options) -> go.Figure:
         row=1, col=1,
     )  # fmt: skip
     below = [0] * len(numbered)
-    for what, colour, sizes in _costs(trained, len(numbered), options):
+    for what, colour, sizes in _costs(trained, len(numbered), options.bits(scheme)):
         figure.add_trace(
             _layer_bars(what, sizes, colour, names, what + ": %{customdata[1]:,} bytes", below), row=2, col=1
         )
@@ -251,7 +238,7 @@ def draw_scheme(graph: Graph, scheme: Scheme, options: Options) -> go.Figure:
 
 
 def _in_words(scheme: Scheme, options: Options) -> str:
-    return f"{len(scheme.weights)} layers' weights at {options.weight_bits} bits, the last {scheme.biases} biases"
+    return f"{len(scheme.weights)} layers' weights at {options.bits(scheme)} bits, the last {scheme.biases} biases"
 
 
 def _share(trained: Trained | None) -> float:
@@ -267,11 +254,11 @@ def _layer_bars(
     )  # fmt: skip
 
 
-def _costs(trained: Mapping[int, Trained], count: int, options: Options) -> Iterator[tuple[str, str, list[int]]]:
+def _costs(trained: Mapping[int, Trained], count: int, bits: int) -> Iterator[tuple[str, str, list[int]]]:
     """Bytes of each layer, by what they are for; counted as the paper does, but with the bits that weights have."""
     memories = {layer: layer_memory(one) for layer, one in trained.items()}
     parts: tuple[tuple[str, str, Callable[[AnalyticMemory], int]], ...] = (
-        ("weights in SRAM", COLOURS["state"], lambda m: _state_bytes(m.weights, options.weight_bits)),
+        ("weights in SRAM", COLOURS["state"], lambda m: _state_bytes(m.weights, bits)),
         ("biases in SRAM", COLOURS["gradient"], lambda m: m.biases),
         ("inputs saved, and masks", COLOURS["saved"], lambda m: m.saved + m.masks),
     )

@@ -2,5 +2,20 @@
 
 from smidgen.selection.analyzing import AnalysisProgress, analyze
 from smidgen.selection.contributions import Contributions, ContributionsError
+from smidgen.selection.estimating import estimate
+from smidgen.selection.found import Found, Pareto
+from smidgen.selection.problem import SearchError
+from smidgen.selection.searching import pareto, search
 
-__all__ = ["AnalysisProgress", "Contributions", "ContributionsError", "analyze"]
+__all__ = [
+    "AnalysisProgress",
+    "Contributions",
+    "ContributionsError",
+    "Found",
+    "Pareto",
+    "SearchError",
+    "analyze",
+    "estimate",
+    "pareto",
+    "search",
+]
