@@ -21,7 +21,7 @@ from experiments.paper.cells import Table
 from experiments.paper.fleets import unbuilt
 from experiments.paper.page import ShownTable, show
 from experiments.paper.runs import Build, Footprint, Outcome, Run
-from experiments.paper.sources import DataSets
+from experiments.paper.sources import DataSets, network_of
 from experiments.paper.store import Store, finite_json
 from experiments.paper.tables import Settings
 from experiments.searched import NAMES, Searched, needed, predictions, read_searched
@@ -41,6 +41,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("table", nargs="*", choices=(*NAMES, "all", []), metavar="TABLE", help=", ".join(NAMES))
     parser.add_argument("--json", action="store_true", help="print the measurements as JSON")
     parser.add_argument("--page", action="store_true", help="write docs/selection-results.md from the results")
+    parser.add_argument("--search", action="store_true", help="search the schemes anew, from the contributions")
     parser.add_argument("--plan", action="store_true", help="say how much is left to do, and do nothing")
     parser.add_argument("--show", action="store_true", help="show what there is, measure nothing")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file in which results are kept")
@@ -76,6 +77,19 @@ def settings_of(given: argparse.Namespace) -> Settings:
     )  # fmt: skip
 
 
+def search_schemes(given: argparse.Namespace, measured: dict[str, Contributions]) -> None:
+    """Write the schemes that the tables hold against published ones."""
+    from experiments.searching import budgets, search_for, write_scheme  # here, because it needs the board's tools
+
+    for network in given.networks:
+        if network not in measured:
+            raise InputError(f"there are no contributions of {network} in {given.contributions}; measure them first")
+        for budget in budgets(network):
+            found = search_for(network_of(network), measured[network], budget)
+            write_scheme(given.schemes, network, budget, found)
+            print(f"{budget}: {found}\n", file=sys.stderr, flush=True)
+
+
 def known_already(chosen: tuple[Table, ...], store: Store) -> tuple[dict[Run, Outcome], dict[Build, Footprint]]:
     """What the paper's tables have measured, and these need, is not measured again."""
     if not PAPER.exists():
@@ -109,7 +123,10 @@ def print_tables(
 
 
 def work(given: argparse.Namespace) -> None:
-    store, searched, measured = Store(given.results), read_searched(given.schemes), read_measured(given.contributions)
+    store, measured = Store(given.results), read_measured(given.contributions)
+    if given.search:
+        search_schemes(given, measured)
+    searched = read_searched(given.schemes)
     chosen = tables(NAMES if "all" in given.table else given.table, settings_of(given), searched, measured)
     runs, builds = known_already(chosen, store)
     if given.plan:
@@ -133,8 +150,8 @@ def work(given: argparse.Namespace) -> None:
 def main() -> None:
     parser = arguments()
     given = parser.parse_args()
-    if not (given.table or given.page):
-        parser.error(f"name a table ({', '.join(NAMES)} or all), or give --page")
+    if not (given.table or given.page or given.search):
+        parser.error(f"name a table ({', '.join(NAMES)} or all), or give --page or --search")
     try:
         work(given)
     except SmidgenError as error:

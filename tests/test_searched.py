@@ -36,10 +36,13 @@ from experiments.searched import (
     schemes_table,
 )
 from experiments.searched_page import page, tables
+from experiments.searching import budget_bytes, budgets, search_for
+from experiments.searching import write_scheme as kept
 from house import TOP
 from pretended import RUN, Pretended, outcome
 from smidgen.errors import InputError
 from smidgen.selection.contributions import write_contributions
+from smidgen.selection.estimating import estimate
 from smidgen.selection.predicting import best_pairs
 from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, SchemeError
@@ -247,3 +250,17 @@ def test_a_footprint_is_planned_of_a_spelled_scheme() -> None:
     graph = sm.load(NETWORK)
     found = footprint(graph, Build(NETWORK, "20 24:1/4 27:1/2 30:1/2", 12))
     assert found == footprint(graph, Build(NETWORK, "49kb", 12))
+
+
+def test_a_scheme_searched_for_published_sram_takes_no_more_and_is_kept_under_its_name(tmp_path: Path) -> None:
+    graph = sm.load(NETWORK)
+    published = sm.compile(graph, "49kb", "cortex-m7", options=sm.Options(10, weight_bits=8), streamed_input=True)
+    most = budget_bytes(graph, "49kb-8bit")
+    assert 0 < most - (published.memory.peak + published.memory.state) < 4096  # the stack and other data
+    found = search_for(graph, estimate(graph), "49kb-8bit")
+    assert found.cost <= most == found.budget
+    kept(tmp_path / "new", NETWORK, "49kb-8bit", found, "rule")
+    (read,) = read_searched(tmp_path / "new")
+    assert read == Searched(NETWORK, "49kb-8bit", "rule", spelled(found.scheme), found.weight_bits)
+    assert budget_bytes(graph, "128KB") == 131072
+    assert {one.budget for one in (read,)} < set(budgets(NETWORK))
