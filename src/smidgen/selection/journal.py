@@ -29,12 +29,13 @@ class Journal:
     """Outcomes that are there already, and the file the next ones go to; without a file they are kept nowhere."""
 
     def __init__(self, file: IO[bytes] | None = None, known: Mapping[Trial, Outcome] = _NOTHING) -> None:
-        self._file, self.known = file, known
+        self._file, self.known, self.empty = file, known, not known
 
     def add(self, trial: Trial, outcome: Outcome) -> None:
         """One more line, on the disk when this returns."""
         if self._file is None:
             return
+        self.empty = False
         scheme = json.loads(trial.scheme.to_json())
         line = {"scheme": scheme, "bits": trial.weight_bits, "seed": trial.seed, **asdict(outcome)}
         self._file.write(json.dumps(line).encode() + b"\n")
@@ -69,7 +70,12 @@ def open_journal(path: Path, setup: Setup) -> Iterator[Journal]:
         if not whole:
             file.write(json.dumps(header).encode() + b"\n")
             file.flush()
-        yield Journal(file, _known(whole.decode(errors="replace").splitlines(), header, path))
+        journal = Journal(file, _known(whole.decode(errors="replace").splitlines(), header, path))
+        try:
+            yield journal
+        finally:
+            if journal.empty:
+                path.unlink()
 
 
 def _header(setup: Setup) -> dict[str, Any]:
