@@ -4,6 +4,7 @@ import smidgen as sm
 
 model = sm.load("mcunet-5fps")           # a network of the zoo, or a file that imports
 model = sm.quantize(sm.import_model("float.onnx"), images).graph      # or a float one of your own
+found = sm.search(model, contributions, budget="128KB", target="cortex-m7")   # what is worth training: found.scheme
 program = sm.compile(model, "99kb", target="host", options=sm.Options(classes=10))
 print(program.memory)
 program.write("out/")
@@ -35,7 +36,17 @@ from smidgen.learning import CheckpointError, Course, Learned, LearningError, le
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
 from smidgen.pipeline import Program, compile
 from smidgen.quantization import QuantizationError, Quantized, Recipe, quantize
-from smidgen.selection import Contributions, ContributionsError, analyze
+from smidgen.selection import (
+    Contributions,
+    ContributionsError,
+    Found,
+    Pareto,
+    SearchError,
+    analyze,
+    estimate,
+    pareto,
+    search,
+)
 from smidgen.training import Options
 from smidgen.training.head import TrainingError
 from smidgen.training.scheme import Scheme, SchemeError, load_scheme
@@ -54,6 +65,7 @@ __all__ = [
     "Data",
     "DataError",
     "ExportError",
+    "Found",
     "Graph",
     "GraphError",
     "ImportModelError",
@@ -62,6 +74,7 @@ __all__ = [
     "LearningError",
     "Momentum",
     "Options",
+    "Pareto",
     "PlanError",
     "Preprocessing",
     "Program",
@@ -70,6 +83,7 @@ __all__ = [
     "Recipe",
     "Scheme",
     "SchemeError",
+    "SearchError",
     "Sgd",
     "SmidgenError",
     "TargetError",
@@ -78,6 +92,7 @@ __all__ = [
     "__version__",
     "analyze",
     "compile",
+    "estimate",
     "evaluate",
     "from_torch",
     "import_model",
@@ -86,7 +101,9 @@ __all__ = [
     "load",
     "load_data",
     "load_scheme",
+    "pareto",
     "quantize",
+    "search",
     "simulate",
 ]
 

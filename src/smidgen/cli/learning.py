@@ -12,8 +12,9 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from smidgen.cli.demonstration import demonstrate
+from smidgen.cli.demonstration import BOARD, demonstrate
 from smidgen.cli.options import Learning, with_learning
+from smidgen.cli.searching import choose_scheme
 from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, TrainingTarget, app, memory_bytes, path_option, show
 from smidgen.cli.terminal import progress_console, spinner, warn
 from smidgen.data import Augment, Data, examples, load_data, pixel_encoding
@@ -48,11 +49,15 @@ class ScheduleOption(StrEnum):
 @with_learning
 def train(
     model: Model,
-    scheme: Annotated[
-        str, typer.Option(help="What learns: a published name, full, last:K, bias:K, head, or a JSON file.")
-    ],
     source: ImageSource,
     output: Annotated[Path, path_option("--output", "-o", help="The folder for the model and its checkpoint.")],
+    scheme: Annotated[
+        str | None, typer.Option(help="What learns: a published name, full, last:K, bias:K, head, or a JSON file.")
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="Without --scheme: a board's SRAM, such as 128KB; the best known scheme for it learns."),
+    ] = None,
     target: TrainingTarget = "host",
     epochs: Annotated[int, typer.Option(help="How many times to go through the images.")] = 12,
     lr: Annotated[str, typer.Option(help="Learning rate per sample: a number or a quotient such as 0.1/256.")] = (
@@ -83,9 +88,13 @@ def train(
         graph, data = load(model, most), load_data(source, most, short_side)
     options = learning.options(learning.classes or len(data.classes))
     files = _learned_files(graph, output, Path(model))
+    board = BOARD if target in ("host", "cuda") else target  # the budget is of a chip: here is room for anything
+    chosen = choose_scheme(graph, scheme, budget, board, options, streamed_input=True)
+    if chosen is None:
+        raise InputError("what is to learn is not said; give --scheme, or --budget to have a scheme chosen")
     with spinner(f"compiling {graph.name} for {target}"):
         images = examples(data.train, pixel_encoding(graph))
-        program = compile(graph, scheme, _target(target), options=options, images=images)
+        program = compile(graph, chosen, _target(target), options=options, images=images)
     output.mkdir(parents=True, exist_ok=True)
     with _progress_bar(course) as on_progress:
         learned = learn(program, data, course, checkpoint=files[2], resume=resume, on_progress=on_progress)
@@ -93,7 +102,7 @@ def train(
         export_model(learned.model, file)
     for warning in learned.warnings:
         warn(warning)
-    show(_summary(learned, data, scheme, program, files), as_json)
+    show(_summary(learned, data, scheme or "searched", program, files), as_json)
 
 
 def _target(name: str) -> str | targets.Target:

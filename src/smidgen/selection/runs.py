@@ -23,9 +23,7 @@ from smidgen.training import Options
 from smidgen.training.head import layers
 
 FLEET = 64  # devices on a GPU at once
-EXAMPLES = (
-    2  # images that set a program's first exponents, which learning soon corrects: each takes time
-)
+EXAMPLES = 2  # images that set a program's first exponents, which learning soon corrects: each takes time
 SMALL = 16  # devices: a fleet this large is closed where the next trial would slow it down
 
 
