@@ -86,7 +86,7 @@ def found(method: Method, gain: float, went: tuple[tuple[int, float], ...] = (),
     improvements = tuple(Improvement(*one) for one in went)
     layers = (LayerGain(7, Fraction(1, 4), gain),)
     return Found(
-        "net", "cortex-m7", method, 131072, Scheme("searched", 3), 10, cost, None, gain, 0.0, layers, None, 1, 0,
+        "net", "cortex-m7", method, 131072, Scheme("searched", 3), 10, cost, None, gain, 0.0, layers, None, 500, 0,
         improvements,
     )  # fmt: skip
 
@@ -109,7 +109,7 @@ def test_the_pareto_curve_has_every_budget_and_the_scheme_that_was_chosen() -> N
     points = tuple(found("exact", kb / 1000, cost=1024 * kb) for kb in (40, 64, 100))
     curve, chosen = draw_pareto(Pareto("net", "cortex-m7", points), points[1]).data
     assert (list(curve.x), list(curve.y)) == ([40.0, 64.0, 100.0], [4.0, 6.4, 10.0])
-    assert list(curve.customdata) == [f"{1024 * kb:,} bytes: 3 biases, 10 bits, 7:1/4" for kb in (40, 64, 100)]
+    assert list(curve.customdata) == ["the last 3 biases, 10-bit weights, 7:1/4" for _ in points]
     assert (list(chosen.x), list(chosen.y)) == ([64.0], [6.4])
     assert "65,536 bytes" in chosen.name
 

@@ -25,6 +25,7 @@ METHODS: Mapping[Method, str] = {"exact": "#174a7e", "evolutionary": "#e69f00", 
 FROZEN = "#ececec"
 LEGEND = {"orientation": "h", "y": -0.16}
 TEMPLATE = "plotly_white"
+BOUGHT = "%{customdata}<br>%{x:.1f} KB: %{y:+.2f} points<extra></extra>"
 
 
 def draw_contributions(contributions: Contributions) -> go.Figure:
@@ -93,7 +94,7 @@ def _measured(contributions: Contributions, one: LayerShare) -> str:
 def draw_search(searches: Sequence[Found]) -> go.Figure:
     """The best predicted gain over evaluations, within one budget: exact as a line, the others as they went."""
     figure = go.Figure()
-    last = max((one.evaluations for search in searches for one in search.improvements), default=1)
+    last = max((search.evaluations for search in searches if search.improvements), default=1)
     for search in searches:
         went = [(one.evaluations, one.gain) for one in search.improvements] or [(1, search.gain)]
         points = [*went, (last, search.gain)]
@@ -123,7 +124,7 @@ def draw_pareto(pareto: Pareto, chosen: Found | None = None) -> go.Figure:
             y=[_points(one.gain) for one in pareto.points],
             mode="lines+markers", line={"shape": "hv", "color": COLOURS["activation"]},
             customdata=[_described(one) for one in pareto.points],
-            hovertemplate="%{customdata}<br>%{y:+.2f} points<extra></extra>",
+            hovertemplate=BOUGHT,
         )
     )  # fmt: skip
     if chosen is not None:
@@ -131,7 +132,7 @@ def draw_pareto(pareto: Pareto, chosen: Found | None = None) -> go.Figure:
             go.Scatter(
                 name=f"chosen: {chosen.cost:,} bytes", x=[_kilobytes(chosen)], y=[_points(chosen.gain)],
                 mode="markers", marker={"size": 14, "symbol": "star", "color": "crimson"},
-                customdata=[_described(chosen)], hovertemplate="%{customdata}<br>%{y:+.2f} points<extra></extra>",
+                customdata=[_described(chosen)], hovertemplate=BOUGHT,
             )
         )  # fmt: skip
     what = f"SRAM on {pareto.target}, everything counted" if pareto.target else "analytic memory"
@@ -144,6 +145,26 @@ def draw_pareto(pareto: Pareto, chosen: Found | None = None) -> go.Figure:
     return figure
 
 
+def search_page(graph: Graph, searches: Sequence[Found], options: Options) -> str:
+    """The scheme that the first of some searches found, over its network, and how the searches went."""
+    found = searches[0]
+    figures = [draw_scheme(graph, found.scheme, options), draw_search(searches)]
+    return page_of(f"What {found.model} is to learn", _sentence(found), figures)
+
+
+def pareto_page(graph: Graph, pareto: Pareto, options: Options) -> str:
+    """What memory buys, and the scheme at the curve's end over its network."""
+    found = pareto.points[-1]
+    figures = [draw_pareto(pareto), draw_scheme(graph, found.scheme, options)]
+    return page_of(f"What memory buys {pareto.model}", f"At the end of the curve: {_sentence(found)}", figures)
+
+
+def _sentence(found: Found) -> str:
+    where = f"of SRAM on {found.target}, everything counted" if found.target else "by the analytic sum"
+    gain = f"{100 * found.gain:+.2f} points of top-1 over the head alone, as predicted"
+    return f"{_described(found)}: {found.cost:,} of at most {found.budget:,} bytes {where}; {gain}."
+
+
 def _kilobytes(found: Found) -> float:
     return round(found.cost / 1024, 3)
 
@@ -151,7 +172,7 @@ def _kilobytes(found: Found) -> float:
 def _described(found: Found) -> str:
     """What a scheme trains, in a line."""
     weights = " ".join(f"{one.layer}:{one.share}" for one in found.layers) or "no weights"
-    return f"{found.cost:,} bytes: {found.scheme.biases} biases, {found.weight_bits} bits, {weights}"
+    return f"the last {found.scheme.biases} biases, {found.weight_bits}-bit weights, {weights}"
 
 
 def draw_predictions(predictions: Predictions) -> go.Figure:
@@ -227,7 +248,7 @@ def draw_scheme(graph: Graph, scheme: Scheme, options: Options) -> go.Figure:
         )
         below = [base + size for base, size in zip(below, sizes, strict=True)]
     figure.update_layout(
-        title=f"{scheme.name} of {graph.name}: {_in_words(scheme, options)}", height=620, template=TEMPLATE,
+        title=f"What {graph.name} learns by {scheme.name}: {_in_words(scheme, options)}", height=620, template=TEMPLATE,
         barmode="overlay", legend={**LEGEND, "y": -0.1}, margin={"t": 90},
     )  # fmt: skip
     figure.update_xaxes(range=[-0.7, len(numbered) - 0.3], dtick=max(1, len(numbered) // 40), showticklabels=True)
