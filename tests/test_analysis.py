@@ -172,6 +172,25 @@ def test_a_journal_that_was_changed_is_refused(
         small_analysis(file)
 
 
+@pytest.mark.parametrize(
+    "text", ["somebody's notes", "somebody's notes\n", '{"format": 2}\n', '{"format": 1, "mine": 3']
+)
+def test_a_file_that_is_no_journal_stays_as_it_is(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "contributions.json"
+    journal_path(file).write_text(text)
+    with pytest.raises(ContributionsError, match="to begin anew"):
+        small_analysis(file)
+    assert journal_path(file).read_text() == text
+
+
+def test_a_journal_whose_first_line_was_cut_off_is_begun_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, heard = tmp_path / "contributions.json", list[AnalysisProgress]()
+    begin(file, monkeypatch)
+    journal_path(file).write_bytes(journal_path(file).read_bytes()[:50])
+    small_analysis(file, on_progress=heard.append)
+    assert (heard[0].found, heard[-1].done) == (0, RUNS)
+
+
 @pytest.mark.parametrize("accuracy", ["1.5", "-1", "NaN"])
 def test_an_outcome_that_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accuracy: str) -> None:
     file = tmp_path / "contributions.json"
@@ -240,7 +259,7 @@ def test_work_is_shared_out_with_all_its_arrays() -> None:
 
 
 def test_work_that_kills_whoever_takes_it_is_given_up_in_one_sentence() -> None:
-    with pytest.raises(TargetError, match="ended with code 3 for the 3rd time"):
+    with pytest.raises(TargetError, match="3 worker processes ended at the same run, the last with code 3"):
         list(share_out(operator.call, os._exit, [3, 3], 2))
 
 
@@ -304,7 +323,8 @@ def test_a_machine_without_ray_is_told_what_to_install(monkeypatch: pytest.Monke
     ("change", "said"),
     [({"target": "tpu"}, "tpu cannot run an analysis"), ({"workers": 0}, "0 workers"), ({"seeds": 0}, "0 seeds"),
      ({"epochs": 0}, "0 epochs"), ({"reach": 99}, "has 8; give 1 to 8"), ({"limit": 3}, "cannot show 4 classes"),
-     ({"learning_rate": -1.0}, "rate of -1"), ({"most": "soon"}, "soon")],
+     ({"learning_rate": -1.0}, "rate of -1"), ({"most": "soon"}, "soon"),
+     ({"most": 20}, "nothing to try within 20 bytes")],
 )  # fmt: skip
 def test_settings_that_cannot_be_are_told(tmp_path: Path, change: dict[str, object], said: str) -> None:
     file = tmp_path / "contributions.json"

@@ -84,7 +84,8 @@ def test_of_limited_samples_every_class_keeps_its_share(counts: list[int], order
     assert [whole.labels[i] for i in taken] == list(chosen.labels)
     share = min(1.0, most / len(whole))
     for label, count in enumerate(counts):
-        assert max(1, count * share - 1) <= chosen.labels.count(label) <= max(1, count * share + 1)
+        assert max(1, count * share - 1) <= chosen.labels.count(label) <= max(1, count * share)
+    assert len(chosen) <= most + sum(count * share < 1 for count in counts)
 
 
 @pytest.mark.parametrize(
@@ -171,8 +172,8 @@ def test_a_quick_analysis_is_bounded_in_steps_and_says_what_it_leaves_out(
     many = numbered([700, 900, 300], 1)
     found = sm.analyze(mcunet, many, quick=True, seeds=seeds)
     used = found.conditions
-    assert 0.8 * QUICK_STEPS < used.epochs * used.learned_from * len(launcher.asked) <= 1.02 * QUICK_STEPS
-    assert used.judged_with == pytest.approx(475, abs=2)
+    assert 0.8 * QUICK_STEPS < used.epochs * used.learned_from * len(launcher.asked) <= QUICK_STEPS
+    assert used.judged_with == 475
     assert any("images: it learned from" in line for line in found.left_out)
     longer = sm.analyze(mcunet, many, seeds=seeds).conditions
     assert (longer.learned_from, longer.epochs) == (1425, 17)
@@ -199,13 +200,13 @@ def contributions(graph: sm.Graph, gains: dict[int, float]) -> Contributions:
 
 
 def test_the_summary_says_what_adds_and_what_harms_beyond_chance() -> None:
-    summary = summarize(contributions(mcunet, {21: 0.1, 22: 0.01, 23: -0.1}), mcunet, "c.json")
+    summary = summarize(contributions(mcunet, {21: 0.1, 22: -0.01, 23: -0.1}), mcunet, "c.json")
     assert {one.layer: (one.kind, one.verdict) for one in summary.layers} == {
         21: ("expand", "adds"),
         22: ("depthwise", ""),
         23: ("project", "harms"),
     }
-    assert summary.noise == pytest.approx(2 * (0.6 * 0.4 / 1000) ** 0.5)
+    assert summary.noise == pytest.approx((0.6 * 0.4 / 1000) ** 0.5)
     text = str(summary)
     assert "training these layers harms: 23 (project)" in text
     assert "left out: the rest" in text

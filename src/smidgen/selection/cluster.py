@@ -72,7 +72,10 @@ def _answer(ray: Any, task: Any) -> list[Outcome]:
         cause = error.cause
         if isinstance(cause, SmidgenError):
             raise cause from None
-        raise TargetError(f"a run failed on the Ray cluster: {_last_line(error)}") from None
+        raise TargetError(
+            f"a run failed on the Ray cluster ({_last_line(error)}); the same smidgen has to be installed on all its "
+            "machines"
+        ) from None
     except ray.exceptions.RayError as error:
         raise TargetError(
             f"a run was lost {RETRIES + 1} times on the Ray cluster ({_last_line(error)}); where memory ran out, let "

@@ -21,7 +21,6 @@ from smidgen.selection.trials import Trial
 from smidgen.training.scheme import Scheme, SchemeError
 
 FORMAT = 1
-MOST_BYTES = 1 << 26
 _NOTHING: Mapping[Trial, Outcome] = MappingProxyType({})
 
 
@@ -63,14 +62,16 @@ def open_journal(path: Path, setup: Setup) -> Iterator[Journal]:
                 f"{path} is being written by another analysis; wait for it, or name another file"
             ) from None
         file.seek(0)
-        text = file.read(MOST_BYTES)
+        text, header = file.read(), _header(setup)
         whole = text[: text.rfind(b"\n") + 1]  # a last line without an end was cut off when it was written
-        file.truncate(len(whole))
-        header = _header(setup)
-        if not whole:
-            file.write(json.dumps(header).encode() + b"\n")
-            file.flush()
+        first = json.dumps(header).encode() + b"\n"
+        if not whole and not first.startswith(text):
+            raise ContributionsError(f"{path} is not as smidgen analyze wrote it; remove the file to begin anew")
         journal = Journal(file, _known(whole.decode(errors="replace").splitlines(), header, path))
+        file.truncate(len(whole))
+        if not whole:
+            file.write(first)
+            file.flush()
         try:
             yield journal
         finally:

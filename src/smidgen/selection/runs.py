@@ -6,7 +6,7 @@ import math
 import shutil
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -73,8 +73,10 @@ class OnDevice:
 
     def launch(self, setup: Setup, trials: Sequence[Trial]) -> Generator[tuple[Trial, Outcome]]:
         _check_device(self.device)
+        few = replace(setup.data, train=setup.data.train.spread(EXAMPLES), test=setup.data.test.spread(1))
+        slim = replace(setup, data=few)  # all that compiling needs
         for fleet in fleets(setup.model, trials):
-            with closing(share_out(compile_trial, setup, fleet, self.workers)) as compiled:
+            with closing(share_out(compile_trial, slim, fleet, self.workers)) as compiled:
                 programs = dict(compiled)
             yield from zip(fleet, run_fleet(setup, [programs[trial] for trial in fleet], self.device), strict=True)
 

@@ -50,7 +50,7 @@ def share_out(
             crew.end()
 
 
-class _Worker(Generic[Item]):
+class _Worker:
     """A process, a pipe to it and one back: no sockets, which would look as if a network were needed."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -78,12 +78,12 @@ class _Crew(Generic[Item]):
 
     def __init__(self, file: IO[bytes], items: Sequence[Item]) -> None:
         self.file, self.left = file, deque((item, 1) for item in items)  # with how often it is then tried
-        self.busy: dict[Connection[Any, Any], tuple[_Worker[Item], Item, int]] = {}
+        self.busy: dict[Connection[Any, Any], tuple[_Worker, Item, int]] = {}
 
     def start(self) -> None:
         self.give(_Worker(self.file))
 
-    def give(self, worker: _Worker[Item]) -> None:
+    def give(self, worker: _Worker) -> None:
         """The next item to a worker; nothing left ends it."""
         if not self.left:
             worker.end()
@@ -109,13 +109,13 @@ class _Crew(Generic[Item]):
             self.give(worker)
             yield item, answer
 
-    def replace(self, worker: _Worker[Item], item: Item, tried: int) -> None:
+    def replace(self, worker: _Worker, item: Item, tried: int) -> None:
         """Another worker in place of one that died; what it had in hand comes first."""
         code = worker.end()
         if tried == TRIES:
             how = f"by signal {-code}" if code < 0 else f"with code {code}"
             raise TargetError(
-                f"a worker process ended {how} for the {TRIES}rd time at the same run; where memory ran out, use fewer "
+                f"{TRIES} worker processes ended at the same run, the last {how}; where memory ran out, use fewer "
                 "workers"
             )
         self.left.appendleft((item, tried + 1))
