@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
@@ -13,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 import smidgen as sm
 from contributions import measured
 from shapes import draw_shapes
 from smidgen.cli import app
 from smidgen.data import Data
-from smidgen.errors import InputError
+from smidgen.errors import InputError, SmidgenError
 from smidgen.frontends.native import write_smg
 from smidgen.results.choosing import (
     HARMS,
@@ -228,6 +229,65 @@ def test_analyze_draws_what_it_measured_where_asked(tmp_path: Path, monkeypatch:
     refused = CliRunner().invoke(app, ["analyze", "small.smg", "--data", "shapes", "-o", "d.json", "--picture", "no/c"])
     assert isinstance(refused.exception, InputError)
     assert not Path("d.json").exists()
+
+
+@pytest.fixture
+def searching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """`smidgen search` on a small network, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    write_smg(small_network(), Path("small.smg"))
+    return lambda *arguments: CliRunner().invoke(app, ["search", "small.smg", "--budget", "64KB", *arguments])
+
+
+def test_search_by_estimate_draws_the_scheme_it_writes_and_how_all_methods_went(
+    searching: Callable[..., Result],
+) -> None:
+    few = ("--evaluations", "200")
+    run = searching("--estimate", "--classes", "4", "-o", "s.json", "--picture", "s.html", "--json", *few)
+    assert run.exit_code == 0, run.output
+    told = json.loads(run.stdout)
+    scheme = Scheme.from_json(Path("s.json").read_text())
+    assert (scheme.biases, scheme.weight_bits) == (told["scheme"]["biases"], told["weight_bits"])
+    learned, went = figures(Path("s.html").read_text())
+    trained = resolve(scheme, small_network())
+    assert learned[2]["x"] == [one.layer for one in trained]
+    assert [str(trace["name"]).split(":")[0] for trace in went] == ["exact", "evolutionary", "random"]
+    again = searching("--estimate", "--classes", "4", "--picture", "t.html", *few)
+    assert again.exit_code == 0, again.output
+    assert Path("t.html").read_bytes() == Path("s.html").read_bytes()
+
+
+def test_a_pareto_curve_is_drawn_with_every_point(searching: Callable[..., Result]) -> None:
+    run = searching("--estimate", "--classes", "4", "--pareto", "--points", "4", "--picture", "p.html", "--json")
+    assert run.exit_code == 0, run.output
+    curve, _ = figures(Path("p.html").read_text())
+    points = json.loads(run.stdout)["points"]
+    assert curve[0]["x"] == [round(point["cost"] / 1024, 3) for point in points]
+    assert curve[0]["y"] == [pytest.approx(100 * point["gain"], abs=1e-5) for point in points]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--estimate",), "an estimate does not say how many classes small is to learn; give --classes"),
+        (("--estimate", "--classes", "4", "--contributions", "c.json"), "leave one of them out"),
+        (("--estimate", "--classes", "4", "--picture", "no/p.html"), "there is no folder no"),
+    ],
+)
+def test_a_search_by_estimate_that_cannot_be_made_is_told(
+    arguments: tuple[str, ...], message: str, searching: Callable[..., Result]
+) -> None:
+    refused = searching(*arguments, "-o", "s.json")
+    assert isinstance(refused.exception, SmidgenError)
+    assert message in str(refused.exception)
+    assert not Path("s.json").exists()
+
+
+def figures(page: str) -> list[list[dict[str, object]]]:
+    """The traces of each figure on a page."""
+    decoder = json.JSONDecoder()
+    starts = [match.end() for match in re.finditer(r'Plotly\.newPlot\(\s*"[^"]+",\s*', page)]
+    return [decoder.raw_decode(page, start)[0] for start in starts]
 
 
 def write_shapes(folder: Path, data: Data) -> None:
