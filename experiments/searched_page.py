@@ -33,10 +33,10 @@ _HEAD = f"""# Searched schemes, measured
 Every figure on this page is read from `benchmarks/results/selection.jsonl`, from the schemes beside it and from the
 contributions that come with the package. `{COMMAND} --page` writes the page anew,
 `{COMMAND} TABLE` measures what a table still lacks, on a GPU. Accuracy is top-1 in percent on all
-test images after the last epoch, at the best of the rates tried; ± is the standard deviation over seeds. Which scheme
-is chosen never depends on test images: contributions were measured on training images of Cars that were held back.
-[selection.md](selection.md) says how. What learns is written as the number of biases, then `layer:share` of the input
-channels of each layer whose weights learn.
+test images after the last epoch; of the rates tried the best was chosen on those same images, for published and
+searched schemes alike. ± is the standard deviation over seeds. Which scheme is chosen never depends on test images:
+contributions were measured on training images of Cars that were held back. [selection.md](selection.md) says how. What
+learns is written as the number of biases, then `layer:share` of the input channels of each layer whose weights learn.
 """
 
 
@@ -127,7 +127,8 @@ def _differences(one: ShownTable, searched: Sequence[Searched]) -> Iterator[str]
             gaps = [a.top1 - b.top1 for a, b in pairs if a and b and a.top1 is not None and b.top1 is not None]
             if gaps:
                 how = f" by {other.how}" if other.how else ""
-                said.append(f"{other.budget}{how} {statistics.fmean(gaps):+.2f} (of {len(gaps)} data sets)")
+                sets = "1 data set" if len(gaps) == 1 else f"{len(gaps)} data sets"
+                said.append(f"{other.budget}{how} {statistics.fmean(gaps):+.2f} ({sets})")
     if said:
         yield _wrapped(f"Searched less published, points on average: {'; '.join(said)}.")
 

@@ -35,7 +35,7 @@ from experiments.searched import (
     read_searched,
     schemes_table,
 )
-from experiments.searched_page import page, tables
+from experiments.searched_page import page, read_measured, tables
 from experiments.searching import budget_bytes, budgets, search_for
 from experiments.searching import write_scheme as kept
 from house import TOP
@@ -122,7 +122,7 @@ def test_the_page_shows_what_was_measured_and_how_far_apart_it_lies(tmp_path: Pa
     chosen = tables(("schemes",), Settings(), [FOUND], {})
     work_off(chosen, store, engine, size=64, together=True)
     written = page(store.runs, store.builds, [FOUND], {})
-    assert "Searched less published, points on average: 49kb-12bit +2.00 (of 4 data sets)." in written
+    assert "Searched less published, points on average: 49kb-12bit +2.00 (4 data sets)." in written
     (line,) = (line for line in written.splitlines() if line.startswith(f"| {FOUND.row} |"))
     assert line.startswith("| searched for 49kb-12bit | 20 27:1 30:1/4 | 10 | 2,000 | 52.1 ± 0.1 |")
     assert line.endswith("| 52.1 |")
@@ -264,3 +264,11 @@ def test_a_scheme_searched_for_published_sram_takes_no_more_and_is_kept_under_it
     assert read == Searched(NETWORK, "49kb-8bit", "rule", spelled(found.scheme), found.weight_bits)
     assert budget_bytes(graph, "128KB") == 131072
     assert {one.budget for one in (read,)} < set(budgets(NETWORK))
+
+
+def test_the_page_is_that_of_the_results_that_are_kept() -> None:
+    kept_results = TOP / "benchmarks" / "results"
+    store, searched = Store(kept_results / "selection.jsonl"), read_searched(kept_results / "schemes")
+    found = read_measured(TOP / "src" / "smidgen" / "zoo" / "contributions")
+    written = page(store.runs, store.builds, searched, found)
+    assert (TOP / "docs" / "selection-results.md").read_text() == written, "run python benchmarks/selection.py --page"
