@@ -59,10 +59,10 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="also keep the schemes that estimates pick")
     parser.add_argument("--schemes", type=Path, default=SCHEMES, help="the folder to keep them in")
     given = parser.parse_args()
+    known = {name: read_contributions(given.contributions / f"{name}.json") for name in given.networks}
     data = DataSets(given.data).load(ANALYSED)
     rows: list[Row] = []
-    for network in given.networks:
-        measured = read_contributions(given.contributions / f"{network}.json")
+    for network, measured in known.items():
         graph = network_of(network)
         measured.check(graph)
         evidence = gather(graph, data, min(one.layer for one in measured.shares))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +19,7 @@ from contributions import measured
 from experiments.architectures import draw
 from experiments.estimates import Evidence, as_contributions, candidates, gather, judge
 from experiments.paper.channels import squared_gradients
+from house import TOP
 from shapes import draw_shapes
 from smidgen.ops.conv import Conv2D, Depthwise
 from smidgen.selection.contributions import Contributions
@@ -128,3 +133,11 @@ def test_excluded_layers_add_nothing_and_the_rest_adds_what_the_rule_says(eviden
             assert named == set(widening(graph)) - {0}
         if name.startswith(("gradient", "fisher", "movement")):
             assert sum(whole) == pytest.approx(total)
+
+
+def test_without_measured_contributions_nothing_can_be_judged_and_that_is_told(tmp_path: Path) -> None:
+    command = [sys.executable, str(TOP / "benchmarks" / "estimates.py"), "--contributions", str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(TOP / "src")}
+    told = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    assert told.returncode == 1
+    assert told.stderr.strip() == f"{tmp_path / 'mcunet-5fps.json'} cannot be read: No such file or directory"
