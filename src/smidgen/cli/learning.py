@@ -27,6 +27,8 @@ from smidgen.ops import Lookup
 from smidgen.pipeline import Program, compile
 from smidgen.results.verbs import TrainingSummary
 from smidgen.targets import device as targets
+from smidgen.training import Options
+from smidgen.training.scheme import Scheme
 from smidgen.zoo.loading import load
 
 ImageSource = Annotated[
@@ -34,6 +36,13 @@ ImageSource = Annotated[
     typer.Option(
         "--data", help="A folder of images by label, a published data set, a .zip of either, an .npz, or cifar10."
     ),
+]
+LearnedScheme = Annotated[
+    str | None, typer.Option(help="What learns: a published name, full, last:K, bias:K, head, or a JSON file.")
+]
+BoardBudget = Annotated[
+    str | None,
+    typer.Option(help="Without --scheme: a board's SRAM, such as 128KB; the best known scheme for it learns."),
 ]
 ShortSide = Annotated[int, typer.Option(help="Reduce larger image files to this short side, in pixels.")]
 
@@ -51,13 +60,8 @@ def train(
     model: Model,
     source: ImageSource,
     output: Annotated[Path, path_option("--output", "-o", help="The folder for the model and its checkpoint.")],
-    scheme: Annotated[
-        str | None, typer.Option(help="What learns: a published name, full, last:K, bias:K, head, or a JSON file.")
-    ] = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(help="Without --scheme: a board's SRAM, such as 128KB; the best known scheme for it learns."),
-    ] = None,
+    scheme: LearnedScheme = None,
+    budget: BoardBudget = None,
     target: TrainingTarget = "host",
     epochs: Annotated[int, typer.Option(help="How many times to go through the images.")] = 12,
     lr: Annotated[str, typer.Option(help="Learning rate per sample: a number or a quotient such as 0.1/256.")] = (
@@ -88,10 +92,7 @@ def train(
         graph, data = load(model, most), load_data(source, most, short_side)
     options = learning.options(learning.classes or len(data.classes))
     files = _learned_files(graph, output, Path(model))
-    board = BOARD if target in ("host", "cuda") else target  # the budget is of a chip: here is room for anything
-    chosen = choose_scheme(graph, scheme, budget, board, options, streamed_input=True)
-    if chosen is None:
-        raise InputError("what is to learn is not said; give --scheme, or --budget to have a scheme chosen")
+    chosen = _choose(graph, scheme, budget, target, options)
     with spinner(f"compiling {graph.name} for {target}"):
         images = examples(data.train, pixel_encoding(graph))
         program = compile(graph, chosen, _target(target), options=options, images=images)
@@ -103,6 +104,15 @@ def train(
     for warning in learned.warnings:
         warn(warning)
     show(_summary(learned, data, scheme or "searched", program, files), as_json)
+
+
+def _choose(graph: Graph, scheme: str | None, budget: str | None, target: str, options: Options) -> str | Scheme:
+    """The scheme given, or the best known for a budget, which is of a chip: this machine has room for anything."""
+    board = BOARD if target in ("host", "cuda") else target
+    chosen = choose_scheme(graph, scheme, budget, board, options, streamed_input=True)
+    if chosen is None:
+        raise InputError("what is to learn is not said; give --scheme, or --budget to have a scheme chosen")
+    return chosen
 
 
 def _target(name: str) -> str | targets.Target:

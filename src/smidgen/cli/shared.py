@@ -65,9 +65,9 @@ Result = (
     | Profile
     | TrainingSummary
     | AnalysisSummary
+    | Demonstration
     | Found
     | Pareto
-    | Demonstration
 )
 
 
