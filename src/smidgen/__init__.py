@@ -43,6 +43,7 @@ from smidgen.selection import (
     Pareto,
     SearchError,
     analyze,
+    estimate,
     pareto,
     search,
 )
@@ -91,6 +92,7 @@ __all__ = [
     "__version__",
     "analyze",
     "compile",
+    "estimate",
     "evaluate",
     "from_torch",
     "import_model",
