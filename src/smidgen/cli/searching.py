@@ -28,7 +28,7 @@ from smidgen.cli.shared import (
     show,
 )
 from smidgen.cli.shared import Target as TargetName
-from smidgen.cli.terminal import printable, progress_console, say, spinner
+from smidgen.cli.terminal import printable, progress_console, say, spinner, warn
 from smidgen.data.files import write_whole
 from smidgen.errors import InputError
 from smidgen.ir import Graph
@@ -38,7 +38,7 @@ from smidgen.selection.found import METHODS
 from smidgen.selection.planned import PlanCallback
 from smidgen.selection.sampling import EVALUATIONS
 from smidgen.selection.searching import POINTS, Searcher
-from smidgen.selection.shipped import shipped_contributions
+from smidgen.selection.shipped import shipped_contributions, shipped_or_estimated
 from smidgen.targets.boards import parse_size
 from smidgen.targets.device import Target
 from smidgen.training import Options
@@ -169,6 +169,12 @@ def choose_scheme(
     if scheme is not None or budget is None or options is None:
         return scheme
     with spinner(f"choosing what {graph.name} learns"):
-        found = search(graph, None, budget, target, options=options, streamed_input=streamed_input)
+        known = shipped_or_estimated(graph)
+        found = search(graph, known, budget, target, options=options, streamed_input=streamed_input)
+    if not known.measured:
+        warn(
+            f"what the layers of {graph.name} are worth was not measured; a rule about their shapes chose. To measure "
+            f"it: smidgen analyze {graph.name} --data DATA -o contributions.json, then smidgen search"
+        )
     say(str(found), err=True)
     return found.scheme
