@@ -10,7 +10,8 @@ program.write("out/")
 with program.start() as device:
     loss = device.train(image, label, learning_rate)
     device.predict(image)
-learned = sm.learn(program, sm.load_data("flowers/"), sm.Course(epochs=12, learning_rate=0.1 / 256))
+course = sm.make_course(program, data, epochs=12, learning_rate="auto")      # a rate by short trials, or a number
+learned = sm.learn(program, data, course)
 sm.simulate([program, …], data, course)  # many devices at once on a GPU, in the bytes each would learn
 """
 
@@ -34,6 +35,7 @@ from smidgen.learning import CheckpointError, Course, Learned, LearningError, le
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
 from smidgen.pipeline import Program, compile
 from smidgen.quantization import QuantizationError, Quantized, Recipe, quantize
+from smidgen.selection.rates import ChosenRate, choose_rate, make_course
 from smidgen.training import Options
 from smidgen.training.head import TrainingError
 from smidgen.training.scheme import Scheme, SchemeError, load_scheme
@@ -46,6 +48,7 @@ __version__ = version("smidgen")
 __all__ = [
     "Augment",
     "CheckpointError",
+    "ChosenRate",
     "Course",
     "Data",
     "DataError",
@@ -72,6 +75,7 @@ __all__ = [
     "TrainingError",
     "UpdateRule",
     "__version__",
+    "choose_rate",
     "compile",
     "evaluate",
     "from_torch",
@@ -81,6 +85,7 @@ __all__ = [
     "load",
     "load_data",
     "load_scheme",
+    "make_course",
     "quantize",
     "simulate",
 ]

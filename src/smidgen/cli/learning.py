@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -15,16 +16,17 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from smidgen.cli.demonstration import demonstrate
 from smidgen.cli.options import Learning, with_learning
 from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, TrainingTarget, app, memory_bytes, path_option, show
-from smidgen.cli.terminal import progress_console, spinner, warn
+from smidgen.cli.terminal import progress_console, say, spinner, warn
 from smidgen.data import Augment, Data, examples, load_data, pixel_encoding
 from smidgen.data.decoding import SHORT_SIDE
 from smidgen.errors import InputError
 from smidgen.frontends import export_model
 from smidgen.ir import Graph
-from smidgen.learning import Course, Learned, LearningProgress, learn
+from smidgen.learning import Course, Learned, LearningProgress, learn, read_checkpoint
 from smidgen.ops import Lookup
 from smidgen.pipeline import Program, compile
 from smidgen.results.verbs import TrainingSummary
+from smidgen.selection.rates import ChosenRate, RateProgress, choose_rate
 from smidgen.targets import device as targets
 from smidgen.zoo.loading import load
 
@@ -35,6 +37,9 @@ ImageSource = Annotated[
     ),
 ]
 ShortSide = Annotated[int, typer.Option(help="Reduce larger image files to this short side, in pixels.")]
+
+
+AUTO = "auto"
 
 
 class ScheduleOption(StrEnum):
@@ -55,9 +60,10 @@ def train(
     output: Annotated[Path, path_option("--output", "-o", help="The folder for the model and its checkpoint.")],
     target: TrainingTarget = "host",
     epochs: Annotated[int, typer.Option(help="How many times to go through the images.")] = 12,
-    lr: Annotated[str, typer.Option(help="Learning rate per sample: a number or a quotient such as 0.1/256.")] = (
-        "0.1/256"
-    ),
+    rate: Annotated[
+        str,
+        typer.Option("--learning-rate", "--lr", help="Per sample: auto (short trials), a number, or as in 0.1/256."),
+    ] = AUTO,
     schedule: Annotated[
         ScheduleOption, typer.Option(help="How the learning rate changes over the run.")
     ] = ScheduleOption.cosine,
@@ -75,8 +81,8 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train on images with the device's own arithmetic; write the model and a checkpoint."""
-    augment = Augment((crop, 1.0), flip=flip)
-    course = Course(epochs, _rate(lr), schedule.value, warmup, augment, learning.seed, test_every)
+    given, augment = None if rate == AUTO else parse_rate(rate), Augment((crop, 1.0), flip=flip)
+    course = Course(epochs, given or 0.0, schedule.value, warmup, augment, learning.seed, test_every)
     course.check()
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
@@ -86,14 +92,25 @@ def train(
     with spinner(f"compiling {graph.name} for {target}"):
         images = examples(data.train, pixel_encoding(graph))
         program = compile(graph, scheme, _target(target), options=options, images=images)
+    chosen = None
+    if given is None:
+        here = program if target == "host" else compile(graph, scheme, options=options, images=images)
+        course, chosen = _with_rate(course, here, data, resume)
     output.mkdir(parents=True, exist_ok=True)
     with _progress_bar(course) as on_progress:
         learned = learn(program, data, course, checkpoint=files[2], resume=resume, on_progress=on_progress)
-    for file in files[:2]:
-        export_model(learned.model, file)
-    for warning in learned.warnings:
-        warn(warning)
-    show(_summary(learned, data, scheme, program, files), as_json)
+    _write(learned, files)
+    show(_summary(learned, data, scheme, program, files, course, chosen), as_json)
+
+
+def _with_rate(course: Course, program: Program, data: Data, resume: Path | None) -> tuple[Course, ChosenRate | None]:
+    """The course at the rate of the run that goes on, or at one chosen, which is said as soon as it is known."""
+    if resume is not None:
+        return replace(course, learning_rate=read_checkpoint(resume).course.learning_rate), None
+    with rate_bar() as on_progress:
+        chosen = choose_rate(program, data, course, on_progress=on_progress)
+    say(chosen.verdict, err=True)
+    return replace(course, learning_rate=chosen.learning_rate), chosen
 
 
 def _target(name: str) -> str | targets.Target:
@@ -107,14 +124,14 @@ def _target(name: str) -> str | targets.Target:
     return Simulator()
 
 
-def _rate(text: str) -> float:
+def parse_rate(text: str) -> float:
     """A learning rate, or a quotient of two numbers."""
     above, slash, below = text.partition("/")
     try:
         return float(above) / float(below) if slash else float(above)
     except (ValueError, ZeroDivisionError):
         raise InputError(
-            f"a learning rate of {text} cannot be used; give a number, or a quotient such as 0.1/256"
+            f"a learning rate of {text} cannot be used; give auto, a number, or a quotient such as 0.1/256"
         ) from None
 
 
@@ -128,7 +145,23 @@ def _learned_files(graph: Graph, folder: Path, source: Path) -> tuple[Path, Path
     return smg, exported, checkpoint
 
 
-def _summary(learned: Learned, data: Data, scheme: str, program: Program, files: tuple[Path, ...]) -> TrainingSummary:
+def _write(learned: Learned, files: tuple[Path, Path, Path]) -> None:
+    """The model's two files; what is to be warned of is said."""
+    for file in files[:2]:
+        export_model(learned.model, file)
+    for warning in learned.warnings:
+        warn(warning)
+
+
+def _summary(
+    learned: Learned,
+    data: Data,
+    scheme: str,
+    program: Program,
+    files: tuple[Path, ...],
+    course: Course,
+    chosen: ChosenRate | None,
+) -> TrainingSummary:
     return TrainingSummary(
         model=learned.name,
         scheme=scheme,
@@ -136,12 +169,24 @@ def _summary(learned: Learned, data: Data, scheme: str, program: Program, files:
         classes=data.classes,
         train_images=len(data.train),
         test_images=len(data.test),
+        learning_rate=course.learning_rate,
+        chosen_rate=chosen,
         before=learned.before,
         accuracy=learned.accuracy,
         epochs=learned.record,
         warnings=learned.warnings,
         files=tuple(map(str, files)),
     )
+
+
+@contextmanager
+def rate_bar() -> Iterator[Callable[[RateProgress], None]]:
+    """A progress bar of trials on stderr, where that is a terminal."""
+    console = progress_console()
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("choosing the learning rate")
+        yield lambda at: bar.update(task, completed=at.done, total=at.total)
 
 
 @contextmanager
