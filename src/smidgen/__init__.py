@@ -10,8 +10,10 @@ program.write("out/")
 with program.start() as device:
     loss = device.train(image, label, learning_rate)
     device.predict(image)
+data = sm.load_data("flowers/")
 course = sm.make_course(program, data, epochs=12, learning_rate="auto")      # a rate by short trials, or a number
 learned = sm.learn(program, data, course)
+sm.analyze(model, data)                  # what each bias depth and each layer's weights add
 sm.simulate([program, …], data, course)  # many devices at once on a GPU, in the bytes each would learn
 """
 
@@ -35,6 +37,7 @@ from smidgen.learning import CheckpointError, Course, Learned, LearningError, le
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
 from smidgen.pipeline import Program, compile
 from smidgen.quantization import QuantizationError, Quantized, Recipe, quantize
+from smidgen.selection import Contributions, ContributionsError, analyze
 from smidgen.selection.rates import ChosenRate, choose_rate, make_course
 from smidgen.training import Options
 from smidgen.training.head import TrainingError
@@ -49,6 +52,8 @@ __all__ = [
     "Augment",
     "CheckpointError",
     "ChosenRate",
+    "Contributions",
+    "ContributionsError",
     "Course",
     "Data",
     "DataError",
@@ -75,6 +80,7 @@ __all__ = [
     "TrainingError",
     "UpdateRule",
     "__version__",
+    "analyze",
     "choose_rate",
     "compile",
     "evaluate",

@@ -13,6 +13,7 @@ import typer
 from smidgen.cli.demonstration import Demonstration
 from smidgen.cli.terminal import print_rich, say
 from smidgen.errors import InputError
+from smidgen.results.contributions import AnalysisSummary
 from smidgen.results.inspection import Summary
 from smidgen.results.profiling import Profile
 from smidgen.results.verbs import CompiledProject, QuantizedFile, RunSummary, TrainingSummary, WrittenModel
@@ -46,7 +47,15 @@ Memory = Annotated[str, typer.Option(help="Most memory that the contents of one 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 Result = (
-    Summary | RunSummary | WrittenModel | QuantizedFile | CompiledProject | Profile | TrainingSummary | Demonstration
+    Summary
+    | RunSummary
+    | WrittenModel
+    | QuantizedFile
+    | CompiledProject
+    | Profile
+    | TrainingSummary
+    | AnalysisSummary
+    | Demonstration
 )
 
 

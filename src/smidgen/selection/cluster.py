@@ -1,0 +1,136 @@
+"""Trials on a Ray cluster: one task for each, or for each fleet of them on a GPU; lost ones are done again."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from smidgen.errors import InputError, SmidgenError, TargetError
+from smidgen.selection.runs import OnDevice, Outcome, Setup, fleets, run_trial, worker_count
+from smidgen.selection.trials import Trial
+
+RETRIES = 3  # of a task whose worker or machine was lost
+SECONDS = 3.0  # for an address to answer
+LOCAL = "local"  # Ray's own word for a cluster of this machine
+
+
+@dataclass(frozen=True)
+class OnRay:
+    """A cluster by address, or `auto`: the one that is there, otherwise one of this machine's cores."""
+
+    address: str
+    target: str | None = None  # host: leave GPUs alone
+    workers: int | None = None  # of a cluster that is started here
+
+    def launch(self, setup: Setup, trials: Sequence[Trial]) -> Generator[tuple[Trial, Outcome]]:
+        try:
+            import ray
+        except ImportError:
+            raise InputError("--ray needs Ray, which is not installed; run: pip install 'smidgen[ray]'") from None
+        if not trials:
+            return
+        with _connected(ray, self.address, worker_count(self.workers)):
+            common = ray.put(setup)
+            if self._gpus(ray):
+                remote = ray.remote(num_cpus=1, num_gpus=1, max_retries=RETRIES)(run_together)
+                tasks = {remote.remote(common, fleet): fleet for fleet in fleets(setup.model, trials)}
+            else:
+                remote = ray.remote(num_cpus=1, max_retries=RETRIES)(run_one)
+                tasks = {remote.remote(common, [trial]): [trial] for trial in trials}
+            while tasks:
+                (done, *_), _ = ray.wait(list(tasks))
+                yield from zip(tasks.pop(done), _answer(ray, done), strict=True)
+
+    def _gpus(self, ray: Any) -> bool:
+        """Whether to use GPUs."""
+        there = ray.cluster_resources().get("GPU", 0) >= 1
+        if self.target == "cuda" and not there:
+            raise TargetError(f"the Ray cluster at {self.address} offers no GPU; add one, or leave --target out")
+        return there and self.target != "host"
+
+
+def run_one(setup: Setup, trials: Sequence[Trial]) -> list[Outcome]:
+    """The task of a core."""
+    return [run_trial(setup, trial) for trial in trials]
+
+
+def run_together(setup: Setup, trials: Sequence[Trial]) -> list[Outcome]:
+    """The task of a GPU."""
+    found = dict(OnDevice(workers=1).launch(setup, trials))
+    return [found[trial] for trial in trials]
+
+
+def _answer(ray: Any, task: Any) -> list[Outcome]:
+    """What a task gave, or one sentence about why it gave nothing."""
+    try:
+        found: list[Outcome] = ray.get(task)
+    except ray.exceptions.RayTaskError as error:
+        cause = error.cause
+        if isinstance(cause, SmidgenError):
+            raise cause from None
+        raise TargetError(f"a run failed on the Ray cluster: {_last_line(error)}") from None
+    except ray.exceptions.RayError as error:
+        raise TargetError(
+            f"a run was lost {RETRIES + 1} times on the Ray cluster ({_last_line(error)}); where memory ran out, let "
+            "fewer run at once"
+        ) from None
+    return found
+
+
+def _last_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1][:200]
+
+
+@contextmanager
+def _connected(ray: Any, address: str, workers: int) -> Iterator[None]:
+    """A connection for a while; one that is there already is used and left as it is."""
+    if ray.is_initialized():
+        yield
+        return
+    quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
+    if address not in ("auto", LOCAL):
+        _check_answers(address)
+    try:
+        _start(ray, address, workers, quiet)
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _start(ray: Any, address: str, workers: int, quiet: dict[str, Any]) -> None:
+    own = {"address": LOCAL, "num_cpus": workers, "include_dashboard": False}
+    try:
+        if address == LOCAL:
+            ray.init(**own, **quiet)
+            return
+        try:
+            ray.init(address, **quiet)
+        except ConnectionError:
+            if address != "auto":
+                raise
+            ray.init(**own, **quiet)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        raise TargetError(f"no Ray cluster could be reached at {address}: {_last_line(error)}") from None
+
+
+def _check_answers(address: str) -> None:
+    """Raise TargetError where nothing listens: Ray itself would try for a minute."""
+    parts = urlsplit(address if "://" in address else f"//{address}")
+    try:
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host or not port:
+        raise InputError(f"{address!r} is not the address of a Ray cluster; give auto, or one such as 10.0.0.1:6379")
+    try:
+        socket.create_connection((host, port), timeout=SECONDS).close()
+    except OSError as error:
+        raise TargetError(
+            f"nothing answers at {address} ({error.strerror or error}); give the address that ray start printed, or "
+            "auto"
+        ) from None

@@ -1,0 +1,142 @@
+"""Trials run by whatever is there: this machine's cores, a GPU, or a Ray cluster, with the same numbers."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from smidgen.data import Data, examples, pixel_encoding
+from smidgen.errors import InputError
+from smidgen.ir import Array, Graph
+from smidgen.learning import Course, LearningError, learn
+from smidgen.pipeline import Program, compile
+from smidgen.selection.trials import Trial
+from smidgen.selection.workers import share_out
+from smidgen.targets.host import Host
+from smidgen.training import Options
+from smidgen.training.head import layers
+
+FLEET = 64  # devices on a GPU at once
+EXAMPLES = (
+    2  # images that set a program's first exponents, which learning soon corrects: each takes a third of a second
+)
+SMALL = 16  # devices: a fleet this large is closed where the next trial would slow it down
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """What all trials of an analysis have in common."""
+
+    model: Graph
+    data: Data  # its test images are those held back
+    course: Course
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Top-1 on the images held back and the mean loss of the last epoch; 0 and none where the run diverged."""
+
+    accuracy: float
+    loss: float | None
+
+
+DIVERGED = Outcome(0.0, None)
+
+
+class Launcher(Protocol):
+    """What runs trials; which one does changes no number."""
+
+    def launch(self, setup: Setup, trials: Sequence[Trial]) -> Generator[tuple[Trial, Outcome]]:
+        """The outcome of every trial, in the order in which they come to an end."""
+
+
+@dataclass(frozen=True)
+class OnHost:
+    """Programs in C, each by itself, in as many processes as there are cores."""
+
+    workers: int | None = None
+
+    def launch(self, setup: Setup, trials: Sequence[Trial]) -> Generator[tuple[Trial, Outcome]]:
+        yield from share_out(run_trial, setup, trials, worker_count(self.workers))
+
+
+@dataclass(frozen=True)
+class OnDevice:
+    """Fleets of simulated devices in PyTorch, on a GPU; programs are compiled on all cores."""
+
+    device: str = "cuda"
+    workers: int | None = None
+
+    def launch(self, setup: Setup, trials: Sequence[Trial]) -> Generator[tuple[Trial, Outcome]]:
+        for fleet in fleets(setup.model, trials):
+            with closing(share_out(compile_trial, setup, fleet, worker_count(self.workers))) as compiled:
+                programs = dict(compiled)
+            yield from zip(fleet, run_fleet(setup, [programs[trial] for trial in fleet], self.device), strict=True)
+
+
+def worker_count(asked: int | None) -> int:
+    """How many processes to use: those asked for, or one for each core."""
+    if asked is not None and asked < 1:
+        raise InputError(f"{asked} workers cannot run anything; give 1 or more")
+    return asked or os.cpu_count() or 1
+
+
+def compile_trial(setup: Setup, trial: Trial) -> Program:
+    """The program of a trial, for this machine."""
+    options = Options(len(setup.data.classes), trial.weight_bits, seed=trial.seed)
+    images = examples(setup.data.train, pixel_encoding(setup.model), EXAMPLES)
+    return compile(setup.model, trial.scheme, Host(), options=options, images=images)
+
+
+def run_trial(setup: Setup, trial: Trial) -> Outcome:
+    """Learn and judge in C on one core; what was built for it alone is removed again."""
+    program = compile_trial(setup, trial)
+    built = Host().build(program.sources)
+    try:
+        learned = learn(program, setup.data, setup.course)
+    except LearningError:  # its loss is not a number
+        return DIVERGED
+    finally:
+        shutil.rmtree(built.parent, ignore_errors=True)
+    return Outcome(learned.accuracy, learned.record[-1].loss)
+
+
+def run_fleet(setup: Setup, programs: Sequence[Program], device: str) -> list[Outcome]:
+    """The same of many programs at once, in PyTorch."""
+    try:
+        from smidgen.simulation.fleet import simulate
+    except ImportError:
+        raise InputError(f"{device} needs PyTorch, which is not installed; run: pip install 'smidgen[torch]'") from None
+    done = simulate(programs, setup.data, setup.course, device=device)
+    return [
+        DIVERGED if gone or not _finite(state) else Outcome(accuracy, loss)
+        for accuracy, loss, gone, state in zip(
+            done.accuracies, done.losses[-1], done.diverged, done.states, strict=True
+        )
+    ]
+
+
+def _finite(state: Mapping[str, Array]) -> bool:
+    """Whether all numbers of a state are finite, without which `learn` calls a run diverged, too."""
+    return all(np.isfinite(array).all() for array in state.values() if array.dtype.kind == "f")
+
+
+def fleets(model: Graph, trials: Sequence[Trial]) -> list[list[Trial]]:
+    """Trials that learn from about the same layer on together: what no device of a fleet trains is computed once."""
+    sizes = [node.out.type.size for node in layers(model)]
+    grouped: list[list[Trial]] = []
+    least = math.inf
+    for trial in sorted(trials, key=lambda one: one.scheme.biases):
+        behind = sum(sizes[len(sizes) - trial.scheme.biases :])
+        if not grouped or len(grouped[-1]) == FLEET or (len(grouped[-1]) >= SMALL and behind > 2 * least):
+            grouped.append([])
+            least = behind
+        grouped[-1].append(trial)
+    return grouped
