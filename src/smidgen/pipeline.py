@@ -60,6 +60,12 @@ def compile(
     return Program(best.graph, where, best.schedule, best.plan, sources, training)
 
 
+def plan(model: Graph, scheme: Scheme, target: Target, *, options: Options, streamed_input: bool = False) -> Layout:
+    """Where everything of a program that learns lies if memory is scarce: that of compile(), without its C."""
+    step = passes.run(build_training(model, scheme, options, images=None).step)
+    return _lay_out(step, True, streamed_input, target.working)
+
+
 def _lay_out(graph: Graph, frugal: bool, streamed_input: bool, working: Working) -> Layout:
     """The graph in its own order, or in another under which it takes less memory."""
     plans = (
