@@ -103,4 +103,6 @@ def _entry(plain: dict[str, Any]) -> Entry:
 
 
 def _damaged(path: Path) -> FitError:
-    return FitError(f"{path} is not a ledger as smidgen fit writes it; remove it with what lies beside it, and fit anew")
+    return FitError(
+        f"{path} is not a ledger as smidgen fit writes it; remove it with what lies beside it, and fit anew"
+    )

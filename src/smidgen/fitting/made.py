@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-
 @dataclass(frozen=True)
 class ModelMade:
     """The int8 model that everything starts from."""
@@ -155,5 +154,3 @@ class Fitted:
 
     def __str__(self) -> str:
         return "\n".join([*map(str, self.stages), f"everything is in {self.folder}"])
-
-
