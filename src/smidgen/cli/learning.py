@@ -20,14 +20,13 @@ from smidgen.cli.terminal import progress_console, say, spinner, warn
 from smidgen.data import Augment, Data, examples, load_data, pixel_encoding
 from smidgen.data.decoding import SHORT_SIDE
 from smidgen.errors import InputError
-from smidgen.frontends import export_model
+from smidgen.fitting.stages import training_target
+from smidgen.frontends import exchange_suffix, export_model
 from smidgen.ir import Graph
 from smidgen.learning import Course, Learned, LearningProgress, learn, read_checkpoint
-from smidgen.ops import Lookup
 from smidgen.pipeline import Program, compile
 from smidgen.results.verbs import TrainingSummary
 from smidgen.selection.rates import ChosenRate, RateProgress, choose_rate
-from smidgen.targets import device as targets
 from smidgen.zoo.loading import load
 
 ImageSource = Annotated[
@@ -91,7 +90,7 @@ def train(
     files = _learned_files(graph, output, Path(model))
     with spinner(f"compiling {graph.name} for {target}"):
         images = examples(data.train, pixel_encoding(graph))
-        program = compile(graph, scheme, _target(target), options=options, images=images)
+        program = compile(graph, scheme, training_target(target), options=options, images=images)
     chosen = None
     if given is None:
         here = program if target == "host" else compile(graph, scheme, options=options, images=images)
@@ -113,17 +112,6 @@ def _with_rate(course: Course, program: Program, data: Data, resume: Path | None
     return replace(course, learning_rate=chosen.learning_rate), chosen
 
 
-def _target(name: str) -> str | targets.Target:
-    """A target by name, or the simulated device on a GPU."""
-    if name != "cuda":
-        return name
-    try:
-        from smidgen.simulation.fleet.device import Simulator
-    except ImportError:
-        raise InputError("--target cuda needs PyTorch, which is not installed; install smidgen[torch]") from None
-    return Simulator()
-
-
 def parse_rate(text: str) -> float:
     """A learning rate, or a quotient of two numbers."""
     above, slash, below = text.partition("/")
@@ -138,8 +126,7 @@ def parse_rate(text: str) -> float:
 def _learned_files(graph: Graph, folder: Path, source: Path) -> tuple[Path, Path, Path]:
     """The model as .smg and .tflite, or .onnx where TFLite lacks its functions; the checkpoint; never the source."""
     stem = re.sub(r"[^\w.-]", "_", graph.name).strip(".") or "model"
-    foreign = ".onnx" if any(isinstance(node.op, Lookup) for node in graph.nodes) else ".tflite"
-    smg, exported, checkpoint = (folder / f"{stem}{suffix}" for suffix in (".smg", foreign, ".ckpt"))
+    smg, exported, checkpoint = (folder / f"{stem}{suffix}" for suffix in (".smg", exchange_suffix(graph), ".ckpt"))
     if source.exists() and any(file.exists() and file.samefile(source) for file in (smg, exported, checkpoint)):
         raise InputError(f"{source} would be overwritten by what is learned from it; name another folder than {folder}")
     return smg, exported, checkpoint
