@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from networks import CLASSES, NETWORKS, SIZE, inverted_residual, one_scale, samples
@@ -20,7 +20,7 @@ from smidgen.learning.course import Course
 from smidgen.simulation import Baseline, BaselineProgress, FloatTraining, Simulator, train_baselines
 from smidgen.simulation.baselines import _batches
 from smidgen.simulation.copies import Front, units
-from smidgen.simulation.optimizers import Optimizer, OptimizerName, corrections
+from smidgen.simulation.optimizers import corrections
 from smidgen.simulation.runs import Runs
 from smidgen.training import Options, Scheme, Training, build_training, load_scheme
 
@@ -161,62 +161,6 @@ def test_adam_counts_the_steps_of_all_epochs_and_rates_are_those_of_256_samples(
     assert result.losses == pytest.approx(losses, rel=1e-5)
 
 
-OPTIMIZERS: tuple[OptimizerName, ...] = ("sgd", "momentum", "adam")
-
-
-def torchs(name: OptimizerName, w: torch.Tensor, rate: float, decay: float) -> torch.optim.Optimizer:
-    if name == "adam":
-        return torch.optim.Adam([w], lr=rate, weight_decay=decay)
-    return torch.optim.SGD([w], lr=rate, momentum=0.9 if name == "momentum" else 0.0, weight_decay=decay)
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    name=st.sampled_from(OPTIMIZERS),
-    rates=st.lists(st.floats(1e-4, 0.5), min_size=1, max_size=4),
-    decay=st.sampled_from([0.0, 0.01, 0.3]),
-    seed=st.integers(0, 100),
-)
-def test_the_optimizers_are_pytorchs_in_every_run(
-    name: OptimizerName, rates: list[float], decay: float, seed: int
-) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    w = torch.randn((len(rates), 3, 4), generator=generator)
-    oracles = [w[i].clone().requires_grad_() for i in range(len(rates))]
-    theirs = [torchs(name, oracle, rate, decay) for oracle, rate in zip(oracles, rates, strict=True)]
-    ours = Optimizer(name, [w], torch.full((len(rates),), decay), torch.zeros(len(rates)))
-    for step in range(1, 8):
-        g = torch.randn(w.shape, generator=generator) * 10.0 ** (step - 4)
-        ours.step([g], torch.tensor(rates), torch.tensor(corrections(step)))
-        for i, (oracle, optimizer) in enumerate(zip(oracles, theirs, strict=True)):
-            oracle.grad = g[i].clone()
-            optimizer.step()
-            assert torch.allclose(w[i], oracle.detach(), rtol=1e-4, atol=1e-5 * float(g.abs().max()))
-
-
-def test_lars_scales_each_tensor_by_its_norms() -> None:
-    rng = np.random.default_rng(0)
-    first, rates, decays, trusts = rng.normal(size=(2, 3, 4)), (0.1, 2.0), (0.0, 0.05), (0.001, 0.02)
-    w = torch.tensor(first, dtype=torch.float32)
-    ours = Optimizer("lars", [w], torch.tensor(decays), torch.tensor(trusts))
-    expected, velocity = first.copy(), np.zeros_like(first)
-    for step in range(5):
-        g = rng.normal(size=first.shape)
-        ours.step([torch.tensor(g, dtype=torch.float32)], torch.tensor(rates), torch.ones(2))
-        for i, (rate, decay, trust) in enumerate(zip(rates, decays, trusts, strict=True)):
-            norm = np.linalg.norm(expected[i])
-            local = trust * norm / (np.linalg.norm(g[i]) + decay * norm)
-            velocity[i] = 0.9 * velocity[i] + rate * local * (g[i] + decay * expected[i])
-            expected[i] -= velocity[i]
-        assert np.allclose(w.numpy(), expected, rtol=1e-5, atol=1e-6), step
-
-
-def test_lars_takes_a_whole_step_where_a_tensor_begins_at_zero() -> None:
-    w, g = torch.zeros(1, 3), torch.tensor([[1.0, -2.0, 3.0]])
-    Optimizer("lars", [w], torch.zeros(1), torch.full((1,), 0.001)).step([g], torch.tensor([0.5]), torch.ones(2))
-    assert torch.equal(w, -0.5 * g)
-
-
 VARIANTS = [
     Baseline("int8", "sgd", 0.5),
     Baseline("fp32", "momentum", 0.3, seed=2),
@@ -332,6 +276,50 @@ def test_limited_weights_stay_where_the_devices_do_and_others_go_on() -> None:
     assert max(float(w.abs().max()) for w in free) > 127.0
     for together, single in zip(both.weights(1), alone.weights(), strict=True):
         assert torch.allclose(together, single, rtol=1e-3, atol=1e-2)
+
+
+def test_weights_stored_in_bits_lie_on_their_steps_beside_what_was_to_be_stored() -> None:
+    graph = inverted_residual(6)
+    training, (sample,) = built(graph), samples(graph, 1)
+    bits = (8, 10, 12, None)
+    runs = [Baseline("int8", "sgd", 0.5, stored_bits=some) for some in bits]
+    trained = Trained(training, runs)
+    trained.train([sample])
+    for i, v in enumerate(training.forward.state):
+        exact = trained.weights(3)[i]
+        for run, some in enumerate(bits[:3]):
+            found = trained.weights(run)[i]
+            if v.type.dtype != "int8":
+                assert torch.allclose(found, exact, rtol=1e-3, atol=1e-2)
+                continue
+            step = 2.0 ** (8 - (some or 0))
+            assert torch.equal(found / step, (found / step).round())
+            assert float((found - exact).abs().max()) < step + 1e-2
+            assert not torch.equal(found, exact)
+
+
+def test_stored_weights_are_read_as_the_nearest_int8() -> None:
+    graph = inverted_residual(6)
+    training, drawn = built(graph), samples(graph, 4)
+    stored = Trained(training, [Baseline("int8", "sgd", 0.5, stored_bits=12)])
+    stored.train(drawn[:1])
+    free = Trained(training, [Baseline("int8", "sgd", 0.5)])
+    for v, ours, theirs in zip(training.forward.state, free.weights(), stored.weights(), strict=True):
+        ours.copy_((theirs + 0.5).floor() if v.type.dtype == "int8" else theirs)
+    assert np.array_equal(stored.logits(drawn), free.logits(drawn))
+
+
+def test_what_is_stored_is_in_the_mean_what_was_to_be_stored() -> None:
+    graph = inverted_residual(6)
+    training, (sample,) = built(graph), samples(graph, 1)
+    many = Trained(training, [Baseline("int8", "sgd", 0.05, stored_bits=8)] * 400)
+    free = Trained(training, [Baseline("int8", "sgd", 0.05)])
+    many.train([sample])
+    free.train([sample])
+    for i, v in enumerate(training.forward.state):
+        if v.type.dtype == "int8":
+            mean = torch.stack([many.weights(run)[i] for run in range(400)]).mean(dim=0)
+            assert float((mean - free.weights()[i]).abs().max()) < 6 * 0.5 / 400**0.5
 
 
 def test_a_run_that_diverges_predicts_nothing_and_leaves_the_others_alone() -> None:

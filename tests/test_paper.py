@@ -258,7 +258,7 @@ def test_the_page_says_how_far_the_device_lies_from_fp32_seed_by_seed() -> None:
         found[replace(exact, seed=seed)] = outcome(ours)
         found[replace(exact, seed=seed, engine="int8")] = outcome(theirs)
     written = " ".join(page(found, {}).split())
-    assert "Flowers-102, rate 0.4, 12 bits -1.00 ± 0.50." in written
+    assert "Flowers-102, rate 0.4, 12-bit weights, int8 gradients -1.00 ± 0.50." in written
 
 
 def test_a_pinned_cell_shows_its_own_epochs_alone() -> None:

@@ -180,10 +180,11 @@ class Simulators:
         )
         asked = [
             Baseline(
-                "fp32" if r.engine == "fp32" else "int8", r.optimizer, r.rate, qas=r.qas, seed=r.seed, limited=r.limited
+                "fp32" if r.engine == "fp32" else "int8", r.optimizer, r.rate, qas=r.qas, seed=r.seed,
+                limited=r.limited, stored_bits=r.bits if r.stored else None,
             )
             for r in runs
-        ]
+        ]  # fmt: skip
         done = train_baselines(
             training, asked, data, course, batch=first.batch, device=self._torch, on_progress=self._on_epoch
         )

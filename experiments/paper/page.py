@@ -268,7 +268,7 @@ def _differences(one: ShownTable) -> str | None:
             if cell is not real and same:
                 gaps = [ours - theirs for ours, theirs in zip(shown.each, yardstick.each, strict=True)]
                 error = statistics.stdev(gaps) / math.sqrt(len(gaps))
-                what = f"{cell.run.bits} bits" if cell.run.engine == "device" else "within ±127"
+                what = cell.row.partition(", rate")[0].removeprefix("the same, ")
                 where = f"{NAMED.get(cell.column, cell.column)}, rate {cell.at:g}, {what}"
                 said.append(f"{where} {statistics.fmean(gaps):+.2f} ± {error:.2f}")
     return f"From fp32, seed by seed, with the standard error of the mean: {'; '.join(said)}." if said else None

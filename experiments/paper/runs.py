@@ -35,7 +35,7 @@ class Run:
     optimizer: Optimizer = "sgd"
     batch: int = 1
     qas: bool = True
-    bits: int = 12  # of weights, on the device
+    bits: int = 12  # of weights, on the device or where they are stored as there
     head: Literal["float32", "int8"] = "float32"
     accumulate: int = 1  # samples
     channels: ChannelRule = "largest"
@@ -43,6 +43,7 @@ class Run:
     seed: int = 0  # of the head's first weights, and on the device of rounding
     order: int = 0  # the course's seed: the order of the images, and their crops
     limited: bool = False  # fp32 copies stay within ±127, as the device's weights do
+    stored: bool = False  # fp32 copies are kept in `bits` bits and read in 8, as the device's weights are
     limit: int | None = None  # images to learn from and to test with; None: all
 
     @property

@@ -15,8 +15,10 @@ from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, app, check_fold
 from smidgen.cli.terminal import progress_console, spinner, warn
 from smidgen.data import load_data
 from smidgen.data.decoding import SHORT_SIDE
+from smidgen.data.files import write_whole
 from smidgen.results.contributions import summarize
 from smidgen.selection.analyzing import MOST, AnalysisProgress, analyze
+from smidgen.selection.contributions import Contributions
 from smidgen.selection.journal import journal_path
 from smidgen.zoo.loading import load
 
@@ -42,12 +44,14 @@ def analyze_(
     limit: Annotated[int | None, typer.Option(help="Learn from at most so many images.")] = None,
     most: Annotated[str, typer.Option(help="Leave out what takes more analytic memory than this.")] = MOST,
     reach: Annotated[int | None, typer.Option(help="Try the last so many layers alone.")] = None,
+    picture: Annotated[Path | None, path_option(help="Also draw the contributions in this HTML file.")] = None,
     short_side: ShortSide = SHORT_SIDE,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Measure by training what each depth of biases and each layer's weights add to accuracy."""
-    check_folder(output, output.parent)
+    for path in (output, *([picture] if picture else [])):
+        check_folder(path, output.parent)
     rate = parse_rate(learning_rate)
     with spinner(f"reading {source}"):
         room = memory_bytes(memory)
@@ -57,7 +61,15 @@ def analyze_(
             graph, data, output=output, quick=quick, seeds=seeds, epochs=epochs, learning_rate=rate, limit=limit,
             most=most, reach=reach, target=target, workers=workers, ray=ray, on_progress=on_progress,
         )  # fmt: skip
-    show(summarize(found, graph, str(output)), as_json)
+    if picture:
+        _draw(found, picture)
+    show(summarize(found, graph, str(output), str(picture) if picture else None), as_json)
+
+
+def _draw(found: Contributions, picture: Path) -> None:
+    from smidgen.results.choosing import contributions_page  # here, because plotly takes a while to import
+
+    write_whole(picture, contributions_page(found).encode())
 
 
 @contextmanager

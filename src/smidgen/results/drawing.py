@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 
 import plotly.graph_objects as go
@@ -45,12 +45,18 @@ def draw_memory(program: Program) -> str:
     """The pictures as a page that needs nothing else."""
     cycle = life_cycle(program)
     figures = [_over_time(cycle), *([_by_layer(cycle)] if cycle.layers else [])]
+    return page_of(f"Memory of {cycle.model} for {program.target.name}", _summary(cycle), figures)
+
+
+def page_of(title: str, summary: str, figures: Sequence[go.Figure]) -> str:
+    """Pictures under a heading and a sentence, as a page that needs nothing else; the same pictures, the same bytes."""
     parts = [
-        figure.to_html(full_html=False, include_plotlyjs=index == 0, config={"displaylogo": False})
-        for index, figure in enumerate(figures)
+        figure.to_html(
+            full_html=False, include_plotlyjs=index == 1, config={"displaylogo": False}, div_id=f"picture-{index}"
+        )
+        for index, figure in enumerate(figures, start=1)
     ]
-    title = escape(f"Memory of {cycle.model} for {program.target.name}")
-    return PAGE.format(title=title, summary=escape(_summary(cycle)), figures="\n".join(parts))
+    return PAGE.format(title=escape(title), summary=escape(summary), figures="\n".join(parts))
 
 
 def _summary(cycle: LifeCycle) -> str:

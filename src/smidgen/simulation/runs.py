@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from smidgen.errors import InputError
-from smidgen.ir import Graph
+from smidgen.ir import Graph, Value
 from smidgen.simulation.copies import Tail, between, head, units
 from smidgen.simulation.optimizers import Optimizer, OptimizerName
 from smidgen.training.building import first_head
@@ -35,6 +35,7 @@ class Baseline:
     weight_decay: float = 0.0
     trust: float = 0.001  # LARS's coefficient
     limited: bool = False  # of int8 alone: weights stay within ±127, as the device's do
+    stored_bits: int | None = None  # of int8 alone: weights are kept in so many bits and read in 8, as the device's are
 
     def check(self) -> None:
         for what, name, known in (
@@ -52,6 +53,8 @@ class Baseline:
                 raise InputError(f"{what} of {number} cannot be used; give a number from 0 up")
         if self.seed < 0:
             raise InputError(f"a seed of {self.seed} cannot be used; give a number from 0 up")
+        if self.stored_bits is not None and not 8 <= self.stored_bits <= 16:
+            raise InputError(f"weights cannot be stored in {self.stored_bits} bits; give 8 to 16")
 
 
 class Runs:
@@ -80,6 +83,8 @@ class Runs:
         self._rates = _numbers([run.learning_rate for run in settings], device)
         self._optimizers = tuple(self._optimizer_slices(settings, device))
         self._limits = self._weight_limits(settings, device)
+        self._steps = self._stored_steps(settings, device)
+        self._random = torch.Generator(device).manual_seed(sum(run.seed for run in settings))
         self._sums = torch.zeros(len(settings), dtype=torch.float64, device=device)
         shapes = (v.type for v in between(forward))
         self._found = tuple(
@@ -147,12 +152,37 @@ class Runs:
         if not self._rounded or not any(run.limited for run in settings):
             return []
         most = _numbers([LIMIT if run.limited else math.inf for run in settings], device)
-        learned = [w for v, w in zip(self._values, self.weights, strict=True) if v.type.dtype == "int8"]
-        return [(w.detach(), most.reshape(-1, *(1 for _ in w.shape[1:]))) for w in learned]
+        return [(w.detach(), _along(most, w)) for _, w in self._int8_weights()]
+
+    def _stored_steps(self, settings: Sequence[Baseline], device: torch.device) -> dict[Value, Tensor]:
+        """By int8 weights the smallest step each run can store, 0 for any; none where no run's are stored in bits."""
+        if not self._rounded or all(run.stored_bits is None for run in settings):
+            return {}
+        steps = [0.0 if run.stored_bits is None else 2.0 ** (8 - run.stored_bits) for run in settings]
+        return {v: _along(_numbers(steps, device), w) for v, w in self._int8_weights()}
+
+    def _int8_weights(self) -> list[tuple[Value, Tensor]]:
+        return [(v, w) for v, w in zip(self._values, self.weights, strict=True) if v.type.dtype == "int8"]
+
+    def _read(self, v: Value, w: Tensor, unit: Tensor) -> Tensor:
+        """Weights as the forward pass has them; the gradient passes what is rounded as if it were not."""
+        if not self._rounded:
+            return w / unit
+        if v not in self._steps:
+            return w
+        return w + torch.where(self._steps[v] > 0, (w + 0.5).floor() - w, 0.0).detach()
+
+    def _store(self) -> None:
+        """Round stored weights at random to one of the two steps beside them."""
+        for v, w in self._int8_weights():
+            step = self._steps[v]
+            kept, drawn = w.detach(), torch.rand(w.shape, device=w.device, generator=self._random)
+            rounded = (kept / step.clamp(min=1e-9) + drawn).floor() * step
+            kept.copy_(torch.where(step > 0, rounded, kept))
 
     def _logits(self, found: tuple[Tensor, ...]) -> Tensor:
-        pairs = zip(self._values, self.weights, self._units, strict=True)
-        return self._tail.logits(found, {v: w if self._rounded else w / unit for v, w, unit in pairs})
+        parts = zip(self._values, self.weights, self._units, strict=True)
+        return self._tail.logits(found, {v: self._read(v, w, unit) for v, w, unit in parts})
 
     def _step(self) -> None:
         logits = self._logits(self._found)
@@ -165,6 +195,8 @@ class Runs:
             for part, optimizer in self._optimizers:
                 rates = self._rates[part] * self._clock[0]
                 optimizer.step([g[part] for g in scaled], rates, self._clock[1:])
+            if self._steps:
+                self._store()
             for w, most in self._limits:
                 w.copy_(torch.minimum(torch.maximum(w, -most), most))
 
@@ -180,6 +212,7 @@ class Runs:
                 self._step()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
+        graph.register_generator_state(self._random)  # each replay then draws anew
         with torch.cuda.graph(graph, pool=self._pool):
             self._step()
         for tensor, first in zip(moved, before, strict=True):
@@ -191,7 +224,11 @@ def _numbers(numbers: Sequence[float], device: torch.device) -> Tensor:
     return torch.tensor(numbers, dtype=torch.float32, device=device)
 
 
+def _along(numbers: Tensor, w: Tensor) -> Tensor:
+    """A number a run, shaped to meet the run's weights."""
+    return numbers.reshape(-1, *(1 for _ in w.shape[1:]))
+
+
 def _factors(unit: Tensor, scaled: Tensor, w: Tensor) -> Tensor:
     """QAS's, 1 / unit², in the runs that are scaled, 1 in the others."""
-    along = scaled.reshape(-1, *(1 for _ in w.shape[1:]))
-    return torch.where(along > 0, unit**-2.0, 1.0)
+    return torch.where(_along(scaled, w) > 0, unit**-2.0, 1.0)
