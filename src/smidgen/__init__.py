@@ -14,6 +14,7 @@ data = sm.load_data("flowers/")
 course = sm.make_course(program, data, epochs=12, learning_rate="auto")      # a rate by short trials, or a number
 learned = sm.learn(program, data, course)
 sm.analyze(model, data)                  # what each bias depth and each layer's weights add
+sm.fit(model, data, "out/", budget="128KB", target="cortex-m7")               # all of it, each stage a file
 sm.simulate([program, …], data, course)  # many devices at once on a GPU, in the bytes each would learn
 """
 
@@ -30,6 +31,7 @@ from smidgen.errors import (
     SmidgenError,
     TargetError,
 )
+from smidgen.fitting import FitError, Fitted, fit
 from smidgen.frontends import from_torch, import_model
 from smidgen.ir import Graph, evaluate
 from smidgen.ir.preprocessing import Preprocessing
@@ -58,6 +60,8 @@ __all__ = [
     "Data",
     "DataError",
     "ExportError",
+    "FitError",
+    "Fitted",
     "Graph",
     "GraphError",
     "ImportModelError",
@@ -84,6 +88,7 @@ __all__ = [
     "choose_rate",
     "compile",
     "evaluate",
+    "fit",
     "from_torch",
     "import_model",
     "learn",

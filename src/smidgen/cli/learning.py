@@ -1,4 +1,4 @@
-"""Verbs that learn: train and demo."""
+"""The verb that learns: train."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from smidgen.cli.demonstration import demonstrate
 from smidgen.cli.options import Learning, with_learning
 from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, TrainingTarget, app, memory_bytes, path_option, show
 from smidgen.cli.terminal import progress_console, say, spinner, warn
@@ -198,14 +197,3 @@ def _progress_bar(course: Course) -> Iterator[Callable[[LearningProgress], None]
             bar.update(task, description=what, completed=progress.done, total=progress.total, loss=loss)
 
         yield on_progress
-
-
-@app.command()
-def demo(
-    output: Annotated[Path, path_option("--output", "-o", help="The folder to write.")] = Path("out/demo"),
-    as_json: Json = False,
-) -> None:
-    """Train a network here and on an emulated board, and compare every byte."""
-    with progress_console().status("starting") as status:
-        result = demonstrate(output, status.update)
-    show(result, as_json)

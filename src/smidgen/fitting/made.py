@@ -24,13 +24,14 @@ class ModelMade:
 class ContributionsMade:
     """What is known of what each part adds."""
 
-    source: str  # shipped, given, or how they were measured
+    source: str  # shipped, given, by rule, or how they were measured
     data: str
-    head: float  # top-1 of the head alone, on images held back
+    judged_with: int  # images; 0 where nothing was measured
     parts: int  # depths of biases and shares of weights
 
     def __str__(self) -> str:
-        return f"{self.source}: {self.parts} parts on {self.data}, where the head alone has a top-1 of {self.head:.1%}"
+        judged = f", judged with {self.judged_with:,} images of {self.data}" if self.judged_with else ""
+        return f"{self.source}: what each of {self.parts} parts adds{judged}"
 
 
 @dataclass(frozen=True)
@@ -42,15 +43,16 @@ class SchemeFound:
     weight_bits: int
     planned_bytes: int  # SRAM on the target, everything counted
     budget_bytes: int
-    gain: float  # of top-1 over the head alone, as predicted
+    gain: float | None  # of top-1 over the head alone, as predicted; None where nothing was measured
     proven: bool  # whether none that fits is predicted to gain more
 
     def __str__(self) -> str:
         weights = f"weights {' '.join(self.weights)} with {self.weight_bits} bits" if self.weights else "no weights"
-        best = ", the most there is" if self.proven else ""
+        gain = "" if self.gain is None else f", {100 * self.gain:+.1f} points predicted"
+        best = ", the best that fits" if self.proven else ""
         return (
-            f"the last {self.biases} biases, {weights}; {self.planned_bytes:,} of {self.budget_bytes:,} bytes of SRAM, "
-            f"{100 * self.gain:+.1f} points predicted{best}"
+            f"the last {self.biases} biases, {weights}; {self.planned_bytes:,} of {self.budget_bytes:,} bytes of SRAM"
+            f"{gain}{best}"
         )
 
 

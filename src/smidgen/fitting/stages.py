@@ -34,7 +34,9 @@ from smidgen.results.inspection import describe
 from smidgen.results.profiling import profile
 from smidgen.selection.analyzing import MOST, AnalysisProgress, analyze
 from smidgen.selection.contributions import Contributions, ContributionsError, read_contributions, write_contributions
-from smidgen.selection.rates import RateProgress, choose_rate
+from smidgen.selection.estimating import estimate
+from smidgen.selection.holding import hold_back
+from smidgen.selection.rates import ChosenRate, RateProgress, RateTrial, choose_rate
 from smidgen.selection.searching import search
 from smidgen.selection.shipped import shipped_contributions
 from smidgen.selection.trials import agenda
@@ -46,6 +48,7 @@ from smidgen.training.scheme import Scheme
 Analysis = Literal["quick", "full"]
 Where = Literal["host", "cuda"]
 Tell = Callable[[str, int, int], None]  # what is done, how much of it, of how much
+ENOUGH = 200  # images held back: judged with fewer, what a part adds drowns in chance
 CALIBRATED = 128  # images that set the ranges of a float model, at most
 COMPARED = 3  # steps of the board that numpy takes too
 MODEL, CONTRIBUTIONS, SCHEME, RATE = "model.smg", "contributions.json", "scheme.json", "rate.json"
@@ -105,6 +108,11 @@ class Stages:
         except ContributionsError:
             return None
 
+    @cached_property
+    def chosen_rate(self) -> ChosenRate:
+        plain = json.loads((self.folder / RATE).read_text())
+        return ChosenRate(**{**plain, "trials": tuple(RateTrial(**one) for one in plain["trials"])})
+
     def make_model(self) -> ModelMade:
         graph, told = self.source, self.tell
 
@@ -125,12 +133,15 @@ class Stages:
             found.check(self.graph)
             write_contributions(found, self.folder / CONTRIBUTIONS)
             source = "shipped with the package" if self.wish.given is None else "as given"
+        elif self.wish.analysis is None and len(hold_back(self.data).test) < ENOUGH:
+            found = estimate(self.graph)
+            write_contributions(found, self.folder / CONTRIBUTIONS)
+            source = f"by rule: {len(self.data.train)} images are too few to measure them"
         else:
             found = self._analyze()
             source = f"measured here, {self.wish.analysis or 'quick'}"
         given = found.conditions
-        judged = f"{given.data}, judged with {given.judged_with:,} images"
-        return ContributionsMade(source, judged, found.depths[0].accuracy, len(found.depths) + len(found.shares))
+        return ContributionsMade(source, given.data, given.judged_with, len(found.depths) + len(found.shares))
 
     def _analyze(self) -> Contributions:
         """Measure contributions at a rate that suits a scheme of middling size."""
@@ -151,14 +162,14 @@ class Stages:
         )  # fmt: skip
         write_whole(self.folder / SCHEME, found.scheme.to_json().encode() + b"\n")
         weights = tuple(f"{one.layer}:{one.share}" for one in found.layers)
+        gain = found.gain if self.contributions.conditions.judged_with else None
         return SchemeFound(
-            found.scheme.biases, weights, found.weight_bits, found.cost, found.budget, found.gain, found.proven
+            found.scheme.biases, weights, found.weight_bits, found.cost, found.budget, gain, found.proven
         )
 
     def make_rate(self) -> RateMade:
         chosen = choose_rate(self.here, self.data, self.wish.course, on_progress=self._trying)
-        plain = {**asdict(chosen), "verdict": chosen.verdict}
-        write_whole(self.folder / RATE, json.dumps(plain, indent=1, allow_nan=False).encode() + b"\n")
+        write_whole(self.folder / RATE, json.dumps(asdict(chosen), indent=1, allow_nan=False).encode() + b"\n")
         return RateMade(chosen.learning_rate, chosen.verdict)
 
     def make_learned(self, rate: float) -> LearnedHere:

@@ -234,7 +234,7 @@ def draw_scheme(graph: Graph, scheme: Scheme, options: Options) -> go.Figure:
         row=1, col=1,
     )  # fmt: skip
     below = [0] * len(numbered)
-    for what, colour, sizes in _costs(trained, len(numbered), options):
+    for what, colour, sizes in _costs(trained, len(numbered), options.bits(scheme)):
         figure.add_trace(
             _layer_bars(what, sizes, colour, names, what + ": %{customdata[1]:,} bytes", below), row=2, col=1
         )
@@ -251,7 +251,7 @@ def draw_scheme(graph: Graph, scheme: Scheme, options: Options) -> go.Figure:
 
 
 def _in_words(scheme: Scheme, options: Options) -> str:
-    return f"{len(scheme.weights)} layers' weights at {options.weight_bits} bits, the last {scheme.biases} biases"
+    return f"{len(scheme.weights)} layers' weights at {options.bits(scheme)} bits, the last {scheme.biases} biases"
 
 
 def _share(trained: Trained | None) -> float:
@@ -267,11 +267,11 @@ def _layer_bars(
     )  # fmt: skip
 
 
-def _costs(trained: Mapping[int, Trained], count: int, options: Options) -> Iterator[tuple[str, str, list[int]]]:
+def _costs(trained: Mapping[int, Trained], count: int, bits: int) -> Iterator[tuple[str, str, list[int]]]:
     """Bytes of each layer, by what they are for; counted as the paper does, but with the bits that weights have."""
     memories = {layer: layer_memory(one) for layer, one in trained.items()}
     parts: tuple[tuple[str, str, Callable[[AnalyticMemory], int]], ...] = (
-        ("weights in SRAM", COLOURS["state"], lambda m: _state_bytes(m.weights, options.weight_bits)),
+        ("weights in SRAM", COLOURS["state"], lambda m: _state_bytes(m.weights, bits)),
         ("biases in SRAM", COLOURS["gradient"], lambda m: m.biases),
         ("inputs saved, and masks", COLOURS["saved"], lambda m: m.saved + m.masks),
     )
