@@ -34,6 +34,7 @@ from smidgen.fitting.stages import (
     Stages,
     Where,
     Wish,
+    is_float,
 )
 from smidgen.ir import Graph
 from smidgen.ir.fingerprint import FORMAT, fingerprint
@@ -128,10 +129,9 @@ class _Fit:
         from smidgen.fitting.report import make_report  # here, because plotly takes a while to import
 
         work, wish = self.work, self.wish
-        model = self._run(
-            _Stage("model", (MODEL,), (work.source.name, self.source, self.data), ModelMade, work.make_model)
-        )
-        known = work.shipped.to_json() if work.shipped else (wish.analysis, wish.budget, self._course, self.data)
+        seen = self.data if is_float(work.source) else ""
+        model = self._run(_Stage("model", (MODEL,), (work.source.name, self.source, seen), ModelMade, work.make_model))
+        known = work.known[1].to_json() if work.known else (wish.analysis, work.most, self._course, self.data)
         found = self._run(
             _Stage(
                 "contributions", (CONTRIBUTIONS,), self._from(MODEL, known), ContributionsMade, work.make_contributions

@@ -99,14 +99,24 @@ class Stages:
         )
 
     @cached_property
-    def shipped(self) -> Contributions | None:
-        """What the package or the caller knows of the network; None where it has to be measured."""
-        if self.wish.given is not None or self.wish.analysis is not None:
-            return self.wish.given
-        try:
-            return shipped_contributions(self.graph)
-        except ContributionsError:
+    def known(self) -> tuple[str, Contributions] | None:
+        """What is known of what each part adds, and whence; None where it is to be measured."""
+        if self.wish.given is not None:
+            return "as given", self.wish.given
+        if self.wish.analysis is not None:
             return None
+        try:
+            return "shipped with the package", shipped_contributions(self.graph)
+        except ContributionsError:
+            pass
+        if len(hold_back(self.data).test) < ENOUGH:
+            return f"by rule, {len(self.data.train)} images are too few to measure it", estimate(self.graph)
+        return None
+
+    @property
+    def most(self) -> int:
+        """The analytic memory up to which layers are tried in an analysis."""
+        return max(self.wish.budget, parse_size(MOST))
 
     @cached_property
     def chosen_rate(self) -> ChosenRate:
@@ -128,31 +138,24 @@ class Stages:
         return ModelMade(graph.name, quantized, len(summary.layers), summary.macs, summary.parameters)
 
     def make_contributions(self) -> ContributionsMade:
-        found = self.shipped
-        if found is not None:
+        if self.known is not None:
+            source, found = self.known
             found.check(self.graph)
             write_contributions(found, self.folder / CONTRIBUTIONS)
-            source = "shipped with the package" if self.wish.given is None else "as given"
-        elif self.wish.analysis is None and len(hold_back(self.data).test) < ENOUGH:
-            found = estimate(self.graph)
-            write_contributions(found, self.folder / CONTRIBUTIONS)
-            source = f"by rule: {len(self.data.train)} images are too few to measure them"
         else:
-            found = self._analyze()
-            source = f"measured here, {self.wish.analysis or 'quick'}"
+            source, found = f"measured here, {self.wish.analysis or 'quick'}", self._analyze()
         given = found.conditions
         return ContributionsMade(source, given.data, given.judged_with, len(found.depths) + len(found.shares))
 
     def _analyze(self) -> Contributions:
         """Measure contributions at a rate that suits a scheme of middling size."""
         quick = self.wish.analysis != "full"
-        most = max(self.wish.budget, parse_size(MOST))
-        reference = agenda(self.graph, most, None, quick).reference
+        reference = agenda(self.graph, self.most, None, quick).reference
         program = compile(self.graph, reference, options=self.options, images=self._examples)
         chosen = choose_rate(program, self.data, self.wish.course, on_progress=self._trying)
         return analyze(
-            self.graph, self.data, output=self.folder / CONTRIBUTIONS, quick=quick, most=most, target=self.wish.where,
-            learning_rate=chosen.learning_rate, on_progress=self._analyzing,
+            self.graph, self.data, output=self.folder / CONTRIBUTIONS, quick=quick, most=self.most,
+            target=self.wish.where, learning_rate=chosen.learning_rate, on_progress=self._analyzing,
         )  # fmt: skip
 
     def make_scheme(self) -> SchemeFound:
