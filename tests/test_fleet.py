@@ -30,6 +30,7 @@ from smidgen.pipeline import Program, compile
 from smidgen.simulation.fleet import FleetProgress, Simulation, courses, head, integers, simulate, sums
 from smidgen.simulation.fleet.device import Simulator
 from smidgen.simulation.fleet.forward import lanes_dot
+from smidgen.simulation.fleet.steps import IntegerStep
 from smidgen.targets.host import Host
 from smidgen.training import Options, build_training, passes
 from smidgen.training.head import layers
@@ -73,10 +74,8 @@ def differing(graph: Graph, ours: dict[str, Array], theirs: dict[str, Array]) ->
     return [v.name for v in graph.state if ours[v.name].tobytes() != theirs[v.name].tobytes()]
 
 
-@pytest.mark.parametrize("network", [inverted_residual, branches, pools_and_moves, gates, one_scale])
-def test_devices_of_other_schemes_rules_and_seeds_equal_numpy_in_lockstep(network: Callable[[int], Graph]) -> None:
-    graph = network(3)
-    graphs = device_graphs(graph)
+def check_lockstep(graph: Graph, graphs: list[Graph]) -> Simulation:
+    """Every loss, all logits and in the end all state of a fleet are numpy's, device by device."""
     rates = np.array([0.003 * (1 + d % 4) for d in range(len(graphs))], np.float32)
     fleet, states = Simulation(graphs), [g.state for g in graphs]
     for image, label in samples(graph, STEPS):
@@ -92,6 +91,25 @@ def test_devices_of_other_schemes_rules_and_seeds_equal_numpy_in_lockstep(networ
         assert differing(own, fleet.state(d), expected) == [], f"device {d}"
         moved += len(differing(own, expected, {v.name: a for v, a in own.state.items()}))
     assert moved > len(graphs)  # they learned something
+    return fleet
+
+
+@pytest.mark.parametrize("network", [inverted_residual, branches, pools_and_moves, gates, one_scale])
+def test_devices_of_other_schemes_rules_and_seeds_equal_numpy_in_lockstep(network: Callable[[int], Graph]) -> None:
+    graph = network(3)
+    check_lockstep(graph, device_graphs(graph))
+
+
+def test_a_step_is_computed_for_the_devices_that_take_it_alone() -> None:
+    graph = inverted_residual(3)
+    count = len(layers(graph))
+    single = [Scheme(f"layer {i}", count, ((i, part),)) for i in range(count) for part in (Fraction(1, 2), Fraction(1))]
+    options = (Options(CLASSES, seed=1), Options(CLASSES, rule=Momentum(0.9), seed=2))
+    pairs = [(scheme, option) for option in options for scheme in single]
+    fleet = check_lockstep(graph, [passes.run(build_training(graph, *pair).step) for pair in pairs])
+    weights = [step for step in fleet._steps if isinstance(step, IntegerStep) and step.is_weight]
+    assert len(weights) == len(options) * count
+    assert {step.devices for step in weights} == {2}
 
 
 def test_a_backbone_learns_on_the_cpu_what_the_hosts_c_learns(host: Host) -> None:

@@ -23,23 +23,30 @@ Summed = Callable[..., Tensor]
 
 
 class IntegerStep:
-    """A step of int8 weights or int32 biases; its fractions and buffers are state of the fleet."""
+    """A step of int8 weights or int32 biases; its fractions and buffers are state of the fleet.
+
+    It is computed for the devices from the first to the last that takes it. Where each device trains a layer of its
+    own, those of one layer side by side, no device pays for the others' steps.
+    """
 
     def __init__(self, step: FleetStep, fleet: Fleet, weights: Tensor, s: Setting) -> None:
         op = step.node.op
         assert isinstance(op, Step)
-        self.step, self.op, self.s, self.weights = step, op, s, weights
+        self.step, self.op, self.s = step, op, s
+        self.first, self.devices = min(step.ops), max(step.ops) + 1 - min(step.ops)
+        self.weights = self._own_lanes(weights)
         self.is_weight = isinstance(op, WeightStep)
         self.fraction_bits = op.bits - 8 if isinstance(op, WeightStep) else 0
         (parameter,) = step.parameters
         self.held = {d: parameter.held[d].channels for d in step.ops}
-        self.union = self._union(weights)
+        self.union = self._union()
         self.places = None if self.union is None else s.whole(self.union)
         self.sums = _summed(step.gradient, self.union, s)
         self._lanes()
         self._factors()
-        self.slots = s.whole([fleet.slots[d][one.slot] if (one := self._own(d)) else 0 for d in range(s.devices)])
-        shape = (s.devices, *self._shape())
+        span = range(self.first, self.first + self.devices)
+        self.slots = s.whole([fleet.slots[d][one.slot] if (one := self._own(d)) else 0 for d in span])
+        shape = (self.devices, *self._shape())
         kind = torch.uint8 if self.is_weight else torch.int32
         start = (1 << self.fraction_bits) >> 1
         self.fraction = torch.full(shape if self.is_weight else (1,), start, dtype=kind, device=s.device)
@@ -67,12 +74,16 @@ class IntegerStep:
         assert op is None or isinstance(op, Step)
         return op
 
-    def _union(self, weights: Tensor) -> list[int] | None:
+    def _own_lanes(self, x: Tensor) -> Tensor:
+        """The lanes of the devices the step is computed for; one lane that all share stays."""
+        return x[self.first : self.first + self.devices] if x.shape[0] == self.s.devices else x
+
+    def _union(self) -> list[int] | None:
         """The channels that some device steps; None for all."""
         if not self.is_weight or any(channels is None for channels in self.held.values()):
             return None
         channels = sorted({c for held in self.held.values() for c in held or ()})
-        return None if len(channels) == weights.shape[3] else channels
+        return None if len(channels) == self.weights.shape[3] else channels
 
     def _shape(self) -> tuple[int, int, int]:
         """Outputs, taps and channels that are stepped."""
@@ -85,28 +96,30 @@ class IntegerStep:
         """Which channels each device steps, how many it keeps and the place of each among them."""
         s, count = self.s, self._shape()[2]
         wanted = self.union or list(range(count))
-        active, rank = np.zeros((s.devices, count), bool), np.zeros((s.devices, count), np.int32)
-        kept = np.ones(s.devices, np.int32)
+        active, rank = np.zeros((self.devices, count), bool), np.zeros((self.devices, count), np.int32)
+        kept = np.ones(self.devices, np.int32)
         for device, channels in self.held.items():
+            lane = device - self.first
             own = range(count) if not self.is_weight or channels is None else channels
             at = [wanted.index(c) for c in own] if self.union is not None else list(own)
-            active[device, at] = True
-            rank[device, at] = np.arange(len(at))
-            kept[device] = len(at)
+            active[lane, at] = True
+            rank[lane, at] = np.arange(len(at))
+            kept[lane] = len(at)
         self.active_lanes = active
-        self.active = torch.from_numpy(active).to(s.device).reshape(s.devices, 1, 1, count)
+        self.active = torch.from_numpy(active).to(s.device).reshape(self.devices, 1, 1, count)
         self.rank, self.kept = torch.from_numpy(rank).to(s.device), torch.from_numpy(kept).to(s.device)
 
     def _factors(self) -> None:
         """Mantissas and exponents of the factors; one lane where all devices have the same."""
         s, (outputs, _, count) = self.s, self._shape()
         along = 3 if isinstance(self.op, WeightStep) and self.op.axis == 3 else 1
-        multiplier = np.zeros((s.devices, count if along == 3 else outputs), np.int64)
+        multiplier = np.zeros((self.devices, count if along == 3 else outputs), np.int64)
         shift = np.zeros_like(multiplier)
         for device, op in self.step.ops.items():
             assert isinstance(op, Step)
-            at = self.active_lanes[device] if along == 3 else slice(None)
-            multiplier[device, at], shift[device, at] = stochastic.mantissas(np.array(op.factors))
+            lane = device - self.first
+            at = self.active_lanes[lane] if along == 3 else slice(None)
+            multiplier[lane, at], shift[lane, at] = stochastic.mantissas(np.array(op.factors))
         form = [-1, 1, 1, 1]
         form[along] = multiplier.shape[1]
         self.multiplier, self.shift = (s.whole(_one_lane(m)).reshape(form) for m in (multiplier, shift))
@@ -118,9 +131,10 @@ class IntegerStep:
 
     def run(self, values: Callable[..., Tensor], exponents: Tensor, rate: Tensor, key: Tensor, step: Tensor) -> None:
         """Move the tensor; `key` is [devices, 2]."""
-        s, shape = self.s, self._shape()
-        total = self.sums(*(values(v) for v in self.step.sources))
+        s, shape, mine = self.s, self._shape(), self._own_lanes
+        total = self.sums(*(mine(values(v)) for v in self.step.sources))
         total = total.reshape(total.shape[0], *shape)
+        exponents, rate, key, step = mine(exponents), mine(rate), mine(key), mine(step)
         exponent = exponents.gather(1, self.slots.unsqueeze(1)).flatten()
         t = self.lift - rate[:, 1] - exponent - self.unit_bits
         moves = s.run.delta(
@@ -153,40 +167,39 @@ class IntegerStep:
 
     def states(self, device: int) -> dict[Value, Array]:
         """What a device of the fleet has of this step's tensors, as its graph keeps them."""
-        found = self.step.states[device]
-        at = torch.from_numpy(self.active_lanes[device]).to(self.s.device)
+        found, lane = self.step.states[device], device - self.first
+        at = torch.from_numpy(self.active_lanes[lane]).to(self.s.device)
         if not self.is_weight:
-            arrays = [self.weights[device].cpu().numpy()]
+            arrays = [self.weights[lane].cpu().numpy()]
         else:
-            chosen = self.weights[device] if self.places is None else self.weights[device].index_select(2, self.places)
+            chosen = self.weights[lane] if self.places is None else self.weights[lane].index_select(2, self.places)
             arrays = [np.rint(chosen[:, :, at].cpu().numpy())]
             if self.fraction_bits:
-                fraction = self.fraction[device][:, :, at].cpu().numpy()
+                fraction = self.fraction[lane][:, :, at].cpu().numpy()
                 arrays.append(pack(fraction.astype(np.uint8).ravel(), self.fraction_bits))
         if self.buffer is not None:
-            arrays.append(self.buffer[device][:, :, at].cpu().numpy())
+            arrays.append(self.buffer[lane][:, :, at].cpu().numpy())
         return {v: a.reshape(v.type.shape).astype(v.type.dtype) for v, a in zip(found, arrays, strict=True)}
 
     def restore(self, device: int, state: Mapping[str, Array]) -> None:
         """Put back what `states` gave, by name."""
         arrays = [torch.from_numpy(state[v.name].copy()).to(self.s.device) for v in self.step.states[device]]
-        at = torch.from_numpy(self.active_lanes[device]).to(self.s.device)
+        lane = device - self.first
+        at = torch.from_numpy(self.active_lanes[lane]).to(self.s.device)
         if not self.is_weight:
-            self.weights[device] = arrays[0]
+            self.weights[lane] = arrays[0]
         else:
             outputs, taps, _ = self._shape()
             own = self.held[device]
             places = self.s.whole(range(self.weights.shape[3]) if own is None else own)
-            self.weights[device][:, :, places] = arrays[0].to(torch.float32).reshape(outputs, taps, -1)
+            self.weights[lane][:, :, places] = arrays[0].to(torch.float32).reshape(outputs, taps, -1)
             if self.fraction_bits:
                 size = outputs * taps * int(at.sum())
                 fraction = unpack(state[self.step.states[device][1].name], self.fraction_bits, size)
-                self.fraction[device][:, :, at] = (
-                    torch.from_numpy(fraction).to(self.s.device).reshape(outputs, taps, -1)
-                )
+                self.fraction[lane][:, :, at] = torch.from_numpy(fraction).to(self.s.device).reshape(outputs, taps, -1)
         if self.buffer is not None:
-            kept = self.buffer[device][:, :, at]
-            self.buffer[device][:, :, at] = arrays[-1].to(torch.int32).reshape(kept.shape)
+            kept = self.buffer[lane][:, :, at]
+            self.buffer[lane][:, :, at] = arrays[-1].to(torch.int32).reshape(kept.shape)
 
 
 def _one_lane(numbers: Array) -> Array:
