@@ -51,7 +51,7 @@ def analyze_(
 ) -> None:
     """Measure by training what each depth of biases and each layer's weights add to accuracy."""
     for path in (output, *([picture] if picture else [])):
-        check_folder(path, output.parent)
+        check_folder(path, Path())
     rate = parse_rate(learning_rate)
     with spinner(f"reading {source}"):
         room = memory_bytes(memory)

@@ -54,7 +54,7 @@ class AnalysisSummary:
     conditions: Conditions
     head: float  # top-1 of the head alone
     base: int
-    noise: float  # two standard deviations of a top-1 that is judged with so many images
+    noise: float  # the standard deviation of a top-1 that is judged with so many images
     depths: tuple[DepthGain, ...]
     layers: tuple[LayerGains, ...]  # the last first
     bits: tuple[BitsAccuracy, ...]
@@ -99,7 +99,7 @@ def summarize(contributions: Contributions, graph: Graph, file: str, picture: st
     """The contributions as the command line shows them."""
     given, nodes = contributions.conditions, layers(graph)
     base = contributions.depths[0].accuracy + contributions.biases_gain(contributions.base)
-    noise = 2 * math.sqrt(base * (1 - base) / given.judged_with / len(given.seeds))
+    noise = math.sqrt(base * (1 - base) / given.judged_with / len(given.seeds))
     measured = sorted({one.layer for one in contributions.shares}, reverse=True)
     return AnalysisSummary(
         contributions.model,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from smidgen.data import Data
 from smidgen.errors import InputError
 from smidgen.ir import Graph, verify
 from smidgen.learning import Course
+from smidgen.selection.cluster import OnRay
 from smidgen.selection.contributions import (
     BiasDepth,
     BitsTried,
@@ -85,7 +87,7 @@ def analyze(
     found = _contributions(setup, todo, seeds, outcomes, (*todo.left_out, *left_out))
     if output:
         write_contributions(found, output)
-        journal_path(output).unlink()
+        journal_path(output).unlink(missing_ok=True)
     return found
 
 
@@ -93,11 +95,12 @@ def find_launcher(target: str | None, workers: int | None, ray: str | None) -> L
     """What runs the trials."""
     if target not in (None, "host", "cuda"):
         raise InputError(f"{target} cannot run an analysis; give host or cuda")
+    if workers is not None and workers < 1:
+        raise InputError(f"{workers} workers cannot run anything; give 1 or more")
+    count = workers or os.cpu_count() or 1
     if ray is not None:
-        from smidgen.selection.cluster import OnRay
-
-        return OnRay(ray, target, workers)
-    return OnDevice(workers=workers) if target == "cuda" else OnHost(workers)
+        return OnRay(ray, count, target)
+    return OnDevice(count) if target == "cuda" else OnHost(count)
 
 
 def _set_up(

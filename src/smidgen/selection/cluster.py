@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import logging
-import socket
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from smidgen.errors import InputError, SmidgenError, TargetError
-from smidgen.selection.runs import OnDevice, Outcome, Setup, fleets, run_trial, worker_count
+from smidgen.selection.answering import check_answers
+from smidgen.selection.runs import OnDevice, Outcome, Setup, fleets, run_trial
 from smidgen.selection.trials import Trial
 
 RETRIES = 3  # of a task whose worker or machine was lost
-SECONDS = 3.0  # for an address to answer
 LOCAL = "local"  # Ray's own word for a cluster of this machine
 
 
@@ -24,8 +22,9 @@ class OnRay:
     """A cluster by address, or `auto`: the one that is there, otherwise one of this machine's cores."""
 
     address: str
+    workers: int  # of a cluster that is started here
     target: str | None = None  # host: leave GPUs alone
-    workers: int | None = None  # of a cluster that is started here
+    device: str = "cuda"  # of PyTorch, on a machine whose GPU Ray hands out
 
     def launch(self, setup: Setup, trials: Sequence[Trial]) -> Generator[tuple[Trial, Outcome]]:
         try:
@@ -34,11 +33,11 @@ class OnRay:
             raise InputError("--ray needs Ray, which is not installed; run: pip install 'smidgen[ray]'") from None
         if not trials:
             return
-        with _connected(ray, self.address, worker_count(self.workers)):
+        with _connected(ray, self.address, self.workers):
             common = ray.put(setup)
             if self._gpus(ray):
                 remote = ray.remote(num_cpus=1, num_gpus=1, max_retries=RETRIES)(run_together)
-                tasks = {remote.remote(common, fleet): fleet for fleet in fleets(setup.model, trials)}
+                tasks = {remote.remote(common, fleet, self.device): fleet for fleet in fleets(setup.model, trials)}
             else:
                 remote = ray.remote(num_cpus=1, max_retries=RETRIES)(run_one)
                 tasks = {remote.remote(common, [trial]): [trial] for trial in trials}
@@ -59,9 +58,9 @@ def run_one(setup: Setup, trials: Sequence[Trial]) -> list[Outcome]:
     return [run_trial(setup, trial) for trial in trials]
 
 
-def run_together(setup: Setup, trials: Sequence[Trial]) -> list[Outcome]:
+def run_together(setup: Setup, trials: Sequence[Trial], device: str) -> list[Outcome]:
     """The task of a GPU."""
-    found = dict(OnDevice(workers=1).launch(setup, trials))
+    found = dict(OnDevice(1, device).launch(setup, trials))
     return [found[trial] for trial in trials]
 
 
@@ -73,7 +72,10 @@ def _answer(ray: Any, task: Any) -> list[Outcome]:
         cause = error.cause
         if isinstance(cause, SmidgenError):
             raise cause from None
-        raise TargetError(f"a run failed on the Ray cluster: {_last_line(error)}") from None
+        raise TargetError(
+            f"a run failed on the Ray cluster ({_last_line(error)}); the same smidgen has to be installed on all its "
+            "machines"
+        ) from None
     except ray.exceptions.RayError as error:
         raise TargetError(
             f"a run was lost {RETRIES + 1} times on the Ray cluster ({_last_line(error)}); where memory ran out, let "
@@ -92,45 +94,25 @@ def _connected(ray: Any, address: str, workers: int) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
-    if address not in ("auto", LOCAL):
-        _check_answers(address)
+    at = _running(ray) if address == "auto" else address
+    if at != LOCAL:
+        check_answers(at)
+    own = {"num_cpus": workers, "include_dashboard": False} if at == LOCAL else {}
     try:
-        _start(ray, address, workers, quiet)
+        try:
+            ray.init(at, log_to_driver=False, logging_level=logging.ERROR, **own)
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            raise TargetError(f"Ray at {address} cannot be used: {_last_line(error)}") from None
         yield
     finally:
         ray.shutdown()
 
 
-def _start(ray: Any, address: str, workers: int, quiet: dict[str, Any]) -> None:
-    own = {"address": LOCAL, "num_cpus": workers, "include_dashboard": False}
+def _running(ray: Any) -> str:
+    """The address of the cluster of which this machine is a part, or LOCAL where there is none that answers."""
     try:
-        if address == LOCAL:
-            ray.init(**own, **quiet)
-            return
-        try:
-            ray.init(address, **quiet)
-        except ConnectionError:
-            if address != "auto":
-                raise
-            ray.init(**own, **quiet)
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        raise TargetError(f"no Ray cluster could be reached at {address}: {_last_line(error)}") from None
-
-
-def _check_answers(address: str) -> None:
-    """Raise TargetError where nothing listens: Ray itself would try for a minute."""
-    parts = urlsplit(address if "://" in address else f"//{address}")
-    try:
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host, port = None, None
-    if not host or not port:
-        raise InputError(f"{address!r} is not the address of a Ray cluster; give auto, or one such as 10.0.0.1:6379")
-    try:
-        socket.create_connection((host, port), timeout=SECONDS).close()
-    except OSError as error:
-        raise TargetError(
-            f"nothing answers at {address} ({error.strerror or error}); give the address that ray start printed, or "
-            "auto"
-        ) from None
+        found: str = ray._private.services.canonicalize_bootstrap_address("auto")
+        check_answers(found)
+    except (ConnectionError, SmidgenError):  # Ray remembers clusters that have ended
+        return LOCAL
+    return found

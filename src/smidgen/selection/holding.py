@@ -33,13 +33,13 @@ def hold_back(data: Data) -> Data:
 
 
 def limit_samples(samples: Samples, most: int, classes: int) -> Samples:
-    """About `most` of the samples, of each class its share of them and at least one."""
+    """At most `most` of the samples, of each class its share; a class that would have none keeps one besides."""
     if len(samples) <= most:
         return samples
     chosen = (
         place
         for of_class in _by_class(samples, classes)
-        for place in evenly(of_class, max(1, round(most * len(of_class) / len(samples))))
+        for place in evenly(of_class, max(1, most * len(of_class) // len(samples)))
     )
     return samples.at(sorted(chosen))
 

@@ -21,7 +21,6 @@ from smidgen.selection.trials import Trial
 from smidgen.training.scheme import Scheme, SchemeError
 
 FORMAT = 1
-MOST_BYTES = 1 << 26
 _NOTHING: Mapping[Trial, Outcome] = MappingProxyType({})
 
 
@@ -29,12 +28,13 @@ class Journal:
     """Outcomes that are there already, and the file the next ones go to; without a file they are kept nowhere."""
 
     def __init__(self, file: IO[bytes] | None = None, known: Mapping[Trial, Outcome] = _NOTHING) -> None:
-        self._file, self.known = file, known
+        self._file, self.known, self.empty = file, known, not known
 
     def add(self, trial: Trial, outcome: Outcome) -> None:
         """One more line, on the disk when this returns."""
         if self._file is None:
             return
+        self.empty = False
         scheme = json.loads(trial.scheme.to_json())
         line = {"scheme": scheme, "bits": trial.weight_bits, "seed": trial.seed, **asdict(outcome)}
         self._file.write(json.dumps(line).encode() + b"\n")
@@ -62,14 +62,21 @@ def open_journal(path: Path, setup: Setup) -> Iterator[Journal]:
                 f"{path} is being written by another analysis; wait for it, or name another file"
             ) from None
         file.seek(0)
-        text = file.read(MOST_BYTES)
+        text, header = file.read(), _header(setup)
         whole = text[: text.rfind(b"\n") + 1]  # a last line without an end was cut off when it was written
+        first = json.dumps(header).encode() + b"\n"
+        if not whole and not first.startswith(text):
+            raise ContributionsError(f"{path} is not as smidgen analyze wrote it; remove the file to begin anew")
+        journal = Journal(file, _known(whole.decode(errors="replace").splitlines(), header, path))
         file.truncate(len(whole))
-        header = _header(setup)
         if not whole:
-            file.write(json.dumps(header).encode() + b"\n")
+            file.write(first)
             file.flush()
-        yield Journal(file, _known(whole.decode(errors="replace").splitlines(), header, path))
+        try:
+            yield journal
+        finally:
+            if journal.empty:
+                path.unlink()
 
 
 def _header(setup: Setup) -> dict[str, Any]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 import shutil
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -24,9 +23,7 @@ from smidgen.training import Options
 from smidgen.training.head import layers
 
 FLEET = 64  # devices on a GPU at once
-EXAMPLES = (
-    2  # images that set a program's first exponents, which learning soon corrects: each takes a third of a second
-)
+EXAMPLES = 2  # images that set a program's first exponents, which learning soon corrects: each takes time
 SMALL = 16  # devices: a fleet this large is closed where the next trial would slow it down
 
 
@@ -59,33 +56,29 @@ class Launcher(Protocol):
 
 @dataclass(frozen=True)
 class OnHost:
-    """Programs in C, each by itself, in as many processes as there are cores."""
+    """Programs in C, each by itself, in as many processes."""
 
-    workers: int | None = None
+    workers: int
 
     def launch(self, setup: Setup, trials: Sequence[Trial]) -> Generator[tuple[Trial, Outcome]]:
-        yield from share_out(run_trial, setup, trials, worker_count(self.workers))
+        yield from share_out(run_trial, setup, trials, self.workers)
 
 
 @dataclass(frozen=True)
 class OnDevice:
-    """Fleets of simulated devices in PyTorch, on a GPU; programs are compiled on all cores."""
+    """Fleets of simulated devices in PyTorch, on a GPU; programs are compiled in as many processes."""
 
+    workers: int
     device: str = "cuda"
-    workers: int | None = None
 
     def launch(self, setup: Setup, trials: Sequence[Trial]) -> Generator[tuple[Trial, Outcome]]:
+        _check_device(self.device)
+        few = replace(setup.data, train=setup.data.train.spread(EXAMPLES), test=setup.data.test.spread(1))
+        slim = replace(setup, data=few)  # all that compiling needs
         for fleet in fleets(setup.model, trials):
-            with closing(share_out(compile_trial, setup, fleet, worker_count(self.workers))) as compiled:
+            with closing(share_out(compile_trial, slim, fleet, self.workers)) as compiled:
                 programs = dict(compiled)
             yield from zip(fleet, run_fleet(setup, [programs[trial] for trial in fleet], self.device), strict=True)
-
-
-def worker_count(asked: int | None) -> int:
-    """How many processes to use: those asked for, or one for each core."""
-    if asked is not None and asked < 1:
-        raise InputError(f"{asked} workers cannot run anything; give 1 or more")
-    return asked or os.cpu_count() or 1
 
 
 def compile_trial(setup: Setup, trial: Trial) -> Program:
@@ -110,10 +103,8 @@ def run_trial(setup: Setup, trial: Trial) -> Outcome:
 
 def run_fleet(setup: Setup, programs: Sequence[Program], device: str) -> list[Outcome]:
     """The same of many programs at once, in PyTorch."""
-    try:
-        from smidgen.simulation.fleet import simulate
-    except ImportError:
-        raise InputError(f"{device} needs PyTorch, which is not installed; run: pip install 'smidgen[torch]'") from None
+    from smidgen.simulation.fleet import simulate
+
     done = simulate(programs, setup.data, setup.course, device=device)
     return [
         DIVERGED if gone or not _finite(state) else Outcome(accuracy, loss)
@@ -121,6 +112,15 @@ def run_fleet(setup: Setup, programs: Sequence[Program], device: str) -> list[Ou
             done.accuracies, done.losses[-1], done.diverged, done.states, strict=True
         )
     ]
+
+
+def _check_device(device: str) -> None:
+    """Raise InputError where fleets cannot run there, before anything is compiled for them."""
+    try:
+        from smidgen.simulation.fleet.courses import check_device
+    except ImportError:
+        raise InputError(f"{device} needs PyTorch, which is not installed; run: pip install 'smidgen[torch]'") from None
+    check_device(device)
 
 
 def _finite(state: Mapping[str, Array]) -> bool:

@@ -74,7 +74,12 @@ def agenda(graph: Graph, most: int, reach: int | None = None, quick: bool = Fals
         raise InputError(f"{graph.name} has no layer before its classifier; there is nothing to choose from")
     if reach is not None and not 1 <= reach <= count:
         raise InputError(f"the last {reach} layers cannot be tried: {graph.name} has {count}; give 1 to {count}")
-    deepest = next(d for d in range(count, -1, -1) if analytic_memory(Scheme("biases", d), graph).total <= most)
+    taken = [analytic_memory(Scheme("biases", depth), graph).total for depth in range(count + 1)]
+    deepest = max(depth for depth in range(count + 1) if taken[depth] <= most)
+    if not deepest:
+        raise InputError(
+            f"{graph.name} has nothing to try within {most:,} bytes: its last bias alone takes {taken[1]:,}; allow more"
+        )
     within = deepest if reach is None else min(deepest, reach)
     kinds = [kind_of(node) for node in numbered]
     depths = _depths(kinds, within)
@@ -104,9 +109,8 @@ def _shares(graph: Graph, layer: int, kind: Kind, most: int, quick: bool) -> lis
     node, found = layers(graph)[layer], dict[tuple[int, ...], Fraction]()
     whole = isinstance(node.op, Dense) or (quick and kind in (Kind.depthwise, Kind.project))
     for share in SHARES[-1:] if whole else QUICK_SHARES if quick else SHARES:
-        if (channels := _channels(graph, layer, share)) and analytic_memory(
-            _alone(graph, layer, share), graph
-        ).total <= most:
+        takes = analytic_memory(_alone(graph, layer, share), graph).total
+        if takes <= most and (channels := _channels(graph, layer, share)):
             found.setdefault(channels, share)
     return list(found.values())
 

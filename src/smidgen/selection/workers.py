@@ -24,7 +24,7 @@ TRIES = 3  # at one item, before it is blamed for the deaths of those who work o
 ALIGNED = 64  # bytes: where arrays begin in the file that all processes read
 _COUNT = struct.Struct("<Q")
 # The path comes along, so that others find the library where this process did; the user's script is not run again.
-_CODE = "import sys; sys.path[:] = {path!r}; from smidgen.selection.workers import serve; serve({channel}, {shared})"
+_CODE = "import sys; sys.path[:] = {path!r}; from smidgen.selection.workers import serve; serve{descriptors}"
 
 
 def share_out(
@@ -50,23 +50,25 @@ def share_out(
             crew.end()
 
 
-class _Worker(Generic[Item]):
-    """A process and the line to it."""
+class _Worker:
+    """A process, a pipe to it and one back: no sockets, which would look as if a network were needed."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        self.line, theirs = Pipe()
-        code = _CODE.format(path=sys.path, channel=theirs.fileno(), shared=file.fileno())
-        with theirs:
+        items, self.items = Pipe(duplex=False)
+        self.answers, answers = Pipe(duplex=False)
+        with items, answers:
+            theirs = items.fileno(), answers.fileno(), file.fileno()
             self.process = subprocess.Popen(
-                (sys.executable, "-c", code),
-                pass_fds=(theirs.fileno(), file.fileno()),
+                (sys.executable, "-c", _CODE.format(path=sys.path, descriptors=theirs)),
+                pass_fds=theirs,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
             )
 
     def end(self) -> int:
         """Make an end of it; how it ended."""
-        self.line.close()
+        self.items.close()
+        self.answers.close()
         self.process.kill()
         return self.process.wait()
 
@@ -76,28 +78,28 @@ class _Crew(Generic[Item]):
 
     def __init__(self, file: IO[bytes], items: Sequence[Item]) -> None:
         self.file, self.left = file, deque((item, 1) for item in items)  # with how often it is then tried
-        self.busy: dict[Connection[Any, Any], tuple[_Worker[Item], Item, int]] = {}
+        self.busy: dict[Connection[Any, Any], tuple[_Worker, Item, int]] = {}
 
     def start(self) -> None:
         self.give(_Worker(self.file))
 
-    def give(self, worker: _Worker[Item]) -> None:
+    def give(self, worker: _Worker) -> None:
         """The next item to a worker; nothing left ends it."""
         if not self.left:
             worker.end()
             return
         item, tried = self.left.popleft()
-        self.busy[worker.line] = worker, item, tried
+        self.busy[worker.answers] = worker, item, tried
         with suppress(OSError):  # where it has died in between, which `answers` sees
-            worker.line.send(item)
+            worker.items.send(item)
 
     def answers(self) -> Iterator[tuple[Item, Any]]:
         """Wait for one at least."""
         ready = wait(list(self.busy))
-        for line in [line for line in self.busy if line in ready]:
-            worker, item, tried = self.busy.pop(line)
+        for pipe in [pipe for pipe in self.busy if pipe in ready]:
+            worker, item, tried = self.busy.pop(pipe)
             try:
-                fine, answer = worker.line.recv()
+                fine, answer = worker.answers.recv()
             except (EOFError, OSError):
                 self.replace(worker, item, tried)
                 continue
@@ -107,13 +109,13 @@ class _Crew(Generic[Item]):
             self.give(worker)
             yield item, answer
 
-    def replace(self, worker: _Worker[Item], item: Item, tried: int) -> None:
+    def replace(self, worker: _Worker, item: Item, tried: int) -> None:
         """Another worker in place of one that died; what it had in hand comes first."""
         code = worker.end()
         if tried == TRIES:
             how = f"by signal {-code}" if code < 0 else f"with code {code}"
             raise TargetError(
-                f"a worker process ended {how} for the {TRIES}rd time at the same run; where memory ran out, use fewer "
+                f"{TRIES} worker processes ended at the same run, the last {how}; where memory ran out, use fewer "
                 "workers"
             )
         self.left.appendleft((item, tried + 1))
@@ -124,19 +126,20 @@ class _Crew(Generic[Item]):
             worker.end()
 
 
-def serve(channel: int, shared: int) -> None:
+def serve(items: int, answers: int, shared: int) -> None:
     """What a worker process does: take items and answer until nobody is left to ask."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted at the keyboard ends its workers itself
-    line: Connection[Any, Any] = Connection(channel)
+    asking: Connection[Any, Any] = Connection(items, writable=False)
+    answering: Connection[Any, Any] = Connection(answers, readable=False)
     function, common = _read_shared(shared)
     with suppress(EOFError, OSError):
         while True:
-            item = line.recv()
+            item = asking.recv()
             try:
                 answer = True, function(common, item)
             except Exception as error:
                 answer = False, error
-            line.send(answer)
+            answering.send(answer)
 
 
 def _write_shared(thing: object, file: IO[bytes]) -> None:
