@@ -8,6 +8,7 @@ import numpy as np
 
 from smidgen.ir import Graph
 from smidgen.ops.conv import Depthwise
+from smidgen.ops.dense import Dense
 from smidgen.selection.contributions import (
     BiasDepth,
     BitsTried,
@@ -40,7 +41,7 @@ def measured(graph: Graph, seed: int = 0, shares: tuple[Fraction, ...] = SHARES)
     for layer, node in enumerate(numbered):
         narrow = isinstance(node.op, Depthwise) or node.ins[1].type.shape[0] < node.ins[1].type.shape[-1]
         full = rng.normal(0.0, 0.01) if narrow else abs(rng.normal(0.05, 0.03)) * (layer + 1) / count
-        for share in shares if isinstance(node.ins[1].type.shape, tuple) and len(node.ins[1].type.shape) == 4 else ():
+        for share in (Fraction(1),) if isinstance(node.op, Dense) else shares:
             without = rising_at(rising, found.beside(layer))
             gain = full * float(share) ** 0.6 + rng.normal(0.0, 0.002)
             rows.append(LayerShare(layer, share, float(np.clip(without + gain, 0, 1))))

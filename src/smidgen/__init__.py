@@ -4,6 +4,7 @@ import smidgen as sm
 
 model = sm.load("mcunet-5fps")           # a network of the zoo, or a file that imports
 model = sm.quantize(sm.import_model("float.onnx"), images).graph      # or a float one of your own
+found = sm.search(model, contributions, budget="128KB", target="cortex-m7")   # what is worth training: found.scheme
 program = sm.compile(model, "99kb", target="host", options=sm.Options(classes=10))
 print(program.memory)
 program.write("out/")
@@ -39,7 +40,16 @@ from smidgen.learning import CheckpointError, Course, Learned, LearningError, le
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
 from smidgen.pipeline import Program, compile
 from smidgen.quantization import QuantizationError, Quantized, Recipe, quantize
-from smidgen.selection import Contributions, ContributionsError, analyze
+from smidgen.selection import (
+    Contributions,
+    ContributionsError,
+    Found,
+    Pareto,
+    SearchError,
+    analyze,
+    pareto,
+    search,
+)
 from smidgen.selection.rates import ChosenRate, choose_rate, make_course
 from smidgen.training import Options
 from smidgen.training.head import TrainingError
@@ -62,6 +72,7 @@ __all__ = [
     "ExportError",
     "FitError",
     "Fitted",
+    "Found",
     "Graph",
     "GraphError",
     "ImportModelError",
@@ -70,6 +81,7 @@ __all__ = [
     "LearningError",
     "Momentum",
     "Options",
+    "Pareto",
     "PlanError",
     "Preprocessing",
     "Program",
@@ -78,6 +90,7 @@ __all__ = [
     "Recipe",
     "Scheme",
     "SchemeError",
+    "SearchError",
     "Sgd",
     "SmidgenError",
     "TargetError",
@@ -97,7 +110,9 @@ __all__ = [
     "load_data",
     "load_scheme",
     "make_course",
+    "pareto",
     "quantize",
+    "search",
     "simulate",
 ]
 

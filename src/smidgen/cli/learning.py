@@ -13,7 +13,9 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from smidgen.cli.demonstration import BOARD
 from smidgen.cli.options import Learning, with_learning
+from smidgen.cli.searching import choose_scheme
 from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, TrainingTarget, app, memory_bytes, path_option, show
 from smidgen.cli.terminal import progress_console, say, spinner, warn
 from smidgen.data import Augment, Data, examples, load_data, pixel_encoding
@@ -37,6 +39,16 @@ ImageSource = Annotated[
 ShortSide = Annotated[int, typer.Option(help="Reduce larger image files to this short side, in pixels.")]
 
 
+LearningScheme = Annotated[
+    str | None, typer.Option(help="What learns: a published name, full, last:K, bias:K, head, or a JSON file.")
+]
+BudgetInstead = Annotated[
+    str | None,
+    typer.Option(help="Without --scheme: a board's SRAM, such as 128KB; the best known scheme for it learns."),
+]
+LearningRate = Annotated[
+    str, typer.Option("--learning-rate", "--lr", help="Per sample: auto (short trials), a number, or as in 0.1/256.")
+]
 AUTO = "auto"
 
 
@@ -51,17 +63,13 @@ class ScheduleOption(StrEnum):
 @with_learning
 def train(
     model: Model,
-    scheme: Annotated[
-        str, typer.Option(help="What learns: a published name, full, last:K, bias:K, head, or a JSON file.")
-    ],
     source: ImageSource,
     output: Annotated[Path, path_option("--output", "-o", help="The folder for the model and its checkpoint.")],
+    scheme: LearningScheme = None,
+    budget: BudgetInstead = None,
     target: TrainingTarget = "host",
     epochs: Annotated[int, typer.Option(help="How many times to go through the images.")] = 12,
-    rate: Annotated[
-        str,
-        typer.Option("--learning-rate", "--lr", help="Per sample: auto (short trials), a number, or as in 0.1/256."),
-    ] = AUTO,
+    rate: LearningRate = AUTO,
     schedule: Annotated[
         ScheduleOption, typer.Option(help="How the learning rate changes over the run.")
     ] = ScheduleOption.cosine,
@@ -87,18 +95,22 @@ def train(
         graph, data = load(model, most), load_data(source, most, short_side)
     options = learning.options(learning.classes or len(data.classes))
     files = _learned_files(graph, output, Path(model))
+    board = BOARD if target in ("host", "cuda") else target  # the budget is of a chip: here is room for anything
+    picked = choose_scheme(graph, scheme, budget, board, options, streamed_input=True)
+    if picked is None:
+        raise InputError("what is to learn is not said; give --scheme, or --budget to have a scheme chosen")
     with spinner(f"compiling {graph.name} for {target}"):
         images = examples(data.train, pixel_encoding(graph))
-        program = compile(graph, scheme, training_target(target), options=options, images=images)
+        program = compile(graph, picked, training_target(target), options=options, images=images)
     chosen = None
     if given is None:
-        here = program if target == "host" else compile(graph, scheme, options=options, images=images)
+        here = program if target == "host" else compile(graph, picked, options=options, images=images)
         course, chosen = _with_rate(course, here, data, resume)
     output.mkdir(parents=True, exist_ok=True)
     with _progress_bar(course) as on_progress:
         learned = learn(program, data, course, checkpoint=files[2], resume=resume, on_progress=on_progress)
     _write(learned, files)
-    show(_summary(learned, data, scheme, program, files, course, chosen), as_json)
+    show(_summary(learned, data, scheme or "searched", program, files, course, chosen), as_json)
 
 
 def _with_rate(course: Course, program: Program, data: Data, resume: Path | None) -> tuple[Course, ChosenRate | None]:

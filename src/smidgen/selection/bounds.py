@@ -8,6 +8,7 @@ computed at least that gradient, what it is computed from and the kernel's worki
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -45,17 +46,13 @@ class BiasBytes:
     """What learning biases takes, from the last layer to any: bytes."""
 
     layers: tuple[LayerBytes, ...]  # first to last
-    head_state: int
     head_arena: int  # at least, all saved inputs on top
 
 
 def measure_biases(graph: Graph, deepest: int, options: Options, working: Working) -> BiasBytes:
     """What the last `deepest` biases take, layer by layer."""
     numbered = layers(graph)
-    step, head = (
-        passes.run(build_training(graph, Scheme("biases", biases), options, images=None).step)
-        for biases in (deepest, 0)
-    )
+    step = passes.run(build_training(graph, Scheme("biases", deepest), options, images=None).step)
     found = _Step(step, {node.ins[2].name: len(numbered) - i for i, node in enumerate(numbered)}, working)
     roots = roots_of(graph)
     sources = [roots.get(node.ins[0]) for node in numbered]
@@ -71,7 +68,13 @@ def measure_biases(graph: Graph, deepest: int, options: Options, working: Workin
         exponents = EXPONENT * (found.gradients(biases) - found.gradients(biases - 1))
         state = padded(bias.bytes) + buffer + exponents
         rows.append(LayerBytes(state, *found.layer(biases), kept, readers))
-    return BiasBytes(tuple(rows), state_bytes(head), found.least_of_head())
+    return BiasBytes(tuple(rows), found.least_of_head())
+
+
+def head_state(graph: Graph, options: Options, bits: int) -> int:
+    """Bytes of state where nothing learns but the head; those of an int8 head depend on the bits of weights."""
+    scheme = Scheme("head", 0, weight_bits=bits)
+    return state_bytes(passes.run(build_training(graph, scheme, options, images=None).step))
 
 
 def weight_state(trained: Trained, bits: int, options: Options) -> int:
@@ -103,54 +106,39 @@ class _Step:
         self.roots = roots_of(step)
         self.outputs = {self.roots[v] for v in step.outputs if v in self.roots}
         self.maker = {v: i for i, node in enumerate(self.nodes) for v in node.outs}
+        self.reads = _ancestors(step, self.maker)
         self.before = self._before()
-        self.depth_of = {self.maker[new]: depths.get(old.name, 0) for old, new in step.updates.items()}
+        self.depth_of = self._depths(depths)
         self.needed = self._needed()
         self.spine = self._spine()
         self.alive = self._alive()
 
     def _before(self) -> Array:
         """[i, j]: whether node j must run before node i. All that predicts runs before the loss, the rest after."""
-        count = len(self.nodes)
-        before: Array = np.zeros((count, count), bool)
-        for i, node in enumerate(self.nodes):
-            for j in {self.maker[v] for v in node.ins if v in self.maker}:
-                before[i] |= before[j]
-                before[i, j] = True
-            if i >= self.loss:
-                before[i, : self.loss + (i > self.loss)] = True
+        before = self.reads.copy()
+        before[self.loss, : self.loss] = True
+        before[self.loss + 1 :, : self.loss + 1] = True
         return before
+
+    def _depths(self, depths: dict[str, int]) -> dict[int, int]:
+        """For each node that updates state the number of biases with which it begins to: 0 for what is no bias."""
+        found: dict[int, int] = {}
+        for old, new in self.step.updates.items():
+            found[self.maker[new]] = max(found.get(self.maker[new], 0), depths.get(old.name, 0))
+        return found
 
     def _needed(self) -> Array:
         """For each node the least number of biases with which it is part of the step."""
         needed: Array = np.full(len(self.nodes), NEVER)
-        data = self._data()
-        for i, depth in sorted(self.depth_of.items()):
-            advances = self.nodes[i].outs[0] is self.step.updates.get(self._step_state)
-            ancestors = np.zeros_like(data[i]) if advances else data[i].copy()
-            ancestors[i] = True
-            needed[ancestors] = np.minimum(needed[ancestors], depth)
-        for value in self.step.outputs:
-            if value in self.maker:
-                needed[self.maker[value]] = 0
-                needed[data[self.maker[value]]] = 0
-        return needed
-
-    @property
-    def _step_state(self) -> Value:
         assert self.step.roles is not None
-        assert self.step.roles.step_state is not None
-        return self.step.roles.step_state
-
-    def _data(self) -> Array:
-        """[i, j]: whether node i depends on what node j computes."""
-        count = len(self.nodes)
-        data: Array = np.zeros((count, count), bool)
-        for i, node in enumerate(self.nodes):
-            for j in {self.maker[v] for v in node.ins if v in self.maker}:
-                data[i] |= data[j]
-                data[i, j] = True
-        return data
+        advance = self.step.updates.get(self.step.roles.step_state)  # it reads whatever gradients there are
+        ends = {i: depth for i, depth in self.depth_of.items() if advance not in self.nodes[i].outs}
+        ends |= {self.maker[v]: 0 for v in self.step.outputs if v in self.maker}
+        for i, depth in ends.items():
+            for j in (i, *np.flatnonzero(self.reads[i])):
+                needed[j] = min(needed[j], depth)
+        needed[[i for i, node in enumerate(self.nodes) if advance in node.outs]] = 0
+        return needed
 
     def _spine(self) -> list[int]:
         """The nodes from the loss on that the deepest bias's gradient depends on.
@@ -255,3 +243,13 @@ class _Step:
         """Whether a node of the spine runs before the steps of all biases from so many on."""
         deeper = (i for i, depth in self.depth_of.items() if depth >= biases)
         return all(self.before[i, self.spine[place]] for i in deeper)
+
+
+def _ancestors(graph: Graph, maker: Mapping[Value, int]) -> Array:
+    """[i, j]: whether node i depends on what node j computes."""
+    found: Array = np.zeros((len(graph.nodes), len(graph.nodes)), bool)
+    for i, node in enumerate(graph.nodes):
+        for j in {maker[v] for v in node.ins if v in maker}:
+            found[i] |= found[j]
+            found[i, j] = True
+    return found

@@ -46,16 +46,16 @@ class Planner:
         return len(self._known)
 
     def __call__(self, scheme: Scheme) -> PlannedBytes:
-        bits = self.options.bits(scheme) if scheme.weights else None  # bits are of weights
-        key = (scheme.biases, scheme.weights, scheme.channels, bits)
+        with_bits = scheme.weights or self.options.head == "int8"
+        key = (scheme.biases, scheme.weights, scheme.channels, self.options.bits(scheme) if with_bits else None)
         if key not in self._known:
             self._known[key] = self._plan(scheme)
             self.on_plan(self.planned)
         return self._known[key]
 
-    def biases(self, count: int) -> PlannedBytes:
-        """What so many biases take without any weights."""
-        return self(Scheme(f"bias:{count}", count))
+    def biases(self, count: int, bits: int) -> PlannedBytes:
+        """What so many biases take without any weights, those of an int8 head with so many bits."""
+        return self(Scheme(f"bias:{count}", count, weight_bits=bits))
 
     def _plan(self, scheme: Scheme) -> PlannedBytes:
         layout = plan(self.graph, scheme, self.target, options=self.options, streamed_input=self.streamed_input)

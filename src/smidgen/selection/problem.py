@@ -15,7 +15,7 @@ from smidgen.errors import SmidgenError
 from smidgen.ir import Graph
 from smidgen.memory.lives import roots_of
 from smidgen.memory.working import Working
-from smidgen.selection.bounds import measure_biases, saved_bytes, weight_state
+from smidgen.selection.bounds import head_state, measure_biases, saved_bytes, weight_state
 from smidgen.selection.contributions import Contributions
 from smidgen.training import Options
 from smidgen.training.head import layers
@@ -144,8 +144,7 @@ def pose_planned(
             )
             found.append(Layer(_worthwhile(choices), bytes_.state, bytes_.kept, bytes_.early, bytes_.late))
         gains = _bias_gains(contributions, deepest)
-        floors = (0,) * len(gains)
-        return Problem(bits, tuple(found), gains, besides + known.head_state, known.head_arena, floors)
+        return Problem(bits, tuple(found), gains, besides + head_state(graph, options, bits), known.head_arena)
 
     return tuple(problem(one) for one in bits)
 

@@ -1,8 +1,9 @@
 """The best scheme whose compiled program fits a budget: candidates by their least SRAM, and the planner in the loop.
 
 What a search proposes is planned. Where it takes more SRAM than its lower bound promised, either its biases alone have
-a larger arena, which is known of that depth from then on, or proposals are made for a little less than the budget. So a scheme that fits is found in a few plans. Then every candidate that promises more is planned too, best
-first, until one fits or none is left: that proves the answer, or bounds how much better another could be.
+a larger arena, which is known of that depth from then on, or proposals are made for a little less than the budget. So a
+scheme that fits is found in a few plans. Then every candidate that promises more is planned too, best first, until one
+fits or none is left: that proves the answer, or bounds how much better another could be.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Refinement:
 
     def __init__(self, problems: Sequence[Problem], planner: Planner) -> None:
         self.problems, self.planner = problems, planner
-        self.known = {0: planner.biases(0)}
+        self.known = {0: planner.biases(0, problems[0].bits)}
         self.plans = 1  # asked for, known or not: what is known before must not change what is found
 
     def find(self, budget: int, propose: Propose) -> Answer:
@@ -47,12 +48,11 @@ class Refinement:
             candidate = propose(self._with_floors(certain=False), budget - margin)
             if candidate is None:  # the margin leaves no room: the head alone, which fits
                 candidate = self.problems[0].candidate(0, ())
-            if self._learn(candidate.biases):
-                continue
             planned = self._plan(candidate)
             if planned.total <= budget:
                 return Answer(candidate, planned)
-            margin = max(margin + ALIGNMENT, planned.total - candidate.cost)
+            if not self._learn(candidate.biases):
+                margin = max(margin + ALIGNMENT, planned.total - candidate.cost)
 
     def prove(self, budget: int, answer: Answer, promises: Sequence[Promises]) -> Answer:
         """The answer, or a better one, with the most that any scheme within the budget can gain."""
@@ -82,7 +82,7 @@ class Refinement:
         if biases in self.known:
             return False
         self.plans += 1
-        self.known[biases] = self.planner.biases(biases)
+        self.known[biases] = self.planner.biases(biases, self.problems[0].bits)
         return True
 
     def _with_floors(self, *, certain: bool) -> list[Problem]:

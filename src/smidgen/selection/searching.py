@@ -63,7 +63,7 @@ def pareto(
     points: int = POINTS,
     on_plan: PlanCallback = lambda _: None,
 ) -> Pareto:
-    """The best schemes for budgets in equal steps, from the head alone to `budget`; steps that gain nothing are left out."""
+    """The best schemes for budgets in equal steps, from the head alone to `budget`, without steps that gain nothing."""
     if points < 2:
         raise InputError(f"a curve of {points} points cannot be drawn; give 2 or more")
     searcher = Searcher(model, contributions, target, options, analytic, streamed_input, on_plan)
@@ -110,7 +110,7 @@ class Searcher:
     @property
     def least(self) -> int:
         """The least budget there is a scheme for: the head alone."""
-        return self.planner.biases(0).total if self.planner else 0
+        return self.planner.biases(0, self.problems[0].bits).total if self.planner else 0
 
     def search(self, budget: int, method: Method = "exact", evaluations: int = EVALUATIONS, seed: int = 0) -> Found:
         """The best scheme that a method finds for a budget."""
