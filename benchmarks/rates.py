@@ -43,6 +43,8 @@ class Compared:
     chosen: float
     seconds: float  # that the choice took
     top1: float | None  # at that rate; None where there was no full run
+    least: float  # the rate whose trial had the least loss: what would be chosen without the rule for ties
+    least_top1: float | None
     best: float
     best_top1: float
 
@@ -50,6 +52,11 @@ class Compared:
     def lost(self) -> float | None:
         """Points between the rate chosen and the best."""
         return None if self.top1 is None else self.best_top1 - self.top1
+
+    @property
+    def lost_by_least(self) -> float | None:
+        """The same without the rule for ties."""
+        return None if self.least_top1 is None else self.best_top1 - self.least_top1
 
 
 def run_of(data: str, scheme: str, rate: float) -> Run:
@@ -67,6 +74,13 @@ def choose(sets: DataSets, run: Run) -> tuple[ChosenRate, float]:
     return found, time.monotonic() - begun
 
 
+def least_loss(chosen: ChosenRate) -> float:
+    """The rate of the trial that had the least loss, of those that went farthest."""
+    farthest = max(one.steps for one in chosen.trials if one.loss is not None)
+    finished = [one for one in chosen.trials if one.steps == farthest and one.loss is not None]
+    return min(finished, key=lambda one: one.loss or 0.0).learning_rate
+
+
 def top1(stores: tuple[Store, ...], run: Run) -> float | None:
     """Of the first seed; None where there is no such run."""
     found = [store.runs[run].accuracy for store in stores if run in store.runs]
@@ -78,12 +92,12 @@ def compare(sets: DataSets, stores: tuple[Store, ...], names: list[str], schemes
         for scheme in schemes:
             run = run_of(data, scheme, 0.0)
             chosen, seconds = choose(sets, run)
-            rate = round(chosen.learning_rate * BATCH, 6)
-            full = {r: top1(stores, replace(run, rate=r)) for r in {*RATES, rate}}
+            rate, least = (round(r * BATCH, 6) for r in (chosen.learning_rate, least_loss(chosen)))
+            full = {r: top1(stores, replace(run, rate=r)) for r in {*RATES, rate, least}}
             known = {r: found for r, found in full.items() if found is not None}
             best = max(known, key=lambda r: known[r])
             print(f"{data} {scheme}\n{chosen}", file=sys.stderr, flush=True)
-            yield Compared(data, scheme, rate, seconds, full[rate], best, known[best])
+            yield Compared(data, scheme, rate, seconds, full[rate], least, full[least], best, known[best])
 
 
 def measure(sets: DataSets, store: Store, found: list[Compared], device: str) -> None:
