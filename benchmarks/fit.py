@@ -48,7 +48,7 @@ RATES = (0.1, 0.4, 1.0, 2.0)  # of a batch of 256
 DEPTHS = (3, 6, 12)
 WIDTHS = {"resnet8": 1.0, "efficientnet-lite0": 0.5}
 OLD, NEW = (0, 1, 2, 3, 4), (5, 6, 7, 8, 9)  # classes of CIFAR-10: a network knows the ones and is to learn the others
-TAKEN = 1000  # images of the new classes to learn from
+TAKEN = 1000  # images of the new classes to learn from; of fewer than 800 contributions are taken by rule
 
 
 @dataclass(frozen=True)
@@ -154,10 +154,10 @@ def deepest(graph: Graph, classes: int, most: int) -> tuple[str, int]:
     return best
 
 
-def networks(names: list[str], budget: str, epochs: int, pretraining: int) -> Iterator[Tried]:
+def networks(names: list[str], budget: str, images: int, epochs: int, pretraining: int) -> Iterator[Tried]:
     cifar = DataSets().load("cifar10")
     known, wanted = some_classes(cifar, OLD), some_classes(cifar, NEW)
-    data = Data(wanted.name, wanted.classes, wanted.train.spread(TAKEN), wanted.test)
+    data = Data(wanted.name, wanted.classes, wanted.train.spread(images), wanted.test)
     for name in names:
         graph, mild = brought(name, known, pretraining), Augment((0.5, 1.0))
         with tempfile.TemporaryDirectory() as folder:
@@ -192,6 +192,7 @@ def main() -> None:
     parser.add_argument("--model", default=NETWORK, help="of five-flowers: a network of the zoo, or a model file")
     parser.add_argument("--network", action="append", choices=tuple(WIDTHS), help="of networks: only this one")
     parser.add_argument("--budget", help="128KB for five-flowers, 256KB for networks unless given")
+    parser.add_argument("--images", type=int, default=TAKEN, help="of networks: how many to learn from")
     parser.add_argument("--epochs", type=int, default=10, help="of networks")
     parser.add_argument("--pretraining", type=int, default=12, help="epochs in which networks learn the old classes")
     given = parser.parse_args()
@@ -199,7 +200,7 @@ def main() -> None:
         found = list(five_flowers(given.jobs, given.model, given.budget or "128KB"))
     else:
         names = given.network or list(WIDTHS)
-        found = list(networks(names, given.budget or "256KB", given.epochs, given.pretraining))
+        found = list(networks(names, given.budget or "256KB", given.images, given.epochs, given.pretraining))
     report(found, show, given.json)
 
 

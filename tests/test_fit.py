@@ -8,6 +8,7 @@ import shutil
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from smidgen.data import Data, DataError, examples, pixel_encoding
 from smidgen.errors import SmidgenError
 from smidgen.fitting import FitError, FitProgress, Fitted, fit
 from smidgen.fitting.fitting import usual_epochs
+from smidgen.fitting.ledger import Ledger
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.ir import Graph, evaluate
 from smidgen.learning import Course, learn
@@ -145,6 +147,29 @@ def test_an_interrupted_fit_goes_on_and_ends_as_if_it_had_never_stopped(
         assert (folder / name).read_bytes() == (fitted[0] / name).read_bytes()
 
 
+@pytest.mark.parametrize("stage", ["scheme", "learned", "project"])
+def test_power_that_fails_before_a_stage_is_on_record_costs_that_stage_alone(
+    fitted: tuple[Path, Fitted], tmp_path: Path, stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Failed(Exception):
+        pass
+
+    usual = Ledger.add
+
+    def add(ledger: Ledger, name: str, *others: Any) -> None:
+        if name == stage:
+            raise Failed
+        usual(ledger, name, *others)
+
+    monkeypatch.setattr(Ledger, "add", add)
+    with pytest.raises(Failed):
+        toy_fit(tmp_path / "out")
+    monkeypatch.undo()
+    found = toy_fit(tmp_path / "out")
+    assert reused(found) == list(STAGES[: STAGES.index(stage)])
+    assert replace(found, stages=(), folder="") == replace(fitted[1], stages=(), folder="")
+
+
 def test_learning_goes_on_within_the_course(tmp_path: Path, fitted: tuple[Path, Fitted]) -> None:
     folder = copied(fitted, tmp_path)
     plain = json.loads((folder / "fit.json").read_text())
@@ -259,7 +284,7 @@ def test_the_command_shows_what_the_library_returns(tmp_path: Path, monkeypatch:
 BAD_REQUESTS = (
     ({"--budget": "lots"}, "lots"),
     ({"--target": "host"}, "there is no board 'host'"),
-    ({"--epochs": "-1"}, "-1 epochs"),
+    ({"--epochs": "0"}, "0 epochs"),
     ({"--data": "absent"}, "there is no absent"),
     ({"--contributions": "absent.json"}, "absent.json cannot be read"),
     ({"-o": "small.smg"}, "small.smg cannot be written"),

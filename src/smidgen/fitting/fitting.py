@@ -86,7 +86,8 @@ def fit(
     not made again, and a fit that was interrupted goes on.
     """
     find_board(target)
-    course = Course(epochs or usual_epochs(len(data.train)), 0.0, augment=augment or Augment(), seed=seed)
+    count = usual_epochs(len(data.train)) if epochs is None else epochs
+    course = Course(count, 0.0, augment=augment or Augment(), seed=seed)
     wish = Wish(
         parse_size(str(budget)), target, replace(course, test_every=course.epochs), analysis, where, contributions
     )
@@ -175,6 +176,7 @@ class _Fit:
         found = self.ledger.result(stage.name, inputs, stage.files, stage.kind)
         reused = found is not None
         if found is None:
+            self.ledger.begin(stage.name)
             found = stage.make()
             self.ledger.add(stage.name, inputs, stage.files, found)
         self.done.append(StageDone(stage.name, stage.files, reused, str(found)))

@@ -38,12 +38,12 @@ class Ledger:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.path = folder, folder / NAME
-        self._entries = _read(self.path) if self.path.exists() else {}
+        self._entries, self._under_way = _read(self.path) if self.path.exists() else ({}, "")
 
     def check(self, stage: str, files: tuple[str, ...]) -> None:
         """Raise FitError where a file that a stage is about to write is not its own work, or no longer."""
         known = self._entries[stage].files if stage in self._entries else {}
-        for name in files:
+        for name in files if stage != self._under_way else ():
             there = self.folder / name
             if there.exists() and digest(there) != known.get(name):
                 raise FitError(
@@ -61,11 +61,22 @@ class Ledger:
             raise _damaged(self.path)
         return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in entry.result.items()})
 
+    def begin(self, stage: str) -> None:
+        """A stage is under way: what is left of it, should it be interrupted, may be overwritten."""
+        self._entries.pop(stage, None)
+        self._under_way = stage
+        self._write()
+
     def add(self, stage: str, inputs: str, files: tuple[str, ...], result: object) -> None:
         """A stage is done; its files are there."""
         digests = {name: digest(self.folder / name) for name in files}
         self._entries[stage] = Entry(inputs, digests, asdict(result))  # type: ignore[call-overload]
-        plain = {"format": FORMAT, "stages": {name: asdict(entry) for name, entry in self._entries.items()}}
+        self._under_way = ""
+        self._write()
+
+    def _write(self) -> None:
+        stages = {name: asdict(entry) for name, entry in self._entries.items()}
+        plain = {"format": FORMAT, "stages": stages, "under_way": self._under_way}
         write_whole(self.path, json.dumps(plain, indent=1, allow_nan=False).encode() + b"\n")
 
 
@@ -85,12 +96,12 @@ def digest_of(*inputs: object) -> str:
     return hashlib.sha256(json.dumps([str(one) for one in inputs]).encode()).hexdigest()
 
 
-def _read(path: Path) -> dict[str, Entry]:
+def _read(path: Path) -> tuple[dict[str, Entry], str]:
     try:
         plain = json.loads(path.read_text(errors="replace"))
         if plain["format"] != FORMAT:
             raise FitError(f"{path} has format {str(plain['format'])[:20]}, this version reads {FORMAT}; fit anew")
-        return {str(name): _entry(one) for name, one in plain["stages"].items()}
+        return {str(name): _entry(one) for name, one in plain["stages"].items()}, str(plain["under_way"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise _damaged(path) from None
     except OSError as error:
