@@ -39,7 +39,7 @@ def draw_learning(chosen: ChosenRate, learned: LearnedHere) -> go.Figure:
     titles = ("trials of learning rates", "the course at the rate chosen")
     figure = make_subplots(cols=2, subplot_titles=titles, horizontal_spacing=0.08)
     tried = [one for one in chosen.trials if one.loss is not None]
-    picked = [COLOURS["gradient"] if one.learning_rate == chosen.learning_rate else COLOURS["state"] for one in tried]
+    picked = [COLOURS["gradient"] if one.learning_rate == chosen.best else COLOURS["state"] for one in tried]
     figure.add_trace(
         go.Scatter(
             x=[round(BATCH * one.learning_rate, 6) for one in tried], y=[one.loss for one in tried],

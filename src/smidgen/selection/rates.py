@@ -30,7 +30,9 @@ SPED_UP = 768
 FIRST, SECOND = 256, 512  # of a longer one: steps after which trials of its beginning are compared
 GO_ON = 3  # of them to the second comparison
 JUDGED = 128  # images held back that judge a trial, at most
-TIE = 0.015  # of the loss of guessing: trials this close to the best are as good, and the highest of them is taken
+TIE = (
+    0.015  # of the loss of guessing: so close to the best beginning, the highest rate is taken; noise is annealed later
+)
 
 Shown = tuple[Array, int]  # an image as the model takes it, and its label
 
@@ -56,6 +58,8 @@ class ChosenRate:
     """The learning rate of one sample that short trials recommend, and these trials in ascending order of rates."""
 
     learning_rate: float
+    best: float  # the rate of the trial that it follows
+    longer: float  # how many times the steps of that trial the course has, where it was tried whole; else 1
     trials: tuple[RateTrial, ...]
     learned_from: int  # images
     held_back: int  # images
@@ -65,11 +69,13 @@ class ChosenRate:
     def verdict(self) -> str:
         """The choice in one sentence."""
         rates = [trial.learning_rate for trial in self.trials]
-        chosen = self.trials[rates.index(self.learning_rate)]
+        chosen = self.trials[rates.index(self.best)]
         said = (
             f"learning rate {of_batch(self.learning_rate)}, chosen from {len(rates)} between {of_batch(rates[0])} and "
             f"{of_batch(rates[-1])} by trials of up to {max(trial.steps for trial in self.trials)} steps"
         )
+        if self.longer > 1:
+            said += f"; {of_batch(self.best)} was best there, over √{self.longer:.2g} as the course is so much longer"
         if chosen.loss is not None and chosen.loss > self.guessing:
             said += f"; none of them came below the loss of guessing, {self.guessing:.2f}"
         return said
@@ -111,8 +117,11 @@ def choose_rate(
     trials = _Trials(program, parts, course, on_progress)
     tried = trials.run()
     guessing = math.log(program.graph.scores.type.shape[1])
-    best = _best(tried, guessing)
-    return ChosenRate(best.learning_rate, tried, len(parts.train), len(parts.test), guessing)
+    best = _best(tried, 0.0 if trials.short else TIE * guessing).learning_rate
+    # The best rate of a course that is annealed to its end falls with the square root of its length.
+    longer = course.epochs * len(data.train) / trials.second if trials.short else 1.0
+    rate = best / math.sqrt(longer)
+    return ChosenRate(rate, best, longer, tried, len(parts.train), len(parts.test), guessing)
 
 
 def make_course(
@@ -124,8 +133,8 @@ def make_course(
     return course if given else replace(course, learning_rate=choose_rate(program, data, course).learning_rate)
 
 
-def _best(tried: Sequence[RateTrial], guessing: float) -> RateTrial:
-    """Of the trials that went farthest the best, or that of the highest rate that is about as good."""
+def _best(tried: Sequence[RateTrial], tie: float) -> RateTrial:
+    """Of the trials that went farthest the best, or that of the highest rate whose loss is within `tie` of it."""
     whole = [(trial, trial.loss) for trial in tried if trial.loss is not None]
     finished = [(trial, loss) for trial, loss in whole if trial.steps == max(one.steps for one, _ in whole)]
     if not finished:
@@ -135,7 +144,7 @@ def _best(tried: Sequence[RateTrial], guessing: float) -> RateTrial:
             "longer finite after a few steps; give a lower one as a number"
         )
     least = min(loss for _, loss in finished)
-    return [trial for trial, loss in finished if loss <= least + TIE * guessing][-1]
+    return [trial for trial, loss in finished if loss <= least + tie][-1]
 
 
 class _Trials:
