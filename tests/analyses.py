@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 
 from networks import inverted_residual
@@ -12,7 +12,7 @@ from shapes import draw_shapes
 from smidgen.data import Data
 from smidgen.ir import Graph
 from smidgen.selection import AnalysisProgress, Contributions, analyze
-from smidgen.selection.runs import Outcome, Setup
+from smidgen.selection.runs import Outcome, Setup, say_nothing
 from smidgen.selection.trials import Trial
 
 RUNS = 9  # of the small analysis
@@ -63,7 +63,9 @@ class PretendedLauncher:
     def __init__(self) -> None:
         self.asked: list[Trial] = []
 
-    def launch(self, setup: Setup, trials: Sequence[Trial]) -> Generator[tuple[Trial, Outcome]]:
+    def launch(
+        self, setup: Setup, trials: Sequence[Trial], on_part: Callable[[float], None] = say_nothing
+    ) -> Generator[tuple[Trial, Outcome]]:
         for trial in trials:
             self.asked.append(trial)
             yield trial, pretended(trial)

@@ -245,7 +245,9 @@ def test_a_fleet_gives_the_outcomes_of_the_hosts_c_to_the_last_bit(rate: float) 
     pytest.importorskip("torch")
     trials = some_trials()
     in_c = dict(OnHost(1).launch(setup(rate), trials))
-    assert dict(OnDevice(1, "cpu").launch(setup(rate), trials)) == in_c
+    parts: list[float] = []
+    assert dict(OnDevice(1, "cpu").launch(setup(rate), trials, parts.append)) == in_c
+    assert (parts == sorted(parts), parts[-1]) == (True, len(trials))  # they are few enough to be one fleet
     assert set(in_c) == set(trials)
     assert (set(in_c.values()) == {DIVERGED}) == (rate > 1)
 

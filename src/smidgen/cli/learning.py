@@ -28,6 +28,8 @@ from smidgen.learning import Course, Learned, LearningProgress, learn, read_chec
 from smidgen.pipeline import Program, compile
 from smidgen.results.verbs import TrainingSummary
 from smidgen.selection.rates import ChosenRate, RateProgress, choose_rate
+from smidgen.training import Options
+from smidgen.training.scheme import Scheme
 from smidgen.zoo.loading import load
 
 ImageSource = Annotated[
@@ -36,16 +38,16 @@ ImageSource = Annotated[
         "--data", help="A folder of images by label, a published data set, a .zip of either, an .npz, or cifar10."
     ),
 ]
-ShortSide = Annotated[int, typer.Option(help="Reduce larger image files to this short side, in pixels.")]
-
-
-LearningScheme = Annotated[
+LearnedScheme = Annotated[
     str | None, typer.Option(help="What learns: a published name, full, last:K, bias:K, head, or a JSON file.")
 ]
-BudgetInstead = Annotated[
+BoardBudget = Annotated[
     str | None,
     typer.Option(help="Without --scheme: a board's SRAM, such as 128KB; the best known scheme for it learns."),
 ]
+ShortSide = Annotated[int, typer.Option(help="Reduce larger image files to this short side, in pixels.")]
+
+
 LearningRate = Annotated[
     str, typer.Option("--learning-rate", "--lr", help="Per sample: auto (short trials), a number, or as in 0.1/256.")
 ]
@@ -65,8 +67,8 @@ def train(
     model: Model,
     source: ImageSource,
     output: Annotated[Path, path_option("--output", "-o", help="The folder for the model and its checkpoint.")],
-    scheme: LearningScheme = None,
-    budget: BudgetInstead = None,
+    scheme: LearnedScheme = None,
+    budget: BoardBudget = None,
     target: TrainingTarget = "host",
     epochs: Annotated[int, typer.Option(help="How many times to go through the images.")] = 12,
     rate: LearningRate = AUTO,
@@ -95,10 +97,7 @@ def train(
         graph, data = load(model, most), load_data(source, most, short_side)
     options = learning.options(learning.classes or len(data.classes))
     files = _learned_files(graph, output, Path(model))
-    board = BOARD if target in ("host", "cuda") else target  # the budget is of a chip: here is room for anything
-    picked = choose_scheme(graph, scheme, budget, board, options, streamed_input=True)
-    if picked is None:
-        raise InputError("what is to learn is not said; give --scheme, or --budget to have a scheme chosen")
+    picked = _choose(graph, scheme, budget, target, options)
     with spinner(f"compiling {graph.name} for {target}"):
         images = examples(data.train, pixel_encoding(graph))
         program = compile(graph, picked, training_target(target), options=options, images=images)
@@ -121,6 +120,15 @@ def _with_rate(course: Course, program: Program, data: Data, resume: Path | None
         chosen = choose_rate(program, data, course, on_progress=on_progress)
     say(chosen.verdict, err=True)
     return replace(course, learning_rate=chosen.learning_rate), chosen
+
+
+def _choose(graph: Graph, scheme: str | None, budget: str | None, target: str, options: Options) -> str | Scheme:
+    """The scheme given, or the best known for a budget, which is of a chip: this machine has room for anything."""
+    board = BOARD if target in ("host", "cuda") else target
+    chosen = choose_scheme(graph, scheme, budget, board, options, streamed_input=True)
+    if chosen is None:
+        raise InputError("what is to learn is not said; give --scheme, or --budget to have a scheme chosen")
+    return chosen
 
 
 def parse_rate(text: str) -> float:

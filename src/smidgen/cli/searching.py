@@ -48,32 +48,37 @@ class MethodName(StrEnum):
     random = "random"
 
 
+Budget = Annotated[
+    str, typer.Option(help="The most SRAM, stack included, such as 128KB (1 KB is 1,024 bytes); a curve ends there.")
+]
+ContributionsFile = Annotated[
+    Path | None, path_option(help="What smidgen analyze wrote; by default what ships with the package.")
+]
+SchemeFile = Annotated[
+    Path | None, path_option("--output", "-o", help="The scheme's file to write, or with --pareto the curve's.")
+]
+Evaluations = Annotated[int, typer.Option(help="Candidates that an evolutionary or random search tries.")]
+Analytic = Annotated[
+    bool, typer.Option("--analytic", help="Let the budget be for the paper's analytic sum, not for planned SRAM.")
+]
+Curve = Annotated[
+    bool, typer.Option("--pareto", help="The best schemes for all budgets from the head alone up to this one.")
+]
+
+
 @app.command("search")
 @with_learning
 def search_(
     model: Model,
-    budget: Annotated[
-        str,
-        typer.Option(help="The most SRAM, stack included, such as 128KB (1 KB is 1,024 bytes); a curve ends there."),
-    ],
-    contributions: Annotated[
-        Path | None, path_option(help="What smidgen analyze wrote; by default what ships with the package.")
-    ] = None,
-    output: Annotated[
-        Path | None, path_option("--output", "-o", help="The scheme's file to write, or with --pareto the curve's.")
-    ] = None,
+    budget: Budget,
+    contributions: ContributionsFile = None,
+    output: SchemeFile = None,
     target: TargetName = "cortex-m7",
     image: Input = ImageInput.streamed,
     method: Annotated[MethodName, typer.Option(help="How to search.")] = MethodName.exact,
-    evaluations: Annotated[
-        int, typer.Option(help="Candidates that an evolutionary or random search tries.")
-    ] = EVALUATIONS,
-    analytic: Annotated[
-        bool, typer.Option("--analytic", help="Let the budget be for the paper's analytic sum, not for planned SRAM.")
-    ] = False,
-    curve: Annotated[
-        bool, typer.Option("--pareto", help="The best schemes for all budgets from the head alone up to this one.")
-    ] = False,
+    evaluations: Evaluations = EVALUATIONS,
+    analytic: Analytic = False,
+    curve: Curve = False,
     points: Annotated[int, typer.Option(help="With --pareto: for so many budgets.")] = POINTS,
     *,
     learning: Learning,

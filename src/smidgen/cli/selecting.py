@@ -87,10 +87,10 @@ def _progress_bar(output: Path) -> Iterator[Callable[[AnalysisProgress], None]]:
         task = bar.add_task("analyzing", total=1)
 
         def on_progress(progress: AnalysisProgress) -> None:
-            if progress.done == progress.found:
+            if progress.done == progress.found and not progress.part:
                 if progress.found:
                     warn(f"{progress.found} of {progress.total} runs were found in {journal_path(output)}")
                 bar.reset(task, total=progress.total, completed=progress.found)
-            bar.update(task, completed=progress.done)
+            bar.update(task, completed=progress.done + progress.part)
 
         yield on_progress

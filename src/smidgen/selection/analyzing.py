@@ -42,11 +42,15 @@ QUICK_JUDGED = 500  # images
 
 @dataclass(frozen=True)
 class AnalysisProgress:
-    """Trials done of how many; the first so many were found in the journal of an interrupted analysis."""
+    """Trials done of how many, and of those under way so much, in trials.
+
+    The first so many were found in the journal of an interrupted analysis.
+    """
 
     done: int
     total: int
     found: int
+    part: float = 0.0
 
 
 def analyze(
@@ -145,7 +149,11 @@ def _run(
     found = len(outcomes)
     on_progress(AnalysisProgress(found, len(trials), found))
     missing = [trial for trial in trials if trial not in outcomes]
-    with closing(launcher.launch(setup, missing)) as running:
+
+    def on_part(part: float) -> None:
+        on_progress(AnalysisProgress(len(outcomes), len(trials), found, part))
+
+    with closing(launcher.launch(setup, missing, on_part)) as running:
         for trial, outcome in running:
             journal.add(trial, outcome)
             outcomes[trial] = outcome

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from smidgen.errors import InputError, SmidgenError, TargetError
 from smidgen.selection.answering import check_answers
-from smidgen.selection.runs import OnDevice, Outcome, Setup, fleets, run_trial
+from smidgen.selection.runs import OnDevice, Outcome, Setup, fleets, run_trial, say_nothing
 from smidgen.selection.trials import Trial
 
 RETRIES = 3  # of a task whose worker or machine was lost
@@ -26,7 +26,9 @@ class OnRay:
     target: str | None = None  # host: leave GPUs alone
     device: str = "cuda"  # of PyTorch, on a machine whose GPU Ray hands out
 
-    def launch(self, setup: Setup, trials: Sequence[Trial]) -> Generator[tuple[Trial, Outcome]]:
+    def launch(
+        self, setup: Setup, trials: Sequence[Trial], on_part: Callable[[float], None] = say_nothing
+    ) -> Generator[tuple[Trial, Outcome]]:
         try:
             import ray
         except ImportError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -47,11 +47,20 @@ class Outcome:
 DIVERGED = Outcome(0.0, None)
 
 
+def say_nothing(_: float) -> None:
+    """Nobody wants to know how much of a trial is done."""
+
+
 class Launcher(Protocol):
     """What runs trials; which one does changes no number."""
 
-    def launch(self, setup: Setup, trials: Sequence[Trial]) -> Generator[tuple[Trial, Outcome]]:
-        """The outcome of every trial, in the order in which they come to an end."""
+    def launch(
+        self, setup: Setup, trials: Sequence[Trial], on_part: Callable[[float], None] = say_nothing
+    ) -> Generator[tuple[Trial, Outcome]]:
+        """The outcome of every trial, in the order in which they come to an end.
+
+        `on_part` gets how much is done of those under way, in trials, where that is known.
+        """
 
 
 @dataclass(frozen=True)
@@ -60,7 +69,9 @@ class OnHost:
 
     workers: int
 
-    def launch(self, setup: Setup, trials: Sequence[Trial]) -> Generator[tuple[Trial, Outcome]]:
+    def launch(
+        self, setup: Setup, trials: Sequence[Trial], on_part: Callable[[float], None] = say_nothing
+    ) -> Generator[tuple[Trial, Outcome]]:
         yield from share_out(run_trial, setup, trials, self.workers)
 
 
@@ -71,14 +82,17 @@ class OnDevice:
     workers: int
     device: str = "cuda"
 
-    def launch(self, setup: Setup, trials: Sequence[Trial]) -> Generator[tuple[Trial, Outcome]]:
+    def launch(
+        self, setup: Setup, trials: Sequence[Trial], on_part: Callable[[float], None] = say_nothing
+    ) -> Generator[tuple[Trial, Outcome]]:
         _check_device(self.device)
         few = replace(setup.data, train=setup.data.train.spread(EXAMPLES), test=setup.data.test.spread(1))
         slim = replace(setup, data=few)  # all that compiling needs
         for fleet in fleets(setup.model, trials):
             with closing(share_out(compile_trial, slim, fleet, self.workers)) as compiled:
                 programs = dict(compiled)
-            yield from zip(fleet, run_fleet(setup, [programs[trial] for trial in fleet], self.device), strict=True)
+            found = run_fleet(setup, [programs[trial] for trial in fleet], self.device, on_part)
+            yield from zip(fleet, found, strict=True)
 
 
 def compile_trial(setup: Setup, trial: Trial) -> Program:
@@ -101,11 +115,16 @@ def run_trial(setup: Setup, trial: Trial) -> Outcome:
     return Outcome(learned.accuracy, learned.record[-1].loss)
 
 
-def run_fleet(setup: Setup, programs: Sequence[Program], device: str) -> list[Outcome]:
+def run_fleet(
+    setup: Setup, programs: Sequence[Program], device: str, on_part: Callable[[float], None]
+) -> list[Outcome]:
     """The same of many programs at once, in PyTorch."""
-    from smidgen.simulation.fleet import simulate
+    from smidgen.simulation.fleet import FleetProgress, simulate
 
-    done = simulate(programs, setup.data, setup.course, device=device)
+    def tell(at: FleetProgress) -> None:
+        on_part(at.devices * ((at.epoch - 1) * at.steps + at.step) / (at.epochs * at.steps))
+
+    done = simulate(programs, setup.data, setup.course, device=device, on_progress=tell)
     return [
         DIVERGED if gone or not _finite(state) else Outcome(accuracy, loss)
         for accuracy, loss, gone, state in zip(
