@@ -159,15 +159,24 @@ def test_a_course_of_middling_length_is_sped_up(host: Host) -> None:
     assert min(lowest) < 0.001 * RATES[USUAL][0]  # annealed to the end
 
 
-def test_of_beginnings_that_are_as_good_the_highest_rate_is_taken() -> None:
-    def best(*losses: float | None) -> float:
-        tried = [RateTrial(rate, 512, loss) for rate, loss in zip((1.0, 2.0, 3.0), losses, strict=True)]
-        return rates._best(tried, tie=0.03).learning_rate
+def promising(guessing: float, *losses: float | None) -> float:
+    """The rate chosen of three, 0.4, 1 and 2 of a batch of 256, by the losses of their beginnings."""
+    tried = [RateTrial(rate / 256, 512, loss) for rate, loss in zip((0.4, 1.0, 2.0), losses, strict=True)]
+    return rates._promising(tried, guessing).learning_rate * 256
 
-    assert best(1.0, 1.02, 1.04) == 2
-    assert best(1.02, 1.0, 1.02) == 3
-    assert best(1.0, 1.04, 1.04) == 1
-    assert best(1.0, 1.02, None) == 2
+
+def test_of_beginnings_that_are_as_good_the_highest_rate_is_taken() -> None:
+    assert promising(2.0, 1.0, 1.02, 1.04) == 1
+    assert promising(2.0, 1.02, 1.0, 1.02) == 2
+    assert promising(2.0, 1.0, 1.04, 1.04) == 0.4
+    assert promising(2.0, 1.0, 1.02, None) == 1
+
+
+def test_where_nothing_was_learned_yet_the_safe_rate_is_taken_unless_it_is_clearly_worse() -> None:
+    assert promising(2.0, 2.1, 2.2, 2.1) == 1
+    assert promising(2.0, 2.1, 2.3, 2.2) == 0.4
+    assert promising(2.0, 2.1, None, None) == 0.4
+    assert promising(2.0, 1.9, 2.0, 1.9) == 2
 
 
 def test_rates_beyond_the_usual_ones_are_tried_while_the_best_stands_at_the_end(

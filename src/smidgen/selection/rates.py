@@ -29,6 +29,8 @@ SHORT = 4096  # steps: a course up to here is tried whole, sped up to at most so
 SPED_UP = 768
 FIRST, SECOND = 256, 512  # of a longer one: steps after which trials of its beginning are compared
 GO_ON = 3  # of them to the second comparison
+SAFE = 1.0 / BATCH  # what most courses learn well at: taken where no beginning comes below the loss of guessing,
+PLATEAU = 0.08  # unless its own is worse than the best by more than this share of the loss of guessing
 JUDGED = 128  # images held back that judge a trial, at most
 TIE = (
     0.015  # of the loss of guessing: so close to the best beginning, the highest rate is taken; noise is annealed later
@@ -77,7 +79,7 @@ class ChosenRate:
         if self.longer > 1:
             said += f"; {of_batch(self.best)} was best there, over √{self.longer:.2g} as the course is so much longer"
         if chosen.loss is not None and chosen.loss > self.guessing:
-            said += f"; none of them came below the loss of guessing, {self.guessing:.2f}"
+            said += f", none of which came below the loss of guessing, {self.guessing:.2f}"
         return said
 
     def __str__(self) -> str:
@@ -117,7 +119,7 @@ def choose_rate(
     trials = _Trials(program, parts, course, on_progress)
     tried = trials.run()
     guessing = math.log(program.graph.scores.type.shape[1])
-    best = _best(tried, 0.0 if trials.short else TIE * guessing).learning_rate
+    best = (_least(tried) if trials.short else _promising(tried, guessing)).learning_rate
     # The best rate of a course that is annealed to its end falls with the square root of its length.
     longer = course.epochs * len(data.train) / trials.second if trials.short else 1.0
     rate = best / math.sqrt(longer)
@@ -133,18 +135,28 @@ def make_course(
     return course if given else replace(course, learning_rate=choose_rate(program, data, course).learning_rate)
 
 
-def _best(tried: Sequence[RateTrial], tie: float) -> RateTrial:
-    """Of the trials that went farthest the best, or that of the highest rate whose loss is within `tie` of it."""
-    whole = [(trial, trial.loss) for trial in tried if trial.loss is not None]
-    finished = [(trial, loss) for trial, loss in whole if trial.steps == max(one.steps for one, _ in whole)]
-    if not finished:
+def _least(tried: Sequence[RateTrial]) -> RateTrial:
+    """Of the trials that went farthest that with the least loss."""
+    whole = [trial for trial in tried if trial.loss is not None]
+    if not whole:
         lowest, highest = tried[0], tried[-1]
         raise LearningError(
             f"at every rate from {of_batch(lowest.learning_rate)} to {of_batch(highest.learning_rate)} numbers are no "
             "longer finite after a few steps; give a lower one as a number"
         )
-    least = min(loss for _, loss in finished)
-    return [trial for trial, loss in finished if loss <= least + tie][-1]
+    return min(whole, key=lambda trial: (-trial.steps, trial.loss))
+
+
+def _promising(tried: Sequence[RateTrial], guessing: float) -> RateTrial:
+    """The beginning to go on with: nearly the best, and of the highest rate; on a plateau that of the safe rate."""
+    best = _least(tried)
+    assert best.loss is not None
+    least, farthest = best.loss, best.steps
+    losses = [(trial, trial.loss) for trial in tried if trial.loss is not None]
+    safe = [trial for trial, loss in losses if trial.learning_rate == SAFE and loss <= least + PLATEAU * guessing]
+    if least > guessing and safe:
+        return safe[0]
+    return [trial for trial, loss in losses if trial.steps == farthest and loss <= least + TIE * guessing][-1]
 
 
 class _Trials:
