@@ -158,6 +158,8 @@ def test_no_plan_takes_less_than_the_bound(name: str, data: st.DataObject, how: 
     least, planned = least_and_planned(graph, problem, candidate, HOW[how], streamed)
     assert least[0] <= planned[0] <= least[0] + 64
     assert least[1] <= planned[1]
+    alone = plan(graph, Scheme("biases", candidate.biases), board, options=HOW[how], streamed_input=streamed)
+    assert alone.plan.lower_bound <= planned[1]
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -17,7 +17,7 @@ import numpy as np
 from smidgen.ir import Array
 from smidgen.selection.problem import Candidate, Layer, Problem
 
-CELLS = 1 << 15  # of a table of promises; costs are rounded down to a cell's bytes
+CELLS = 1 << 14  # of a table of promises; costs are rounded down to a cell's bytes
 IMPOSSIBLE = -(1 << 62)
 DECISIONS = 2_000_000  # partial candidates followed in one search
 

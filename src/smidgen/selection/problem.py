@@ -61,6 +61,7 @@ class Candidate:
     choices: tuple[int, ...]
     gain: int
     cost: int  # bytes
+    arena: int  # bytes, of the cost
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ class Problem:
         for layer, choice in taken:
             arena = max(arena, kept + layer.late, kept + choice.saved + layer.early)
             kept += layer.kept + choice.saved
-        return Candidate(self.bits, biases, choices, gain, self.fixed + state + max(arena, kept + self.head_arena))
+        arena = max(arena, kept + self.head_arena)
+        return Candidate(self.bits, biases, choices, gain, self.fixed + state + arena, arena)
 
     def taken(self, choices: tuple[int, ...]) -> list[tuple[Layer, Choice]]:
         """The last layers, each with the choice taken."""

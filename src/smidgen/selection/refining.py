@@ -48,6 +48,9 @@ class Refinement:
             candidate = propose(self._with_floors(certain=False), budget - margin)
             if candidate is None:  # the margin leaves no room: the head alone, which fits
                 candidate = self.problems[0].candidate(0, ())
+            # Where the image, not what is kept, sets the arena, biases alone tell as much as the candidate, and sooner.
+            if candidate.arena < self.known[0].arena and self._learn(candidate.biases):
+                continue
             planned = self._plan(candidate)
             if planned.total <= budget:
                 return Answer(candidate, planned)
@@ -88,13 +91,13 @@ class Refinement:
     def _with_floors(self, *, certain: bool) -> list[Problem]:
         """The problems, with the arena that biases alone take by their plans, or are certain to take by any.
 
-        Of a depth that was not planned, what a shallower one takes is known.
+        Of a depth that was not planned it is only certain that it takes no less than a shallower one's buffers do.
         """
         floors, floor = [], 0
         for biases in range(len(self.problems[0].bias_gains)):
-            if biases in self.known:
-                floor = max(floor, self.known[biases].least_arena if certain else self.known[biases].arena)
-            floors.append(floor)
+            known = self.known.get(biases)
+            floor = max(floor, known.least_arena if known else 0)
+            floors.append(floor if known is None or certain else known.arena)
         return [replace(problem, floors=tuple(floors)) for problem in self.problems]
 
     def _too_small(self, budget: int) -> str:
