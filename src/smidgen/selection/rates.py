@@ -29,7 +29,8 @@ SHORT = 4096  # steps: a course up to here is tried whole, sped up to at most so
 SPED_UP = 768
 FIRST, SECOND = 256, 512  # of a longer one: steps after which trials of its beginning are compared
 GO_ON = 3  # of them to the second comparison
-SAFE = 1.0 / BATCH  # what most courses learn well at: taken where no beginning comes below the loss of guessing,
+LEARNED = 0.97  # of the loss of guessing: where no beginning comes below that, none has left the plateau yet,
+SAFE = 1.0 / BATCH  # and what most courses learn well at is taken,
 PLATEAU = 0.08  # unless its own is worse than the best by more than this share of the loss of guessing
 JUDGED = 128  # images held back that judge a trial, at most
 TIE = (
@@ -78,8 +79,8 @@ class ChosenRate:
         )
         if self.longer > 1:
             said += f"; {of_batch(self.best)} was best there, over √{self.longer:.2g} as the course is so much longer"
-        if chosen.loss is not None and chosen.loss > self.guessing:
-            said += f", none of which came below the loss of guessing, {self.guessing:.2f}"
+        if chosen.loss is not None and chosen.loss > LEARNED * self.guessing:
+            said += f", none of which came clearly below the loss of guessing, {self.guessing:.2f}"
         return said
 
     def __str__(self) -> str:
@@ -154,7 +155,7 @@ def _promising(tried: Sequence[RateTrial], guessing: float) -> RateTrial:
     least, farthest = best.loss, best.steps
     losses = [(trial, trial.loss) for trial in tried if trial.loss is not None]
     safe = [trial for trial, loss in losses if trial.learning_rate == SAFE and loss <= least + PLATEAU * guessing]
-    if least > guessing and safe:
+    if least > LEARNED * guessing and safe:
         return safe[0]
     return [trial for trial, loss in losses if trial.steps == farthest and loss <= least + TIE * guessing][-1]
 
