@@ -33,6 +33,7 @@ LAYERS = {
     "simulation": "the same graph in PyTorch: its images, its training in float32, fleets of devices in lockstep",
     "selection": "what is worth training: contributions measured, schemes searched for a budget, rates chosen",
     "results": "what a stage found, and how it is shown: tables, pictures, the report",
+    "fitting": "`fit()`: every stage from a model and images to firmware; files that a second call reuses",
     "cli": "the command line: each verb calls one stage and shows what it returns",
 }
 ORDER = tuple(LAYERS)

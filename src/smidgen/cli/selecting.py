@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from smidgen.cli.learning import ImageSource, ShortSide, _rate
+from smidgen.cli.learning import ImageSource, ShortSide, parse_rate
 from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, app, check_folder, memory_bytes, path_option, show
 from smidgen.cli.terminal import progress_console, spinner, warn
 from smidgen.data import load_data
@@ -52,7 +52,7 @@ def analyze_(
     """Measure by training what each depth of biases and each layer's weights add to accuracy."""
     for path in (output, *([picture] if picture else [])):
         check_folder(path, Path())
-    rate = _rate(learning_rate)
+    rate = parse_rate(learning_rate)
     with spinner(f"reading {source}"):
         room = memory_bytes(memory)
         graph, data = load(model, room), load_data(source, room, short_side)

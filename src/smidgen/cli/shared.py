@@ -13,6 +13,7 @@ import typer
 from smidgen.cli.demonstration import Demonstration
 from smidgen.cli.terminal import print_rich, say
 from smidgen.errors import InputError
+from smidgen.fitting import Fitted
 from smidgen.results.contributions import AnalysisSummary
 from smidgen.results.inspection import Summary
 from smidgen.results.profiling import Profile
@@ -65,9 +66,10 @@ Result = (
     | Profile
     | TrainingSummary
     | AnalysisSummary
-    | Demonstration
     | Found
     | Pareto
+    | Fitted
+    | Demonstration
 )
 
 
