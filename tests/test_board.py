@@ -389,8 +389,8 @@ def test_a_written_project_builds_without_a_file_of_ours(project: Path, tool: st
 
 
 def test_a_written_project_says_what_the_board_has(project: Path, tmp_path: Path) -> None:
-    script, readme = ((project / name).read_text() for name in ("board.ld", "README.md"))
+    script, readme = ((project / name).read_text() for name in ("board/board.ld", "README.md"))
     assert "LENGTH = 327680" in script
     assert "320 KB of SRAM" in readme
     compile(pooled(), target="nrf52840").write(tmp_path / "out")
-    assert "ORIGIN = 0x00000000, LENGTH = 1048576" in (tmp_path / "out" / "board.ld").read_text()
+    assert "ORIGIN = 0x00000000, LENGTH = 1048576" in (tmp_path / "out" / "board" / "board.ld").read_text()

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from smidgen.data import Augment, Data, Samples, examples, pixel_encoding
-from smidgen.data.files import write_whole
+from smidgen.data.files import made_folder, write_whole
 from smidgen.data.sample import read_sample
 from smidgen.frontends.native import write_smg
 from smidgen.learning import Course, Learned, LearningProgress, learn
@@ -135,12 +135,12 @@ def demonstrate(folder: Path, on_status: StatusCallback = lambda _: None) -> Dem
 
 def _write(program: Program, folder: Path) -> tuple[Path, Path]:
     """Write the board's project and a picture of its memory, in place of an earlier demonstration's."""
-    folder.mkdir(parents=True, exist_ok=True)
     project, picture = folder / "project", folder / "memory.html"
-    if picture.exists():
-        shutil.rmtree(project, ignore_errors=True)
-    program.write(project)
-    write_whole(picture, draw_memory(program).encode())
+    with made_folder(folder):
+        if picture.exists():
+            shutil.rmtree(project, ignore_errors=True)
+        program.write(project)
+        write_whole(picture, draw_memory(program).encode())
     return project, picture
 
 

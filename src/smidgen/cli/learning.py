@@ -18,6 +18,7 @@ from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, TrainingTarget,
 from smidgen.cli.terminal import progress_console, spinner, warn
 from smidgen.data import Augment, Data, examples, load_data, pixel_encoding
 from smidgen.data.decoding import SHORT_SIDE
+from smidgen.data.files import made_folder
 from smidgen.errors import InputError
 from smidgen.frontends import export_model
 from smidgen.ir import Graph
@@ -86,8 +87,7 @@ def train(
     with spinner(f"compiling {graph.name} for {target}"):
         images = examples(data.train, pixel_encoding(graph))
         program = compile(graph, scheme, _target(target), options=options, images=images)
-    output.mkdir(parents=True, exist_ok=True)
-    with _progress_bar(course) as on_progress:
+    with made_folder(output), _progress_bar(course) as on_progress:
         learned = learn(program, data, course, checkpoint=files[2], resume=resume, on_progress=on_progress)
     for file in files[:2]:
         export_model(learned.model, file)

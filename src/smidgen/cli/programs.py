@@ -55,6 +55,9 @@ def compile_(
     budget: Annotated[
         str | None, typer.Option(help="Limit for the SRAM of arena and state, such as 128KB (1 KB is 1,024 bytes).")
     ] = None,
+    prefix: Annotated[
+        str, typer.Option(help="Begins the names of files and functions, so that two models can be in one program.")
+    ] = "model",
     aligned: AlignedOnly = False,
     picture: Annotated[Path | None, path_option(help="Also draw the memory in this HTML file.")] = None,
     *,
@@ -70,7 +73,13 @@ def compile_(
         streamed = image is ImageInput.streamed
         where = find_board(target, aligned=True) if aligned else target
         program = compile(
-            load(model, memory_bytes(memory)), scheme, where, options=options, streamed_input=streamed, budget=budget
+            load(model, memory_bytes(memory)),
+            scheme,
+            where,
+            options=options,
+            streamed_input=streamed,
+            budget=budget,
+            prefix=prefix,
         )
         page = _memory_page(program) if picture else b""
         program.write(output)
@@ -91,7 +100,7 @@ def _summary(program: Program, folder: Path, picture: Path | None) -> CompiledPr
         model=program.graph.name,
         target=program.target.name,
         folder=str(folder),
-        files=tuple(sorted(path.name for path in folder.iterdir())),
+        files=tuple(sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())),
         peak_bytes=memory.peak,
         lower_bound_bytes=memory.lower_bound,
         state_bytes=memory.state,
