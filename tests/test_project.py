@@ -21,7 +21,7 @@ from smidgen.codegen import RUNTIME
 from smidgen.frontends.native import write_smg
 from smidgen.pipeline import Program, compile
 from smidgen.targets.boards import M7
-from smidgen.targets.toolchain import find
+from smidgen.targets.toolchain import core_flags, find
 from smidgen.training import Options
 
 HERE = Path(__file__).parent
@@ -87,17 +87,31 @@ def test_every_symbol_and_macro_of_a_program_begins_with_its_prefix(tmp_path: Pa
     symbols: set[str] = set()
     for name in ("kws", "kws_weights"):
         find("zig", M7)(f"-I{RUNTIME}", "-c", f"{name}.c", folder=tmp_path)
-        symbols |= set(_defined(tmp_path / f"{name}.o"))
+        symbols |= set(_global(tmp_path / f"{name}.o", defined=True))
     assert {"kws_init", "kws_train", "kws_load", "kws_source"} <= symbols
     assert {name for name in symbols if not name.startswith("kws_")} == set()
 
 
-def _defined(file: Path) -> Iterator[str]:
-    """The symbols an object file gives to others."""
+def _global(file: Path, defined: bool) -> Iterator[str]:
+    """The symbols an object file gives to others, or those it wants of them."""
     with file.open("rb") as opened:
         for symbol in ELFFile(opened).get_section_by_name(".symtab").iter_symbols():
-            if symbol["st_info"]["bind"] == "STB_GLOBAL" and symbol["st_shndx"] != "SHN_UNDEF":
+            if symbol["st_info"]["bind"] == "STB_GLOBAL" and (symbol["st_shndx"] != "SHN_UNDEF") == defined:
                 yield symbol.name
+
+
+def test_public_headers_are_cpp_whose_functions_have_the_names_of_c(tmp_path: Path) -> None:
+    for name, text in {**learner("kws").sources.files, **learner("kws").sources.interface_headers}.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "calls.cpp").write_text(
+        '#include "kws.h"\n#include "kws_weights.h"\n#include "smidgen.h"\n#include "smidgen_training.h"\n'
+        "float call(const smg_lookup_s8_params *p, const smg_mask_s8_params *m, int8_t *x, uint8_t *y);\n"
+        "float call(const smg_lookup_s8_params *p, const smg_mask_s8_params *m, int8_t *x, uint8_t *y) {\n"
+        "    smg_lookup_s8(p, x, x, 1);\n    smg_mask_s8(m, x, y);\n    return kws_train(0, 0.1f);\n}\n"
+    )
+    warnings = ("-std=c++11", "-pedantic", "-Wall", "-Wextra", "-Werror")
+    succeed(*ZIG, "c++", *core_flags("zig", M7), *warnings, "-nostdinc++", "-c", "calls.cpp", folder=tmp_path)
+    assert {"kws_train", "smg_lookup_s8", "smg_mask_s8"} <= set(_global(tmp_path / "calls.o", defined=False))
 
 
 @pytest.mark.parametrize("learns", [False, True], ids=["infers", "learns"])
