@@ -358,9 +358,11 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+
+
 def build(folder: Path, *command: str) -> None:
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    env = {**os.environ, "PATH": path}
+    env = {**os.environ, "PATH": PATH}
     built = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
 
@@ -376,7 +378,7 @@ BUILDS = {
 def test_a_written_project_builds_without_a_file_of_ours(project: Path, tool: str, compiler: str) -> None:
     if compiler == "gcc" and not shutil.which("arm-none-eabi-gcc"):
         pytest.skip("arm-none-eabi-gcc is not installed")
-    if not shutil.which(tool):
+    if not shutil.which(tool, path=PATH):
         pytest.skip(f"{tool} is not installed")
     command, firmware = BUILDS[tool]
     (project / "firmware.elf").unlink(missing_ok=True)

@@ -86,7 +86,7 @@ def numbers(state: Mapping[Value, Array], value: Value, bits: int) -> Array:
 
 def moved(training: Training, how: How, learn: list[Value], rate: float) -> dict[Value, Array]:
     """By how many integer steps each tensor moved, seed after seed."""
-    step, bits = training.step, how.options.weight_bits
+    step, bits = training.step, how.options.weight_bits or 12
     step_state = roles_of(step).step_state
     arrays = (image(), np.array([LABEL], np.int32), np.array([rate], np.float32))
     runs: dict[Value, list[Array]] = {v: [] for v in learn}

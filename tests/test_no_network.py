@@ -55,6 +55,7 @@ COMMANDS = (
     "import tiny.onnx -o again.smg",
     "quantize float.smg --data images.npz -o int8.smg",
     "compile tiny.smg --scheme last:1 --classes 4 -o project",
+    "analyze tiny.smg --data images.npz -o contributions.json --quick --reach 1 --epochs 1 --workers 2",
 )
 
 
@@ -73,7 +74,7 @@ def execute(code: str, folder: Path, *arguments: str) -> subprocess.CompletedPro
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    graph, data = small_network(), draw_shapes(4, 1)
+    graph, data = small_network(), draw_shapes(12, 1)
     write_smg(graph, tmp_path / "tiny.smg")
     write_smg(dequantized(graph), tmp_path / "float.smg")
     np.savez(tmp_path / "images.npz", x=np.stack(data.train.images), y=np.array(data.train.labels))
@@ -89,7 +90,7 @@ def test_importing_smidgen_opens_nothing(tmp_path: Path) -> None:
 def test_no_verb_opens_a_socket_or_needs_a_network(folder: Path) -> None:
     done = execute(VERBS, folder)
     assert done.returncode == 0, done.stderr[-2000:]
-    written = {"tiny.tflite", "tiny.onnx", "again.smg", "int8.smg", "project"}
+    written = {"tiny.tflite", "tiny.onnx", "again.smg", "int8.smg", "project", "contributions.json"}
     assert written <= {path.name for path in folder.iterdir()}
 
 

@@ -4,6 +4,7 @@ import smidgen as sm
 
 model = sm.load("mcunet-5fps")           # a network of the zoo, or a file that imports
 model = sm.quantize(sm.import_model("float.onnx"), images).graph      # or a float one of your own
+found = sm.search(model, contributions, budget="128KB", target="cortex-m7")   # what is worth training: found.scheme
 program = sm.compile(model, "99kb", target="host", options=sm.Options(classes=10))
 print(program.memory)
 program.write("out/")
@@ -11,6 +12,7 @@ with program.start() as device:
     loss = device.train(image, label, learning_rate)
     device.predict(image)
 learned = sm.learn(program, sm.load_data("flowers/"), sm.Course(epochs=12, learning_rate=0.1 / 256))
+sm.analyze(model, data)                  # what each bias depth and each layer's weights add
 sm.simulate([program, …], data, course)  # many devices at once on a GPU, in the bytes each would learn
 """
 
@@ -34,6 +36,16 @@ from smidgen.learning import CheckpointError, Course, Learned, LearningError, le
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
 from smidgen.pipeline import Program, compile
 from smidgen.quantization import QuantizationError, Quantized, Recipe, quantize
+from smidgen.selection import (
+    Contributions,
+    ContributionsError,
+    Found,
+    Pareto,
+    SearchError,
+    analyze,
+    pareto,
+    search,
+)
 from smidgen.training import Options
 from smidgen.training.head import TrainingError
 from smidgen.training.scheme import Scheme, SchemeError, load_scheme
@@ -46,10 +58,13 @@ __version__ = version("smidgen")
 __all__ = [
     "Augment",
     "CheckpointError",
+    "Contributions",
+    "ContributionsError",
     "Course",
     "Data",
     "DataError",
     "ExportError",
+    "Found",
     "Graph",
     "GraphError",
     "ImportModelError",
@@ -58,6 +73,7 @@ __all__ = [
     "LearningError",
     "Momentum",
     "Options",
+    "Pareto",
     "PlanError",
     "Preprocessing",
     "Program",
@@ -66,12 +82,14 @@ __all__ = [
     "Recipe",
     "Scheme",
     "SchemeError",
+    "SearchError",
     "Sgd",
     "SmidgenError",
     "TargetError",
     "TrainingError",
     "UpdateRule",
     "__version__",
+    "analyze",
     "compile",
     "evaluate",
     "from_torch",
@@ -81,7 +99,9 @@ __all__ = [
     "load",
     "load_data",
     "load_scheme",
+    "pareto",
     "quantize",
+    "search",
     "simulate",
 ]
 

@@ -61,15 +61,23 @@ def compile(
     return Program(best.graph, where, best.schedule, best.plan, sources, training)
 
 
+def plan(model: Graph, scheme: Scheme, target: Target, *, options: Options, streamed_input: bool = False) -> Layout:
+    """Where everything of a program that learns lies if memory is scarce: that of compile(), without its C."""
+    step = passes.run(build_training(model, scheme, options, images=None).step)
+    return _lay_out(step, True, streamed_input, target.working)
+
+
 def _lay_out(graph: Graph, frugal: bool, streamed_input: bool, working: Working) -> Layout:
-    """The graph in its own order, or in another under which it takes less memory."""
-    plans = (
-        streaming.stream_rows(one, streamed_input, working=working)
-        if frugal
-        else streaming.lay_out(one, working=working)
-        for one in ordering.candidates(graph, working=working)
-    )
-    return min(plans, key=lambda layout: layout.peak)
+    """The graph in its own order, or in another under which it takes less memory and can run as well."""
+    layouts: list[Layout] = []
+    for one in ordering.candidates(graph, working=working):
+        try:
+            rows = frugal and streaming.stream_rows(one, streamed_input, working=working)
+            layouts.append(rows or streaming.lay_out(one, working=working))
+        except PlanError:  # an order that puts something before the first layer cannot stream the image
+            if not layouts:
+                raise
+    return min(layouts, key=lambda layout: layout.peak)
 
 
 def _train(model: Graph, scheme: Scheme | str, options: Options | None, images: tuple[Array, ...]) -> Training:

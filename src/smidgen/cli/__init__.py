@@ -13,7 +13,7 @@ from smidgen.cli.terminal import abandon_stdout, say, warn
 from smidgen.errors import SmidgenError
 
 # isort: off
-from smidgen.cli import models, quantizing, programs, learning  # noqa: F401  (in the order of the help)
+from smidgen.cli import models, quantizing, searching, programs, learning, selecting  # noqa: F401  (in the help's order)
 # isort: on
 
 __all__ = ["app", "main"]

@@ -12,8 +12,9 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from smidgen.cli.demonstration import demonstrate
+from smidgen.cli.demonstration import BOARD, demonstrate
 from smidgen.cli.options import Learning, with_learning
+from smidgen.cli.searching import choose_scheme
 from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, TrainingTarget, app, memory_bytes, path_option, show
 from smidgen.cli.terminal import progress_console, spinner, warn
 from smidgen.data import Augment, Data, examples, load_data, pixel_encoding
@@ -27,6 +28,8 @@ from smidgen.ops import Lookup
 from smidgen.pipeline import Program, compile
 from smidgen.results.verbs import TrainingSummary
 from smidgen.targets import device as targets
+from smidgen.training import Options
+from smidgen.training.scheme import Scheme
 from smidgen.zoo.loading import load
 
 ImageSource = Annotated[
@@ -34,6 +37,13 @@ ImageSource = Annotated[
     typer.Option(
         "--data", help="A folder of images by label, a published data set, a .zip of either, an .npz, or cifar10."
     ),
+]
+LearnedScheme = Annotated[
+    str | None, typer.Option(help="What learns: a published name, full, last:K, bias:K, head, or a JSON file.")
+]
+BoardBudget = Annotated[
+    str | None,
+    typer.Option(help="Without --scheme: a board's SRAM, such as 128KB; the best known scheme for it learns."),
 ]
 ShortSide = Annotated[int, typer.Option(help="Reduce larger image files to this short side, in pixels.")]
 
@@ -49,11 +59,10 @@ class ScheduleOption(StrEnum):
 @with_learning
 def train(
     model: Model,
-    scheme: Annotated[
-        str, typer.Option(help="What learns: a published name, full, last:K, bias:K, head, or a JSON file.")
-    ],
     source: ImageSource,
     output: Annotated[Path, path_option("--output", "-o", help="The folder for the model and its checkpoint.")],
+    scheme: LearnedScheme = None,
+    budget: BoardBudget = None,
     target: TrainingTarget = "host",
     epochs: Annotated[int, typer.Option(help="How many times to go through the images.")] = 12,
     lr: Annotated[str, typer.Option(help="Learning rate per sample: a number or a quotient such as 0.1/256.")] = (
@@ -84,16 +93,26 @@ def train(
         graph, data = load(model, most), load_data(source, most, short_side)
     options = learning.options(learning.classes or len(data.classes))
     files = _learned_files(graph, output, Path(model))
+    chosen = _choose(graph, scheme, budget, target, options)
     with spinner(f"compiling {graph.name} for {target}"):
         images = examples(data.train, pixel_encoding(graph))
-        program = compile(graph, scheme, _target(target), options=options, images=images)
+        program = compile(graph, chosen, _target(target), options=options, images=images)
     with made_folder(output), _progress_bar(course) as on_progress:
         learned = learn(program, data, course, checkpoint=files[2], resume=resume, on_progress=on_progress)
     for file in files[:2]:
         export_model(learned.model, file)
     for warning in learned.warnings:
         warn(warning)
-    show(_summary(learned, data, scheme, program, files), as_json)
+    show(_summary(learned, data, scheme or "searched", program, files), as_json)
+
+
+def _choose(graph: Graph, scheme: str | None, budget: str | None, target: str, options: Options) -> str | Scheme:
+    """The scheme given, or the best known for a budget, which is of a chip: this machine has room for anything."""
+    board = BOARD if target in ("host", "cuda") else target
+    chosen = choose_scheme(graph, scheme, budget, board, options, streamed_input=True)
+    if chosen is None:
+        raise InputError("what is to learn is not said; give --scheme, or --budget to have a scheme chosen")
+    return chosen
 
 
 def _target(name: str) -> str | targets.Target:

@@ -28,7 +28,9 @@ class Learning:
     """How a program is to learn, each field an option of the command line."""
 
     classes: Annotated[int | None, typer.Option(help="Classes to learn.")] = None
-    weight_bits: Annotated[int, typer.Option(help="Bits kept of a weight that learns: 8, 10 or 12.")] = 12
+    weight_bits: Annotated[
+        int | None, typer.Option(help="Bits kept of a weight that learns: 8, 10 or 12. By default the scheme's, or 12.")
+    ] = None
     head: Annotated[HeadKind, typer.Option(help="Arithmetic of the classifier.")] = HeadKind.float32
     momentum: Annotated[float, typer.Option(help="Momentum, from 0 up to 1.")] = 0.0
     accumulate: Annotated[int, typer.Option(help="Samples whose gradients make one step.")] = 1
@@ -39,12 +41,20 @@ class Learning:
         """The same as `Options`, for as many classes."""
         return Options(classes, self.weight_bits, self.qas, self._rule(), self.head.value, self.seed)
 
-    def options_for(self, model: str, scheme: str | None) -> Options | None:
-        """The same where a scheme decides whether the program learns; None for one that only infers."""
+    def options_for(self, model: str, scheme: str | None, budget: str | None) -> Options | None:
+        """The same where a scheme, or classes and a budget to choose one for, decide whether the program learns.
+
+        None for one that only infers.
+        """
         if scheme is None:
-            if self.classes is not None:
-                raise InputError(f"{self.classes} classes can only be learned with a scheme; give --scheme")
-            return None
+            if self.classes is None:
+                return None
+            if budget is None:
+                raise InputError(
+                    f"{self.classes} classes can only be learned with a scheme; give --scheme, or --budget to have one "
+                    "chosen"
+                )
+            return self.options(self.classes)
         if self.classes is None:
             raise InputError(f"{scheme} needs the number of classes that {model} is to learn; give --classes")
         return self.options(self.classes)

@@ -9,8 +9,10 @@ from typing import Annotated
 import typer
 
 from smidgen.cli.options import Learning, with_learning
+from smidgen.cli.searching import choose_scheme
 from smidgen.cli.shared import (
     MEMORY_TEXT,
+    Budget,
     ImageInput,
     Input,
     Json,
@@ -52,9 +54,7 @@ def compile_(
     scheme: OneScheme = None,
     target: Target = "host",
     image: Input = ImageInput.buffered,
-    budget: Annotated[
-        str | None, typer.Option(help="Limit for the SRAM of arena and state, such as 128KB (1 KB is 1,024 bytes).")
-    ] = None,
+    budget: Budget = None,
     prefix: Annotated[
         str, typer.Option(help="Begins the names of files and functions, so that two models can be in one program.")
     ] = "model",
@@ -66,21 +66,15 @@ def compile_(
     as_json: Json = False,
 ) -> None:
     """Write C sources, a header, an example main, and how to build them."""
-    options = learning.options_for(model, scheme)
+    options, streamed = learning.options_for(model, scheme, budget), image is ImageInput.streamed
     if picture:
         check_folder(picture, output)
+    where = find_board(target, aligned=True) if aligned else target
+    with spinner(f"reading {model}"):
+        graph = load(model, memory_bytes(memory))
+    chosen = choose_scheme(graph, scheme, budget, where, options, streamed)
     with spinner(f"compiling {model} for {target}"):
-        streamed = image is ImageInput.streamed
-        where = find_board(target, aligned=True) if aligned else target
-        program = compile(
-            load(model, memory_bytes(memory)),
-            scheme,
-            where,
-            options=options,
-            streamed_input=streamed,
-            budget=budget,
-            prefix=prefix,
-        )
+        program = compile(graph, chosen, where, options=options, streamed_input=streamed, budget=budget, prefix=prefix)
         page = _memory_page(program) if picture else b""
         program.write(output)
         if picture:
@@ -117,6 +111,7 @@ def profile_(
     scheme: OneScheme = None,
     target: Target = "cortex-m7",
     image: Input = ImageInput.streamed,
+    budget: Budget = None,
     steps: Annotated[int, typer.Option(help="Steps to compare with the reference.")] = 3,
     sram: Annotated[str | None, typer.Option(help="Pretend the board has this much SRAM, such as 128KB.")] = None,
     flash: Annotated[str | None, typer.Option(help="Pretend the board has this much flash, such as 1MB.")] = None,
@@ -132,11 +127,13 @@ def profile_(
     as_json: Json = False,
 ) -> None:
     """Measure SRAM, flash, instructions and exactness on an emulated board."""
-    options = learning.options_for(model, scheme)
+    options, streamed = learning.options_for(model, scheme, budget), image is ImageInput.streamed
     where = find_board(target, sram, flash, stack, compiler.value, aligned)
-    with spinner(f"compiling {model} for {target}"):
+    with spinner(f"reading {model}"):
         graph = load(model, memory_bytes(memory))
-        program = compile(graph, scheme, where, options=options, streamed_input=image is ImageInput.streamed)
+    chosen = choose_scheme(graph, scheme, budget, where, options, streamed)
+    with spinner(f"compiling {model} for {target}"):
+        program = compile(graph, chosen, where, options=options, streamed_input=streamed, budget=budget)
     with spinner(f"measuring {program.graph.name} on {target}"):
         result = profile(program, steps, learning.seed)
     if layers and not as_json:

@@ -14,9 +14,11 @@ from typer.core import TyperGroup
 from smidgen.cli.demonstration import Demonstration
 from smidgen.cli.terminal import print_rich, say
 from smidgen.errors import InputError
+from smidgen.results.contributions import AnalysisSummary
 from smidgen.results.inspection import Summary
 from smidgen.results.profiling import Profile
 from smidgen.results.verbs import CompiledProject, QuantizedFile, RunSummary, TrainingSummary, WrittenModel
+from smidgen.selection import Found, Pareto
 from smidgen.targets.boards import parse_size
 
 MEMORY_TEXT = "1GB"  # what the verbs leave to a file, as `smidgen.data.budget.MEMORY`
@@ -63,22 +65,46 @@ TrainingTarget = Annotated[
     str, typer.Option(help="host (this machine), cuda (the same bytes on a GPU), or a board: cortex-m7, …")
 ]
 Input = Annotated[ImageInput, typer.Option("--input", help="Whether the image arrives in rows or lies whole in SRAM.")]
-OneScheme = Annotated[str | None, typer.Option(help="What learns; without it the program only infers.")]
+Budget = Annotated[
+    str | None,
+    typer.Option(
+        help="Limit for SRAM, such as 128KB (1 KB is 1,024 bytes); without --scheme the best known scheme for it learns"
+    ),
+]
+OneScheme = Annotated[
+    str | None,
+    typer.Option(help="What learns; without it the program only infers, or learns what --budget leaves room for."),
+]
 Memory = Annotated[str, typer.Option(help="Most memory that the contents of one file may take, such as 4GB.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 Result = (
-    Summary | RunSummary | WrittenModel | QuantizedFile | CompiledProject | Profile | TrainingSummary | Demonstration
+    Summary
+    | RunSummary
+    | WrittenModel
+    | QuantizedFile
+    | CompiledProject
+    | Profile
+    | TrainingSummary
+    | AnalysisSummary
+    | Demonstration
+    | Found
+    | Pareto
 )
 
 
 def show(result: Result, as_json: bool) -> None:
     if as_json:
-        say(json.dumps(asdict(result), allow_nan=False))
+        say(as_text(result))
     elif isinstance(result, Summary | Profile):
         print_rich(result)
     else:
         say(str(result))
+
+
+def as_text(result: Result) -> str:
+    """A result as one JSON object; shares of channels are written as 1/8."""
+    return json.dumps(asdict(result), allow_nan=False, default=str)
 
 
 def memory_bytes(text: str) -> int:

@@ -1,5 +1,19 @@
 """What is worth training: measured contributions, the search for a scheme under a budget, the learning rate."""
 
+from smidgen.selection.analyzing import AnalysisProgress, analyze
 from smidgen.selection.contributions import Contributions, ContributionsError
+from smidgen.selection.found import Found, Pareto
+from smidgen.selection.problem import SearchError
+from smidgen.selection.searching import pareto, search
 
-__all__ = ["Contributions", "ContributionsError"]
+__all__ = [
+    "AnalysisProgress",
+    "Contributions",
+    "ContributionsError",
+    "Found",
+    "Pareto",
+    "SearchError",
+    "analyze",
+    "pareto",
+    "search",
+]

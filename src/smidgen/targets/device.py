@@ -60,6 +60,10 @@ class Target(Protocol):
         """Whether memory is scarce there, so that early layers run row by row; else whole maps, which are faster."""
 
     @property
+    def besides(self) -> int:
+        """Bytes of SRAM that a program takes besides arena and state, at most: other static data and the stack."""
+
+    @property
     def folders(self) -> tuple[str, ...]:
         """Where in the runtime its kernels are; a file replaces that of the same name in an earlier folder."""
 

@@ -35,6 +35,7 @@ class Host:
     compiler: Compiler | None = None
     cache: Path = field(default_factory=cache_folder)
     frugal: bool = False
+    besides: int = 0  # its stack and its own data are this machine's
     name: str = "host"
     folders: tuple[str, ...] = PORTABLE
 

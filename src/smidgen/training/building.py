@@ -30,9 +30,10 @@ from smidgen.ops.update import BiasStep, DenseStep, WeightStep, initial_fraction
 from smidgen.training.autodiff import differentiate
 from smidgen.training.head import features_of
 from smidgen.training.lowering import Lowered, fuse_requantize_grads, largest_gradients, lower
-from smidgen.training.scheme import Scheme, Trained, resolve
+from smidgen.training.scheme import WEIGHT_BITS, Scheme, Trained, resolve
 
 Head = Literal["float32", "int8"]
+DEFAULT_BITS = 12
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Options:
     """How to learn; the learning rate is given at each step."""
 
     classes: int
-    weight_bits: int = 12
+    weight_bits: int | None = None  # of each weight that learns; None: as many as the scheme says, or 12
     qas: bool = True
     rule: UpdateRule = SGD
     head: Head = "float32"
@@ -49,11 +50,15 @@ class Options:
     def check(self) -> None:
         if not 1 < self.classes <= 4096:
             raise InputError(f"{self.classes} classes cannot be learned; give 2 to 4096")
-        if self.weight_bits not in (8, 10, 12):
+        if self.weight_bits not in (None, *WEIGHT_BITS):
             raise InputError(f"weights of {self.weight_bits} bits are not supported; choose 8, 10 or 12")
         if self.seed < 0:
             raise InputError(f"a seed of {self.seed} cannot be used; give a number from 0 up")
         self.rule.check()
+
+    def bits(self, scheme: Scheme) -> int:
+        """Bits of each weight that learns by a scheme."""
+        return self.weight_bits or scheme.weight_bits or DEFAULT_BITS
 
 
 @dataclass(frozen=True)
@@ -94,8 +99,11 @@ class _Weight:
     positions: int  # over how many a gradient is summed
 
 
-def build_training(graph: Graph, scheme: Scheme, options: Options, images: tuple[Array, ...] = ()) -> Training:
-    """The training graph of a scheme; `images`, where given, set the first exponents (noise does otherwise)."""
+def build_training(graph: Graph, scheme: Scheme, options: Options, images: tuple[Array, ...] | None = ()) -> Training:
+    """The training graph of a scheme; `images`, where given, set the first exponents (noise does otherwise).
+
+    With None nothing sets them: that is enough to plan memory, on which they have no effect.
+    """
     options.check()
     features, classifier = features_of(graph)
     trained = resolve(scheme, graph, options.seed)
@@ -109,9 +117,9 @@ def build_training(graph: Graph, scheme: Scheme, options: Options, images: tuple
     found = differentiate(g.graph(loss, logits), loss, (logits, *(w.value for w in weights)))
     whole, unit = _with_unit(fuse_requantize_grads(found.graph), found.gradients[logits])
     reference = Reference(whole, label, loss, logits, unit, found.gradients)
-    largest = largest_gradients(whole, unit, _samples(graph, options, images))
+    largest = {} if images is None else largest_gradients(whole, unit, _samples(graph, options, images))
     lowered = lower(whole, unit, largest, options.seed)
-    step = _updates(reference, lowered, weights, options)
+    step = _updates(reference, lowered, weights, options, options.bits(scheme))
     return Training(step, forward, reference, trained, lowered.unit)
 
 
@@ -240,7 +248,9 @@ def _samples(graph: Graph, options: Options, images: tuple[Array, ...]) -> tuple
     return tuple((image, np.array([i % options.classes], np.int32)) for i, image in enumerate(images))
 
 
-def _updates(reference: Reference, lowered: Lowered, weights: tuple[_Weight, ...], options: Options) -> Graph:
+def _updates(
+    reference: Reference, lowered: Lowered, weights: tuple[_Weight, ...], options: Options, bits: int
+) -> Graph:
     """Append the steps of everything that learns, and of the step state."""
     g = lowered.builder
     learning_rate = g.input("learning_rate", Type((1,), "float32"))
@@ -253,7 +263,7 @@ def _updates(reference: Reference, lowered: Lowered, weights: tuple[_Weight, ...
         node = producer[gradient]
         summed = producer[node.ins[0]] if isinstance(node.op, Gather) else node
         (slot,) = (lowered.slots[v] for v in summed.ins if v in lowered.slots)
-        _step(g, weight, lowered.values[gradient], rate, lowered.step_state, slot, stream, options)
+        _step(g, weight, lowered.values[gradient], rate, lowered.step_state, slot, stream, options.rule, bits)
     if options.head == "float32":
         dlogits = reference.gradients[reference.logits]
         _head_step(g, lowered, producer[reference.logits], dlogits, learning_rate, options)
@@ -265,19 +275,27 @@ def _updates(reference: Reference, lowered: Lowered, weights: tuple[_Weight, ...
 
 
 def _step(
-    g: Builder, weight: _Weight, sums: Value, rate: Value, step_state: Value, slot: int, stream: int, options: Options
+    g: Builder,
+    weight: _Weight,
+    sums: Value,
+    rate: Value,
+    step_state: Value,
+    slot: int,
+    stream: int,
+    rule: UpdateRule,
+    bits: int,
 ) -> None:
     value, name = weight.value, weight.value.name
     states = [value]
     if weight.kind == "bias":
-        op: BiasStep | WeightStep = BiasStep(weight.factors, slot, stream, 127 * weight.positions, options.rule)
+        op: BiasStep | WeightStep = BiasStep(weight.factors, slot, stream, 127 * weight.positions, rule)
     else:
         bound = 255 * 127 * weight.positions
-        op = WeightStep(weight.factors, slot, stream, bound, options.rule, weight.axis, options.weight_bits)
-        if options.weight_bits > 8:
-            states.append(g.persistent(f"{name}.fraction", initial_fraction(value.type.size, options.weight_bits - 8)))
-    if options.rule.buffered:
-        states.append(_buffer(g, value, options.rule))
+        op = WeightStep(weight.factors, slot, stream, bound, rule, weight.axis, bits)
+        if bits > 8:
+            states.append(g.persistent(f"{name}.fraction", initial_fraction(value.type.size, bits - 8)))
+    if rule.buffered:
+        states.append(_buffer(g, value, rule))
     after = g.emit_all(op, *states, sums, rate, step_state, name=f"{name}.after")
     g.update(states, after)
 

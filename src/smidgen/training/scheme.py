@@ -22,7 +22,9 @@ from smidgen.training.published import published_for, why_not_published
 
 Ranking = Literal["largest", "smallest", "random"]
 RANKINGS: tuple[Ranking, ...] = ("largest", "smallest", "random")
+WEIGHT_BITS = (8, 10, 12)  # that a weight can learn with
 Part = Fraction | tuple[int, ...]  # of a layer's input channels: a share, or the very channels in ascending order
+_BITS = tuple((int, bits) for bits in WEIGHT_BITS)
 _WHOLE = re.compile(r"-?[0-9]{1,9}")
 _SHARE = re.compile(r"-?[0-9]{1,9}(?:/[0-9]{1,9}|\.[0-9]{1,18})?")
 
@@ -37,25 +39,29 @@ class Scheme:
 
     Layers are numbered from 0 over the convolutions and dense layers in execution order, the classifier not counted;
     a depthwise layer's share counts its channels, a dense layer learns whole. The classifier head always learns.
-    A part is a share of the channels, which rank by `channels`, or the numbers of the very channels.
+    A part is a share of the channels, which rank by `channels`, or the numbers of the very channels. A scheme that was
+    searched for a budget says with how many bits each weight learns; others leave that to `Options`.
     """
 
     name: str
     biases: int
     weights: tuple[tuple[int, Part], ...] = ()
     channels: Ranking = "largest"
+    weight_bits: int | None = None
 
     def to_json(self) -> str:
         weights = {str(layer): str(p) if isinstance(p, Fraction) else list(p) for layer, p in self.weights}
         plain = {"name": self.name, "biases": self.biases, "weights": weights, "channels": self.channels}
-        return json.dumps(plain, indent=2)
+        bits = {} if self.weight_bits is None else {"weight_bits": self.weight_bits}
+        return json.dumps({**plain, **bits}, indent=2)
 
     @staticmethod
     def from_json(text: str, source: str = "the scheme") -> Scheme:
         try:
             plain = json.loads(text)
             weights = tuple((_integer(layer), _parse_part(part)) for layer, part in dict(plain["weights"]).items())
-            scheme = Scheme(str(plain["name"]), _integer(plain["biases"]), tuple(sorted(weights)), plain["channels"])
+            biases, bits = _integer(plain["biases"]), plain.get("weight_bits")
+            scheme = Scheme(str(plain["name"]), biases, tuple(sorted(weights)), plain["channels"], bits)
         except (ValueError, KeyError, TypeError, ZeroDivisionError, RecursionError) as error:
             raise SchemeError(
                 f"{source} is not a scheme ({type(error).__name__}: {error}); it needs name, biases, weights as "
@@ -63,6 +69,8 @@ class Scheme:
             ) from None
         if scheme.channels not in RANKINGS:
             raise SchemeError(f"{source} ranks channels by '{scheme.channels}'; known are {', '.join(RANKINGS)}")
+        if scheme.weight_bits is not None and (type(scheme.weight_bits), scheme.weight_bits) not in _BITS:
+            raise SchemeError(f"{source} trains weights of {str(scheme.weight_bits)[:20]} bits; give 8, 10 or 12")
         return scheme
 
 

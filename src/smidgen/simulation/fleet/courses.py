@@ -129,7 +129,7 @@ def _run(
             found.append(fleet.train(fleet.front(shown), labels, table[at : at + len(labels)]))
             at += len(labels)
             on_progress(FleetProgress(at, steps, epoch + 1, course.epochs, len(graphs)))
-        losses.append(tuple(torch.cat(found).double().mean(0).tolist()))
+        losses.append(_means(torch.cat(found)))
         tests.append(tested.top1() if course.tests(epoch + 1) else None)
     last = tests[-1]
     assert last is not None
@@ -137,6 +137,12 @@ def _run(
     lost = [not all(math.isfinite(epoch[d]) for epoch in losses) for d in range(len(graphs))]
     accuracies = tuple(math.nan if gone else accuracy for accuracy, gone in zip(last, lost, strict=True))
     return Simulated(accuracies, tuple(losses), tuple(tests), states, (len(graphs),))
+
+
+def _means(losses: Tensor) -> tuple[float, ...]:
+    """The mean loss of each device, added up step by step as `learn` does it."""
+    sums = np.cumsum(losses.double().cpu().numpy(), axis=0)[-1]
+    return tuple((sums / len(losses)).tolist())
 
 
 def rate_table(course: Course, rates: Sequence[float], epoch: int, steps: int) -> Tensor:

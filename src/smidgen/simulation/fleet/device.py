@@ -30,6 +30,10 @@ class Simulator:
         return self.host.frugal
 
     @property
+    def besides(self) -> int:
+        return self.host.besides
+
+    @property
     def folders(self) -> tuple[str, ...]:
         return self.host.folders
 

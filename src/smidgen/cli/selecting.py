@@ -1,0 +1,84 @@
+"""The verb that measures what is worth training: analyze."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from smidgen.cli.learning import ImageSource, ShortSide, _rate
+from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, app, check_folder, memory_bytes, path_option, show
+from smidgen.cli.terminal import progress_console, spinner, warn
+from smidgen.data import load_data
+from smidgen.data.decoding import SHORT_SIDE
+from smidgen.results.contributions import summarize
+from smidgen.selection.analyzing import MOST, AnalysisProgress, analyze
+from smidgen.selection.journal import journal_path
+from smidgen.zoo.loading import load
+
+
+@app.command("analyze")
+def analyze_(
+    model: Model,
+    source: ImageSource,
+    output: Annotated[Path, path_option("--output", "-o", help="The file of contributions to write.")],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Bound the work to 100,000 steps; says what it leaves out.")
+    ] = (False),
+    target: Annotated[str | None, typer.Option(help="host (this machine's cores) or cuda (a GPU).")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes to use; one for each core unless given.")] = None,
+    ray: Annotated[
+        str | None, typer.Option(help="Run on a Ray cluster: auto, or its address such as host:6379.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Runs of each kind, whose mean counts.")] = 1,
+    epochs: Annotated[int | None, typer.Option(help="Epochs of a run; by the number of images unless given.")] = None,
+    learning_rate: Annotated[
+        str, typer.Option(help="Learning rate per sample: a number or a quotient such as 0.4/256.")
+    ] = "1/256",
+    limit: Annotated[int | None, typer.Option(help="Learn from at most so many images.")] = None,
+    most: Annotated[str, typer.Option(help="Leave out what takes more analytic memory than this.")] = MOST,
+    reach: Annotated[int | None, typer.Option(help="Try the last so many layers alone.")] = None,
+    short_side: ShortSide = SHORT_SIDE,
+    memory: Memory = MEMORY_TEXT,
+    as_json: Json = False,
+) -> None:
+    """Measure by training what each depth of biases and each layer's weights add to accuracy."""
+    check_folder(output, Path())
+    rate = _rate(learning_rate)
+    with spinner(f"reading {source}"):
+        room = memory_bytes(memory)
+        graph, data = load(model, room), load_data(source, room, short_side)
+    with _progress_bar(output) as on_progress:
+        found = analyze(
+            graph, data, output=output, quick=quick, seeds=seeds, epochs=epochs, learning_rate=rate, limit=limit,
+            most=most, reach=reach, target=target, workers=workers, ray=ray, on_progress=on_progress,
+        )  # fmt: skip
+    show(summarize(found, graph, str(output)), as_json)
+
+
+@contextmanager
+def _progress_bar(output: Path) -> Iterator[Callable[[AnalysisProgress], None]]:
+    """Runs done and the time the rest will take, on stderr where that is a terminal."""
+    console = progress_console()
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.completed:.0f} of {task.total:.0f} runs", markup=False),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("analyzing", total=1)
+
+        def on_progress(progress: AnalysisProgress) -> None:
+            if progress.done == progress.found and not progress.part:
+                if progress.found:
+                    warn(f"{progress.found} of {progress.total} runs were found in {journal_path(output)}")
+                bar.reset(task, total=progress.total, completed=progress.found)
+            bar.update(task, completed=progress.done + progress.part)
+
+        yield on_progress

@@ -1,0 +1,255 @@
+"""The least SRAM that a scheme can take, told layer by layer without planning it.
+
+State is a sum over what learns. Of the arena a part is certain in whatever order a step runs: what the forward pass
+keeps for the gradients of a layer lies there until they are computed, and the gradient of a later layer's output comes
+first. So each layer adds what it keeps to the least that the layers behind it need, and while its own gradient is
+computed at least that gradient, what it is computed from and the kernel's working memory are there besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from smidgen.ir import Array, Graph, Node, Type, Value, memory_read, virtual_sources
+from smidgen.memory import state_bytes
+from smidgen.memory.layout import ALIGNMENT, padded
+from smidgen.memory.lives import roots_of
+from smidgen.memory.working import Working
+from smidgen.ops.gradient import FromFloat, GradOp, RequantizeGrad
+from smidgen.ops.update import initial_fraction
+from smidgen.training import Options, build_training, passes
+from smidgen.training.head import layers
+from smidgen.training.scheme import Scheme, Trained, layer_memory
+
+NEVER = 1 << 20  # biases: more than any network has
+EXPONENT = 4  # bytes of the step state for each gradient
+
+
+@dataclass(frozen=True)
+class LayerBytes:
+    """What a layer adds where its bias learns, whichever weights do: bytes."""
+
+    state: int  # its bias, and the exponents of the gradients on the way to it
+    kept: int  # in the arena, from the forward pass until its gradient is there
+    early: int  # the arena at least, at some time before its saved input is done with, that input not counted
+    late: int  # the same at some time at which its saved input may be gone
+    input_kept: bool  # whether its whole input is kept for the gradient of a bias anyway
+    input_readers: int  # how many layers read its input
+
+
+@dataclass(frozen=True)
+class BiasBytes:
+    """What learning biases takes, from the last layer to any: bytes."""
+
+    layers: tuple[LayerBytes, ...]  # first to last
+    head_arena: int  # at least, all saved inputs on top
+
+
+def measure_biases(graph: Graph, deepest: int, options: Options, working: Working) -> BiasBytes:
+    """What the last `deepest` biases take, layer by layer."""
+    numbered = layers(graph)
+    step = passes.run(build_training(graph, Scheme("biases", deepest), options, images=None).step)
+    found = _Step(step, {node.ins[2].name: len(numbered) - i for i, node in enumerate(numbered)}, working)
+    roots = roots_of(graph)
+    sources = [roots.get(node.ins[0]) for node in numbered]
+    rows: list[LayerBytes] = []
+    for node, source in zip(numbered, sources, strict=True):
+        biases = len(numbered) - len(rows)
+        kept, readers = node.ins[0].name in found.crossing, sources.count(source)
+        if biases > deepest:
+            rows.append(LayerBytes(0, 0, 0, 0, kept, readers))
+            continue
+        bias = node.ins[2].type
+        buffer = padded(options.rule.buffer(bias).bytes) if options.rule.buffered else 0
+        exponents = EXPONENT * (found.gradients(biases) - found.gradients(biases - 1))
+        state = padded(bias.bytes) + buffer + exponents
+        rows.append(LayerBytes(state, *found.layer(biases), kept, readers))
+    return BiasBytes(tuple(rows), found.least_of_head())
+
+
+def head_state(graph: Graph, options: Options, bits: int) -> int:
+    """Bytes of state where nothing learns but the head; those of an int8 head depend on the bits of weights."""
+    scheme = Scheme("head", 0, weight_bits=bits)
+    return state_bytes(passes.run(build_training(graph, scheme, options, images=None).step))
+
+
+def weight_state(trained: Trained, bits: int, options: Options) -> int:
+    """Bytes of state of a layer's weights that learn, with their fractions."""
+    size = layer_memory(trained).weights
+    fraction = initial_fraction(size, bits - 8).nbytes if bits > 8 else 0
+    buffer = options.rule.buffer(Type((size,), "int8")).bytes if options.rule.buffered else 0
+    return padded(size) + padded(fraction) + padded(buffer)
+
+
+def saved_bytes(trained: Trained, layer: LayerBytes) -> int:
+    """Bytes of a layer's input that its weights' gradient keeps in the arena, beyond what is there anyway, at least.
+
+    Layers that read the same map may keep it together: each counts its part.
+    """
+    if not trained.partial and layer.input_kept:
+        return 0
+    return padded(layer_memory(trained).saved) // layer.input_readers // ALIGNMENT * ALIGNMENT
+
+
+class _Step:
+    """The step that trains biases: which nodes must run before which, and from which depth of biases on each runs."""
+
+    def __init__(self, step: Graph, depths: dict[str, int], working: Working) -> None:
+        self.step, self.working = step, working
+        self.nodes = step.nodes
+        assert step.roles is not None
+        self.loss = next(i for i, node in enumerate(self.nodes) if step.roles.label in node.ins)
+        self.roots = roots_of(step)
+        self.outputs = {self.roots[v] for v in step.outputs if v in self.roots}
+        self.maker = {v: i for i, node in enumerate(self.nodes) for v in node.outs}
+        self.reads = _ancestors(step, self.maker)
+        self.before = self._before()
+        self.depth_of = self._depths(depths)
+        self.needed = self._needed()
+        self.spine = self._spine()
+        self.alive = self._alive()
+
+    def _before(self) -> Array:
+        """[i, j]: whether node j must run before node i. All that predicts runs before the loss, the rest after."""
+        before = self.reads.copy()
+        before[self.loss, : self.loss] = True
+        before[self.loss + 1 :, : self.loss + 1] = True
+        return before
+
+    def _depths(self, depths: dict[str, int]) -> dict[int, int]:
+        """For each node that updates state the number of biases with which it begins to: 0 for what is no bias."""
+        found: dict[int, int] = {}
+        for old, new in self.step.updates.items():
+            found[self.maker[new]] = max(found.get(self.maker[new], 0), depths.get(old.name, 0))
+        return found
+
+    def _needed(self) -> Array:
+        """For each node the least number of biases with which it is part of the step."""
+        needed: Array = np.full(len(self.nodes), NEVER)
+        assert self.step.roles is not None
+        advance = self.step.updates.get(self.step.roles.step_state)  # it reads whatever gradients there are
+        ends = {i: depth for i, depth in self.depth_of.items() if advance not in self.nodes[i].outs}
+        ends |= {self.maker[v]: 0 for v in self.step.outputs if v in self.maker}
+        for i, depth in ends.items():
+            for j in (i, *np.flatnonzero(self.reads[i])):
+                needed[j] = min(needed[j], depth)
+        needed[[i for i, node in enumerate(self.nodes) if advance in node.outs]] = 0
+        return needed
+
+    def _spine(self) -> list[int]:
+        """The nodes from the loss on that the deepest bias's gradient depends on.
+
+        Requantizations are not among them: where their input has one reader they become a part of the node before.
+        """
+        deepest = max(self.depth_of.values(), default=0)
+        if deepest == 0:
+            return [self.loss]
+        last = next(i for i, depth in self.depth_of.items() if depth == deepest)
+        gradient = max(self.maker[v] for v in self.nodes[last].ins if v in self.maker and v.type.dtype == "int8")
+        there = [i for i in range(self.loss, len(self.nodes)) if i == gradient or self.before[gradient, i]]
+        return [i for i in there if not isinstance(self.nodes[i].op, RequantizeGrad)]
+
+    def _alive(self) -> Array:
+        """[biases, place in the spine]: bytes alive there at least with so many biases."""
+        spine, deepest = np.array(self.spine), max(self.depth_of.values(), default=0)
+        grown: Array = np.zeros((deepest + 1, len(spine)), np.int64)
+        for root, readers in self._readers().items():
+            made = self.maker.get(root)
+            there = np.ones(len(spine), bool) if made is None else self.before[spine, made] | (spine == made)
+            first = 0 if root in self.outputs else NEVER
+            after = [np.where((spine == r) | self.before[r, spine], self.needed[r], NEVER) for r in readers]
+            since = np.maximum(np.min([*after, np.full(len(spine), first)], axis=0), self._since(made))
+            for place in np.flatnonzero(there & (since <= deepest)):
+                grown[since[place], place] += padded(root.type.bytes)
+        own = np.array([self._own(self.nodes[i]) for i in self.spine])
+        alive: Array = np.cumsum(grown, axis=0) + own
+        return alive
+
+    def _since(self, made: int | None) -> int:
+        """The least number of biases with which what a node makes, or an input, is there."""
+        if made is None:
+            return 0
+        node, needed = self.nodes[made], int(self.needed[made])
+        before = self.nodes[self.maker[node.ins[0]]] if isinstance(node.op, RequantizeGrad) else None
+        if before is None or not isinstance(before.op, GradOp) or before.op.masked:
+            return needed
+        # As long as nobody else reads its input, a requantization is a part of the node that makes it.
+        others = (int(self.needed[i]) for i in self._uses[node.ins[0]] if i != made)
+        return max(needed, min(others, default=NEVER))
+
+    @cached_property
+    def _uses(self) -> dict[Value, list[int]]:
+        uses: dict[Value, list[int]] = {}
+        for i, node in enumerate(self.nodes):
+            for value in node.ins:
+                uses.setdefault(value, []).append(i)
+        return uses
+
+    def _readers(self) -> dict[Value, list[int]]:
+        """The nodes that read each tensor of the arena in any form."""
+        sources = virtual_sources(self.step)
+        readers: dict[Value, list[int]] = {root: [] for root in self.outputs}
+        for i, node in enumerate(self.nodes):
+            for root in dict.fromkeys(self.roots[v] for v in memory_read(node, sources) if v in self.roots):
+                readers.setdefault(root, []).append(i)
+        return readers
+
+    def _own(self, node: Node) -> int:
+        """Working memory of a node, less what its output may take of its input's place."""
+        donor = node.op.donor(node)
+        shared = 0 if donor is None else min(padded(v.type.bytes) for v in (node.ins[donor], node.outs[0]))
+        return padded(self.working(node, False)) - shared
+
+    @cached_property
+    def crossing(self) -> frozenset[str]:
+        """Names of what lies in the arena from before the loss to behind it, under any name."""
+        kept = {
+            root
+            for root, readers in self._readers().items()
+            if self.maker.get(root, 0) < self.loss < max(readers, default=0)
+        }
+        return frozenset(value.name for value, root in self.roots.items() if root in kept)
+
+    def gradients(self, biases: int) -> int:
+        """How many gradients have an exponent, at least."""
+        lowered = (i for i, node in enumerate(self.nodes) if isinstance(node.op, FromFloat | GradOp))
+        return sum(self._since(i) <= biases for i in lowered)
+
+    def least_of_head(self) -> int:
+        """The least arena of the head alone."""
+        return max(int(self.alive[0, place]) for place in self._places(0))
+
+    def layer(self, biases: int) -> tuple[int, int, int]:
+        """What the deepest of so many biases keeps, and the least arena while its saved input is there, and after."""
+        known = [place for fewer in range(biases) for place in self._places(fewer)]
+        kept = min(int(self.alive[biases, place] - self.alive[biases - 1, place]) for place in known)
+        early = [place for place in self._places(biases) if self._precedes(place, biases)]
+        late = [place for place in self._places(biases) if place not in early]
+        least_early, least_late = (
+            max((int(self.alive[biases, place]) for place in places), default=0) for places in (early, late)
+        )
+        return kept, least_early, least_late
+
+    def _places(self, biases: int) -> list[int]:
+        """Places in the spine that come with so many biases and are certain to precede the gradients of deeper ones."""
+        new = (place for place, i in enumerate(self.spine) if self.needed[i] == biases)
+        return [place for place in new if self._precedes(place, biases + 1)]
+
+    def _precedes(self, place: int, biases: int) -> bool:
+        """Whether a node of the spine runs before the steps of all biases from so many on."""
+        deeper = (i for i, depth in self.depth_of.items() if depth >= biases)
+        return all(self.before[i, self.spine[place]] for i in deeper)
+
+
+def _ancestors(graph: Graph, maker: Mapping[Value, int]) -> Array:
+    """[i, j]: whether node i depends on what node j computes."""
+    found: Array = np.zeros((len(graph.nodes), len(graph.nodes)), bool)
+    for i, node in enumerate(graph.nodes):
+        for j in {maker[v] for v in node.ins if v in maker}:
+            found[i] |= found[j]
+            found[i, j] = True
+    return found

@@ -1,0 +1,101 @@
+"""What a search found: a scheme with its cost and its predicted gain, and the curve of them over budgets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, get_args
+
+from smidgen.selection.planned import PlannedBytes
+from smidgen.training.scheme import Scheme
+
+Method = Literal["exact", "evolutionary", "random"]
+METHODS: tuple[Method, ...] = get_args(Method)
+
+
+@dataclass(frozen=True)
+class LayerGain:
+    """What a share of one layer's weights is predicted to add to top-1."""
+
+    layer: int
+    share: Fraction
+    gain: float
+
+
+@dataclass(frozen=True)
+class Improvement:
+    """The best gain known after so many candidates."""
+
+    evaluations: int
+    gain: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """A scheme found for a budget: what it takes, what it is predicted to gain, and how it was found."""
+
+    model: str
+    target: str | None  # None where the cost is the paper's analytic sum
+    method: Method
+    budget: int  # bytes
+    scheme: Scheme
+    weight_bits: int
+    cost: int  # bytes: of SRAM, or of the analytic sum
+    planned: PlannedBytes | None
+    gain: float  # top-1 over the head alone, from 0 to 1
+    biases_gain: float
+    layers: tuple[LayerGain, ...]
+    best_possible: float | None  # gain that no scheme within the budget exceeds; None where the method cannot tell
+    evaluations: int  # candidates, whole or in part, that were looked at
+    schemes_planned: int
+    improvements: tuple[Improvement, ...]  # of an evolutionary or random search, as it went on
+
+    @property
+    def proven(self) -> bool:
+        """Whether no scheme within the budget is predicted to gain more."""
+        return self.best_possible is not None and self.best_possible <= self.gain
+
+    def __str__(self) -> str:
+        where = f"on {self.target}" if self.target else "by the analytic sum"
+        weights = f"weights of {len(self.layers)} layers with {self.weight_bits} bits" if self.layers else "no weights"
+        lines = [
+            f"{self.model} {where}, at most {self.budget:,} bytes: the last {self.scheme.biases} biases, {weights}",
+            f"takes   {self.cost:>9,} bytes{self._parts()}",
+            f"gains   {100 * self.gain:>+9.2f} points of top-1 over the head alone, as predicted; of these",
+            f"        {100 * self.biases_gain:>+9.2f} by biases",
+        ]
+        lines += [f"        {100 * one.gain:>+9.2f} by {one.share} of layer {one.layer}" for one in self.layers]
+        return "\n".join([*lines, f"found   by {self._how()}"])
+
+    def _parts(self) -> str:
+        if self.planned is None:
+            return ": saved inputs, masks, weights and biases; the classifier is not counted"
+        p = self.planned
+        return f" of SRAM: arena {p.arena:,}, state {p.state:,}, stack and other data at most {p.besides:,}"
+
+    def _how(self) -> str:
+        plans = f", {self.schemes_planned} schemes planned" if self.planned else ""
+        how = f"{self.method} search: {self.evaluations:,} candidates{plans}"
+        if self.best_possible is None:
+            return how
+        if self.proven:
+            return f"{how}; none that fits is predicted to gain more"
+        return f"{how}; none that fits can gain more than {100 * self.best_possible:+.2f}"
+
+
+@dataclass(frozen=True)
+class Pareto:
+    """The best scheme found for each of some budgets: each takes more than the one before, and gains more."""
+
+    model: str
+    target: str | None
+    points: tuple[Found, ...]
+
+    def __str__(self) -> str:
+        head = f"{'budget':>9}  {'bytes':>9}  {'gain':>7}  biases  bits  layer:share"
+        rows = [
+            f"{one.budget:>9,}  {one.cost:>9,}  {100 * one.gain:>+7.2f}  {one.scheme.biases:>6}  {one.weight_bits:>4}  "
+            + " ".join(f"{gain.layer}:{gain.share}" for gain in one.layers)
+            for one in self.points
+        ]
+        return "\n".join([f"{self.model} on {self.target or 'paper, by its analytic sum'}", head, *rows])

@@ -1,0 +1,154 @@
+"""Which runs an analysis makes: depths of biases, shares of each layer's weights, bits of a weight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from smidgen.data.samples import evenly
+from smidgen.errors import InputError
+from smidgen.ir import Graph
+from smidgen.ops.dense import Dense
+from smidgen.selection.kinds import Kind, kind_of
+from smidgen.training.head import layers
+from smidgen.training.scheme import Scheme, analytic_memory, resolve
+
+SHARES = tuple(Fraction(1, part) for part in (8, 4, 2, 1))
+QUICK_SHARES = (Fraction(1, 4), Fraction(1))
+EVERY_DEPTH = 6  # up to here each depth of biases is measured, from here on every third
+STRIDE = 3
+QUICK_DEPTHS = 5
+BITS = (8, 10, 12)
+WEIGHT_BITS = 12  # of every trial but those that compare bits
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run: what learns, with how many bits of a weight, and the seed of the head and of all rounding."""
+
+    scheme: Scheme
+    weight_bits: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Agenda:
+    """What is to be measured of a network, before seeds multiply it."""
+
+    depths: tuple[int, ...]  # ascending, from 0
+    base: int  # biases that learn beside a layer's weights
+    shares: tuple[tuple[int, Fraction], ...]  # layers with shares of their channels, ascending
+    bits: tuple[int, ...]
+    reference: Scheme  # what the bits are compared with
+    count: int  # layers of the network
+    left_out: tuple[str, ...]
+
+    def depth(self, biases: int) -> Scheme:
+        return Scheme(f"bias:{biases}", biases)
+
+    def share(self, layer: int, share: Fraction) -> Scheme:
+        """Part of a layer's weights beside the biases, as many as reach it at least."""
+        return Scheme(f"layer {layer}, {share}", max(self.base, self.count - layer), ((layer, share),))
+
+    def schemes(self) -> tuple[tuple[Scheme, int], ...]:
+        """Every scheme to run, with its bits."""
+        depths = [(self.depth(biases), WEIGHT_BITS) for biases in self.depths]
+        shares = [(self.share(*one), WEIGHT_BITS) for one in self.shares]
+        return (*depths, *shares, *((self.reference, bits) for bits in self.bits))
+
+    def trials(self, seeds: int) -> tuple[Trial, ...]:
+        """Every scheme with every seed: what two schemes that start alike differ in is less a matter of luck."""
+        return tuple(Trial(scheme, bits, seed) for scheme, bits in self.schemes() for seed in range(seeds))
+
+
+def agenda(graph: Graph, most: int, reach: int | None = None, quick: bool = False) -> Agenda:
+    """What to measure: everything whose analytic memory, with the biases that reach it, is at most `most` bytes.
+
+    `reach` leaves out all but the last so many layers; a quick agenda keeps to the second half, to fewer depths and
+    to the shares 1/4 and 1, of depthwise layers and projections 1 alone.
+    """
+    numbered = layers(graph)
+    count = len(numbered)
+    if not count:
+        raise InputError(f"{graph.name} has no layer before its classifier; there is nothing to choose from")
+    if reach is not None and not 1 <= reach <= count:
+        raise InputError(f"the last {reach} layers cannot be tried: {graph.name} has {count}; give 1 to {count}")
+    taken = [analytic_memory(Scheme("biases", depth), graph).total for depth in range(count + 1)]
+    deepest = max(depth for depth in range(count + 1) if taken[depth] <= most)
+    if not deepest:
+        raise InputError(
+            f"{graph.name} has nothing to try within {most:,} bytes: its last bias alone takes {taken[1]:,}; allow more"
+        )
+    within = deepest if reach is None else min(deepest, reach)
+    kinds = [kind_of(node) for node in numbered]
+    depths = _depths(kinds, within)
+    base = next((d for d in depths if 2 * d >= count), within)
+    said = []
+    if reach is not None and within < deepest:
+        said.append(f"layers before {count - within}: the last {within} were asked for")
+    if quick:
+        within, depths = base, evenly([d for d in depths if d <= base], QUICK_DEPTHS)
+        said += _left_out_by_quick(count - base, depths)
+    tried = [(i, s) for i in range(count - within, count) for s in _shares(graph, i, kinds[i], most, quick)]
+    said += _left_out(graph, deepest, within, tried, most)
+    reference = _reference(kinds, base, tried)
+    bits = BITS if reference.weights else ()
+    return Agenda(tuple(depths), base, tuple(tried), bits, reference, count, tuple(said))
+
+
+def _depths(kinds: Sequence[Kind], deepest: int) -> list[int]:
+    """All depths to EVERY_DEPTH, then every third, those that reach the first layer of a block, and the deepest."""
+    few = {d for d in range(deepest + 1) if d <= EVERY_DEPTH or d % STRIDE == 0}
+    blocks = {len(kinds) - i for i, kind in enumerate(kinds) if kind is Kind.expand}
+    return sorted(few | {d for d in blocks if d <= deepest} | {deepest})
+
+
+def _shares(graph: Graph, layer: int, kind: Kind, most: int, quick: bool) -> list[Fraction]:
+    """The shares of a layer to try: those that fit, and the smaller of two that choose the same channels."""
+    node, found = layers(graph)[layer], dict[tuple[int, ...], Fraction]()
+    whole = isinstance(node.op, Dense) or (quick and kind in (Kind.depthwise, Kind.project))
+    for share in SHARES[-1:] if whole else QUICK_SHARES if quick else SHARES:
+        takes = analytic_memory(_alone(graph, layer, share), graph).total
+        if takes <= most and (channels := _channels(graph, layer, share)):
+            found.setdefault(channels, share)
+    return list(found.values())
+
+
+def _alone(graph: Graph, layer: int, share: Fraction) -> Scheme:
+    """Part of one layer's weights and no more biases than reach it."""
+    return Scheme("one layer", len(layers(graph)) - layer, ((layer, share),))
+
+
+def _channels(graph: Graph, layer: int, share: Fraction) -> tuple[int, ...]:
+    """What learns of a layer; nothing where its weights are not constants."""
+    return resolve(_alone(graph, layer, share), graph)[0].channels
+
+
+def _reference(kinds: Sequence[Kind], base: int, tried: Sequence[tuple[int, Fraction]]) -> Scheme:
+    """All channels of the widening layers that the base reaches; of all layers there where none widens."""
+    whole = [layer for layer, share in tried if share == 1 and layer >= len(kinds) - base]
+    chosen = [layer for layer in whole if kinds[layer] is Kind.expand] or whole
+    return Scheme("reference", base, tuple((layer, Fraction(1)) for layer in chosen))
+
+
+def _left_out(
+    graph: Graph, deepest: int, within: int, tried: Sequence[tuple[int, Fraction]], most: int
+) -> Iterator[str]:
+    """What is not tried for the memory it takes, in words."""
+    count = len(layers(graph))
+    if within == deepest < count:
+        yield f"layers before {count - deepest}: their biases and those behind them take over {most:,} bytes"
+    largest = dict(tried)
+    for layer in range(count - within, count):
+        whole = _channels(graph, layer, Fraction(1))
+        if whole and (layer not in largest or _channels(graph, layer, largest[layer]) != whole):
+            above = f" above {largest[layer]}" if layer in largest else ""
+            yield f"shares of layer {layer}{above}: with the biases that reach it they take over {most:,} bytes"
+
+
+def _left_out_by_quick(first: int, depths: Sequence[int]) -> Iterator[str]:
+    if first:
+        yield f"weights and biases of the layers before {first}"
+    yield f"depths of biases other than {', '.join(map(str, depths))}"
+    yield "shares other than 1/4 and 1, and of depthwise layers and projections all but 1"

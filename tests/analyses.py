@@ -1,0 +1,83 @@
+"""A small analysis, and what tests need to watch one: who works for a process, and outcomes that are made up."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Generator, Iterator, Sequence
+from pathlib import Path
+
+from networks import inverted_residual
+from shapes import draw_shapes
+from smidgen.data import Data
+from smidgen.ir import Graph
+from smidgen.selection import AnalysisProgress, Contributions, analyze
+from smidgen.selection.runs import Outcome, Setup, say_nothing
+from smidgen.selection.trials import Trial
+
+RUNS = 9  # of the small analysis
+EPOCHS, RATE = 2, 0.01
+
+
+def model() -> Graph:
+    return inverted_residual(3)
+
+
+def data() -> Data:
+    return draw_shapes(8, 4)
+
+
+def small_analysis(output: Path | None = None, **settings: object) -> Contributions:
+    """Nine short runs: the last two layers of a small network."""
+    chosen = {"reach": 2, "quick": True, "epochs": EPOCHS, "learning_rate": RATE, **settings}
+    return analyze(model(), data(), output=output, **chosen)  # type: ignore[arg-type]
+
+
+class Interrupted(Exception):
+    """What a test stops an analysis with."""
+
+
+def stop_after(count: int) -> object:
+    def on_progress(progress: AnalysisProgress) -> None:
+        if progress.done == count:
+            raise Interrupted
+
+    return on_progress
+
+
+def working_for(process: int, mark: bytes) -> Iterator[int]:
+    """The processes under this one in whose command line the mark stands."""
+    for task in Path(f"/proc/{process}/task").iterdir():
+        for child in map(int, (task / "children").read_text().split()):
+            try:
+                if mark in Path(f"/proc/{child}/cmdline").read_bytes():
+                    yield child
+                yield from working_for(child, mark)
+            except OSError:  # it has ended
+                continue
+
+
+class PretendedLauncher:
+    """Outcomes that depend on the trial alone, for which nothing is trained."""
+
+    def __init__(self) -> None:
+        self.asked: list[Trial] = []
+
+    def launch(
+        self, setup: Setup, trials: Sequence[Trial], on_part: Callable[[float], None] = say_nothing
+    ) -> Generator[tuple[Trial, Outcome]]:
+        for trial in trials:
+            self.asked.append(trial)
+            yield trial, pretended(trial)
+
+
+def pretended(trial: Trial) -> Outcome:
+    digest = hashlib.sha256(repr(trial).encode()).digest()
+    return Outcome(digest[0] / 255, digest[1] / 16)
+
+
+def kill_one(mark: bytes, signal: int) -> int:
+    """End the first process that works for this one; its number."""
+    chosen = next(working_for(os.getpid(), mark))
+    os.kill(chosen, signal)
+    return chosen
