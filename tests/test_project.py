@@ -224,6 +224,16 @@ def test_two_models_in_a_cpp_program_learn_the_bytes_they_learn_apart(
     assert all(before != after for before, after in zip(kept[0], kept[STEPS], strict=True)), "both learned"
 
 
+@pytest.mark.skipif(not shutil.which("cc"), reason="this machine has no C compiler of its own")
+def test_cmake_builds_the_example_of_a_project_by_itself(tmp_path: Path) -> None:
+    needs_cmake()
+    compile(inverted_residual(3), prefix="kws").write(tmp_path / "out")
+    succeed("cmake", "-B", "build", folder=tmp_path / "out")
+    succeed("cmake", "--build", "build", folder=tmp_path / "out")
+    ran = succeed(tmp_path / "out" / "build" / "example", folder=tmp_path)
+    assert ran.startswith("output 0 is largest at ")
+
+
 def test_cmake_refuses_kernels_of_one_name_that_differ(models: Path, tmp_path: Path) -> None:
     needs_cmake()
     shutil.copytree(models, tmp_path / "two", ignore=shutil.ignore_patterns("build-*"))
