@@ -53,8 +53,8 @@ def page() -> str:
 
 
 def modules() -> list[Path]:
-    """Every module of the library but its front door."""
-    return [path for path in sorted(ROOT.rglob("*.py")) if path != ROOT / "__init__.py"]
+    """Every module of the library but its front doors: what `import` and what `python -m` opens."""
+    return [path for path in sorted(ROOT.rglob("*.py")) if path not in (ROOT / "__init__.py", ROOT / "__main__.py")]
 
 
 @cache

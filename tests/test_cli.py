@@ -115,8 +115,8 @@ def test_import_reads_every_format_and_writes_smg_tflite_and_onnx(folder: Path) 
 
 def test_compile_writes_a_project_and_says_what_it_takes(folder: Path) -> None:
     printed = json.loads(invoke("compile", "tiny.smg", "--target", "host", "-o", "out/c", "--json"))
-    assert sorted(os.listdir("out/c")) == printed["files"]
-    assert {"model.c", "model.h", "main.c", "README.md"} <= set(printed["files"])
+    assert sorted(str(p.relative_to("out/c")) for p in Path("out/c").rglob("*") if p.is_file()) == printed["files"]
+    assert {"model/model.c", "model/model.h", "board/main.c", "README.md"} <= set(printed["files"])
     memory = sm.compile(sm.load("tiny.smg")).memory
     assert (printed["peak_bytes"], printed["constant_bytes"]) == (memory.peak, memory.constants)
     assert "bytes of SRAM" in invoke("compile", "tiny.smg", "-o", "out/d")
@@ -250,7 +250,7 @@ def test_the_demo_agrees_byte_for_byte_and_can_be_repeated(folder: Path, monkeyp
     assert shown["fitted"]["board"]["sram_bytes"] <= 128 * 1024
     assert shown["board_steps"] == 10
     out = folder / shown["fitted"]["folder"]
-    assert (out / "project" / "model.h").exists()
+    assert (out / "project" / "model" / "model.h").exists()
     assert (out / "learned.smg").exists()
     assert "b13.expand" in (out / "report.html").read_text()
     assert invoke("demo").count("(reused)") == 8

@@ -20,6 +20,7 @@ from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, TrainingTarget,
 from smidgen.cli.terminal import progress_console, say, spinner, warn
 from smidgen.data import Augment, Data, examples, load_data, pixel_encoding
 from smidgen.data.decoding import SHORT_SIDE
+from smidgen.data.files import made_folder
 from smidgen.errors import InputError
 from smidgen.fitting.stages import training_target
 from smidgen.frontends import exchange_suffix, export_model
@@ -105,8 +106,7 @@ def train(
     if given is None:
         here = program if target == "host" else compile(graph, picked, options=options, images=images)
         course, chosen = _with_rate(course, here, data, resume)
-    output.mkdir(parents=True, exist_ok=True)
-    with _progress_bar(course) as on_progress:
+    with made_folder(output), _progress_bar(course) as on_progress:
         learned = learn(program, data, course, checkpoint=files[2], resume=resume, on_progress=on_progress)
     _write(learned, files)
     show(_summary(learned, data, scheme or "searched", program, files, course, chosen), as_json)
