@@ -10,7 +10,8 @@ CORTEX_M = $(shell $(BIN)/python -c 'from smidgen.targets import boards, toolcha
 HOST := $(CWARNINGS) -fPIC -shared -o build/kernels-host.so
 
 PROGRAM := build/program
-TIDIED := $(wildcard $(RUNTIME)/kernels/*.c) src/smidgen/targets/counter.c $(PROGRAM)/model.c
+WRITTEN := -I$(PROGRAM)/model $(PROGRAM)/model/*.c $(PROGRAM)/smidgen/*.c $(PROGRAM)/board/*.c
+TIDIED := $(wildcard $(RUNTIME)/kernels/*.c) src/smidgen/targets/counter.c $(PROGRAM)/model/model.c
 
 .PHONY: demo test fuzz fuzz-ci properties hostile soak mutants lint types cwarnings ctidy unit clean program
 
@@ -29,8 +30,8 @@ types: .venv/.dev
 # All C and assembly with all warnings as errors: by the machine's compiler where there is one and by the ziglang wheel,
 # and what runs on Cortex-M by the wheel, and by arm-none-eabi-gcc where it is installed, with the flags of that target.
 cwarnings: program
-	$(BIN)/python -m ziglang cc $(CWARNINGS) -fPIC -shared -o build/program-host.so $(PROGRAM)/*.c
-	if command -v cc > /dev/null; then cc $(CWARNINGS) -fPIC -shared -o build/program-host.so $(PROGRAM)/*.c; fi
+	$(BIN)/python -m ziglang cc $(CWARNINGS) -fPIC -shared -o build/program-host.so $(WRITTEN)
+	if command -v cc > /dev/null; then cc $(CWARNINGS) -fPIC -shared -o build/program-host.so $(WRITTEN); fi
 	$(BIN)/python -m ziglang cc $(HOST) $(KERNELS)
 	if command -v cc > /dev/null; then cc $(HOST) $(KERNELS); fi
 	cd build && $(abspath $(BIN))/python -m ziglang cc $(call CORTEX_M,zig) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(PACKED)

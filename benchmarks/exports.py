@@ -1,6 +1,6 @@
 """A learned model in other runtimes: first choices that stay, those that are right, and what an image takes.
 
-`smidgen demo -o demo` makes such a model, demo/mcunet-5fps.smg; images are the 500 test images of the CIFAR-10 sample,
+`smidgen demo -o demo` makes such a model, demo/learned.smg; images are the 500 test images of the CIFAR-10 sample,
 or those of `--data`, which has to be what the model learned.
 Times are medians, on one thread, of runtimes that take turns image by image: they compare within one run.
 """

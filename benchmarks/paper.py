@@ -232,7 +232,7 @@ def run(given: argparse.Namespace) -> None:
 
 
 def refuse(error: Exception) -> NoReturn:
-    print(f"paper.py: {error}", file=sys.stderr)
+    print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
     raise SystemExit(2)
 
 

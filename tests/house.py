@@ -33,6 +33,7 @@ LAYERS = {
     "simulation": "the same graph in PyTorch: its images, its training in float32, fleets of devices in lockstep",
     "selection": "what is worth training: contributions measured, schemes searched for a budget, rates chosen",
     "results": "what a stage found, and how it is shown: tables, pictures, the report",
+    "fitting": "`fit()`: every stage from a model and images to firmware; files that a second call reuses",
     "cli": "the command line: each verb calls one stage and shows what it returns",
 }
 ORDER = tuple(LAYERS)
@@ -52,8 +53,8 @@ def page() -> str:
 
 
 def modules() -> list[Path]:
-    """Every module of the library but its front door."""
-    return [path for path in sorted(ROOT.rglob("*.py")) if path != ROOT / "__init__.py"]
+    """Every module of the library but its front doors: what `import` and what `python -m` opens."""
+    return [path for path in sorted(ROOT.rglob("*.py")) if path not in (ROOT / "__init__.py", ROOT / "__main__.py")]
 
 
 @cache

@@ -72,7 +72,7 @@ def test_packed_kernels_fault_where_the_core_traps(
 
 def test_start_up_allows_unaligned_words_unless_the_program_needs_none() -> None:
     board = BOARDS["cortex-m7"]
-    packed, plain = (learner(CortexM(b)).files()["startup.c"] for b in (board, aligned_only(board)))
+    packed, plain = (learner(CortexM(b)).files()["board/startup.c"] for b in (board, aligned_only(board)))
     assert "0xE000ED14 &= ~(1u << 3)" in packed
     assert "0xE000ED14 |= 1u << 3" in plain
 

@@ -358,9 +358,11 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+
+
 def build(folder: Path, *command: str) -> None:
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    env = {**os.environ, "PATH": path}
+    env = {**os.environ, "PATH": PATH}
     built = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
 
@@ -376,7 +378,7 @@ BUILDS = {
 def test_a_written_project_builds_without_a_file_of_ours(project: Path, tool: str, compiler: str) -> None:
     if compiler == "gcc" and not shutil.which("arm-none-eabi-gcc"):
         pytest.skip("arm-none-eabi-gcc is not installed")
-    if not shutil.which(tool):
+    if not shutil.which(tool, path=PATH):
         pytest.skip(f"{tool} is not installed")
     command, firmware = BUILDS[tool]
     (project / "firmware.elf").unlink(missing_ok=True)
@@ -389,8 +391,8 @@ def test_a_written_project_builds_without_a_file_of_ours(project: Path, tool: st
 
 
 def test_a_written_project_says_what_the_board_has(project: Path, tmp_path: Path) -> None:
-    script, readme = ((project / name).read_text() for name in ("board.ld", "README.md"))
+    script, readme = ((project / name).read_text() for name in ("board/board.ld", "README.md"))
     assert "LENGTH = 327680" in script
     assert "320 KB of SRAM" in readme
     compile(pooled(), target="nrf52840").write(tmp_path / "out")
-    assert "ORIGIN = 0x00000000, LENGTH = 1048576" in (tmp_path / "out" / "board.ld").read_text()
+    assert "ORIGIN = 0x00000000, LENGTH = 1048576" in (tmp_path / "out" / "board" / "board.ld").read_text()

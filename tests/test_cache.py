@@ -162,7 +162,8 @@ def test_two_projects_with_the_same_process_id_do_not_meet(
     monkeypatch.setattr(os, "replace", interrupted)
     with pytest.raises(InputError, match="project cannot be written: Directory not empty"):
         program.write(to)
-    assert sorted(path.name for path in to.iterdir()) == sorted(program.files())
+    written = (path for path in to.rglob("*") if path.is_file())
+    assert sorted(str(path.relative_to(to)) for path in written) == sorted(program.files())
     assert list(tmp_path.iterdir()) == [to]
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -121,8 +120,8 @@ def test_import_reads_every_format_and_writes_smg_tflite_and_onnx(folder: Path) 
 
 def test_compile_writes_a_project_and_says_what_it_takes(folder: Path) -> None:
     printed = json.loads(invoke("compile", "tiny.smg", "--target", "host", "-o", "out/c", "--json"))
-    assert sorted(os.listdir("out/c")) == printed["files"]
-    assert {"model.c", "model.h", "main.c", "README.md"} <= set(printed["files"])
+    assert sorted(str(p.relative_to("out/c")) for p in Path("out/c").rglob("*") if p.is_file()) == printed["files"]
+    assert {"model/model.c", "model/model.h", "board/main.c", "README.md"} <= set(printed["files"])
     memory = sm.compile(sm.load("tiny.smg")).memory
     assert (printed["peak_bytes"], printed["constant_bytes"]) == (memory.peak, memory.constants)
     assert "bytes of SRAM" in invoke("compile", "tiny.smg", "-o", "out/d")
@@ -245,19 +244,21 @@ def test_bad_requests_to_learn_are_answered_in_one_sentence(
 
 def test_the_demo_agrees_byte_for_byte_and_can_be_repeated(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = read_sample()
-    small = Data(few.name, few.classes, demo.first_of_each_class(few.train, 1), demo.first_of_each_class(few.test, 1))
+    small = Data(few.name, few.classes, demo.first_of_each_class(few.train, 2), demo.first_of_each_class(few.test, 1))
     monkeypatch.setattr(demo, "read_sample", lambda: small)
-    monkeypatch.setattr(demo, "COURSE", replace(demo.COURSE, epochs=2))
+    monkeypatch.setattr(demo, "EPOCHS", 1)
     monkeypatch.setattr(demo, "BOARD_TRAIN", 1)
     monkeypatch.setattr(demo, "BOARD_TEST", 1)
     shown = json.loads(invoke("demo", "--json"))
     assert shown["board_equals_host"]
-    assert shown["board_equals_numpy"]
-    assert shown["board_steps"] == shown["train_images"] == 10
-    assert (folder / shown["project"] / "model.h").exists()
-    assert (folder / shown["model_file"]).exists()
-    assert "b13.expand" in (folder / shown["picture"]).read_text()
-    assert "out/demo/project" in invoke("demo")
+    assert shown["fitted"]["board"]["exact"]
+    assert shown["fitted"]["board"]["sram_bytes"] <= 128 * 1024
+    assert shown["board_steps"] == 10
+    out = folder / shown["fitted"]["folder"]
+    assert (out / "project" / "model" / "model.h").exists()
+    assert (out / "learned.smg").exists()
+    assert "b13.expand" in (out / "report.html").read_text()
+    assert invoke("demo").count("(reused)") == 8
 
 
 def test_bad_requests_are_answered_in_one_sentence(

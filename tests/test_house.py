@@ -36,7 +36,7 @@ def test_the_table_of_layers_is_the_order_the_imports_keep() -> None:
 
 def test_every_module_and_package_has_its_place_in_the_house() -> None:
     there = {path.name.removesuffix(".py") for path in ROOT.iterdir() if path.is_dir() or path.suffix == ".py"}
-    assert there - {"__init__", "__pycache__"} == {name for name in ORDER if "." not in name}
+    assert there - {"__init__", "__main__", "__pycache__"} == {name for name in ORDER if "." not in name}
     assert {layer(path) for path in modules()} == set(ORDER)
 
 
@@ -60,7 +60,7 @@ def test_a_module_listed_above_its_package_brings_nothing_of_it_along(entry: str
 
 def test_a_module_at_the_top_level_serves_more_than_one_layer() -> None:
     for file in ROOT.glob("*.py"):
-        if file.stem != "__init__":
+        if file.stem not in ("__init__", "__main__"):
             users = {layer(path) for path in modules() for name in imports(path) if _is_of(name, file.stem)}
             assert len(users - {file.stem}) > 1, f"{file.name} belongs with {users}"
 

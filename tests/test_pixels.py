@@ -31,7 +31,7 @@ from smidgen.quantization import CONVENTIONS, QuantizationError, quantize
 from smidgen.quantization.choosing import choose_preprocessing
 from smidgen.quantization.conventions import named_by_layers
 from test_cli import fail, invoke
-from test_onnx_files import model as onnx_model
+from test_onnx import model as onnx_model
 from toys import small_network
 
 SAMPLE = read_sample()

@@ -130,11 +130,11 @@ def test_a_project_says_how_pixels_are_written() -> None:
     graph = small_network()
     silent = sm.compile(graph).files()
     plain = sm.compile(replace(graph, preprocessing=Preprocessing())).files()
-    for name in ("model.h", "README.md"):
+    for name in ("model/model.h", "README.md"):
         assert "A pixel p" not in silent[name]
         assert "A pixel p of 0 to 255 (rgb order) is written as p - 128." in plain[name]
     bent = sm.compile(replace(graph, preprocessing=IMAGENET)).files()
-    assert "by channel, rounded to the nearest, halves down." in bent["model.h"]
+    assert "by channel, rounded to the nearest, halves down." in bent["model/model.h"]
 
 
 def test_a_damaged_statement_names_the_file(tmp_path: Path) -> None:

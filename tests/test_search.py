@@ -95,7 +95,9 @@ def test_exact_gains_no_less_than_evolution_and_evolution_no_less_than_lots(name
     searcher = Searcher(graph, measured(graph, 3), "host", None, True, True, lambda _: None)
     strictly = 0
     for budget in (25_000, 50_000, 100_000):
-        exact, evolved, drawn = (searcher.search(budget, method) for method in ("exact", "evolutionary", "random"))
+        exact, evolved, drawn = (
+            searcher.search(budget, method, 8000) for method in ("exact", "evolutionary", "random")
+        )
         assert exact.gain >= evolved.gain >= drawn.gain
         assert max(one.cost for one in (exact, evolved, drawn)) <= budget
         assert exact.proven

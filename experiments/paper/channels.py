@@ -19,13 +19,11 @@ from smidgen.training.scheme import Scheme, load_scheme, resolve
 SHARE = Fraction(1, 4)
 IMAGES = 64  # whose squared gradients are added up
 _LAST = re.compile(r"(?:last|bias|quarter):([0-9]+)")
+_SPELLED = re.compile(r"([0-9]+)((?: [0-9]+:[0-9]+(?:/[0-9]+)?)*)")
 
 
 def scheme_of(run: Run, graph: Graph, data: Data) -> Scheme:
-    """The scheme of a run: besides those that `load_scheme` knows, `quarter:K`, a quarter of each of the last K layers.
-
-    Of rotating channels it has those of the first epoch.
-    """
+    """The scheme of a run; of rotating channels it has those of the first epoch."""
     scheme = named(run.scheme, graph)
     match run.channels:
         case "gradient":
@@ -37,6 +35,15 @@ def scheme_of(run: Run, graph: Graph, data: Data) -> Scheme:
 
 
 def named(text: str, graph: Graph) -> Scheme:
+    """Besides the schemes `load_scheme` knows, `quarter:K`, a quarter of each of the last K layers, and spelled ones.
+
+    A scheme is spelled as the number of biases and `layer:share` of each layer whose weights learn.
+    """
+    if found := _SPELLED.fullmatch(text):
+        pairs = (one.split(":") for one in found[2].split())
+        scheme = Scheme(text, int(found[1]), tuple((int(layer), Fraction(share)) for layer, share in pairs))
+        resolve(scheme, graph)
+        return scheme
     word, _, number = text.partition(":")
     if word != "quarter":
         return load_scheme(text, graph)
@@ -44,9 +51,14 @@ def named(text: str, graph: Graph) -> Scheme:
     return Scheme(text, int(number), tuple((i, SHARE) for i in range(count - int(number), count)))
 
 
+def spelled(scheme: Scheme) -> str:
+    """A scheme of shares as `named` reads it."""
+    return " ".join([str(scheme.biases), *(f"{layer}:{share}" for layer, share in scheme.weights)])
+
+
 def depth(run: Run) -> int | None:
     """How many of the last layers learn anything, told by the scheme's name; None for all of them."""
-    if found := _LAST.fullmatch(run.scheme):
+    if found := _LAST.fullmatch(run.scheme) or _SPELLED.fullmatch(run.scheme):
         return int(found[1])
     known = {name: biases for n in PUBLISHED if n.name == run.network for name, (biases, _) in n.schemes.items()}
     return 0 if run.scheme == "head" else known.get(run.scheme)

@@ -11,8 +11,11 @@ program.write("out/")
 with program.start() as device:
     loss = device.train(image, label, learning_rate)
     device.predict(image)
-learned = sm.learn(program, sm.load_data("flowers/"), sm.Course(epochs=12, learning_rate=0.1 / 256))
+data = sm.load_data("flowers/")
+course = sm.make_course(program, data, epochs=12, learning_rate="auto")      # a rate by short trials, or a number
+learned = sm.learn(program, data, course)
 sm.analyze(model, data)                  # what each bias depth and each layer's weights add
+sm.fit(model, data, "out/", budget="128KB", target="cortex-m7")               # all of it, each stage a file
 sm.simulate([program, …], data, course)  # many devices at once on a GPU, in the bytes each would learn
 """
 
@@ -29,6 +32,7 @@ from smidgen.errors import (
     SmidgenError,
     TargetError,
 )
+from smidgen.fitting import FitError, Fitted, fit
 from smidgen.frontends import from_torch, import_model
 from smidgen.ir import Graph, evaluate
 from smidgen.ir.preprocessing import Preprocessing
@@ -43,9 +47,11 @@ from smidgen.selection import (
     Pareto,
     SearchError,
     analyze,
+    estimate,
     pareto,
     search,
 )
+from smidgen.selection.rates import ChosenRate, choose_rate, make_course
 from smidgen.training import Options
 from smidgen.training.head import TrainingError
 from smidgen.training.scheme import Scheme, SchemeError, load_scheme
@@ -58,12 +64,15 @@ __version__ = version("smidgen")
 __all__ = [
     "Augment",
     "CheckpointError",
+    "ChosenRate",
     "Contributions",
     "ContributionsError",
     "Course",
     "Data",
     "DataError",
     "ExportError",
+    "FitError",
+    "Fitted",
     "Found",
     "Graph",
     "GraphError",
@@ -90,8 +99,11 @@ __all__ = [
     "UpdateRule",
     "__version__",
     "analyze",
+    "choose_rate",
     "compile",
+    "estimate",
     "evaluate",
+    "fit",
     "from_torch",
     "import_model",
     "learn",
@@ -99,6 +111,7 @@ __all__ = [
     "load",
     "load_data",
     "load_scheme",
+    "make_course",
     "pareto",
     "quantize",
     "search",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from smidgen import codegen, ir, memory
 from smidgen.codegen import Sources
+from smidgen.data.files import made_folder
 from smidgen.errors import InputError, PlanError
 from smidgen.ir import Array, Graph
 from smidgen.memory import Buffer, Plan, ordering, streaming
@@ -155,15 +156,20 @@ class Program:
         return self.target.start(self.graph, self.sources)
 
     def files(self) -> dict[str, str]:
-        """A project that builds by `make`: the program, the kernels it uses, an example, how to build it."""
-        written = {**self.sources.files, **{path.name: path.read_text() for path in self.sources.runtime}}
+        """A project that builds by `make` or CMake, by path: this model, the kernels it uses, what its board needs."""
+        kernels = {path.name: path.read_text() for path in self.sources.runtime}
+        kernels["CMakeLists.txt"] = codegen.render("kernels.cmake")
         fields = {
             "name": self.graph.name,
             "arena_bytes": f"{self.plan.peak:,}", "constant_bytes": f"{self.sources.constant_bytes:,}",
             "state_bytes": f"{self.sources.state_bytes:,}", **codegen.interface(self.graph, self.sources),
-            "sources": " ".join(["main.c", *(name for name in written if codegen.is_source(name))]),
         }  # fmt: skip
-        return {**written, **self.target.project(self.graph, self.sources, fields)}
+        fields["usage"] = codegen.render("train_usage.md" if self.sources.learns else "usage.md", **fields).rstrip()
+        return {
+            **{f"model/{name}": text for name, text in self.sources.files.items()},
+            **{f"smidgen/{name}": text for name, text in kernels.items()},
+            **self.target.project(self.graph, self.sources, fields),
+        }
 
     def write(self, folder: str | Path) -> None:
         """Write the project into a new or empty folder, whole or not at all."""
@@ -171,15 +177,20 @@ class Program:
         try:
             if to.exists() and (not to.is_dir() or any(to.iterdir())):
                 raise InputError(f"{to} is there already and not an empty folder; remove it or name another")
-            to.parent.mkdir(parents=True, exist_ok=True)
-            work = Path(tempfile.mkdtemp(dir=to.parent, prefix=f".{to.name}-"))
-            try:
-                for name, text in self.files().items():
-                    (work / name).write_text(text)
-                work.chmod(0o755)
-                os.replace(work, to)
-            except BaseException:
-                shutil.rmtree(work, ignore_errors=True)
-                raise
+            with made_folder(to.parent):
+                self._write(to)
         except OSError as error:
             raise InputError(f"{to} cannot be written: {error.strerror}") from None
+
+    def _write(self, to: Path) -> None:
+        """Write the project under a temporary name beside the folder, and rename it."""
+        work = Path(tempfile.mkdtemp(dir=to.parent, prefix=f".{to.name}-"))
+        try:
+            for name, text in self.files().items():
+                (work / name).parent.mkdir(exist_ok=True)
+                (work / name).write_text(text)
+            work.chmod(0o755)
+            os.replace(work, to)
+        except BaseException:
+            shutil.rmtree(work, ignore_errors=True)
+            raise

@@ -13,7 +13,9 @@ from smidgen.cli.terminal import abandon_stdout, say, warn
 from smidgen.errors import SmidgenError
 
 # isort: off
-from smidgen.cli import models, quantizing, searching, programs, learning, selecting  # noqa: F401  (in the help's order)
+from smidgen.cli import (  # noqa: F401  (in the order of the help)
+    models, fitting, quantizing, selecting, searching, programs, learning,
+)  # fmt: skip
 # isort: on
 
 __all__ = ["app", "main"]

@@ -1,10 +1,11 @@
-"""Verbs that learn: train and demo."""
+"""The verb that learns: train."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -12,21 +13,22 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from smidgen.cli.demonstration import BOARD, demonstrate
+from smidgen.cli.demonstration import BOARD
 from smidgen.cli.options import Learning, with_learning
 from smidgen.cli.searching import choose_scheme
 from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, TrainingTarget, app, memory_bytes, path_option, show
-from smidgen.cli.terminal import progress_console, spinner, warn
+from smidgen.cli.terminal import progress_console, say, spinner, warn
 from smidgen.data import Augment, Data, examples, load_data, pixel_encoding
 from smidgen.data.decoding import SHORT_SIDE
+from smidgen.data.files import made_folder
 from smidgen.errors import InputError
-from smidgen.frontends import export_model
+from smidgen.fitting.stages import training_target
+from smidgen.frontends import exchange_suffix, export_model
 from smidgen.ir import Graph
-from smidgen.learning import Course, Learned, LearningProgress, learn
-from smidgen.ops import Lookup
+from smidgen.learning import Course, Learned, LearningProgress, learn, read_checkpoint
 from smidgen.pipeline import Program, compile
 from smidgen.results.verbs import TrainingSummary
-from smidgen.targets import device as targets
+from smidgen.selection.rates import ChosenRate, RateProgress, choose_rate
 from smidgen.training import Options
 from smidgen.training.scheme import Scheme
 from smidgen.zoo.loading import load
@@ -47,6 +49,12 @@ BoardBudget = Annotated[
 ShortSide = Annotated[int, typer.Option(help="Reduce larger image files to this short side, in pixels.")]
 
 
+LearningRate = Annotated[
+    str, typer.Option("--learning-rate", "--lr", help="Per sample: auto (short trials), a number, or as in 0.1/256.")
+]
+AUTO = "auto"
+
+
 class ScheduleOption(StrEnum):
     """How the learning rate changes over the run."""
 
@@ -64,9 +72,7 @@ def train(
     budget: BoardBudget = None,
     target: TrainingTarget = "host",
     epochs: Annotated[int, typer.Option(help="How many times to go through the images.")] = 12,
-    lr: Annotated[str, typer.Option(help="Learning rate per sample: a number or a quotient such as 0.1/256.")] = (
-        "0.1/256"
-    ),
+    rate: LearningRate = AUTO,
     schedule: Annotated[
         ScheduleOption, typer.Option(help="How the learning rate changes over the run.")
     ] = ScheduleOption.cosine,
@@ -84,26 +90,36 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train on images with the device's own arithmetic; write the model and a checkpoint."""
-    augment = Augment((crop, 1.0), flip=flip)
-    course = Course(epochs, _rate(lr), schedule.value, warmup, augment, learning.seed, test_every)
+    given, augment = None if rate == AUTO else parse_rate(rate), Augment((crop, 1.0), flip=flip)
+    course = Course(epochs, given or 0.0, schedule.value, warmup, augment, learning.seed, test_every)
     course.check()
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
         graph, data = load(model, most), load_data(source, most, short_side)
     options = learning.options(learning.classes or len(data.classes))
     files = _learned_files(graph, output, Path(model))
-    chosen = _choose(graph, scheme, budget, target, options)
+    picked = _choose(graph, scheme, budget, target, options)
     with spinner(f"compiling {graph.name} for {target}"):
         images = examples(data.train, pixel_encoding(graph))
-        program = compile(graph, chosen, _target(target), options=options, images=images)
-    output.mkdir(parents=True, exist_ok=True)
-    with _progress_bar(course) as on_progress:
+        program = compile(graph, picked, training_target(target), options=options, images=images)
+    chosen = None
+    if given is None:
+        here = program if target == "host" else compile(graph, picked, options=options, images=images)
+        course, chosen = _with_rate(course, here, data, resume)
+    with made_folder(output), _progress_bar(course) as on_progress:
         learned = learn(program, data, course, checkpoint=files[2], resume=resume, on_progress=on_progress)
-    for file in files[:2]:
-        export_model(learned.model, file)
-    for warning in learned.warnings:
-        warn(warning)
-    show(_summary(learned, data, scheme or "searched", program, files), as_json)
+    _write(learned, files)
+    show(_summary(learned, data, scheme or "searched", program, files, course, chosen), as_json)
+
+
+def _with_rate(course: Course, program: Program, data: Data, resume: Path | None) -> tuple[Course, ChosenRate | None]:
+    """The course at the rate of the run that goes on, or at one chosen, which is said as soon as it is known."""
+    if resume is not None:
+        return replace(course, learning_rate=read_checkpoint(resume).course.learning_rate), None
+    with rate_bar() as on_progress:
+        chosen = choose_rate(program, data, course, on_progress=on_progress)
+    say(chosen.verdict, err=True)
+    return replace(course, learning_rate=chosen.learning_rate), chosen
 
 
 def _choose(graph: Graph, scheme: str | None, budget: str | None, target: str, options: Options) -> str | Scheme:
@@ -115,39 +131,43 @@ def _choose(graph: Graph, scheme: str | None, budget: str | None, target: str, o
     return chosen
 
 
-def _target(name: str) -> str | targets.Target:
-    """A target by name, or the simulated device on a GPU."""
-    if name != "cuda":
-        return name
-    try:
-        from smidgen.simulation.fleet.device import Simulator
-    except ImportError:
-        raise InputError("--target cuda needs PyTorch, which is not installed; install smidgen[torch]") from None
-    return Simulator()
-
-
-def _rate(text: str) -> float:
+def parse_rate(text: str) -> float:
     """A learning rate, or a quotient of two numbers."""
     above, slash, below = text.partition("/")
     try:
         return float(above) / float(below) if slash else float(above)
     except (ValueError, ZeroDivisionError):
         raise InputError(
-            f"a learning rate of {text} cannot be used; give a number, or a quotient such as 0.1/256"
+            f"a learning rate of {text} cannot be used; give auto, a number, or a quotient such as 0.1/256"
         ) from None
 
 
 def _learned_files(graph: Graph, folder: Path, source: Path) -> tuple[Path, Path, Path]:
     """The model as .smg and .tflite, or .onnx where TFLite lacks its functions; the checkpoint; never the source."""
     stem = re.sub(r"[^\w.-]", "_", graph.name).strip(".") or "model"
-    foreign = ".onnx" if any(isinstance(node.op, Lookup) for node in graph.nodes) else ".tflite"
-    smg, exported, checkpoint = (folder / f"{stem}{suffix}" for suffix in (".smg", foreign, ".ckpt"))
+    smg, exported, checkpoint = (folder / f"{stem}{suffix}" for suffix in (".smg", exchange_suffix(graph), ".ckpt"))
     if source.exists() and any(file.exists() and file.samefile(source) for file in (smg, exported, checkpoint)):
         raise InputError(f"{source} would be overwritten by what is learned from it; name another folder than {folder}")
     return smg, exported, checkpoint
 
 
-def _summary(learned: Learned, data: Data, scheme: str, program: Program, files: tuple[Path, ...]) -> TrainingSummary:
+def _write(learned: Learned, files: tuple[Path, Path, Path]) -> None:
+    """The model's two files; what is to be warned of is said."""
+    for file in files[:2]:
+        export_model(learned.model, file)
+    for warning in learned.warnings:
+        warn(warning)
+
+
+def _summary(
+    learned: Learned,
+    data: Data,
+    scheme: str,
+    program: Program,
+    files: tuple[Path, ...],
+    course: Course,
+    chosen: ChosenRate | None,
+) -> TrainingSummary:
     return TrainingSummary(
         model=learned.name,
         scheme=scheme,
@@ -155,12 +175,24 @@ def _summary(learned: Learned, data: Data, scheme: str, program: Program, files:
         classes=data.classes,
         train_images=len(data.train),
         test_images=len(data.test),
+        learning_rate=course.learning_rate,
+        chosen_rate=chosen,
         before=learned.before,
         accuracy=learned.accuracy,
         epochs=learned.record,
         warnings=learned.warnings,
         files=tuple(map(str, files)),
     )
+
+
+@contextmanager
+def rate_bar() -> Iterator[Callable[[RateProgress], None]]:
+    """A progress bar of trials on stderr, where that is a terminal."""
+    console = progress_console()
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("choosing the learning rate")
+        yield lambda at: bar.update(task, completed=at.done, total=at.total)
 
 
 @contextmanager
@@ -185,14 +217,3 @@ def _progress_bar(course: Course) -> Iterator[Callable[[LearningProgress], None]
             bar.update(task, description=what, completed=progress.done, total=progress.total, loss=loss)
 
         yield on_progress
-
-
-@app.command()
-def demo(
-    output: Annotated[Path, path_option("--output", "-o", help="The folder to write.")] = Path("out/demo"),
-    as_json: Json = False,
-) -> None:
-    """Train a network here and on an emulated board, and compare every byte."""
-    with progress_console().status("starting") as status:
-        result = demonstrate(output, status.update)
-    show(result, as_json)

@@ -65,6 +65,9 @@ def compile_(
     target: Target = "host",
     image: Input = ImageInput.buffered,
     budget: Budget = None,
+    prefix: Annotated[
+        str, typer.Option(help="Begins the names of files and functions, so that two models can be in one program.")
+    ] = "model",
     aligned: AlignedOnly = False,
     picture: Annotated[Path | None, path_option(help="Also draw the memory in this HTML file.")] = None,
     *,
@@ -81,7 +84,7 @@ def compile_(
         graph = load(model, memory_bytes(memory))
     chosen = choose_scheme(graph, scheme, budget, where, options, streamed)
     with spinner(f"compiling {model} for {target}"):
-        program = compile(graph, chosen, where, options=options, streamed_input=streamed, budget=budget)
+        program = compile(graph, chosen, where, options=options, streamed_input=streamed, budget=budget, prefix=prefix)
         page = _memory_page(program) if picture else b""
         program.write(output)
         if picture:
@@ -101,7 +104,7 @@ def _summary(program: Program, folder: Path, picture: Path | None) -> CompiledPr
         model=program.graph.name,
         target=program.target.name,
         folder=str(folder),
-        files=tuple(sorted(path.name for path in folder.iterdir())),
+        files=tuple(sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())),
         peak_bytes=memory.peak,
         lower_bound_bytes=memory.lower_bound,
         state_bytes=memory.state,

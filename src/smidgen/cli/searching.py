@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -25,15 +28,18 @@ from smidgen.cli.shared import (
     show,
 )
 from smidgen.cli.shared import Target as TargetName
-from smidgen.cli.terminal import printable, progress_console, say, spinner
+from smidgen.cli.terminal import printable, progress_console, say, spinner, warn
 from smidgen.data.files import write_whole
 from smidgen.errors import InputError
 from smidgen.ir import Graph
-from smidgen.selection import pareto, search
+from smidgen.selection import Contributions, Found, Pareto, estimate, pareto, search
 from smidgen.selection.contributions import read_contributions
+from smidgen.selection.found import METHODS
+from smidgen.selection.planned import PlanCallback
 from smidgen.selection.sampling import EVALUATIONS
-from smidgen.selection.searching import POINTS
-from smidgen.selection.shipped import shipped_contributions
+from smidgen.selection.searching import POINTS, Searcher
+from smidgen.selection.shipped import shipped_contributions, shipped_or_estimated
+from smidgen.targets.boards import parse_size
 from smidgen.targets.device import Target
 from smidgen.training import Options
 from smidgen.training.scheme import Scheme
@@ -54,9 +60,14 @@ Budget = Annotated[
 ContributionsFile = Annotated[
     Path | None, path_option(help="What smidgen analyze wrote; by default what ships with the package.")
 ]
+Estimated = Annotated[bool, typer.Option("--estimate", help="Go by the shapes of layers; needs no contributions.")]
 SchemeFile = Annotated[
     Path | None, path_option("--output", "-o", help="The scheme's file to write, or with --pareto the curve's.")
 ]
+Picture = Annotated[
+    Path | None, path_option(help="Also draw the scheme and the search, or the curve, in this HTML file.")
+]
+HowToSearch = Annotated[MethodName, typer.Option(help="How to search.")]
 Evaluations = Annotated[int, typer.Option(help="Candidates that an evolutionary or random search tries.")]
 Analytic = Annotated[
     bool, typer.Option("--analytic", help="Let the budget be for the paper's analytic sum, not for planned SRAM.")
@@ -64,6 +75,7 @@ Analytic = Annotated[
 Curve = Annotated[
     bool, typer.Option("--pareto", help="The best schemes for all budgets from the head alone up to this one.")
 ]
+Points = Annotated[int, typer.Option(help="With --pareto: for so many budgets.")]
 
 
 @app.command("search")
@@ -72,46 +84,77 @@ def search_(
     model: Model,
     budget: Budget,
     contributions: ContributionsFile = None,
+    estimated: Estimated = False,
     output: SchemeFile = None,
+    picture: Picture = None,
     target: TargetName = "cortex-m7",
     image: Input = ImageInput.streamed,
-    method: Annotated[MethodName, typer.Option(help="How to search.")] = MethodName.exact,
+    method: HowToSearch = MethodName.exact,
     evaluations: Evaluations = EVALUATIONS,
     analytic: Analytic = False,
     curve: Curve = False,
-    points: Annotated[int, typer.Option(help="With --pareto: for so many budgets.")] = POINTS,
+    points: Points = POINTS,
     *,
     learning: Learning,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Find the scheme that promises the most accuracy within a budget."""
-    if output:
-        check_folder(output, Path())
+    for path in filter(None, (output, picture)):
+        check_folder(path, Path())
     if curve and method is not MethodName.exact:
         raise InputError(f"a curve is searched for exactly, not by {method.value} search; leave --method out")
     with spinner(f"reading {model}"):
         graph = load(model, memory_bytes(memory))
-        known = read_contributions(contributions) if contributions else shipped_contributions(graph)
+        known = _known(graph, contributions, estimated, learning)
     options, streamed = learning.options(learning.classes or known.conditions.classes), image is ImageInput.streamed
-    with progress_console().status(Text(printable(f"searching for {model}"))) as status:
-
-        def on_plan(planned: int) -> None:
-            status.update(Text(printable(f"searching for {model}: {planned} schemes planned")))
-
+    with _status(model) as on_plan:
         if curve:
-            drawn = pareto(
+            result: Found | Pareto = pareto(
                 graph, known, budget, target, options=options, analytic=analytic, streamed_input=streamed,
                 points=points, on_plan=on_plan,
             )  # fmt: skip
         else:
-            found = search(
-                graph, known, budget, target, options=options, method=method.value, analytic=analytic,
-                streamed_input=streamed, evaluations=evaluations, seed=learning.seed, on_plan=on_plan,
-            )  # fmt: skip
+            searcher = Searcher(graph, known, target, options, analytic, streamed, on_plan)
+            find = partial(searcher.search, parse_size(budget), evaluations=evaluations, seed=learning.seed)
+            result = find(method.value)
+        page = b""
+        if picture:
+            others = [] if curve else [find(other) for other in METHODS if other != method.value]
+            page = _page(graph, result, others, options)
     if output:
-        write_whole(output, (as_text(drawn) if curve else found.scheme.to_json()).encode() + b"\n")
-    show(drawn if curve else found, as_json)
+        write_whole(
+            output, (result.scheme.to_json() if isinstance(result, Found) else as_text(result)).encode() + b"\n"
+        )
+    if picture:
+        write_whole(picture, page)
+    show(result, as_json)
+
+
+def _known(graph: Graph, contributions: Path | None, estimated: bool, learning: Learning) -> Contributions:
+    """The contributions to search on: those of a file, an estimate, or those that ship."""
+    if not estimated:
+        return read_contributions(contributions) if contributions else shipped_contributions(graph)
+    if contributions:
+        raise InputError(f"--estimate goes by the shapes of layers, not by {contributions}; leave one of them out")
+    if learning.classes is None:
+        raise InputError(f"an estimate does not say how many classes {graph.name} is to learn; give --classes")
+    return estimate(graph)
+
+
+@contextmanager
+def _status(model: str) -> Iterator[PlanCallback]:
+    """How many schemes were planned so far, on stderr."""
+    with progress_console().status(Text(printable(f"searching for {model}"))) as status:
+        yield lambda planned: status.update(Text(printable(f"searching for {model}: {planned} schemes planned")))
+
+
+def _page(graph: Graph, result: Found | Pareto, others: list[Found], options: Options) -> bytes:
+    from smidgen.results.choosing import pareto_page, search_page  # here, because plotly takes a while to import
+
+    if isinstance(result, Pareto):
+        return pareto_page(graph, result, options).encode()
+    return search_page(graph, [result, *others], options).encode()
 
 
 def choose_scheme(
@@ -126,6 +169,12 @@ def choose_scheme(
     if scheme is not None or budget is None or options is None:
         return scheme
     with spinner(f"choosing what {graph.name} learns"):
-        found = search(graph, None, budget, target, options=options, streamed_input=streamed_input)
+        known = shipped_or_estimated(graph)
+        found = search(graph, known, budget, target, options=options, streamed_input=streamed_input)
+    if not known.measured:
+        warn(
+            f"what the layers of {graph.name} are worth was not measured; a rule about their shapes chose. To measure "
+            f"it: smidgen analyze {graph.name} --data DATA -o contributions.json, then smidgen search"
+        )
     say(str(found), err=True)
     return found.scheme

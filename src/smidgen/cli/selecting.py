@@ -10,13 +10,15 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from smidgen.cli.learning import ImageSource, ShortSide, _rate
+from smidgen.cli.learning import ImageSource, ShortSide, parse_rate
 from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, app, check_folder, memory_bytes, path_option, show
 from smidgen.cli.terminal import progress_console, spinner, warn
 from smidgen.data import load_data
 from smidgen.data.decoding import SHORT_SIDE
+from smidgen.data.files import write_whole
 from smidgen.results.contributions import summarize
 from smidgen.selection.analyzing import MOST, AnalysisProgress, analyze
+from smidgen.selection.contributions import Contributions
 from smidgen.selection.journal import journal_path
 from smidgen.zoo.loading import load
 
@@ -42,13 +44,15 @@ def analyze_(
     limit: Annotated[int | None, typer.Option(help="Learn from at most so many images.")] = None,
     most: Annotated[str, typer.Option(help="Leave out what takes more analytic memory than this.")] = MOST,
     reach: Annotated[int | None, typer.Option(help="Try the last so many layers alone.")] = None,
+    picture: Annotated[Path | None, path_option(help="Also draw the contributions in this HTML file.")] = None,
     short_side: ShortSide = SHORT_SIDE,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Measure by training what each depth of biases and each layer's weights add to accuracy."""
-    check_folder(output, Path())
-    rate = _rate(learning_rate)
+    for path in (output, *([picture] if picture else [])):
+        check_folder(path, Path())
+    rate = parse_rate(learning_rate)
     with spinner(f"reading {source}"):
         room = memory_bytes(memory)
         graph, data = load(model, room), load_data(source, room, short_side)
@@ -57,7 +61,15 @@ def analyze_(
             graph, data, output=output, quick=quick, seeds=seeds, epochs=epochs, learning_rate=rate, limit=limit,
             most=most, reach=reach, target=target, workers=workers, ray=ray, on_progress=on_progress,
         )  # fmt: skip
-    show(summarize(found, graph, str(output)), as_json)
+    if picture:
+        _draw(found, picture)
+    show(summarize(found, graph, str(output), str(picture) if picture else None), as_json)
+
+
+def _draw(found: Contributions, picture: Path) -> None:
+    from smidgen.results.choosing import contributions_page  # here, because plotly takes a while to import
+
+    write_whole(picture, contributions_page(found).encode())
 
 
 @contextmanager

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from smidgen.cli.demonstration import Demonstration
 from smidgen.cli.terminal import print_rich, say
 from smidgen.errors import InputError
+from smidgen.fitting import Fitted
 from smidgen.results.contributions import AnalysisSummary
 from smidgen.results.inspection import Summary
 from smidgen.results.profiling import Profile
@@ -22,10 +24,31 @@ from smidgen.targets.boards import parse_size
 
 MEMORY_TEXT = "1GB"  # what the verbs leave to a file, as `smidgen.data.budget.MEMORY`
 
+
+class Verbs(TyperGroup):
+    """The verbs, whose flags are shown as flags: an option that takes no value has no type in the help."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        verb = super().get_command(ctx, cmd_name)
+        if verb is not None:
+            _show_flags(verb.get_params(ctx))
+        return verb
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _show_flags(super().get_params(ctx))
+
+
+def _show_flags(parameters: list[Any]) -> list[Any]:
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return parameters
+
+
 app = typer.Typer(
+    cls=Verbs,
     help="Train int8 neural networks on microcontrollers.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -65,9 +88,10 @@ Result = (
     | Profile
     | TrainingSummary
     | AnalysisSummary
-    | Demonstration
     | Found
     | Pareto
+    | Fitted
+    | Demonstration
 )
 
 

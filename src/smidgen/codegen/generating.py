@@ -111,5 +111,13 @@ def interface(graph: Graph, sources: Sources) -> dict[str, object]:
     return {
         "prefix": sources.prefix, "PREFIX": sources.prefix.upper(), "learns": int(sources.learns),
         "streamed": int(sources.streamed_input), "row_bytes": image.bytes // image.shape[1] if image else 0,
+        "hand_over": _hand_over(sources),
         "pixels": f"- {rule}\n" if (rule := pixel_rule(pixel_encoding(graph))) else "",
     }  # fmt: skip
+
+
+def _hand_over(sources: Sources) -> str:
+    """How an image reaches a program, as a README says it."""
+    if sources.streamed_input:
+        return f"name the function that reads a row of the image with `{sources.prefix}_source(read, context)`"
+    return f"write the input into `{sources.prefix}_input(0)`"

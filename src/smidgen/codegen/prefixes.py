@@ -27,6 +27,9 @@ _WORDS: Mapping[str, str] = {
         scanf sin snprintf sprintf sqrt srand sscanf strcat strchr strcmp strcpy strlen strncpy strtol system tan
         tmpfile write
         """,
+    "a target of CMake's own": """
+        all clean depend edit_cache help install package package_source preinstall rebuild_cache test
+        """,
     "the project around the program": "board example fault firmware main reset serve startup",
     "names that Smidgen writes itself": "at map p parts row smg smidgen w",
 }

@@ -9,7 +9,8 @@ import secrets
 import stat
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,20 @@ def write_whole(path: Path, data: bytes) -> None:
             raise
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+@contextmanager
+def made_folder(path: Path) -> Iterator[None]:
+    """A folder to write into, made with those above it; a failure removes the ones that were made and are empty."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        for folder in missing:
+            with suppress(OSError):  # it holds something, or was not made
+                folder.rmdir()
+        raise
 
 
 def parse_npy(data: bytes, where: str) -> Array:

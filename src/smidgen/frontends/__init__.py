@@ -15,6 +15,7 @@ from smidgen.frontends.native import read_smg, write_smg
 from smidgen.frontends.release import read_pkl, read_release_npz
 from smidgen.frontends.tflite import read_tflite, write_tflite
 from smidgen.ir import Graph
+from smidgen.ops import Lookup
 
 NO_TORCH = "needs PyTorch to be read, which is not installed; install smidgen[torch], or export the model to .onnx"
 
@@ -94,6 +95,11 @@ def export_model(graph: Graph, path: str | Path, plain: bool = False) -> None:
     path = Path(path)
     check_writable(path, plain)
     (_write_plain if plain else WRITERS[path.suffix.lower()])(graph, path)
+
+
+def exchange_suffix(graph: Graph) -> str:
+    """The kind of file in which a model goes elsewhere: .tflite, or .onnx where TFLite lacks its functions."""
+    return ".onnx" if any(isinstance(node.op, Lookup) for node in graph.nodes) else ".tflite"
 
 
 def import_model(path: str | Path, memory: int = MEMORY) -> Graph:

@@ -27,6 +27,9 @@ from smidgen.targets.device import Device
 SAVE_STEPS = 1000  # steps between checkpoints within an epoch
 SATURATED = 0.05  # of the trained weights may come to their limits before it is said
 DIVERGED = 2.0  # times the loss of guessing
+HARDLY = 0.85  # the same, and more: hardly anything was learned
+UNLEARNED = 1.15  # the same of the first epoch: where little was learned, the rate was too high and not too low
+FEW_STEPS = 100  # of an epoch: of fewer, the mean loss says little about the rate
 LIMIT = 127  # of a trained int8 weight
 ProgressCallback = Callable[[LearningProgress], None]
 
@@ -82,7 +85,7 @@ def learn(
         while run.position.epoch < course.epochs:
             run.epoch()
         position, state = run.position, device.state()
-    warnings = _warnings(position, course, _classes(program.graph))
+    warnings = _warnings(position, course, _classes(program.graph), len(data.train))
     model = learned_graph(training, state)
     accuracy = position.record[-1].accuracy
     assert accuracy is not None
@@ -169,9 +172,8 @@ class _Run:
 
     def _finite_state(self) -> dict[str, Array]:
         state = self.device.state()
-        for name, array in state.items():
-            if array.dtype.kind == "f" and not np.isfinite(array).all():
-                raise self._diverged(f"%{name} holds numbers that are not finite")
+        if (name := not_finite(state)) is not None:
+            raise self._diverged(f"%{name} holds numbers that are not finite")
         return state
 
     def _diverged(self, what: str) -> LearningError:
@@ -182,6 +184,12 @@ class _Run:
         )
 
 
+def not_finite(state: Mapping[str, Array]) -> str | None:
+    """The first tensor of a state that holds a number that is not finite; None where there is none."""
+    found = (name for name, array in state.items() if array.dtype.kind == "f" and not np.isfinite(array).all())
+    return next(found, None)
+
+
 def saturation(graph: Graph, state: Mapping[str, Array]) -> float:
     """The share of the trained int8 weights that stand at their limits, ±127."""
     weights = [state[v.name] for v in graph.updates if v.type.dtype == "int8"]
@@ -189,17 +197,26 @@ def saturation(graph: Graph, state: Mapping[str, Array]) -> float:
     return at_limit / max(sum(w.size for w in weights), 1)
 
 
-def _warnings(position: RunPosition, course: Course, classes: int) -> tuple[str, ...]:
+def _warnings(position: RunPosition, course: Course, classes: int, steps: int) -> tuple[str, ...]:
     last, said = position.record[-1], []
     if last.saturated - position.saturated > SATURATED:
         said.append(
             f"{last.saturated:.1%} of the trained weights stand at their limits of ±127, {position.saturated:.1%} did "
             f"before: updates saturate at a learning rate of {course.learning_rate:g}; lower it"
         )
-    if last.loss > DIVERGED * math.log(classes):
+    guessing, first, rate = math.log(classes), position.record[0], course.learning_rate
+    beside = f"that of guessing among {classes} classes {guessing:.4g}"
+    if last.loss > DIVERGED * guessing:
         said.append(
-            f"the loss of the last epoch is {last.loss:.4g}, that of guessing among {classes} classes "
-            f"{math.log(classes):.4g}: learning diverges at a rate of {course.learning_rate:g}; lower it"
+            f"the loss of the last epoch is {last.loss:.4g}, {beside}: learning diverges at a rate of {rate:g}; lower "
+            "it"
+        )
+    elif steps >= FEW_STEPS and last.loss > HARDLY * guessing:
+        high = first.loss > UNLEARNED * guessing
+        what = "high; lower it" if high else f"low for {course.epochs} epochs; raise it, learn longer"
+        said.append(
+            f"the loss of the first epoch is {first.loss:.4g} and of the last {last.loss:.4g}, {beside}: a learning "
+            f"rate of {rate:g} looks too {what}, or let it be chosen"
         )
     return tuple(said)
 

@@ -59,6 +59,7 @@ class AnalysisSummary:
     layers: tuple[LayerGains, ...]  # the last first
     bits: tuple[BitsAccuracy, ...]
     left_out: tuple[str, ...]
+    picture: str | None = None  # the file it is drawn in
 
     def __str__(self) -> str:
         given = self.conditions
@@ -81,7 +82,8 @@ class AnalysisSummary:
             shown = ", ".join(f"{one.layer} ({one.kind})" for one in reversed(harmful))
             lines.append(f"training these layers harms: {shown}")
         lines += [f"left out: {line}" for line in self.left_out]
-        return "\n".join([*lines, f"written to {self.file}"])
+        drawn = [f"drawn in {self.picture}"] if self.picture else []
+        return "\n".join([*lines, f"written to {self.file}", *drawn])
 
     def _table(self) -> list[str]:
         shares = sorted({one.share for layer in self.layers for one in layer.gains}, key=_value)
@@ -93,7 +95,7 @@ class AnalysisSummary:
         return rows
 
 
-def summarize(contributions: Contributions, graph: Graph, file: str) -> AnalysisSummary:
+def summarize(contributions: Contributions, graph: Graph, file: str, picture: str | None = None) -> AnalysisSummary:
     """The contributions as the command line shows them."""
     given, nodes = contributions.conditions, layers(graph)
     base = contributions.depths[0].accuracy + contributions.biases_gain(contributions.base)
@@ -110,6 +112,7 @@ def summarize(contributions: Contributions, graph: Graph, file: str) -> Analysis
         tuple(_gains(contributions, layer, str(kind_of(nodes[layer])), noise) for layer in measured),
         tuple(BitsAccuracy(one.bits, one.accuracy) for one in contributions.bits),
         contributions.left_out,
+        picture,
     )
 
 

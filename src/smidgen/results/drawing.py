@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 
 import plotly.graph_objects as go
@@ -30,7 +30,8 @@ STREAMED = "#f0e442"
 PAGE = """<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><title>{title}</title>
-<style>body {{ font-family: sans-serif; margin: 1.5rem auto; max-width: 1400px; }} p {{ max-width: 60rem; }}</style>
+<style>body {{ font-family: sans-serif; margin: 1.5rem auto; max-width: 1400px; }} p {{ max-width: 60rem; }}
+th {{ text-align: left; vertical-align: top; padding-right: 1.5rem; }} td {{ padding-bottom: 0.4rem; }}</style>
 </head>
 <body>
 <h1>{title}</h1>
@@ -44,13 +45,25 @@ PAGE = """<!doctype html>
 def draw_memory(program: Program) -> str:
     """The pictures as a page that needs nothing else."""
     cycle = life_cycle(program)
-    figures = [_over_time(cycle), *([_by_layer(cycle)] if cycle.layers else [])]
+    return page_of(f"Memory of {cycle.model} for {program.target.name}", _summary(cycle), memory_figures(cycle))
+
+
+def memory_figures(cycle: LifeCycle) -> list[go.Figure]:
+    """The arena over time, and what learning each layer costs."""
+    return [_over_time(cycle), *([_by_layer(cycle)] if cycle.layers else [])]
+
+
+def page_of(title: str, summary: str, figures: Sequence[go.Figure], rows: Sequence[tuple[str, str]] = ()) -> str:
+    """Pictures under a heading, a sentence and a table, as a page that needs nothing else; same input, same bytes."""
     parts = [
-        figure.to_html(full_html=False, include_plotlyjs=index == 0, config={"displaylogo": False})
-        for index, figure in enumerate(figures)
+        figure.to_html(
+            full_html=False, include_plotlyjs=index == 1, config={"displaylogo": False}, div_id=f"picture-{index}"
+        )
+        for index, figure in enumerate(figures, start=1)
     ]
-    title = escape(f"Memory of {cycle.model} for {program.target.name}")
-    return PAGE.format(title=title, summary=escape(_summary(cycle)), figures="\n".join(parts))
+    cells = "".join(f"<tr><th>{escape(name)}</th><td>{escape(said)}</td></tr>\n" for name, said in rows)
+    table = f"<table>\n{cells}</table>\n" if rows else ""
+    return PAGE.format(title=escape(title), summary=escape(summary), figures=table + "\n".join(parts))
 
 
 def _summary(cycle: LifeCycle) -> str:

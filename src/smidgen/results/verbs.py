@@ -11,6 +11,7 @@ from smidgen.ir import Array, Value
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning import Epoch
 from smidgen.quantization import PixelChoice, Report
+from smidgen.selection.rates import ChosenRate
 
 TOP = 5  # elements shown
 
@@ -143,6 +144,8 @@ class TrainingSummary:
     classes: tuple[str, ...]
     train_images: int
     test_images: int
+    learning_rate: float  # of one sample
+    chosen_rate: ChosenRate | None  # None where it was given
     before: float
     accuracy: float
     epochs: tuple[Epoch, ...]
@@ -152,5 +155,7 @@ class TrainingSummary:
     def __str__(self) -> str:
         data = f"{len(self.classes)} classes, {self.train_images:,} images to learn from, {self.test_images:,} to test"
         lines = [f"{self.model} with {self.scheme} on {self.target}: {data}"]
+        if self.chosen_rate is not None:
+            lines.append(self.chosen_rate.verdict)
         lines.append(f"before     top-1 {self.before:.2%}")
         return "\n".join([*lines, *map(str, self.epochs), f"written to {', '.join(self.files)}"])

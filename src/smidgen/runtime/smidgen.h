@@ -10,6 +10,10 @@
 
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* The alignment a plan gives every tensor, and so the arena. */
 #if defined(__GNUC__)
 #define SMG_ALIGNED __attribute__((aligned(16)))
@@ -146,5 +150,9 @@ void smg_transpose_s8(const smg_transpose_s8_params *p, const int8_t *x, int8_t 
 void smg_concat_s8(const smg_concat_s8_params *p, const int8_t *const *x, int8_t *y);
 void smg_softmax_s8(const smg_softmax_s8_params *p, const int8_t *x, int8_t *y);
 void smg_dense_f32(const smg_dense_f32_params *p, const float *x, const float *w, const float *b, float *y);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

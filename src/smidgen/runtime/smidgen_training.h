@@ -5,6 +5,10 @@
 
 #include "smidgen.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* How sums become a gradient: raised by `lift` bits and scaled by multiplier * 2^(shift - 31), with one multiplier or
  * `factors` of them, one a channel; from the exponent at slot_in of the step state to that at slot_out; rounded with the
  * random bits of `stream`. */
@@ -270,5 +274,9 @@ typedef struct {
 } smg_gathered;
 
 void smg_gather_state(uint8_t *state, const smg_gathered *gathered, int32_t count);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

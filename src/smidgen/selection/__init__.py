@@ -2,6 +2,7 @@
 
 from smidgen.selection.analyzing import AnalysisProgress, analyze
 from smidgen.selection.contributions import Contributions, ContributionsError
+from smidgen.selection.estimating import estimate
 from smidgen.selection.found import Found, Pareto
 from smidgen.selection.problem import SearchError
 from smidgen.selection.searching import pareto, search
@@ -14,6 +15,7 @@ __all__ = [
     "Pareto",
     "SearchError",
     "analyze",
+    "estimate",
     "pareto",
     "search",
 ]

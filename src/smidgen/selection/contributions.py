@@ -82,6 +82,11 @@ class Contributions:
     bits: tuple[BitsTried, ...]  # ascending; empty where it was not tried
     left_out: tuple[str, ...] = ()  # what a quick analysis did not measure, in words
 
+    @property
+    def measured(self) -> bool:
+        """Whether anything was trained; otherwise a rule says what parts add."""
+        return bool(self.conditions.seeds)
+
     def biases_gain(self, biases: int) -> float:
         """What the last so many biases add to the head alone; between depths that were measured, on a line."""
         return self._depth_accuracy(biases) - self.depths[0].accuracy

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from smidgen.selection.problem import Candidate, Problem
 from smidgen.selection.sampling import EVALUATIONS, Genes, Trials, draw_genes, head_alone
 
 POPULATION = 100
-PARENTS = 25  # the best of a population, each of another effect; half of the children mutate one, half cross two
+PARENTS = 25  # the best of a population, each of another depth; half of the children mutate one, half cross two
 FRESH = 5  # of so many children one is drawn at random, lest all become alike
 FIRST = 0.2  # the share of all candidates that is drawn at random for the first population
 CHANGED = 3  # layers that a mutation draws anew, at most
@@ -32,8 +32,7 @@ def evolve(problems: Sequence[Problem], budget: int, evaluations: int = EVALUATI
     while trials.tried < FIRST * evaluations:
         consider(draw_genes(problems, rng))
     while trials.tried < evaluations:
-        best = sorted(population, key=lambda one: (-one.gain, one.cost, one.biases, one.choices))[:PARENTS]
-        population = {candidate: population[candidate] for candidate in best}
+        population = {candidate: population[candidate] for candidate in _best(population)}
         parents = list(population.values())
         for number in range(min(POPULATION - PARENTS, evaluations - trials.tried)):
             one, other = (parents[int(len(parents) * i)] for i in rng.random(2) ** 2)  # the best most often
@@ -42,6 +41,14 @@ def evolve(problems: Sequence[Problem], budget: int, evaluations: int = EVALUATI
             else:
                 consider(_mutated(problems, one, rng) if number % 2 else _crossed(one, other, rng))
     return trials
+
+
+def _best(population: Iterable[Candidate]) -> list[Candidate]:
+    """The best of a population by number of biases, most gain first: all of one depth would lead nowhere else."""
+    best: dict[int, Candidate] = {}
+    for candidate in sorted(population, key=lambda one: (-one.gain, one.cost, one.choices)):
+        best.setdefault(candidate.biases, candidate)
+    return list(best.values())[:PARENTS]
 
 
 def _mutated(problems: Sequence[Problem], parent: Genes, rng: np.random.Generator) -> Genes:

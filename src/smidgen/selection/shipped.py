@@ -7,6 +7,7 @@ from importlib.resources import files
 
 from smidgen.ir import Graph
 from smidgen.selection.contributions import Contributions, ContributionsError, layer_names
+from smidgen.selection.estimating import estimate
 
 FOLDER = files("smidgen.zoo") / "contributions"
 
@@ -22,6 +23,14 @@ def shipped_contributions(graph: Graph) -> Contributions:
         f"nobody has measured what the layers of {graph.name} are worth (the package knows {shipped}); run smidgen "
         f"analyze {graph.name} --data DATA -o contributions.json and give that file with --contributions"
     )
+
+
+def shipped_or_estimated(graph: Graph) -> Contributions:
+    """What was measured on a network of these layers, or where nothing ships what a rule says."""
+    try:
+        return shipped_contributions(graph)
+    except ContributionsError:
+        return estimate(graph)
 
 
 @cache

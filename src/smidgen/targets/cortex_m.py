@@ -30,7 +30,7 @@ from smidgen.targets.toolchain import TOOLCHAINS, Toolchain
 
 BLOCKS = ("arena", "state")  # the program's blocks of SRAM, by their names in C
 ROOM = 64 * KIB * KIB  # more than any program needs
-PROJECT = ("main.c", "Makefile", "CMakeLists.txt", "README.md")
+PROJECT = ("Makefile", "CMakeLists.txt", "README.md")
 # What start-up does with CCR.UNALIGN_TRP, and says of it.
 CLEAR_TRAP = """/* CCR.UNALIGN_TRP off, should a boot loader have set it: kernels read words wherever they lie. */
     *(volatile uint32_t *)0xE000ED14 &= ~(1u << 3);"""
@@ -121,13 +121,12 @@ class CortexM:
     def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
         """Start-up, linker script, an example, two ways to build it, and how to use it."""
         core = self.board.core
-        names = (*str(fields["sources"]).split(), "startup.c")
         flags = {f"{kind}_flags": " ".join(toolchain.core_flags(kind, core)) for kind in TOOLCHAINS}
         link = {f"{kind}_link": " ".join(toolchain.link_flags(kind)) for kind in TOOLCHAINS}
         optional = [flag for flag in toolchain.FLAGS if flag != "-Werror"]
-        more = {"sources": " ".join(names), "cmake_sources": "\n  ".join(names), "flags": " ".join(optional)}
-        every = {**fields, **flags, **link, **more}
-        return self._board_files() | {name: self._render(name, every) for name in PROJECT}
+        every = {**fields, **flags, **link, "flags": " ".join(optional)}
+        board = {**self._board_files(), "main.c": self._render("main.c", every)}
+        return {f"board/{name}": text for name, text in board.items()} | {n: self._render(n, every) for n in PROJECT}
 
     def _render(self, name: str, fields: Mapping[str, object]) -> str:
         """A template of the board's with its own fields and these."""

@@ -71,7 +71,7 @@ class Target(Protocol):
         """Bytes of working memory a node's kernel needs for a whole call, or for one output row per call."""
 
     def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
-        """What a written project holds besides the program and its kernels, by file name."""
+        """What a written project holds besides the program and its kernels, by path."""
 
     def check(self, graph: Graph, layout: Plan, sources: Sources) -> None:
         """Raise TargetError where the program cannot fit."""

@@ -21,6 +21,7 @@ from smidgen.runtime import working_memory
 from smidgen.targets.compiler import Cache, Compiler, cache_folder, find_compiler
 from smidgen.targets.device import Device, check_state, check_step
 
+PROJECT = ("Makefile", "CMakeLists.txt", "README.md")
 INSIDE = ("-fvisibility=hidden",)  # kernels are called within the library only, and so directly
 
 
@@ -55,10 +56,9 @@ class Host:
         return cache.build(".so", files, "-I.", "-shared", *own, *objects)
 
     def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
-        """An example, a Makefile, and how to use them."""
-        kind = "train_" if sources.learns else ""
-        templates = {"main.c": f"{kind}main.c", "Makefile": "Makefile", "README.md": f"{kind}README.md"}
-        return {name: render(template, **fields) for name, template in templates.items()}
+        """An example, two ways to build it, and how to use it."""
+        example = render("train_main.c" if sources.learns else "main.c", **fields)
+        return {"board/main.c": example, **{name: render(name, **fields) for name in PROJECT}}
 
     def check(self, graph: Graph, layout: Plan, sources: Sources) -> None:
         """This machine has room for any program."""

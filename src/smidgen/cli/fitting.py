@@ -1,0 +1,107 @@
+"""Verbs that do everything: fit and demo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from smidgen.cli.demonstration import demonstrate
+from smidgen.cli.learning import ImageSource, ShortSide
+from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, app, memory_bytes, path_option, show
+from smidgen.cli.terminal import progress_console, spinner, warn
+from smidgen.data import Augment, load_data
+from smidgen.data.decoding import SHORT_SIDE
+from smidgen.fitting import FitProgress, fit
+from smidgen.selection.contributions import read_contributions
+from smidgen.zoo.loading import load
+
+
+class AnalysisKind(StrEnum):
+    """How thoroughly contributions are measured."""
+
+    quick = "quick"
+    full = "full"
+
+
+class Machine(StrEnum):
+    """Where trials and learning run."""
+
+    host = "host"
+    cuda = "cuda"
+
+
+@app.command("fit")
+def fit_(
+    model: Model,
+    source: ImageSource,
+    output: Annotated[Path, path_option("--output", "-o", help="The folder for everything; stages there are reused.")],
+    budget: Annotated[
+        str, typer.Option(help="All SRAM of the program, such as 128KB (1 KB is 1,024 bytes).")
+    ] = "128KB",
+    target: Annotated[str, typer.Option(help="A board: cortex-m7, cortex-m4, stm32f746, …")] = "cortex-m7",
+    epochs: Annotated[int | None, typer.Option(help="Epochs to learn; by the number of images unless given.")] = None,
+    crop: Annotated[
+        float, typer.Option(help="Smallest share of an image that a random crop keeps; 1 for none.")
+    ] = 0.08,
+    contributions: Annotated[Path | None, path_option(help="What each part adds, as smidgen analyze wrote it.")] = None,
+    analysis: Annotated[
+        AnalysisKind | None, typer.Option("--analyze", help="Measure what each part adds, even if that is known.")
+    ] = None,
+    machine: Annotated[Machine, typer.Option("--on", help="Where trials and learning run.")] = Machine.host,
+    seed: Annotated[int, typer.Option(help="Fixes the head's first weights, the order and the crops.")] = 0,
+    short_side: ShortSide = SHORT_SIDE,
+    memory: Memory = MEMORY_TEXT,
+    as_json: Json = False,
+) -> None:
+    """From a model and images to C that learns within a budget: quantize, analyze, search, train, profile, compile."""
+    with spinner(f"reading {source}"):
+        most = memory_bytes(memory)
+        graph, data = load(model, most), load_data(source, most, short_side)
+        known = None if contributions is None else read_contributions(contributions)
+    with fit_bar() as on_progress:
+        fitted = fit(
+            graph, data, output, budget=budget, target=target, epochs=epochs, augment=Augment((crop, 1.0)), seed=seed,
+            contributions=known, analysis=analysis.value if analysis else None, where=machine.value,
+            on_progress=on_progress,
+        )  # fmt: skip
+    for warning in fitted.learned.warnings:
+        warn(warning)
+    show(fitted, as_json)
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, path_option("--output", "-o", help="The folder to write.")] = Path("out/demo"),
+    as_json: Json = False,
+) -> None:
+    """Fit a network that ships to images that ship, and let an emulated board learn the same bytes."""
+    with fit_bar() as on_progress:
+        result = demonstrate(output, on_progress)
+    show(result, as_json)
+
+
+@contextmanager
+def fit_bar() -> Iterator[Callable[[FitProgress], None]]:
+    """The stage under way and how far it is, on stderr where that is a terminal."""
+    console = progress_console()
+    columns = (
+        TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )  # fmt: skip
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task, shown = bar.add_task("starting", total=None), [""]
+
+        def on_progress(at: FitProgress) -> None:
+            words = f"{at.stage}: {at.doing}" if at.doing else at.stage
+            if at.stage != shown[0]:
+                shown[0] = at.stage
+                bar.reset(task, total=None)
+            bar.update(task, description=words, completed=at.done, total=at.total or None)
+
+        yield on_progress

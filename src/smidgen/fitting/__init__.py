@@ -1,0 +1,7 @@
+"""One command for everything: a model and images in, a program that learns within a budget out."""
+
+from smidgen.fitting.fitting import FitProgress, fit
+from smidgen.fitting.ledger import FitError
+from smidgen.fitting.made import Fitted
+
+__all__ = ["FitError", "FitProgress", "Fitted", "fit"]

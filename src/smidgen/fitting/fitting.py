@@ -1,0 +1,187 @@
+"""fit(): from a model and images to firmware that learns within a budget, every stage in order, on one screen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from smidgen.data import Augment, Data
+from smidgen.fitting.ledger import FitError, Ledger, digest, digest_of
+from smidgen.fitting.made import (
+    BoardMeasured,
+    ContributionsMade,
+    Fitted,
+    LearnedHere,
+    ModelMade,
+    ProjectWritten,
+    RateMade,
+    ReportWritten,
+    SchemeFound,
+    StageDone,
+)
+from smidgen.fitting.stages import (
+    CONTRIBUTIONS,
+    MODEL,
+    PROFILE,
+    PROJECT,
+    RATE,
+    REPORT,
+    SCHEME,
+    Analysis,
+    Stages,
+    Where,
+    Wish,
+    is_float,
+)
+from smidgen.ir import Graph
+from smidgen.ir.fingerprint import FORMAT, fingerprint
+from smidgen.learning import Course
+from smidgen.selection.contributions import Contributions
+from smidgen.targets.boards import parse_size
+from smidgen.targets.finding import find_board
+
+STEPS = 24_000  # of a course, as many epochs as come near it
+LEAST_EPOCHS, MOST_EPOCHS = 8, 50
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class FitProgress:
+    """The stage under way, what it does, and how much of that is done; a total of 0 where it is not known.
+
+    `last` is the stage that has just been done.
+    """
+
+    stage: str
+    doing: str = ""
+    done: int = 0
+    total: int = 0
+    last: StageDone | None = None
+
+
+def fit(
+    model: Graph,
+    data: Data,
+    folder: str | Path,
+    *,
+    budget: int | str = "128KB",
+    target: str = "cortex-m7",
+    epochs: int | None = None,
+    augment: Augment | None = None,
+    seed: int = 0,
+    contributions: Contributions | None = None,
+    analysis: Analysis | None = None,
+    where: Where = "host",
+    on_progress: Callable[[FitProgress], None] = lambda _: None,
+) -> Fitted:
+    """A program that learns these images on the target within the budget, and the model that it learned here.
+
+    A float32 model is quantized. What each part of the network adds is taken from `contributions`, from what ships with
+    the package, or measured here; `analysis` "quick" or "full" measures it in any case. Then a scheme is searched for
+    the budget of SRAM, a learning rate chosen, the model trained on this machine ("host" or "cuda") and the program
+    measured on the emulated board. Every stage leaves its files in the folder; one whose inputs have not changed is
+    not made again, and a fit that was interrupted goes on.
+    """
+    find_board(target)
+    count = usual_epochs(len(data.train)) if epochs is None else epochs
+    course = Course(count, 0.0, augment=augment or Augment(), seed=seed)
+    wish = Wish(
+        parse_size(str(budget)), target, replace(course, test_every=course.epochs), analysis, where, contributions
+    )
+    wish.course.check()
+    return _Fit(model, data, Path(folder), wish, on_progress).run()
+
+
+def usual_epochs(images: int) -> int:
+    """About so many steps, in a sane number of epochs."""
+    return min(max(math.ceil(STEPS / images), LEAST_EPOCHS), MOST_EPOCHS)
+
+
+@dataclass(frozen=True)
+class _Stage(Generic[Made]):
+    """A stage: the files it leaves, what it is made from, what it gives, and how it is made."""
+
+    name: str
+    files: tuple[str, ...]
+    inputs: tuple[object, ...]
+    kind: type[Made]
+    make: Callable[[], Made]
+
+
+class _Fit:
+    """A fit under way."""
+
+    def __init__(
+        self, model: Graph, data: Data, folder: Path, wish: Wish, on_progress: Callable[[FitProgress], None]
+    ) -> None:
+        self.folder, self.wish, self.on_progress = folder, wish, on_progress
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FitError(f"{folder} cannot be written: {error.strerror}") from None
+        self.ledger, self.done = Ledger(folder), list[StageDone]()
+        self.work = Stages(model, data, folder, wish, self._tell)
+        self.data, self.source, self.stage = data.digest(), fingerprint(model), ""
+
+    def run(self) -> Fitted:
+        from smidgen.fitting.report import make_report  # here, because plotly takes a while to import
+
+        work, wish = self.work, self.wish
+        seen = self.data if is_float(work.source) else ""
+        model = self._run(_Stage("model", (MODEL,), (work.source.name, self.source, seen), ModelMade, work.make_model))
+        known = work.known[1].to_json() if work.known else (wish.analysis, work.most, self._course, self.data)
+        found = self._run(
+            _Stage(
+                "contributions", (CONTRIBUTIONS,), self._from(MODEL, known), ContributionsMade, work.make_contributions
+            )
+        )
+        asked = (wish.budget, wish.target, work.options)
+        scheme = self._run(
+            _Stage("scheme", (SCHEME,), self._from(MODEL, CONTRIBUTIONS, *asked), SchemeFound, work.make_scheme)
+        )
+        learns = (work.options, self._course, self.data)
+        rate = self._run(_Stage("rate", (RATE,), self._from(MODEL, SCHEME, *learns), RateMade, work.make_rate))
+        learned = self._run(
+            _Stage(
+                "learned", work.learned_files, self._from(MODEL, SCHEME, RATE, *learns), LearnedHere,
+                lambda: work.make_learned(rate.learning_rate),
+            )
+        )  # fmt: skip
+        made = self._from(MODEL, SCHEME, wish.target, work.options, self.data)
+        board = self._run(_Stage("board", (PROFILE,), made, BoardMeasured, work.make_board))
+        self._run(_Stage("project", (PROJECT,), made, ProjectWritten, work.make_project))
+        fitted = Fitted(str(self.folder), model, found, scheme, rate, learned, board, tuple(self.done))
+        shown = [asdict(one) for one in (model, found, scheme, rate, learned, board)]
+        self._run(_Stage("report", (REPORT,), (*made, *shown), ReportWritten, lambda: make_report(work, fitted)))
+        return replace(fitted, stages=tuple(self.done))
+
+    @property
+    def _course(self) -> str:
+        return str(self.wish.course)
+
+    def _from(self, *inputs: object) -> tuple[object, ...]:
+        """What a stage is made from: files by their digest, all else as it is."""
+        files = (MODEL, CONTRIBUTIONS, SCHEME, RATE)
+        return tuple(digest(self.folder / str(one)) if one in files else one for one in inputs)
+
+    def _run(self, stage: _Stage[Made]) -> Made:
+        """What the stage gives, made now or found as an earlier fit left it."""
+        self.stage = stage.name
+        self._tell("", 0, 0)
+        self.ledger.check(stage.name, stage.files)
+        inputs = digest_of(FORMAT, *stage.inputs)
+        found = self.ledger.result(stage.name, inputs, stage.files, stage.kind)
+        reused = found is not None
+        if found is None:
+            self.ledger.begin(stage.name)
+            found = stage.make()
+            self.ledger.add(stage.name, inputs, stage.files, found)
+        self.done.append(StageDone(stage.name, stage.files, reused, str(found)))
+        self.on_progress(FitProgress(stage.name, last=self.done[-1]))
+        return found
+
+    def _tell(self, doing: str, done: int, total: int) -> None:
+        self.on_progress(FitProgress(self.stage, doing, done, total))

@@ -1,0 +1,257 @@
+"""The stages of a fit: each makes one result and its files, from the files of those before it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from smidgen.data import Data, examples, pixel_encoding
+from smidgen.data.files import write_whole
+from smidgen.errors import InputError
+from smidgen.fitting.made import (
+    BoardMeasured,
+    ContributionsMade,
+    LearnedHere,
+    ModelMade,
+    ProjectWritten,
+    RateMade,
+    SchemeFound,
+)
+from smidgen.frontends import exchange_suffix, export_model
+from smidgen.frontends.native import read_smg, write_smg
+from smidgen.ir import Array, Graph
+from smidgen.learning import Course, LearningProgress, learn
+from smidgen.learning.checkpoint import read_checkpoint, start_fingerprint
+from smidgen.pipeline import Program, compile
+from smidgen.quantization import QuantizationProgress, quantize, scored_classes
+from smidgen.results.inspection import describe
+from smidgen.results.profiling import profile
+from smidgen.selection.analyzing import MOST, AnalysisProgress, analyze
+from smidgen.selection.contributions import Contributions, ContributionsError, read_contributions, write_contributions
+from smidgen.selection.estimating import estimate
+from smidgen.selection.holding import hold_back
+from smidgen.selection.rates import ChosenRate, RateProgress, RateTrial, choose_rate
+from smidgen.selection.searching import search
+from smidgen.selection.shipped import shipped_contributions
+from smidgen.selection.trials import agenda
+from smidgen.targets.boards import parse_size
+from smidgen.targets.device import Target
+from smidgen.training import Options
+from smidgen.training.scheme import Scheme
+
+Analysis = Literal["quick", "full"]
+Where = Literal["host", "cuda"]
+Tell = Callable[[str, int, int], None]  # what is done, how much of it, of how much
+ENOUGH = 200  # images held back: judged with fewer, what a part adds drowns in chance
+CALIBRATED = 128  # images that set the ranges of a float model, at most
+COMPARED = 3  # steps of the board that numpy takes too
+MODEL, CONTRIBUTIONS, SCHEME, RATE = "model.smg", "contributions.json", "scheme.json", "rate.json"
+CHECKPOINT, PROFILE, PROJECT, REPORT = "checkpoint.ckpt", "profile.json", "project", "report.html"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a fit is to give, and how."""
+
+    budget: int  # bytes of SRAM
+    target: str  # a board
+    course: Course  # whose rate is chosen
+    analysis: Analysis | None = None  # None: contributions that are given or shipped, else a quick analysis
+    where: Where = "host"  # analysis and learning run there
+    given: Contributions | None = None
+
+
+class Stages:
+    """What the stages make. What one of them reads is always the file that another wrote."""
+
+    def __init__(self, source: Graph, data: Data, folder: Path, wish: Wish, tell: Tell) -> None:
+        self.source, self.data, self.folder, self.wish, self.tell = source, data, folder, wish, tell
+        self.options = Options(len(data.classes), seed=wish.course.seed)
+
+    @cached_property
+    def graph(self) -> Graph:
+        return replace(read_smg(self.folder / MODEL), name=self.source.name)
+
+    @cached_property
+    def contributions(self) -> Contributions:
+        return read_contributions(self.folder / CONTRIBUTIONS)
+
+    @cached_property
+    def scheme(self) -> Scheme:
+        return Scheme.from_json((self.folder / SCHEME).read_text(), str(self.folder / SCHEME))
+
+    @cached_property
+    def here(self) -> Program:
+        """What learns on this machine, in C."""
+        return compile(self.graph, self.scheme, options=self.options, images=self._examples)
+
+    @cached_property
+    def there(self) -> Program:
+        """The same for the board."""
+        return compile(
+            self.graph, self.scheme, self.wish.target, options=self.options, images=self._examples, streamed_input=True
+        )
+
+    @cached_property
+    def known(self) -> tuple[str, Contributions] | None:
+        """What is known of what each part adds, and whence; None where it is to be measured."""
+        if self.wish.given is not None:
+            return "as given", self.wish.given
+        if self.wish.analysis is not None:
+            return None
+        try:
+            return "shipped with the package", shipped_contributions(self.graph)
+        except ContributionsError:
+            pass
+        if len(hold_back(self.data).test) < ENOUGH:
+            return f"by rule, {len(self.data.train)} images are too few to measure it", estimate(self.graph)
+        return None
+
+    @property
+    def most(self) -> int:
+        """The analytic memory up to which layers are tried in an analysis."""
+        return max(self.wish.budget, parse_size(MOST))
+
+    @cached_property
+    def chosen_rate(self) -> ChosenRate:
+        plain = json.loads((self.folder / RATE).read_text())
+        return ChosenRate(**{**plain, "trials": tuple(RateTrial(**one) for one in plain["trials"])})
+
+    def make_model(self) -> ModelMade:
+        graph, told, pixels = self.source, self.tell, ""
+
+        def quantizing(at: QuantizationProgress) -> None:
+            told(f"quantizing: {at.doing}", at.done, at.total)
+
+        if is_float(graph):
+            samples = self.data.train.spread(CALIBRATED)
+            labelled = samples if len(self.data.classes) == scored_classes(graph) else None
+            result = quantize(graph, samples.images, labelled=labelled, on_progress=quantizing)
+            graph, pixels = replace(result.graph, name=graph.name), str(result.pixels or "")
+        write_smg(graph, self.folder / MODEL)
+        summary = describe(graph)
+        quantized = graph is not self.source
+        return ModelMade(graph.name, quantized, len(summary.layers), summary.macs, summary.parameters, pixels)
+
+    def make_contributions(self) -> ContributionsMade:
+        if self.known is not None:
+            source, found = self.known
+            found.check(self.graph)
+            write_contributions(found, self.folder / CONTRIBUTIONS)
+        else:
+            source, found = f"measured here, {self.wish.analysis or 'quick'}", self._analyze()
+        given = found.conditions
+        return ContributionsMade(source, given.data, given.judged_with, len(found.depths) + len(found.shares))
+
+    def _analyze(self) -> Contributions:
+        """Measure contributions at a rate that suits a scheme of middling size."""
+        quick = self.wish.analysis != "full"
+        reference = agenda(self.graph, self.most, None, quick).reference
+        program = compile(self.graph, reference, options=self.options, images=self._examples)
+        chosen = choose_rate(program, self.data, self.wish.course, on_progress=self._trying)
+        return analyze(
+            self.graph, self.data, output=self.folder / CONTRIBUTIONS, quick=quick, most=self.most,
+            target=self.wish.where, learning_rate=chosen.learning_rate, on_progress=self._analyzing,
+        )  # fmt: skip
+
+    def make_scheme(self) -> SchemeFound:
+        found = search(
+            self.graph, self.contributions, self.wish.budget, self.wish.target, options=self.options,
+            on_plan=lambda plans: self.tell(f"planning scheme {plans}", 0, 0),
+        )  # fmt: skip
+        write_whole(self.folder / SCHEME, found.scheme.to_json().encode() + b"\n")
+        weights = tuple(f"{one.layer}:{one.share}" for one in found.layers)
+        gain = found.gain if self.contributions.conditions.judged_with else None
+        return SchemeFound(
+            found.scheme.biases, weights, found.weight_bits, found.cost, found.budget, gain, found.proven
+        )
+
+    def make_rate(self) -> RateMade:
+        chosen = choose_rate(self.here, self.data, self.wish.course, on_progress=self._trying)
+        write_whole(self.folder / RATE, json.dumps(asdict(chosen), indent=1, allow_nan=False).encode() + b"\n")
+        return RateMade(chosen.learning_rate, chosen.verdict)
+
+    def make_learned(self, rate: float) -> LearnedHere:
+        course = replace(self.wish.course, learning_rate=rate)
+        program = self.here
+        if self.wish.where == "cuda":
+            where = training_target("cuda")
+            program = compile(self.graph, self.scheme, where, options=self.options, images=self._examples)
+        kept = self.folder / CHECKPOINT
+        learned = learn(
+            program, self.data, course, checkpoint=kept, resume=self._to_resume(program, course),
+            on_progress=self._learning,
+        )  # fmt: skip
+        for name in self.learned_files:
+            export_model(learned.model, self.folder / name)
+        return LearnedHere(
+            learned.before, learned.accuracy, course.epochs, len(self.data.train), len(self.data.test),
+            tuple(epoch.loss for epoch in learned.record), learned.warnings,
+        )  # fmt: skip
+
+    def make_board(self) -> BoardMeasured:
+        self.tell(f"measuring a step on the emulated {self.wish.target}", 0, 0)
+        found = profile(self.there, COMPARED, self.wish.course.seed)
+        write_whole(self.folder / PROFILE, json.dumps(asdict(found), indent=1, allow_nan=False).encode() + b"\n")
+        counted = found.instructions
+        return BoardMeasured(
+            found.target, found.sram_bytes, found.flash_bytes, counted.forward, counted.step or 0, COMPARED,
+            found.exact.equal,
+        )  # fmt: skip
+
+    def make_project(self) -> ProjectWritten:
+        folder = self.folder / PROJECT
+        shutil.rmtree(folder, ignore_errors=True)
+        self.there.write(folder)
+        return ProjectWritten(sum(1 for _ in folder.iterdir()))
+
+    @cached_property
+    def learned_files(self) -> tuple[str, ...]:
+        return ("learned.smg", f"learned{exchange_suffix(self.graph)}")
+
+    @cached_property
+    def _examples(self) -> tuple[Array, ...]:
+        return examples(self.data.train, pixel_encoding(self.graph))
+
+    def _to_resume(self, program: Program, course: Course) -> Path | None:
+        """The checkpoint of this very run, where there is one; that of another is left to be overwritten."""
+        path = self.folder / CHECKPOINT
+        if not path.exists():
+            return None
+        found = read_checkpoint(path)
+        same = (found.program, found.data, found.course) == (
+            start_fingerprint(program.graph), self.data.digest(), course
+        )  # fmt: skip
+        return path if same else None
+
+    def _trying(self, at: RateProgress) -> None:
+        self.tell("trying learning rates", at.done, at.total)
+
+    def _analyzing(self, at: AnalysisProgress) -> None:
+        self.tell("measuring what each part adds", at.done, at.total)
+
+    def _learning(self, at: LearningProgress) -> None:
+        loss = "" if at.loss is None else f", loss {at.loss:.3f}"
+        self.tell(f"{at.doing}, epoch {at.epoch} of {self.wish.course.epochs}{loss}", at.done, at.total)
+
+
+def is_float(graph: Graph) -> bool:
+    """Whether nothing in a model is int8 yet."""
+    computed = (*graph.inputs, *(v for node in graph.nodes for v in node.outs))
+    return not any(v.type.dtype == "int8" for v in computed)
+
+
+def training_target(name: str) -> str | Target:
+    """Where a program learns: a target by name, or the simulated device on a GPU."""
+    if name != "cuda":
+        return name
+    try:
+        from smidgen.simulation.fleet.device import Simulator
+    except ImportError:
+        raise InputError("cuda needs PyTorch, which is not installed; install smidgen[torch]") from None
+    return Simulator()

@@ -1,0 +1,267 @@
+"""The learning rate chooses itself: short trials of several rates, judged by images they did not learn from."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from queue import SimpleQueue
+from threading import Lock
+from typing import Any, Literal
+
+from smidgen.data import Data, DataError, centre, pixel_encoding
+from smidgen.errors import InputError
+from smidgen.ir import Array, Graph
+from smidgen.learning import Course, LearningError
+from smidgen.learning.run import check_labels, not_finite
+from smidgen.pipeline import Program
+from smidgen.selection.holding import hold_back
+from smidgen.targets.device import Device
+
+BATCH = 256  # the paper gives its rates for so many samples
+RATES = tuple(rate / BATCH for rate in (0.0016, 0.0063, 0.025, 0.1, 0.4, 1.0, 2.0, 4.0, 10.0, 25.0))
+USUAL = slice(3, 7)  # the rates tried first; others follow where the best stands at an end of those tried
+SHORT = 4096  # steps: a course up to here is tried whole, sped up to at most so many steps
+SPED_UP = 768
+FIRST, SECOND = 256, 512  # of a longer one: steps after which trials of its beginning are compared
+GO_ON = 3  # of them to the second comparison
+LEARNED = 0.97  # of the loss of guessing: where no beginning comes below that, none has left the plateau yet,
+SAFE = 1.0 / BATCH  # and what most courses learn well at is taken,
+PLATEAU = 0.08  # unless its own is worse than the best by more than this share of the loss of guessing
+JUDGED = 128  # images held back that judge a trial, at most
+TIE = (
+    0.015  # of the loss of guessing: so close to the best beginning, the highest rate is taken; noise is annealed later
+)
+
+Shown = tuple[Array, int]  # an image as the model takes it, and its label
+
+
+@dataclass(frozen=True)
+class RateTrial:
+    """One rate, how many steps it was tried for, and the mean loss of images it had not learned from.
+
+    The loss is None where numbers were no longer finite.
+    """
+
+    learning_rate: float  # of one sample
+    steps: int
+    loss: float | None
+
+    def __str__(self) -> str:
+        loss = "diverged" if self.loss is None else f"loss {self.loss:.3f}"
+        return f"{of_batch(self.learning_rate):>9}  {self.steps:>4} steps  {loss}"
+
+
+@dataclass(frozen=True)
+class ChosenRate:
+    """The learning rate of one sample that short trials recommend, and these trials in ascending order of rates."""
+
+    learning_rate: float
+    best: float  # the rate of the trial that it follows
+    longer: float  # how many times the steps of that trial the course has, where it was tried whole; else 1
+    trials: tuple[RateTrial, ...]
+    learned_from: int  # images
+    held_back: int  # images
+    guessing: float  # the loss of guessing among the classes
+
+    @property
+    def verdict(self) -> str:
+        """The choice in one sentence."""
+        rates = [trial.learning_rate for trial in self.trials]
+        chosen = self.trials[rates.index(self.best)]
+        said = (
+            f"learning rate {of_batch(self.learning_rate)}, chosen from {len(rates)} between {of_batch(rates[0])} and "
+            f"{of_batch(rates[-1])} by trials of up to {max(trial.steps for trial in self.trials)} steps"
+        )
+        if self.longer > 1:
+            said += f"; {of_batch(self.best)} was best there, over √{self.longer:.2g} as the course is so much longer"
+        if chosen.loss is not None and chosen.loss > LEARNED * self.guessing:
+            said += f", none of which came clearly below the loss of guessing, {self.guessing:.2f}"
+        return said
+
+    def __str__(self) -> str:
+        return "\n".join([self.verdict, *map(str, self.trials)])
+
+
+@dataclass(frozen=True)
+class RateProgress:
+    """Steps done of all trials together."""
+
+    done: int
+    total: int
+
+
+def of_batch(rate: float) -> str:
+    """A rate of one sample as the command line takes it: that of a batch of 256, divided."""
+    return f"{rate * BATCH:.4g}/{BATCH}"
+
+
+def choose_rate(
+    program: Program, data: Data, course: Course, *, on_progress: Callable[[RateProgress], None] = lambda _: None
+) -> ChosenRate:
+    """The rate for this course, whose own rate plays no part, by trials of the program in C on this machine.
+
+    A quarter of the training images is held back, and trials learn from the rest. A short course is tried whole, sped
+    up, and judged by the images held back. Of a longer one the beginning is tried; it is judged along the way, by each
+    image before it is first learned from, and once all were learned from by those held back.
+    """
+    if program.training is None or program.target.name != "host":
+        raise InputError(f"rates are tried by programs that learn on this machine; {program.graph.name} is not one")
+    course.check()
+    check_labels(program.graph, data)
+    try:
+        parts = hold_back(data)
+    except DataError as error:
+        raise DataError(f"{error}; or give the learning rate as a number, which takes no trials") from None
+    trials = _Trials(program, parts, course, on_progress)
+    tried = trials.run()
+    guessing = math.log(program.graph.scores.type.shape[1])
+    best = (_least(tried) if trials.short else _promising(tried, guessing)).learning_rate
+    # The best rate of a course that is annealed to its end falls with the square root of its length.
+    longer = course.epochs * len(data.train) / trials.second if trials.short else 1.0
+    rate = best / math.sqrt(longer)
+    return ChosenRate(rate, best, longer, tried, len(parts.train), len(parts.test), guessing)
+
+
+def make_course(
+    program: Program, data: Data, epochs: int, learning_rate: float | Literal["auto"] = "auto", **others: Any
+) -> Course:
+    """A course at a rate of one sample, or at the one that trials choose; `others` are further fields of `Course`."""
+    given = learning_rate != "auto"
+    course = Course(epochs, float(learning_rate) if given else 0.0, **others)
+    return course if given else replace(course, learning_rate=choose_rate(program, data, course).learning_rate)
+
+
+def _least(tried: Sequence[RateTrial]) -> RateTrial:
+    """Of the trials that went farthest that with the least loss."""
+    whole = [trial for trial in tried if trial.loss is not None]
+    if not whole:
+        lowest, highest = tried[0], tried[-1]
+        raise LearningError(
+            f"at every rate from {of_batch(lowest.learning_rate)} to {of_batch(highest.learning_rate)} numbers are no "
+            "longer finite after a few steps; give a lower one as a number"
+        )
+    return min(whole, key=lambda trial: (-trial.steps, trial.loss))
+
+
+def _promising(tried: Sequence[RateTrial], guessing: float) -> RateTrial:
+    """The beginning to go on with: nearly the best, and of the highest rate; on a plateau that of the safe rate."""
+    best = _least(tried)
+    assert best.loss is not None
+    least, farthest = best.loss, best.steps
+    losses = [(trial, trial.loss) for trial in tried if trial.loss is not None]
+    safe = [trial for trial, loss in losses if trial.learning_rate == SAFE and loss <= least + PLATEAU * guessing]
+    if least > LEARNED * guessing and safe:
+        return safe[0]
+    return [trial for trial, loss in losses if trial.steps == farthest and loss <= least + TIE * guessing][-1]
+
+
+class _Trials:
+    """Trials under way, as many at once as there are cores; which core runs which changes no number."""
+
+    def __init__(
+        self, program: Program, data: Data, course: Course, on_progress: Callable[[RateProgress], None]
+    ) -> None:
+        self.program, self.course, self.images = program, course, len(data.train)
+        self.steps = course.epochs * self.images
+        self.short = self.steps <= SHORT
+        self.first, self.second = (min(self.steps, SPED_UP),) * 2 if self.short else (FIRST, SECOND)
+        self.shown = tuple(_shown(program.graph, data, course, self.second))
+        encoding, held = pixel_encoding(program.graph), data.test.spread(JUDGED)
+        self.held = tuple(
+            (centre(image, encoding), label) for image, label in zip(held.images, held.labels, strict=True)
+        )
+        self.on_progress, self.counting, self.done = on_progress, Lock(), 0
+        self.total = len(RATES[USUAL]) * self.first + GO_ON * (self.second - self.first)
+        self.devices: SimpleQueue[Device] = SimpleQueue()
+
+    def run(self) -> tuple[RateTrial, ...]:
+        """All trials in ascending order of rates, each as far as it went."""
+        with ExitStack() as open_devices:
+            cores = min(os.cpu_count() or 1, len(RATES[USUAL]))
+            for _ in range(cores):
+                self.devices.put(open_devices.enter_context(self.program.start()))
+            with ThreadPoolExecutor(cores) as pool:
+                begun = partial(self._go_on, until=self.first)
+                tried = {one.rate: one for one in pool.map(begun, map(_Trial, RATES[USUAL]))}
+                while (beyond := _beyond(tried)) is not None:
+                    self.total += self.first
+                    tried[beyond] = begun(_Trial(beyond))
+                best = sorted((one for one in tried.values() if one.loss is not None), key=_Trial.order)[:GO_ON]
+                if self.second > self.first:
+                    tried |= {one.rate: one for one in pool.map(partial(self._go_on, until=self.second), best)}
+        return tuple(RateTrial(rate, tried[rate].steps, tried[rate].loss) for rate in sorted(tried))
+
+    def _go_on(self, trial: _Trial, until: int) -> _Trial:
+        """The same trial after so many steps in all, on whichever device is free."""
+        course, losses = replace(self.course, learning_rate=trial.rate), list(trial.losses)
+        pace = self.steps / self.second if self.short else 1
+        device = self.devices.get()
+        try:
+            device.restore(trial.state or {v.name: array for v, array in self.program.graph.state.items()})
+            for step in range(trial.steps, until):
+                if not self.short and step >= self.images:
+                    losses.append(self._judge(device, *self.held[step % len(self.held)]))
+                loss = device.train(*self.shown[step], course.rate(0, int(step * pace), self.images))
+                if not self.short and step < self.images:
+                    losses.append(loss)
+                self._tell()
+                if not math.isfinite(loss):
+                    return replace(trial, steps=step + 1, loss=None)
+            if self.short:
+                losses = [self._judge(device, *one) for one in self.held]
+            later = losses if self.short else losses[until // 2 :]
+            mean, state = math.fsum(later) / len(later), device.state()
+            sound = math.isfinite(mean) and not_finite(state) is None
+            return _Trial(trial.rate, until, mean if sound else None, tuple(losses), state)
+        finally:
+            self.devices.put(device)
+
+    def _judge(self, device: Device, image: Array, label: int) -> float:
+        """The loss of an image, which the device does not learn from."""
+        state = device.state()
+        loss = device.train(image, label, 0.0)
+        device.restore(state)
+        return loss
+
+    def _tell(self) -> None:
+        with self.counting:
+            self.done += 1
+            self.on_progress(RateProgress(self.done, self.total))
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """A trial between two rounds."""
+
+    rate: float
+    steps: int = 0
+    loss: float | None = None
+    losses: tuple[float, ...] = ()
+    state: Mapping[str, Array] | None = None
+
+    def order(self) -> tuple[float, float]:
+        """Least loss first; among trials that diverged the lowest rate."""
+        return (math.inf if self.loss is None else self.loss, self.rate)
+
+
+def _beyond(tried: Mapping[float, _Trial]) -> float | None:
+    """The next rate where the best of those tried is the lowest or the highest; None where there is none."""
+    best, lowest, highest = min(tried.values(), key=_Trial.order).rate, min(tried), max(tried)
+    if best == lowest and lowest > RATES[0]:
+        return RATES[RATES.index(lowest) - 1]
+    if best == highest and highest < RATES[-1]:
+        return RATES[RATES.index(highest) + 1]
+    return None
+
+
+def _shown(graph: Graph, data: Data, course: Course, steps: int) -> Iterator[Shown]:
+    """What the first steps of the course learn from."""
+    encoding, train = pixel_encoding(graph), data.train
+    for epoch in range(math.ceil(steps / len(train))):
+        for index in course.order(epoch, len(train))[: steps - epoch * len(train)]:
+            yield course.image(train.images[index], encoding, epoch, index), train.labels[index]
