@@ -35,6 +35,7 @@ from smidgen.training.scheme import Scheme, load_scheme
 from smidgen.zoo.draw import draw
 from smidgen.zoo.tables import Stage, Table
 from test_fuzz_structures import onnx_files, pt2_members
+from test_tflite_metadata import normalized_tflite
 from training_cases import TRAINING_GRAPHS
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -96,6 +97,7 @@ def written_by(write: Callable[[Graph], bytes]) -> Files:
 def tflite(folder: Path) -> Files:
     yield from ((f"{name}.tflite", data) for name, data in written_by(write_tflite))
     yield "network.tflite", write_tflite(NETWORKS[0](0))
+    yield "metadata.tflite", normalized_tflite()
 
 
 def onnx(folder: Path) -> Files:

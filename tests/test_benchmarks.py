@@ -16,7 +16,7 @@ from house import TOP
 from smidgen.frontends.native import write_smg
 from toys import small_network
 
-ACCURACY = ("exports", "flowers", "gradients", "quantization", "ratios", "step", "zoo")
+ACCURACY = ("exports", "flowers", "gradients", "pixels", "quantization", "ratios", "step", "zoo")
 ON_BACKBONES = ("flowers", "gradients", "ratios", "step")
 
 

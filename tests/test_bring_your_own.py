@@ -32,7 +32,7 @@ def int8(name: str) -> Graph:
     graph = sm.from_torch(*draw(name, NARROW.get(name)))
     shape = graph.inputs[0].type.shape
     if len(shape) == 4 and shape[3] == 3 and shape[1] > 1:
-        return quantize(graph, read_sample().train.images[::25]).graph
+        return quantize(graph, read_sample().train.images[::25], preprocessing=sm.Preprocessing()).graph
     rng = np.random.default_rng(0)
     return quantize(graph, [rng.normal(size=shape).astype(np.float32) for _ in range(40)]).graph
 

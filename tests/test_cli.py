@@ -27,6 +27,7 @@ from smidgen.frontends.native import write_smg
 from smidgen.frontends.network import build
 from smidgen.ir import Builder, QParams, Type, evaluate
 from smidgen.ops import Add, Requantize
+from smidgen.training.scheme import load_scheme, resolve
 from toys import small_network
 
 
@@ -67,6 +68,10 @@ def test_info_shows_every_layer_and_the_totals(folder: Path) -> None:
     summary = json.loads(invoke("info", "tiny.smg", "--json"))
     graph = sm.load(folder / "tiny.smg")
     assert [layer["name"] for layer in summary["layers"]] == [node.out.name for node in graph.nodes]
+    numbers = {layer["number"]: layer["name"] for layer in summary["layers"] if layer["number"] is not None}
+    learned = {one.layer: one.node.out.name for one in resolve(load_scheme("full", graph), graph)}
+    assert numbers == learned
+    assert "no. is the number by which a scheme names a layer" in text
     assert summary["macs"] == sum(layer["macs"] for layer in summary["layers"])
     assert summary["parameters"] == sum(value.type.size for value in graph.constants)
     assert summary["inputs"][0]["shape"] == [1, 128, 128, 3]
@@ -337,7 +342,8 @@ def test_quantize_writes_an_int8_model_that_carries_its_preprocessing(floating: 
 
 
 def test_quantize_shows_what_it_lost_and_writes_tflite_too(floating: Path) -> None:
-    text = invoke("quantize", "float.smg", "--data", "loose", "-o", "a.tflite", "--layers", "--method", "percentile")
+    options = ("--data", "loose", "--pixels", "-1,1", "--layers", "--method", "percentile")
+    text = invoke("quantize", "float.smg", *options, "-o", "a.tflite")
     for word in ("b1.depthwise", "cumulative", "dB", "written to a.tflite", "top-1 agrees with float32"):
         assert word in text
     assert json.loads(invoke("info", "a.tflite", "--json"))["arithmetic"] == "int8"

@@ -14,7 +14,19 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from release_files import SHARED, npy, zipped
-from smidgen.data import Augment, Data, DataError, PixelEncoding, centre, examples, from_pixels, load_data, load_images
+from smidgen.data import (
+    Augment,
+    Data,
+    DataError,
+    PixelEncoding,
+    Samples,
+    centre,
+    examples,
+    from_pixels,
+    load_data,
+    load_images,
+    load_labelled,
+)
 from smidgen.errors import InputError
 from smidgen.ir import Array, QParams, Type
 
@@ -280,6 +292,40 @@ def test_images_without_labels_are_read_evenly_and_from_the_training_part(tmp_pa
     (tmp_path / "a.zip").write_bytes(zipped(divided()))
     assert [int(image[0, 0, 0]) for image in load_images(tmp_path / "a.zip", 99)] == [20, 30, 0, 10]
     assert len(load_images("cifar10", 30)) == 30
+
+
+def same_samples(a: Samples, b: Samples) -> bool:
+    return a.labels == b.labels and all(np.array_equal(x, y) for x, y in zip(a.images, b.images, strict=True))
+
+
+def test_labelled_images_are_those_to_test_with_evenly_and_none_where_there_are_no_labels(tmp_path: Path) -> None:
+    for source in (two_classes(tmp_path / "divided", "train", "test"), two_classes(tmp_path / "whole"), "cifar10"):
+        data, found = load_data(source), load_labelled(source, 10_000)
+        assert found is not None
+        assert found.classes == data.classes
+        assert same_samples(found.samples, data.test)
+        few = load_labelled(source, 2)
+        assert few is not None
+        assert same_samples(few.samples, data.test.spread(2))
+    alone = load_labelled(two_classes(tmp_path / "alone", "train"), 10_000)
+    assert alone is not None
+    assert sorted(alone.samples.labels) == [0] * 6 + [1] * 6
+    loose = tmp_path / "loose"
+    loose.mkdir()
+    Image.new("RGB", (4, 4)).save(loose / "a.png")
+    np.savez(tmp_path / "x.npz", x=np.zeros((9, 4, 4, 3), np.uint8))
+    assert load_labelled(loose, 9) is None
+    assert load_labelled(tmp_path / "x.npz", 9) is None
+
+
+def two_classes(folder: Path, *parts: str) -> Path:
+    """Six images of each of two classes, in each part."""
+    for number, part in enumerate(parts or ("",)):
+        for label in ("cat", "dog"):
+            (folder / part / label).mkdir(parents=True)
+            for shade in range(6):
+                Image.new("RGB", (4, 4), (shade, number, len(label))).save(folder / part / label / f"{shade}.png")
+    return folder
 
 
 def test_tensors_of_an_archive_are_given_as_they_are(tmp_path: Path) -> None:

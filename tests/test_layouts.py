@@ -380,7 +380,7 @@ def test_the_verbs_take_a_layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     write(tmp_path / "flowers", images | labels | {"setid.mat": split})
     for verb in (
         "train small.smg --scheme last:1 --data cars --epochs 1 --short-side 64 -o out --json",
-        "quantize float.smg --data flowers -o int8.smg --json",
+        "quantize float.smg --data flowers --pixels -1,1 -o int8.smg --json",
     ):
         done = CliRunner().invoke(cli.app, verb.split(), catch_exceptions=False)
         assert done.exit_code == 0, done.output

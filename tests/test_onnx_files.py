@@ -60,6 +60,17 @@ def elsewhere(location: str) -> Callable[[onnx.ModelProto], None]:
 
 W = np.ones((2, 3, 3, 3), np.float32)
 ATTENTION = model([helper.make_node("MatMul", ["x", "x"], ["y"])], (1, 4, 4), {})
+SEVERAL = model(
+    [
+        helper.make_node("TopK", ["x", "k"], ["a", "b"], name="it"),
+        helper.make_node("Sin", ["k"], ["c"]),  # of a constant, which is no obstacle
+        helper.make_node("GRU", ["a"], ["d"]),
+        helper.make_node("Relu", ["d"], ["e"]),
+        helper.make_node("GRU", ["e"], ["y"]),
+    ],
+    (1, 3, 4, 4),
+    {"k": np.ones(1, np.float32)},
+)
 BAD: dict[str, tuple[bytes, str]] = {
     "truncated": (relu()[:40], "it is not a complete ONNX file"),
     "no model": (b"PK" + bytes(100), "it is not a complete ONNX file"),
@@ -68,6 +79,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "open width": (relu((1, 3, "height", 4)), r"input 'x' leaves dimension 2 \('height'\) open"),
     "control flow": (changed(relu(), branch), r"node 'choice' \(If\) is control flow"),
     "enlarging": (one("ConvTranspose", "w", constants={"w": W}), r"node 'it' \(ConvTranspose\).*use Conv"),
+    "several": (SEVERAL, r"'it' \(TopK\): .*logits; not supported either, further on: 2 × GRU$"),
     "near": (one("ReduceMax"), r"node 'it' \(ReduceMax\): this operator is not supported; nearest is ReduceMean"),
     "normalized": (one("LayerNormalization", "w", constants={"w": W}), "use BatchNormalization"),
     "not a number": (one("Conv", "w", constants={"w": W * np.nan}), r"'it' \(Conv\): 54 of the 54 numbers .* are NaN"),

@@ -6,14 +6,17 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
 from networks import CLASSES, inverted_residual
 from smidgen.cli import app
-from smidgen.errors import InputError
+from smidgen.errors import InputError, StreamError
 from smidgen.frontends.native import write_smg
+from smidgen.ir import Builder, Graph, QParams, Type
+from smidgen.ops import Dense
 from smidgen.pipeline import compile
 from smidgen.results.profiling import NOTE, profile
 from smidgen.targets.boards import BOARDS, resize
@@ -99,6 +102,27 @@ def test_only_boards_are_measured(host: Host, m7: CortexM) -> None:
         profile(compile(inverted_residual(3), target=host))
     with pytest.raises(InputError, match="0 steps cannot be measured"):
         profile(compile(inverted_residual(3), target=m7), steps=0)
+
+
+def test_an_image_that_cannot_be_streamed_is_held_whole_unasked_and_the_command_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    monkeypatch.setattr("smidgen.targets.cortex_m.cache_folder", lambda: cache)
+    write_smg(dense_network(), tmp_path / "dense.smg")
+    words = ["profile", str(tmp_path / "dense.smg"), "--steps", "1"]
+    run = CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False)
+    assert "its first reader, Dense, needs it whole, and so it lies whole in SRAM" in run.stderr
+    printed = json.loads(run.stdout)
+    assert (printed["streamed_input"], printed["exact"]["equal"]) == (False, True)
+    with pytest.raises(StreamError, match="needs it whole"):
+        CliRunner().invoke(app, [*words, "--input", "streamed"], catch_exceptions=False)
+
+
+def dense_network() -> Graph:
+    g = Builder("dense")
+    x = g.input("x", Type((1, 12), "int8", QParams.per_tensor(0.1)))
+    w = g.constant("w", np.arange(-30, 30, dtype=np.int8).reshape(5, 12), QParams.per_channel((0.1,) * 5, 0))
+    return g.graph(g.emit(Dense(), x, w, g.constant("b", np.zeros(5, np.int32)), q=QParams.per_tensor(0.5)))
 
 
 def test_the_verb_prints_one_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:

@@ -37,7 +37,7 @@ def noise(graph: Graph, count: int = 16, seed: int = 0) -> list[Array]:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_int8_follows_float_on_images_that_set_no_range(method: Method) -> None:
-    result = quantize(dequantized(small_network()), IMAGES, Recipe(method))
+    result = quantize(dequantized(small_network(), Preprocessing()), IMAGES, Recipe(method))
     assert (result.report.calibrated, result.report.compared, result.report.held_out) == (100, 25, True)
     assert result.report.output is not None
     assert result.report.output > (12 if method == "average" else 20)  # an average cuts what few images reach
@@ -47,7 +47,7 @@ def test_int8_follows_float_on_images_that_set_no_range(method: Method) -> None:
 def test_a_network_that_was_int8_comes_back_nearly_as_it_was() -> None:
     """Nothing is lost twice: the int8 network behind the float one, quantized anew, predicts the same."""
     whole = small_network()
-    again = quantize(dequantized(whole), IMAGES).graph
+    again = quantize(dequantized(whole, Preprocessing()), IMAGES).graph
     tops = [
         [int(evaluate(graph, centre(image, pixel_encoding(graph)))[0].argmax()) for image in IMAGES]
         for graph in (whole, again)
@@ -76,7 +76,7 @@ def test_an_int8_batch_gives_the_bytes_its_samples_give_one_by_one(graph: Graph,
 
 
 def test_a_quantized_graph_computes_the_same_bytes_in_c(host: Host) -> None:
-    graph = quantize(dequantized(small_network()), IMAGES).graph
+    graph = quantize(dequantized(small_network(), Preprocessing()), IMAGES).graph
     with sm.compile(graph, target=host).start() as device:
         for image in IMAGES[:4]:
             x = centre(image, pixel_encoding(graph))
@@ -109,7 +109,7 @@ def test_an_image_input_holds_every_pixel_to_half_a_step_and_zero_exactly(mean: 
 
 def test_the_preprocessing_given_is_kept_and_changes_what_the_network_sees() -> None:
     graph = dequantized(small_network())
-    plain, stated = quantize(graph, IMAGES), quantize(graph, IMAGES, preprocessing=IMAGENET)
+    plain, stated = (quantize(graph, IMAGES, preprocessing=given) for given in (Preprocessing(), IMAGENET))
     assert plain.graph.preprocessing == Preprocessing()
     assert stated.graph.preprocessing == IMAGENET
     assert plain.graph.inputs[0].type.q == QParams.per_tensor(2 / 255, 0)
@@ -238,7 +238,7 @@ def test_correcting_biases_removes_the_mean_error_of_every_channel() -> None:
 
 def test_a_listener_hears_every_stage_to_its_end() -> None:
     heard: list[QuantizationProgress] = []
-    quantize(dequantized(small_network()), IMAGES, on_progress=heard.append)
+    quantize(dequantized(small_network(), Preprocessing()), IMAGES, on_progress=heard.append)
     doing = list(dict.fromkeys(progress.doing for progress in heard))
     assert doing == ["equalising", "calibrating", "counting", "correcting", "comparing"]
     last = {progress.doing: progress for progress in heard}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from house import TOP
 from networks import inverted_residual, one_scale_hidden
 from release_files import SHARED
 from smidgen.frontends import import_model
@@ -34,6 +36,7 @@ from smidgen.training.scheme import (
 )
 from smidgen.zoo import build_zoo, find_table
 from smidgen.zoo.draw import draw
+from smidgen.zoo.loading import load
 from smidgen.zoo.tables import MCUNET_5FPS, Table
 
 NAMED = tuple((network.name, scheme) for network in PUBLISHED for scheme in network.schemes)
@@ -291,3 +294,13 @@ def test_any_json_is_a_scheme_or_a_scheme_error(biases: object, weights: object,
     for plain in (biases, {"name": "s", "biases": biases, "weights": weights, "channels": channels}):
         with suppress(SchemeError):
             Scheme.from_json(json.dumps(plain))
+
+
+def test_the_scheme_in_the_documentation_is_one_that_can_be_given(tmp_path: Path) -> None:
+    page = (TOP / "docs" / "schemes.md").read_text()
+    (written,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "scheme.json").write_text(written)
+    graph = load("mcunet-5fps")
+    learned = resolve(load_scheme(str(tmp_path / "scheme.json"), graph), graph)
+    assert [one.layer for one in learned] == list(range(34, 42))
+    assert [(one.layer, len(one.channels)) for one in learned if one.channels] == [(36, 24), (39, 96), (40, 3)]

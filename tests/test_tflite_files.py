@@ -143,6 +143,12 @@ def two_subgraphs() -> bytes:
     return bytes(data)
 
 
+def two_obstacles() -> TfliteModel:
+    model = one("TANH", int8("y", 1, 4, 4, 2))
+    (first,) = model.operators
+    return replace(model, operators=(first, *(replace(first, code=code) for code in ("SPLIT", "RELU", "SIN", "SPLIT"))))
+
+
 RELU = one("RELU", int8("y", 1, 4, 4, 2))
 CONV = one("CONV_2D", int8("y", 1, 4, 4, 3), weights("w", 3, 1, 1, 2), bias("b", 3), version=3)
 CONCAT = one(
@@ -158,6 +164,10 @@ REFUSED: dict[str, tuple[TfliteModel | bytes, str]] = {
     "an operator that is not supported": (
         one("TANH", int8("y", 1, 4, 4, 2)),
         r"operator 0 \(TANH\) is not supported; build",
+    ),
+    "several obstacles": (
+        two_obstacles(),
+        r"operator 0 \(TANH\) is not supported; .*; not supported either, further on: 1 × SIN, 2 × SPLIT$",
     ),
     "a custom operator": (one("CUSTOM", int8("y", 1, 4, 4, 2)), "the custom operator ''.* is not supported"),
     "several subgraphs": (two_subgraphs(), "2 subgraphs, one is supported; convert it without control flow"),

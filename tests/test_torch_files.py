@@ -42,6 +42,11 @@ BAD: dict[str, tuple[nn.Module, tuple[int, ...], str]] = {
     "batch": (nn.Linear(3, 2), (8, 3), r"is a batch of 8, \[8, 3\]; give a batch of 1"),
     "log": (nn.LogSoftmax(1), (1, 3), "end the module at its logits"),
     "unknown": (Of(torch.sin), (1, 3), r"'sin' \(sin\): this operator is not supported"),
+    "several": (
+        Of(lambda x: torch.sin(torch.sin(x)) + torch.cos(x).relu() + torch.cos(torch.ones(3))),
+        (1, 3),
+        r"'sin' \(sin\): this operator is not supported; .*; not supported either, further on: 1 × cos, 1 × sin$",
+    ),
     "near": (Of(lambda x: x.amax(1)), (1, 3), "is not supported"),
     "branch": (Of(lambda x: x if x.sum() > 0 else -x), (1, 3), "Of cannot be exported"),
     "divided": (Of(lambda x: x / x.exp()), (1, 3), r"\(div\): its argument 1 is computed"),

@@ -35,5 +35,9 @@ class PlanError(SmidgenError):
     """A memory plan is impossible or inconsistent."""
 
 
+class StreamError(PlanError):
+    """A model cannot take its image row by row."""
+
+
 class TargetError(SmidgenError):
     """A target cannot build or run the program."""

@@ -26,16 +26,26 @@ from smidgen.cli.shared import (
     path_option,
     show,
 )
-from smidgen.cli.terminal import print_rich, spinner
+from smidgen.cli.terminal import print_rich, spinner, warn
 from smidgen.data.files import write_whole
+from smidgen.errors import StreamError
+from smidgen.ir import Graph
 from smidgen.pipeline import Program, compile
 from smidgen.results.profiling import profile
 from smidgen.results.verbs import CompiledProject, TensorBytes
+from smidgen.targets import device as targets
 from smidgen.targets.finding import find_board
+from smidgen.training import Options
 from smidgen.zoo.loading import load
 
 AlignedOnly = Annotated[
     bool, typer.Option("--aligned-only", help="For a board: read and write aligned words only. Slower.")
+]
+
+
+MaybeInput = Annotated[
+    ImageInput | None,
+    typer.Option("--input", help="As for compile; where left out, in rows if the model can take them, else whole."),
 ]
 
 
@@ -104,13 +114,37 @@ def _summary(program: Program, folder: Path, picture: Path | None) -> CompiledPr
     )
 
 
+def _compile_as_asked(
+    graph: Graph,
+    scheme: str | None,
+    budget: str | None,
+    where: targets.Target,
+    options: Options | None,
+    image: ImageInput | None,
+) -> Program:
+    """With the image as asked for; unasked in rows, or whole where the model cannot take rows."""
+
+    def compiled(streamed: bool) -> Program:
+        chosen = choose_scheme(graph, scheme, budget, where, options, streamed)
+        with spinner(f"compiling {graph.name} for {where.name}"):
+            return compile(graph, chosen, where, options=options, streamed_input=streamed, budget=budget)
+
+    try:
+        return compiled(image is not ImageInput.buffered)
+    except StreamError as error:
+        if image is not None:
+            raise
+        warn(f"{error}, and so it lies whole in SRAM")
+    return compiled(streamed=False)
+
+
 @app.command("profile")
 @with_learning
 def profile_(
     model: Model,
     scheme: OneScheme = None,
     target: Target = "cortex-m7",
-    image: Input = ImageInput.streamed,
+    image: MaybeInput = None,
     budget: Budget = None,
     steps: Annotated[int, typer.Option(help="Steps to compare with the reference.")] = 3,
     sram: Annotated[str | None, typer.Option(help="Pretend the board has this much SRAM, such as 128KB.")] = None,
@@ -127,13 +161,11 @@ def profile_(
     as_json: Json = False,
 ) -> None:
     """Measure SRAM, flash, instructions and exactness on an emulated board."""
-    options, streamed = learning.options_for(model, scheme, budget), image is ImageInput.streamed
+    options = learning.options_for(model, scheme, budget)
     where = find_board(target, sram, flash, stack, compiler.value, aligned)
     with spinner(f"reading {model}"):
         graph = load(model, memory_bytes(memory))
-    chosen = choose_scheme(graph, scheme, budget, where, options, streamed)
-    with spinner(f"compiling {model} for {target}"):
-        program = compile(graph, chosen, where, options=options, streamed_input=streamed, budget=budget)
+    program = _compile_as_asked(graph, scheme, budget, where, options, image)
     with spinner(f"measuring {program.graph.name} on {target}"):
         result = profile(program, steps, learning.seed)
     if layers and not as_json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -13,14 +14,20 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, app, memory_bytes, path_option, show
 from smidgen.cli.terminal import print_rich, progress_console, spinner
-from smidgen.data import load_images
+from smidgen.data import Labelled, Samples, load_images, load_labelled
 from smidgen.errors import InputError
 from smidgen.frontends import check_writable, export_model
 from smidgen.ir import Graph
 from smidgen.ir.preprocessing import Preprocessing
-from smidgen.quantization import QuantizationProgress, Recipe, quantize
+from smidgen.quantization import CONVENTIONS, QuantizationProgress, Recipe, quantize, scored_classes
 from smidgen.results.verbs import QuantizedFile
 from smidgen.zoo.loading import load
+
+TESTED = 256  # labelled images at most
+PIXELS = (
+    "What pixels 0 and 255 stand for, before --mean and --std: 0,255 or 0,1 or -1,1; or imagenet, caffe. Found out "
+    "where left out."
+)
 
 
 class Method(StrEnum):
@@ -59,9 +66,7 @@ def quantize_(
         str | None, typer.Option(help="Mean of the pixels: one number, or one per channel, as in 0.5,0.4,0.4.")
     ] = None,
     std: Annotated[str | None, typer.Option(help="Standard deviation of the pixels, given like --mean.")] = None,
-    pixels: Annotated[
-        str | None, typer.Option(help="What pixels 0 and 255 stand for, before mean and std: 0,1.")
-    ] = None,
+    pixels: Annotated[str | None, typer.Option(help=PIXELS)] = None,
     order: Annotated[Order | None, typer.Option(help="Order of the channels the network expects.")] = None,
     fit: Annotated[Fit | None, typer.Option(help="Crop or stretch images of another shape.")] = None,
     equalise: Annotated[
@@ -85,32 +90,71 @@ def quantize_(
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
         graph, given = load(model, most), load_images(source, images, most)
-    stated = _chosen_preprocessing(graph, mean, std, pixels, order, fit)
+        known = load_labelled(source, TESTED, most)
+    seen = PixelOptions(mean, std, pixels, order, fit)
     with _progress_bar() as on_progress:
-        result = quantize(graph, given, recipe, preprocessing=stated, on_progress=on_progress)
+        result = quantize(
+            graph, given, recipe, labelled=_of_its_classes(graph, known), preprocessing=seen.preprocessing(graph),
+            conventions=seen.conventions(), on_progress=on_progress,
+        )  # fmt: skip
     export_model(result.graph, output)
     if layers and not as_json:
         print_rich(result.report.table())
-    show(QuantizedFile(str(output), output.stat().st_size, result.graph.preprocessing, result.report), as_json)
+    size = output.stat().st_size
+    show(QuantizedFile(str(output), size, result.graph.preprocessing, result.pixels, result.report), as_json)
 
 
-def _chosen_preprocessing(
-    graph: Graph, mean: str | None, std: str | None, pixels: str | None, order: Order | None, fit: Fit | None
-) -> Preprocessing | None:
-    """The model's preprocessing with what the options say instead; None where they say nothing."""
-    if all(option is None for option in (mean, std, pixels, order, fit)):
-        return None
-    was = graph.preprocessing or Preprocessing()
-    ends = was.range if pixels is None else _numbers("--pixels", pixels)
-    if len(ends) != 2:
-        raise InputError(f"--pixels {pixels} must be the two numbers that pixels 0 and 255 stand for, such as 0,1")
-    return Preprocessing(
-        was.mean if mean is None else _numbers("--mean", mean),
-        was.std if std is None else _numbers("--std", std),
-        was.order if order is None else order.value,
-        (ends[0], ends[1]),
-        was.fit if fit is None else fit.value,
-    )
+def _of_its_classes(graph: Graph, known: Labelled | None) -> Samples | None:
+    """Labelled images where there are as many classes as the model scores."""
+    return known.samples if known is not None and len(known.classes) == scored_classes(graph) else None
+
+
+@dataclass(frozen=True)
+class PixelOptions:
+    """What the command line says of pixels; None where it says nothing."""
+
+    mean: str | None
+    std: str | None
+    pixels: str | None
+    order: Order | None
+    fit: Fit | None
+
+    def preprocessing(self, graph: Graph) -> Preprocessing | None:
+        """What they and the model say together; None where neither says which numbers pixels stand for."""
+        was = graph.preprocessing
+        if self.pixels is not None and self.pixels in CONVENTIONS:
+            was = CONVENTIONS[self.pixels]
+        elif self.pixels is not None:
+            was = Preprocessing((0.0,), (1.0,), range=self._range(self.pixels))
+        elif was is None and (self.mean is not None or self.std is not None):
+            was = Preprocessing()
+        elif self._changes_nothing():
+            return None
+        if was is None:
+            return None
+        mean = was.mean if self.mean is None else _numbers("--mean", self.mean)
+        return self._arranged(replace(was, mean=mean, std=was.std if self.std is None else _numbers("--std", self.std)))
+
+    def conventions(self) -> dict[str, Preprocessing]:
+        """The usual ones in the order and shape that the options say."""
+        return {name: self._arranged(usual) for name, usual in CONVENTIONS.items()}
+
+    def _arranged(self, was: Preprocessing) -> Preprocessing:
+        order = was.order if self.order is None else self.order.value
+        return replace(was, order=order, fit=was.fit if self.fit is None else self.fit.value)
+
+    def _changes_nothing(self) -> bool:
+        return all(option is None for option in (self.mean, self.std, self.order, self.fit))
+
+    def _range(self, text: str) -> tuple[float, float]:
+        ends = _numbers("--pixels", text)
+        if len(ends) != 2:
+            names = ", ".join(name for name in CONVENTIONS if name.isalpha())
+            raise InputError(
+                f"--pixels {text[:40]} must be the two numbers that pixels 0 and 255 stand for, such as 0,1, or one of "
+                f"{names}"
+            )
+        return ends[0], ends[1]
 
 
 def _numbers(option: str, text: str) -> tuple[float, ...]:

@@ -2,13 +2,14 @@
 
 from smidgen.data.augment import Augment, centre, examples
 from smidgen.data.pixels import PixelEncoding, from_pixels, pixel_encoding
-from smidgen.data.reading import load_data, load_images
-from smidgen.data.samples import Data, DataError, Samples
+from smidgen.data.reading import load_data, load_images, load_labelled
+from smidgen.data.samples import Data, DataError, Labelled, Samples
 
 __all__ = [
     "Augment",
     "Data",
     "DataError",
+    "Labelled",
     "PixelEncoding",
     "Samples",
     "centre",
@@ -16,5 +17,6 @@ __all__ = [
     "from_pixels",
     "load_data",
     "load_images",
+    "load_labelled",
     "pixel_encoding",
 ]

@@ -16,7 +16,7 @@ from smidgen.data.budget import MEMORY, Budget
 from smidgen.data.decoding import SHORT_SIDE, check_all, decode_all
 from smidgen.data.files import CORRUPT_ZIP, first_line, parse_npy
 from smidgen.data.layouts import Listing, recognize
-from smidgen.data.samples import MAX_CLASSES, Data, DataError, Samples, evenly, hold_out
+from smidgen.data.samples import MAX_CLASSES, Data, DataError, Labelled, Samples, evenly, hold_out
 from smidgen.data.trees import PACKED, ImageFile, Tree, folder_tree, zip_tree
 from smidgen.errors import ImportModelError
 from smidgen.ir import Array
@@ -69,6 +69,33 @@ def load_images(source: str | Path, most: int, memory: int = MEMORY) -> tuple[Ar
         if not files:
             raise DataError(f"{path} holds no images; {_packed(tree) or 'put some there, with or without subfolders'}")
         return _decoded(evenly(learned or files, most), budget)
+
+
+def load_labelled(source: str | Path, most: int, memory: int = MEMORY) -> Labelled | None:
+    """Up to so many images with their classes, evenly from those to test with; None where images have no labels.
+
+    It reads what `load_data` reads. Where there is nothing to test with, they are of those to learn from.
+    """
+    if source == sample.NAME:
+        return _labelled(sample.read_sample(), most)
+    path, budget = _named_path(source), Budget(memory, DataError)
+    with _open_archive(path) as archive:
+        if archive is not None and path.suffix.lower() == ".npz":
+            named = set(_npy_members(path, archive, Budget(memory, DataError)))
+            return _labelled(_data_from_arrays(path, archive, budget), most) if named & {"y", "y_train"} else None
+        tree = folder_tree(path, budget) if archive is None else zip_tree(path, archive, budget)
+        found = recognize(tree)
+        listed = found[0].read(found[1]) if found else _listed(tree)
+        if isinstance(listed, Data):
+            return _labelled(listed, most)
+        if listed is None or len(listed.classes) < 2:
+            return None
+        files, labels = zip(*evenly(listed.test or listed.train, most), strict=True)
+        return Labelled(listed.classes, Samples(_decoded(list(files), budget), labels))
+
+
+def _labelled(data: Data, most: int) -> Labelled:
+    return Labelled(data.classes, data.test.spread(most))
 
 
 def _decoded(files: list[ImageFile], budget: Budget) -> tuple[Array, ...]:
@@ -136,32 +163,42 @@ def _open_archive(path: Path) -> Iterator[zipfile.ZipFile | None]:
 
 
 def _data_from_files(tree: Tree, side: int) -> Data:
-    name, files, budget = tree.where, tree.images(), tree.budget
+    listed = _listed(tree)
+    if listed is None:
+        files = tree.images()
+        found = f"{len(files)} images, none in a folder by its label" if files else "no images"
+        raise DataError(f"{tree.where} holds {found}; {_packed(tree) or LAYOUT}")
+    _check_groups(tree.where, listed)
+    return _data_of(tree.where, listed, tree.budget, side)
+
+
+def _listed(tree: Tree) -> Listing | None:
+    """The images in folders by their label; None where there are no such folders."""
+    files = tree.images()
     divided = [file for file in files if len(file.parts) > 2 and file.parts[-3] in SPLITS]
     used = divided or _in_label_folders(files)
     if not used:
-        found = f"{len(files)} images, none in a folder by its label" if files else "no images"
-        raise DataError(f"{name} holds {found}; {_packed(tree) or LAYOUT}")
+        return None
     classes = _sorted_labels({file.label for file in used})
     if len(classes) > MAX_CLASSES:
-        raise DataError(f"{name} holds {len(classes):,} labels; up to {MAX_CLASSES:,} can be learned")
+        raise DataError(f"{tree.where} holds {len(classes):,} labels; up to {MAX_CLASSES:,} can be learned")
     number = {label: index for index, label in enumerate(classes)}
     used.sort(key=lambda file: (number[file.label], file.name))
     if divided:
         groups = [[file for file in used if file.parts[-3] == split] for split in SPLITS]
-        _check_groups(name, *groups)
     else:
         groups = [[used[i] for i in part] for part in hold_out(number[file.label] for file in used)]
-    check_all(used, budget, side)
-    parts = (Samples(decode_all(group, budget, side), tuple(number[file.label] for file in group)) for group in groups)
-    return Data(name, classes, *parts)
+    return Listing(classes, *(tuple((file, number[file.label]) for file in group) for group in groups))
 
 
-def _check_groups(name: str, train: list[ImageFile], test: list[ImageFile]) -> None:
-    for split, group in zip(SPLITS, (train, test), strict=True):
-        if not group:
+def _check_groups(name: str, listed: Listing) -> None:
+    """Raise DataError where images are divided into folders to learn from and to test with, and one lacks some."""
+    divided = any(len(file.parts) > 2 and file.parts[-3] in SPLITS for file, _ in (*listed.train, *listed.test))
+    for split, group in zip(SPLITS, (listed.train, listed.test), strict=True):
+        if divided and not group:
             raise DataError(f"{name} holds no images in {split}/; {LAYOUT}")
-    if unlearned := {file.label for file in test} - {file.label for file in train}:
+    unlearned = {file.label for file, _ in listed.test} - {file.label for file, _ in listed.train}
+    if divided and unlearned:
         raise DataError(f"{name} has test images of label {min(unlearned)!r} but none in train/")
 
 

@@ -69,6 +69,14 @@ class Data:
         return hashed.hexdigest()
 
 
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Images to test with, and the classes by name that their labels count."""
+
+    classes: tuple[str, ...]
+    samples: Samples
+
+
 def evenly(items: Sequence[Item], most: int) -> list[Item]:
     """At most so many of them, from the first to the last at even distances."""
     places = np.linspace(0, len(items) - 1, min(most, len(items))).round()

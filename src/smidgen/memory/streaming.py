@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from smidgen.errors import PlanError
+from smidgen.errors import StreamError
 from smidgen.ir import Graph
 from smidgen.memory.grouping import stream
 from smidgen.memory.layout import Plan, most
@@ -56,7 +56,7 @@ def _segments(graph: Graph, streamed_input: bool, working: Working) -> Segments:
     segments = Segments(graph, streamed_input, working)
     if streamed_input and segments.reach == 0:
         what = type(graph.nodes[0].op).__name__ if graph.nodes else "nothing"
-        raise PlanError(f"the image of {graph.name} cannot be streamed: its first reader, {what}, needs it whole")
+        raise StreamError(f"the image of {graph.name} cannot be streamed: its first reader, {what}, needs it whole")
     return segments
 
 
@@ -86,7 +86,7 @@ def _choose(graph: Graph, segments: Segments, working: Working, overlaps: bool) 
     rest = _behind(alone, len(graph.nodes))
     ends = [end for end in best if end or not streamed_input]
     if not ends:
-        raise PlanError(_read_again(graph))
+        raise StreamError(_read_again(graph))
     chosen = min(ends, key=lambda end: (max(best[end][0][0], rest[end]), best[end][0][1]))
     groups = (stream(graph, first, end, streamed_input) for first, end in best[chosen][1])
     kept = (group if overlaps else replace(group, overlap=None) for group in groups if group is not None)

@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from smidgen.data import centre, pixel_encoding
+from smidgen.data.augment import image_shape
 from smidgen.data.pixels import PixelEncoding
+from smidgen.data.samples import Samples
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Type, verify
 from smidgen.ir.preprocessing import Preprocessing
@@ -22,11 +24,13 @@ from smidgen.quantization.calibration import (
     QuantizationProgress,
     calibrate,
 )
+from smidgen.quantization.choosing import PixelChoice, choose_preprocessing
+from smidgen.quantization.conventions import CONVENTIONS, Conventions, usual_name
 from smidgen.quantization.correcting import correct_biases
 from smidgen.quantization.equalising import equalise
 from smidgen.quantization.folding import fold
 from smidgen.quantization.int8 import check_ops, input_scale, round_graph, share_scales
-from smidgen.quantization.report import Report, compare
+from smidgen.quantization.report import Accuracy, Report, compare, scored_classes, top1
 
 FEWEST = 8  # samples; a hundred are better
 HELD_OUT = 5  # every fifth sample sets no range and is compared with
@@ -56,9 +60,10 @@ class Quantized:
 
     graph: Graph
     report: Report
+    pixels: PixelChoice | None  # None where the samples are no images
 
     def __str__(self) -> str:
-        return str(self.report)
+        return str(self.report) if self.pixels is None else f"{self.report}\n{self.pixels}"
 
 
 def quantize(
@@ -66,29 +71,40 @@ def quantize(
     images: Sequence[Array],
     recipe: Recipe | None = None,
     *,
+    labelled: Samples | None = None,
     preprocessing: Preprocessing | None = None,
+    conventions: Conventions = CONVENTIONS,
     on_progress: ProgressCallback = lambda _: None,
 ) -> Quantized:
     """An int8 graph from a float one and what it is to see.
 
-    `images` are uint8 [height, width, 1 or 3] of any size, or float32 tensors as the model takes them. How pixels
-    become numbers is the graph's own preprocessing, or the one given; without either they are −1 … 1. Every fifth
-    image is kept apart for the report.
+    `images` are uint8 [height, width, 1 or 3] of any size, or float32 tensors as the model takes them. `labelled` are
+    images whose class among the graph's own is known: the report gives the accuracy on them. How pixels become
+    numbers is the preprocessing given, the graph's own, or what its first layers say; without any of these the
+    `conventions` are tried, and where none is clearly right a QuantizationError asks for it. Every fifth image is kept
+    apart for the report.
     """
     recipe = recipe or Recipe()
     recipe.check()
     _check_float(graph)
     pixels = _are_pixels(graph, images)
-    graph = replace(graph, preprocessing=(preprocessing or graph.preprocessing or Preprocessing()) if pixels else None)
-    verify(graph)
-    samples = _samples(graph, images, pixels)
+    if labelled is not None:
+        _check_labels(graph, labelled)
     real = fold(graph)
     check_ops(real)
+    choice = None
+    if pixels and preprocessing is not None:
+        choice = PixelChoice(preprocessing, "given", usual_name(preprocessing))
+    elif pixels:
+        choice = choose_preprocessing(graph, images, labelled, conventions, on_progress)
+    real = replace(real, preprocessing=choice.preprocessing if choice else None)
+    verify(real)
+    samples = _samples(real, images, pixels)
     used, others = _split_samples(len(samples))
     if recipe.equalise:
         real = equalise(real, samples[used], on_progress)
     ranges = calibrate(real, samples[used], recipe.method, recipe.percentile, on_progress)
-    given = input_scale(graph.preprocessing, samples.shape[-1]) if graph.preprocessing is not None else None
+    given = input_scale(choice.preprocessing, samples.shape[-1]) if choice else None
     rounded = round_graph(real, share_scales(real, ranges, given))
     integers = _integers(rounded, images, samples, pixels)
     if recipe.correct:
@@ -98,7 +114,24 @@ def quantize(
     seen = _evenly_spaced(others, COMPARED)
     compared = compare(real, rounded, samples[seen], integers[seen], on_progress)
     held_out = not np.intersect1d(used, others).size
-    return Quantized(rounded, compared.report(graph.name, recipe.method, len(used), held_out))
+    known = None if labelled is None else _accuracy(real, rounded, labelled, on_progress)
+    return Quantized(rounded, compared.report(graph.name, recipe.method, len(used), held_out, known), choice)
+
+
+def _check_labels(graph: Graph, labelled: Samples) -> None:
+    """Raise QuantizationError unless the labels are classes that the graph scores."""
+    classes, largest = scored_classes(graph), max(labelled.labels, default=0)
+    if classes is None or largest >= classes or not len(labelled):
+        raise QuantizationError(
+            f"{len(labelled)} images with labels up to {largest} do not tell the accuracy of {graph.name}, whose "
+            f"output is {list(graph.scores.type.shape)}; give images of its own classes, or none"
+        )
+
+
+def _accuracy(real: Graph, rounded: Graph, labelled: Samples, on_progress: ProgressCallback) -> Accuracy:
+    """Both graphs on images whose class is known."""
+    right = (top1(graph, labelled, on_progress) for graph in (real, rounded))
+    return Accuracy(len(labelled), *right)
 
 
 def _split_samples(count: int) -> tuple[Array, Array]:
@@ -138,11 +171,12 @@ def _are_pixels(graph: Graph, images: Sequence[Array]) -> bool:
             f"{len(images)} samples are too few to calibrate {graph.name} with; give at least {FEWEST}, better "
             "about 100"
         )
+    shape = graph.inputs[0].type.shape
     if all(image.dtype == np.uint8 and image.ndim == 3 for image in images):
+        image_shape(PixelEncoding(graph.inputs[0].type))
         if all(image.min() == image.max() for image in images):
             raise QuantizationError(f"all {len(images)} images show a single colour each; calibrate with real ones")
         return True
-    shape = graph.inputs[0].type.shape
     for image in images:
         if image.dtype != np.float32 or image.shape not in (shape, shape[1:]):
             raise QuantizationError(

@@ -9,11 +9,13 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
+from smidgen.data import centre, pixel_encoding
+from smidgen.data.samples import Samples
 from smidgen.ir import Array, Graph, Node, Value
 from smidgen.numerics import dequantize, quantize
 from smidgen.ops.elementwise import Requantize
 from smidgen.quantization.batch import run_batch, run_node
-from smidgen.quantization.calibration import ProgressCallback, batches, functions_of
+from smidgen.quantization.calibration import BATCH, ProgressCallback, QuantizationProgress, batches, functions_of
 
 WEAK = 10.0  # dB: below this a layer is pointed out
 
@@ -36,6 +38,18 @@ class LayerNoise:
 
 
 @dataclass(frozen=True)
+class Accuracy:
+    """The share of labelled images whose class is the largest output, before quantization and after."""
+
+    images: int
+    float32: float
+    int8: float
+
+    def __str__(self) -> str:
+        return f"top-1 on {self.images} labelled images: {self.float32:.1%} in float32, {self.int8:.1%} in int8"
+
+
+@dataclass(frozen=True)
 class Report:
     """An int8 graph against the float graph it came from, on samples that did not set its ranges."""
 
@@ -47,6 +61,7 @@ class Report:
     agreement: float  # share of them whose largest output is the same
     output: float | None  # dB
     layers: tuple[LayerNoise, ...]
+    accuracy: Accuracy | None  # None without labels of the model's own classes
 
     @property
     def weakest(self) -> LayerNoise | None:
@@ -61,6 +76,8 @@ class Report:
             f"on {self.compared} {apart} samples the top-1 agrees with float32 on {self.agreement:.1%}, "
             f"the output has {_decibels(self.output)} of signal to noise",
         ]
+        if self.accuracy is not None:
+            lines.append(str(self.accuracy))
         if (weak := self.weakest) is not None:
             lines.append(f"weakest layer: {weak.name} ({weak.op}), {_decibels(weak.alone)} alone")
         return "\n".join(lines)
@@ -155,9 +172,10 @@ class Comparison:
         node = self.nodes.get(value.name)
         return node.ins[0] if node is not None and isinstance(node.op, Requantize) else value
 
-    def report(self, model: str, method: str, calibrated: int, held_out: bool) -> Report:
+    def report(self, model: str, method: str, calibrated: int, held_out: bool, known: Accuracy | None) -> Report:
         output = self.whole.get(self.rounded.outputs[0].name, _Noise()).ratio
-        return Report(model, method, calibrated, self.count, held_out, self.same / self.count, output, self._layers())
+        same = self.same / self.count
+        return Report(model, method, calibrated, self.count, held_out, same, output, self._layers(), known)
 
     def _layers(self) -> tuple[LayerNoise, ...]:
         known = {node.out.name for node in self.real.nodes}
@@ -174,6 +192,29 @@ class Comparison:
 def _reals(value: Value, array: Array) -> Array:
     assert value.type.q is not None
     return dequantize(array, value.type.q)
+
+
+def scored_classes(graph: Graph) -> int | None:
+    """How many classes a graph scores; None where its first output is no list of scores."""
+    shape = graph.scores.type.shape
+    return shape[-1] if shape and math.prod(shape) == shape[-1] > 1 else None
+
+
+def top1(graph: Graph, labelled: Samples, on_progress: ProgressCallback) -> float:
+    """The share of the images whose class is the graph's largest output."""
+    right = 0
+
+    def look(value: Value, array: Array) -> None:
+        nonlocal right
+        if value == graph.scores:
+            right += int((array.reshape(len(array), -1).argmax(axis=1) == labels).sum())
+
+    for at in range(0, len(labelled), BATCH):
+        on_progress(QuantizationProgress("testing", at, len(labelled)))
+        labels = np.array(labelled.labels[at : at + BATCH])
+        shown = [centre(image, pixel_encoding(graph)) for image in labelled.images[at : at + BATCH]]
+        run_batch(graph, np.stack(shown), look)
+    return right / len(labelled)
 
 
 def compare(real: Graph, rounded: Graph, samples: Array, integers: Array, on_progress: ProgressCallback) -> Comparison:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from smidgen.ir import Graph, Node, Type, Value
 from smidgen.ir.preprocessing import Preprocessing
+from smidgen.training.head import layers as numbered
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class TensorSummary:
 class LayerSummary:
     """One node: what it computes, what that costs, and how its output is quantized."""
 
+    number: int | None  # by which schemes name the layer; None where none can
     name: str
     op: str
     shape: tuple[int, ...]
@@ -56,6 +58,7 @@ class Summary:
 
     def __rich__(self) -> Group:
         table = Table(title=Text(self.name), title_justify="left", show_footer=True, box=None, pad_edge=False)
+        table.add_column("no.", justify="right")
         table.add_column("layer", f"{len(self.layers)} layers", overflow="fold")
         table.add_column("op")
         table.add_column("output")
@@ -71,12 +74,15 @@ class Summary:
             ends.append(f"images: {self.preprocessing}")
         largest = f"largest activation {self.largest_activation_bytes:,} bytes"
         sizes = f"{self.arithmetic}: {self.parameter_bytes:,} bytes of parameters, {largest}"
+        if any(layer.number is not None for layer in self.layers):
+            ends.append("no. is the number by which a scheme names a layer")
         return Group(table, "", *ends, sizes)
 
 
 def describe(graph: Graph) -> Summary:
     """Count a graph's layers, multiply-accumulates and parameters."""
-    layers = tuple(_layer(graph, node) for node in graph.nodes)
+    numbers = {node.out: number for number, node in enumerate(numbered(graph))}
+    layers = tuple(_layer(graph, node, numbers.get(node.outs[0])) for node in graph.nodes)
     held = {**graph.constants, **graph.state}
     activations = [v.type.bytes for v in (*graph.inputs, *(out for node in graph.nodes for out in node.outs))]
     return Summary(
@@ -93,11 +99,12 @@ def describe(graph: Graph) -> Summary:
     )
 
 
-def _layer(graph: Graph, node: Node) -> LayerSummary:
+def _layer(graph: Graph, node: Node, number: int | None) -> LayerSummary:
     held = [value for value in node.ins if value in graph.constants or value in graph.state]
     out = node.outs[0]
     scale, zero = _quantization(out.type)
     return LayerSummary(
+        number=number,
         name=out.name,
         op=type(node.op).__name__,
         shape=out.type.shape,
@@ -124,6 +131,7 @@ def _quantization(type_: Type) -> tuple[float | None, int | None]:
 def _row(layer: LayerSummary) -> tuple[str, ...]:
     weights = "" if layer.weight_scales == 0 else "per tensor" if layer.weight_scales == 1 else "per channel"
     return (
+        "" if layer.number is None else str(layer.number),
         layer.name,
         layer.op,
         _shape(layer.dtype, layer.shape),

@@ -10,7 +10,7 @@ import numpy as np
 from smidgen.ir import Array, Value
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning import Epoch
-from smidgen.quantization import Report
+from smidgen.quantization import PixelChoice, Report
 from smidgen.selection.rates import ChosenRate
 
 TOP = 5  # elements shown
@@ -92,10 +92,11 @@ class QuantizedFile:
     file: str
     bytes: int
     preprocessing: Preprocessing | None
+    pixels: PixelChoice | None
     report: Report
 
     def __str__(self) -> str:
-        images = f"\nimages: {self.preprocessing}" if self.preprocessing else ""
+        images = f"\n{self.pixels}\nimages: {self.preprocessing}" if self.pixels else ""
         return f"{self.report}{images}\nwritten to {self.file} ({self.bytes:,} bytes)"
 
 

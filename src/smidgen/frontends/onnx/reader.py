@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from smidgen.data.budget import MEMORY, Budget
 from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends.channels import Constant, FileTensor
 from smidgen.frontends.naming import identifier
+from smidgen.frontends.obstacles import with_others
 from smidgen.frontends.onnx.constants import fold
 from smidgen.frontends.onnx.context import OnnxCall, OnnxImport
 from smidgen.frontends.onnx.operators import OPERATOR_RULES
@@ -75,8 +77,11 @@ def _graph(model: OnnxModel, name: str, plan: Mapping[str, QParams], last: bool,
             )
         q = None if value.kind == FLOAT else input_quantization(model, value.name)
         c.values[value.name] = c.input(value.name, value.shape, last, q)
-    for operator in model.operators:
-        _node(c, operator)
+    for number, operator in enumerate(model.operators):
+        try:
+            _node(c, operator)
+        except ImportModelError as error:
+            raise with_others(error, _unsupported(c, number)) from None
     outputs = [_output(c, value) for value in model.outputs]
     return tidy(c.graph(*outputs))
 
@@ -108,6 +113,18 @@ def _node(c: OnnxImport, operator: OnnxOperator) -> None:
             c.values[c.output] = rule(call)
     except (GraphError, ImportModelError) as error:
         raise ImportModelError(f"{where}: {error}") from None
+
+
+def _unsupported(c: OnnxImport, reached: int) -> Counter[str]:
+    """How often operators that have no rule, and compute no constants, stand behind one that could not be read."""
+    constant = {name for name, value in c.values.items() if isinstance(value, Constant)}
+    found: Counter[str] = Counter()
+    for operator in c.model.operators[reached + 1 :]:
+        if operator.inputs and constant.issuperset(filter(None, operator.inputs)):
+            constant.update(operator.outputs)
+        elif operator.code not in OPERATOR_RULES:
+            found[operator.code] += 1
+    return found
 
 
 def _instead(code: str) -> str:

@@ -18,6 +18,7 @@ from smidgen.frontends.tflite.flatbuffer import (
     TfliteTensor,
     camel,
 )
+from smidgen.frontends.tflite.metadata import NAME as METADATA_NAME
 
 MAX_ITEMS = 1 << 14  # tensors or operators in one model: hundreds of times what a microcontroller runs
 MAX_NAME = 96  # bytes of a tensor's name that are kept
@@ -76,12 +77,10 @@ class _Decoder:
 
     def model(self) -> TfliteModel:
         root = tflite.Model.GetRootAs(self.data)
-        subgraphs = self.length(root, "Subgraphs", 4)
-        if subgraphs != 1:
-            raise ImportModelError(
-                f"the model has {subgraphs} subgraphs, one is supported; convert it without control flow"
-            )
-        (graph,) = self.items(root, "Subgraphs")
+        subgraphs = self.items(root, "Subgraphs")
+        if not subgraphs:
+            raise ImportModelError("the model has 0 subgraphs, one is supported; copy or convert it again")
+        graph = subgraphs[0]
         codes = [self.code(code) for code in self.items(root, "OperatorCodes")]
         buffers = [self.buffer(i, buffer) for i, buffer in enumerate(self.items(root, "Buffers"))]
         return TfliteModel(
@@ -90,7 +89,16 @@ class _Decoder:
             self.numbers(graph, "Inputs"),
             self.numbers(graph, "Outputs"),
             self.text(graph.Name()) or "model",
+            len(subgraphs),
+            self.metadata(root, buffers),
         )
+
+    def metadata(self, root: Any, buffers: list[bytes | None]) -> bytes:
+        """The buffer of metadata, where the model has one."""
+        for entry in self.items(root, "Metadata"):
+            if self.text(entry.Name()) == METADATA_NAME and entry.Buffer() < len(buffers):
+                return buffers[entry.Buffer()] or b""
+        return b""
 
     def text(self, raw: bytes | None) -> str:
         """A name that can be shown; of those the converter fused into one with ';', the first."""

@@ -105,10 +105,12 @@ class TfliteOperator:
 
 @dataclass(frozen=True)
 class TfliteModel:
-    """The one subgraph of a model."""
+    """The first subgraph of a model."""
 
     tensors: tuple[TfliteTensor, ...]
     operators: tuple[TfliteOperator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     name: str = "model"
+    subgraphs: int = 1  # that the model has
+    metadata: bytes = b""  # the flatbuffer that says what its inputs and outputs are; empty where there is none

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from smidgen.data.budget import MEMORY, Budget
 from smidgen.data.files import read_whole
 from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends.naming import identifier
+from smidgen.frontends.obstacles import with_others
 from smidgen.frontends.tflite.context import TfliteImport
 from smidgen.frontends.tflite.decode import decode
 from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator
+from smidgen.frontends.tflite.metadata import stated_preprocessing
 from smidgen.frontends.tflite.operators import OPERATOR_RULES
 from smidgen.ir import Graph, Type, Value
+from smidgen.ir.preprocessing import Preprocessing
 
 
 def read_tflite(path: Path, memory: int = MEMORY) -> Graph:
@@ -27,15 +32,37 @@ def read_tflite(path: Path, memory: int = MEMORY) -> Graph:
 
 
 def _graph(model: TfliteModel, name: str, budget: Budget) -> Graph:
-    c = TfliteImport(model, name, budget)
-    for index in model.inputs:
+    c, reached = TfliteImport(model, name, budget), 0
+    try:
+        _inputs(c)
+        for number, operator in enumerate(model.operators):
+            reached = number + 1
+            _node(c, number, operator)
+    except ImportModelError as error:
+        others = Counter(o.code for o in model.operators[reached:] if o.code not in OPERATOR_RULES)
+        raise with_others(error, others) from None
+    graph = c.builder.graph(*(c.value(index) for index in model.outputs))
+    return replace(graph, preprocessing=_preprocessing(model, graph))
+
+
+def _inputs(c: TfliteImport) -> None:
+    if c.model.subgraphs != 1:
+        raise ImportModelError(
+            f"the model has {c.model.subgraphs} subgraphs, one is supported; convert it without control flow"
+        )
+    for index in c.model.inputs:
         tensor = c.tensor(index)
         if index in c.values or tensor.data is not None:
             raise ImportModelError(f"input '{tensor.name}' is listed twice or is a constant; convert the model again")
         c.values[index] = c.builder.input(c.name(index), c.type(index))
-    for number, operator in enumerate(model.operators):
-        _node(c, number, operator)
-    return c.builder.graph(*(c.value(index) for index in model.outputs))
+
+
+def _preprocessing(model: TfliteModel, graph: Graph) -> Preprocessing | None:
+    """What the metadata says of a float32 image; of an int8 one the quantization tells, which runtimes go by."""
+    image = graph.inputs[0].type if graph.inputs else None
+    if image is None or image.dtype != "float32" or len(image.shape) != 4:
+        return None
+    return stated_preprocessing(model.metadata, image.shape[3])
 
 
 def _node(c: TfliteImport, number: int, operator: TfliteOperator) -> None:

@@ -6,6 +6,7 @@ import logging
 import math
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from smidgen.data.files import first_line
 from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends.channels import Constant, FileTensor, Operand
 from smidgen.frontends.layers import Layers
+from smidgen.frontends.obstacles import with_others
 from smidgen.frontends.tidy import fewest_transposes, tidy
 from smidgen.frontends.torch.archive import read_archive
 from smidgen.frontends.torch.operators import RULES, TorchCall, instead_of, name_of
@@ -113,7 +115,10 @@ def _graph(program: ExportedProgram, name: str, last: bool, inputs: tuple[str, .
         if node.op == "placeholder":
             values[node] = _placeholder(c, program, specs[node.name], node, last, given)
         elif node.op == "call_function":
-            values[node] = _call(c, node, values)
+            try:
+                values[node] = _call(c, node, values)
+            except ImportModelError as error:
+                raise with_others(error, _unsupported(node, values)) from None
         elif node.op == "output":
             outputs = [_output(values, item) for item in node.args[0]]
         else:
@@ -160,6 +165,20 @@ def _call(c: Layers, node: fx.Node, values: Mapping[fx.Node, object]) -> object:
         return rule(TorchCall(c, node, values))
     except (GraphError, ImportModelError, IndexError) as error:
         raise ImportModelError(f"'{node.name}' ({name}): {error}") from None
+
+
+def _unsupported(reached: fx.Node, values: Mapping[fx.Node, object]) -> Counter[str]:
+    """How often operators that have no rule, and compute no constants, stand behind one that could not be read."""
+    computed = {node for node, value in values.items() if isinstance(value, FileTensor)} | {reached}
+    found: Counter[str] = Counter()
+    node = reached.next
+    while node.op != "output":
+        if computed & set(node.all_input_nodes):
+            computed.add(node)
+            if name_of(node.target) not in RULES:
+                found[name_of(node.target)] += 1
+        node = node.next
+    return found
 
 
 def _fold_constant(c: Layers, node: fx.Node, values: Mapping[fx.Node, object]) -> Constant:
