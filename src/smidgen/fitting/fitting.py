@@ -82,15 +82,14 @@ def fit(
     A float32 model is quantized. What each part of the network adds is taken from `contributions`, from what ships with
     the package, or measured here; `analysis` "quick" or "full" measures it in any case. Then a scheme is searched for
     the budget of SRAM, a learning rate chosen, the model trained on this machine ("host" or "cuda") and the program
-    measured on the emulated board. Every stage leaves its files in the folder; one whose inputs have not changed is
+    measured on the emulated board. A board reserves some SRAM for its stack: a budget of all it has is lowered by what
+    no program can use. Every stage leaves its files in the folder; one whose inputs have not changed is
     not made again, and a fit that was interrupted goes on.
     """
-    find_board(target)
+    most = min(parse_size(str(budget)), find_board(target).largest_budget)
     count = usual_epochs(len(data.train)) if epochs is None else epochs
     course = Course(count, 0.0, augment=augment or Augment(), seed=seed)
-    wish = Wish(
-        parse_size(str(budget)), target, replace(course, test_every=course.epochs), analysis, where, contributions
-    )
+    wish = Wish(most, target, replace(course, test_every=course.epochs), analysis, where, contributions)
     wish.course.check()
     return _Fit(model, data, Path(folder), wish, on_progress).run()
 
