@@ -36,7 +36,7 @@ from smidgen.training.scheme import Scheme
 from toys import small_network
 
 DATA = draw_shapes(12, 6)
-STAGES = ("model", "contributions", "scheme", "rate", "learned", "board", "project", "report")
+STAGES = ("model", "contributions", "scheme", "board", "rate", "learned", "project", "report")
 FILES = (
     "checkpoint.ckpt", "contributions.json", "fit.json", "learned.smg", "learned.tflite", "model.smg", "profile.json",
     "project", "rate.json", "report.html", "scheme.json",

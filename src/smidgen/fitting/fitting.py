@@ -141,6 +141,9 @@ class _Fit:
         scheme = self._run(
             _Stage("scheme", (SCHEME,), self._from(MODEL, CONTRIBUTIONS, *asked), SchemeFound, work.make_scheme)
         )
+        # Before hours of learning: the linker and the emulated board say whether the program fits.
+        made = self._from(MODEL, SCHEME, wish.target, work.options, self.data)
+        board = self._run(_Stage("board", (PROFILE,), made, BoardMeasured, work.make_board))
         learns = (work.options, self._course, self.data)
         rate = self._run(_Stage("rate", (RATE,), self._from(MODEL, SCHEME, *learns), RateMade, work.make_rate))
         learned = self._run(
@@ -149,8 +152,6 @@ class _Fit:
                 lambda: work.make_learned(rate.learning_rate),
             )
         )  # fmt: skip
-        made = self._from(MODEL, SCHEME, wish.target, work.options, self.data)
-        board = self._run(_Stage("board", (PROFILE,), made, BoardMeasured, work.make_board))
         self._run(_Stage("project", (PROJECT,), made, ProjectWritten, work.make_project))
         fitted = Fitted(str(self.folder), model, found, scheme, rate, learned, board, tuple(self.done))
         shown = [asdict(one) for one in (model, found, scheme, rate, learned, board)]
