@@ -46,7 +46,7 @@ NETWORK, BOARD = "mcunet-5fps", "cortex-m7"
 FLOWERS, EACH = (45, 50, 72, 76, 88), 20  # classes with many photographs besides; photographs of each to learn from
 RATES = (0.1, 0.4, 1.0, 2.0)  # of a batch of 256
 DEPTHS = (3, 6, 12)
-WIDTHS = {"resnet8": 1.0, "efficientnet-lite0": 0.5}
+WIDTHS = {"resnet8": 1.0, "efficientnet-lite0": 0.35}
 OLD, NEW = (0, 1, 2, 3, 4), (5, 6, 7, 8, 9)  # classes of CIFAR-10: a network knows the ones and is to learn the others
 TAKEN = 1000  # images of the new classes to learn from; of fewer than 800 contributions are taken by rule
 

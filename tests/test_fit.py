@@ -32,11 +32,13 @@ from smidgen.learning import Course, learn
 from smidgen.quantization import QuantizationError
 from smidgen.selection import analyzing, search
 from smidgen.selection.contributions import read_contributions
+from smidgen.selection.estimating import estimate
+from smidgen.targets.finding import find_board
 from smidgen.training.scheme import Scheme
 from toys import small_network
 
 DATA = draw_shapes(12, 6)
-STAGES = ("model", "contributions", "scheme", "rate", "learned", "board", "project", "report")
+STAGES = ("model", "contributions", "scheme", "board", "rate", "learned", "project", "report")
 FILES = (
     "checkpoint.ckpt", "contributions.json", "fit.json", "learned.smg", "learned.tflite", "model.smg", "profile.json",
     "project", "rate.json", "report.html", "scheme.json",
@@ -257,6 +259,15 @@ def test_a_budget_below_the_head_says_the_least_that_works(tmp_path: Path) -> No
     assert found.board.sram_bytes <= least
     with pytest.raises(SmidgenError, match=f"{least:,}"):
         toy_fit(tmp_path / "once more", budget=str(least - 1), epochs=1)
+
+
+def test_a_budget_of_all_that_a_board_has_is_kept_to(tmp_path: Path) -> None:
+    small = find_board("cortex-m7", sram="24KB")
+    found = search(small_network(), estimate(small_network()), small.largest_budget, small, options=sm.Options(4))
+    sm.compile(small_network(), found.scheme, small, options=sm.Options(4), streamed_input=True)  # fits, stack and all
+    assert found.cost > 16 * 1024
+    asked = fit(small_network(), DATA, tmp_path / "out", budget="64MB", epochs=1)
+    assert asked.scheme.budget_bytes == find_board("cortex-m7").largest_budget < 256 * 1024
 
 
 def test_too_few_images_are_refused_with_the_number_needed(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from smidgen.fitting import FitProgress, Fitted, fit
 from smidgen.fitting.stages import SCHEME
 from smidgen.learning import Course, Learned, LearningProgress, learn
 from smidgen.pipeline import compile
+from smidgen.selection.shipped import shipped_or_estimated
 from smidgen.training import Options
 from smidgen.training.scheme import load_scheme
 from smidgen.zoo.loading import load
@@ -50,8 +51,9 @@ def demonstrate(folder: Path, on_progress: ProgressCallback = lambda _: None) ->
     """Fit the network to the sample, then let the emulated board learn a few images."""
     graph, data = load(NETWORK), read_sample()
     fitted = fit(
-        graph, data, folder, budget=BUDGET, target=BOARD, epochs=EPOCHS, augment=AUGMENT, on_progress=on_progress
-    )
+        graph, data, folder, budget=BUDGET, target=BOARD, epochs=EPOCHS, augment=AUGMENT,
+        contributions=shipped_or_estimated(graph), on_progress=on_progress,  # an analysis would take too long here
+    )  # fmt: skip
     options, images = Options(len(data.classes)), examples(data.train, pixel_encoding(graph))
     scheme = load_scheme(str(folder / SCHEME), graph)
     here = compile(graph, scheme, options=options, images=images)

@@ -82,15 +82,14 @@ def fit(
     A float32 model is quantized. What each part of the network adds is taken from `contributions`, from what ships with
     the package, or measured here; `analysis` "quick" or "full" measures it in any case. Then a scheme is searched for
     the budget of SRAM, a learning rate chosen, the model trained on this machine ("host" or "cuda") and the program
-    measured on the emulated board. Every stage leaves its files in the folder; one whose inputs have not changed is
+    measured on the emulated board. A board reserves some SRAM for its stack: a budget of all it has is lowered by what
+    no program can use. Every stage leaves its files in the folder; one whose inputs have not changed is
     not made again, and a fit that was interrupted goes on.
     """
-    find_board(target)
+    most = min(parse_size(str(budget)), find_board(target).largest_budget)
     count = usual_epochs(len(data.train)) if epochs is None else epochs
     course = Course(count, 0.0, augment=augment or Augment(), seed=seed)
-    wish = Wish(
-        parse_size(str(budget)), target, replace(course, test_every=course.epochs), analysis, where, contributions
-    )
+    wish = Wish(most, target, replace(course, test_every=course.epochs), analysis, where, contributions)
     wish.course.check()
     return _Fit(model, data, Path(folder), wish, on_progress).run()
 
@@ -142,6 +141,9 @@ class _Fit:
         scheme = self._run(
             _Stage("scheme", (SCHEME,), self._from(MODEL, CONTRIBUTIONS, *asked), SchemeFound, work.make_scheme)
         )
+        # Before hours of learning: the linker and the emulated board say whether the program fits.
+        made = self._from(MODEL, SCHEME, wish.target, work.options, self.data)
+        board = self._run(_Stage("board", (PROFILE,), made, BoardMeasured, work.make_board))
         learns = (work.options, self._course, self.data)
         rate = self._run(_Stage("rate", (RATE,), self._from(MODEL, SCHEME, *learns), RateMade, work.make_rate))
         learned = self._run(
@@ -150,8 +152,6 @@ class _Fit:
                 lambda: work.make_learned(rate.learning_rate),
             )
         )  # fmt: skip
-        made = self._from(MODEL, SCHEME, wish.target, work.options, self.data)
-        board = self._run(_Stage("board", (PROFILE,), made, BoardMeasured, work.make_board))
         self._run(_Stage("project", (PROJECT,), made, ProjectWritten, work.make_project))
         fitted = Fitted(str(self.folder), model, found, scheme, rate, learned, board, tuple(self.done))
         shown = [asdict(one) for one in (model, found, scheme, rate, learned, board)]

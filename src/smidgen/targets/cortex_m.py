@@ -39,6 +39,7 @@ SET_TRAP = """/* CCR.UNALIGN_TRP on: this program reads and writes aligned words
 # Static data besides arena and state (36 bytes), and the stack, whose bound was at most 2,200 bytes in every program of
 # the three networks that was built: by zig for each core, and by gcc for the Cortex-M7 (docs/chip.md).
 BESIDES = 2304
+STATIC = 64  # of these at most static data; the rest is stack
 LIMIT = 20_000_000_000  # instructions a request may take: minutes of emulation, far above any step
 
 
@@ -61,6 +62,11 @@ class CortexM:
     def folders(self) -> tuple[str, ...]:
         """Faster kernels take the place of portable ones on a core with packed arithmetic, whose words lie anywhere."""
         return (*PORTABLE, "cortex_m") if self.board.core.dsp and self.board.core.unaligned else PORTABLE
+
+    @property
+    def largest_budget(self) -> int:
+        """The most bytes that arena, state and `besides` may come to: the board reserves more stack than is used."""
+        return self.board.sram.bytes - self.board.stack - STATIC + self.besides
 
     def working(self, node: Node, by_row: bool) -> int:
         """Bytes of working memory a node's kernel needs on the board's core."""

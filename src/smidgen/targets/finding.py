@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from smidgen.errors import TargetError
 from smidgen.targets.boards import BOARDS, aligned_only, resize
 from smidgen.targets.device import Target
 from smidgen.targets.toolchain import Toolchain
+
+if TYPE_CHECKING:
+    from smidgen.targets.cortex_m import CortexM
 
 
 def find(name: str) -> Target:
@@ -26,7 +31,7 @@ def find_board(
     stack: str | None = None,
     compiler: Toolchain = "zig",
     aligned: bool = False,
-) -> Target:
+) -> CortexM:
     """The board of that name, with other memory than its own where sizes are given.
 
     `aligned`: its programs read and write aligned words only.
