@@ -94,7 +94,8 @@ def _check_scores(graph: Graph) -> None:
     if scored_classes(graph) is None or graph.scores.type.size == graph.image.type.size:
         raise QuantizationError(
             f"{graph.name} does not say how pixels become numbers, and its output {list(graph.scores.type.shape)} is "
-            "no list of scores to compare conventions by; tell smidgen quantize which one by --pixels, or --mean and --std"
+            "no list of scores to compare conventions by; tell smidgen quantize which one by --pixels, or --mean and "
+            "--std"
         )
 
 
