@@ -38,9 +38,7 @@ class Tried:
     convention: str
     preprocessing: Preprocessing
     accuracy: float | None  # where labels tell
-    bits: (
-        float | None
-    )  # that its answer for a picture tells of its choice for the mirror image; where there are no labels
+    bits: float | None  # without labels: that its answer for a picture tells of its choice for the mirror image
     confidence: float  # the mean probability of the first choice
 
     def __str__(self) -> str:
@@ -96,7 +94,7 @@ def _check_scores(graph: Graph) -> None:
     if scored_classes(graph) is None or graph.scores.type.size == graph.image.type.size:
         raise QuantizationError(
             f"{graph.name} does not say how pixels become numbers, and its output {list(graph.scores.type.shape)} is "
-            "no list of scores to compare conventions by; say which one: smidgen quantize with --pixels, or --mean and "
+            "no list of scores to compare conventions by; tell smidgen quantize which one by --pixels, or --mean and "
             "--std"
         )
 
@@ -142,7 +140,7 @@ class _Trial:
     def unclear(self, what: str, tried: Sequence[Tried]) -> QuantizationError:
         return QuantizationError(
             f"{self.graph.name} does not say how pixels become numbers, and {what} leaves no clear winner: "
-            f"{', '.join(map(str, tried))}; say which one: smidgen quantize with --pixels, or --mean and --std"
+            f"{', '.join(map(str, tried))}; tell smidgen quantize which one by --pixels, or --mean and --std"
         )
 
     def run(self, name: str, usual: Preprocessing, images: Sequence[Array]) -> Array:
