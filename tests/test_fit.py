@@ -76,7 +76,7 @@ def test_a_fit_leaves_every_file_and_what_they_hold_agrees(fitted: tuple[Path, F
     assert profile["sram_bytes"] == found.board.sram_bytes <= found.scheme.planned_bytes <= 48 * 1024
     assert found.board.exact
     assert json.loads((folder / "rate.json").read_text())["learning_rate"] == found.rate.learning_rate
-    assert (folder / "project" / "model.h").exists()
+    assert (folder / "project" / "model" / "model.h").exists()
     page = (folder / "report.html").read_text()
     assert all(one.said.split(" → ")[0][:40] in page for one in found.stages[:3])
     assert f"{found.learned.accuracy:.1%} after" in str(found)
@@ -195,7 +195,7 @@ def test_learning_goes_on_within_the_course(tmp_path: Path, fitted: tuple[Path, 
 )
 def test_a_file_that_someone_changed_is_left_alone(fitted: tuple[Path, Fitted], tmp_path: Path, name: str) -> None:
     folder = copied(fitted, tmp_path)
-    file = folder / name / "model.h" if name == "project" else folder / name
+    file = folder / name / "model" / "model.h" if name == "project" else folder / name
     file.write_bytes(file.read_bytes() + b" ")
     edited = file.read_bytes()
     with pytest.raises(FitError, match="was changed since; move it away, or give another folder"):

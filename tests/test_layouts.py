@@ -379,7 +379,7 @@ def test_the_verbs_take_a_layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     split = mat_file({"trnid": numbers(1, 2, 3, 4, 5, 6), "valid": numbers(7, 8), "tstid": numbers(9, 10)})
     write(tmp_path / "flowers", images | labels | {"setid.mat": split})
     for verb in (
-        "train small.smg --scheme last:1 --data cars --epochs 1 --short-side 64 -o out --json",
+        "train small.smg --scheme last:1 --data cars --epochs 1 --learning-rate 0.001 --short-side 64 -o out --json",
         "quantize float.smg --data flowers --pixels -1,1 -o int8.smg --json",
     ):
         done = CliRunner().invoke(cli.app, verb.split(), catch_exceptions=False)
