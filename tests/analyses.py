@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from networks import inverted_residual
@@ -17,6 +19,7 @@ from smidgen.selection.trials import Trial
 
 RUNS = 9  # of the small analysis
 EPOCHS, RATE = 2, 0.01
+PATIENCE = 60  # seconds until something must have begun to work
 
 
 def model() -> Graph:
@@ -47,14 +50,22 @@ def stop_after(count: int) -> object:
 
 def working_for(process: int, mark: bytes) -> Iterator[int]:
     """The processes under this one in whose command line the mark stands."""
-    for task in Path(f"/proc/{process}/task").iterdir():
-        for child in map(int, (task / "children").read_text().split()):
-            try:
-                if mark in Path(f"/proc/{child}/cmdline").read_bytes():
-                    yield child
-                yield from working_for(child, mark)
-            except OSError:  # it has ended
-                continue
+    for child in _children(process):
+        try:
+            marked = mark in Path(f"/proc/{child}/cmdline").read_bytes()
+        except OSError:  # it has ended
+            continue
+        if marked:
+            yield child
+        yield from working_for(child, mark)
+
+
+def _children(process: int) -> Iterator[int]:
+    """The processes that a process has started, whichever of its threads did; none where it has ended."""
+    with suppress(OSError):
+        for task in Path(f"/proc/{process}/task").iterdir():
+            with suppress(OSError):  # a thread may end meanwhile
+                yield from map(int, (task / "children").read_text().split())
 
 
 class PretendedLauncher:
@@ -77,7 +88,11 @@ def pretended(trial: Trial) -> Outcome:
 
 
 def kill_one(mark: bytes, signal: int) -> int:
-    """End the first process that works for this one; its number."""
-    chosen = next(working_for(os.getpid(), mark))
-    os.kill(chosen, signal)
-    return chosen
+    """End the first process that works for this one, as soon as there is one; its number."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        for chosen in working_for(os.getpid(), mark):
+            os.kill(chosen, signal)
+            return chosen
+        time.sleep(0.001)
+    raise TimeoutError(f"for {PATIENCE} seconds nothing named {mark!r} has worked for this process")
