@@ -53,7 +53,7 @@ COMMANDS = (
     "import tiny.smg -o tiny.tflite",
     "import tiny.smg -o tiny.onnx",
     "import tiny.onnx -o again.smg",
-    "quantize float.smg --data images.npz -o int8.smg",
+    "quantize float.smg --data images.npz --pixels -1,1 -o int8.smg",
     "compile tiny.smg --scheme last:1 --classes 4 -o project",
     "analyze tiny.smg --data images.npz -o contributions.json --quick --reach 1 --epochs 1 --workers 2",
 )

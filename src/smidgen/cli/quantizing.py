@@ -25,7 +25,7 @@ from smidgen.zoo.loading import load
 
 TESTED = 256  # labelled images at most
 PIXELS = (
-    "What pixels 0 and 255 stand for, before --mean and --std: 0,255 or 0,1 or -1,1; or imagenet, caffe. Found out "
+    "What pixels 0 and 255 stand for, before mean and deviation: 0,255 or 0,1 or -1,1; or imagenet, caffe. Found out "
     "where left out."
 )
 
