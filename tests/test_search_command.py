@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from smidgen.frontends.native import write_smg
 from smidgen.selection import shipped
 from smidgen.selection.contributions import write_contributions
 from smidgen.training.scheme import Scheme, SchemeError
+from test_cli import fail, invoke
 from toys import small_network
 
 
@@ -42,25 +42,6 @@ def shipped_small(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 
 
 SEARCH = ("search", "small.smg", "--contributions", "contributions.json", "--classes", "4")
-
-
-def invoke(*arguments: str) -> str:
-    """What a command prints to stdout."""
-    result = CliRunner().invoke(cli.app, arguments, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
-def fail(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
-    """The sentence on stderr of a command that fails as a program does."""
-    monkeypatch.setattr(sys, "argv", ["smidgen", *arguments])
-    with pytest.raises(SystemExit) as raised:
-        cli.main()
-    captured = capsys.readouterr()
-    assert raised.value.code == 2
-    assert captured.out == ""
-    assert "Traceback" not in captured.err
-    return captured.err.removeprefix("smidgen: ").removesuffix("\n")
 
 
 def test_what_is_written_compiles_to_the_bytes_that_were_searched_for(folder: Path) -> None:

@@ -101,7 +101,7 @@ class Stages:
     def known(self) -> tuple[str, Contributions] | None:
         """What is known of what each part adds, and whence; None where it is to be measured."""
         if self.wish.given is not None:
-            return "as given", self.wish.given
+            return "as given" if self.wish.given.measured else "by rule, not measured", self.wish.given
         if self.wish.analysis is not None:
             return None
         try:
