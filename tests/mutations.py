@@ -58,7 +58,7 @@ def sound() -> tuple[tuple[Text, ...], tuple[Text, ...]]:
         (Fraction(1), Options(CLASSES)),
         (Fraction(1, 2), Options(CLASSES)),
         (Fraction(1, 2), Options(CLASSES, weight_bits=8, rule=Momentum(0.9))),
-        (Fraction(1), Options(CLASSES, weight_bits=10, head="int8", rule=Momentum(0.5, accumulate=2))),
+        (Fraction(1), Options(CLASSES, weight_bits=10, head_dtype="int8", rule=Momentum(0.5, accumulate=2))),
     )
     steps = []
     for seed, network in enumerate((*NETWORKS, one_scale_hidden)):

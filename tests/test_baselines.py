@@ -354,7 +354,7 @@ def test_what_cannot_be_trained_is_refused() -> None:
     graph, data, course, run = inverted_residual(5), some_data(), Course(1, 0.1), Baseline("int8", "sgd", 0.1)
     training = built(graph, "head")
     few = build_training(graph, load_scheme("head", graph), Options(2))
-    whole = build_training(graph, load_scheme("head", graph), Options(CLASSES, head="int8"))
+    whole = build_training(graph, load_scheme("head", graph), Options(CLASSES, head_dtype="int8"))
     for made, runs, batch, together, said in (
         (training, [], 1, 1, "no runs"),
         (training, [run], 0, 1, "a batch of 0"),

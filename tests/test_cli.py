@@ -161,7 +161,19 @@ def test_train_writes_the_model_a_checkpoint_and_says_how_it_went(folder: Path) 
 
 def test_train_goes_on_from_a_checkpoint_to_the_same_bytes(folder: Path) -> None:
     photographs(folder / "photos")
-    options = ("--epochs", "2", "--weight-bits", "8", "--momentum", "0.9", "--head", "int8", "--no-qas", "--seed", "3")
+    options = (
+        "--epochs",
+        "2",
+        "--weight-bits",
+        "8",
+        "--momentum",
+        "0.9",
+        "--head-dtype",
+        "int8",
+        "--no-qas",
+        "--seed",
+        "3",
+    )
     first = train(*options, "-o", "a", "--crop", "0.5", "--warmup", "1")
     again = train(*options, "-o", "b", "--crop", "0.5", "--warmup", "1", "--resume", "a/small.ckpt")
     assert again == first.replace("a/small", "b/small")

@@ -17,7 +17,7 @@ from smidgen.numerics.stochastic import SEED
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
 from smidgen.ops.update import unpack
 from smidgen.training import Options, Training, build_training
-from smidgen.training.building import Head
+from smidgen.training.building import HeadDtype
 from smidgen.training.scheme import Scheme
 
 LABEL, SEEDS, SIGMAS = 0, 100, 5.0
@@ -54,12 +54,12 @@ class How:
 
     def __str__(self) -> str:
         o = self.options
-        return f"{o.weight_bits}-{o.rule}-{o.head}{'' if o.qas else '-no-qas'}"
+        return f"{o.weight_bits}-{o.rule}-{o.head_dtype}{'' if o.qas else '-no-qas'}"
 
 
-def how(head: Head, bits: int = 12, rule: UpdateRule | None = None, qas: bool = True) -> How:
+def how(head: HeadDtype, bits: int = 12, rule: UpdateRule | None = None, qas: bool = True) -> How:
     rule = rule or Sgd()
-    return How(Options(CLASSES, weight_bits=bits, rule=rule, head=head, qas=qas), rule.accumulate)
+    return How(Options(CLASSES, weight_bits=bits, rule=rule, head_dtype=head, qas=qas), rule.accumulate)
 
 
 HOWS = (

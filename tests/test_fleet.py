@@ -44,7 +44,7 @@ OPTIONS = (
     Options(CLASSES, weight_bits=8, seed=2),
     Options(CLASSES, rule=Momentum(0.9), seed=3),
     Options(CLASSES, weight_bits=10, rule=Sgd(accumulate=3)),
-    Options(CLASSES, head="int8", seed=5),
+    Options(CLASSES, head_dtype="int8", seed=5),
     Options(CLASSES, qas=False),
 )
 

@@ -21,7 +21,7 @@ from smidgen.numerics.stochastic import exponent
 from smidgen.ops import Softmax, SumGrads
 from smidgen.ops.update import Step
 from smidgen.simulation import RULES, Simulator
-from smidgen.training import Head, Options, Training, autodiff, build_training
+from smidgen.training import HeadDtype, Options, Training, autodiff, build_training
 from smidgen.training.autodiff import differentiate
 from smidgen.training.scheme import load_scheme
 
@@ -163,9 +163,11 @@ networks = pytest.mark.parametrize("network", NETWORKS, ids=[n.__name__ for n in
 @networks
 @given(seed=st.integers(0, 10**6), head=st.sampled_from(("float32", "int8")))
 @settings(max_examples=8, deadline=None)
-def test_pytorch_computes_the_same_bytes_and_gradients(network: Callable[[int], Graph], seed: int, head: Head) -> None:
+def test_pytorch_computes_the_same_bytes_and_gradients(
+    network: Callable[[int], Graph], seed: int, head: HeadDtype
+) -> None:
     graph = network(seed)
-    training = train_all(graph, Options(CLASSES, head=head))
+    training = train_all(graph, Options(CLASSES, head_dtype=head))
     reference, simulator = training.reference, Simulator(training.reference.loss_graph())
     wanted = tuple(v for v in reference.gradients if v in reference.graph.state)
     for image, label in samples(graph, 2, seed):

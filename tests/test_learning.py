@@ -37,7 +37,7 @@ from smidgen.ops.overlay import Overlay
 from smidgen.ops.rules import Momentum, Sgd
 from smidgen.pipeline import Program, compile
 from smidgen.targets.host import Host
-from smidgen.training import Head, Options
+from smidgen.training import HeadDtype, Options
 from smidgen.training.scheme import Scheme, load_scheme
 from toys import small_network
 
@@ -75,7 +75,7 @@ def test_a_run_is_fixed_by_its_seed(host: Host) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [Options(4), Options(4, 8, rule=Momentum(0.9)), Options(4, 10, rule=Sgd(accumulate=5), head="int8")],
+    [Options(4), Options(4, 8, rule=Momentum(0.9)), Options(4, 10, rule=Sgd(accumulate=5), head_dtype="int8")],
     ids=["12", "8", "10"],
 )
 def test_going_on_from_any_checkpoint_equals_never_having_stopped(host: Host, tmp_path: Path, options: Options) -> None:
@@ -258,14 +258,14 @@ def partial(graph: Graph) -> Scheme:
     return Scheme.from_json(text)
 
 
-@pytest.mark.parametrize("head", get_args(Head))
+@pytest.mark.parametrize("head", get_args(HeadDtype))
 @pytest.mark.parametrize("scheme", ["head", "full", "half"])
 def test_the_learned_graph_is_an_ordinary_model_that_predicts_alike(
-    host: Host, tmp_path: Path, scheme: str, head: Head
+    host: Host, tmp_path: Path, scheme: str, head: HeadDtype
 ) -> None:
     graph = small_network()
     chosen = partial(graph) if scheme == "half" else load_scheme(scheme, graph)
-    built = program(host, chosen, Options(4, head=head))
+    built = program(host, chosen, Options(4, head_dtype=head))
     learned = learn(built, DATA, COURSE)
     model = learned.model
     assert not model.state
@@ -297,9 +297,9 @@ def test_what_the_learned_head_reads_is_exact_in_litert(host: Host) -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [("float32", "int8"), ("int8", "float32"), ("float32", "float32")])
-def test_a_learned_model_can_learn_again(host: Host, first: Head, second: Head) -> None:
-    model = learn(program(host, options=Options(4, head=first)), DATA, COURSE).model
-    again = compile(model, "last:2", host, options=Options(5, head=second))
+def test_a_learned_model_can_learn_again(host: Host, first: HeadDtype, second: HeadDtype) -> None:
+    model = learn(program(host, options=Options(4, head_dtype=first)), DATA, COURSE).model
+    again = compile(model, "last:2", host, options=Options(5, head_dtype=second))
     assert learn(again, DATA, COURSE).model.outputs[0].type.shape == (1, 5)
 
 

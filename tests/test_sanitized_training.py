@@ -20,7 +20,7 @@ from smidgen.pipeline import compile
 from smidgen.targets.compiler import find_compiler
 from smidgen.targets.host import Host
 from smidgen.training import Options
-from smidgen.training.building import Head
+from smidgen.training.building import HeadDtype
 
 MAIN = Path(__file__).parent / "sanitized_train_main.c"
 STEPS, RATE = 3, 0.02
@@ -31,7 +31,7 @@ class Learner:
     """A way to learn."""
 
     rule: UpdateRule
-    head: Head
+    head: HeadDtype
     bits: int
     scheme: str = "full"
     streamed: bool = False
@@ -62,7 +62,7 @@ def test_a_program_that_learns_is_clean_and_exact(
     name: str, network: Callable[[int], Graph], kernels: list[Path], host: Host, tmp_path: Path
 ) -> None:
     how = LEARNERS[name]
-    options = Options(CLASSES, weight_bits=how.bits, rule=how.rule, head=how.head)
+    options = Options(CLASSES, weight_bits=how.bits, rule=how.rule, head_dtype=how.head)
     program = compile(network(3), how.scheme, host, options=options, streamed_input=how.streamed)
     for file, text in program.sources.files.items():
         (tmp_path / file).write_text(text)

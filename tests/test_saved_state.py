@@ -20,7 +20,7 @@ SCHEME = "bias:1"  # little state, so that every byte of it can be damaged
 
 
 def started(host: Host, graph: Graph | None = None, **options: object) -> HostDevice:
-    chosen = replace(Options(CLASSES, weight_bits=8, head="int8"), **options)  # type: ignore[arg-type]
+    chosen = replace(Options(CLASSES, weight_bits=8, head_dtype="int8"), **options)  # type: ignore[arg-type]
     device = sm.compile(inverted_residual(0) if graph is None else graph, SCHEME, host, options=chosen).start()
     assert isinstance(device, HostDevice)
     return device

@@ -145,7 +145,7 @@ GRAPHS = {
 HOW = {
     "plain": sm.Options(CLASSES),
     "momentum": sm.Options(CLASSES, rule=sm.Momentum(0.9)),
-    "int8 head": sm.Options(CLASSES, head="int8"),
+    "int8 head": sm.Options(CLASSES, head_dtype="int8"),
 }
 
 
@@ -270,7 +270,7 @@ def test_an_order_of_nodes_that_cannot_stream_the_image_does_not_stop_a_plan() -
         graph,
         Scheme("all", 9, weights),
         find("cortex-m7"),
-        options=sm.Options(CLASSES, head="int8"),
+        options=sm.Options(CLASSES, head_dtype="int8"),
         streamed_input=True,
     )
     assert layout.schedule.streamed_input

@@ -25,7 +25,7 @@ from smidgen.ops.rules import Momentum, Sgd, UpdateRule
 from smidgen.ops.select import Gather
 from smidgen.ops.update import FusedStep, FusedWeightStep, Step
 from smidgen.targets.host import Host
-from smidgen.training import Head, Options, build_training, passes
+from smidgen.training import HeadDtype, Options, build_training, passes
 from smidgen.training.head import TrainingError, layers
 from smidgen.training.passes import TRAINING, Pass
 from smidgen.training.scheme import Scheme, load_scheme
@@ -68,16 +68,16 @@ def assert_same_steps(a: Graph, b: Graph, count: int) -> None:
             assert np.array_equal(data, other_state[value]), value.name
 
 
-HEADS: tuple[Head, ...] = ("float32", "int8")
+HEADS: tuple[HeadDtype, ...] = ("float32", "int8")
 RULES = (Sgd(), Sgd(accumulate=2), Momentum(0.9), Momentum(0.9, accumulate=2))
 OPTIONS = tuple(
-    Options(CLASSES, weight_bits=bits, rule=rule, head=head, qas=qas, seed=3)
+    Options(CLASSES, weight_bits=bits, rule=rule, head_dtype=head, qas=qas, seed=3)
     for bits, rule, head, qas in product((8, 10, 12), RULES, HEADS, (True, False))
 )
 
 
 def named(options: Options) -> str:
-    return f"{options.weight_bits}-{options.rule}-{options.head}-{options.qas}"
+    return f"{options.weight_bits}-{options.rule}-{options.head_dtype}-{options.qas}"
 
 
 # --- passes
@@ -146,9 +146,9 @@ def test_an_update_runs_before_the_gradients_of_earlier_layers() -> None:
 
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("network", NETWORKS, ids=[n.__name__ for n in NETWORKS])
-def test_the_host_takes_the_same_steps(network: Callable[[int], Graph], head: Head, host: Host) -> None:
+def test_the_host_takes_the_same_steps(network: Callable[[int], Graph], head: HeadDtype, host: Host) -> None:
     graph = network(2)
-    program = sm.compile(graph, partly(graph), host, options=Options(CLASSES, rule=Momentum(0.5), head=head))
+    program = sm.compile(graph, partly(graph), host, options=Options(CLASSES, rule=Momentum(0.5), head_dtype=head))
     with program.start() as device:
         pairs = zip(samples(graph, 5), steps(program.graph, 5), strict=True)
         for (image, label), ((_, logits), state) in pairs:
@@ -164,10 +164,10 @@ def test_the_host_takes_the_same_steps(network: Callable[[int], Graph], head: He
 @pytest.mark.parametrize("rule", RULES, ids=str)
 @pytest.mark.parametrize("network", NETWORKS, ids=[n.__name__ for n in NETWORKS])
 def test_no_random_bits_are_drawn_twice_in_a_step(
-    network: Callable[[int], Graph], rule: UpdateRule, head: Head, monkeypatch: pytest.MonkeyPatch
+    network: Callable[[int], Graph], rule: UpdateRule, head: HeadDtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = network(2)
-    step = build_training(graph, partly(graph), Options(CLASSES, rule=rule, head=head)).step
+    step = build_training(graph, partly(graph), Options(CLASSES, rule=rule, head_dtype=head)).step
     drawn: list[int] = []
     draw = stochastic.random_words
 
@@ -189,7 +189,7 @@ def test_no_random_bits_are_drawn_twice_in_a_step(
 @pytest.mark.parametrize("network", NETWORKS, ids=[n.__name__ for n in NETWORKS])
 def test_parsing_a_printed_training_graph_gives_it_back(network: Callable[[int], Graph]) -> None:
     graph = network(0)
-    options = Options(CLASSES, rule=Momentum(0.9, accumulate=2), head="int8")
+    options = Options(CLASSES, rule=Momentum(0.9, accumulate=2), head_dtype="int8")
     training = build_training(graph, partly(graph), options)
     for each in (training.step, passes.run(training.step), training.reference.graph, training.forward):
         assert parse_graph(print_graph(each), {**each.constants, **each.state}) == each
@@ -296,9 +296,9 @@ def test_an_exponent_that_was_far_too_small_is_right_again_after_a_few_steps() -
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_dead_channels_stay_numbers(head: Head) -> None:
+def test_dead_channels_stay_numbers(head: HeadDtype) -> None:
     graph = inverted_residual(2, dead=2)
-    step = build_training(graph, load_scheme("full", graph), Options(CLASSES, head=head)).step
+    step = build_training(graph, load_scheme("full", graph), Options(CLASSES, head_dtype=head)).step
     for (loss, _), state in steps(step, 6):
         assert_sound(step, state)
         assert np.isfinite(loss).all()
@@ -321,9 +321,12 @@ def test_a_loss_without_gradient_changes_nothing_that_learns() -> None:
 
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("rate", [1e3, 1e12, 1e30])
-def test_a_huge_learning_rate_saturates_and_goes_on(rate: float, head: Head) -> None:
+def test_a_huge_learning_rate_saturates_and_goes_on(rate: float, head: HeadDtype) -> None:
     graph = inverted_residual(3, dead=1)
-    for options in (Options(CLASSES, head=head), Options(CLASSES, head=head, rule=Momentum(0.9, accumulate=2))):
+    for options in (
+        Options(CLASSES, head_dtype=head),
+        Options(CLASSES, head_dtype=head, rule=Momentum(0.9, accumulate=2)),
+    ):
         step = build_training(graph, load_scheme("full", graph), options).step
         for (loss, _), state in steps(step, 6, rate=rate):
             assert_sound(step, state)
@@ -332,7 +335,7 @@ def test_a_huge_learning_rate_saturates_and_goes_on(rate: float, head: Head) -> 
 
 def test_the_largest_learning_rate_there_is_saturates_int8_and_goes_on() -> None:
     graph = inverted_residual(3)
-    step = build_training(graph, load_scheme("full", graph), Options(CLASSES, head="int8")).step
+    step = build_training(graph, load_scheme("full", graph), Options(CLASSES, head_dtype="int8")).step
     for (loss, _), state in steps(step, 4, rate=3e38):
         assert_sound(step, state)
         assert np.isfinite(loss).all()
@@ -341,7 +344,7 @@ def test_the_largest_learning_rate_there_is_saturates_int8_and_goes_on() -> None
 @pytest.mark.parametrize("rate", [-1.0, float("nan"), float("inf"), 1e-45])
 def test_a_rate_that_is_no_rate_leaves_int8_weights_alone(rate: float) -> None:
     graph = inverted_residual(3)
-    step = build_training(graph, load_scheme("full", graph), Options(CLASSES, head="int8")).step
+    step = build_training(graph, load_scheme("full", graph), Options(CLASSES, head_dtype="int8")).step
     for _, state in steps(step, 2, rate=rate):
         learned = {v: data for v, data in state.items() if v != roles_of(step).step_state}
         assert all(np.array_equal(data, step.state[v]) for v, data in learned.items())

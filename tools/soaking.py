@@ -32,7 +32,7 @@ SIDE, CLASSES = 8, 3
 TABLE = Table(4, (Stage(1, 3, 1, 8), Stage(2, 3, 2, 8)))
 OPTIONS = {
     "float32 head": Options(CLASSES),
-    "int8 head": Options(CLASSES, weight_bits=8, rule=Momentum(0.9), head="int8"),
+    "int8 head": Options(CLASSES, weight_bits=8, rule=Momentum(0.9), head_dtype="int8"),
 }
 PAINT = b"\x5a"  # of SRAM that no program owns
 # Two requests more for the main that serves the host: save to it, and load what it sends.

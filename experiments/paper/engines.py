@@ -173,7 +173,7 @@ class Simulators:
         from smidgen.simulation import Baseline, train_baselines
 
         first, graph = runs[0], self._models(runs[0].network)
-        options = sm.Options(len(data.classes), head=first.head)
+        options = sm.Options(len(data.classes), head_dtype=first.head)
         training = build_training(graph, scheme_of(first, graph, data), options)
         course = sm.Course(
             first.epochs, first.step_rate, warmup=first.warmup, seed=first.order, test_every=first.epochs

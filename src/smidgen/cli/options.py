@@ -16,8 +16,8 @@ from smidgen.ops.rules import Momentum, Sgd, UpdateRule
 from smidgen.training import Options
 
 
-class HeadKind(StrEnum):
-    """What a new classifier computes in."""
+class HeadDtypeOption(StrEnum):
+    """What the head computes in."""
 
     float32 = "float32"
     int8 = "int8"
@@ -31,7 +31,7 @@ class Learning:
     weight_bits: Annotated[
         int | None, typer.Option(help="Bits kept of a weight that learns: 8, 10 or 12. By default the scheme's, or 12.")
     ] = None
-    head: Annotated[HeadKind, typer.Option(help="Arithmetic of the classifier.")] = HeadKind.float32
+    head_dtype: Annotated[HeadDtypeOption, typer.Option(help="Arithmetic of the classifier.")] = HeadDtypeOption.float32
     momentum: Annotated[float, typer.Option(help="Momentum, from 0 up to 1.")] = 0.0
     accumulate: Annotated[int, typer.Option(help="Samples whose gradients make one step.")] = 1
     qas: Annotated[bool, typer.Option("--qas/--no-qas", help="Quantization-aware scaling of gradients.")] = True
@@ -39,7 +39,7 @@ class Learning:
 
     def options(self, classes: int) -> Options:
         """The same as `Options`, for as many classes."""
-        return Options(classes, self.weight_bits, self.qas, self._rule(), self.head.value, self.seed)
+        return Options(classes, self.weight_bits, self.qas, self._rule(), self.head_dtype.value, self.seed)
 
     def options_for(self, model: str, scheme: str | None, budget: str | None) -> Options | None:
         """The same where a scheme, or classes and a budget to choose one for, decide whether the program learns.

@@ -1,7 +1,16 @@
 """Graph + scheme → training graph: head, scheme, autodiff, lowering, building, and passes that make it small."""
 
-from smidgen.training.building import Head, Options, Training, build_training
+from smidgen.training.building import HeadDtype, Options, Training, build_training
 from smidgen.training.head import TrainingError
 from smidgen.training.scheme import Scheme, SchemeError, load_scheme
 
-__all__ = ["Head", "Options", "Scheme", "SchemeError", "Training", "TrainingError", "build_training", "load_scheme"]
+__all__ = [
+    "HeadDtype",
+    "Options",
+    "Scheme",
+    "SchemeError",
+    "Training",
+    "TrainingError",
+    "build_training",
+    "load_scheme",
+]

@@ -32,7 +32,7 @@ from smidgen.training.head import features_of
 from smidgen.training.lowering import Lowered, fuse_requantize_grads, largest_gradients, lower
 from smidgen.training.scheme import WEIGHT_BITS, Scheme, Trained, resolve
 
-Head = Literal["float32", "int8"]
+HeadDtype = Literal["float32", "int8"]
 DEFAULT_BITS = 12
 
 
@@ -44,7 +44,7 @@ class Options:
     weight_bits: int | None = None  # of each weight that learns; None: as many as the scheme says, or 12
     qas: bool = True
     rule: UpdateRule = SGD
-    head: Head = "float32"
+    head_dtype: HeadDtype = "float32"
     seed: int = 0
 
     def check(self) -> None:
@@ -113,7 +113,7 @@ def build_training(graph: Graph, scheme: Scheme, options: Options, images: tuple
     forward = g.graph(logits)
     label = g.input("label", Type((1,), "int32"))
     loss, _ = g.emit_all(SoftmaxCrossEntropy(), logits, label, name="loss")
-    weights = (*weights, *head) if options.head == "int8" else weights
+    weights = (*weights, *head) if options.head_dtype == "int8" else weights
     found = differentiate(g.graph(loss, logits), loss, (logits, *(w.value for w in weights)))
     whole, unit = _with_unit(fuse_requantize_grads(found.graph), found.gradients[logits])
     reference = Reference(whole, label, loss, logits, unit, found.gradients)
@@ -192,7 +192,7 @@ def _head(g: Builder, features: Value, classifier: Node, options: Options) -> tu
     features = _flat(g, features)
     k, n = features.type.shape[1], options.classes
     init = first_head(n, k, options.seed)
-    if options.head == "float32":
+    if options.head_dtype == "float32":
         x = g.emit(Dequantize(), features, name="features")
         w, b = g.persistent("head.w", init), g.persistent("head.b", np.zeros(n, np.float32))
         return g.emit(Dense(), x, w, b, name="logits"), ()
@@ -264,7 +264,7 @@ def _updates(
         summed = producer[node.ins[0]] if isinstance(node.op, Gather) else node
         (slot,) = (lowered.slots[v] for v in summed.ins if v in lowered.slots)
         _step(g, weight, lowered.values[gradient], rate, lowered.step_state, slot, stream, options.rule, bits)
-    if options.head == "float32":
+    if options.head_dtype == "float32":
         dlogits = reference.gradients[reference.logits]
         _head_step(g, lowered, producer[reference.logits], dlogits, learning_rate, options)
     after = g.emit(AdvanceStepState(), lowered.step_state, *lowered.peak_bits, name="step_state.after")
