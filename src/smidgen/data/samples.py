@@ -1,11 +1,11 @@
-"""Labelled images in memory."""
+"""Samples in memory: pictures or tensors, each with its class, a vector, a map of classes, or nothing to be told."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from smidgen.errors import SmidgenError
 from smidgen.ir import Array
 
 Item = TypeVar("Item")
+Told = Literal["classes", "vectors", "maps", "nothing"]  # what is known of each sample
 MAX_CLASSES = 4096
 HELD_OUT = 5  # where no test images are given, every fifth of each class
 
@@ -23,10 +24,15 @@ class DataError(SmidgenError):
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Images, uint8 [height, width, 1 or 3] of any size, and the class of each."""
+    """What a model is shown, and what is known of each.
+
+    Pictures are uint8 [height, width, 1 or 3] of any size. Everything else is a tensor of the shape that the model's
+    input has behind its first dimension: float32 numbers, or int8 as the model takes them.
+    """
 
     images: tuple[Array, ...]
-    labels: tuple[int, ...]
+    labels: tuple[int, ...]  # the class of each, 0 where there are none
+    targets: tuple[Array, ...] = ()  # instead of classes: vectors, float32 [outputs], or maps, uint8 [rows, columns]
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -34,7 +40,12 @@ class Samples:
     def at(self, places: Iterable[int]) -> Samples:
         """The samples at these places, in their order."""
         chosen = list(places)
-        return Samples(tuple(self.images[i] for i in chosen), tuple(self.labels[i] for i in chosen))
+        targets = tuple(self.targets[i] for i in chosen) if self.targets else ()
+        return Samples(tuple(self.images[i] for i in chosen), tuple(self.labels[i] for i in chosen), targets)
+
+    def target(self, place: int) -> int | Array:
+        """What a sample teaches: its vector or map, or its class."""
+        return self.targets[place] if self.targets else self.labels[place]
 
     def spread(self, count: int) -> Samples:
         """At most so many samples, evenly from all of them."""
@@ -43,7 +54,7 @@ class Samples:
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """What is learned from, what is tested with, and the classes by name."""
+    """What is learned from, what is tested with, and the classes by name, none where samples have no classes."""
 
     name: str
     classes: tuple[str, ...]
@@ -51,7 +62,7 @@ class Data:
     test: Samples
 
     def __post_init__(self) -> None:
-        if len(self.classes) < 2:
+        if len(self.classes) == 1:
             raise DataError(
                 f"{self.name} holds {len(self.classes)} class, {self.classes[0]!r}; learning needs at least two"
             )
@@ -59,13 +70,20 @@ class Data:
             if not len(samples):
                 raise DataError(f"{self.name} holds no images {part}; add some of each class")
 
+    @property
+    def told(self) -> Told:
+        """What is known of each sample."""
+        if self.train.targets:
+            return "maps" if self.train.targets[0].ndim == 2 else "vectors"
+        return "classes" if self.classes else "nothing"
+
     def digest(self) -> str:
         """A fingerprint of every pixel and label, by which a resumed run knows its data."""
         hashed = hashlib.sha256(repr(self.classes).encode())
         for samples in (self.train, self.test):
             hashed.update(repr((samples.labels, [image.shape for image in samples.images])).encode())
-            for image in samples.images:
-                hashed.update(image.tobytes())
+            for array in (*samples.images, *samples.targets):
+                hashed.update(array.tobytes())
         return hashed.hexdigest()
 
 
