@@ -14,7 +14,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from smidgen.cli.demonstration import BOARD
-from smidgen.cli.options import Learning, with_learning
+from smidgen.cli.options import HeadOption, Learning, with_learning
 from smidgen.cli.searching import choose_scheme
 from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, TrainingTarget, app, memory_bytes, path_option, show
 from smidgen.cli.terminal import progress_console, say, spinner, warn
@@ -25,7 +25,16 @@ from smidgen.errors import InputError
 from smidgen.fitting.stages import training_target
 from smidgen.frontends import exchange_suffix, export_model
 from smidgen.ir import Graph
-from smidgen.learning import Course, Learned, LearningProgress, learn, read_checkpoint
+from smidgen.learning import (
+    Course,
+    Learned,
+    LearningProgress,
+    extend,
+    in_order_of,
+    learn,
+    read_checkpoint,
+    same_classes,
+)
 from smidgen.pipeline import Program, compile
 from smidgen.results.verbs import TrainingSummary
 from smidgen.selection.rates import ChosenRate, RateProgress, choose_rate
@@ -96,7 +105,7 @@ def train(
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
         graph, data = load(model, most), load_data(source, most, short_side)
-    options = learning.options(learning.classes or len(data.classes))
+    graph, data, options = with_head(graph, data, learning)
     names = data.names if options.classes == len(data.classes) else ()
     files = _learned_files(graph, output, Path(model))
     picked = _choose(graph, scheme, budget, target, options)
@@ -111,6 +120,22 @@ def train(
         learned = learn(program, data, course, checkpoint=files[2], resume=resume, on_progress=on_progress)
     _write(learned, files)
     show(_summary(learned, data, scheme or "searched", program, files, course, chosen), as_json)
+
+
+def with_head(graph: Graph, data: Data, learning: Learning) -> tuple[Graph, Data, Options]:
+    """The model and the data with their classes in one order, and the options: its head kept, new, or extended."""
+    if learning.head is HeadOption.extend:
+        with spinner(f"adding classes to {graph.name}"):
+            extended = extend(graph, data)
+        say(f"{graph.name} knows {len(graph.classes)} classes; added: {', '.join(extended.added)}", err=True)
+        return extended.model, extended.data, learning.options(None)
+    data.check_several()
+    if learning.head is None and not same_classes(graph, data):
+        return graph, data, replace(learning.options(learning.classes or len(data.classes)), head="new")
+    ordered = in_order_of(graph, data) if learning.head is not HeadOption.new else data
+    kept = learning.head is HeadOption.keep or len(ordered.classes) == len(data.classes)
+    data = ordered if kept else data
+    return graph, data, learning.options(learning.classes or len(data.classes))
 
 
 def _with_rate(course: Course, program: Program, data: Data, resume: Path | None) -> tuple[Course, ChosenRate | None]:

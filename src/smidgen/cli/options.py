@@ -13,7 +13,7 @@ import typer
 
 from smidgen.errors import InputError
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
-from smidgen.training import Options
+from smidgen.training import HeadDtype, HeadStart, Options
 
 
 class HeadDtypeOption(StrEnum):
@@ -23,29 +23,55 @@ class HeadDtypeOption(StrEnum):
     int8 = "int8"
 
 
+class HeadOption(StrEnum):
+    """What the head starts from."""
+
+    keep = "keep"
+    new = "new"
+    extend = "extend"
+
+
 @dataclass(frozen=True)
 class Learning:
     """How a program is to learn, each field an option of the command line."""
 
-    classes: Annotated[int | None, typer.Option(help="Classes to learn.")] = None
+    classes: Annotated[
+        int | None, typer.Option(help="Classes to learn. By default the data's, or those the model has.")
+    ] = None
     weight_bits: Annotated[
         int | None, typer.Option(help="Bits kept of a weight that learns: 8, 10 or 12. By default the scheme's, or 12.")
     ] = None
-    head_dtype: Annotated[HeadDtypeOption, typer.Option(help="Arithmetic of the classifier.")] = HeadDtypeOption.float32
+    head: Annotated[
+        HeadOption | None,
+        typer.Option(
+            help="The model's last layer: keep it, begin with a new one, or extend it by classes it lacks. By default "
+            "it is kept where it scores as many classes.",
+        ),
+    ] = None
+    head_dtype: Annotated[
+        HeadDtypeOption | None, typer.Option(help="What the head computes in. By default float32 wherever it can.")
+    ] = None
     momentum: Annotated[float, typer.Option(help="Momentum, from 0 up to 1.")] = 0.0
     accumulate: Annotated[int, typer.Option(help="Samples whose gradients make one step.")] = 1
     qas: Annotated[bool, typer.Option("--qas/--no-qas", help="Quantization-aware scaling of gradients.")] = True
     seed: Annotated[int, typer.Option(help="Fixes the head's first weights, the order and the crops.")] = 0
 
-    def options(self, classes: int) -> Options:
-        """The same as `Options`, for as many classes."""
-        return Options(classes, self.weight_bits, self.qas, self._rule(), self.head_dtype.value, self.seed)
+    def options(self, classes: int | None) -> Options:
+        """The same as `Options`, for as many classes; an extended head is kept once it has been extended."""
+        head: HeadStart | None = None if self.head is None else "new" if self.head is HeadOption.new else "keep"
+        dtype: HeadDtype | None = self.head_dtype.value if self.head_dtype else None
+        return Options(classes, self.weight_bits, self.qas, self._rule(), dtype, self.seed, head)
 
     def options_for(self, model: str, scheme: str | None, budget: str | None) -> Options | None:
         """The same where a scheme, or classes and a budget to choose one for, decide whether the program learns.
 
         None for one that only infers.
         """
+        if self.head is HeadOption.extend:
+            raise InputError(
+                f"the head of {model} is extended by examples of new classes; do so with `smidgen train --head "
+                "extend`, and give what was learned"
+            )
         if scheme is None:
             if self.classes is None:
                 return None
@@ -55,8 +81,6 @@ class Learning:
                     "chosen"
                 )
             return self.options(self.classes)
-        if self.classes is None:
-            raise InputError(f"{scheme} needs the number of classes that {model} is to learn; give --classes")
         return self.options(self.classes)
 
     def _rule(self) -> UpdateRule:

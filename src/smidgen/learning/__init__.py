@@ -2,6 +2,7 @@
 
 from smidgen.learning.checkpoint import Checkpoint, CheckpointError, read_checkpoint, write_checkpoint
 from smidgen.learning.course import Course, Epoch, LearningProgress, RunPosition
+from smidgen.learning.extending import Extended, extend, in_order_of, same_classes
 from smidgen.learning.freezing import learned_graph
 from smidgen.learning.run import Learned, LearningError, learn, top1
 
@@ -10,13 +11,17 @@ __all__ = [
     "CheckpointError",
     "Course",
     "Epoch",
+    "Extended",
     "Learned",
     "LearningError",
     "LearningProgress",
     "RunPosition",
+    "extend",
+    "in_order_of",
     "learn",
     "learned_graph",
     "read_checkpoint",
+    "same_classes",
     "top1",
     "write_checkpoint",
 ]
