@@ -148,7 +148,6 @@ def test_grey_images_turned_photographs_and_very_large_ones_are_read(tmp_path: P
         (lambda d: arrays(d / "a.npz", x=pictures(2), y=np.zeros(2)), "labels float64"),
         (lambda d: arrays(d / "a.npz", x=pictures(2), y=np.array([0, -1])), "a label of -1"),
         (lambda d: arrays(d / "a.npz", x=pictures(2), y=np.array([0, 5000])), "label 5,000"),
-        (lambda d: arrays(d / "a.npz", x=pictures(9), y=np.zeros(9, int)), "1 class, '0'"),
         (lambda d: arrays(d / "a.npz", x=pictures(2) / 255, y=np.arange(2)), "is float64.*images are uint8"),
         (lambda d: arrays(d / "a.npz", x=pictures(2)[..., :2], y=np.arange(2)), r"is uint8\[2, 4, 4, 2\]"),
     ],
