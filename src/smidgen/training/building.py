@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from smidgen.ops.conv import Conv2D, Depthwise
 from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Dequantize
 from smidgen.ops.gradient import AdvanceStepState
-from smidgen.ops.loss import MaxAbs, Rate, SoftmaxCrossEntropy
+from smidgen.ops.loss import MaxAbs, Rate
 from smidgen.ops.overlay import Overlay
 from smidgen.ops.pool import Mean
 from smidgen.ops.rules import SGD, UpdateRule
@@ -29,27 +29,34 @@ from smidgen.ops.shape import Reshape
 from smidgen.ops.update import BiasStep, DenseStep, WeightStep, initial_fraction
 from smidgen.training.autodiff import differentiate
 from smidgen.training.head import features_of
+from smidgen.training.losses import Loss, end_in_loss, example_label
 from smidgen.training.lowering import Lowered, fuse_requantize_grads, largest_gradients, lower
 from smidgen.training.scheme import WEIGHT_BITS, Scheme, Trained, resolve
 
 HeadDtype = Literal["float32", "int8"]
 DEFAULT_BITS = 12
+MOST_OUTPUTS = 4096
 
 
 @dataclass(frozen=True)
 class Options:
     """How to learn; the learning rate is given at each step."""
 
-    classes: int
+    classes: int  # outputs of the head, which for sigmoid and mse may be a single one
     weight_bits: int | None = None  # of each weight that learns; None: as many as the scheme says, or 12
     qas: bool = True
     rule: UpdateRule = SGD
     head_dtype: HeadDtype = "float32"
     seed: int = 0
+    loss: Loss = "softmax"
 
     def check(self) -> None:
-        if not 1 < self.classes <= 4096:
-            raise InputError(f"{self.classes} classes cannot be learned; give 2 to 4096")
+        if self.loss not in get_args(Loss):
+            raise InputError(f"there is no loss {self.loss!r}; known are {', '.join(get_args(Loss))}")
+        least = 2 if self.loss in ("softmax", "cells") else 1
+        if not least <= self.classes <= MOST_OUTPUTS:
+            what = "classes" if least == 2 else "outputs"
+            raise InputError(f"{self.classes} {what} cannot be learned; give {least} to {MOST_OUTPUTS}")
         if self.weight_bits not in (None, *WEIGHT_BITS):
             raise InputError(f"weights of {self.weight_bits} bits are not supported; choose 8, 10 or 12")
         if self.seed < 0:
@@ -66,7 +73,7 @@ class Reference:
     """A step's loss and float32 gradients, before lowering: the definition that the step approximates."""
 
     graph: Graph
-    label: Value
+    label: Value | None  # None where the image itself is what the network should give
     loss: Value
     logits: Value
     unit: Value  # the largest magnitude of the loss gradient
@@ -111,13 +118,12 @@ def build_training(graph: Graph, scheme: Scheme, options: Options, images: tuple
     g, values, weights = _learnable(graph, features, trained, options)
     logits, head = _head(g, values[features], classifier, options)
     forward = g.graph(logits)
-    label = g.input("label", Type((1,), "int32"))
-    loss, _ = g.emit_all(SoftmaxCrossEntropy(), logits, label, name="loss")
+    loss, label = end_in_loss(g, logits, options.loss, values[graph.image], graph.name)
     weights = (*weights, *head) if options.head_dtype == "int8" else weights
     found = differentiate(g.graph(loss, logits), loss, (logits, *(w.value for w in weights)))
     whole, unit = _with_unit(fuse_requantize_grads(found.graph), found.gradients[logits])
     reference = Reference(whole, label, loss, logits, unit, found.gradients)
-    largest = {} if images is None else largest_gradients(whole, unit, _samples(graph, options, images))
+    largest = {} if images is None else largest_gradients(whole, unit, _samples(reference, options, images))
     lowered = lower(whole, unit, largest, options.seed)
     step = _updates(reference, lowered, weights, options, options.bits(scheme))
     return Training(step, forward, reference, trained, lowered.unit)
@@ -238,14 +244,14 @@ def _with_unit(graph: Graph, dlogits: Value) -> tuple[Graph, Value]:
     return g.graph(*graph.outputs, unit), unit
 
 
-def _samples(graph: Graph, options: Options, images: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
+def _samples(reference: Reference, options: Options, images: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
     """Arrays for the reference's inputs: the images given, or smooth noise, with labels in turn."""
-    type_ = graph.image.type
+    type_, label, logits = reference.graph.image.type, reference.label, reference.logits
     if not images:
         rng = np.random.default_rng(options.seed)
         coarse = [rng.integers(-100, 101, (*type_.shape[:-1], 1)) for _ in range(4)]
         images = tuple(np.clip(c + rng.integers(-27, 28, type_.shape), -128, 127).astype(type_.dtype) for c in coarse)
-    return tuple((image, np.array([i % options.classes], np.int32)) for i, image in enumerate(images))
+    return tuple((image, *example_label(label, logits, i)) for i, image in enumerate(images))
 
 
 def _updates(
