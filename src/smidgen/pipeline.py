@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from smidgen import codegen, ir, memory
@@ -13,6 +13,7 @@ from smidgen.codegen import Sources
 from smidgen.data.files import made_folder
 from smidgen.errors import InputError, PlanError
 from smidgen.ir import Array, Graph
+from smidgen.ir.verifying import fits_scores
 from smidgen.memory import Buffer, Plan, ordering, streaming
 from smidgen.memory.rows import Schedule
 from smidgen.memory.streaming import Layout
@@ -34,6 +35,7 @@ def compile(
     streamed_input: bool = False,
     budget: int | str | None = None,
     prefix: str = "model",
+    class_names: tuple[str, ...] = (),
 ) -> Program:
     """A model as C for a target: what infers, or with a scheme what learns.
 
@@ -41,14 +43,16 @@ def compile(
     image is handed over row by row and never held whole; a `budget`, in bytes or as "128KB" (of 1,024 bytes each),
     is the most that arena and state may take. Early layers run row by row where the target's memory is scarce, the
     image is streamed or there is a budget; the bytes computed are the same. `prefix` begins the names of files and
-    functions.
+    functions; `class_names` are those of the classes that it learns, or scores, instead of the model's own.
     """
     where = find(target) if isinstance(target, str) else target
     most = None if budget is None else parse_size(str(budget))
     ir.verify(model)
-    graph, training = model, None
-    if scheme is not None:
-        training = _train(model, scheme, options, images)
+    training = None
+    if scheme is None:
+        graph = _with_classes(model, class_names)
+    else:
+        training = _train(model, scheme, options, images, class_names)
         graph = passes.run(training.step)
     codegen.check_kernels(graph)
     frugal = where.frugal or streamed_input or most is not None
@@ -80,11 +84,24 @@ def _lay_out(graph: Graph, frugal: bool, streamed_input: bool, working: Working)
     return min(layouts, key=lambda layout: layout.peak)
 
 
-def _train(model: Graph, scheme: Scheme | str, options: Options | None, images: tuple[Array, ...]) -> Training:
+def _with_classes(graph: Graph, names: tuple[str, ...]) -> Graph:
+    """The graph with these names of classes, or with its own where none are given."""
+    if names and not fits_scores(names, graph.scores.type):
+        shape = list(graph.scores.type.shape)
+        raise InputError(
+            f"{len(names)} names were given for the scores {shape} of {graph.name}; give each one name, not too long"
+        )
+    return replace(graph, classes=names) if names else graph
+
+
+def _train(
+    model: Graph, scheme: Scheme | str, options: Options | None, images: tuple[Array, ...], names: tuple[str, ...]
+) -> Training:
     if options is None:
         raise InputError(f"{model.name} needs the number of classes to learn; give Options(classes=…)")
     chosen = load_scheme(scheme, model) if isinstance(scheme, str) else scheme
-    return build_training(model, chosen, options, images)
+    training = build_training(model, chosen, options, images)
+    return replace(training, step=_with_classes(training.step, names), forward=_with_classes(training.forward, names))
 
 
 def _afford(graph: Graph, best: Layout, budget: int, working: Working) -> None:

@@ -97,11 +97,12 @@ def train(
         most = memory_bytes(memory)
         graph, data = load(model, most), load_data(source, most, short_side)
     options = learning.options(learning.classes or len(data.classes))
+    names = data.names if options.classes == len(data.classes) else ()
     files = _learned_files(graph, output, Path(model))
     picked = _choose(graph, scheme, budget, target, options)
     with spinner(f"compiling {graph.name} for {target}"):
         images = examples(data.train, pixel_encoding(graph))
-        program = compile(graph, picked, training_target(target), options=options, images=images)
+        program = compile(graph, picked, training_target(target), options=options, images=images, class_names=names)
     chosen = None
     if given is None:
         here = program if target == "host" else compile(graph, picked, options=options, images=images)

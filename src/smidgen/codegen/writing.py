@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from smidgen.codegen.classes import class_count, class_declaration, class_definition
 from smidgen.codegen.initial import Copied, Filled, Gathered, initial
 from smidgen.codegen.runtime import render
 from smidgen.codegen.spelling import C_TYPES, comment, defines, identifiers, literal, wrapped
@@ -111,6 +112,8 @@ class Writer:
             "state_bytes": state_bytes(self.graph),
             "pixels": f"\n/* {rule} */" if (rule := pixel_rule(pixel_encoding(self.graph))) else "",
             "predicts": predicts(self.graph),
+            "classes": class_count(self.graph.classes, self.prefix),
+            "class_names": class_declaration(self.graph.classes, self.prefix),
             "inputs": len(self.graph.inputs), "outputs": len(self.graph.outputs), "tensors": "\n".join(lines),
         }  # fmt: skip
 
@@ -292,6 +295,8 @@ class Writer:
             yield f"extern const {C_TYPES[array.dtype.name]} {name}[{array.size}];"
 
     def _definitions(self) -> Iterator[str]:
+        if self.graph.classes:
+            yield class_definition(self.graph.classes, self.prefix)
         for name, array in self.data.items():
             dtype, numbers = array.dtype.name, array.ravel().tolist()
             items = [literal(x, dtype) for x in numbers] if array.dtype.kind == "f" else list(map(str, numbers))

@@ -77,6 +77,11 @@ class Data:
             return "maps" if self.train.targets[0].ndim == 2 else "vectors"
         return "classes" if self.classes else "nothing"
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The classes by name; none where they are only numbers counted from 0."""
+        return () if self.classes == tuple(map(str, range(len(self.classes)))) else self.classes
+
     def digest(self) -> str:
         """A fingerprint of every pixel and label, by which a resumed run knows its data."""
         hashed = hashlib.sha256(repr(self.classes).encode())

@@ -88,14 +88,12 @@ class Stages:
     @cached_property
     def here(self) -> Program:
         """What learns on this machine, in C."""
-        return compile(self.graph, self.scheme, options=self.options, images=self._examples)
+        return self._compile("host")
 
     @cached_property
     def there(self) -> Program:
         """The same for the board."""
-        return compile(
-            self.graph, self.scheme, self.wish.target, options=self.options, images=self._examples, streamed_input=True
-        )
+        return self._compile(self.wish.target, streamed_input=True)
 
     @cached_property
     def known(self) -> tuple[str, Contributions] | None:
@@ -180,8 +178,7 @@ class Stages:
         course = replace(self.wish.course, learning_rate=rate)
         program = self.here
         if self.wish.where == "cuda":
-            where = training_target("cuda")
-            program = compile(self.graph, self.scheme, where, options=self.options, images=self._examples)
+            program = self._compile(training_target("cuda"))
         kept = self.folder / CHECKPOINT
         learned = learn(
             program, self.data, course, checkpoint=kept, resume=self._to_resume(program, course),
@@ -209,6 +206,13 @@ class Stages:
         shutil.rmtree(folder, ignore_errors=True)
         self.there.write(folder)
         return ProjectWritten(sum(1 for _ in folder.iterdir()))
+
+    def _compile(self, target: str | Target, streamed_input: bool = False) -> Program:
+        """What learns by the scheme that was found."""
+        return compile(
+            self.graph, self.scheme, target, options=self.options, images=self._examples,
+            streamed_input=streamed_input, class_names=self.data.names,
+        )  # fmt: skip
 
     @cached_property
     def learned_files(self) -> tuple[str, ...]:

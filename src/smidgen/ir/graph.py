@@ -167,6 +167,7 @@ class Graph:
     `state` holds what outlives a run (trained weights, say) with its initial data; `updates` maps a
     state value to the value that takes its place, in its memory, once the run is over. `preprocessing` says how
     images become the first input, where that is known. A training step has `roles`, other graphs have none.
+    `classes` are the names of what is scored, in order, where they are known; they change nothing that is computed.
     """
 
     inputs: tuple[Value, ...]
@@ -178,6 +179,7 @@ class Graph:
     updates: Mapping[Value, Value] = field(default_factory=dict)
     preprocessing: Preprocessing | None = None
     roles: Roles | None = None
+    classes: tuple[str, ...] = ()
 
     @property
     def image(self) -> Value:
@@ -206,7 +208,7 @@ class Graph:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Graph):
             return NotImplemented
-        names = ("name", "inputs", "outputs", "nodes", "updates", "preprocessing", "roles")
+        names = ("name", "inputs", "outputs", "nodes", "updates", "preprocessing", "roles", "classes")
         same = all(getattr(self, name) == getattr(other, name) for name in names)
         return same and _same_data(self.constants, other.constants) and _same_data(self.state, other.state)
 

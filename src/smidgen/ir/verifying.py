@@ -8,6 +8,8 @@ from smidgen.errors import GraphError, InputError
 from smidgen.ir.graph import Graph, Node, Roles, Value, infer, memory_read, virtual_sources
 from smidgen.ir.types import DTYPES, MAX_BYTES, MAX_RANK, NAME, Type
 
+MAX_CLASS_NAME = 255  # characters
+YES_OR_NO = 2  # classes that one score decides between
 SCALAR = Type((1,), "float32")
 LABELS = {"int32": "[1], a class", "float32": "[1, outputs], a vector", "uint8": "[1, height, width], a map"}
 
@@ -52,6 +54,7 @@ def verify(graph: Graph) -> None:
     _verify_virtual(graph)
     _verify_updates(graph)
     _verify_preprocessing(graph)
+    _verify_classes(graph)
     if graph.roles is not None:
         _verify_roles(graph, graph.roles)
 
@@ -108,6 +111,24 @@ def _verify_preprocessing(graph: Graph) -> None:
         graph.preprocessing.check(shape[3])
     except InputError as error:
         raise GraphError(f"{graph.name}: {error}") from None
+
+
+def _verify_classes(graph: Graph) -> None:
+    """Every score has its name, where any has; one score that says yes or no has two names."""
+    if not graph.classes:
+        return
+    if not fits_scores(graph.classes, graph.scores.type):
+        raise GraphError(
+            f"{graph.name} names {len(graph.classes)} classes, its scores are {list(graph.scores.type.shape)}; give "
+            f"each score one name of up to {MAX_CLASS_NAME} characters"
+        )
+
+
+def fits_scores(classes: tuple[str, ...], scores: Type) -> bool:
+    """Whether there is a name for each score, and none is endless: one per channel, or two where one score decides."""
+    channels = scores.shape[-1] if scores.shape else 1
+    enough = len(classes) == channels or (channels == 1 and len(classes) == YES_OR_NO)
+    return enough and all(len(name) <= MAX_CLASS_NAME for name in classes)
 
 
 def _verify_virtual(graph: Graph) -> None:
