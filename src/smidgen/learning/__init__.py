@@ -3,7 +3,8 @@
 from smidgen.learning.checkpoint import Checkpoint, CheckpointError, read_checkpoint, write_checkpoint
 from smidgen.learning.course import Course, Epoch, LearningProgress, RunPosition
 from smidgen.learning.freezing import learned_graph
-from smidgen.learning.run import Learned, LearningError, learn, top1
+from smidgen.learning.run import Learned, LearningError, learn
+from smidgen.learning.testing import Tested, measure, top1
 
 __all__ = [
     "Checkpoint",
@@ -14,8 +15,10 @@ __all__ = [
     "LearningError",
     "LearningProgress",
     "RunPosition",
+    "Tested",
     "learn",
     "learned_graph",
+    "measure",
     "read_checkpoint",
     "top1",
     "write_checkpoint",

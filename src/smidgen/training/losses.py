@@ -6,12 +6,13 @@ import math
 
 import numpy as np
 
+from smidgen.data import Data
 from smidgen.errors import InputError
 from smidgen.ir import Array, Builder, Graph, Type, Value
 from smidgen.ops.loss import Loss as Loss
 from smidgen.ops.loss import LossOp, SoftmaxCrossEntropy, loss_kind
 from smidgen.ops.losses import CellCrossEntropy, MeanSquaredError, ReconstructionError, SigmoidCrossEntropy
-from smidgen.training.head import TrainingError
+from smidgen.training.head import TrainingError, ending_of
 
 
 def end_in_loss(g: Builder, logits: Value, loss: Loss, image: Value, model: str) -> tuple[Value, Value | None]:
@@ -56,6 +57,33 @@ def _check_reconstruction(logits: Value, image: Value, model: str) -> None:
             f"the input of {model} is {image.type.dtype}, the loss reconstruction compares int8; quantize the model "
             "first, with `smidgen quantize` or quantize()"
         )
+
+
+def choose_loss(graph: Graph, data: Data) -> Loss:
+    """The loss that fits what is known of each sample: yes or no by sigmoid, one of several classes by softmax."""
+    match data.told:
+        case "classes":
+            return "sigmoid" if len(data.classes) == 2 and ending_of(graph).outputs == 1 else "softmax"
+        case "vectors":
+            parts = (data.train.targets, data.test.targets)
+            yes_or_no = all(((t == 0) | (t == 1)).all() for targets in parts for t in targets)
+            return "sigmoid" if yes_or_no else "mse"
+        case "maps":
+            return "cells"
+        case "nothing":
+            return "reconstruction"
+
+
+def outputs_for(graph: Graph, data: Data, loss: Loss) -> int | None:
+    """How many outputs a head needs for the data; None where it is as many as the model has."""
+    match data.told:
+        case "vectors":
+            return data.train.targets[0].size
+        case "classes" if loss == "sigmoid" and len(data.classes) == 2 and ending_of(graph).outputs == 1:
+            return 1
+        case "classes" | "maps" if data.classes and loss != "reconstruction":
+            return len(data.classes)
+    return None
 
 
 def example_label(label: Value | None, logits: Value, index: int) -> tuple[Array, ...]:
