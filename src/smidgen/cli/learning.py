@@ -24,7 +24,7 @@ from smidgen.data.files import made_folder
 from smidgen.errors import InputError
 from smidgen.fitting.stages import training_target
 from smidgen.frontends import exchange_suffix, export_model
-from smidgen.ir import Graph
+from smidgen.ir import Graph, Told
 from smidgen.learning import (
     Course,
     Learned,
@@ -39,6 +39,7 @@ from smidgen.pipeline import Program, compile
 from smidgen.results.verbs import TrainingSummary
 from smidgen.selection.rates import ChosenRate, RateProgress, choose_rate
 from smidgen.training import Options
+from smidgen.training.losses import Loss
 from smidgen.training.scheme import Scheme
 from smidgen.zoo.loading import load
 
@@ -62,6 +63,7 @@ LearningRate = Annotated[
     str, typer.Option("--learning-rate", "--lr", help="Per sample: auto (short trials), a number, or as in 0.1/256.")
 ]
 AUTO = "auto"
+CROP = 0.08  # the smallest share of a picture that a random crop keeps, unasked
 
 
 class ScheduleOption(StrEnum):
@@ -87,9 +89,13 @@ def train(
     ] = ScheduleOption.cosine,
     warmup: Annotated[float, typer.Option(help="Epochs over which the learning rate rises to its full value.")] = 0.0,
     crop: Annotated[
-        float, typer.Option(help="Smallest share of an image that a random crop keeps; 1 for no crops.")
-    ] = 0.08,
-    flip: Annotated[bool, typer.Option("--flip/--no-flip", help="Mirror images at random, half of the time.")] = True,
+        float | None,
+        typer.Option(help="Smallest share of an image that a random crop keeps; 1 for no crops. For classes 0.08."),
+    ] = None,
+    flip: Annotated[
+        bool | None,
+        typer.Option("--flip/--no-flip", help="Mirror images at random, half of the time. For classes they are."),
+    ] = None,
     test_every: Annotated[int, typer.Option(help="Test after every so many epochs, and after the last.")] = 1,
     *,
     learning: Learning,
@@ -99,14 +105,15 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train on images with the device's own arithmetic; write the model and a checkpoint."""
-    given, augment = None if rate == AUTO else parse_rate(rate), Augment((crop, 1.0), flip=flip)
+    given, augment = None if rate == AUTO else parse_rate(rate), _augment(crop, flip, "classes")
     course = Course(epochs, given or 0.0, schedule.value, warmup, augment, learning.seed, test_every)
     course.check()
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
         graph, data = load(model, most), load_data(source, most, short_side)
     graph, data, options = with_head(graph, data, learning)
-    names = data.names if options.classes == len(data.classes) else ()
+    course = replace(course, augment=_augment(crop, flip, data.told))
+    names = data.names if (2 if options.classes == 1 else options.classes) == len(data.classes) else ()
     files = _learned_files(graph, output, Path(model))
     picked = _choose(graph, scheme, budget, target, options)
     with spinner(f"compiling {graph.name} for {target}"):
@@ -119,7 +126,19 @@ def train(
     with made_folder(output), _progress_bar(course) as on_progress:
         learned = learn(program, data, course, checkpoint=files[2], resume=resume, on_progress=on_progress)
     _write(learned, files)
-    show(_summary(learned, data, scheme or "searched", program, files, course, chosen), as_json)
+    show(_summary(learned, data, scheme or "searched", program, files, course, chosen, options.loss), as_json)
+
+
+def _augment(crop: float | None, flip: bool | None, told: Told) -> Augment | None:
+    """How pictures are cropped and flipped: unasked not at all where maps or vectors may tell what is where in them."""
+    fixed = told in ("maps", "vectors")
+    if told == "maps" and (flip or (crop is not None and crop < 1)):
+        raise InputError(
+            "the data tells a class for each cell of a picture, and crops and flips would move what is in them; leave "
+            "--crop and --flip away"
+        )
+    scale, flips = (1.0 if fixed else CROP) if crop is None else crop, not fixed if flip is None else flip
+    return None if fixed and scale == 1 and not flips else Augment((scale, 1.0), flip=flips)
 
 
 def with_head(graph: Graph, data: Data, learning: Learning) -> tuple[Graph, Data, Options]:
@@ -130,12 +149,10 @@ def with_head(graph: Graph, data: Data, learning: Learning) -> tuple[Graph, Data
         say(f"{graph.name} knows {len(graph.classes)} classes; added: {', '.join(extended.added)}", err=True)
         return extended.model, extended.data, learning.options(None)
     data.check_several()
-    if learning.head is None and not same_classes(graph, data):
-        return graph, data, replace(learning.options(learning.classes or len(data.classes)), head="new")
-    ordered = in_order_of(graph, data) if learning.head is not HeadOption.new else data
-    kept = learning.head is HeadOption.keep or len(ordered.classes) == len(data.classes)
-    data = ordered if kept else data
-    return graph, data, learning.options(learning.classes or len(data.classes))
+    same, new = same_classes(graph, data), learning.head is HeadOption.new
+    ordered = in_order_of(graph, data) if learning.head is HeadOption.keep or (same and not new) else data
+    options = learning.options_on(graph, ordered)
+    return graph, ordered, options if same or learning.head is not None else replace(options, head="new")
 
 
 def _with_rate(course: Course, program: Program, data: Data, resume: Path | None) -> tuple[Course, ChosenRate | None]:
@@ -193,6 +210,7 @@ def _summary(
     files: tuple[Path, ...],
     course: Course,
     chosen: ChosenRate | None,
+    loss: Loss,
 ) -> TrainingSummary:
     return TrainingSummary(
         model=learned.name,
@@ -203,11 +221,14 @@ def _summary(
         test_images=len(data.test),
         learning_rate=course.learning_rate,
         chosen_rate=chosen,
-        before=learned.before,
-        accuracy=learned.accuracy,
+        before=learned.first.accuracy,
+        accuracy=learned.last.accuracy,
         epochs=learned.record,
         warnings=learned.warnings,
         files=tuple(map(str, files)),
+        loss=loss,
+        error_before=learned.first.error,
+        error=learned.last.error,
     )
 
 

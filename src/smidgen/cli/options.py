@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from functools import wraps
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
+from smidgen.data import Data
 from smidgen.errors import InputError
+from smidgen.ir import Graph
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
 from smidgen.training import HeadDtype, HeadStart, Options
+from smidgen.training.losses import Loss, choose_loss, outputs_for
 
 
 class HeadDtypeOption(StrEnum):
@@ -29,6 +32,17 @@ class HeadOption(StrEnum):
     keep = "keep"
     new = "new"
     extend = "extend"
+
+
+class LossOption(StrEnum):
+    """What learning makes small."""
+
+    auto = "auto"
+    softmax = "softmax"
+    sigmoid = "sigmoid"
+    mse = "mse"
+    reconstruction = "reconstruction"
+    cells = "cells"
 
 
 @dataclass(frozen=True)
@@ -54,13 +68,22 @@ class Learning:
     momentum: Annotated[float, typer.Option(help="Momentum, from 0 up to 1.")] = 0.0
     accumulate: Annotated[int, typer.Option(help="Samples whose gradients make one step.")] = 1
     qas: Annotated[bool, typer.Option("--qas/--no-qas", help="Quantization-aware scaling of gradients.")] = True
+    loss: Annotated[
+        LossOption, typer.Option(help="What learning makes small; auto: what fits the data, without data softmax.")
+    ] = LossOption.auto
     seed: Annotated[int, typer.Option(help="Fixes the head's first weights, the order and the crops.")] = 0
 
+    def options_on(self, graph: Graph, data: Data) -> Options:
+        """The same as `Options` for data, which says what is left to it: the loss and the number of outputs."""
+        loss = self._loss() or choose_loss(graph, data)
+        return replace(self.options(self.classes or outputs_for(graph, data, loss)), loss=loss)
+
     def options(self, classes: int | None) -> Options:
-        """The same as `Options`, for as many classes; an extended head is kept once it has been extended."""
+        """The same as `Options`, for as many outputs; an extended head is kept once it has been extended."""
         head: HeadStart | None = None if self.head is None else "new" if self.head is HeadOption.new else "keep"
         dtype: HeadDtype | None = self.head_dtype.value if self.head_dtype else None
-        return Options(classes, self.weight_bits, self.qas, self._rule(), dtype, self.seed, head)
+        loss = self._loss() or "softmax"
+        return Options(classes, self.weight_bits, self.qas, self._rule(), dtype, self.seed, head, loss)
 
     def options_for(self, model: str, scheme: str | None, budget: str | None) -> Options | None:
         """The same where a scheme, or classes and a budget to choose one for, decide whether the program learns.
@@ -82,6 +105,9 @@ class Learning:
                 )
             return self.options(self.classes)
         return self.options(self.classes)
+
+    def _loss(self) -> Loss | None:
+        return next((loss for loss in get_args(Loss) if loss == self.loss.value), None)
 
     def _rule(self) -> UpdateRule:
         if self.momentum == 0:

@@ -49,7 +49,8 @@ def print_graph(graph: Graph) -> str:
         lines.append(f"{outs} = {type(node.op).__name__}({ins}){_attributes(node.op)}")
     lines += [f"update %{old.name}: %{new.name}" for old, new in graph.updates.items()]
     if graph.roles is not None:
-        lines.append("roles " + " ".join(f"{f.name}=%{getattr(graph.roles, f.name).name}" for f in fields(graph.roles)))
+        held = ((f.name, getattr(graph.roles, f.name)) for f in fields(graph.roles))
+        lines.append("roles " + " ".join(f"{name}=%{value.name}" for name, value in held if value is not None))
     lines.append("output " + ", ".join(f"%{v.name}" for v in graph.outputs))
     return "\n".join(lines) + "\n"
 
@@ -162,12 +163,13 @@ class _Reader:
 
     def assigned(self, text: str) -> Roles:
         named = dict(part.partition("=")[::2] for part in text.split())
-        if set(named) != {f.name for f in fields(Roles)}:
+        if set(named) | {"label"} != {f.name for f in fields(Roles)}:
             raise GraphError(f"'{text[:80]}' does not name {', '.join(f.name for f in fields(Roles))}")
         (*values,) = self.read(", ".join(named.values()))
         if len(values) != len(named):
             raise GraphError(f"'{text[:80]}' leaves a role without a value")
-        return Roles(**dict(zip(named, values, strict=True)))
+        held = dict(zip(named, values, strict=True))
+        return Roles(label=held.pop("label", None), **held)
 
     def read(self, text: str) -> list[Value]:
         names = [part.strip().removeprefix("%") for part in text.split(",") if part.strip()]

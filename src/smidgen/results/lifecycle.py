@@ -8,7 +8,6 @@ from typing import Literal
 
 from smidgen.ir import Graph, Value
 from smidgen.memory import Buffer, shared
-from smidgen.ops.loss import SoftmaxCrossEntropy
 from smidgen.pipeline import Program
 from smidgen.training.head import layers
 from smidgen.training.scheme import AnalyticMemory, Trained, layer_memory
@@ -90,7 +89,7 @@ def life_cycle(program: Program) -> LifeCycle:
 
 def _backward(graph: Graph) -> int | None:
     """The node behind the loss."""
-    return next((i + 1 for i, node in enumerate(graph.nodes) if isinstance(node.op, SoftmaxCrossEntropy)), None)
+    return graph.prediction_end + 1 if graph.roles else None
 
 
 def kinds_of(graph: Graph, buffers: tuple[Buffer, ...]) -> tuple[Kind, ...]:

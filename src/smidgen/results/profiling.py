@@ -11,9 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from smidgen.errors import InputError
-from smidgen.ir import Array, Graph, Type, Value, evaluate, evaluate_step
+from smidgen.ir import Array, Graph, Type, Value, evaluate, evaluate_step, roles_of
 from smidgen.pipeline import Program
 from smidgen.targets.device import Device
+from smidgen.training.losses import example_label
 
 LEARNING_RATE = 0.01  # of the steps that are compared
 NOTE = "Instructions are not cycles: a chip may issue two at a time, and waits for its flash."
@@ -185,12 +186,13 @@ def _compare_training(program: Program, device: Device, steps: int, rng: np.rand
     """Train on noise; what differs from the reference."""
     assert program.training is not None
     reference = program.training.step
-    state, classes = reference.state, reference.scores.type.shape[1]
+    state, roles = reference.state, roles_of(reference)
     for step in range(steps):
-        (image,), label = _random_inputs(reference.prediction_inputs, rng), step % classes
-        extra = (np.array([label], np.int32), np.array([LEARNING_RATE], np.float32))
-        outputs, state = evaluate_step(reference, state, image, *extra)
-        device.train(image, label, LEARNING_RATE)
+        (image,) = _random_inputs(reference.prediction_inputs, rng)
+        told = example_label(roles.label, roles.logits, step)
+        outputs, state = evaluate_step(reference, state, image, *told, np.array([LEARNING_RATE], np.float32))
+        label = told[0] if told else None
+        device.train(image, label if label is None or roles.told != "classes" else int(label[0]), LEARNING_RATE)
         yield from _differences(reference.outputs, outputs, device.outputs(), step)
         kept = device.state()
         yield from _differences(tuple(state), tuple(state.values()), tuple(kept[v.name] for v in state), step)

@@ -9,9 +9,10 @@ import numpy as np
 
 from smidgen.ir import Array, Value
 from smidgen.ir.preprocessing import Preprocessing
-from smidgen.learning import Epoch
+from smidgen.learning import Epoch, Tested
 from smidgen.quantization import PixelChoice, Report
 from smidgen.selection.rates import ChosenRate
+from smidgen.training.losses import Loss
 
 TOP = 5  # elements shown
 
@@ -146,16 +147,20 @@ class TrainingSummary:
     test_images: int
     learning_rate: float  # of one sample
     chosen_rate: ChosenRate | None  # None where it was given
-    before: float
-    accuracy: float
+    before: float | None  # None where the loss has no right answers
+    accuracy: float | None
     epochs: tuple[Epoch, ...]
     warnings: tuple[str, ...]
     files: tuple[str, ...]
+    loss: Loss = "softmax"
+    error_before: float | None = None  # the mean loss of a test, where that is not of top-1
+    error: float | None = None
 
     def __str__(self) -> str:
-        data = f"{len(self.classes)} classes, {self.train_images:,} images to learn from, {self.test_images:,} to test"
+        told = f"{len(self.classes)} classes" if self.classes else f"loss {self.loss}"
+        data = f"{told}, {self.train_images:,} images to learn from, {self.test_images:,} to test"
         lines = [f"{self.model} with {self.scheme} on {self.target}: {data}"]
         if self.chosen_rate is not None:
             lines.append(self.chosen_rate.verdict)
-        lines.append(f"before     top-1 {self.before:.2%}")
+        lines.append(f"before     {Tested(self.before, self.error_before)}")
         return "\n".join([*lines, *map(str, self.epochs), f"written to {', '.join(self.files)}"])
