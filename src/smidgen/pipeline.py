@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from smidgen import codegen, ir, memory
 from smidgen.codegen import Sources
-from smidgen.data.files import made_folder
 from smidgen.errors import InputError, PlanError
 from smidgen.ir import Array, Graph
 from smidgen.memory import Buffer, Plan, ordering, streaming
@@ -165,32 +161,14 @@ class Program:
             "state_bytes": f"{self.sources.state_bytes:,}", **codegen.interface(self.graph, self.sources),
         }  # fmt: skip
         fields["usage"] = codegen.render("train_usage.md" if self.sources.learns else "usage.md", **fields).rstrip()
-        return {
-            **{f"model/{name}": text for name, text in self.sources.files.items()},
-            **{f"smidgen/{name}": text for name, text in kernels.items()},
-            **self.target.project(self.graph, self.sources, fields),
-        }
+        return codegen.listed(
+            {
+                **{f"model/{name}": text for name, text in self.sources.files.items()},
+                **{f"smidgen/{name}": text for name, text in kernels.items()},
+                **self.target.project(self.graph, self.sources, fields),
+            }
+        )
 
-    def write(self, folder: str | Path) -> None:
-        """Write the project into a new or empty folder, whole or not at all."""
-        to = Path(folder)
-        try:
-            if to.exists() and (not to.is_dir() or any(to.iterdir())):
-                raise InputError(f"{to} is there already and not an empty folder; remove it or name another")
-            with made_folder(to.parent):
-                self._write(to)
-        except OSError as error:
-            raise InputError(f"{to} cannot be written: {error.strerror}") from None
-
-    def _write(self, to: Path) -> None:
-        """Write the project under a temporary name beside the folder, and rename it."""
-        work = Path(tempfile.mkdtemp(dir=to.parent, prefix=f".{to.name}-"))
-        try:
-            for name, text in self.files().items():
-                (work / name).parent.mkdir(exist_ok=True)
-                (work / name).write_text(text)
-            work.chmod(0o755)
-            os.replace(work, to)
-        except BaseException:
-            shutil.rmtree(work, ignore_errors=True)
-            raise
+    def write(self, folder: str | Path, force: bool = False) -> None:
+        """Write the project into a new or empty folder, whole or not at all; `force` replaces a project there."""
+        codegen.write_project(self.files(), Path(folder), force)
