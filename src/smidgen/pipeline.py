@@ -9,7 +9,7 @@ from smidgen import codegen, ir, memory
 from smidgen.codegen import Sources
 from smidgen.errors import InputError, PlanError
 from smidgen.ir import Array, Graph
-from smidgen.memory import Buffer, Plan, ordering, streaming
+from smidgen.memory import PeakParts, Plan, ordering, streaming
 from smidgen.memory.rows import Schedule
 from smidgen.memory.streaming import Layout
 from smidgen.memory.working import Working
@@ -94,7 +94,7 @@ def _afford(graph: Graph, best: Layout, budget: int, working: Working) -> None:
     less = "Let less learn" if graph.updates else "Take a smaller model"
     raise PlanError(
         f"{graph.name} needs {needed:,} bytes of SRAM (arena {layout.peak:,}, state {state:,}), the budget is "
-        f"{budget:,}; the least that can be reached is {least}. At the peak stand {_named(layout.at_peak())}. "
+        f"{budget:,}; the least that can be reached is {least}. At the peak stand {memory.peak_parts(layout)}. "
         + ("Stream the image." if streamed <= budget else f"{less}, or raise the budget.")
     )
 
@@ -107,11 +107,6 @@ def _streamed(graph: Graph, otherwise: int, working: Working) -> int:
         return otherwise
 
 
-def _named(buffers: tuple[Buffer, ...]) -> str:
-    """The largest buffers with their bytes."""
-    return ", ".join(f"{b.name} {b.bytes:,}" for b in buffers[:3]) or "nothing"
-
-
 @dataclass(frozen=True)
 class Memory:
     """What a program takes, in bytes: SRAM for the arena, flash for constants."""
@@ -120,14 +115,14 @@ class Memory:
     lower_bound: int
     state: int
     constants: int
-    at_peak: tuple[Buffer, ...]  # largest first
+    at_peak: PeakParts
 
     def __str__(self) -> str:
         return (
             f"arena      {self.peak:>11,} bytes of SRAM; no plan of this order needs less than {self.lower_bound:,}\n"
             f"state      {self.state:>11,} bytes of SRAM that outlive a run\n"
             f"constants  {self.constants:>11,} bytes of flash\n"
-            f"at the peak: {_named(self.at_peak)}"
+            f"at the peak: {self.at_peak}"
         )
 
 
@@ -145,7 +140,8 @@ class Program:
     @property
     def memory(self) -> Memory:
         plan, sources = self.plan, self.sources
-        return Memory(plan.peak, plan.lower_bound, sources.state_bytes, sources.constant_bytes, plan.at_peak())
+        parts = memory.peak_parts(plan)
+        return Memory(plan.peak, plan.lower_bound, sources.state_bytes, sources.constant_bytes, parts)
 
     def start(self) -> Device:
         """Build the program and start it on its target."""

@@ -35,7 +35,7 @@ from smidgen.errors import StreamError
 from smidgen.ir import Graph
 from smidgen.pipeline import Program, compile
 from smidgen.results.profiling import profile
-from smidgen.results.verbs import CompiledProject, TensorBytes
+from smidgen.results.verbs import CompiledProject
 from smidgen.targets import device as targets
 from smidgen.targets.finding import find_board
 from smidgen.training import Options
@@ -118,7 +118,7 @@ def _summary(program: Program, folder: Path, picture: Path | None) -> CompiledPr
         lower_bound_bytes=memory.lower_bound,
         state_bytes=memory.state,
         constant_bytes=memory.constants,
-        at_peak=tuple(TensorBytes(buffer.name, buffer.bytes) for buffer in memory.at_peak),
+        at_peak=memory.at_peak,
         picture=str(picture) if picture else None,
     )
 

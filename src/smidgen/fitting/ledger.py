@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from smidgen.data.files import write_whole
 from smidgen.errors import SmidgenError
 
-FORMAT = 1
+FORMAT = 2
 NAME = "fit.json"
 Made = TypeVar("Made")
 

@@ -195,10 +195,10 @@ class Stages:
         self.tell(f"measuring a step on the emulated {self.wish.target}", 0, 0)
         found = profile(self.there, COMPARED, self.wish.course.seed)
         write_whole(self.folder / PROFILE, json.dumps(asdict(found), indent=1, allow_nan=False).encode() + b"\n")
-        counted = found.instructions
+        counted, time = found.instructions, found.time
         return BoardMeasured(
-            found.target, found.sram_bytes, found.flash_bytes, counted.forward, counted.step or 0, COMPARED,
-            found.exact.equal,
+            found.target, found.sram_bytes, found.flash_bytes, counted.forward, counted.step or 0, time.forward_ms,
+            time.step_ms or 0.0, time.mhz, time.instructions_per_cycle, COMPARED, found.exact.equal,
         )  # fmt: skip
 
     def make_project(self) -> ProjectWritten:
