@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn
 
-from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, app, memory_bytes, path_option, show
+from smidgen.cli.shared import MEMORY_TEXT, Force, Json, Memory, app, check_file, memory_bytes, path_option, show
 from smidgen.cli.terminal import print_rich, progress_console, spinner
 from smidgen.data import Labelled, Samples, load_images, load_labelled
 from smidgen.errors import InputError
@@ -78,11 +78,13 @@ def quantize_(
     layers: Annotated[
         bool, typer.Option("--layers", help="Also show the signal-to-noise ratio of every layer.")
     ] = False,
+    force: Force = False,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Quantize a float32 model to int8, calibrated on images, and report how close it stays."""
     check_writable(output)
+    check_file(output, force)
     if images < 1:
         raise InputError(f"{images} images are too few; give at least 8, better about 100")
     recipe = Recipe(method.value, percentile, equalise, correct)
@@ -92,7 +94,7 @@ def quantize_(
         graph, given = load(model, most), load_images(source, images, most)
         known = load_labelled(source, TESTED, most)
     seen = PixelOptions(mean, std, pixels, order, fit)
-    with _progress_bar() as on_progress:
+    with quantization_bar() as on_progress:
         result = quantize(
             graph, given, recipe, labelled=_of_its_classes(graph, known), preprocessing=seen.preprocessing(graph),
             conventions=seen.conventions(), on_progress=on_progress,
@@ -165,7 +167,7 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
 
 
 @contextmanager
-def _progress_bar() -> Iterator[Callable[[QuantizationProgress], None]]:
+def quantization_bar() -> Iterator[Callable[[QuantizationProgress], None]]:
     """A bar on stderr, where that is a terminal."""
     console = progress_console()
     columns = (TextColumn("{task.description}", markup=False), BarColumn())

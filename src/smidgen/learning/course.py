@@ -126,8 +126,8 @@ class RunPosition:
         return (Tested(self.before, self.error), *(tested for tested in after if tested))
 
     def check(self, course: Course, steps: int) -> None:
-        """Raise InputError unless a run of this course, `steps` to an epoch, can be here."""
-        if not 0 <= self.epoch <= course.epochs or not 0 <= self.step < (steps if self.epoch < course.epochs else 1):
+        """Raise InputError unless a run of this course, `steps` to an epoch, can be here: after them it tests."""
+        if not 0 <= self.epoch <= course.epochs or not 0 <= self.step <= (steps if self.epoch < course.epochs else 0):
             raise InputError(
                 f"step {self.step} of epoch {self.epoch + 1} is not one of {steps} steps and {course.epochs} epochs"
             )

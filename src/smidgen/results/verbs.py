@@ -10,6 +10,7 @@ import numpy as np
 from smidgen.ir import Array, Value
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning import Epoch, Tested
+from smidgen.memory import PeakParts
 from smidgen.quantization import PixelChoice, Report
 from smidgen.selection.rates import ChosenRate
 from smidgen.training.losses import Loss
@@ -102,14 +103,6 @@ class QuantizedFile:
 
 
 @dataclass(frozen=True)
-class TensorBytes:
-    """A tensor alive at the peak, and its bytes."""
-
-    name: str
-    bytes: int
-
-
-@dataclass(frozen=True)
 class CompiledProject:
     """A project written for a target."""
 
@@ -121,17 +114,16 @@ class CompiledProject:
     lower_bound_bytes: int
     state_bytes: int
     constant_bytes: int
-    at_peak: tuple[TensorBytes, ...]
+    at_peak: PeakParts
     picture: str | None  # the file its memory is drawn in
 
     def __str__(self) -> str:
-        largest = ", ".join(f"{use.name} {use.bytes:,}" for use in self.at_peak[:3])
         learns = f"{self.state_bytes:,} for what learns, " if self.state_bytes else ""
         return (
             f"{self.model} for {self.target}: {len(self.files)} files → {self.folder}\n"
             f"arena {self.peak_bytes:,} bytes of SRAM (at least {self.lower_bound_bytes:,}), "
             f"{learns}constants {self.constant_bytes:,} bytes of flash\n"
-            f"at the peak: {largest}" + (f"\nmemory drawn in {self.picture}" if self.picture else "")
+            f"at the peak: {self.at_peak}" + (f"\nmemory drawn in {self.picture}" if self.picture else "")
         )
 
 

@@ -216,7 +216,7 @@ class BoardDevice(Device):
         image = read_image(firmware)
         self.graph, self.learns, self.image = graph, sources.learns, image
         self._stack_bound = bound_stack(firmware).bytes
-        self.compiler = target.toolchain
+        self.compiler, self.clock = target.toolchain, target.board.clock
         self._streamed, self._limit = sources.streamed_input, target.limit
         self._counter = Counter(image, _roles(graph, sources, image), sources.calls, len(graph.nodes))
         self._board: EmulatedBoard | None = EmulatedBoard(target.board, image, self._counter, target.cache)
