@@ -19,6 +19,7 @@ from smidgen.cli.searching import choose_scheme
 from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, TrainingTarget, app, memory_bytes, path_option, show
 from smidgen.cli.terminal import progress_console, say, spinner, warn
 from smidgen.data import Augment, Data, examples, load_data, pixel_encoding
+from smidgen.data.classes import renumbered
 from smidgen.data.decoding import SHORT_SIDE
 from smidgen.data.files import made_folder
 from smidgen.errors import InputError
@@ -95,7 +96,8 @@ def train(
     course.check()
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
-        graph, data = load(model, most), load_data(source, most, short_side)
+        graph = load(model, most)
+        data = renumbered(load_data(source, most, short_side), graph.classes)
     options = learning.options(learning.classes or len(data.classes))
     names = data.names if options.classes == len(data.classes) else ()
     files = _learned_files(graph, output, Path(model))

@@ -15,6 +15,7 @@ from smidgen.cli.demonstration import Demonstration
 from smidgen.cli.terminal import print_rich, say
 from smidgen.errors import InputError
 from smidgen.fitting import Fitted
+from smidgen.inference import CellsTested, ClassesTested, NumbersTested, Predictions, ReconstructionTested
 from smidgen.results.contributions import AnalysisSummary
 from smidgen.results.inspection import Summary
 from smidgen.results.profiling import Profile
@@ -92,13 +93,21 @@ Result = (
     | Pareto
     | Fitted
     | Demonstration
+    | Predictions
+    | ClassesTested
+    | CellsTested
+    | NumbersTested
+    | ReconstructionTested
 )
+
+
+TABLES = (Summary, Profile, Predictions, ClassesTested, CellsTested, NumbersTested, ReconstructionTested)
 
 
 def show(result: Result, as_json: bool) -> None:
     if as_json:
         say(as_text(result))
-    elif isinstance(result, Summary | Profile):
+    elif isinstance(result, TABLES):
         print_rich(result)
     else:
         say(str(result))

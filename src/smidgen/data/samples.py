@@ -79,8 +79,9 @@ class Data:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The classes by name; none where they are only numbers counted from 0."""
-        return () if self.classes == tuple(map(str, range(len(self.classes)))) else self.classes
+        """The classes by name; none where they are only numbers counted from 0, as in 0, 1 or 000, 001."""
+        counted = all(name.isdecimal() and int(name) == place for place, name in enumerate(self.classes))
+        return () if counted else self.classes
 
     def digest(self) -> str:
         """A fingerprint of every pixel and label, by which a resumed run knows its data."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from smidgen.data import Augment, Data
+from smidgen.data.classes import renumbered
 from smidgen.fitting.ledger import FitError, Ledger, digest, digest_of
 from smidgen.fitting.made import (
     BoardMeasured,
@@ -86,6 +87,7 @@ def fit(
     no program can use. Every stage leaves its files in the folder; one whose inputs have not changed is
     not made again, and a fit that was interrupted goes on.
     """
+    data = renumbered(data, model.classes)
     most = min(parse_size(str(budget)), find_board(target).largest_budget)
     count = usual_epochs(len(data.train)) if epochs is None else epochs
     course = Course(count, 0.0, augment=augment or Augment(), seed=seed)
