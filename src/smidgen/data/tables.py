@@ -208,7 +208,7 @@ def _rows(file: SampleFile) -> Iterator[Row]:
         try:
             line = data.decode("utf-8-sig" if place == 1 else "utf-8").strip()
             separator = separator or max(SEPARATORS, key=line.count)
-            (cells,) = csv.reader((line,), delimiter=separator, strict=True) if line else ((),)
+            (cells,) = csv.reader((line,), delimiter=separator, skipinitialspace=True, strict=True) if line else ((),)
         except UnicodeDecodeError:
             raise DataError(f"{where} is not text in UTF-8; save the file as such") from None
         except (csv.Error, ValueError) as error:
