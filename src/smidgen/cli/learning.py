@@ -36,7 +36,9 @@ from smidgen.zoo.loading import load
 ImageSource = Annotated[
     str,
     typer.Option(
-        "--data", help="A folder of images by label, a published data set, a .zip of either, an .npz, or cifar10."
+        "--data",
+        help="A folder of images or recordings by label, a published data set, a .zip of either, an .npz, .npy or .csv "
+        "file, or cifar10.",
     ),
 ]
 LearnedScheme = Annotated[
@@ -47,7 +49,12 @@ BoardBudget = Annotated[
     typer.Option(help="Without --scheme: a board's SRAM, such as 128KB; the best known scheme for it learns."),
 ]
 ShortSide = Annotated[int, typer.Option(help="Reduce larger image files to this short side, in pixels.")]
-
+LabelColumns = Annotated[
+    str | None,
+    typer.Option(
+        "--label", help="Of a .csv table: the column, or columns as in a,b, to learn; none for none. Else the last one."
+    ),
+]
 
 LearningRate = Annotated[
     str, typer.Option("--learning-rate", "--lr", help="Per sample: auto (short trials), a number, or as in 0.1/256.")
@@ -85,6 +92,7 @@ def train(
     *,
     learning: Learning,
     short_side: ShortSide = SHORT_SIDE,
+    label: LabelColumns = None,
     resume: Annotated[Path | None, path_option(help="Continue this run from its checkpoint.")] = None,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
@@ -95,7 +103,7 @@ def train(
     course.check()
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
-        graph, data = load(model, most), load_data(source, most, short_side)
+        graph, data = load(model, most), load_data(source, most, short_side, label)
     options = learning.options(learning.classes or len(data.classes))
     files = _learned_files(graph, output, Path(model))
     picked = _choose(graph, scheme, budget, target, options)
