@@ -195,8 +195,8 @@ def test_what_learns_is_named_after_its_data_and_so_is_what_was_learned(host: Ho
 
 
 def test_a_head_that_is_kept_keeps_its_names_unless_the_data_has_others(host: Host) -> None:
-    for given, expected in (((), NAMES), (NAMES[::-1], NAMES[::-1])):
-        program = sm.compile(named(), "last:2", host, options=Options(SCORES), class_names=given)
+    for classes, expected in (((), NAMES), (NAMES[::-1], NAMES[::-1])):
+        program = sm.compile(named(), "last:2", host, options=Options(SCORES), class_names=classes)
         assert program.training is not None
         assert program.graph.classes == program.training.forward.classes == expected
     assert sm.compile(named(), "last:2", host, options=Options(SCORES, head="new")).graph.classes == ()

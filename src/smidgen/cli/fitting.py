@@ -12,7 +12,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from smidgen.cli.demonstration import demonstrate
-from smidgen.cli.learning import ImageSource, ShortSide
+from smidgen.cli.learning import ImageSource, LabelColumns, ShortSide
 from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, app, memory_bytes, path_option, show
 from smidgen.cli.terminal import progress_console, spinner, warn
 from smidgen.data import Augment, load_data
@@ -56,13 +56,14 @@ def fit_(
     machine: Annotated[Machine, typer.Option("--on", help="Where trials and learning run.")] = Machine.host,
     seed: Annotated[int, typer.Option(help="Fixes the head's first weights, the order and the crops.")] = 0,
     short_side: ShortSide = SHORT_SIDE,
+    label: LabelColumns = None,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """From a model and images to C that learns within a budget: quantize, analyze, search, train, profile, compile."""
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
-        graph, data = load(model, most), load_data(source, most, short_side)
+        graph, data = load(model, most), load_data(source, most, short_side, label)
         known = None if contributions is None else read_contributions(contributions)
     with fit_bar() as on_progress:
         fitted = fit(

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from smidgen.cli.learning import ShortSide
+from smidgen.cli.learning import LabelColumns, ShortSide
 from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, app, check_folder, memory_bytes, path_option, show
 from smidgen.cli.terminal import progress_console, say, spinner
 from smidgen.data import load_data
@@ -37,6 +37,7 @@ def test_(
     target: Where = None,
     images: Annotated[int | None, typer.Option(help="Test with so many samples, evenly from all of them.")] = None,
     output: Annotated[Path | None, path_option("--output", "-o", help="Also write an HTML page with pictures.")] = None,
+    label: LabelColumns = None,
     short_side: ShortSide = SHORT_SIDE,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
@@ -46,7 +47,7 @@ def test_(
         check_folder(output, output.parent)
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
-        graph, data = load(model, most), load_data(source, most, short_side)
+        graph, data = load(model, most), load_data(source, most, short_side, label)
     with _progress_bar(f"testing {graph.name}") as on_progress:
         tested = test(graph, data, target=target, images=images, on_progress=on_progress)
     if output:
@@ -62,13 +63,17 @@ def test_(
 def predict_(
     model: Model,
     source: Annotated[
-        str, typer.Argument(metavar="FILE|DIR", help="A photograph, a folder or .zip of them, or an .npy or .npz.")
+        str,
+        typer.Argument(
+            metavar="FILE|DIR", help="A photograph or recording, a folder or .zip of them, or rows (.npy .npz .csv)."
+        ),
     ],
     target: Where = None,
     top: Annotated[int, typer.Option(help="How many of the likeliest classes to show.")] = TOP,
     numbers: Annotated[
         bool, typer.Option("--numbers", help="Show the outputs as numbers: they are not scores of classes.")
     ] = False,
+    label: LabelColumns = None,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
@@ -77,8 +82,9 @@ def predict_(
         graph = load(model, memory_bytes(memory))
     with _progress_bar(f"running {graph.name}") as on_progress:
         found = predict(
-            graph, source, target=target, top=top, numbers=numbers, memory=memory_bytes(memory), on_progress=on_progress
-        )
+            graph, source, target=target, top=top, numbers=numbers, label=label, memory=memory_bytes(memory),
+            on_progress=on_progress,
+        )  # fmt: skip
     show(found, as_json)
 
 

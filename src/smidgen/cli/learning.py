@@ -37,7 +37,9 @@ from smidgen.zoo.loading import load
 ImageSource = Annotated[
     str,
     typer.Option(
-        "--data", help="A folder of images by label, a published data set, a .zip of either, an .npz, or cifar10."
+        "--data",
+        help="A folder of images or recordings by label, a published data set, a .zip of either, an .npz, .npy or .csv "
+        "file, or cifar10.",
     ),
 ]
 LearnedScheme = Annotated[
@@ -48,7 +50,12 @@ BoardBudget = Annotated[
     typer.Option(help="Without --scheme: a board's SRAM, such as 128KB; the best known scheme for it learns."),
 ]
 ShortSide = Annotated[int, typer.Option(help="Reduce larger image files to this short side, in pixels.")]
-
+LabelColumns = Annotated[
+    str | None,
+    typer.Option(
+        "--label", help="Of a .csv table: the column, or columns as in a,b, to learn; none for none. Else the last one."
+    ),
+]
 
 LearningRate = Annotated[
     str, typer.Option("--learning-rate", "--lr", help="Per sample: auto (short trials), a number, or as in 0.1/256.")
@@ -86,6 +93,7 @@ def train(
     *,
     learning: Learning,
     short_side: ShortSide = SHORT_SIDE,
+    label: LabelColumns = None,
     resume: Annotated[Path | None, path_option(help="Continue this run from its checkpoint.")] = None,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
@@ -97,7 +105,7 @@ def train(
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
         graph = load(model, most)
-        data = renumbered(load_data(source, most, short_side), graph.classes)
+        data = renumbered(load_data(source, most, short_side, label), graph.classes)
     options = learning.options(learning.classes or len(data.classes))
     names = data.names if options.classes == len(data.classes) else ()
     files = _learned_files(graph, output, Path(model))

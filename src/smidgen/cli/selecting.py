@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from smidgen.cli.learning import ImageSource, ShortSide, parse_rate
+from smidgen.cli.learning import ImageSource, LabelColumns, ShortSide, parse_rate
 from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, app, check_folder, memory_bytes, path_option, show
 from smidgen.cli.terminal import progress_console, spinner, warn
 from smidgen.data import load_data
@@ -46,6 +46,7 @@ def analyze_(
     reach: Annotated[int | None, typer.Option(help="Try the last so many layers alone.")] = None,
     picture: Annotated[Path | None, path_option(help="Also draw the contributions in this HTML file.")] = None,
     short_side: ShortSide = SHORT_SIDE,
+    label: LabelColumns = None,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
@@ -55,7 +56,7 @@ def analyze_(
     rate = parse_rate(learning_rate)
     with spinner(f"reading {source}"):
         room = memory_bytes(memory)
-        graph, data = load(model, room), load_data(source, room, short_side)
+        graph, data = load(model, room), load_data(source, room, short_side, label)
     with _progress_bar(output) as on_progress:
         found = analyze(
             graph, data, output=output, quick=quick, seeds=seeds, epochs=epochs, learning_rate=rate, limit=limit,

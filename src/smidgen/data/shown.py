@@ -1,26 +1,28 @@
-"""Samples that a model is shown one by one: a photograph, every photograph of a folder, the rows of an array."""
+"""Samples that a model is shown one by one: a file, every file of a folder, the rows of an array or a table."""
 
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
+from smidgen.data.arrays import as_samples, read_x
 from smidgen.data.budget import MEMORY, Budget
-from smidgen.data.decoding import SHORT_SIDE, decode_all
-from smidgen.data.files import CORRUPT_ZIP, first_line, parse_npy, read_npz, read_whole
-from smidgen.data.inputs import fits
+from smidgen.data.decoding import SHORT_SIDE
+from smidgen.data.files import CORRUPT_ZIP, first_line, parse_npy, read_whole
+from smidgen.data.folders import KINDS, FileKind, kind_of_files
+from smidgen.data.inputs import fits, kind_of
 from smidgen.data.samples import DataError
-from smidgen.data.trees import SUFFIXES, ImageFile, Tree, folder_tree, is_image, zip_tree
+from smidgen.data.tables import NONE, SUFFIX, read_recordings, read_table
+from smidgen.data.trees import SampleFile, ends, folder_tree, whole_file, zip_tree
 from smidgen.errors import ImportModelError
 from smidgen.ir import Array, Type
 
-ARRAYS = (".npy", ".npz")
+NPY, NPZ, ZIP = ".npy", ".npz", ".zip"
+TAKEN = "a photograph, a recording, a folder or .zip of them, or rows as .npy, .npz or .csv"
 
 
 @dataclass(frozen=True)
@@ -32,78 +34,92 @@ class Shown:
 
 
 @contextmanager
-def open_samples(source: str | Path, input: Type, memory: int = MEMORY) -> Iterator[tuple[Shown, ...]]:
-    """The samples of an image file, a folder or .zip of them, or an .npy or .npz of rows, for a model with this input.
+def open_samples(
+    source: str | Path, input: Type, memory: int = MEMORY, label: str | None = None
+) -> Iterator[tuple[Shown, ...]]:
+    """The samples of a file, a folder or an archive, for a model with this input.
 
-    Pictures are read as `load_data` reads them, in the order of their names.
+    Files are read as `load_data` reads them, in the order of their names. An array or a table holds a sample in each
+    row, or is one sample where it has the input's shape; `label` names columns of a table that are not for the model.
     """
     path, budget = Path(source), Budget(memory, DataError)
     if not str(source) or not path.exists():
-        kinds = "a photograph, a folder or .zip of them, or an .npy or .npz of rows"
-        raise DataError(f"there is no {str(source) or 'file without a name'}; give {kinds}")
-    if path.suffix.lower() in ARRAYS and not path.is_dir():
-        yield _rows(path, input, budget)
-    elif path.is_file() and is_image(path.name):
-        yield (_picture(ImageFile(path.name, partial(_bytes, path, memory)), budget),)
-    elif path.is_file() and path.suffix.lower() != ".zip":
-        raise DataError(f"{path} is none of {', '.join((*SUFFIXES, *ARRAYS))}; give a photograph, or an array of rows")
-    elif path.is_dir():
-        yield _pictures(folder_tree(path, budget), budget)
-    else:
-        with _archive(path) as archive:
-            yield _pictures(zip_tree(path, archive, budget), budget)
+        raise DataError(f"there is no {str(source) or 'file without a name'}; give {TAKEN}")
+    with ExitStack() as stack:
+        with _in_one_sentence(path):
+            found = _listed(path, input, budget, label, stack)
+        yield found
+
+
+def _listed(path: Path, input: Type, budget: Budget, label: str | None, stack: ExitStack) -> tuple[Shown, ...]:
+    """What there is to show; an archive stays open while the stack does."""
+    suffix = "" if path.is_dir() else path.suffix.lower()
+    if suffix in (NPY, NPZ):
+        return _rows(path.name, _array(path, input, budget))
+    if suffix == SUFFIX:
+        return _rows(path.name, _table(path, input, budget, label))
+    if suffix in ("", ZIP) and not (suffix == "" and path.is_file()):
+        archive = stack.enter_context(zipfile.ZipFile(path)) if suffix == ZIP else None
+        tree = folder_tree(path, budget) if archive is None else zip_tree(path, archive, budget)
+        kind = kind_of_files(tree)
+        return _files(path, tree.ending(kind.suffixes), kind, budget)
+    kinds = [kind for kind in KINDS if ends(path.name, kind.suffixes)]
+    if not kinds:
+        raise DataError(f"{path} is nothing that can be shown to a model; give {TAKEN}")
+    return _files(path, [SampleFile(path.name, partial(whole_file, path, budget))], kinds[0], budget)
+
+
+def _files(path: Path, files: Sequence[SampleFile], kind: FileKind, budget: Budget) -> tuple[Shown, ...]:
+    if not files:
+        raise DataError(f"{path} holds nothing that can be shown to a model; give {TAKEN}")
+
+    def read(file: SampleFile) -> Array:
+        with _in_one_sentence(path):
+            return kind.read((file,), budget.copy(), SHORT_SIDE)[0]
+
+    return tuple(Shown(file.name, partial(read, file)) for file in sorted(files, key=lambda file: file.name))
 
 
 @contextmanager
-def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    """An archive to read from; what is wrong with it is said in one sentence."""
+def _in_one_sentence(path: Path) -> Iterator[None]:
+    """What goes wrong with a file that is read, as a DataError."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            yield archive
+        yield
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
     except CORRUPT_ZIP as error:
-        raise DataError(f"{path} is not a complete archive: {first_line(error)}") from None
+        raise DataError(f"{path} is not complete: {first_line(error)}") from None
 
 
-def _pictures(tree: Tree, budget: Budget) -> tuple[Shown, ...]:
-    files = sorted(tree.images(), key=lambda file: file.name)
-    if not files:
-        raise DataError(f"{tree.where} holds no images ({', '.join(SUFFIXES)}); give a folder that does")
-    return tuple(_picture(file, budget) for file in files)
+def _rows(name: str, samples: Sequence[Array]) -> tuple[Shown, ...]:
+    if len(samples) == 1:
+        return (Shown(name, partial(samples.__getitem__, 0)),)
+    return tuple(Shown(f"{name}[{place}]", partial(samples.__getitem__, place)) for place in range(len(samples)))
 
 
-def _picture(file: ImageFile, budget: Budget) -> Shown:
-    return Shown(file.name, lambda: decode_all((file,), budget.copy(), SHORT_SIDE)[0])
-
-
-def _bytes(path: Path, memory: int) -> bytes:
+def _array(path: Path, input: Type, budget: Budget) -> tuple[Array, ...]:
+    """Samples along the first dimension; one of an array that is a sample itself."""
+    if path.suffix.lower() == NPZ:
+        return read_x(path, budget).images
     try:
-        return read_whole(path, memory)
+        array = parse_npy(read_whole(path, budget.limit), str(path))
     except ImportModelError as error:
         raise DataError(str(error)) from None
+    if kind_of(array, input) == "picture" or fits(array.shape, input.shape):
+        return (array,)
+    return as_samples(array, str(path), budget)
 
 
-def _rows(path: Path, input: Type, budget: Budget) -> tuple[Shown, ...]:
-    """Samples along the first dimension of an array; an array that is one sample is one."""
-    array = _array(path, budget)
-    picture = array.dtype == np.uint8 and array.ndim == len(input.shape) - 1 and array.shape[-1] in (1, 3)
-    if picture or (array.dtype != np.uint8 and fits(array.shape, input.shape)):
-        return (Shown(path.name, lambda: array),)
-    if array.ndim < 2:
-        raise DataError(
-            f"{path} holds {array.dtype}{list(array.shape)}, the model's input is {list(input.shape)}; give rows, "
-            f"as [count, {', '.join(map(str, input.shape[1:]))}]"
-        )
-    return tuple(Shown(f"{path.name}[{i}]", partial(array.__getitem__, i)) for i in range(len(array)))
-
-
-def _array(path: Path, budget: Budget) -> Array:
-    try:
-        if path.suffix.lower() == ".npy":
-            return parse_npy(read_whole(path, budget.limit), str(path))
-        arrays = read_npz(path, budget)
-    except ImportModelError as error:
-        raise DataError(str(error)) from None
-    for name in ("x", "x_test", *(arrays if len(arrays) == 1 else ())):
-        if name in arrays:
-            return arrays[name]
-    raise DataError(f"{path} holds {', '.join(sorted(arrays)[:8]) or 'nothing'}; it needs an array x of samples")
+def _table(path: Path, input: Type, budget: Budget, label: str | None) -> tuple[Array, ...]:
+    """The rows of a table, all of its columns or those that tell nothing; or the table as one recording."""
+    file = SampleFile(path.name, partial(whole_file, path, budget))
+    if label is None:
+        with suppress(DataError):
+            recording = read_recordings([file], budget.copy())
+            if fits(recording[0].shape, input.shape):
+                return recording
+        with suppress(DataError):
+            rows = read_table([file], budget.copy(), NONE).train.images
+            if fits(rows[0].shape, input.shape):
+                return rows
+    return read_table([file], budget, label).train.images

@@ -114,6 +114,7 @@ def predict(
     target: str | Target | None = None,
     top: int = TOP,
     numbers: bool = False,
+    label: str | None = None,
     memory: int = MEMORY,
     on_progress: ProgressCallback = lambda _: None,
 ) -> Predictions:
@@ -121,7 +122,8 @@ def predict(
 
     It runs in C on this machine, on a board by name, or in numpy ("reference"), where float32 models run in any case
     unless a target is named. Of each sample the `top` likeliest classes are told, by the names that the model carries;
-    with `numbers` its outputs as they are, for a model whose several outputs are no classes.
+    with `numbers` its outputs as they are, for a model whose several outputs are no classes. `label` names columns of
+    a table that are not for the model.
     """
     if top < 1:
         raise InputError(f"the {top} likeliest classes cannot be told; ask for 1 or more")
@@ -129,7 +131,7 @@ def predict(
     target = where_to_run(model, target)
     encoding = pixel_encoding(model)
     if isinstance(samples, str | Path):
-        with open_samples(samples, encoding.type, memory) as found:
+        with open_samples(samples, encoding.type, memory, label) as found:
             made = tuple(_predicted(model, found, kind, top, target, on_progress))
     else:
         arrays = (samples,) if isinstance(samples, np.ndarray) else tuple(samples)
