@@ -44,7 +44,7 @@ def test_(
 ) -> None:
     """Test a model: accuracy, precision and recall by class, confusion; or errors where there are no classes."""
     if output:
-        check_folder(output, output.parent)
+        check_folder(output, Path())
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
         graph, data = load(model, most), load_data(source, most, short_side, label)
