@@ -194,6 +194,14 @@ def test_what_learns_is_named_after_its_data_and_so_is_what_was_learned(host: Ho
     assert sm.compile(named(), "last:2", host, options=Options(4)).graph.classes == ()
 
 
+def test_a_head_that_is_kept_keeps_its_names_unless_the_data_has_others(host: Host) -> None:
+    for classes, expected in (((), NAMES), (NAMES[::-1], NAMES[::-1])):
+        program = sm.compile(named(), "last:2", host, options=Options(SCORES), class_names=classes)
+        assert program.training is not None
+        assert program.graph.classes == program.training.forward.classes == expected
+    assert sm.compile(named(), "last:2", host, options=Options(SCORES, head="new")).graph.classes == ()
+
+
 def test_names_change_no_state_that_was_saved(host: Host) -> None:
     plain, with_names = (
         sm.compile(small_network(), "last:2", host, options=Options(4), class_names=classes)

@@ -39,7 +39,8 @@ def compile(
     image is handed over row by row and never held whole; a `budget`, in bytes or as "128KB" (of 1,024 bytes each),
     is the most that arena and state may take. Early layers run row by row where the target's memory is scarce, the
     image is streamed or there is a budget; the bytes computed are the same. `prefix` begins the names of files and
-    functions; `class_names` are those of the classes that it learns, or scores, instead of the model's own.
+    functions; `class_names` are those of the classes that it learns, or scores. Without any a model's own stay, also
+    where its head is kept and learns.
     """
     where = find(target) if isinstance(target, str) else target
     most = None if budget is None else parse_size(str(budget))
@@ -95,6 +96,7 @@ def _train(
 ) -> Training:
     chosen = load_scheme(scheme, model) if isinstance(scheme, str) else scheme
     training = build_training(model, chosen, options or Options(), images)
+    names = names or (model.classes if training.head.start == "keep" else ())
     return replace(training, step=_with_classes(training.step, names), forward=_with_classes(training.forward, names))
 
 

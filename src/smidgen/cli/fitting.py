@@ -14,7 +14,18 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from smidgen.cli.demonstration import demonstrate
 from smidgen.cli.interrupting import going_on, same_command
 from smidgen.cli.learning import ImageSource, ShortSide
-from smidgen.cli.shared import MEMORY_TEXT, Force, Json, Memory, Model, app, memory_bytes, path_option, show
+from smidgen.cli.shared import (
+    MEMORY_TEXT,
+    Force,
+    Json,
+    LabelColumns,
+    Memory,
+    Model,
+    app,
+    memory_bytes,
+    path_option,
+    show,
+)
 from smidgen.cli.terminal import progress_console, spinner, warn
 from smidgen.data import Augment, load_data
 from smidgen.data.decoding import SHORT_SIDE
@@ -58,6 +69,7 @@ def fit_(
     machine: Annotated[Machine, typer.Option("--on", help="Where trials and learning run.")] = Machine.host,
     seed: Annotated[int, typer.Option(help="Fixes the head's first weights, the order and the crops.")] = 0,
     short_side: ShortSide = SHORT_SIDE,
+    label: LabelColumns = None,
     force: Force = False,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
@@ -65,7 +77,7 @@ def fit_(
     """From a model and images to C that learns within a budget: quantize, analyze, search, train, profile, compile."""
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
-        graph, data = load(model, most), load_data(source, most, short_side)
+        graph, data = load(model, most), load_data(source, most, short_side, label)
         data.check_several()
         known = None if contributions is None else read_contributions(contributions)
     with going_on(lambda: _kept(context, output)), fit_bar() as on_progress:

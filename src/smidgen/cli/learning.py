@@ -22,6 +22,7 @@ from smidgen.cli.shared import (
     MEMORY_TEXT,
     Force,
     Json,
+    LabelColumns,
     Memory,
     Model,
     TrainingTarget,
@@ -61,7 +62,9 @@ from smidgen.zoo.loading import load
 ImageSource = Annotated[
     str,
     typer.Option(
-        "--data", help="A folder of images by label, a published data set, a .zip of either, an .npz, or cifar10."
+        "--data",
+        help="A folder of images or recordings by label, a published data set, a .zip of either, an .npz, .npy or .csv "
+        "file, or cifar10.",
     ),
 ]
 LearnedScheme = Annotated[
@@ -72,7 +75,6 @@ BoardBudget = Annotated[
     typer.Option(help="Without --scheme: a board's SRAM, such as 128KB; the best known scheme for it learns."),
 ]
 ShortSide = Annotated[int, typer.Option(help="Reduce larger image files to this short side, in pixels.")]
-
 
 LearningRate = Annotated[
     str, typer.Option("--learning-rate", "--lr", help="Per sample: auto (short trials), a number, or as in 0.1/256.")
@@ -124,6 +126,7 @@ def train(
     *,
     learning: Learning,
     short_side: ShortSide = SHORT_SIDE,
+    label: LabelColumns = None,
     resume: Resume = None,
     quantized: QuantizeFirst = False,
     force: Force = False,
@@ -136,7 +139,7 @@ def train(
     course.check()
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
-        graph, data = load(model, most), load_data(source, most, short_side)
+        graph, data = load(model, most), load_data(source, most, short_side, label)
     _learned_files(graph, output, Path(model), resume, force)  # which tells before work that takes long
     graph = _in_int8(graph, data, model, source, quantized)
     graph, data, options = with_head(graph, data, learning)

@@ -16,6 +16,7 @@ from smidgen.cli.shared import (
     MEMORY_TEXT,
     Force,
     Json,
+    LabelColumns,
     Memory,
     Model,
     app,
@@ -60,6 +61,7 @@ def analyze_(
     reach: Annotated[int | None, typer.Option(help="Try the last so many layers alone.")] = None,
     picture: Annotated[Path | None, path_option(help="Also draw the contributions in this HTML file.")] = None,
     short_side: ShortSide = SHORT_SIDE,
+    label: LabelColumns = None,
     force: Force = False,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
@@ -70,7 +72,7 @@ def analyze_(
     rate = parse_rate(learning_rate)
     with spinner(f"reading {source}"):
         room = memory_bytes(memory)
-        graph, data = load(model, room), load_data(source, room, short_side)
+        graph, data = load(model, room), load_data(source, room, short_side, label)
         data.check_several()
     check_int8(graph, model, source)
     with going_on(lambda: _kept(context, output)), _progress_bar(output) as on_progress:

@@ -17,6 +17,7 @@ from smidgen.cli.terminal import print_rich, say, warn
 from smidgen.errors import InputError
 from smidgen.fitting import Fitted
 from smidgen.fitting.stages import is_float
+from smidgen.inference import CellsTested, ClassesTested, NumbersTested, Predictions, ReconstructionTested
 from smidgen.ir import Graph
 from smidgen.results.contributions import AnalysisSummary
 from smidgen.results.inspection import Summary
@@ -96,6 +97,12 @@ OneScheme = Annotated[
 ]
 Memory = Annotated[str, typer.Option(help="Most memory that the contents of one file may take, such as 4GB.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there already.")]
+LabelColumns = Annotated[
+    str | None,
+    typer.Option(
+        "--label", help="Of a .csv table: the column, or columns as in a,b, to learn; none for none. Else the last one."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 Result = (
@@ -111,13 +118,21 @@ Result = (
     | Pareto
     | Fitted
     | Demonstration
+    | Predictions
+    | ClassesTested
+    | CellsTested
+    | NumbersTested
+    | ReconstructionTested
 )
+
+
+TABLES = (Summary, Profile, Predictions, ClassesTested, CellsTested, NumbersTested, ReconstructionTested)
 
 
 def show(result: Result, as_json: bool) -> None:
     if as_json:
         say(as_text(result))
-    elif isinstance(result, Summary | Profile):
+    elif isinstance(result, TABLES):
         print_rich(result)
     else:
         say(str(result))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from smidgen.data import Augment, Data
+from smidgen.data.classes import renumbered
 from smidgen.data.files import made_folder
 from smidgen.fitting.ledger import Ledger, digest, digest_of
 from smidgen.fitting.made import (
@@ -89,6 +90,7 @@ def fit(
     not made again, and a fit that was interrupted goes on. A folder that no fit made, and files that were changed
     since, are left alone unless `force` is given: then files of these names are overwritten.
     """
+    data = renumbered(data, model.classes)
     most = min(parse_size(str(budget)), find_board(target).largest_budget)
     count = usual_epochs(len(data.train)) if epochs is None else epochs
     course = Course(count, 0.0, augment=augment or Augment(), seed=seed)

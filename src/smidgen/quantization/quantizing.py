@@ -89,11 +89,10 @@ def quantize(
         _check_labels(graph, labelled)
     real = fold(graph)
     check_ops(real)
-    choice = None
-    if pixels and preprocessing is not None:
-        choice = PixelChoice(preprocessing, "given", usual_name(preprocessing))
-    elif pixels:
-        choice = choose_preprocessing(graph, images, labelled, conventions, on_progress)
+    if preprocessing is not None:
+        choice: PixelChoice | None = _as_given(graph, preprocessing, pixels)
+    else:
+        choice = choose_preprocessing(graph, images, labelled, conventions, on_progress) if pixels else None
     real = replace(real, preprocessing=choice.preprocessing if choice else None)
     verify(real)
     samples = _samples(real, images)
@@ -113,6 +112,14 @@ def quantize(
     held_out = not np.intersect1d(used, others).size
     known = None if labelled is None else _accuracy(real, rounded, labelled, on_progress)
     return Quantized(rounded, compared.report(graph.name, recipe.method, len(used), held_out, known), choice)
+
+
+def _as_given(graph: Graph, preprocessing: Preprocessing, pixels: bool) -> PixelChoice:
+    if not pixels:
+        raise QuantizationError(
+            f"the samples are numbers as {graph.name} takes them, not pixels; leave out how pixels become numbers"
+        )
+    return PixelChoice(preprocessing, "given", usual_name(preprocessing))
 
 
 def _check_labels(graph: Graph, labelled: Samples) -> None:
