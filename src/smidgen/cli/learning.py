@@ -51,9 +51,11 @@ from smidgen.learning import (
     read_checkpoint,
     same_classes,
 )
+from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
 from smidgen.results.verbs import TrainingSummary
 from smidgen.selection.rates import ChosenRate, RateProgress, choose_rate
+from smidgen.targets.finding import find_board
 from smidgen.training import Options
 from smidgen.training.losses import Loss
 from smidgen.training.scheme import Scheme
@@ -259,7 +261,8 @@ def _with_rate(course: Course, program: Program, data: Data, resume: Path | None
 def _choose(graph: Graph, scheme: str | None, budget: str | None, target: str, options: Options) -> str | Scheme:
     """The scheme given, or the best known for a budget, which is of a chip: this machine has room for anything."""
     board = BOARD if target in ("host", "cuda") else target
-    chosen = choose_scheme(graph, scheme, budget, board, options, streamed_input=True)
+    streamed = scheme is None and streams_input(graph, find_board(board).working)
+    chosen = choose_scheme(graph, scheme, budget, board, options, streamed)
     if chosen is None:
         raise InputError("what is to learn is not said; give --scheme, or --budget to have a scheme chosen")
     return chosen

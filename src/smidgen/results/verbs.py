@@ -150,7 +150,7 @@ class TrainingSummary:
 
     def __str__(self) -> str:
         told = f"{len(self.classes)} classes" if self.classes else f"loss {self.loss}"
-        data = f"{told}, {self.train_images:,} images to learn from, {self.test_images:,} to test"
+        data = f"{told}, {self.train_images:,} samples to learn from, {self.test_images:,} to test"
         lines = [f"{self.model} with {self.scheme} on {self.target}: {data}"]
         if self.chosen_rate is not None:
             lines.append(self.chosen_rate.verdict)
