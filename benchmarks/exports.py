@@ -21,7 +21,7 @@ from rich.table import Table
 
 import smidgen as sm
 from shared import add_data, arguments_of, images_of, report, start
-from smidgen.data import Samples, centre, pixel_encoding
+from smidgen.data import Samples, as_input, pixel_encoding
 from smidgen.frontends import export_model
 from smidgen.ir import Array, Graph
 
@@ -71,7 +71,7 @@ def timed(run: Run, image: Array) -> tuple[Array, float]:
 
 def outcomes(graph: Graph, test: Samples) -> list[Outcome]:
     """Our own C first, then the others."""
-    images = [centre(image, pixel_encoding(graph)) for image in test.images]
+    images = [as_input(image, pixel_encoding(graph)) for image in test.images]
     with TemporaryDirectory() as folder, sm.compile(graph).start() as device:
         smg, tflite, onnx, plain = (Path(folder) / name for name in ("a.smg", "a.tflite", "a.onnx", "plain.onnx"))
         for file in (smg, tflite, onnx, plain):

@@ -19,7 +19,7 @@ import numpy as np
 
 import smidgen as sm
 from smidgen.cli.shared import MEMORY_TEXT, memory_bytes
-from smidgen.data import Data, Samples, centre, load_data, pixel_encoding
+from smidgen.data import Data, Samples, as_input, load_data, pixel_encoding
 from smidgen.data.decoding import SHORT_SIDE
 from smidgen.data.sample import NAME
 from smidgen.errors import SmidgenError
@@ -122,7 +122,7 @@ def _say_skipped(what: str, instead: str) -> None:
 def inputs(samples: Samples, graph: Graph) -> Iterator[tuple[Array, Array]]:
     """Images and labels as a training graph takes them."""
     for image, label in zip(samples.images, samples.labels, strict=True):
-        yield centre(image, pixel_encoding(graph)), np.array([label], np.int32)
+        yield as_input(image, pixel_encoding(graph)), np.array([label], np.int32)
 
 
 def steps_of(step: Graph) -> Iterator[tuple[Step, StepInputs[Value]]]:

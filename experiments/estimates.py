@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 import smidgen as sm
-from smidgen.data import Data, Samples, centre, pixel_encoding
+from smidgen.data import Data, Samples, as_input, pixel_encoding
 from smidgen.ir import Array, Graph, Type, Value, evaluate_all
 from smidgen.ops.update import unpack
 from smidgen.selection.contributions import Contributions, LayerShare
@@ -71,7 +71,7 @@ def _gradients(training: Training, images: Samples, graph: Graph) -> tuple[Score
     fisher: dict[int, Array] = {}
     mean: dict[int, Array] = {}
     for image, label in zip(images.images, images.labels, strict=True):
-        inputs = centre(image, pixel_encoding(graph)), np.array([label], np.int32)
+        inputs = as_input(image, pixel_encoding(graph)), np.array([label], np.int32)
         values = evaluate_all(found.graph, found.graph.state, *inputs)
         for layer, (w, y) in pairs.items():
             dw = _unscaled(values[found.gradients[w]], w.type)

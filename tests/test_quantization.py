@@ -274,8 +274,7 @@ FLAT = [np.full((32, 32, 3), shade, np.uint8) for shade in range(10)]
     [
         (FLOAT, IMAGES[:3], "3 samples are too few to calibrate small with; give at least 8, better about 100"),
         (FLOAT, FLAT, "all 10 images show a single colour each; calibrate"),
-        (FLOAT, [np.zeros((1, 32, 32, 1), np.float32)] * 8, r"float32\[1, 32, 32, 1\]; small takes uint8 images"),
-        (FLOAT, [np.full((32, 32, 3), np.nan, np.float32)] * 8, "a sample holds elements that are not finite"),
+        (FLOAT, [*IMAGES[:8], np.zeros((32, 32, 3), np.float32)], "8 of 9 samples are pictures, the others tensors"),
         (broken(np.nan), IMAGES, "holds 1 of 216 elements that are not finite"),
         (broken(np.inf), IMAGES, "not finite; fix the weights"),
         (small_network(), IMAGES, "small is int8 already"),
@@ -286,6 +285,23 @@ FLAT = [np.full((32, 32, 3), shade, np.uint8) for shade in range(10)]
 def test_what_cannot_be_quantized_is_said_in_one_sentence(graph: Graph, images: list[Array], message: str) -> None:
     with pytest.raises(QuantizationError, match=message):
         quantize(graph, images)
+
+
+@pytest.mark.parametrize(
+    ("sample", "message"),
+    [
+        (
+            np.zeros((1, 32, 32, 1), np.float32),
+            r"float32\[1, 32, 32, 1\], the model's input float32\[1, 32, 32, 3\]",
+        ),
+        (np.full((32, 32, 3), np.nan, np.float32), "a sample holds 3072 of 3,072 numbers that are not finite; leave"),
+        (np.zeros((32, 32, 3), np.int8), "a sample is int8, .* but the model's input is float32"),
+        (np.zeros((32, 32, 3), np.int64), "a sample is int64; give float32 numbers"),
+    ],
+)
+def test_samples_that_do_not_fit_are_said_in_one_sentence(sample: Array, message: str) -> None:
+    with pytest.raises(sm.DataError, match=message):
+        quantize(FLOAT, [sample] * 8)
 
 
 def test_a_model_of_other_channels_than_images_have_is_refused() -> None:

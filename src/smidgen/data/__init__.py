@@ -1,6 +1,7 @@
-"""Images to learn from: read once, kept as bytes, cropped and turned into a model's input."""
+"""What a model learns from, read once: pictures, cropped and turned into its input, and numbers of any shape."""
 
-from smidgen.data.augment import Augment, centre, examples
+from smidgen.data.augment import Augment, centre
+from smidgen.data.inputs import as_input, examples
 from smidgen.data.pixels import PixelEncoding, from_pixels, pixel_encoding
 from smidgen.data.reading import load_data, load_images, load_labelled
 from smidgen.data.samples import Data, DataError, Labelled, Samples
@@ -12,6 +13,7 @@ __all__ = [
     "Labelled",
     "PixelEncoding",
     "Samples",
+    "as_input",
     "centre",
     "examples",
     "from_pixels",

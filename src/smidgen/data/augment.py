@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from smidgen.data.pixels import PixelEncoding, from_pixels
-from smidgen.data.samples import DataError, Samples, evenly
+from smidgen.data.samples import DataError
 from smidgen.errors import InputError
 from smidgen.ir import Array
 
@@ -103,8 +103,3 @@ def image_shape(encoding: PixelEncoding) -> tuple[int, int, int, int]:
         f"the model's input {list(encoding.type.shape)} is not an image; images need an input of [1, height, "
         "width, 1 or 3]"
     )
-
-
-def examples(samples: Samples, encoding: PixelEncoding, count: int = 8) -> tuple[Array, ...]:
-    """Some images as a model's input, spread evenly over the samples."""
-    return tuple(centre(image, encoding) for image in evenly(samples.images, count))

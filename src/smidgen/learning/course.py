@@ -8,8 +8,9 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from smidgen.data import Augment, PixelEncoding, centre
+from smidgen.data import Augment, PixelEncoding, as_input
 from smidgen.data.augment import Box, centre_box
+from smidgen.data.inputs import kind_of
 from smidgen.errors import InputError
 from smidgen.ir import Array
 
@@ -69,11 +70,11 @@ class Course:
         """Which sample each step of an epoch takes."""
         return tuple(int(i) for i in np.random.default_rng((self.seed, _ORDER, epoch)).permutation(count))
 
-    def image(self, pixels: Array, encoding: PixelEncoding, epoch: int, index: int) -> Array:
-        """Sample `index` as the model's input, as this epoch shows it."""
-        if self.augment is None:
-            return centre(pixels, encoding)
-        return self.augment.apply(pixels, encoding, self._generator(epoch, index))
+    def image(self, sample: Array, encoding: PixelEncoding, epoch: int, index: int) -> Array:
+        """Sample `index` as the model's input, as this epoch shows it; only pictures are cropped and flipped."""
+        if self.augment is None or kind_of(sample, encoding.type) != "picture":
+            return as_input(sample, encoding)
+        return self.augment.apply(sample, encoding, self._generator(epoch, index))
 
     def view(self, height: int, width: int, encoding: PixelEncoding, epoch: int, index: int) -> tuple[Box, bool]:
         """What of sample `index`, of this size, an epoch shows, and whether it is flipped."""

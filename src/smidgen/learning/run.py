@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from smidgen.data import Data, Samples, centre, pixel_encoding
+from smidgen.data import Data, Samples, as_input, pixel_encoding
 from smidgen.errors import InputError, SmidgenError
 from smidgen.ir import Array, Graph
 from smidgen.learning.checkpoint import (
@@ -96,7 +96,7 @@ def top1(device: Device, samples: Samples, on_progress: Callable[[int], None] = 
     """The share of images whose class the device predicts; `on_progress` gets how many were tried."""
     correct, encoding = 0, pixel_encoding(device.graph)
     for done, (image, label) in enumerate(zip(samples.images, samples.labels, strict=True), start=1):
-        correct += device.predict(centre(image, encoding)) == label
+        correct += device.predict(as_input(image, encoding)) == label
         on_progress(done)
     return correct / len(samples)
 

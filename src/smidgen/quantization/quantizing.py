@@ -8,14 +8,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from smidgen.data import centre, pixel_encoding
-from smidgen.data.augment import image_shape
-from smidgen.data.pixels import PixelEncoding
-from smidgen.data.samples import Samples
+from smidgen.data import Samples, as_input, pixel_encoding
+from smidgen.data.inputs import kind_of
 from smidgen.errors import InputError
-from smidgen.ir import Array, Graph, Type, verify
+from smidgen.ir import Array, Graph, verify
 from smidgen.ir.preprocessing import Preprocessing
-from smidgen.numerics import quantize as to_int8
 from smidgen.quantization.calibration import (
     METHODS,
     Method,
@@ -78,9 +75,9 @@ def quantize(
 ) -> Quantized:
     """An int8 graph from a float one and what it is to see.
 
-    `images` are uint8 [height, width, 1 or 3] of any size, or float32 tensors as the model takes them. `labelled` are
-    images whose class among the graph's own is known: the report gives the accuracy on them. How pixels become
-    numbers is the preprocessing given, the graph's own, or what its first layers say; without any of these the
+    `images` are uint8 [height, width, 1 or 3] of any size, or tensors of the input's shape in float32 or uint8.
+    `labelled` are such whose class among the graph's own is known: the report gives the accuracy on them. How pixels
+    become numbers is the preprocessing given, the graph's own, or what its first layers say; without any of these the
     `conventions` are tried, and where none is clearly right a QuantizationError asks for it. Every fifth image is kept
     apart for the report.
     """
@@ -99,14 +96,14 @@ def quantize(
         choice = choose_preprocessing(graph, images, labelled, conventions, on_progress)
     real = replace(real, preprocessing=choice.preprocessing if choice else None)
     verify(real)
-    samples = _samples(real, images, pixels)
+    samples = _samples(real, images)
     used, others = _split_samples(len(samples))
     if recipe.equalise:
         real = equalise(real, samples[used], on_progress)
     ranges = calibrate(real, samples[used], recipe.method, recipe.percentile, on_progress)
     given = input_scale(choice.preprocessing, samples.shape[-1]) if choice else None
     rounded = round_graph(real, share_scales(real, ranges, given))
-    integers = _integers(rounded, images, samples, pixels)
+    integers = _samples(rounded, images)
     if recipe.correct:
         corrected = _evenly_spaced(used, CORRECTED)
         on_progress(QuantizationProgress("correcting", 0, 1))
@@ -165,42 +162,24 @@ def _check_float(graph: Graph) -> None:
 
 
 def _are_pixels(graph: Graph, images: Sequence[Array]) -> bool:
-    """Whether the samples are pictures (uint8) or tensors (float32) of the input's shape."""
+    """Whether the samples are pictures to the graph; raises where they are neither those nor tensors it takes."""
     if len(images) < FEWEST:
         raise QuantizationError(
             f"{len(images)} samples are too few to calibrate {graph.name} with; give at least {FEWEST}, better "
             "about 100"
         )
-    shape = graph.inputs[0].type.shape
-    if all(image.dtype == np.uint8 and image.ndim == 3 for image in images):
-        image_shape(PixelEncoding(graph.inputs[0].type))
+    pictures = sum(kind_of(image, graph.image.type) == "picture" for image in images)
+    if pictures == len(images):
         if all(image.min() == image.max() for image in images):
             raise QuantizationError(f"all {len(images)} images show a single colour each; calibrate with real ones")
         return True
-    for image in images:
-        if image.dtype != np.float32 or image.shape not in (shape, shape[1:]):
-            raise QuantizationError(
-                f"a sample is {image.dtype}{list(image.shape)}; {graph.name} takes uint8 images of any size, "
-                f"or float32{list(shape)}"
-            )
-        if not np.isfinite(image).all():
-            raise QuantizationError("a sample holds elements that are not finite; leave it out")
+    if pictures:
+        raise QuantizationError(
+            f"{pictures} of {len(images)} samples are pictures, the others tensors; give {graph.name} one kind"
+        )
     return False
 
 
-def _samples(graph: Graph, images: Sequence[Array], pixels: bool) -> Array:
-    """The samples as the float graph takes them, [count, *shape]."""
-    shape = graph.inputs[0].type.shape
-    if pixels:
-        return np.stack([centre(image, pixel_encoding(graph)) for image in images])
-    return np.stack([image.reshape(shape) for image in images])
-
-
-def _integers(rounded: Graph, images: Sequence[Array], samples: Array, pixels: bool) -> Array:
-    """The same as int8: pixels by the rule of images, tensors by the nearest step."""
-    type: Type = rounded.inputs[0].type
-    if pixels:
-        encoding = PixelEncoding(type, rounded.preprocessing)
-        return np.stack([centre(image, encoding) for image in images])
-    assert type.q is not None
-    return to_int8(samples, type.q)
+def _samples(graph: Graph, images: Sequence[Array]) -> Array:
+    """The samples as a graph takes them, [count, *shape]."""
+    return np.stack([as_input(image, pixel_encoding(graph)) for image in images])

@@ -9,7 +9,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from smidgen.data import centre, pixel_encoding
+from smidgen.data import as_input, pixel_encoding
 from smidgen.data.samples import Samples
 from smidgen.ir import Array, Graph, Node, Value
 from smidgen.numerics import dequantize, quantize
@@ -212,7 +212,7 @@ def top1(graph: Graph, labelled: Samples, on_progress: ProgressCallback) -> floa
     for at in range(0, len(labelled), BATCH):
         on_progress(QuantizationProgress("testing", at, len(labelled)))
         labels = np.array(labelled.labels[at : at + BATCH])
-        shown = [centre(image, pixel_encoding(graph)) for image in labelled.images[at : at + BATCH]]
+        shown = [as_input(image, pixel_encoding(graph)) for image in labelled.images[at : at + BATCH]]
         run_batch(graph, np.stack(shown), look)
     return right / len(labelled)
 

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import Any, Literal
 
-from smidgen.data import Data, DataError, centre, pixel_encoding
+from smidgen.data import Data, DataError, as_input, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph
 from smidgen.learning import Course, LearningError
@@ -173,7 +173,7 @@ class _Trials:
         self.shown = tuple(_shown(program.graph, data, course, self.second))
         encoding, held = pixel_encoding(program.graph), data.test.spread(JUDGED)
         self.held = tuple(
-            (centre(image, encoding), label) for image, label in zip(held.images, held.labels, strict=True)
+            (as_input(image, encoding), label) for image, label in zip(held.images, held.labels, strict=True)
         )
         self.on_progress, self.counting, self.done = on_progress, Lock(), 0
         self.total = len(RATES[USUAL]) * self.first + GO_ON * (self.second - self.first)

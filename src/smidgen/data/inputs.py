@@ -1,0 +1,84 @@
+"""Samples → a model's input: pictures by the rule of pixels, tensors by the quantization of the input."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from smidgen.data.augment import centre
+from smidgen.data.pixels import PixelEncoding
+from smidgen.data.samples import DataError, Samples, evenly
+from smidgen.ir import Array, Type
+from smidgen.numerics import quantize
+
+Kind = Literal["picture", "tensor"]  # of a sample; each has its own way to become an input
+
+
+def as_input(sample: Array, encoding: PixelEncoding) -> Array:
+    """A sample as a model takes it: the middle of a picture, a tensor as it is."""
+    match kind_of(sample, encoding.type):
+        case "picture":
+            return centre(sample, encoding)
+        case "tensor":
+            return as_tensor(sample, encoding.type)
+
+
+def kind_of(sample: Array, type: Type) -> Kind:
+    """What a sample is to a model with this input: bytes of an image's shape are a picture where it takes images."""
+    takes_images = len(type.shape) == 4 and type.shape[0] == 1 and type.shape[3] in (1, 3)
+    return "picture" if takes_images and _shows_image(sample) else "tensor"
+
+
+def as_tensor(sample: Array, type: Type) -> Array:
+    """Numbers as an input of this type, rounded to the nearest int8 where it is int8; int8 stays as it is.
+
+    The shape is the input's, dimensions of one aside. A list of numbers fills an input of any shape, and an input that
+    is a list takes numbers of any shape, row by row.
+    """
+    if not fits(sample.shape, type.shape):
+        said = f"a sample is {sample.dtype}{list(sample.shape)}, the model's input {type.dtype}{list(type.shape)}"
+        if _shows_image(sample):
+            raise DataError(f"{said} is not an image; images need an input of [1, height, width, 1 or 3]")
+        size = math.prod(type.shape)
+        raise DataError(f"{said}; give samples of {list(type.shape[1:])}, or of {size:,} numbers in a row")
+    shaped: Array = sample.reshape(type.shape)
+    if type.dtype == "int8" and type.q is not None:
+        return shaped if shaped.dtype == np.int8 else quantize(_numbers(shaped), type.q)
+    if type.dtype != "float32":
+        raise DataError(f"samples cannot be given as {type.dtype}; bring a model whose input is int8 or float32")
+    if shaped.dtype == np.int8:
+        raise DataError(
+            "a sample is int8, as an int8 model takes it, but the model's input is float32; give numbers as float32"
+        )
+    return _numbers(shaped)
+
+
+def fits(shape: Sequence[int], wanted: Sequence[int]) -> bool:
+    """Whether numbers of a shape are an input of the wanted one, dimensions of one aside."""
+    given, taken = ([d for d in dims if d != 1] for dims in (shape, wanted))
+    row = min(len(given), len(taken)) <= 1
+    return given == taken or (row and math.prod(given) == math.prod(taken))
+
+
+def examples(samples: Samples, encoding: PixelEncoding, count: int = 8) -> tuple[Array, ...]:
+    """Some samples as a model's input, spread evenly over all."""
+    return tuple(as_input(sample, encoding) for sample in evenly(samples.images, count))
+
+
+def _shows_image(sample: Array) -> bool:
+    return sample.dtype == np.uint8 and sample.ndim == 3 and sample.shape[2] in (1, 3)
+
+
+def _numbers(sample: Array) -> Array:
+    """Finite float32; bytes count as 0 … 255."""
+    if sample.dtype not in (np.float32, np.float64, np.uint8):
+        raise DataError(f"a sample is {sample.dtype}; give float32 numbers, int8 as the model takes it, or uint8")
+    with np.errstate(over="ignore"):
+        numbers: Array = sample.astype(np.float32)
+    if not np.isfinite(numbers).all():
+        bad = int((~np.isfinite(numbers)).sum())
+        raise DataError(f"a sample holds {bad} of {numbers.size:,} numbers that are not finite; leave it out")
+    return numbers
