@@ -121,7 +121,7 @@ class PixelOptions:
 
     def preprocessing(self, graph: Graph) -> Preprocessing | None:
         """What they and the model say together; None where neither says which numbers pixels stand for."""
-        was = graph.preprocessing
+        was = graph.preprocessing if isinstance(graph.preprocessing, Preprocessing) else None
         if self.pixels is not None and self.pixels in CONVENTIONS:
             was = CONVENTIONS[self.pixels]
         elif self.pixels is not None:

@@ -34,6 +34,10 @@ class LogMel:
     coefficients: int = 10  # 0 for the bands themselves
     across: bool = False
 
+    def __post_init__(self) -> None:
+        for name in ("low", "high", "offset"):  # 20 is written to files as 20.0, which reads back as a float
+            object.__setattr__(self, name, float(getattr(self, name)))
+
     @property
     def features(self) -> int:
         """Numbers in a frame."""
@@ -47,13 +51,18 @@ class LogMel:
         """How many samples an input of this shape is made of."""
         return self.window + self.hop * (self.frames(shape) - 1)
 
+    def rows(self, shape: tuple[int, ...]) -> tuple[int, int]:
+        """Rows of an input of this shape, and numbers in a row: frames of features, or features of frames."""
+        frames = self.frames(shape)
+        return (self.features, frames) if self.across else (frames, self.features)
+
     def check(self, shape: tuple[int, ...]) -> None:
         """Raise InputError unless an input of this shape can be made so."""
         self._check_windows()
         self._check_bands()
         frames, features = self.frames(shape), self.features
-        wanted = (1, features, frames, 1) if self.across else (1, frames, features, 1)
-        if frames < 1 or frames * features != math.prod(shape) or (len(shape) == 4 and shape != wanted):
+        whole = frames >= 1 and frames * features == math.prod(shape)
+        if not whole or (len(shape) == 4 and shape != (1, *self.rows(shape), 1)):
             order = "features across frames" if self.across else "frames of features"
             raise InputError(
                 f"sound of {features} features a frame does not fill an input {list(shape)} with {order}; give the "

@@ -15,11 +15,10 @@ from smidgen.errors import InputError
 from smidgen.ir import Array, Type
 from smidgen.ir.log_mel import LogMel
 
-SAMPLE_BITS, WINDOW_BITS, TURN_BITS, WEIGHT_BITS = 15, 15, 30, 16
+SAMPLE_BITS, WINDOW_BITS, TURN_BITS, WEIGHT_BITS = 15, 30, 30, 16
 LOG_BITS, MIX_BITS = 15, 14
 SEGMENTS = 64  # of the table of logarithms, a power of two
 ROOM = 29  # bits that the sum of a window's magnitudes may have: no sum of a transform has more
-FINEST = 15  # the most that a window is scaled up by, as a power of two
 # What a band's sum is scaled by: samples, window, weights, and a transform that is left twice as large.
 SUM_BITS = SAMPLE_BITS + WINDOW_BITS + WEIGHT_BITS + 1
 
@@ -28,7 +27,7 @@ SUM_BITS = SAMPLE_BITS + WINDOW_BITS + WEIGHT_BITS + 1
 class LogMelTables:
     """What the arithmetic looks up, as it stands in flash."""
 
-    hann: Array  # uint16 [window]
+    hann: Array  # int32 [window / 2 + 1]: the curve up to its middle, from where it falls as it rose
     turns: Array  # int32 [size / 2, 2]: cosine and sine of −2πk / size
     first: Array  # uint16 [bands]: where a band's triangle begins
     count: Array  # uint16 [bands]: how many bins it covers
@@ -50,7 +49,7 @@ class Scaling:
 @cache
 def log_mel_tables(spec: LogMel) -> LogMelTables:
     """The tables of a front end."""
-    angles = 2 * np.pi * np.arange(spec.window) / spec.window
+    angles = 2 * np.pi * np.arange(spec.window // 2 + 1) / spec.window
     turns = -2 * np.pi * np.arange(spec.size // 2) / spec.size
     weights = np.minimum(_rounded(triangles(spec), WEIGHT_BITS), 2**WEIGHT_BITS - 1)
     bins = [np.flatnonzero(row) for row in weights]
@@ -59,7 +58,7 @@ def log_mel_tables(spec: LogMel) -> LogMelTables:
     rows, columns = np.arange(spec.coefficients)[:, None], np.arange(spec.bands)
     cosines = np.cos(np.pi * rows * (2 * columns + 1) / (2 * spec.bands))
     return LogMelTables(
-        hann=_rounded(0.5 - 0.5 * np.cos(angles), WINDOW_BITS).astype(np.uint16),
+        hann=_rounded(0.5 - 0.5 * np.cos(angles), WINDOW_BITS).astype(np.int32),
         turns=_rounded(np.stack((np.cos(turns), np.sin(turns)), axis=1), TURN_BITS).astype(np.int32),
         first=np.array([first for first, _ in places], np.uint16),
         count=np.array([end - first for first, end in places], np.uint16),
@@ -72,7 +71,8 @@ def log_mel_tables(spec: LogMel) -> LogMelTables:
 
 def triangles(spec: LogMel) -> Array:
     """How much each bin of the transform counts in each band, by the definition: [bands, size / 2]."""
-    edges = np.linspace(*(_mel(np.array(f)) for f in (spec.low, spec.high)), spec.bands + 2)
+    ends = _mel(np.array((spec.low, spec.high)))
+    edges = np.linspace(float(ends[0]), float(ends[1]), spec.bands + 2)
     mel = _mel(np.arange(spec.size // 2) * spec.rate / spec.size)
     low, middle, high = (edges[i : i + spec.bands, None] for i in range(3))
     heights: Array = np.maximum(np.minimum((mel - low) / (middle - low), (high - mel) / (high - middle)), 0)
@@ -92,8 +92,8 @@ def _rounded(numbers: Array, bits: int) -> Array:
 
 def unit(spec: LogMel) -> float:
     """What 1 in the sums of `feature_sums` stands for."""
-    dct = math.sqrt(2 / spec.bands) / 2**MIX_BITS if spec.coefficients else 1.0
-    return math.log(2) / 2**LOG_BITS * dct
+    dct = math.sqrt(2 / spec.bands) / (1 << MIX_BITS) if spec.coefficients else 1.0
+    return math.log(2) * dct / (1 << LOG_BITS)
 
 
 def scaling(spec: LogMel, type: Type) -> Scaling:
@@ -122,21 +122,20 @@ def log_mel(samples: Array, spec: LogMel, type: Type) -> Array:
 def feature_sums(frames: Array, spec: LogMel) -> Array:
     """Windows of int16 samples → features, as integers that count `unit`s: [frames, features]."""
     tables = log_mel_tables(spec)
-    windowed, exponent = _windowed(frames, tables, spec.size)
+    windowed, right = _windowed(frames, tables, spec.size)
     bands = _band_sums(_magnitudes(windowed, tables.turns), tables)
-    offset = np.where(exponent < 0, tables.offset >> np.maximum(-exponent, 0), tables.offset << np.maximum(exponent, 0))
-    logs = _log2(bands + offset[:, None], tables.logs) - ((SUM_BITS + exponent[:, None]) << LOG_BITS)
+    logs = _log2(bands + (tables.offset >> right), tables.logs) - ((SUM_BITS - right) << LOG_BITS)
     sums: Array = logs @ tables.mix.T.astype(np.int64) if spec.coefficients else logs
     return sums
 
 
 def _windowed(frames: Array, tables: LogMelTables, size: int) -> tuple[Array, Array]:
-    """Windows under the Hann curve, each scaled by a power of two so that its magnitudes add up to ROOM bits."""
-    weighted = frames.astype(np.int64) * tables.hann
-    exponent = np.minimum(ROOM - _bits(np.abs(weighted).sum(axis=1)), FINEST)
-    right = np.maximum(-exponent, 0)[:, None]
-    scaled = ((weighted << np.maximum(exponent, 0)[:, None]) + ((1 << right) >> 1)) >> right
-    return np.pad(scaled, ((0, 0), (0, size - frames.shape[1]))), exponent
+    """Windows under the Hann curve, each halved so often that its magnitudes add up to at most ROOM bits."""
+    place = np.arange(frames.shape[1])
+    weighted = frames.astype(np.int64) * tables.hann[np.minimum(place, place.size - place)]
+    right = np.maximum(_bits(np.abs(weighted).sum(axis=1, keepdims=True)) - ROOM, 0)
+    halved = (weighted + ((1 << right) >> 1)) >> right
+    return np.pad(halved, ((0, 0), (0, size - place.size))), right
 
 
 def _magnitudes(x: Array, turns: Array) -> Array:
@@ -179,7 +178,9 @@ def _reversed_bits(n: int) -> Array:
 
 
 def _turned(re: Array, im: Array, turns: Array) -> tuple[Array, Array]:
-    cosine, sine, half = turns[:, 0].astype(np.int64), turns[:, 1].astype(np.int64), 1 << (TURN_BITS - 1)
+    half = 1 << (TURN_BITS - 1)
+    cosine: Array = turns[:, 0].astype(np.int64)
+    sine: Array = turns[:, 1].astype(np.int64)
     return (re * cosine - im * sine + half) >> TURN_BITS, (re * sine + im * cosine + half) >> TURN_BITS
 
 

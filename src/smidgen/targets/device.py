@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Protocol, Self
 
+import numpy as np
+
 from smidgen.codegen import Sources
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Node, Value
+from smidgen.ir.log_mel import LogMel
 from smidgen.memory import Plan
 
 
@@ -27,6 +30,9 @@ class Device(Protocol):
 
     def train(self, image: Array, label: int, learning_rate: float) -> float:
         """One step of a program that learns; the loss before it."""
+
+    def hear(self, samples: Array) -> Array:
+        """What the program's own front end makes of int16 samples that follow silence: its input."""
 
     def outputs(self) -> tuple[Array, ...]:
         """The outputs of the last run or step."""
@@ -90,6 +96,16 @@ def check_step(device: Device, label: int, learning_rate: float) -> None:
         raise InputError(f"label {label} is not one of the {classes} classes 0 to {classes - 1}")
     if not 0 <= learning_rate < math.inf:
         raise InputError(f"a learning rate of {learning_rate} cannot be used; give a number from 0 up")
+
+
+def check_hearing(graph: Graph, samples: Array) -> tuple[int, int]:
+    """The rows of a program's input, and what is in a row; InputError unless it hears, and these are samples."""
+    spec = graph.preprocessing
+    if not isinstance(spec, LogMel) or graph.image.type.dtype != "int8":
+        raise InputError(f"{graph.name} has no front end for sound; give its graph a LogMel as preprocessing")
+    if samples.dtype != np.int16 or samples.ndim != 1:
+        raise InputError(f"sound is int16[samples], not {samples.dtype}{list(samples.shape)}")
+    return spec.rows(graph.image.type.shape)
 
 
 def held(state: Mapping[str, Array], value: Value, program: str) -> Array:
