@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from smidgen.data.pixels import PixelEncoding
+from smidgen.data.resampling import resample
 from smidgen.data.samples import DataError
+from smidgen.data.sounds import RATE
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph
 from smidgen.ir.log_mel import MFCC, YAMNET, LogMel
@@ -25,13 +27,17 @@ SHIFT = 0.1  # seconds at most, by which recordings are moved to learn from
 
 
 def as_sound(samples: Array, encoding: PixelEncoding, shift: int = 0) -> Array:
-    """The middle of a recording as a model's input, `shift` samples later; zeros where it is too short."""
+    """The middle of a recording, of RATE samples per second, as a model's input; zeros where it is too short.
+
+    With a `shift`, what is seen begins so many samples later.
+    """
     spec = encoding.sound
     if spec is None:
         raise DataError(
             f"a recording cannot become a model's input {list(encoding.type.shape)} as long as the model does not say "
             f"how; give --audio {' or '.join(FRONT_ENDS)}, or its settings"
         )
+    samples = resample(samples, RATE, spec.rate)
     wanted = spec.samples(encoding.type.shape)
     first = (samples.size - wanted) // 2 + shift
     heard: Array = np.zeros(wanted, np.int16)

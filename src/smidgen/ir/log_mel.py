@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from smidgen.errors import InputError
 
-RATES = (4_000, 48_000)  # samples per second
+RATES = (8_000, 11_025, 12_000, 16_000)  # samples per second
 SIZES = (64, 4096)  # of the Fourier transform
 OFFSETS = (1e-9, 1.0)
 
@@ -70,8 +70,9 @@ class LogMel:
             )
 
     def _check_windows(self) -> None:
-        if not RATES[0] <= self.rate <= RATES[1]:
-            raise InputError(f"sound of {self.rate} samples per second is not read; give {RATES[0]:,} to {RATES[1]:,}")
+        if self.rate not in RATES:
+            known = ", ".join(f"{rate:,}" for rate in RATES)
+            raise InputError(f"sound of {self.rate:,} samples per second is not heard; give one of {known}")
         if not SIZES[0] <= self.size <= SIZES[1] or self.size & (self.size - 1):
             raise InputError(
                 f"a Fourier transform of {self.size} samples is not computed; give a power of two from {SIZES[0]} to "
