@@ -86,8 +86,8 @@ def made_folder(path: Path) -> Iterator[None]:
         raise
 
 
-def parse_npy(data: bytes, where: str) -> Array:
-    """The array of a `.npy` file's bytes; its header must agree with their number."""
+def parse_npy(data: bytes, where: str, rank: int = MAX_RANK) -> Array:
+    """The array of a `.npy` file's bytes, of so many dimensions at most; its header must agree with their number."""
     if data[:6] != b"\x93NUMPY" or len(data) < 12 or data[6] not in (1, 2, 3):
         raise ImportModelError(f"{where} is not a .npy file: its first bytes are {data[:6].hex()}")
     start = 10 if data[6] == 1 else 12
@@ -99,7 +99,9 @@ def parse_npy(data: bytes, where: str) -> Array:
     shape = tuple(int(d) for d in dims.split(",") if d.strip())
     dtype = _npy_dtype(descr, where)
     expected, found = math.prod(shape) * dtype.itemsize, len(data) - end
-    if len(shape) > MAX_RANK or expected != found or not expected:
+    if len(shape) > rank:
+        raise ImportModelError(f"{where} declares {len(shape)} dimensions; up to {rank} are read")
+    if expected != found or not expected:
         raise ImportModelError(f"{where} declares {dtype}{list(shape)}, {expected:,} bytes, but holds {found:,}")
     array = np.frombuffer(data, dtype, math.prod(shape), end)
     return array.reshape(shape, order="F" if fortran == "True" else "C")
