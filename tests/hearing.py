@@ -75,13 +75,32 @@ def sounds(draw: st.DrawFn, count: int) -> Array:
     return np.rint(np.clip(mixed, -32768, 32767)).astype(np.int16)
 
 
+FLOOR = 2.0**-24  # of what a window's samples add up to: what lies below is lost in the transform's rounding
+
+
 def definition(samples: Array, spec: LogMel) -> Array:
     """The features in real numbers, by the words of LogMel: [frames, features]."""
-    windows = np.lib.stride_tricks.sliding_window_view(samples / 32768, spec.window)[:: spec.hop]
+    return np.log(_bands(_windows(samples, spec), spec)) @ _mix(spec).T
+
+
+def slack(samples: Array, spec: LogMel) -> Array:
+    """How far features may be off because bands hold little of what a loud window holds: [frames, features]."""
+    windows = _windows(samples, spec)
+    lost = FLOOR * np.abs(windows).sum(axis=1, keepdims=True) * triangles(spec).sum(axis=1)
+    return np.log1p(lost / _bands(windows, spec)) @ np.abs(_mix(spec)).T
+
+
+def _windows(samples: Array, spec: LogMel) -> Array:
     hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(spec.window) / spec.window)
-    magnitudes = np.abs(np.fft.rfft(windows * hann, spec.size))[:, :-1]
-    bands = np.log(magnitudes @ triangles(spec).T + spec.offset)
-    if not spec.coefficients:
-        return bands
+    return np.lib.stride_tricks.sliding_window_view(samples / 32768, spec.window)[:: spec.hop] * hann
+
+
+def _bands(windows: Array, spec: LogMel) -> Array:
+    return np.abs(np.fft.rfft(windows, spec.size))[:, :-1] @ triangles(spec).T + spec.offset
+
+
+def _mix(spec: LogMel) -> Array:
+    """Bands as they are, or as their DCT."""
     k, n = np.arange(spec.coefficients)[:, None], np.arange(spec.bands)
-    return bands @ (math.sqrt(2 / spec.bands) * np.cos(np.pi * k * (n + 0.5) / spec.bands)).T
+    cosines = math.sqrt(2 / spec.bands) * np.cos(np.pi * k * (n + 0.5) / spec.bands)
+    return cosines if spec.coefficients else np.eye(spec.bands)

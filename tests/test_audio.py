@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hearing import CASES, definition, listener, signals, sounds
+from hearing import CASES, definition, listener, signals, slack, sounds
 from smidgen.data import as_input, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, QParams, Type
@@ -22,8 +22,7 @@ from smidgen.targets.boards import BOARDS
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.host import Host, HostDevice
 
-NEAR = 0.02  # of a feature, from its definition: a thirtieth of a step of MLPerf Tiny's input
-FULL_TONE = 0.1  # the same where bands far from a tone at full strength hold less than a sample's last bit
+NEAR = 0.005  # of a feature, from its definition: a hundredth of a step of MLPerf Tiny's input
 
 
 def features(samples: Array, spec: LogMel) -> Array:
@@ -39,20 +38,21 @@ def rounded(numbers: Array, q: QParams) -> Array:
 def test_features_are_as_defined_on_sound_of_every_kind(case: str) -> None:
     spec, shape, q = CASES[case]
     for name, samples in signals(spec.samples(shape)).items():
-        wanted = definition(samples, spec)
-        off = np.abs(features(samples, spec) - wanted).max()
-        pure = name in ("high tone", "alternating", "constant")
-        assert off < (FULL_TONE if pure else NEAR), (name, off)
+        wanted, lost = definition(samples, spec), slack(samples, spec)
+        off = np.abs(features(samples, spec) - wanted) - lost
+        assert off.max() < NEAR, (name, off.max())
         made = log_mel(samples, spec, Type(shape, "int8", q)).reshape(wanted.T.shape if spec.across else wanted.shape)
-        steps = np.abs((made.T if spec.across else made) - rounded(wanted, q))
+        steps = np.abs((made.T if spec.across else made) - rounded(wanted, q)) - np.floor(lost / q.scale[0])
         assert steps.max() <= 1, (name, steps.max())
+    assert case == "large" or slack(signals(spec.samples(shape))["vowel"], spec).max() < NEAR
 
 
 @given(sounds(MFCC.samples((49, 10))))
 def test_features_are_a_step_at_most_from_their_definition(samples: Array) -> None:
     spec, shape, q = CASES["mfcc"]
     made = log_mel(samples, spec, Type(shape, "int8", q)).reshape(49, 10)
-    assert np.abs(made - rounded(definition(samples, spec), q)).max() <= 1
+    steps = np.abs(made - rounded(definition(samples, spec), q)) - np.floor(slack(samples, spec) / q.scale[0])
+    assert steps.max() <= 1
 
 
 def test_magnitudes_are_those_of_pytorch() -> None:
@@ -88,7 +88,7 @@ def test_silence_is_the_logarithm_of_the_offset() -> None:
 def test_sound_twice_as_loud_moves_every_band_by_the_same() -> None:
     samples = signals(16_000)["noise"] // 4
     louder = features(2 * samples, YAMNET) - features(samples, YAMNET)
-    assert np.allclose(louder, math.log(2), atol=2e-3)
+    assert np.allclose(louder, math.log(2), atol=5e-3)
 
 
 def test_a_float_model_takes_the_features_before_they_are_rounded() -> None:
@@ -136,10 +136,18 @@ def test_a_board_gives_the_bytes_of_numpy(board: str, case: str, host: Host) -> 
             assert device.heard > 0  # type: ignore[attr-defined]
 
 
+@pytest.fixture(scope="module")
+def keyword(request: pytest.FixtureRequest, host: Host) -> HostDevice:
+    device = compile(listener(), target=host).start()
+    assert isinstance(device, HostDevice)
+    request.addfinalizer(device.close)
+    return device
+
+
 @given(st.lists(st.integers(1, 3000), min_size=1, max_size=20), st.integers(0, 9))
-def test_sound_may_come_in_pieces_of_any_size(pieces: list[int], seed: int) -> None:
+def test_sound_may_come_in_pieces_of_any_size(keyword: HostDevice, pieces: list[int], seed: int) -> None:
     """After any number of samples the input holds the last frames, and silence before the first."""
-    device, graph = _device()
+    device, graph = keyword, keyword.graph
     samples = np.random.default_rng(seed).integers(-9999, 9999, sum(pieces)).astype(np.int16)
     device._function("audio_reset")()
     for piece in np.split(samples, np.cumsum(pieces)[:-1]):
@@ -158,15 +166,6 @@ def _after(samples: Array, graph: Graph) -> Array:
     one = Type((1, whole, 10, 1), "int8", graph.image.type.q)
     made = log_mel(samples[: MFCC.window + MFCC.hop * (whole - 1)], MFCC, one).reshape(whole, 10)
     return np.concatenate((silent, made))[-49:]
-
-
-def _device(cache: dict[str, tuple[HostDevice, Graph]] = {}) -> tuple[HostDevice, Graph]:  # noqa: B006
-    if "one" not in cache:
-        graph = listener()
-        device = compile(graph).start()
-        assert isinstance(device, HostDevice)
-        cache["one"] = device, graph
-    return cache["one"]
 
 
 @pytest.mark.parametrize("case", ["mfcc", "across"])
