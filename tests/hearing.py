@@ -87,7 +87,8 @@ def slack(samples: Array, spec: LogMel) -> Array:
     """How far features may be off because bands hold little of what a loud window holds: [frames, features]."""
     windows = _windows(samples, spec)
     lost = FLOOR * np.abs(windows).sum(axis=1, keepdims=True) * triangles(spec).sum(axis=1)
-    return np.log1p(lost / _bands(windows, spec)) @ np.abs(_mix(spec)).T
+    off: Array = np.log1p(lost / _bands(windows, spec)) @ np.abs(_mix(spec)).T
+    return off
 
 
 def _windows(samples: Array, spec: LogMel) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -31,7 +32,8 @@ def features(samples: Array, spec: LogMel) -> Array:
 
 
 def rounded(numbers: Array, q: QParams) -> Array:
-    return np.clip(np.floor(numbers / q.scale[0] + 0.5) + q.zero, -128, 127)
+    steps: Array = np.clip(np.floor(numbers / q.scale[0] + 0.5) + q.zero, -128, 127)
+    return steps
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -70,7 +72,7 @@ def test_the_triangles_are_those_of_the_mel_scale() -> None:
     """Each rises from its left neighbour's middle to one and falls to its right neighbour's: they add up to one."""
     heights = triangles(YAMNET)
     hertz = np.arange(256) * 16_000 / 512
-    middles = 700 * (np.exp(np.linspace(*1127 * np.log1p(np.array([125, 7500]) / 700), 66) / 1127) - 1)
+    middles = 700 * (np.exp(np.linspace(math.log1p(125 / 700), math.log1p(7500 / 700), 66)) - 1)
     inside = (hertz >= middles[1]) & (hertz <= middles[-2])
     assert np.allclose(heights.sum(axis=0)[inside], 1)
     assert not heights[:, (hertz <= 125) | (hertz >= 7500)].any()
@@ -99,12 +101,11 @@ def test_a_float_model_takes_the_features_before_they_are_rounded() -> None:
 
 
 @pytest.fixture(scope="module", params=CASES)
-def heard(request: pytest.FixtureRequest, host: Host) -> tuple[Graph, HostDevice]:
+def heard(request: pytest.FixtureRequest, host: Host) -> Iterator[tuple[Graph, HostDevice]]:
     graph = listener(request.param)
-    device = compile(graph, target=host).start()
-    assert isinstance(device, HostDevice)
-    request.addfinalizer(device.close)
-    return graph, device
+    with compile(graph, target=host).start() as device:
+        assert isinstance(device, HostDevice)
+        yield graph, device
 
 
 @settings(max_examples=25)
@@ -137,11 +138,10 @@ def test_a_board_gives_the_bytes_of_numpy(board: str, case: str, host: Host) -> 
 
 
 @pytest.fixture(scope="module")
-def keyword(request: pytest.FixtureRequest, host: Host) -> HostDevice:
-    device = compile(listener(), target=host).start()
-    assert isinstance(device, HostDevice)
-    request.addfinalizer(device.close)
-    return device
+def keyword(host: Host) -> Iterator[HostDevice]:
+    with compile(listener(), target=host).start() as device:
+        assert isinstance(device, HostDevice)
+        yield device
 
 
 @given(st.lists(st.integers(1, 3000), min_size=1, max_size=20), st.integers(0, 9))

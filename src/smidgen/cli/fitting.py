@@ -13,10 +13,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from smidgen.cli.demonstration import demonstrate
 from smidgen.cli.learning import ImageSource, ShortSide
-from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, app, memory_bytes, path_option, show
+from smidgen.cli.shared import MEMORY_TEXT, Audio, Json, Memory, Model, app, memory_bytes, path_option, show
 from smidgen.cli.terminal import progress_console, spinner, warn
 from smidgen.data import Augment, load_data
 from smidgen.data.decoding import SHORT_SIDE
+from smidgen.data.hearing import with_front_end
 from smidgen.fitting import FitProgress, fit
 from smidgen.selection.contributions import read_contributions
 from smidgen.zoo.loading import load
@@ -55,6 +56,7 @@ def fit_(
     ] = None,
     machine: Annotated[Machine, typer.Option("--on", help="Where trials and learning run.")] = Machine.host,
     seed: Annotated[int, typer.Option(help="Fixes the head's first weights, the order and the crops.")] = 0,
+    audio: Audio = None,
     short_side: ShortSide = SHORT_SIDE,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
@@ -62,7 +64,8 @@ def fit_(
     """From a model and images to C that learns within a budget: quantize, analyze, search, train, profile, compile."""
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
-        graph, data = load(model, most), load_data(source, most, short_side)
+        data = load_data(source, most, short_side)
+        graph = with_front_end(load(model, most), data.train.images, audio)
         known = None if contributions is None else read_contributions(contributions)
     with fit_bar() as on_progress:
         fitted = fit(

@@ -16,11 +16,23 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from smidgen.cli.demonstration import BOARD
 from smidgen.cli.options import Learning, with_learning
 from smidgen.cli.searching import choose_scheme
-from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, TrainingTarget, app, memory_bytes, path_option, show
+from smidgen.cli.shared import (
+    MEMORY_TEXT,
+    Audio,
+    Json,
+    Memory,
+    Model,
+    TrainingTarget,
+    app,
+    memory_bytes,
+    path_option,
+    show,
+)
 from smidgen.cli.terminal import progress_console, say, spinner, warn
 from smidgen.data import Augment, Data, examples, load_data, pixel_encoding
 from smidgen.data.decoding import SHORT_SIDE
 from smidgen.data.files import made_folder
+from smidgen.data.hearing import with_front_end
 from smidgen.errors import InputError
 from smidgen.fitting.stages import training_target
 from smidgen.frontends import exchange_suffix, export_model
@@ -84,6 +96,7 @@ def train(
     test_every: Annotated[int, typer.Option(help="Test after every so many epochs, and after the last.")] = 1,
     *,
     learning: Learning,
+    audio: Audio = None,
     short_side: ShortSide = SHORT_SIDE,
     resume: Annotated[Path | None, path_option(help="Continue this run from its checkpoint.")] = None,
     memory: Memory = MEMORY_TEXT,
@@ -95,7 +108,8 @@ def train(
     course.check()
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
-        graph, data = load(model, most), load_data(source, most, short_side)
+        data = load_data(source, most, short_side)
+        graph = with_front_end(load(model, most), data.train.images, audio)
     options = learning.options(learning.classes or len(data.classes))
     files = _learned_files(graph, output, Path(model))
     picked = _choose(graph, scheme, budget, target, options)

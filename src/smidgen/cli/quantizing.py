@@ -12,9 +12,10 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn
 
-from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, app, memory_bytes, path_option, show
+from smidgen.cli.shared import MEMORY_TEXT, Audio, Json, Memory, app, memory_bytes, path_option, show
 from smidgen.cli.terminal import print_rich, progress_console, spinner
 from smidgen.data import Labelled, Samples, load_images, load_labelled
+from smidgen.data.hearing import with_front_end
 from smidgen.errors import InputError
 from smidgen.frontends import check_writable, export_model
 from smidgen.ir import Graph
@@ -78,6 +79,7 @@ def quantize_(
     layers: Annotated[
         bool, typer.Option("--layers", help="Also show the signal-to-noise ratio of every layer.")
     ] = False,
+    audio: Audio = None,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
@@ -89,7 +91,8 @@ def quantize_(
     recipe.check()
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
-        graph, given = load(model, most), load_images(source, images, most)
+        given = load_images(source, images, most)
+        graph = with_front_end(load(model, most), given, audio)
         known = load_labelled(source, TESTED, most)
     seen = PixelOptions(mean, std, pixels, order, fit)
     with _progress_bar() as on_progress:

@@ -11,11 +11,23 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from smidgen.cli.learning import ImageSource, ShortSide, parse_rate
-from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, app, check_folder, memory_bytes, path_option, show
+from smidgen.cli.shared import (
+    MEMORY_TEXT,
+    Audio,
+    Json,
+    Memory,
+    Model,
+    app,
+    check_folder,
+    memory_bytes,
+    path_option,
+    show,
+)
 from smidgen.cli.terminal import progress_console, spinner, warn
 from smidgen.data import load_data
 from smidgen.data.decoding import SHORT_SIDE
 from smidgen.data.files import write_whole
+from smidgen.data.hearing import with_front_end
 from smidgen.results.contributions import summarize
 from smidgen.selection.analyzing import MOST, AnalysisProgress, analyze
 from smidgen.selection.contributions import Contributions
@@ -45,6 +57,7 @@ def analyze_(
     most: Annotated[str, typer.Option(help="Leave out what takes more analytic memory than this.")] = MOST,
     reach: Annotated[int | None, typer.Option(help="Try the last so many layers alone.")] = None,
     picture: Annotated[Path | None, path_option(help="Also draw the contributions in this HTML file.")] = None,
+    audio: Audio = None,
     short_side: ShortSide = SHORT_SIDE,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
@@ -55,7 +68,8 @@ def analyze_(
     rate = parse_rate(learning_rate)
     with spinner(f"reading {source}"):
         room = memory_bytes(memory)
-        graph, data = load(model, room), load_data(source, room, short_side)
+        data = load_data(source, room, short_side)
+        graph = with_front_end(load(model, room), data.train.images, audio)
     with _progress_bar(output) as on_progress:
         found = analyze(
             graph, data, output=output, quick=quick, seeds=seeds, epochs=epochs, learning_rate=rate, limit=limit,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -51,6 +51,20 @@ def shifted_sound(samples: Array, encoding: PixelEncoding, rng: np.random.Genera
     """The same, moved by up to SHIFT as the generator says."""
     most = 0 if encoding.sound is None else round(SHIFT * encoding.sound.rate)
     return as_sound(samples, encoding, int(rng.integers(-most, most + 1)))
+
+
+def with_front_end(graph: Graph, samples: Sequence[Array], audio: str | None = None) -> Graph:
+    """The graph as it takes these samples: with its front end where they are sound, as it is where they are not."""
+    if samples and is_sound(samples[0]):
+        return hearing_graph(graph, audio)
+    if audio is not None:
+        raise InputError(f"--audio {audio[:40]} is for sound, which the data do not hold; leave it out")
+    return graph
+
+
+def is_sound(sample: Array) -> bool:
+    """Whether a sample is sound: int16, one number after the other, which nothing else is."""
+    return sample.dtype == np.int16 and sample.ndim == 1
 
 
 def hearing_graph(graph: Graph, audio: str | None = None) -> Graph:
