@@ -37,14 +37,18 @@ def as_sound(samples: Array, encoding: PixelEncoding, shift: int = 0) -> Array:
             f"a recording cannot become a model's input {list(encoding.type.shape)} as long as the model does not say "
             f"how; give --audio {' or '.join(FRONT_ENDS)}, or its settings"
         )
-    samples = resample(samples, RATE, spec.rate)
-    wanted = spec.samples(encoding.type.shape)
+    return log_mel(middle(samples, spec, encoding.type.shape, shift), spec, encoding.type)
+
+
+def middle(samples: Array, spec: LogMel, shape: tuple[int, ...], shift: int = 0) -> Array:
+    """As many samples of a recording as an input of this shape is made of, at the front end's own rate."""
+    samples, wanted = resample(samples, RATE, spec.rate), spec.samples(shape)
     first = (samples.size - wanted) // 2 + shift
     heard: Array = np.zeros(wanted, np.int16)
     begin, end = max(first, 0), min(first + wanted, samples.size)
     if begin < end:
         heard[begin - first : end - first] = samples[begin:end]
-    return log_mel(heard, spec, encoding.type)
+    return heard
 
 
 def shifted_sound(samples: Array, encoding: PixelEncoding, rng: np.random.Generator) -> Array:

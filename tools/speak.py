@@ -1,7 +1,7 @@
 """Speak words with espeak-ng: recordings by label to learn from, and others by speakers who are not heard there.
 
     apt-get install espeak-ng
-    python tools/words.py -o words
+    python tools/speak.py -o words
 
 Each word is said by every speaker of a list in several accents, speeds and pitches. A recording is as loud as another,
 lies under a little noise, as any microphone's does, and is the same on every run.
