@@ -12,7 +12,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from smidgen.cli.demonstration import demonstrate
-from smidgen.cli.learning import ImageSource, ShortSide
+from smidgen.cli.learning import ImageSource, LabelColumns, ShortSide
 from smidgen.cli.shared import MEMORY_TEXT, Audio, Json, Memory, Model, app, memory_bytes, path_option, show
 from smidgen.cli.terminal import progress_console, spinner, warn
 from smidgen.data import Augment, load_data
@@ -58,14 +58,15 @@ def fit_(
     seed: Annotated[int, typer.Option(help="Fixes the head's first weights, the order and the crops.")] = 0,
     audio: Audio = None,
     short_side: ShortSide = SHORT_SIDE,
+    label: LabelColumns = None,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """From a model and images to C that learns within a budget: quantize, analyze, search, train, profile, compile."""
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
-        data = load_data(source, most, short_side)
-        graph = with_front_end(load(model, most), data.train.images, audio)
+        graph, data = load(model, most), load_data(source, most, short_side, label)
+        graph = with_front_end(graph, data.train.images, audio)
         known = None if contributions is None else read_contributions(contributions)
     with fit_bar() as on_progress:
         fitted = fit(

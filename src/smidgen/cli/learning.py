@@ -38,9 +38,11 @@ from smidgen.fitting.stages import training_target
 from smidgen.frontends import exchange_suffix, export_model
 from smidgen.ir import Graph
 from smidgen.learning import Course, Learned, LearningProgress, learn, read_checkpoint
+from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
 from smidgen.results.verbs import TrainingSummary
 from smidgen.selection.rates import ChosenRate, RateProgress, choose_rate
+from smidgen.targets.finding import find_board
 from smidgen.training import Options
 from smidgen.training.scheme import Scheme
 from smidgen.zoo.loading import load
@@ -48,7 +50,9 @@ from smidgen.zoo.loading import load
 ImageSource = Annotated[
     str,
     typer.Option(
-        "--data", help="A folder of images by label, a published data set, a .zip of either, an .npz, or cifar10."
+        "--data",
+        help="A folder of images or recordings by label, a published data set, a .zip of either, an .npz, .npy or .csv "
+        "file, or cifar10.",
     ),
 ]
 LearnedScheme = Annotated[
@@ -59,7 +63,12 @@ BoardBudget = Annotated[
     typer.Option(help="Without --scheme: a board's SRAM, such as 128KB; the best known scheme for it learns."),
 ]
 ShortSide = Annotated[int, typer.Option(help="Reduce larger image files to this short side, in pixels.")]
-
+LabelColumns = Annotated[
+    str | None,
+    typer.Option(
+        "--label", help="Of a .csv table: the column, or columns as in a,b, to learn; none for none. Else the last one."
+    ),
+]
 
 LearningRate = Annotated[
     str, typer.Option("--learning-rate", "--lr", help="Per sample: auto (short trials), a number, or as in 0.1/256.")
@@ -98,6 +107,7 @@ def train(
     learning: Learning,
     audio: Audio = None,
     short_side: ShortSide = SHORT_SIDE,
+    label: LabelColumns = None,
     resume: Annotated[Path | None, path_option(help="Continue this run from its checkpoint.")] = None,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
@@ -108,8 +118,8 @@ def train(
     course.check()
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
-        data = load_data(source, most, short_side)
-        graph = with_front_end(load(model, most), data.train.images, audio)
+        graph, data = load(model, most), load_data(source, most, short_side, label)
+        graph = with_front_end(graph, data.train.images, audio)
     options = learning.options(learning.classes or len(data.classes))
     files = _learned_files(graph, output, Path(model))
     picked = _choose(graph, scheme, budget, target, options)
@@ -139,7 +149,8 @@ def _with_rate(course: Course, program: Program, data: Data, resume: Path | None
 def _choose(graph: Graph, scheme: str | None, budget: str | None, target: str, options: Options) -> str | Scheme:
     """The scheme given, or the best known for a budget, which is of a chip: this machine has room for anything."""
     board = BOARD if target in ("host", "cuda") else target
-    chosen = choose_scheme(graph, scheme, budget, board, options, streamed_input=True)
+    streamed = scheme is None and streams_input(graph, find_board(board).working)
+    chosen = choose_scheme(graph, scheme, budget, board, options, streamed)
     if chosen is None:
         raise InputError("what is to learn is not said; give --scheme, or --budget to have a scheme chosen")
     return chosen

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn
 
+from smidgen.cli.learning import LabelColumns
 from smidgen.cli.shared import MEMORY_TEXT, Audio, Json, Memory, app, memory_bytes, path_option, show
 from smidgen.cli.terminal import print_rich, progress_console, spinner
 from smidgen.data import Labelled, Samples, load_images, load_labelled
@@ -24,7 +25,7 @@ from smidgen.quantization import CONVENTIONS, QuantizationProgress, Recipe, quan
 from smidgen.results.verbs import QuantizedFile
 from smidgen.zoo.loading import load
 
-TESTED = 256  # labelled images at most
+TESTED = 256  # labelled samples at most
 PIXELS = (
     "What pixels 0 and 255 stand for, before mean and deviation: 0,255 or 0,1 or -1,1; or imagenet, caffe. Found out "
     "where left out."
@@ -58,9 +59,9 @@ class Fit(StrEnum):
 @app.command("quantize")
 def quantize_(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A float32 model file: .onnx, .pt2, .tflite or .smg.")],
-    source: Annotated[str, typer.Option("--data", help="Calibration images: a folder, a data set, a .zip or an .npz.")],
+    source: Annotated[str, typer.Option("--data", help="Calibration samples: whatever train learns from.")],
     output: Annotated[Path, path_option("--output", "-o", help="The file to write: .smg, .tflite or .onnx.")],
-    images: Annotated[int, typer.Option(help="How many images to use at most, evenly spaced.")] = 128,
+    images: Annotated[int, typer.Option(help="How many samples to use at most, evenly spaced.")] = 128,
     method: Annotated[Method, typer.Option(help="Calibration method that finds the ranges.")] = Method.mse,
     percentile: Annotated[float, typer.Option(help="Percent of elements that --method percentile keeps.")] = 99.99,
     mean: Annotated[
@@ -76,6 +77,7 @@ def quantize_(
     correct: Annotated[
         bool, typer.Option("--correct/--no-correct", help="Bias correction by each channel's mean error.")
     ] = True,
+    label: LabelColumns = None,
     layers: Annotated[
         bool, typer.Option("--layers", help="Also show the signal-to-noise ratio of every layer.")
     ] = False,
@@ -83,7 +85,7 @@ def quantize_(
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
-    """Quantize a float32 model to int8, calibrated on images, and report how close it stays."""
+    """Quantize a float32 model to int8, calibrated on samples, and report how close it stays."""
     check_writable(output)
     if images < 1:
         raise InputError(f"{images} images are too few; give at least 8, better about 100")
@@ -91,9 +93,9 @@ def quantize_(
     recipe.check()
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
-        given = load_images(source, images, most)
-        graph = with_front_end(load(model, most), given, audio)
-        known = load_labelled(source, TESTED, most)
+        graph, given = load(model, most), load_images(source, images, most, label)
+        graph = with_front_end(graph, given, audio)
+        known = load_labelled(source, TESTED, most, label)
     seen = PixelOptions(mean, std, pixels, order, fit)
     with _progress_bar() as on_progress:
         result = quantize(

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from smidgen.cli.learning import ImageSource, ShortSide, parse_rate
+from smidgen.cli.learning import ImageSource, LabelColumns, ShortSide, parse_rate
 from smidgen.cli.shared import (
     MEMORY_TEXT,
     Audio,
@@ -59,6 +59,7 @@ def analyze_(
     picture: Annotated[Path | None, path_option(help="Also draw the contributions in this HTML file.")] = None,
     audio: Audio = None,
     short_side: ShortSide = SHORT_SIDE,
+    label: LabelColumns = None,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
@@ -68,8 +69,8 @@ def analyze_(
     rate = parse_rate(learning_rate)
     with spinner(f"reading {source}"):
         room = memory_bytes(memory)
-        data = load_data(source, room, short_side)
-        graph = with_front_end(load(model, room), data.train.images, audio)
+        graph, data = load(model, room), load_data(source, room, short_side, label)
+        graph = with_front_end(graph, data.train.images, audio)
     with _progress_bar(output) as on_progress:
         found = analyze(
             graph, data, output=output, quick=quick, seeds=seeds, epochs=epochs, learning_rate=rate, limit=limit,

@@ -49,8 +49,9 @@ def as_tensor(sample: Array, type: Type) -> Array:
         said = f"a sample is {sample.dtype}{list(sample.shape)}, the model's input {type.dtype}{list(type.shape)}"
         if _shows_image(sample):
             raise DataError(f"{said} is not an image; images need an input of [1, height, width, 1 or 3]")
-        size = math.prod(type.shape)
-        raise DataError(f"{said}; give samples of {list(type.shape[1:])}, or of {size:,} numbers in a row")
+        order = ", channels last," if sorted(sample.shape) == sorted(d for d in type.shape if d != 1) else ""
+        row = f"{math.prod(type.shape):,} numbers in a row"
+        raise DataError(f"{said}; give samples of {list(type.shape[1:])}{order} or of {row}")
     shaped: Array = sample.reshape(type.shape)
     if type.dtype == "int8" and type.q is not None:
         return shaped if shaped.dtype == np.int8 else quantize(_numbers(shaped), type.q)

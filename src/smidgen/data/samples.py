@@ -79,6 +79,11 @@ class Data:
             return "maps" if self.train.targets[0].ndim == 2 else "vectors"
         return "classes" if self.classes else "nothing"
 
+    def check_classes(self, what: str) -> None:
+        """Raise DataError unless samples have classes, by which something is judged."""
+        if self.told != "classes":
+            raise DataError(f"{self.name} tells {self.told} of its samples, {what} by classes; give data with classes")
+
     def digest(self) -> str:
         """A fingerprint of every sample and label, by which a resumed run knows its data."""
         hashed = hashlib.sha256(repr(self.classes).encode())

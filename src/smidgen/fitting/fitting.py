@@ -86,6 +86,7 @@ def fit(
     no program can use. Every stage leaves its files in the folder; one whose inputs have not changed is
     not made again, and a fit that was interrupted goes on.
     """
+    data.check_classes("a fit judges what it makes")
     most = min(parse_size(str(budget)), find_board(target).largest_budget)
     count = usual_epochs(len(data.train)) if epochs is None else epochs
     course = Course(count, 0.0, augment=augment or Augment(), seed=seed)

@@ -27,6 +27,7 @@ from smidgen.frontends.native import read_smg, write_smg
 from smidgen.ir import Array, Graph
 from smidgen.learning import Course, LearningProgress, learn
 from smidgen.learning.checkpoint import read_checkpoint, start_fingerprint
+from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
 from smidgen.quantization import QuantizationProgress, quantize, scored_classes
 from smidgen.results.inspection import describe
@@ -41,6 +42,7 @@ from smidgen.selection.shipped import shipped_contributions
 from smidgen.selection.trials import agenda
 from smidgen.targets.boards import parse_size
 from smidgen.targets.device import Target
+from smidgen.targets.finding import find_board
 from smidgen.training import Options
 from smidgen.training.scheme import Scheme
 
@@ -94,8 +96,14 @@ class Stages:
     def there(self) -> Program:
         """The same for the board."""
         return compile(
-            self.graph, self.scheme, self.wish.target, options=self.options, images=self._examples, streamed_input=True
-        )
+            self.graph, self.scheme, self.wish.target, options=self.options, images=self._examples,
+            streamed_input=self.streamed,
+        )  # fmt: skip
+
+    @cached_property
+    def streamed(self) -> bool:
+        """Whether the board is handed the image in rows; it holds what a network needs whole."""
+        return streams_input(self.graph, find_board(self.wish.target).working)
 
     @cached_property
     def known(self) -> tuple[str, Contributions] | None:
@@ -162,7 +170,7 @@ class Stages:
     def make_scheme(self) -> SchemeFound:
         found = search(
             self.graph, self.contributions, self.wish.budget, self.wish.target, options=self.options,
-            on_plan=lambda plans: self.tell(f"planning scheme {plans}", 0, 0),
+            streamed_input=self.streamed, on_plan=lambda plans: self.tell(f"planning scheme {plans}", 0, 0),
         )  # fmt: skip
         write_whole(self.folder / SCHEME, found.scheme.to_json().encode() + b"\n")
         weights = tuple(f"{one.layer}:{one.share}" for one in found.layers)

@@ -90,11 +90,10 @@ def quantize(
         _check_labels(graph, labelled)
     real = fold(graph)
     check_ops(real)
-    choice = None
-    if pixels and preprocessing is not None:
-        choice = PixelChoice(preprocessing, "given", usual_name(preprocessing))
-    elif pixels:
-        choice = choose_preprocessing(graph, images, labelled, conventions, on_progress)
+    if preprocessing is not None:
+        choice: PixelChoice | None = _as_given(graph, preprocessing, pixels)
+    else:
+        choice = choose_preprocessing(graph, images, labelled, conventions, on_progress) if pixels else None
     real = replace(real, preprocessing=choice.preprocessing if choice else _heard(graph))
     verify(real)
     samples = _samples(real, images)
@@ -118,6 +117,14 @@ def quantize(
 
 def _heard(graph: Graph) -> LogMel | None:
     return graph.preprocessing if isinstance(graph.preprocessing, LogMel) else None
+
+
+def _as_given(graph: Graph, preprocessing: Preprocessing, pixels: bool) -> PixelChoice:
+    if not pixels:
+        raise QuantizationError(
+            f"the samples are numbers as {graph.name} takes them, not pixels; leave out how pixels become numbers"
+        )
+    return PixelChoice(preprocessing, "given", usual_name(preprocessing))
 
 
 def _check_labels(graph: Graph, labelled: Samples) -> None:

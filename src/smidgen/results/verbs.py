@@ -156,7 +156,7 @@ class TrainingSummary:
     files: tuple[str, ...]
 
     def __str__(self) -> str:
-        data = f"{len(self.classes)} classes, {self.train_images:,} images to learn from, {self.test_images:,} to test"
+        data = f"{len(self.classes)} classes, {self.train_images:,} samples to learn from, {self.test_images:,} to test"
         lines = [f"{self.model} with {self.scheme} on {self.target}: {data}"]
         if self.chosen_rate is not None:
             lines.append(self.chosen_rate.verdict)
