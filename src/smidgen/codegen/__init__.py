@@ -1,6 +1,6 @@
 """Graph + plan → C text: one readable call per node."""
 
-from smidgen.codegen.generating import Sources, check_kernels, generate, interface
+from smidgen.codegen.generating import Sources, check_kernels, generate, hearing_usage, interface
 from smidgen.codegen.runtime import PORTABLE, RUNTIME, is_source, render, runtime_files
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "Sources",
     "check_kernels",
     "generate",
+    "hearing_usage",
     "interface",
     "is_source",
     "render",

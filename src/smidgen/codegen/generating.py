@@ -11,7 +11,7 @@ from pathlib import Path
 
 from smidgen.codegen.hearing import SYMBOLS, hearing
 from smidgen.codegen.prefixes import check_prefix
-from smidgen.codegen.runtime import PORTABLE, RUNTIME, is_source, runtime_files
+from smidgen.codegen.runtime import PORTABLE, RUNTIME, is_source, render, runtime_files
 from smidgen.codegen.writing import Writer, is_call
 from smidgen.data.pixels import pixel_encoding, pixel_rule
 from smidgen.errors import TargetError
@@ -122,8 +122,16 @@ def interface(graph: Graph, sources: Sources) -> dict[str, object]:
     }  # fmt: skip
 
 
+def hearing_usage(graph: Graph, sources: Sources) -> str:
+    """How a program hears, as its README says it; nothing for one that does not."""
+    heard = hearing(graph, sources.prefix)
+    return render("audio_usage.md", prefix=sources.prefix, **heard.fields(streamed=False)) if heard else ""
+
+
 def _hand_over(sources: Sources) -> str:
     """How an image reaches a program, as a README says it."""
+    if sources.audio_bytes:
+        return f"push samples into `{sources.prefix}_audio_push`, show them by `{sources.prefix}_audio_show()`"
     if sources.streamed_input:
         return f"name the function that reads a row of the image with `{sources.prefix}_source(read, context)`"
     return f"write the input into `{sources.prefix}_input(0)`"
