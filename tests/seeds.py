@@ -156,11 +156,29 @@ def arrays(folder: Path) -> Files:
         ("whole", {"x": x, "y": y}),
         ("divided", {"x_train": x[:6], "y_train": y[:6], "x_test": x[6:], "y_test": y[6:]}),
         ("real", {"x": x.astype(np.float32), "y": y}),
+        ("vectors", {"x": x.astype(np.int8), "y": np.linspace(0, 1, 20).reshape(10, 2)}),
+        ("maps", {"x": x, "y": x[:, :2, :2, 0] % 3, "classes": np.array(["a", "b", "c"])}),
+        ("words", {"x": x.reshape(10, -1), "y": np.array(["walk", "rest"])[y]}),
+        ("alone", {"x": x[:8], "x_test": x[8:]}),
     ):
         file = io.BytesIO()
-        np.savez(file, **held)  # type: ignore[arg-type]
+        np.savez(file, **held)
         with zipfile.ZipFile(file) as archive:
             yield f"{name}.npz", packed({member: archive.read(member) for member in archive.namelist()})
+
+
+def lone_array(folder: Path) -> Files:
+    for dtype in ("uint8", "int8", "float32", "float64"):
+        file = io.BytesIO()
+        np.save(file, np.arange(60, dtype=dtype).reshape(10, 2, 3))
+        yield f"{dtype}.npy", file.getvalue()
+
+
+def table(folder: Path) -> Files:
+    rows = [f"{10 * i},{i / 4},{-i},{('walk', 'rest')[i % 2]}" for i in range(10)]
+    yield "words.csv", "\n".join(("timestamp,x,y2,activity", *rows)).encode()
+    yield "numbers.csv", "\r\n".join(("a;label;b", *(f'"{i}";{i / 8};1e-3' for i in range(10)))).encode("utf-8-sig")
+    yield "recording.csv", "\n".join(f"{i}\t{i * i}" for i in range(6)).encode()
 
 
 def ckpt(folder: Path) -> Files:
@@ -194,7 +212,7 @@ def scheme(folder: Path) -> Files:
 
 PARSERS: dict[str, Callable[[Path], Files]] = {
     "tflite": tflite, "onnx": onnx, "pt2": pt2, "smg": smg, "npz": npz, "pkl": pkl, "image": image, "zip": zips,
-    "arrays": arrays, "ckpt": ckpt, "text": text, "scheme": scheme,
+    "arrays": arrays, "npy": lone_array, "table": table, "ckpt": ckpt, "text": text, "scheme": scheme,
 }  # fmt: skip
 
 
