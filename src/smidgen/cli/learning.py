@@ -20,6 +20,7 @@ from smidgen.cli.quantizing import quantization_bar
 from smidgen.cli.searching import choose_scheme
 from smidgen.cli.shared import (
     MEMORY_TEXT,
+    Audio,
     Force,
     Json,
     LabelColumns,
@@ -37,6 +38,7 @@ from smidgen.cli.terminal import progress_console, say, spinner, warn
 from smidgen.data import Augment, Data, examples, load_data, pixel_encoding
 from smidgen.data.decoding import SHORT_SIDE
 from smidgen.data.files import made_folder
+from smidgen.data.hearing import with_front_end
 from smidgen.errors import InputError
 from smidgen.fitting.stages import is_float, quantize_with, training_target
 from smidgen.frontends import exchange_suffix, export_model
@@ -127,6 +129,7 @@ def train(
     test_every: Annotated[int, typer.Option(help="Test after every so many epochs, and after the last.")] = 1,
     *,
     learning: Learning,
+    audio: Audio = None,
     short_side: ShortSide = SHORT_SIDE,
     label: LabelColumns = None,
     resume: Resume = None,
@@ -142,6 +145,7 @@ def train(
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
         graph, data = load(model, most), load_data(source, most, short_side, label)
+        graph = with_front_end(graph, data.train.images, audio)
     _learned_files(graph, output, Path(model), resume, force)  # which tells before work that takes long
     graph = _in_int8(graph, data, model, source, quantized)
     graph, data, options = with_head(graph, data, learning)
