@@ -203,7 +203,7 @@ def test_a_file_that_someone_changed_is_left_alone(fitted: tuple[Path, Fitted], 
     assert file.read_bytes() == edited
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"format": 1, "stages": {"model": 3}}', '{"format": 1, "stages": []}'])
+@pytest.mark.parametrize("text", ["", "{", '{"format": 2, "stages": {"model": 3}}', '{"format": 2, "stages": []}'])
 def test_a_damaged_ledger_is_refused_in_one_sentence(fitted: tuple[Path, Fitted], tmp_path: Path, text: str) -> None:
     folder = copied(fitted, tmp_path)
     (folder / "fit.json").write_text(text)

@@ -156,7 +156,8 @@ def test_a_budget_that_cannot_be_met_says_the_least_and_what_stands_at_the_peak(
     said = str(refused.value)
     assert f"small needs {needed:,} bytes of SRAM (arena {memory.peak:,}, state {memory.state:,})" in said
     assert f"the budget is {needed - 1:,}; the least that can be reached is {least:,}" in said
-    assert f"At the peak stand {memory.at_peak[0].name} {memory.at_peak[0].bytes:,}" in said
+    assert f"At the peak stand {memory.at_peak.parts[0]}" in said
+    assert f" = {memory.peak:,}. " in said
     assert ("Stream the image." in said) == (least < needed)
     with pytest.raises(PlanError, match=r"least that can be reached is .* or raise the budget"):
         sm.compile(small_network(), scheme, options=options, budget=least - 1)

@@ -69,7 +69,8 @@ def page_of(title: str, summary: str, figures: Sequence[go.Figure], rows: Sequen
 def _summary(cycle: LifeCycle) -> str:
     learns = f" and {cycle.state:,} for what outlives a run" if cycle.state else ""
     bound = f"no plan for this order of nodes can have an arena below {cycle.lower_bound:,}"
-    return f"{cycle.arena + cycle.state:,} bytes of SRAM: an arena of {cycle.arena:,}{learns}; {bound}."
+    held = f"The arena at its peak: {cycle.at_peak}."
+    return f"{cycle.arena + cycle.state:,} bytes of SRAM: an arena of {cycle.arena:,}{learns}; {bound}. {held}"
 
 
 def _over_time(cycle: LifeCycle) -> go.Figure:
