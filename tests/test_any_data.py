@@ -75,7 +75,7 @@ def test_a_float_network_is_quantized_with_a_table_and_learns_equal_bytes_on_a_b
 def test_the_same_samples_give_the_same_model_wherever_they_lie(folder: Path) -> None:
     written = []
     for source in ("rows.csv", "x.npz", "x.npy"):
-        invoke("quantize", "net.onnx", "--data", source, "-o", "net.smg")
+        invoke("quantize", "net.onnx", "--data", source, "-o", "net.smg", "--force")
         written.append(Path("net.smg").read_bytes())
     assert written[0] == written[1] == written[2]
     recorded, packed = (load_data(source) for source in ("recordings", "recordings.zip"))
@@ -92,7 +92,7 @@ def test_accuracy_is_told_where_classes_are_and_nothing_of_pixels(folder: Path) 
     text = invoke("quantize", "net.onnx", "--data", "recordings.zip", "-o", "net.smg")
     assert "top-1 on 12 labelled samples: " in text
     assert "pixels" not in text
-    assert "labelled" not in invoke("quantize", "net.onnx", "--data", "speed.npz", "-o", "net.smg")
+    assert "labelled" not in invoke("quantize", "net.onnx", "--data", "speed.npz", "-o", "other.smg")
 
 
 def test_a_dense_network_is_fitted_to_recordings_with_its_input_held_whole(folder: Path) -> None:

@@ -108,6 +108,9 @@ class ScheduleOption(StrEnum):
     constant = "constant"
 
 
+Schedule = Annotated[ScheduleOption, typer.Option(help="How the learning rate changes over the run.")]
+
+
 @app.command()
 @with_learning
 def train(
@@ -120,9 +123,7 @@ def train(
     target: TrainingTarget = "host",
     epochs: Annotated[int, typer.Option(help="How many times to go through the images.")] = 12,
     rate: LearningRate = AUTO,
-    schedule: Annotated[
-        ScheduleOption, typer.Option(help="How the learning rate changes over the run.")
-    ] = ScheduleOption.cosine,
+    schedule: Schedule = ScheduleOption.cosine,
     warmup: Annotated[float, typer.Option(help="Epochs over which the learning rate rises to its full value.")] = 0.0,
     crop: Crop = None,
     flip: Flip = None,
@@ -142,10 +143,8 @@ def train(
     given, augment = None if rate == AUTO else parse_rate(rate), _augment(crop, flip, "classes")
     course = Course(epochs, given or 0.0, schedule.value, warmup, augment, learning.seed, test_every)
     course.check()
-    with spinner(f"reading {source}"):
-        most = memory_bytes(memory)
-        graph, data = load(model, most), load_data(source, most, short_side, label)
-        graph = with_front_end(graph, data.train.images, audio)
+    graph, data = _read(model, source, memory_bytes(memory), short_side, label)
+    graph = with_front_end(graph, data.train.images, audio)
     _learned_files(graph, output, Path(model), resume, force)  # which tells before work that takes long
     graph = _in_int8(graph, data, model, source, quantized)
     graph, data, options = with_head(graph, data, learning)
@@ -165,6 +164,11 @@ def train(
         learned = _learn(context, program, data, course, files[2], resume)
         _write(learned, files)
     show(_summary(learned, data, scheme or "searched", program, files, course, chosen, options.loss), as_json)
+
+
+def _read(model: str, source: str, most: int, short_side: int, label: str | None) -> tuple[Graph, Data]:
+    with spinner(f"reading {source}"):
+        return load(model, most), load_data(source, most, short_side, label)
 
 
 def _augment(crop: float | None, flip: bool | None, told: Told) -> Augment | None:
