@@ -246,7 +246,7 @@ def test_bad_requests_to_learn_are_answered_in_one_sentence(
         assert message in said
         assert "\n" not in said
     for options, message in (
-        (("--scheme", "head"), "give --classes"),
+        (("--scheme", "head", "--head", "extend"), "smidgen train --head extend"),
         (("--classes", "3"), "give --scheme"),
         (("--scheme", "head", "--classes", "0"), "0 classes cannot be learned"),
     ):

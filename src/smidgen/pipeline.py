@@ -97,10 +97,8 @@ def _with_classes(graph: Graph, names: tuple[str, ...]) -> Graph:
 def _train(
     model: Graph, scheme: Scheme | str, options: Options | None, images: tuple[Array, ...], names: tuple[str, ...]
 ) -> Training:
-    if options is None:
-        raise InputError(f"{model.name} needs the number of classes to learn; give Options(classes=…)")
     chosen = load_scheme(scheme, model) if isinstance(scheme, str) else scheme
-    training = build_training(model, chosen, options, images)
+    training = build_training(model, chosen, options or Options(), images)
     return replace(training, step=_with_classes(training.step, names), forward=_with_classes(training.forward, names))
 
 

@@ -63,6 +63,7 @@ def fit_(
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
         graph, data = load(model, most), load_data(source, most, short_side)
+        data.check_several()
         known = None if contributions is None else read_contributions(contributions)
     with fit_bar() as on_progress:
         fitted = fit(

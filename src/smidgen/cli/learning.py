@@ -14,7 +14,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from smidgen.cli.demonstration import BOARD
-from smidgen.cli.options import Learning, with_learning
+from smidgen.cli.options import HeadOption, Learning, with_learning
 from smidgen.cli.searching import choose_scheme
 from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, TrainingTarget, app, memory_bytes, path_option, show
 from smidgen.cli.terminal import progress_console, say, spinner, warn
@@ -25,7 +25,16 @@ from smidgen.errors import InputError
 from smidgen.fitting.stages import training_target
 from smidgen.frontends import exchange_suffix, export_model
 from smidgen.ir import Graph, Told
-from smidgen.learning import Course, Learned, LearningProgress, learn, read_checkpoint
+from smidgen.learning import (
+    Course,
+    Learned,
+    LearningProgress,
+    extend,
+    in_order_of,
+    learn,
+    read_checkpoint,
+    same_classes,
+)
 from smidgen.pipeline import Program, compile
 from smidgen.results.verbs import TrainingSummary
 from smidgen.selection.rates import ChosenRate, RateProgress, choose_rate
@@ -102,8 +111,8 @@ def train(
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
         graph, data = load(model, most), load_data(source, most, short_side)
+    graph, data, options = with_head(graph, data, learning)
     course = replace(course, augment=_augment(crop, flip, data.told))
-    options = learning.options_on(graph, data)
     names = data.names if (2 if options.classes == 1 else options.classes) == len(data.classes) else ()
     files = _learned_files(graph, output, Path(model))
     picked = _choose(graph, scheme, budget, target, options)
@@ -130,6 +139,20 @@ def _augment(crop: float | None, flip: bool | None, told: Told) -> Augment | Non
         )
     scale, flips = (1.0 if fixed else CROP) if crop is None else crop, not fixed if flip is None else flip
     return None if fixed and scale == 1 and not flips else Augment((scale, 1.0), flip=flips)
+
+
+def with_head(graph: Graph, data: Data, learning: Learning) -> tuple[Graph, Data, Options]:
+    """The model and the data with their classes in one order, and the options: its head kept, new, or extended."""
+    if learning.head is HeadOption.extend:
+        with spinner(f"adding classes to {graph.name}"):
+            extended = extend(graph, data)
+        say(f"{graph.name} knows {len(graph.classes)} classes; added: {', '.join(extended.added)}", err=True)
+        return extended.model, extended.data, learning.options(None)
+    data.check_several()
+    same, new = same_classes(graph, data), learning.head is HeadOption.new
+    ordered = in_order_of(graph, data) if learning.head is HeadOption.keep or (same and not new) else data
+    options = learning.options_on(graph, ordered)
+    return graph, ordered, options if same or learning.head is not None else replace(options, head="new")
 
 
 def _with_rate(course: Course, program: Program, data: Data, resume: Path | None) -> tuple[Course, ChosenRate | None]:

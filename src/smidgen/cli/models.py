@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +16,7 @@ from smidgen.data.files import parse_npy, read_whole, write_whole
 from smidgen.errors import InputError
 from smidgen.frontends import check_writable, export_model
 from smidgen.ir import Array, Graph, check_inputs, evaluate
+from smidgen.ir.verifying import MAX_CLASS_NAME, fits_scores
 from smidgen.pipeline import compile
 from smidgen.results.inspection import describe
 from smidgen.results.verbs import RunSummary, WrittenModel, largest
@@ -73,6 +75,21 @@ def _write_npy(path: Path, array: Array) -> None:
     write_whole(path, data.getvalue())
 
 
+def _named(graph: Graph, file: Path, memory: int) -> Graph:
+    """The model with the classes that a file names."""
+    try:
+        text = read_whole(file, memory).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{file} is not text in UTF-8; give the names of the classes, a line each") from None
+    names = tuple(line.strip() for line in text.splitlines() if line.strip())
+    if not names or not fits_scores(names, graph.scores.type):
+        raise InputError(
+            f"{file} names {len(names)} classes, {graph.name} scores {list(graph.scores.type.shape)}; give each class "
+            f"one name of up to {MAX_CLASS_NAME} characters, a line each"
+        )
+    return replace(graph, classes=names)
+
+
 @app.command("import")
 def import_(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="A model file, or a network of the zoo.")],
@@ -80,6 +97,9 @@ def import_(
     plain: Annotated[
         bool, typer.Option("--plain", help="model.onnx with only ONNX's own operators: faster, rounded by the runtime.")
     ] = False,
+    classes: Annotated[
+        Path | None, path_option(help="A text file with the names of the model's classes, in order, a line each.")
+    ] = None,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
@@ -87,6 +107,7 @@ def import_(
     check_writable(output, plain)
     with spinner(f"importing {source}"):
         graph = load(source, memory_bytes(memory))
+        graph = graph if classes is None else _named(graph, classes, memory_bytes(memory))
         export_model(graph, output, plain)
     size, summary = output.stat().st_size, describe(graph)
     result = WrittenModel(graph.name, str(output), size, len(summary.layers), summary.macs, summary.parameters)

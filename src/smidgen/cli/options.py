@@ -15,7 +15,7 @@ from smidgen.data import Data
 from smidgen.errors import InputError
 from smidgen.ir import Graph
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
-from smidgen.training import HeadDtype, Options
+from smidgen.training import HeadDtype, HeadStart, Options
 from smidgen.training.losses import Loss, choose_loss, outputs_for
 
 
@@ -24,6 +24,14 @@ class HeadDtypeOption(StrEnum):
 
     float32 = "float32"
     int8 = "int8"
+
+
+class HeadOption(StrEnum):
+    """What the head starts from."""
+
+    keep = "keep"
+    new = "new"
+    extend = "extend"
 
 
 class LossOption(StrEnum):
@@ -37,19 +45,25 @@ class LossOption(StrEnum):
     cells = "cells"
 
 
-AS_MANY = (LossOption.reconstruction, LossOption.cells)  # as many outputs as the model has, unless others are given
-
-
 @dataclass(frozen=True)
 class Learning:
     """How a program is to learn, each field an option of the command line."""
 
-    classes: Annotated[int | None, typer.Option(help="Classes to learn: outputs of the head.")] = None
+    classes: Annotated[
+        int | None, typer.Option(help="Classes to learn. By default the data's, or those the model has.")
+    ] = None
     weight_bits: Annotated[
         int | None, typer.Option(help="Bits kept of a weight that learns: 8, 10 or 12. By default the scheme's, or 12.")
     ] = None
+    head: Annotated[
+        HeadOption | None,
+        typer.Option(
+            help="The model's last layer: keep it, begin with a new one, or extend it by classes it lacks. By default "
+            "it is kept where it scores as many classes.",
+        ),
+    ] = None
     head_dtype: Annotated[
-        HeadDtypeOption | None, typer.Option(help="Arithmetic of the head. By default float32, where that can be.")
+        HeadDtypeOption | None, typer.Option(help="What the head computes in. By default float32 wherever it can.")
     ] = None
     momentum: Annotated[float, typer.Option(help="Momentum, from 0 up to 1.")] = 0.0
     accumulate: Annotated[int, typer.Option(help="Samples whose gradients make one step.")] = 1
@@ -65,16 +79,22 @@ class Learning:
         return replace(self.options(self.classes or outputs_for(graph, data, loss)), loss=loss)
 
     def options(self, classes: int | None) -> Options:
-        """The same as `Options`, for as many outputs."""
+        """The same as `Options`, for as many outputs; an extended head is kept once it has been extended."""
+        head: HeadStart | None = None if self.head is None else "new" if self.head is HeadOption.new else "keep"
         dtype: HeadDtype | None = self.head_dtype.value if self.head_dtype else None
         loss = self._loss() or "softmax"
-        return Options(classes, self.weight_bits, self.qas, self._rule(), dtype, self.seed, loss=loss)
+        return Options(classes, self.weight_bits, self.qas, self._rule(), dtype, self.seed, head, loss)
 
     def options_for(self, model: str, scheme: str | None, budget: str | None) -> Options | None:
         """The same where a scheme, or classes and a budget to choose one for, decide whether the program learns.
 
         None for one that only infers.
         """
+        if self.head is HeadOption.extend:
+            raise InputError(
+                f"the head of {model} is extended by examples of new classes; do so with `smidgen train --head "
+                "extend`, and give what was learned"
+            )
         if scheme is None:
             if self.classes is None:
                 return None
@@ -84,8 +104,6 @@ class Learning:
                     "chosen"
                 )
             return self.options(self.classes)
-        if self.classes is None and self.loss not in AS_MANY:
-            raise InputError(f"{scheme} needs the number of classes that {model} is to learn; give --classes")
         return self.options(self.classes)
 
     def _loss(self) -> Loss | None:

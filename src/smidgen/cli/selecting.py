@@ -56,6 +56,7 @@ def analyze_(
     with spinner(f"reading {source}"):
         room = memory_bytes(memory)
         graph, data = load(model, room), load_data(source, room, short_side)
+        data.check_several()
     with _progress_bar(output) as on_progress:
         found = analyze(
             graph, data, output=output, quick=quick, seeds=seeds, epochs=epochs, learning_rate=rate, limit=limit,

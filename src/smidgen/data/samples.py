@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -62,13 +62,14 @@ class Data:
     test: Samples
 
     def __post_init__(self) -> None:
-        if len(self.classes) == 1:
-            raise DataError(
-                f"{self.name} holds {len(self.classes)} class, {self.classes[0]!r}; learning needs at least two"
-            )
         for part, samples in (("to learn from", self.train), ("to test with", self.test)):
             if not len(samples):
                 raise DataError(f"{self.name} holds no images {part}; add some of each class")
+
+    def check_several(self) -> None:
+        """Raise DataError where there is a single class, which nothing can be told from."""
+        if len(self.classes) == 1:
+            raise DataError(f"{self.name} holds 1 class, {self.classes[0]!r}; learning needs at least two")
 
     @property
     def told(self) -> Told:
@@ -81,6 +82,14 @@ class Data:
     def names(self) -> tuple[str, ...]:
         """The classes by name; none where they are only numbers counted from 0."""
         return () if self.classes == tuple(map(str, range(len(self.classes)))) else self.classes
+
+    def arranged(self, classes: tuple[str, ...]) -> Data:
+        """The same with its classes numbered as these are, which have all of them."""
+        numbers = [classes.index(name) for name in self.classes]
+        parts = (
+            replace(part, labels=tuple(numbers[label] for label in part.labels)) for part in (self.train, self.test)
+        )
+        return Data(self.name, classes, *parts)
 
     def digest(self) -> str:
         """A fingerprint of every pixel and label, by which a resumed run knows its data."""
