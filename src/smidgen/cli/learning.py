@@ -62,6 +62,14 @@ ShortSide = Annotated[int, typer.Option(help="Reduce larger image files to this 
 LearningRate = Annotated[
     str, typer.Option("--learning-rate", "--lr", help="Per sample: auto (short trials), a number, or as in 0.1/256.")
 ]
+Crop = Annotated[
+    float | None,
+    typer.Option(help="Smallest share of an image that a random crop keeps; 1 for no crops. For classes 0.08."),
+]
+Flip = Annotated[
+    bool | None,
+    typer.Option("--flip/--no-flip", help="Mirror images at random, half of the time. For classes they are."),
+]
 AUTO = "auto"
 CROP = 0.08  # the smallest share of a picture that a random crop keeps, unasked
 
@@ -88,14 +96,8 @@ def train(
         ScheduleOption, typer.Option(help="How the learning rate changes over the run.")
     ] = ScheduleOption.cosine,
     warmup: Annotated[float, typer.Option(help="Epochs over which the learning rate rises to its full value.")] = 0.0,
-    crop: Annotated[
-        float | None,
-        typer.Option(help="Smallest share of an image that a random crop keeps; 1 for no crops. For classes 0.08."),
-    ] = None,
-    flip: Annotated[
-        bool | None,
-        typer.Option("--flip/--no-flip", help="Mirror images at random, half of the time. For classes they are."),
-    ] = None,
+    crop: Crop = None,
+    flip: Flip = None,
     test_every: Annotated[int, typer.Option(help="Test after every so many epochs, and after the last.")] = 1,
     *,
     learning: Learning,
