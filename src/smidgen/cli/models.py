@@ -15,10 +15,12 @@ from smidgen.data.files import parse_npy, read_whole, write_whole
 from smidgen.errors import InputError
 from smidgen.frontends import check_writable, export_model
 from smidgen.ir import Array, Graph, check_inputs, evaluate
-from smidgen.pipeline import compile
+from smidgen.pipeline import compile, with_classes
 from smidgen.results.inspection import describe
 from smidgen.results.verbs import RunSummary, WrittenModel, largest
 from smidgen.zoo.loading import load
+
+LARGEST_NAMES = 2**22  # bytes of a file of names
 
 
 @app.command()
@@ -73,6 +75,17 @@ def _write_npy(path: Path, array: Array) -> None:
     write_whole(path, data.getvalue())
 
 
+def _names(text: str) -> tuple[str, ...]:
+    """The names in a file, a line each, or in a list parted by commas."""
+    path = Path(text)
+    if "," in text or not path.is_file():
+        return tuple(name.strip() for name in text.split(","))
+    try:
+        return tuple(line.strip() for line in read_whole(path, LARGEST_NAMES).decode().splitlines() if line.strip())
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not text; give a file with the name of a class on each line") from None
+
+
 @app.command("import")
 def import_(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="A model file, or a network of the zoo.")],
@@ -80,6 +93,9 @@ def import_(
     plain: Annotated[
         bool, typer.Option("--plain", help="model.onnx with only ONNX's own operators: faster, rounded by the runtime.")
     ] = False,
+    classes: Annotated[
+        str | None, typer.Option(help="Name what the model scores, in order: cat,dog, or a text file with a line each.")
+    ] = None,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
@@ -87,6 +103,8 @@ def import_(
     check_writable(output, plain)
     with spinner(f"importing {source}"):
         graph = load(source, memory_bytes(memory))
+        if classes is not None:
+            graph = with_classes(graph, _names(classes))
         export_model(graph, output, plain)
     size, summary = output.stat().st_size, describe(graph)
     result = WrittenModel(graph.name, str(output), size, len(summary.layers), summary.macs, summary.parameters)
