@@ -47,7 +47,7 @@ def compile(
     ir.verify(model)
     training = None
     if scheme is None:
-        graph = _with_classes(model, class_names)
+        graph = with_classes(model, class_names)
     else:
         training = _train(model, scheme, options, images, class_names)
         graph = passes.run(training.step)
@@ -81,7 +81,7 @@ def _lay_out(graph: Graph, frugal: bool, streamed_input: bool, working: Working)
     return min(layouts, key=lambda layout: layout.peak)
 
 
-def _with_classes(graph: Graph, names: tuple[str, ...]) -> Graph:
+def with_classes(graph: Graph, names: tuple[str, ...]) -> Graph:
     """The graph with these names of classes, or with its own where none are given."""
     if names and not fits_scores(names, graph.scores.type):
         shape = list(graph.scores.type.shape)
@@ -97,7 +97,7 @@ def _train(
     chosen = load_scheme(scheme, model) if isinstance(scheme, str) else scheme
     training = build_training(model, chosen, options or Options(), images)
     names = names or (model.classes if training.head.start == "keep" else ())
-    return replace(training, step=_with_classes(training.step, names), forward=_with_classes(training.forward, names))
+    return replace(training, step=with_classes(training.step, names), forward=with_classes(training.forward, names))
 
 
 def _afford(graph: Graph, best: Layout, budget: int, working: Working) -> None:
