@@ -198,7 +198,7 @@ def test_a_file_that_someone_changed_is_left_alone(fitted: tuple[Path, Fitted], 
     file = folder / name / "model" / "model.h" if name == "project" else folder / name
     file.write_bytes(file.read_bytes() + b" ")
     edited = file.read_bytes()
-    with pytest.raises(FitError, match="was changed since; move it away, or give another folder"):
+    with pytest.raises(FitError, match="was changed since; move it away, give --force to overwrite it, or"):
         toy_fit(folder)
     assert file.read_bytes() == edited
 

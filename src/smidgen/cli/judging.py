@@ -30,6 +30,7 @@ from smidgen.data.decoding import SHORT_SIDE
 from smidgen.data.files import write_whole
 from smidgen.inference import InferenceProgress, predict, test
 from smidgen.inference.predicting import TOP
+from smidgen.results.testing import draw_tested
 from smidgen.zoo.loading import load
 
 Where = Annotated[
@@ -64,8 +65,6 @@ def test_(
     with _progress_bar(f"testing {graph.name}") as on_progress:
         tested = test(graph, data, target=target, images=images, on_progress=on_progress)
     if output:
-        from smidgen.results.testing import draw_tested  # here, because plotly takes a while to import
-
         write_whole(output, draw_tested(tested).encode())
     show(tested, as_json)
     if output and not as_json:

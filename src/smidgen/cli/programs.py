@@ -36,6 +36,7 @@ from smidgen.data.hearing import hearing_graph
 from smidgen.errors import StreamError
 from smidgen.ir import Graph
 from smidgen.pipeline import Program, compile
+from smidgen.results.drawing import draw_memory
 from smidgen.results.profiling import profile
 from smidgen.results.verbs import CompiledProject
 from smidgen.targets import device as targets
@@ -98,17 +99,11 @@ def compile_(
     chosen = choose_scheme(graph, scheme, budget, where, options, streamed)
     with spinner(f"compiling {model} for {target}"):
         program = compile(graph, chosen, where, options=options, streamed_input=streamed, budget=budget, prefix=prefix)
-        page = _memory_page(program) if picture else b""
+        page = draw_memory(program).encode() if picture else b""
         program.write(output, force)
         if picture:
             write_whole(picture, page)
     show(_summary(program, output, picture), as_json)
-
-
-def _memory_page(program: Program) -> bytes:
-    from smidgen.results.drawing import draw_memory  # here, because plotly takes a while to import
-
-    return draw_memory(program).encode()
 
 
 def _summary(program: Program, folder: Path, picture: Path | None) -> CompiledProject:

@@ -35,6 +35,7 @@ from smidgen.cli.terminal import printable, progress_console, say, spinner, warn
 from smidgen.data.files import write_whole
 from smidgen.errors import InputError
 from smidgen.ir import Graph
+from smidgen.results.choosing import pareto_page, search_page
 from smidgen.selection import Contributions, Found, Pareto, estimate, pareto, search
 from smidgen.selection.contributions import read_contributions
 from smidgen.selection.found import METHODS
@@ -154,8 +155,6 @@ def _status(context: typer.Context, model: str) -> Iterator[PlanCallback]:
 
 
 def _page(graph: Graph, result: Found | Pareto, others: list[Found], options: Options) -> bytes:
-    from smidgen.results.choosing import pareto_page, search_page  # here, because plotly takes a while to import
-
     if isinstance(result, Pareto):
         return pareto_page(graph, result, options).encode()
     return search_page(graph, [result, *others], options).encode()

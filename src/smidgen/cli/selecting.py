@@ -32,9 +32,9 @@ from smidgen.data import load_data
 from smidgen.data.decoding import SHORT_SIDE
 from smidgen.data.files import write_whole
 from smidgen.data.hearing import with_front_end
+from smidgen.results.choosing import contributions_page
 from smidgen.results.contributions import summarize
 from smidgen.selection.analyzing import MOST, AnalysisProgress, analyze
-from smidgen.selection.contributions import Contributions
 from smidgen.selection.journal import journal_path
 from smidgen.zoo.loading import load
 
@@ -85,7 +85,7 @@ def analyze_(
             most=most, reach=reach, target=target, workers=workers, ray=ray, on_progress=on_progress,
         )  # fmt: skip
     if picture:
-        _draw(found, picture)
+        write_whole(picture, contributions_page(found).encode())
     show(summarize(found, graph, str(output), str(picture) if picture else None), as_json)
 
 
@@ -94,12 +94,6 @@ def _kept(context: typer.Context, output: Path) -> str:
     journal = journal_path(output)
     kept = f"the runs that are done are kept in {journal}" if journal.exists() else "no run was done yet"
     return f"{kept}; go on with {same_command(context)}"
-
-
-def _draw(found: Contributions, picture: Path) -> None:
-    from smidgen.results.choosing import contributions_page  # here, because plotly takes a while to import
-
-    write_whole(picture, contributions_page(found).encode())
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from smidgen.fitting.made import (
     SchemeFound,
     StageDone,
 )
+from smidgen.fitting.report import make_report
 from smidgen.fitting.stages import (
     CONTRIBUTIONS,
     MODEL,
@@ -129,8 +130,6 @@ class _Fit:
         self.data, self.source, self.stage = data.digest(), fingerprint(model), ""
 
     def run(self) -> Fitted:
-        from smidgen.fitting.report import make_report  # here, because plotly takes a while to import
-
         work, wish = self.work, self.wish
         seen = self.data if is_float(work.source) else ""
         model = self._run(_Stage("model", (MODEL,), (work.source.name, self.source, seen), ModelMade, work.make_model))
