@@ -18,6 +18,7 @@ import torch
 from PIL import Image
 
 from cases import GRAPHS
+from hearing import listener
 from networks import CLASSES, NETWORKS
 from release_files import npz_members, pickled
 from smidgen.errors import SmidgenError
@@ -37,6 +38,7 @@ from smidgen.zoo.tables import Stage, Table
 from test_fuzz_structures import onnx_files, pt2_members
 from test_tflite_metadata import normalized_tflite
 from training_cases import TRAINING_GRAPHS
+from wav_files import FLOAT, wav
 
 CORPUS = Path(__file__).parent / "corpus"
 Files = Iterator[tuple[str, bytes]]
@@ -181,6 +183,15 @@ def table(folder: Path) -> Files:
     yield "recording.csv", "\n".join(f"{i}\t{i * i}" for i in range(6)).encode()
 
 
+def sound(folder: Path) -> Files:
+    real = np.sin(np.arange(60) ** 1.5)
+    for bits in (8, 16, 24, 32):
+        yield f"pcm{bits}.wav", wav(real, bits=bits)
+    yield "float.wav", wav(real, 22_050, 32, FLOAT)
+    yield "stereo.wav", wav(np.stack((real, -real / 2), axis=1), 44_100)
+    yield "extensible.wav", wav(real, 8_000, 24, extended=True)
+
+
 def ckpt(folder: Path) -> Files:
     state: dict[str, Array] = {
         "w": np.arange(6, dtype=np.int8).reshape(2, 3),
@@ -201,6 +212,8 @@ def text(folder: Path) -> Files:
     for name, graph in one_per_op((*GRAPHS.values(), *TRAINING_GRAPHS.values())):
         yield f"{name}.txt", print_graph(graph).encode()
     yield "step.txt", print_graph(training_step()).encode()
+    for name, case in {"sound": "mfcc", "sound-across": "across"}.items():
+        yield f"{name}.txt", print_graph(listener(case)).encode()
 
 
 def scheme(folder: Path) -> Files:
@@ -212,7 +225,7 @@ def scheme(folder: Path) -> Files:
 
 PARSERS: dict[str, Callable[[Path], Files]] = {
     "tflite": tflite, "onnx": onnx, "pt2": pt2, "smg": smg, "npz": npz, "pkl": pkl, "image": image, "zip": zips,
-    "arrays": arrays, "npy": lone_array, "table": table, "ckpt": ckpt, "text": text, "scheme": scheme,
+    "arrays": arrays, "npy": lone_array, "table": table, "sound": sound, "ckpt": ckpt, "text": text, "scheme": scheme,
 }  # fmt: skip
 
 

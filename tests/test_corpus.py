@@ -48,6 +48,15 @@ def read_image(path: Path) -> object:
     return load_images(folder, 1, MEMORY)
 
 
+def read_sound(path: Path) -> object:
+    """The file alone, in a folder of sounds."""
+    folder = path.parent / "alone"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    shutil.copy(path, folder / "sound.wav")
+    return load_images(folder, 1, MEMORY)
+
+
 def read_table(path: Path) -> object:
     """The file as a table, or else alone, in a folder of recordings."""
     folder = path.parent / "alone"
@@ -75,7 +84,7 @@ def read_scheme(path: Path) -> object:
 PARSERS: dict[str, Callable[[Path], object]] = {
     "tflite": read_model, "onnx": read_model, "pt2": read_model, "smg": read_model, "npz": read_model,
     "pkl": read_model, "image": read_image, "zip": read_data, "arrays": read_data, "npy": read_data,
-    "table": read_table, "ckpt": read_checkpoint, "text": read_text, "scheme": read_scheme,
+    "table": read_table, "sound": read_sound, "ckpt": read_checkpoint, "text": read_text, "scheme": read_scheme,
 }  # fmt: skip
 UNTRACED = ("pt2",)  # PyTorch, of which the first file imports parts, would take a minute
 

@@ -215,6 +215,17 @@ def resized(body: bytes, kind: str, shape: str) -> bytes:
     return (body * (size // max(len(body), 1) + 1))[:size] if 0 < size < 2**16 else body
 
 
+def sound(data: bytes, rng: Random) -> bytes:
+    """A .wav file with a number of its header changed; or raw bytes."""
+    fields = ((4, "<I"), (16, "<I"), (20, "<H"), (22, "<H"), (24, "<I"), (32, "<H"), (34, "<H"), (40, "<I"))
+    at, kind = rng.choice(fields)
+    if len(data) < 44 or rng.randrange(3) == 0:
+        return raw(data, rng)
+    usual = (1, 2, 3, 8, 16, 24, 32, 64, 8_000, 11_025, 22_050, 44_100, 48_000, 192_000, 0xFFFE, *INTEGERS)
+    number = rng.choice(usual) % 2 ** (8 * struct.calcsize(kind))
+    return data[:at] + struct.pack(kind, number) + data[at + struct.calcsize(kind) :]
+
+
 CELLS = (
     b"", b" ", b"0", b"-1.5", b"1e39", b"nan", b"1_0", b"walk", b'"', b'""', b'"a,b"', b"label", b"y", b"none", b"time",
     b"\xff", b"\xef\xbb\xbf", b"9" * 400, b"\x00", b"\r", b"3.0", b"12",

@@ -12,7 +12,7 @@ from random import Random
 
 import numpy as np
 
-from fuzz_bytes import Mutator, in_archive, json_text, npy, pickled, protobuf, raw, table
+from fuzz_bytes import Mutator, in_archive, json_text, npy, pickled, protobuf, raw, sound, table
 from fuzz_graphs import declared_tensors, graph_in_metadata, graph_text, run_in_metadata, tensor_file, tflite
 from smidgen.data import load_data, load_images
 from smidgen.data.budget import Budget
@@ -97,7 +97,7 @@ def data_set(path: Path) -> object:
 
 
 def picture(path: Path) -> object:
-    """An image file in a folder of a label."""
+    """An image or a sound in a folder of a label."""
     return load_images(path.parent, 1, MEMORY)
 
 
@@ -144,6 +144,7 @@ TARGETS = {
     "npz": Target(".npz", model, _arrays, 40_000),
     "pkl": Target(".pkl", model, _pickle, 25_000),
     "image": Target(".png", picture, raw, 120_000),
+    "sound": Target(".wav", picture, sound, 60_000),
     "zip": Target(".zip", data_set, in_archive(lambda name: raw, ("train/a/9.png", "test/b/9.png", "a/9.png")), 60_000),
     "arrays": Target(".npz", data_set, _arrays, 80_000),
     "npy": Target(".npy", data_set, npy, 80_000),

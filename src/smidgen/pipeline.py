@@ -173,7 +173,8 @@ class Program:
             "arena_bytes": f"{self.plan.peak:,}", "constant_bytes": f"{self.sources.constant_bytes:,}",
             "state_bytes": f"{self.sources.state_bytes:,}", **codegen.interface(self.graph, self.sources),
         }  # fmt: skip
-        fields["usage"] = codegen.render("train_usage.md" if self.sources.learns else "usage.md", **fields).rstrip()
+        usage = codegen.render("train_usage.md" if self.sources.learns else "usage.md", **fields).rstrip()
+        fields["usage"] = usage + codegen.hearing_usage(self.graph, self.sources).rstrip()
         return codegen.listed(
             {
                 **{f"model/{name}": text for name, text in self.sources.files.items()},

@@ -16,6 +16,7 @@ from smidgen.cli.interrupting import going_on, same_command
 from smidgen.cli.learning import ImageSource, ShortSide
 from smidgen.cli.shared import (
     MEMORY_TEXT,
+    Audio,
     Force,
     Json,
     LabelColumns,
@@ -29,6 +30,7 @@ from smidgen.cli.shared import (
 from smidgen.cli.terminal import progress_console, spinner, warn
 from smidgen.data import Augment, load_data
 from smidgen.data.decoding import SHORT_SIDE
+from smidgen.data.hearing import with_front_end
 from smidgen.fitting import FitProgress, fit
 from smidgen.selection.contributions import read_contributions
 from smidgen.zoo.loading import load
@@ -68,6 +70,7 @@ def fit_(
     ] = None,
     machine: Annotated[Machine, typer.Option("--on", help="Where trials and learning run.")] = Machine.host,
     seed: Annotated[int, typer.Option(help="Fixes the head's first weights, the order and the crops.")] = 0,
+    audio: Audio = None,
     short_side: ShortSide = SHORT_SIDE,
     label: LabelColumns = None,
     force: Force = False,
@@ -79,6 +82,7 @@ def fit_(
         most = memory_bytes(memory)
         graph, data = load(model, most), load_data(source, most, short_side, label)
         data.check_several()
+        graph = with_front_end(graph, data.train.images, audio)
         known = None if contributions is None else read_contributions(contributions)
     with going_on(lambda: _kept(context, output)), fit_bar() as on_progress:
         fitted = fit(

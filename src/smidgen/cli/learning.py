@@ -20,6 +20,7 @@ from smidgen.cli.quantizing import quantization_bar
 from smidgen.cli.searching import choose_scheme
 from smidgen.cli.shared import (
     MEMORY_TEXT,
+    Audio,
     Force,
     Json,
     LabelColumns,
@@ -37,6 +38,7 @@ from smidgen.cli.terminal import progress_console, say, spinner, warn
 from smidgen.data import Augment, Data, examples, load_data, pixel_encoding
 from smidgen.data.decoding import SHORT_SIDE
 from smidgen.data.files import made_folder
+from smidgen.data.hearing import with_front_end
 from smidgen.errors import InputError
 from smidgen.fitting.stages import is_float, quantize_with, training_target
 from smidgen.frontends import exchange_suffix, export_model
@@ -128,6 +130,7 @@ def train(
     test_every: Annotated[int, typer.Option(help="Test after every so many epochs, and after the last.")] = 1,
     *,
     learning: Learning,
+    audio: Audio = None,
     short_side: ShortSide = SHORT_SIDE,
     label: LabelColumns = None,
     resume: Resume = None,
@@ -140,7 +143,7 @@ def train(
     given, augment = None if rate == AUTO else parse_rate(rate), _augment(crop, flip, "classes")
     course = Course(epochs, given or 0.0, schedule.value, warmup, augment, learning.seed, test_every)
     course.check()
-    graph, data = _read(model, source, memory_bytes(memory), short_side, label)
+    graph, data = _read(model, source, memory_bytes(memory), short_side, label, audio)
     _learned_files(graph, output, Path(model), resume, force)  # which tells before work that takes long
     graph = _in_int8(graph, data, model, source, quantized)
     graph, data, options = with_head(graph, data, learning)
@@ -162,9 +165,13 @@ def train(
     show(_summary(learned, data, scheme or "searched", program, files, course, chosen, options.loss), as_json)
 
 
-def _read(model: str, source: str, most: int, short_side: int, label: str | None) -> tuple[Graph, Data]:
+def _read(
+    model: str, source: str, most: int, short_side: int, label: str | None, audio: str | None
+) -> tuple[Graph, Data]:
+    """The model, with the front end that sound needs, and the data."""
     with spinner(f"reading {source}"):
-        return load(model, most), load_data(source, most, short_side, label)
+        graph, data = load(model, most), load_data(source, most, short_side, label)
+        return with_front_end(graph, data.train.images, audio), data
 
 
 def _augment(crop: float | None, flip: bool | None, told: Told) -> Augment | None:

@@ -12,6 +12,7 @@ from smidgen.cli.options import Learning, with_learning
 from smidgen.cli.searching import choose_scheme
 from smidgen.cli.shared import (
     MEMORY_TEXT,
+    Audio,
     Budget,
     Force,
     ImageInput,
@@ -31,6 +32,7 @@ from smidgen.cli.shared import (
 from smidgen.cli.terminal import print_rich, spinner, warn
 from smidgen.codegen import check_project
 from smidgen.data.files import write_whole
+from smidgen.data.hearing import hearing_graph
 from smidgen.errors import StreamError
 from smidgen.ir import Graph
 from smidgen.pipeline import Program, compile
@@ -73,6 +75,7 @@ def compile_(
     prefix: Annotated[
         str, typer.Option(help="Begins the names of files and functions, so that two models can be in one program.")
     ] = "model",
+    audio: Audio = None,
     aligned: AlignedOnly = False,
     picture: Annotated[Path | None, path_option(help="Also draw the memory in this HTML file.")] = None,
     *,
@@ -89,6 +92,7 @@ def compile_(
     where = find_board(target, aligned=True) if aligned else target
     with spinner(f"reading {model}"):
         graph = load(model, memory_bytes(memory))
+        graph = graph if audio is None else hearing_graph(graph, audio)
     if options is not None:
         check_int8(graph, model)
     chosen = choose_scheme(graph, scheme, budget, where, options, streamed)

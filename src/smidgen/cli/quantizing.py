@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from smidgen.cli.shared import (
     MEMORY_TEXT,
+    Audio,
     Force,
     Json,
     LabelColumns,
@@ -26,6 +27,7 @@ from smidgen.cli.shared import (
 )
 from smidgen.cli.terminal import print_rich, progress_console, spinner
 from smidgen.data import Labelled, Samples, load_images, load_labelled
+from smidgen.data.hearing import with_front_end
 from smidgen.errors import InputError
 from smidgen.frontends import check_writable, export_model
 from smidgen.ir import Graph
@@ -65,6 +67,9 @@ class Fit(StrEnum):
     stretch = "stretch"
 
 
+ShowLayers = Annotated[bool, typer.Option("--layers", help="Also show the signal-to-noise ratio of every layer.")]
+
+
 @app.command("quantize")
 def quantize_(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A float32 model file: .onnx, .pt2, .tflite or .smg.")],
@@ -87,9 +92,8 @@ def quantize_(
         bool, typer.Option("--correct/--no-correct", help="Bias correction by each channel's mean error.")
     ] = True,
     label: LabelColumns = None,
-    layers: Annotated[
-        bool, typer.Option("--layers", help="Also show the signal-to-noise ratio of every layer.")
-    ] = False,
+    layers: ShowLayers = False,
+    audio: Audio = None,
     force: Force = False,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
@@ -104,6 +108,7 @@ def quantize_(
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
         graph, given = load(model, most), load_images(source, images, most, label)
+        graph = with_front_end(graph, given, audio)
         known = load_labelled(source, TESTED, most, label)
     seen = PixelOptions(mean, std, pixels, order, fit)
     with quantization_bar() as on_progress:
@@ -135,7 +140,7 @@ class PixelOptions:
 
     def preprocessing(self, graph: Graph) -> Preprocessing | None:
         """What they and the model say together; None where neither says which numbers pixels stand for."""
-        was = graph.preprocessing
+        was = graph.preprocessing if isinstance(graph.preprocessing, Preprocessing) else None
         if self.pixels is not None and self.pixels in CONVENTIONS:
             was = CONVENTIONS[self.pixels]
         elif self.pixels is not None:

@@ -14,6 +14,7 @@ from smidgen.cli.interrupting import going_on, same_command
 from smidgen.cli.learning import ImageSource, ShortSide, parse_rate
 from smidgen.cli.shared import (
     MEMORY_TEXT,
+    Audio,
     Force,
     Json,
     LabelColumns,
@@ -30,6 +31,7 @@ from smidgen.cli.terminal import progress_console, spinner, warn
 from smidgen.data import load_data
 from smidgen.data.decoding import SHORT_SIDE
 from smidgen.data.files import write_whole
+from smidgen.data.hearing import with_front_end
 from smidgen.results.contributions import summarize
 from smidgen.selection.analyzing import MOST, AnalysisProgress, analyze
 from smidgen.selection.contributions import Contributions
@@ -60,6 +62,7 @@ def analyze_(
     most: Annotated[str, typer.Option(help="Leave out what takes more analytic memory than this.")] = MOST,
     reach: Annotated[int | None, typer.Option(help="Try the last so many layers alone.")] = None,
     picture: Annotated[Path | None, path_option(help="Also draw the contributions in this HTML file.")] = None,
+    audio: Audio = None,
     short_side: ShortSide = SHORT_SIDE,
     label: LabelColumns = None,
     force: Force = False,
@@ -74,6 +77,7 @@ def analyze_(
         room = memory_bytes(memory)
         graph, data = load(model, room), load_data(source, room, short_side, label)
         data.check_several()
+        graph = with_front_end(graph, data.train.images, audio)
     check_int8(graph, model, source)
     with going_on(lambda: _kept(context, output)), _progress_bar(output) as on_progress:
         found = analyze(

@@ -95,6 +95,10 @@ OneScheme = Annotated[
     str | None,
     typer.Option(help="What learns; without it the program only infers, or learns what --budget leaves room for."),
 ]
+Audio = Annotated[
+    str | None,
+    typer.Option(help="How sound becomes the input: mfcc or yamnet, and what differs, as in mfcc,window=640,hop=320."),
+]
 Memory = Annotated[str, typer.Option(help="Most memory that the contents of one file may take, such as 4GB.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there already.")]
 LabelColumns = Annotated[

@@ -1,6 +1,6 @@
 """Graph + plan → C text: one readable call per node."""
 
-from smidgen.codegen.generating import Sources, check_kernels, generate, interface
+from smidgen.codegen.generating import Sources, check_kernels, generate, hearing_usage, interface
 from smidgen.codegen.project import check_project, listed, write_project
 from smidgen.codegen.runtime import PORTABLE, RUNTIME, is_source, render, runtime_files
 
@@ -11,6 +11,7 @@ __all__ = [
     "check_kernels",
     "check_project",
     "generate",
+    "hearing_usage",
     "interface",
     "is_source",
     "listed",

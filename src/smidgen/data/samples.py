@@ -80,11 +80,6 @@ class Data:
             return "maps" if self.train.targets[0].ndim == 2 else "vectors"
         return "classes" if self.classes else "nothing"
 
-    def check_classes(self, what: str) -> None:
-        """Raise DataError unless samples have classes, by which something is judged."""
-        if self.told != "classes":
-            raise DataError(f"{self.name} tells {self.told} of its samples, {what} by classes; give data with classes")
-
     @property
     def names(self) -> tuple[str, ...]:
         """The classes by name; none where they are only numbers counted from 0, as in 0, 1 or 000, 001."""
@@ -99,6 +94,11 @@ class Data:
             replace(part, labels=tuple(numbers[label] for label in part.labels)) for part in (self.train, self.test)
         )
         return Data(self.name, classes, *parts)
+
+    def check_classes(self, what: str) -> None:
+        """Raise DataError unless samples have classes, by which something is judged."""
+        if self.told != "classes":
+            raise DataError(f"{self.name} tells {self.told} of its samples, {what} by classes; give data with classes")
 
     def digest(self) -> str:
         """A fingerprint of every sample and label, by which a resumed run knows its data."""

@@ -90,8 +90,8 @@ def fit(
     not made again, and a fit that was interrupted goes on. A folder that no fit made, and files that were changed
     since, are left alone unless `force` is given: then files of these names are overwritten.
     """
-    data.check_classes("a fit judges what it makes")
     data = renumbered(data, model.classes)
+    data.check_classes("a fit judges what it makes")
     most = min(parse_size(str(budget)), find_board(target).largest_budget)
     count = usual_epochs(len(data.train)) if epochs is None else epochs
     course = Course(count, 0.0, augment=augment or Augment(), seed=seed)

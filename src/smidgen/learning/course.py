@@ -10,6 +10,7 @@ import numpy as np
 
 from smidgen.data import Augment, PixelEncoding, as_input
 from smidgen.data.augment import Box, centre_box
+from smidgen.data.hearing import shifted_sound
 from smidgen.data.inputs import kind_of
 from smidgen.errors import InputError
 from smidgen.ir import Array
@@ -72,9 +73,12 @@ class Course:
         return tuple(int(i) for i in np.random.default_rng((self.seed, _ORDER, epoch)).permutation(count))
 
     def image(self, sample: Array, encoding: PixelEncoding, epoch: int, index: int) -> Array:
-        """Sample `index` as the model's input, as this epoch shows it; only pictures are cropped and flipped."""
-        if self.augment is None or kind_of(sample, encoding.type) != "picture":
+        """Sample `index` as the model's input, as this epoch shows it: pictures cropped and flipped, sound shifted."""
+        kind = kind_of(sample, encoding.type)
+        if self.augment is None or kind == "tensor":
             return as_input(sample, encoding)
+        if kind == "sound":
+            return shifted_sound(sample, encoding, self._generator(epoch, index))
         return self.augment.apply(sample, encoding, self._generator(epoch, index))
 
     def view(self, height: int, width: int, encoding: PixelEncoding, epoch: int, index: int) -> tuple[Box, bool]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from smidgen.ir import Array, Value
+from smidgen.ir.log_mel import LogMel
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning import Epoch, Tested
 from smidgen.memory import PeakParts
@@ -93,12 +94,14 @@ class QuantizedFile:
 
     file: str
     bytes: int
-    preprocessing: Preprocessing | None
+    preprocessing: Preprocessing | LogMel | None
     pixels: PixelChoice | None
     report: Report
 
     def __str__(self) -> str:
         images = f"\n{self.pixels}\nimages: {self.preprocessing}" if self.pixels else ""
+        if isinstance(self.preprocessing, LogMel):
+            images = f"\nsound: {self.preprocessing}"
         return f"{self.report}{images}\nwritten to {self.file} ({self.bytes:,} bytes)"
 
 
