@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import math
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hearing import CASES, definition, listener, signals, slack, sounds
+from native import SANITIZE
 from smidgen.data import as_input, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, QParams, Type
@@ -20,6 +23,7 @@ from smidgen.ir.log_mel import MFCC, YAMNET, LogMel
 from smidgen.numerics.log_mel import feature_sums, log_mel, triangles, unit
 from smidgen.pipeline import compile
 from smidgen.targets.boards import BOARDS
+from smidgen.targets.compiler import find_compiler
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.host import Host, HostDevice
 
@@ -135,6 +139,39 @@ def test_a_board_gives_the_bytes_of_numpy(board: str, case: str, host: Host) -> 
         for name, samples in signals(spec.samples(graph.image.type.shape)).items():
             assert np.array_equal(device.hear(samples), log_mel(samples, spec, graph.image.type)), name
             assert device.heard > 0  # type: ignore[attr-defined]
+
+
+MAIN = """
+#include <stdio.h>
+#include "model.h"
+/* Samples from stdin in pieces of growing size; the features to stdout. */
+int main(void) {
+    static int16_t samples[40000];
+    static int8_t features[MODEL_INPUT_0_BYTES];
+    int count = (int)fread(samples, 2, 40000, stdin), size = 1;
+    model_init();
+    for (int at = 0; at < count; at += size++)
+        model_audio_push(samples + at, at + size < count ? size : count - at);
+    for (int i = 0; i < ROWS; i++) model_audio_row(0, features + i * (MODEL_INPUT_0_BYTES / ROWS), i);
+    fwrite(features, 1, sizeof features, stdout);
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_c_stays_inside_its_buffers_and_its_integers(case: str, tmp_path: Path) -> None:
+    graph = listener(case)
+    spec, type_ = CASES[case][0], graph.image.type
+    folder = tmp_path / "out"
+    compile(graph).write(folder)
+    (folder / "board" / "main.c").write_text(MAIN.replace("ROWS", str(spec.rows(type_.shape)[0])))
+    files = [str(path) for place in ("model", "smidgen", "board") for path in sorted((folder / place).glob("*.c"))]
+    find_compiler()(*SANITIZE, "-O1", "-Imodel", "-Ismidgen", *files, "-o", "heard", folder=folder)
+    for name, samples in signals(spec.samples(type_.shape)).items():
+        done = subprocess.run([folder / "heard"], input=samples.tobytes(), capture_output=True, check=False)
+        assert done.returncode == 0, (name, done.stderr[-400:])
+        assert done.stdout == log_mel(samples, spec, type_).tobytes(), name
 
 
 @pytest.fixture(scope="module")
