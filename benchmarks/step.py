@@ -141,7 +141,7 @@ class FloatNetwork:
     def __init__(self, graph: Graph, trained: tuple[Trained, ...], head: Array) -> None:
         import torch
 
-        self._image, (self._features, _) = graph.image, features_of(graph)
+        self._image, self._features = graph.image, features_of(graph)
         self._head = torch.from_numpy(head.copy()), torch.zeros(len(head))
         self.learning = list(self._head)
         self._parts: list[Part | None] = [None, None]  # of each that learns, what does; None means all

@@ -13,8 +13,7 @@ from smidgen.data.hearing import FRONT_ENDS, middle
 from smidgen.errors import InputError
 from smidgen.ir import Builder, Graph, QParams, Type
 from smidgen.ir.log_mel import LogMel
-from smidgen.learning import Course
-from smidgen.learning.run import top1
+from smidgen.learning import Course, top1
 from smidgen.numerics.log_mel import log_mel, log_mel_tables
 from smidgen.pipeline import compile
 from smidgen.targets.boards import BOARDS

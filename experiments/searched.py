@@ -14,7 +14,7 @@ from experiments.paper.tables import BATCHED_RATES, FULL, SETS, Settings
 from smidgen.errors import InputError
 from smidgen.selection.contributions import Contributions
 from smidgen.selection.predicting import Interaction, Prediction, Predictions, best_pairs, drawn_schemes
-from smidgen.training.building import DEFAULT_BITS
+from smidgen.training.options import DEFAULT_BITS
 from smidgen.training.published import PUBLISHED
 from smidgen.training.scheme import Scheme
 

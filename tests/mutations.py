@@ -241,6 +241,7 @@ def consistent(text: Text) -> Text:
     graph = Graph(
         tuple(reader.inputs), outputs, tuple(nodes), reader.constants, reader.name, reader.state, updates,
         reader.preprocessing, reader.roles and reader.roles.after(became),
+        reader.classes,
     )  # fmt: skip
     return replace(text, lines=tuple(print_graph(graph).splitlines()))
 

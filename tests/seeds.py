@@ -9,6 +9,7 @@ import io
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -96,16 +97,25 @@ def written_by(write: Callable[[Graph], bytes]) -> Files:
                 seen |= set(new)
 
 
+def named() -> Graph:
+    """A graph whose scores have names."""
+    graph = GRAPHS["dense-3"]
+    return replace(graph, classes=tuple(f"class {i}" for i in range(graph.scores.type.shape[-1])))
+
+
 def tflite(folder: Path) -> Files:
     yield from ((f"{name}.tflite", data) for name, data in written_by(write_tflite))
     yield "network.tflite", write_tflite(NETWORKS[0](0))
     yield "metadata.tflite", normalized_tflite()
+    yield "named.tflite", write_tflite(named())
 
 
 def onnx(folder: Path) -> Files:
     yield "computed_shape.onnx", onnx_files()[0]
     yield from ((f"{name}.onnx", data) for name, data in written_by(write_plain))
     yield from ((f"exact_{name}.onnx", write_onnx(GRAPHS[name])) for name in ("dense-3", "add-1", "mean-1"))
+
+    yield "named.onnx", write_plain(named())
 
 
 def pt2(folder: Path) -> Files:
@@ -124,6 +134,8 @@ def smg(folder: Path) -> Files:
     for name, graph in list(one_per_op(GRAPHS.values()))[:8]:
         yield f"{name}.smg", written(lambda path, g=graph: write_smg(g, path), folder)  # type: ignore[misc]
     yield "step.smg", written(lambda path: write_smg(training_step(), path), folder)
+
+    yield "named.smg", written(lambda path: write_smg(named(), path), folder)
 
 
 def npz(folder: Path) -> Files:
@@ -214,6 +226,8 @@ def text(folder: Path) -> Files:
     yield "step.txt", print_graph(training_step()).encode()
     for name, case in {"sound": "mfcc", "sound-across": "across"}.items():
         yield f"{name}.txt", print_graph(listener(case)).encode()
+
+    yield "named.txt", print_graph(named()).encode()
 
 
 def scheme(folder: Path) -> Files:

@@ -17,7 +17,7 @@ from smidgen.numerics.stochastic import SEED
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
 from smidgen.ops.update import unpack
 from smidgen.training import Options, Training, build_training
-from smidgen.training.building import HeadDtype
+from smidgen.training.options import HeadDtype, HeadStart
 from smidgen.training.scheme import Scheme
 
 LABEL, SEEDS, SIGMAS = 0, 100, 5.0
@@ -57,9 +57,11 @@ class How:
         return f"{o.weight_bits}-{o.rule}-{o.head_dtype}{'' if o.qas else '-no-qas'}"
 
 
-def how(head: HeadDtype, bits: int = 12, rule: UpdateRule | None = None, qas: bool = True) -> How:
+def how(
+    head: HeadDtype, bits: int = 12, rule: UpdateRule | None = None, qas: bool = True, start: HeadStart = "new"
+) -> How:
     rule = rule or Sgd()
-    return How(Options(CLASSES, weight_bits=bits, rule=rule, head_dtype=head, qas=qas), rule.accumulate)
+    return How(Options(CLASSES, weight_bits=bits, rule=rule, head_dtype=head, qas=qas, head=start), rule.accumulate)
 
 
 HOWS = (

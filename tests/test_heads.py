@@ -1,8 +1,9 @@
-"""Networks that end in other ways than a Dense: their classifier is found, replaced, and what is before it learns."""
+"""Heads: found where networks end in other ways than a Dense, kept or begun anew; what is before them learns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,11 +12,14 @@ import pytest
 import smidgen as sm
 from floats import FloatNet
 from smidgen.ir import Array, Graph, evaluate_step, roles_of
+from smidgen.ir.rewriting import prune
+from smidgen.learning import learned_graph
 from smidgen.ops import Activate, AvgPool, Conv2D, Dense, MaxPool, Mean, Reshape, Softmax
 from smidgen.quantization import quantize
 from smidgen.targets.host import Host
-from smidgen.training.head import TrainingError, features_of, layers
-from smidgen.training.scheme import Scheme, SchemeError, resolve
+from smidgen.training import HeadDtype, HeadStart, Training, build_training
+from smidgen.training.head import TrainingError, ending_of, layers
+from smidgen.training.scheme import Scheme, SchemeError, load_scheme, resolve
 
 
 def squeezed(pool: str = "mean") -> Graph:
@@ -49,6 +53,13 @@ def int8(graph: Graph) -> Graph:
     return quantize(graph, [rng.normal(size=graph.inputs[0].type.shape).astype(np.float32) for _ in range(16)]).graph
 
 
+def cells() -> Graph:
+    """A map of scores, three for each cell, as FOMO's."""
+    n = FloatNet(6, (1, 8, 8, 3))
+    x = n.conv(n.conv(n.x, 6, k=3, pad=1, activation="relu"), 8, activation="relu")
+    return n.g.graph(n.g.emit(Softmax(), n.conv(x, 3)))
+
+
 NETWORKS: tuple[Callable[[], Graph], ...] = (squeezed, lambda: squeezed("pool"), pixel, autoencoder)
 NAMES = ["squeezed", "squeezed-pool", "pixel", "autoencoder"]
 
@@ -61,17 +72,20 @@ def test_the_classifier_is_the_last_layer_and_the_others_are_numbered(
     network: Callable[[], Graph], shape: tuple[int, ...], count: int
 ) -> None:
     graph = int8(network())
-    features, classifier = features_of(graph)
-    assert features.type.shape == shape
-    assert isinstance(classifier.op, Conv2D | Dense)
+    ending = ending_of(graph)
+    assert ending.features.type.shape == shape
+    assert isinstance(ending.layer.op, Conv2D | Dense)
     assert len(layers(graph)) == count
-    assert classifier not in layers(graph)
+    assert ending.layer not in layers(graph)
 
 
-@pytest.mark.parametrize("network", NETWORKS, ids=NAMES)
-def test_the_host_learns_what_the_reference_learns(network: Callable[[], Graph], host: Host) -> None:
-    graph = int8(network())
-    program = sm.compile(graph, f"last:{min(6, len(layers(graph)))}", host, options=sm.Options(classes=3))
+def build(graph: Graph, options: sm.Options) -> Training:
+    return build_training(graph, load_scheme("head", graph), options)
+
+
+def learns_as_the_reference(graph: Graph, options: sm.Options, host: Host) -> None:
+    """Ten steps in C and in numpy, which leave the same bytes."""
+    program = sm.compile(graph, f"last:{min(6, len(layers(graph)))}", host, options=options)
     state, rng = program.graph.state, np.random.default_rng(1)
     moved = {v.name: data.copy() for v, data in state.items()}
     with program.start() as device:
@@ -83,15 +97,21 @@ def test_the_host_learns_what_the_reference_learns(network: Callable[[], Graph],
             assert loss == expected[0]
         after = device.state()
     assert all(np.array_equal(after[v.name], data) for v, data in state.items())
-    learned = [name for name, data in moved.items() if not np.array_equal(after[name], data)]
-    assert any(name not in ("head.w", "head.b", roles_of(program.graph).step_state.name) for name in learned)
+    learned = {name for name, data in moved.items() if not np.array_equal(after[name], data)}
+    assert {"head.w", "head.b"} <= learned
+    assert learned - {"head.w", "head.b", roles_of(program.graph).step_state.name}
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=NAMES)
+def test_the_host_learns_what_the_reference_learns(network: Callable[[], Graph], host: Host) -> None:
+    learns_as_the_reference(int8(network()), sm.Options(classes=3), host)
 
 
 def test_a_map_that_is_not_averaged_is_no_classifier() -> None:
     n = FloatNet(3)
     graph = int8(n.g.graph(n.g.emit(MaxPool((6, 6), (6, 6)), n.conv(n.x, 6))))
-    with pytest.raises(TrainingError, match="nor in a convolution and a global mean"):
-        features_of(graph)
+    with pytest.raises(TrainingError, match="nor in a convolution, with or without"):
+        ending_of(graph)
     assert len(layers(graph)) == 1
 
 
@@ -99,3 +119,98 @@ def test_a_dense_layer_learns_whole_or_not_at_all() -> None:
     graph = int8(autoencoder())
     with pytest.raises(SchemeError, match="layer 4, which is dense and learns only as a whole; give 1"):
         resolve(Scheme("s", 5, ((4, Fraction(1, 2)),)), graph)
+
+
+def scores(graph: Graph) -> Graph:
+    """The same without its softmax."""
+    node = next(node for node in reversed(graph.nodes) if node.out == graph.scores)
+    return prune(replace(graph, outputs=node.ins[:1])) if isinstance(node.op, Softmax) else graph
+
+
+def inputs(graph: Graph, count: int) -> list[Array]:
+    rng = np.random.default_rng(2)
+    return [rng.integers(-128, 128, graph.inputs[0].type.shape).astype(np.int8) for _ in range(count)]
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=NAMES)
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_a_kept_head_begins_with_the_scores_of_the_model(network: Callable[[], Graph], dtype: HeadDtype) -> None:
+    graph = int8(network())
+    if dtype == "float32" and not ending_of(graph).plain:
+        with pytest.raises(sm.InputError, match="can go on in int8 alone, not in float32"):
+            build(graph, sm.Options(head="keep", head_dtype=dtype))
+        return
+    training = build(graph, sm.Options(head="keep", head_dtype=dtype))
+    assert training.head.start == "keep"
+    type, most = scores(graph).scores.type, {"float32": 0.51, "int8": 1e-4}[dtype]
+    for image in inputs(graph, 20):
+        (integers,) = sm.evaluate(scores(graph), image)
+        (found,) = sm.evaluate(training.forward, image)
+        off = np.abs(found.ravel() / type.scale + type.zero - integers.ravel())
+        assert off[(integers.ravel() > -128) & (integers.ravel() < 127)].max() <= most
+
+
+@pytest.mark.parametrize("dtype", [None, "int8", "float32"])
+@pytest.mark.parametrize("network", NETWORKS, ids=NAMES)
+def test_the_host_goes_on_from_a_kept_head_as_the_reference_does(
+    network: Callable[[], Graph], dtype: HeadDtype | None, host: Host
+) -> None:
+    graph = int8(network())
+    if dtype == "float32" and not ending_of(graph).plain:
+        return
+    learns_as_the_reference(graph, sm.Options(head="keep", head_dtype=dtype), host)
+
+
+CHOICES: tuple[tuple[Callable[[], Graph], int | None, HeadStart, HeadDtype], ...] = (
+    (pixel, None, "keep", "float32"),
+    (pixel, 5, "keep", "float32"),
+    (pixel, 4, "new", "float32"),
+    (squeezed, 5, "keep", "int8"),
+    (squeezed, 6, "new", "float32"),
+    (autoencoder, None, "keep", "float32"),
+    (cells, 3, "new", "float32"),  # classes of the whole image, not of its cells
+)
+
+
+@pytest.mark.parametrize(("network", "classes", "start", "dtype"), CHOICES)
+def test_a_head_is_kept_where_the_classes_are_as_many(
+    network: Callable[[], Graph], classes: int | None, start: HeadStart, dtype: HeadDtype
+) -> None:
+    head = sm.Options(classes).head_of(int8(network()))
+    assert (head.start, head.dtype) == (start, dtype)
+
+
+def test_a_map_of_scores_is_kept_where_cells_are_learned() -> None:
+    graph = int8(cells())
+    assert ending_of(graph).per_cell
+    head = sm.Options(loss="cells").head_of(graph)
+    assert (head.outputs, head.start, head.dtype) == (3, "keep", "int8")
+    assert sm.Options(4, loss="cells").head_of(graph).start == "new"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (sm.Options(4, head="keep"), "has 5 outputs, 4 classes are to be learned: its head cannot be kept"),
+        (sm.Options(1), "1 classes cannot be learned"),
+    ],
+)
+def test_a_head_that_cannot_be_is_refused(options: sm.Options, said: str) -> None:
+    with pytest.raises(sm.InputError, match=said):
+        build(int8(pixel()), options)
+
+
+def test_a_learned_model_goes_on_where_it_stopped(host: Host) -> None:
+    graph = int8(pixel())
+    program = sm.compile(graph, "last:2", host, options=sm.Options(4))
+    with program.start() as device:
+        for place, image in enumerate(inputs(graph, 12)):
+            device.train(image, place % 4, 0.05)
+        assert program.training
+        learned = learned_graph(program.training, device.state())
+    again = build(learned, sm.Options(4))
+    assert (again.head.start, again.head.dtype) == ("keep", "float32")
+    for image in inputs(graph, 20):
+        assert np.array_equal(sm.evaluate(learned, image)[0], sm.evaluate(again.forward, image)[0])
+    with pytest.raises(sm.InputError, match="can go on in float32 alone, not in int8"):
+        build(learned, sm.Options(4, head_dtype="int8"))

@@ -20,7 +20,7 @@ from smidgen.pipeline import compile
 from smidgen.targets.compiler import find_compiler
 from smidgen.targets.host import Host
 from smidgen.training import Options
-from smidgen.training.building import HeadDtype
+from smidgen.training.options import HeadDtype
 
 MAIN = Path(__file__).parent / "sanitized_train_main.c"
 STEPS, RATE = 3, 0.02

@@ -12,8 +12,19 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn
 
-from smidgen.cli.learning import LabelColumns
-from smidgen.cli.shared import MEMORY_TEXT, Audio, Json, Memory, app, memory_bytes, path_option, show
+from smidgen.cli.shared import (
+    MEMORY_TEXT,
+    Audio,
+    Force,
+    Json,
+    LabelColumns,
+    Memory,
+    app,
+    check_file,
+    memory_bytes,
+    path_option,
+    show,
+)
 from smidgen.cli.terminal import print_rich, progress_console, spinner
 from smidgen.data import Labelled, Samples, load_images, load_labelled
 from smidgen.data.hearing import with_front_end
@@ -82,11 +93,13 @@ def quantize_(
         bool, typer.Option("--layers", help="Also show the signal-to-noise ratio of every layer.")
     ] = False,
     audio: Audio = None,
+    force: Force = False,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Quantize a float32 model to int8, calibrated on samples, and report how close it stays."""
     check_writable(output)
+    check_file(output, force)
     if images < 1:
         raise InputError(f"{images} images are too few; give at least 8, better about 100")
     recipe = Recipe(method.value, percentile, equalise, correct)
@@ -97,7 +110,7 @@ def quantize_(
         graph = with_front_end(graph, given, audio)
         known = load_labelled(source, TESTED, most, label)
     seen = PixelOptions(mean, std, pixels, order, fit)
-    with _progress_bar() as on_progress:
+    with quantization_bar() as on_progress:
         result = quantize(
             graph, given, recipe, labelled=_of_its_classes(graph, known), preprocessing=seen.preprocessing(graph),
             conventions=seen.conventions(), on_progress=on_progress,
@@ -170,7 +183,7 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
 
 
 @contextmanager
-def _progress_bar() -> Iterator[Callable[[QuantizationProgress], None]]:
+def quantization_bar() -> Iterator[Callable[[QuantizationProgress], None]]:
     """A bar on stderr, where that is a terminal."""
     console = progress_console()
     columns = (TextColumn("{task.description}", markup=False), BarColumn())

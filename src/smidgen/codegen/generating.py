@@ -9,9 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from smidgen.codegen.classes import class_usage
 from smidgen.codegen.hearing import SYMBOLS, hearing
 from smidgen.codegen.prefixes import check_prefix
 from smidgen.codegen.runtime import PORTABLE, RUNTIME, is_source, render, runtime_files
+from smidgen.codegen.teaching import taught
 from smidgen.codegen.writing import Writer, is_call
 from smidgen.data.pixels import pixel_encoding, pixel_rule
 from smidgen.errors import TargetError
@@ -116,7 +118,8 @@ def interface(graph: Graph, sources: Sources) -> dict[str, object]:
     return {
         "prefix": sources.prefix, "PREFIX": sources.prefix.upper(), "learns": int(sources.learns),
         "streamed": int(sources.streamed_input), "row_bytes": image.bytes // image.shape[1] if image else 0,
-        "hand_over": _hand_over(sources), "hears": int(sources.audio_bytes > 0),
+        "hand_over": _hand_over(sources), **taught(graph, sources.prefix),
+        "classes": class_usage(graph.classes, sources.prefix), "hears": int(sources.audio_bytes > 0),
         "heard_rows": heard_rows, "heard_row": heard_row,
         "pixels": f"- {rule}\n" if (rule := pixel_rule(pixel_encoding(graph))) else "",
     }  # fmt: skip

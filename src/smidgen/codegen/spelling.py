@@ -13,6 +13,7 @@ C_TYPES: Mapping[str, str] = {
     "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "uint16": "uint16_t", "int32": "int32_t",
     "uint32": "uint32_t", "float32": "float", "float64": "double",
 }  # fmt: skip
+_PLAIN = frozenset(map(chr, range(ord(" "), ord("~") + 1))) - {'"', "\\", "?"}
 
 
 def identifiers(graph: Graph) -> dict[Value, str]:
@@ -49,6 +50,15 @@ def literal(x: float, dtype: str) -> str:
     text = f"{x:.9g}" if dtype == "float32" else f"{x:.17g}"
     whole = text if "." in text or "e" in text else f"{text}.0"
     return f"{whole}f" if dtype == "float32" else whole
+
+
+def text_literal(text: str) -> str:
+    """A text as C spells its UTF-8: plain characters as they are, all others by their octal number.
+
+    Three digits end an octal number whatever follows, and a question mark begins no trigraph where it is escaped.
+    """
+    octets = text.encode("utf-8", "replace")
+    return '"' + "".join(chr(o) if chr(o) in _PLAIN else f"\\{o:03o}" for o in octets) + '"'
 
 
 def wrapped(head: str, fields: list[str]) -> list[str]:

@@ -78,7 +78,10 @@ def made_folder(path: Path) -> Iterator[None]:
     """A folder to write into, made with those above it; a failure removes the ones that were made and are empty."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
         yield
     except BaseException:
         for folder in missing:

@@ -17,8 +17,10 @@ from smidgen.ir.verifying import verify
 class Builder:
     """Grows a graph node by node; names it does not get are v0, v1, …"""
 
-    def __init__(self, name: str = "model", preprocessing: Preprocessing | LogMel | None = None) -> None:
-        self._name, self._preprocessing = name, preprocessing
+    def __init__(
+        self, name: str = "model", preprocessing: Preprocessing | LogMel | None = None, classes: tuple[str, ...] = ()
+    ) -> None:
+        self._name, self._preprocessing, self._classes = name, preprocessing, classes
         self._inputs: list[Value] = []
         self._nodes: list[Node] = []
         self._constants: dict[Value, Array] = {}
@@ -29,7 +31,7 @@ class Builder:
     @staticmethod
     def before(graph: Graph) -> Builder:
         """A builder with a graph's inputs, constants, state and updates, and none of its nodes yet."""
-        g = Builder(graph.name, graph.preprocessing)
+        g = Builder(graph.name, graph.preprocessing, graph.classes)
         g._inputs, g._constants = list(graph.inputs), dict(graph.constants)
         g._state, g._updates = dict(graph.state), dict(graph.updates)
         g.reserve(*g._inputs, *g._constants, *g._state)
@@ -122,6 +124,7 @@ class Builder:
             dict(self._updates),
             self._preprocessing,
             roles,
+            self._classes,
         )
         verify(graph)
         return graph

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -105,6 +105,7 @@ class Op:
         return 0
 
 
+Told = Literal["classes", "vectors", "maps", "nothing"]  # what a step is told of each sample
 OPS: dict[str, type[Op]] = {}
 ATTRIBUTES: dict[str, type[Any]] = {}  # frozen dataclasses that an op may have as attributes
 OpType = TypeVar("OpType", bound=Op)
@@ -141,11 +142,19 @@ class Roles:
     """What the values of a training step are."""
 
     image: Value  # inputs
-    label: Value
+    label: Value | None  # None where the image itself is what the network should give
     rate: Value
     loss: Value  # outputs
     logits: Value
     step_state: Value  # state: the step's number, the seed of random bits, and the gradients' exponents
+
+    @property
+    def told(self) -> Told:
+        """What a step is told of each sample, by the label's type."""
+        if self.label is None:
+            return "nothing"
+        kinds: dict[str, Told] = {"float32": "vectors", "uint8": "maps"}
+        return kinds.get(self.label.type.dtype, "classes")
 
     def after(self, became: Mapping[Value, Value]) -> Roles:
         """The same roles where some values have become others."""
@@ -159,6 +168,7 @@ class Graph:
     `state` holds what outlives a run (trained weights, say) with its initial data; `updates` maps a
     state value to the value that takes its place, in its memory, once the run is over. `preprocessing` says how
     images or sound become the first input, where that is known. A training step has `roles`, other graphs have none.
+    `classes` are the names of what is scored, in order, where they are known; they change nothing that is computed.
     """
 
     inputs: tuple[Value, ...]
@@ -170,6 +180,7 @@ class Graph:
     updates: Mapping[Value, Value] = field(default_factory=dict)
     preprocessing: Preprocessing | LogMel | None = None
     roles: Roles | None = None
+    classes: tuple[str, ...] = ()
 
     @property
     def image(self) -> Value:
@@ -182,6 +193,15 @@ class Graph:
         return (self.roles.image,) if self.roles else self.inputs
 
     @property
+    def prediction_end(self) -> int:
+        """How many nodes a prediction runs: those before the first that reads the label or gives the loss."""
+        if self.roles is None:
+            return len(self.nodes)
+        label, loss = self.roles.label, self.roles.loss
+        behind = (i for i, node in enumerate(self.nodes) if label in node.ins or loss in node.outs)
+        return next(behind, len(self.nodes))
+
+    @property
     def scores(self) -> Value:
         """The output whose largest element is what a graph predicts: the first one, of a training step the logits."""
         return self.roles.logits if self.roles else self.outputs[0]
@@ -189,7 +209,7 @@ class Graph:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Graph):
             return NotImplemented
-        names = ("name", "inputs", "outputs", "nodes", "updates", "preprocessing", "roles")
+        names = ("name", "inputs", "outputs", "nodes", "updates", "preprocessing", "roles", "classes")
         same = all(getattr(self, name) == getattr(other, name) for name in names)
         return same and _same_data(self.constants, other.constants) and _same_data(self.state, other.state)
 

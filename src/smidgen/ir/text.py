@@ -2,6 +2,7 @@
 
     graph mcunet
     preprocessing mean=(0.485, 0.456, 0.406) std=(0.229, 0.224, 0.225)
+    classes ('cat', 'dog')
     input %x: int8[1,128,128,3] q(0.007843138; 0)
     const %c0.w: int8[16,3,3,3] q(0.01, 0.02, …; 0; axis 0)
     %v0: int8[1,64,64,16] q(0.02352941; -128) = Conv2D(%x, %c0.w, %c0.b) stride=(2, 2) pad=(1, 1, 1, 1)
@@ -39,6 +40,8 @@ def print_graph(graph: Graph) -> str:
     if graph.preprocessing is not None:
         word = "sound" if isinstance(graph.preprocessing, LogMel) else "preprocessing"
         lines.append(f"{word}{_attributes(graph.preprocessing)}")
+    if graph.classes:
+        lines.append(f"classes {graph.classes!a}")
     lines += [f"input {_declare(v)}" for v in graph.inputs]
     lines += [f"const {_declare(v)}" for v in graph.constants]
     lines += [f"state {_declare(v)}" for v in graph.state]
@@ -48,7 +51,8 @@ def print_graph(graph: Graph) -> str:
         lines.append(f"{outs} = {type(node.op).__name__}({ins}){_attributes(node.op)}")
     lines += [f"update %{old.name}: %{new.name}" for old, new in graph.updates.items()]
     if graph.roles is not None:
-        lines.append("roles " + " ".join(f"{f.name}=%{getattr(graph.roles, f.name).name}" for f in fields(graph.roles)))
+        held = ((f.name, getattr(graph.roles, f.name)) for f in fields(graph.roles))
+        lines.append("roles " + " ".join(f"{name}=%{value.name}" for name, value in held if value is not None))
     lines.append("output " + ", ".join(f"%{v.name}" for v in graph.outputs))
     return "\n".join(lines) + "\n"
 
@@ -92,7 +96,7 @@ def parse_graph(text: str, constants: Mapping[str, Array] | Mapping[Value, Array
     inputs, outputs, nodes = tuple(reader.inputs), tuple(reader.outputs), tuple(reader.nodes)
     graph = Graph(
         inputs, outputs, nodes, reader.constants, reader.name, reader.state, reader.updates, reader.preprocessing,
-        reader.roles,
+        reader.roles, reader.classes,
     )  # fmt: skip
     verify(graph)
     return graph
@@ -104,6 +108,7 @@ class _Reader:
         self.name = "model"
         self.preprocessing: Preprocessing | LogMel | None = None
         self.roles: Roles | None = None
+        self.classes: tuple[str, ...] = ()
         self.inputs: list[Value] = []
         self.outputs: list[Value] = []
         self.nodes: list[Node] = []
@@ -123,6 +128,8 @@ class _Reader:
                 raise GraphError(f"'{line[:80]}' is not a preprocessing")
             stated = LogMel if word == "sound" else Preprocessing
             self.preprocessing = stated(**_values(stated, f" {rest}"))
+        elif word == "classes":
+            self.classes = _names(rest)
         elif word == "input":
             self.inputs.append(self.declare(rest))
         elif word in ("const", "state"):
@@ -159,12 +166,13 @@ class _Reader:
 
     def assigned(self, text: str) -> Roles:
         named = dict(part.partition("=")[::2] for part in text.split())
-        if set(named) != {f.name for f in fields(Roles)}:
+        if set(named) | {"label"} != {f.name for f in fields(Roles)}:
             raise GraphError(f"'{text[:80]}' does not name {', '.join(f.name for f in fields(Roles))}")
         (*values,) = self.read(", ".join(named.values()))
         if len(values) != len(named):
             raise GraphError(f"'{text[:80]}' leaves a role without a value")
-        return Roles(**dict(zip(named, values, strict=True)))
+        held = dict(zip(named, values, strict=True))
+        return Roles(label=held.pop("label", None), **held)
 
     def read(self, text: str) -> list[Value]:
         names = [part.strip().removeprefix("%") for part in text.split(",") if part.strip()]
@@ -185,6 +193,17 @@ class _Reader:
         read = tuple(self.read(ins))
         outs = tuple(self.declared(match) for match in declared)
         self.nodes.append(Node(_op(name, attributes), read, outs))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """The names of classes, a tuple of texts as Python writes it."""
+    try:
+        names = ast.literal_eval(text)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        names = None
+    if not isinstance(names, tuple) or not all(isinstance(name, str) for name in names):
+        raise GraphError(f"'{text[:80]}' does not name classes")
+    return names
 
 
 def _op(name: str, attributes: str) -> Op:

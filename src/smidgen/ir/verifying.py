@@ -9,7 +9,10 @@ from smidgen.ir.graph import Graph, Node, Roles, Value, infer, memory_read, virt
 from smidgen.ir.log_mel import LogMel
 from smidgen.ir.types import DTYPES, MAX_BYTES, MAX_RANK, NAME, Type
 
-LABEL, SCALAR = Type((1,), "int32"), Type((1,), "float32")
+MAX_CLASS_NAME = 255  # characters
+YES_OR_NO = 2  # classes that one score decides between
+SCALAR = Type((1,), "float32")
+LABELS = {"int32": "[1], a class", "float32": "[1, outputs], a vector", "uint8": "[1, height, width], a map"}
 
 
 def verify(graph: Graph) -> None:
@@ -52,6 +55,7 @@ def verify(graph: Graph) -> None:
     _verify_virtual(graph)
     _verify_updates(graph)
     _verify_preprocessing(graph)
+    _verify_classes(graph)
     if graph.roles is not None:
         _verify_roles(graph, graph.roles)
 
@@ -65,23 +69,30 @@ def _verify_roles(graph: Graph, roles: Roles) -> None:
     )
     for what, where, names in expected:
         for name in names:
-            value: Value = getattr(roles, name)
-            if value not in where:
+            value: Value | None = getattr(roles, name)
+            if value is not None and value not in where:
                 raise GraphError(f"%{value.name} is the {name} of the training step {graph.name}, but not {what} of it")
-    for name, type_ in (("label", LABEL), ("rate", SCALAR), ("loss", SCALAR)):
-        value = getattr(roles, name)
-        if value.type != type_:
-            expected_type = f"{type_.dtype}{list(type_.shape)}"
-            raise GraphError(f"%{value.name} is the {name} of the training step {graph.name}, but not {expected_type}")
+    for name, scalar in (("rate", roles.rate), ("loss", roles.loss)):
+        if scalar.type != SCALAR:
+            raise GraphError(f"%{scalar.name} is the {name} of the training step {graph.name}, but not float32[1]")
+    if roles.label is not None and not _is_label(roles.label.type):
+        known = ", ".join(f"{dtype}{shape}" for dtype, shape in LABELS.items())
+        raise GraphError(f"%{roles.label.name} is the label of the training step {graph.name}, but none of {known}")
     if roles.step_state.type.dtype != "int32" or len({roles.image, roles.label, roles.rate}) < 3:
         raise GraphError(f"the training step {graph.name} has a value in two roles, or a step state that is not int32")
     _verify_prediction(graph, roles)
 
 
+def _is_label(type_: Type) -> bool:
+    """Whether a type is a class's, a vector's or a map's."""
+    if type_.q is not None or not type_.shape or type_.shape[0] != 1:
+        return False
+    return len(type_.shape) == {"int32": 1, "float32": 2, "uint8": 3}.get(type_.dtype)
+
+
 def _verify_prediction(graph: Graph, roles: Roles) -> None:
     """What runs before the label is read gives the logits, and changes nothing that learns."""
-    reads_label = (i for i, node in enumerate(graph.nodes) if roles.label in node.ins)
-    before = graph.nodes[: next(reads_label, len(graph.nodes))]
+    before = graph.nodes[: graph.prediction_end]
     made = {v for node in before for v in node.outs}
     if any(roles.logits in node.outs for node in graph.nodes) and roles.logits not in made:
         raise GraphError(f"%{roles.logits.name}, the logits of {graph.name}, is computed after the label is read")
@@ -101,6 +112,24 @@ def _verify_preprocessing(graph: Graph) -> None:
         stated.check(shape) if isinstance(stated, LogMel) else stated.check(shape[3])
     except InputError as error:
         raise GraphError(f"{graph.name}: {error}") from None
+
+
+def _verify_classes(graph: Graph) -> None:
+    """Every score has its name, where any has; one score that says yes or no has two names."""
+    if not graph.classes:
+        return
+    if not fits_scores(graph.classes, graph.scores.type):
+        raise GraphError(
+            f"{graph.name} names {len(graph.classes)} classes, its scores are {list(graph.scores.type.shape)}; give "
+            f"each score one name of up to {MAX_CLASS_NAME} characters"
+        )
+
+
+def fits_scores(classes: tuple[str, ...], scores: Type) -> bool:
+    """Whether there is a name for each score, and none is endless: one per channel, or two where one score decides."""
+    channels = scores.shape[-1] if scores.shape else 1
+    enough = len(classes) == channels or (channels == 1 and len(classes) == YES_OR_NO)
+    return enough and all(len(name) <= MAX_CLASS_NAME for name in classes)
 
 
 def _verify_virtual(graph: Graph) -> None:

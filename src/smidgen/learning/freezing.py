@@ -14,7 +14,7 @@ from smidgen.training import Training
 def learned_graph(training: Training, state: Mapping[str, Array]) -> Graph:
     """An ordinary inference graph that computes the logits of the program in this state, bit for bit."""
     forward = training.forward
-    g = Builder(forward.name, forward.preprocessing)
+    g = Builder(forward.name, forward.preprocessing, forward.classes)
     values: dict[Value, Value] = {v: g.input(v.name, v.type) for v in forward.inputs}
     known = {**forward.constants, **{v: held(state, v, forward.name).copy() for v in forward.state}}
     for v, data in known.items():

@@ -91,7 +91,7 @@ def share_scales(graph: Graph, ranges: Mapping[Value, Range], given: QParams | N
 
 def round_graph(graph: Graph, scales: Mapping[Value, QParams]) -> Graph:
     """The same nodes in int8, by the same names."""
-    g = Builder(graph.name, graph.preprocessing)
+    g = Builder(graph.name, graph.preprocessing, graph.classes)
     values = {v: g.input(v.name, Type(v.type.shape, "int8", scales[v])) for v in graph.inputs}
     for node in graph.nodes:
         q, op = scales[node.out], node.op

@@ -13,6 +13,8 @@ from smidgen.ir.log_mel import LogMel
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.training.head import layers as numbered
 
+SHOWN_NAMES = 12  # of classes
+
 
 @dataclass(frozen=True)
 class TensorSummary:
@@ -49,6 +51,7 @@ class Summary:
     name: str
     arithmetic: str  # of its layers: int8, float32, or both
     preprocessing: Preprocessing | LogMel | None
+    classes: tuple[str, ...]  # by name; none where they are not known
     inputs: tuple[TensorSummary, ...]
     outputs: tuple[TensorSummary, ...]
     layers: tuple[LayerSummary, ...]
@@ -73,6 +76,8 @@ class Summary:
         ends = [f"{what} {_tensor_text(t)}" for what, ts in (("in", self.inputs), ("out", self.outputs)) for t in ts]
         if self.preprocessing is not None:
             ends.append(f"{'sound' if isinstance(self.preprocessing, LogMel) else 'images'}: {self.preprocessing}")
+        if self.classes:
+            ends.append(f"{len(self.classes)} classes: {listed(self.classes)}")
         largest = f"largest activation {self.largest_activation_bytes:,} bytes"
         sizes = f"{self.arithmetic}: {self.parameter_bytes:,} bytes of parameters, {largest}"
         if any(layer.number is not None for layer in self.layers):
@@ -90,6 +95,7 @@ def describe(graph: Graph) -> Summary:
         name=graph.name,
         arithmetic=" and ".join(sorted({layer.dtype for layer in layers}, reverse=True)) or "nothing",
         preprocessing=graph.preprocessing,
+        classes=graph.classes,
         inputs=tuple(_tensor(value) for value in graph.inputs),
         outputs=tuple(_tensor(value) for value in graph.outputs),
         layers=layers,
@@ -127,6 +133,11 @@ def _quantization(type_: Type) -> tuple[float | None, int | None]:
     if type_.q is None or type_.q.axis is not None:
         return None, None
     return type_.q.one, type_.q.zero
+
+
+def listed(names: tuple[str, ...]) -> str:
+    """The first few names of classes."""
+    return ", ".join((*names[:SHOWN_NAMES], "…")) if len(names) > SHOWN_NAMES else ", ".join(names)
 
 
 def _row(layer: LayerSummary) -> tuple[str, ...]:

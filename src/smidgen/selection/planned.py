@@ -46,7 +46,7 @@ class Planner:
         return len(self._known)
 
     def __call__(self, scheme: Scheme) -> PlannedBytes:
-        with_bits = scheme.weights or self.options.head_dtype == "int8"
+        with_bits = scheme.weights or self.options.head_of(self.graph).dtype == "int8"
         key = (scheme.biases, scheme.weights, scheme.channels, self.options.bits(scheme) if with_bits else None)
         if key not in self._known:
             self._known[key] = self._plan(scheme)

@@ -31,6 +31,7 @@ from smidgen.simulation.images import CourseImages, centred
 from smidgen.simulation.optimizers import corrections
 from smidgen.simulation.runs import Baseline, Precision, Runs
 from smidgen.training import Training
+from smidgen.training.losses import check_softmax
 
 RATE_BATCH = 256  # samples, of the step that a learning rate is given for
 FRONT_BATCH = 256  # images that go through the front at once
@@ -71,10 +72,11 @@ def train_baselines(
     Of the course the epochs, the images, their order, the schedule and the warm-up count; the rates are the runs' own.
     At most `together` runs are computed at once, which bounds memory and changes nothing else.
     """
+    check_softmax(training.step, "training in float32")
     _check(training.forward, runs, data, course, batch, together)
     place = torch.device(device)
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-        fronts, groups = _groups(training.forward, runs, batch, place, together)
+        fronts, groups = _groups(training, runs, batch, place, together)
         encoding = pixel_encoding(training.forward)
         images = CourseImages(data.train, encoding, course, place)
         losses: list[tuple[float, ...]] = []
@@ -95,9 +97,10 @@ class _Group:
 
 
 def _groups(
-    forward: Graph, runs: Sequence[Baseline], batch: int, device: torch.device, together: int
+    training: Training, runs: Sequence[Baseline], batch: int, device: torch.device, together: int
 ) -> tuple[dict[Precision, Front], list[_Group]]:
     """A front for each precision that runs have, and the runs in groups, those of one optimizer side by side."""
+    forward, new = training.forward, training.head.start == "new"
     fronts: dict[Precision, Front] = {}
     groups: list[_Group] = []
     pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
@@ -110,7 +113,8 @@ def _groups(
         for start in range(0, len(chosen), together):
             places = tuple(chosen[start : start + together])
             some = tuple(runs[i] for i in places)
-            groups.append(_Group(precision, places, Runs(forward, some, batch, rounded, device, pool)))
+            made = Runs(forward, some, batch, rounded, device, pool, new_head=new)
+            groups.append(_Group(precision, places, made))
     return fronts, groups
 
 

@@ -219,7 +219,7 @@ class BoardDevice(Device):
         image = read_image(firmware)
         self.graph, self.learns, self.image = graph, sources.learns, image
         self._stack_bound = bound_stack(firmware).bytes
-        self.compiler = target.toolchain
+        self.compiler, self.clock = target.toolchain, target.board.clock
         self.heard = 0
         self._streamed, self._limit = sources.streamed_input, target.limit
         self._counter = Counter(image, _roles(graph, sources, image), sources.calls, len(graph.nodes))
@@ -235,10 +235,10 @@ class BoardDevice(Device):
         (best,) = struct.unpack("<i", self._ask(b"p" + self._bytes(self.graph.prediction_inputs, arrays)))
         return int(best)
 
-    def train(self, image: Array, label: int, learning_rate: float) -> float:
+    def train(self, image: Array, label: int | Array | None, learning_rate: float) -> float:
         """One step of a program that learns; the loss before it."""
-        check_step(self, label, learning_rate)
-        how = struct.pack("<if", label, learning_rate)
+        told = check_step(self, label, learning_rate)
+        how = struct.pack("<f", learning_rate) + (b"" if told is None else told.tobytes())
         sent = self._bytes(self.graph.prediction_inputs, (image,))
         (loss,) = struct.unpack("<f", self._ask(b"t" + how + sent))
         return float(loss)
@@ -324,7 +324,7 @@ def _tensor(value: Value, data: bytes, at: int) -> Array:
 def _roles(graph: Graph, sources: Sources, image: Image) -> dict[int, int]:
     """Which addresses begin kernels, which are the program between them, and where calls into it enter."""
     kernels = {node.op.symbol(node) for node in (graph.nodes[i] for i in sources.calls)}
-    entries = {f"{sources.prefix}_{name}" for name in ("run", "predict", "train", "audio_push")}
+    entries = {f"{sources.prefix}_{name}" for name in ("run", "predict", "train", "error", "audio_push")}
     roles: dict[int, int] = {}
     for symbol in (s for s in image.symbols if s.is_code):
         if symbol.name in kernels:

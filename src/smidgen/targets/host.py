@@ -96,13 +96,17 @@ class HostDevice(Device):
         self._feed(self.graph.prediction_inputs, arrays)
         return int(predict())
 
-    def train(self, image: Array, label: int, learning_rate: float) -> float:
+    def train(self, image: Array, label: int | Array | None, learning_rate: float) -> float:
         """One step of a program that learns; the loss before it."""
-        check_step(self, label, learning_rate)
-        train = self._function("train")
-        train.argtypes, train.restype = (ctypes.c_int, ctypes.c_float), ctypes.c_float
+        told, train = check_step(self, label, learning_rate), self._function("train")
         self._feed(self.graph.prediction_inputs, (image,))
-        return float(train(label, learning_rate))
+        train.restype, rate = ctypes.c_float, ctypes.c_float(learning_rate)
+        if told is None:
+            return float(train(rate))
+        if told.dtype == np.int32:
+            return float(train(ctypes.c_int(int(told[0])), rate))
+        given = np.ascontiguousarray(told)
+        return float(train(ctypes.c_void_p(given.ctypes.data), rate))
 
     def hear(self, samples: Array) -> Array:
         """What the program's own front end makes of int16 samples that follow silence: its input."""

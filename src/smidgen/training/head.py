@@ -1,6 +1,8 @@
-"""Where a network's classifier begins: what comes before it learns by a scheme, the classifier itself is replaced."""
+"""Where a network's head begins: what comes before it learns by a scheme, the head itself always does."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from smidgen.errors import SmidgenError
 from smidgen.ir import Graph, Node, Op, Value
@@ -14,47 +16,82 @@ from smidgen.ops.shape import Reshape
 from smidgen.ops.softmax import Softmax
 from smidgen.ops.weighted import Weighted
 
-AFTER: tuple[type[Op], ...] = (Softmax, Reshape, Dequantize, Activate, Lookup, Mean)  # what may follow a classifier
+AFTER: tuple[type[Op], ...] = (Softmax, Reshape, Dequantize, Activate, Lookup, Mean)  # what may follow a head
+PLAIN: tuple[type[Op], ...] = (Softmax, Reshape, Dequantize)  # the same where it leaves the order of scores as it is
 
 
 class TrainingError(SmidgenError):
     """A model cannot be turned into a training program."""
 
 
-def features_of(graph: Graph) -> tuple[Value, Node]:
-    """What the classifier reads, in int8, and the classifier.
+@dataclass(frozen=True)
+class Ending:
+    """How a network ends: what its head reads, in int8, the head, and the nodes between it and the scores, in order."""
 
-    The classifier is the last layer before the graph's first output: a Dense (an autoencoder's last one, too), or a
-    convolution without groups whose map is averaged as a whole or is a single pixel, as where a network ends in
-    convolution, ReLU and global mean. Only softmax, reshapes, activations and that mean may follow it. Where the
-    features are a map, the new classifier reads their mean.
+    features: Value
+    layer: Node
+    after: tuple[Node, ...]
+    per_cell: bool  # the scores are a map, with classes for each of its cells
+
+    @property
+    def outputs(self) -> int:
+        """How many scores there are, or how many there are for each cell."""
+        return self.layer.out.type.shape[-1]
+
+    @property
+    def is_float(self) -> bool:
+        """Whether the head computes in float32, as an earlier run left it."""
+        return self.layer.ins[0].type.dtype == "float32"
+
+    @property
+    def plain(self) -> bool:
+        """Whether the scores are a matrix times the features plus a bias, but for a softmax."""
+        op = self.layer.op
+        assert isinstance(op, Conv2D | Dense)
+        single = isinstance(op, Dense) or self.features.type.shape[1:3] == (1, 1)
+        return single and op.activation == "none" and all(isinstance(node.op, PLAIN) for node in self.after)
+
+
+def ending_of(graph: Graph) -> Ending:
+    """Where the head of a network is.
+
+    It is the last layer before the graph's first output: a Dense (an autoencoder's last one, too), a convolution
+    without groups whose map is averaged as a whole or is a single pixel, as where a network ends in convolution, ReLU
+    and global mean, or one whose map is the output. Only softmax, reshapes, activations and that mean may follow it.
     """
-    value, averaged = graph.scores, False
+    value, averaged, after = graph.scores, False, list[Node]()
     producer = producers(graph)
     while value in producer:
         node = producer[value]
         if isinstance(node.op, Dense):
             before = producer.get(node.ins[0])
-            if before is not None and isinstance(before.op, Dequantize):  # a float32 head, as an earlier run left it
-                return before.ins[0], node
-            return node.ins[0], node
-        if isinstance(node.op, Conv2D) and node.op.groups == 1 and (averaged or node.out.type.shape[1:3] == (1, 1)):
-            return node.ins[0], node
+            wide = before is not None and isinstance(before.op, Dequantize)  # a float32 head, as an earlier run left it
+            return Ending(before.ins[0] if before and wide else node.ins[0], node, tuple(after), False)
+        if isinstance(node.op, Conv2D) and node.op.groups == 1:
+            single = averaged or node.out.type.shape[1:3] == (1, 1)
+            if single or graph.scores.type.shape == node.out.type.shape:
+                return Ending(node.ins[0], node, tuple(after), not single)
         whole = isinstance(node.op, AvgPool) and node.out.type.shape[1:3] == (1, 1)
         if not (isinstance(node.op, AFTER) or whole):
             break
         averaged = averaged or whole or isinstance(node.op, Mean)
+        after.insert(0, node)
         value = node.ins[0]
     raise TrainingError(
-        f"{graph.name} does not end in a Dense classifier, nor in a convolution and a global mean (its output "
-        f"%{graph.scores.name} comes from elsewhere), so there is no head to replace; bring a model that does"
+        f"{graph.name} does not end in a Dense layer, nor in a convolution, with or without a global mean (its output "
+        f"%{graph.scores.name} comes from elsewhere), so it has no head that could learn; bring a model that does"
     )
 
 
+def features_of(graph: Graph) -> Value:
+    """What the head reads, in int8."""
+    return ending_of(graph).features
+
+
 def layers(graph: Graph) -> tuple[Node, ...]:
-    """The convolutions and dense layers a scheme numbers, first to last: those the classifier depends on."""
+    """The convolutions and dense layers a scheme numbers, first to last: those the head depends on."""
     try:
-        features, _ = features_of(graph)
+        features = features_of(graph)
     except TrainingError:
         return tuple(node for node in graph.nodes if isinstance(node.op, Weighted))
     return tuple(node for node in needed(graph, features) if isinstance(node.op, Weighted))

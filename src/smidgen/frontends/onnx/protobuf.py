@@ -15,6 +15,7 @@ from onnx import numpy_helper
 from smidgen.data.budget import Budget
 from smidgen.data.files import read_whole
 from smidgen.errors import ImportModelError
+from smidgen.frontends.onnx.classes import stated_classes
 from smidgen.frontends.onnx.functions import DOMAIN, LAYERS, WEIGHTED
 from smidgen.ir import MAX_BYTES, Array
 
@@ -60,6 +61,7 @@ class OnnxModel:
     outputs: tuple[OnnxTensor, ...]
     constants: Mapping[str, Array]
     operators: tuple[OnnxOperator, ...]
+    classes: tuple[str, ...] = ()  # by name
 
 
 def decode(path: Path, budget: Budget) -> OnnxModel:
@@ -86,7 +88,7 @@ def decode(path: Path, budget: Budget) -> OnnxModel:
     operators = tuple(_operators(graph, path.parent, budget))
     if not outputs or not operators:
         raise ImportModelError("it computes nothing; export the model again")
-    return OnnxModel(opset, inputs, outputs, constants, operators)
+    return OnnxModel(opset, inputs, outputs, constants, operators, stated_classes(proto))
 
 
 def _names(graph: onnx.GraphProto) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -21,6 +22,7 @@ from smidgen.frontends.onnx.protobuf import OnnxModel, OnnxOperator, OnnxTensor,
 from smidgen.frontends.onnx.quantized import input_quantization, planned_quantizations
 from smidgen.frontends.tidy import fewest_transposes, tidy
 from smidgen.ir import Graph, QParams
+from smidgen.ir.verifying import fits_scores
 
 FLOAT, UINT8, INT8 = onnx.TensorProto.FLOAT, onnx.TensorProto.UINT8, onnx.TensorProto.INT8
 CONVERTS = ("Cast", "DequantizeLinear", "Identity", "QuantizeLinear")  # the order of elements stays
@@ -45,7 +47,8 @@ def read_onnx(path: Path, memory: int = MEMORY) -> Graph:
         model = decode(path, budget)
         plan = planned_quantizations(model)
         last, own = (_graph(model, path.stem, plan, way, budget.copy()) for way in (True, False))
-        return fewest_transposes(last, own, _images(model))
+        graph = fewest_transposes(last, own, _images(model))
+        return replace(graph, classes=model.classes) if fits_scores(model.classes, graph.scores.type) else graph
     except ImportModelError as error:
         raise ImportModelError(f"{path.name}: {error}") from None
     except GraphError as error:

@@ -9,6 +9,7 @@ do, as TFLite's) by more; `exact` has the form in which they do not.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -18,6 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from smidgen import ops
 from smidgen.errors import ExportError
+from smidgen.frontends.onnx.classes import CLASSES
 from smidgen.frontends.onnx.functions import DOMAIN, OPERATORS, OPSET, VERSION, functions_needed
 from smidgen.ir import Array, Graph, Node, Op, QParams, Value, verify
 from smidgen.numerics import activation_limits
@@ -62,6 +64,8 @@ def serialize(writer: OnnxWriter) -> bytes:
         ir_version=IR_VERSION,
         producer_name="smidgen",
     )
+    if graph.classes:
+        helper.set_model_props(model, {CLASSES: json.dumps(graph.classes)})
     data: bytes = model.SerializeToString()
     return data
 

@@ -19,6 +19,7 @@ from smidgen.frontends.tflite.flatbuffer import (
     camel,
 )
 from smidgen.frontends.tflite.metadata import NAME as METADATA_NAME
+from smidgen.frontends.tflite.metadata import stated_classes
 
 MAX_ITEMS = 1 << 14  # tensors or operators in one model: hundreds of times what a microcontroller runs
 MAX_NAME = 96  # bytes of a tensor's name that are kept
@@ -83,6 +84,7 @@ class _Decoder:
         graph = subgraphs[0]
         codes = [self.code(code) for code in self.items(root, "OperatorCodes")]
         buffers = [self.buffer(i, buffer) for i, buffer in enumerate(self.items(root, "Buffers"))]
+        metadata = self.metadata(root, buffers)
         return TfliteModel(
             tuple(self.tensor(tensor, buffers) for tensor in self.items(graph, "Tensors")),
             tuple(self.operator(operator, codes) for operator in self.items(graph, "Operators")),
@@ -90,7 +92,8 @@ class _Decoder:
             self.numbers(graph, "Outputs"),
             self.text(graph.Name()) or "model",
             len(subgraphs),
-            self.metadata(root, buffers),
+            metadata,
+            stated_classes(metadata, self.data),
         )
 
     def metadata(self, root: Any, buffers: list[bytes | None]) -> bytes:

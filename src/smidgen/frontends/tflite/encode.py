@@ -18,6 +18,8 @@ from smidgen.frontends.tflite.flatbuffer import (
     TfliteTensor,
     camel,
 )
+from smidgen.frontends.tflite.metadata import NAME as METADATA_NAME
+from smidgen.frontends.tflite.metadata import with_class_file
 
 SCHEMA_VERSION = 3
 DATA_ALIGNMENT = 16  # bytes, asked for by the schema
@@ -28,11 +30,14 @@ def encode(model: TfliteModel) -> bytes:
     """The file; constants with equal bytes share one buffer."""
     builder = flatbuffers.Builder(1024)
     datas = dict.fromkeys(tensor.data for tensor in model.tensors if tensor.data is not None)
+    if model.metadata:
+        datas[model.metadata] = None
     places = {data: index for index, data in enumerate(datas, start=1)}  # buffer 0 is the empty one
     buffers = _tables(builder, [_buffer(builder, data) for data in (None, *datas)])
     codes = list(dict.fromkeys((operator.code, operator.version) for operator in model.operators))
     operator_codes = _tables(builder, [_code(builder, *code) for code in codes])
     subgraphs = _tables(builder, [_subgraph(builder, model, places, codes)])
+    metadata = _metadata(builder, places[model.metadata]) if model.metadata else None
     description = builder.CreateString("Smidgen")
     tflite.ModelStart(builder)
     tflite.ModelAddVersion(builder, SCHEMA_VERSION)
@@ -40,8 +45,20 @@ def encode(model: TfliteModel) -> bytes:
     tflite.ModelAddSubgraphs(builder, subgraphs)
     tflite.ModelAddDescription(builder, description)
     tflite.ModelAddBuffers(builder, buffers)
+    if metadata is not None:
+        tflite.ModelAddMetadata(builder, metadata)
     builder.Finish(tflite.ModelEnd(builder), file_identifier=IDENTIFIER)
-    return bytes(builder.Output())
+    file = bytes(builder.Output())
+    return with_class_file(file, model.classes) if model.classes else file
+
+
+def _metadata(builder: flatbuffers.Builder, buffer: int) -> int:
+    """The entry that leads to the buffer of metadata."""
+    name = builder.CreateString(METADATA_NAME)
+    tflite.MetadataStart(builder)
+    tflite.MetadataAddName(builder, name)
+    tflite.MetadataAddBuffer(builder, buffer)
+    return _tables(builder, [int(tflite.MetadataEnd(builder))])
 
 
 def _tables(builder: flatbuffers.Builder, offsets: Sequence[int]) -> int:

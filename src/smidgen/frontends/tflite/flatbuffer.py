@@ -114,3 +114,4 @@ class TfliteModel:
     name: str = "model"
     subgraphs: int = 1  # that the model has
     metadata: bytes = b""  # the flatbuffer that says what its inputs and outputs are; empty where there is none
+    classes: tuple[str, ...] = ()  # by name, in a file that the metadata leads to

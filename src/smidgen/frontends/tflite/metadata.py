@@ -1,10 +1,17 @@
-"""What the metadata of a TFLite model says of its first input: the mean and deviation that pixels are normalized by."""
+"""What the metadata of a TFLite model says: the mean and deviation of its pixels, and its classes by name.
+
+The names are lines of a file in a zip archive behind the model, as TensorFlow's metadata writer packs them.
+"""
 
 from __future__ import annotations
 
+import io
 import math
 import struct
+import zipfile
+import zlib
 
+import flatbuffers
 from flatbuffers.number_types import Float32Flags, UOffsetTFlags
 from flatbuffers.table import Table
 
@@ -16,9 +23,16 @@ IDENTIFIER = b"M001"
 MOST = 16  # channels, or process units of an input
 # Fields of the schema's tables, by their order there.
 SUBGRAPHS, INPUTS, PROCESS_UNITS, OPTIONS_KIND, OPTIONS, MEAN, STD = 3, 2, 4, 0, 1, 0, 1
+MODEL_NAME, PARSER, OUTPUTS, FILES, FILE_NAME, FILE_KIND = 0, 7, 3, 6, 0, 2
 NORMALIZATION = 1  # the kind of process unit that normalizes
+AXIS_LABELS, VALUE_LABELS = 2, 3  # the kinds of file that name what an output scores
+LABELS = "labels.txt"  # the file that is written
+PARSER_VERSION = "1.0.0"  # of the schema that the fields written here are in
+LARGEST = 2**22  # bytes of such a file
+EPOCH = (1980, 1, 1, 0, 0, 0)  # of the archive's only member: the same model gives the same bytes
 # What reading raises where offsets lead out of the buffer or make no sense.
 DAMAGED = (struct.error, TypeError, ValueError, IndexError, OverflowError, InputError)
+NO_ARCHIVE = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, KeyError, OSError)
 
 
 def stated_preprocessing(data: bytes, channels: int) -> Preprocessing | None:
@@ -40,6 +54,75 @@ def stated_preprocessing(data: bytes, channels: int) -> Preprocessing | None:
     except DAMAGED:
         return None
     return None
+
+
+def stated_classes(data: bytes, file: bytes) -> tuple[str, ...]:
+    """The names of what the first output scores, a line each; none where the metadata does not name them."""
+    if data[4:8] != IDENTIFIER:
+        return ()
+    try:
+        root = Table(data, struct.unpack_from("<I", data)[0])
+        subgraph = _first(root, SUBGRAPHS)
+        tensor = _first(subgraph, OUTPUTS) if subgraph else None
+        for entry in _tables(tensor, FILES) if tensor else ():
+            if _byte(entry, FILE_KIND) in (AXIS_LABELS, VALUE_LABELS):
+                return _lines(file, _text(entry, FILE_NAME))
+    except (*DAMAGED, *NO_ARCHIVE):
+        return ()
+    return ()
+
+
+def _lines(file: bytes, name: str) -> tuple[str, ...]:
+    """The lines of a text in the archive behind a model."""
+    with zipfile.ZipFile(io.BytesIO(file)) as archive:
+        if archive.getinfo(name).file_size > LARGEST:
+            return ()
+        with archive.open(name) as member:
+            text = member.read(LARGEST).decode()
+    return tuple(line.removesuffix("\r") for line in text.removesuffix("\n").split("\n"))
+
+
+def class_metadata(name: str) -> bytes:
+    """The metadata that names the file of the first output's classes."""
+    b = flatbuffers.Builder(256)
+    file_name, model, parser = (b.CreateString(text) for text in (LABELS, name, PARSER_VERSION))
+    b.StartObject(FILE_KIND + 1)
+    b.PrependUOffsetTRelativeSlot(FILE_NAME, file_name, 0)
+    b.PrependInt8Slot(FILE_KIND, AXIS_LABELS, 0)
+    tensor = _written(b, {FILES: _vector(b, b.EndObject())})
+    subgraph = _written(b, {OUTPUTS: _vector(b, tensor)})
+    root = {MODEL_NAME: model, SUBGRAPHS: _vector(b, subgraph), PARSER: parser}
+    b.Finish(_written(b, root), IDENTIFIER)
+    return bytes(b.Output())
+
+
+def with_class_file(model: bytes, classes: tuple[str, ...]) -> bytes:
+    """A model's file with the archive behind it that holds its classes; a name of several lines is put on one."""
+    file = io.BytesIO(model)
+    with zipfile.ZipFile(file, "a") as archive:
+        text = "".join(f"{' '.join(name.splitlines())}\n" for name in classes)
+        archive.writestr(zipfile.ZipInfo(LABELS, EPOCH), text.encode("utf-8", "replace"))
+    return file.getvalue()
+
+
+def _written(b: flatbuffers.Builder, fields: dict[int, int]) -> int:
+    """A table of fields that were written before."""
+    b.StartObject(max(fields) + 1)
+    for field, offset in fields.items():
+        b.PrependUOffsetTRelativeSlot(field, offset, 0)
+    return int(b.EndObject())
+
+
+def _vector(b: flatbuffers.Builder, table: int) -> int:
+    """A vector of one table."""
+    b.StartVector(UOffsetTFlags.bytewidth, 1, UOffsetTFlags.bytewidth)
+    b.PrependUOffsetTRelative(table)
+    return int(b.EndVector())
+
+
+def _text(table: Table, field: int) -> str:
+    offset = _offset(table, field)
+    return bytes(table.String(table.Pos + offset)).decode() if offset else ""
 
 
 def _offset(table: Table, field: int) -> int:

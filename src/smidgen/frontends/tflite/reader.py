@@ -18,6 +18,7 @@ from smidgen.frontends.tflite.metadata import stated_preprocessing
 from smidgen.frontends.tflite.operators import OPERATOR_RULES
 from smidgen.ir import Graph, Type, Value
 from smidgen.ir.preprocessing import Preprocessing
+from smidgen.ir.verifying import fits_scores
 
 
 def read_tflite(path: Path, memory: int = MEMORY) -> Graph:
@@ -42,7 +43,8 @@ def _graph(model: TfliteModel, name: str, budget: Budget) -> Graph:
         others = Counter(o.code for o in model.operators[reached:] if o.code not in OPERATOR_RULES)
         raise with_others(error, others) from None
     graph = c.builder.graph(*(c.value(index) for index in model.outputs))
-    return replace(graph, preprocessing=_preprocessing(model, graph))
+    classes = model.classes if fits_scores(model.classes, graph.scores.type) else ()
+    return replace(graph, preprocessing=_preprocessing(model, graph), classes=classes)
 
 
 def _inputs(c: TfliteImport) -> None:

@@ -21,6 +21,7 @@ from smidgen.frontends.tflite.flatbuffer import (
     TfliteOptions,
     TfliteTensor,
 )
+from smidgen.frontends.tflite.metadata import class_metadata
 from smidgen.ir import DTYPES, Array, Graph, Node, Op, Type, Value, verify
 from smidgen.numerics import INT32_MAX
 from smidgen.ops.elementwise import ADD_SHIFT
@@ -67,7 +68,11 @@ class _Lowering:
             _check_scales(node)
             lower(self, node)
         outputs = tuple(self.place(value) for value in self.graph.outputs)
-        return TfliteModel(tuple(self.tensors), tuple(self.operators), inputs, outputs, self.graph.name)
+        classes, name = self.graph.classes, self.graph.name
+        metadata = class_metadata(name) if classes else b""
+        return TfliteModel(
+            tuple(self.tensors), tuple(self.operators), inputs, outputs, name, metadata=metadata, classes=classes
+        )
 
     def place(self, value: Value) -> int:
         """The index of a value's tensor, added at the first call."""

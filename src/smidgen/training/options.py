@@ -1,0 +1,91 @@
+"""How a program learns: all that is chosen besides the scheme."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from smidgen.errors import InputError
+from smidgen.ir import Graph
+from smidgen.ops.rules import SGD, UpdateRule
+from smidgen.training.head import ending_of
+from smidgen.training.losses import Loss
+from smidgen.training.scheme import WEIGHT_BITS, Scheme
+
+HeadStart = Literal["keep", "new"]
+HeadDtype = Literal["float32", "int8"]
+DEFAULT_BITS = 12
+LARGEST = 4096  # outputs of a head
+CLASSIFYING = ("softmax", "cells")  # losses of classes that exclude each other: at least two
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to learn; the learning rate is given at each step.
+
+    A head that is kept goes on from the model's last layer, a new one starts from random weights. Where nothing is
+    said, it is kept if it has as many outputs as there are classes, and it computes in float32, unless it is a layer
+    that only int8 can go on from: a convolution over a map, or one with an activation.
+    """
+
+    classes: int | None = None  # outputs of the head; None: as many as the model has
+    weight_bits: int | None = None  # of each weight that learns; None: as many as the scheme says, or 12
+    qas: bool = True
+    rule: UpdateRule = SGD
+    head_dtype: HeadDtype | None = None
+    seed: int = 0
+    head: HeadStart | None = None
+    loss: Loss = "softmax"
+
+    def check(self) -> None:
+        if self.loss not in get_args(Loss):
+            raise InputError(f"there is no loss {self.loss!r}; known are {', '.join(get_args(Loss))}")
+        least, what = (2, "classes") if self.loss in CLASSIFYING else (1, "outputs")
+        if self.classes is not None and not least <= self.classes <= LARGEST:
+            raise InputError(f"{self.classes} {what} cannot be learned; give {least} to {LARGEST}")
+        if self.weight_bits not in (None, *WEIGHT_BITS):
+            raise InputError(f"weights of {self.weight_bits} bits are not supported; choose 8, 10 or 12")
+        if self.seed < 0:
+            raise InputError(f"a seed of {self.seed} cannot be used; give a number from 0 up")
+        self.rule.check()
+
+    def bits(self, scheme: Scheme) -> int:
+        """Bits of each weight that learns by a scheme."""
+        return self.weight_bits or scheme.weight_bits or DEFAULT_BITS
+
+    def head_of(self, graph: Graph) -> Head:
+        """The head of a model by these options; its scores are a map where the loss compares maps."""
+        self.check()
+        ending = ending_of(graph)
+        per_cell = self.loss == "cells" or (self.loss == "reconstruction" and ending.per_cell)
+        outputs = ending.outputs if self.classes is None else self.classes
+        fits = outputs == ending.outputs and per_cell == ending.per_cell
+        if self.head == "keep" and not fits:
+            raise InputError(
+                f"{graph.name} has {ending.outputs} outputs{' in each cell' if ending.per_cell else ''}, {outputs} "
+                "classes are to be learned: its head cannot be kept; begin with a new one, or extend it by the classes "
+                "it lacks"
+            )
+        start: HeadStart = self.head or ("keep" if fits else "new")
+        if outputs > LARGEST:
+            raise InputError(f"{graph.name} has {outputs} outputs; heads of up to {LARGEST} can learn")
+        able: tuple[HeadDtype, ...] = ("int8",) if per_cell else ("float32", "int8")
+        if start == "keep" and not per_cell:
+            able = ("float32",) if ending.is_float else ("float32", "int8") if ending.plain else ("int8",)
+        if self.head_dtype is not None and self.head_dtype not in able:
+            raise InputError(
+                f"the last layer of {graph.name} can go on in {able[0]} alone, not in {self.head_dtype}; leave what "
+                "the head computes in to be chosen, or begin with a new head"
+            )
+        return Head(outputs, start, self.head_dtype or able[0], per_cell, self.loss == "sigmoid")
+
+
+@dataclass(frozen=True)
+class Head:
+    """What gives the scores: how many, from which weights it starts, what it computes in, and whether in each cell."""
+
+    outputs: int
+    start: HeadStart
+    dtype: HeadDtype
+    per_cell: bool
+    sigmoid: bool = False  # the loss has one of its own: a kept head's is left away
