@@ -29,6 +29,7 @@ LAYERS = {
     "codegen": "graph + plan → C: one readable call per node",
     "targets": "this machine as a shared library; Cortex-M boards, emulated; exported projects",
     "pipeline": "`compile()`: every stage in order",
+    "inference": "what a model says of samples, one by one, and how often it is right",
     "learning": "epochs, checkpoints, learned models",
     "simulation": "the same graph in PyTorch: its images, its training in float32, fleets of devices in lockstep",
     "selection": "what is worth training: contributions measured, schemes searched for a budget, rates chosen",

@@ -31,7 +31,7 @@ from smidgen.ir.text import parse_graph, print_graph
 from smidgen.learning import Course, learn
 from smidgen.targets.host import Host, HostDevice
 from smidgen.training import Options
-from test_cli import folder, invoke, photographs  # noqa: F401  (a fixture)
+from test_cli import fail, folder, invoke, photographs  # noqa: F401  (a fixture)
 from test_tflite_metadata import with_metadata
 from toys import small_network
 
@@ -194,6 +194,14 @@ def test_what_learns_is_named_after_its_data_and_so_is_what_was_learned(host: Ho
     assert sm.compile(named(), "last:2", host, options=Options(4)).graph.classes == ()
 
 
+def test_a_head_that_is_kept_keeps_its_names_unless_the_data_has_others(host: Host) -> None:
+    for classes, expected in (((), NAMES), (NAMES[::-1], NAMES[::-1])):
+        program = sm.compile(named(), "last:2", host, options=Options(SCORES), class_names=classes)
+        assert program.training is not None
+        assert program.graph.classes == program.training.forward.classes == expected
+    assert sm.compile(named(), "last:2", host, options=Options(SCORES, head="new")).graph.classes == ()
+
+
 def test_names_change_no_state_that_was_saved(host: Host) -> None:
     plain, with_names = (
         sm.compile(small_network(), "last:2", host, options=Options(4), class_names=classes)
@@ -246,6 +254,24 @@ def test_train_and_info_name_the_classes_of_the_data(folder: Path) -> None:  # n
     assert f"{len(classes)} classes: {', '.join(classes)}" in invoke("info", "out/small.tflite")
     export_model(named(("[bold]x", "[/nothing]", "\x1b[2J", *NAMES[3:])), "markup.smg")
     assert "[bold]x, [/nothing], \\x1b[2J" in invoke("info", "markup.smg")
+
+
+def test_import_names_what_a_model_scores(
+    folder: Path,  # noqa: F811
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    export_model(small_network(), "plain.tflite")
+    Path("names.txt").write_text("\n".join(NAMES) + "\n")
+    for given_names in (", ".join(NAMES), "names.txt"):
+        invoke("import", "plain.tflite", "-o", "named.smg", "--classes", given_names)
+        assert sm.load("named.smg").classes == NAMES
+        Path("named.smg").unlink()
+    said = fail(capsys, monkeypatch, "import", "plain.tflite", "-o", "bad.smg", "--classes", "cat,dog")
+    assert "2 names were given for the scores [1, 10] of plain" in said
+    assert not Path("bad.smg").exists()
+    Path("names.txt").write_bytes(b"\xff\xfe")
+    assert "is not text" in fail(capsys, monkeypatch, "import", "plain.tflite", "-o", "b.smg", "--classes", "names.txt")
 
 
 def test_data_whose_classes_are_numbers_names_none() -> None:

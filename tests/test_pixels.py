@@ -136,7 +136,7 @@ def test_where_no_convention_is_clear_the_command_asks_with_all_figures_and_writ
         assert not (tmp_path / "a.smg").exists()
     printed = invoke(*words, "--data", "cifar10", "--pixels", "0,255")
     assert "pixels as 0,255, as given" in printed
-    assert "top-1 on 256 labelled images: " in printed
+    assert "top-1 on 256 labelled samples: " in printed
     assert sm.load(tmp_path / "a.smg").preprocessing == CONVENTIONS["0,255"]
 
 

@@ -15,6 +15,8 @@ data = sm.load_data("flowers/")
 course = sm.make_course(program, data, epochs=12, learning_rate="auto")      # a rate by short trials, or a number
 learned = sm.learn(program, data, course)
 sm.analyze(model, data)                  # what each bias depth and each layer's weights add
+sm.predict(learned.model, "photo.jpg")    # its classes by name, with probabilities
+sm.test(learned.model, data)             # accuracy, per class, confusion; errors where there are no classes
 sm.fit(model, data, "out/", budget="128KB", target="cortex-m7")               # all of it, each stage a file
 sm.simulate([program, …], data, course)  # many devices at once on a GPU, in the bytes each would learn
 """
@@ -34,6 +36,7 @@ from smidgen.errors import (
 )
 from smidgen.fitting import FitError, Fitted, fit
 from smidgen.frontends import from_torch, import_model
+from smidgen.inference import Predictions, Tested, predict, test
 from smidgen.ir import Graph, evaluate
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning import CheckpointError, Course, Learned, LearningError, learn, learned_graph
@@ -84,6 +87,7 @@ __all__ = [
     "Options",
     "Pareto",
     "PlanError",
+    "Predictions",
     "Preprocessing",
     "Program",
     "QuantizationError",
@@ -95,6 +99,7 @@ __all__ = [
     "Sgd",
     "SmidgenError",
     "TargetError",
+    "Tested",
     "TrainingError",
     "UpdateRule",
     "__version__",
@@ -113,9 +118,11 @@ __all__ = [
     "load_scheme",
     "make_course",
     "pareto",
+    "predict",
     "quantize",
     "search",
     "simulate",
+    "test",
 ]
 
 

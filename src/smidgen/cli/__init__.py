@@ -14,7 +14,7 @@ from smidgen.errors import SmidgenError
 
 # isort: off
 from smidgen.cli import (  # noqa: F401  (in the order of the help)
-    models, fitting, quantizing, selecting, searching, programs, learning,
+    models, fitting, quantizing, selecting, searching, programs, learning, judging,
 )  # fmt: skip
 # isort: on
 

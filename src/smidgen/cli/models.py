@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Annotated
@@ -10,17 +9,18 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, app, memory_bytes, path_option, show
+from smidgen.cli.shared import MEMORY_TEXT, Force, Json, Memory, Model, app, check_file, memory_bytes, path_option, show
 from smidgen.cli.terminal import spinner
 from smidgen.data.files import parse_npy, read_whole, write_whole
 from smidgen.errors import InputError
 from smidgen.frontends import check_writable, export_model
 from smidgen.ir import Array, Graph, check_inputs, evaluate
-from smidgen.ir.verifying import MAX_CLASS_NAME, fits_scores
-from smidgen.pipeline import compile
+from smidgen.pipeline import compile, with_classes
 from smidgen.results.inspection import describe
 from smidgen.results.verbs import RunSummary, WrittenModel, largest
 from smidgen.zoo.loading import load
+
+LARGEST_NAMES = 2**22  # bytes of a file of names
 
 
 @app.command()
@@ -37,10 +37,13 @@ def run(
     target: Annotated[
         str, typer.Option(help="Where to run: reference (numpy), host (this machine's C), or a board.")
     ] = "reference",
+    force: Force = False,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Run a model on raw tensors."""
+    for path in outputs or ():
+        check_file(path, force)
     graph = load(model, memory_bytes(memory))
     files: list[Path] | list[None] = outputs or [None] * len(graph.outputs)
     arrays = tuple(parse_npy(read_whole(path, memory_bytes(memory)), str(path)) for path in inputs)
@@ -75,19 +78,15 @@ def _write_npy(path: Path, array: Array) -> None:
     write_whole(path, data.getvalue())
 
 
-def _named(graph: Graph, file: Path, memory: int) -> Graph:
-    """The model with the classes that a file names."""
+def _names(text: str) -> tuple[str, ...]:
+    """The names in a file, a line each, or in a list parted by commas."""
+    path = Path(text)
+    if "," in text or not path.is_file():
+        return tuple(name.strip() for name in text.split(","))
     try:
-        text = read_whole(file, memory).decode("utf-8-sig")
+        return tuple(line.strip() for line in read_whole(path, LARGEST_NAMES).decode().splitlines() if line.strip())
     except UnicodeDecodeError:
-        raise InputError(f"{file} is not text in UTF-8; give the names of the classes, a line each") from None
-    names = tuple(line.strip() for line in text.splitlines() if line.strip())
-    if not names or not fits_scores(names, graph.scores.type):
-        raise InputError(
-            f"{file} names {len(names)} classes, {graph.name} scores {list(graph.scores.type.shape)}; give each class "
-            f"one name of up to {MAX_CLASS_NAME} characters, a line each"
-        )
-    return replace(graph, classes=names)
+        raise InputError(f"{path} is not text; give a file with the name of a class on each line") from None
 
 
 @app.command("import")
@@ -98,16 +97,19 @@ def import_(
         bool, typer.Option("--plain", help="model.onnx with only ONNX's own operators: faster, rounded by the runtime.")
     ] = False,
     classes: Annotated[
-        Path | None, path_option(help="A text file with the names of the model's classes, in order, a line each.")
+        str | None, typer.Option(help="Name what the model scores, in order: cat,dog, or a text file with a line each.")
     ] = None,
+    force: Force = False,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Read a model of another format and write it as .smg, .tflite or .onnx."""
     check_writable(output, plain)
+    check_file(output, force)
     with spinner(f"importing {source}"):
         graph = load(source, memory_bytes(memory))
-        graph = graph if classes is None else _named(graph, classes, memory_bytes(memory))
+        if classes is not None:
+            graph = with_classes(graph, _names(classes))
         export_model(graph, output, plain)
     size, summary = output.stat().st_size, describe(graph)
     result = WrittenModel(graph.name, str(output), size, len(summary.layers), summary.macs, summary.parameters)

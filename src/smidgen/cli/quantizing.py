@@ -12,9 +12,22 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn
 
-from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, app, memory_bytes, path_option, show
+from smidgen.cli.shared import (
+    MEMORY_TEXT,
+    Audio,
+    Force,
+    Json,
+    LabelColumns,
+    Memory,
+    app,
+    check_file,
+    memory_bytes,
+    path_option,
+    show,
+)
 from smidgen.cli.terminal import print_rich, progress_console, spinner
 from smidgen.data import Labelled, Samples, load_images, load_labelled
+from smidgen.data.hearing import with_front_end
 from smidgen.errors import InputError
 from smidgen.frontends import check_writable, export_model
 from smidgen.ir import Graph
@@ -23,7 +36,7 @@ from smidgen.quantization import CONVENTIONS, QuantizationProgress, Recipe, quan
 from smidgen.results.verbs import QuantizedFile
 from smidgen.zoo.loading import load
 
-TESTED = 256  # labelled images at most
+TESTED = 256  # labelled samples at most
 PIXELS = (
     "What pixels 0 and 255 stand for, before mean and deviation: 0,255 or 0,1 or -1,1; or imagenet, caffe. Found out "
     "where left out."
@@ -57,9 +70,9 @@ class Fit(StrEnum):
 @app.command("quantize")
 def quantize_(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A float32 model file: .onnx, .pt2, .tflite or .smg.")],
-    source: Annotated[str, typer.Option("--data", help="Calibration images: a folder, a data set, a .zip or an .npz.")],
+    source: Annotated[str, typer.Option("--data", help="Calibration samples: whatever train learns from.")],
     output: Annotated[Path, path_option("--output", "-o", help="The file to write: .smg, .tflite or .onnx.")],
-    images: Annotated[int, typer.Option(help="How many images to use at most, evenly spaced.")] = 128,
+    images: Annotated[int, typer.Option(help="How many samples to use at most, evenly spaced.")] = 128,
     method: Annotated[Method, typer.Option(help="Calibration method that finds the ranges.")] = Method.mse,
     percentile: Annotated[float, typer.Option(help="Percent of elements that --method percentile keeps.")] = 99.99,
     mean: Annotated[
@@ -75,24 +88,29 @@ def quantize_(
     correct: Annotated[
         bool, typer.Option("--correct/--no-correct", help="Bias correction by each channel's mean error.")
     ] = True,
+    label: LabelColumns = None,
     layers: Annotated[
         bool, typer.Option("--layers", help="Also show the signal-to-noise ratio of every layer.")
     ] = False,
+    audio: Audio = None,
+    force: Force = False,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
-    """Quantize a float32 model to int8, calibrated on images, and report how close it stays."""
+    """Quantize a float32 model to int8, calibrated on samples, and report how close it stays."""
     check_writable(output)
+    check_file(output, force)
     if images < 1:
         raise InputError(f"{images} images are too few; give at least 8, better about 100")
     recipe = Recipe(method.value, percentile, equalise, correct)
     recipe.check()
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
-        graph, given = load(model, most), load_images(source, images, most)
-        known = load_labelled(source, TESTED, most)
+        graph, given = load(model, most), load_images(source, images, most, label)
+        graph = with_front_end(graph, given, audio)
+        known = load_labelled(source, TESTED, most, label)
     seen = PixelOptions(mean, std, pixels, order, fit)
-    with _progress_bar() as on_progress:
+    with quantization_bar() as on_progress:
         result = quantize(
             graph, given, recipe, labelled=_of_its_classes(graph, known), preprocessing=seen.preprocessing(graph),
             conventions=seen.conventions(), on_progress=on_progress,
@@ -121,7 +139,7 @@ class PixelOptions:
 
     def preprocessing(self, graph: Graph) -> Preprocessing | None:
         """What they and the model say together; None where neither says which numbers pixels stand for."""
-        was = graph.preprocessing
+        was = graph.preprocessing if isinstance(graph.preprocessing, Preprocessing) else None
         if self.pixels is not None and self.pixels in CONVENTIONS:
             was = CONVENTIONS[self.pixels]
         elif self.pixels is not None:
@@ -165,7 +183,7 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
 
 
 @contextmanager
-def _progress_bar() -> Iterator[Callable[[QuantizationProgress], None]]:
+def quantization_bar() -> Iterator[Callable[[QuantizationProgress], None]]:
     """A bar on stderr, where that is a terminal."""
     console = progress_console()
     columns = (TextColumn("{task.description}", markup=False), BarColumn())

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from smidgen.codegen.classes import class_count, class_declaration, class_definition
+from smidgen.codegen.hearing import hearing
 from smidgen.codegen.initial import Copied, Filled, Gathered, initial
 from smidgen.codegen.runtime import render
 from smidgen.codegen.spelling import C_TYPES, comment, defines, identifiers, literal, wrapped
@@ -48,6 +49,7 @@ class Writer:
         self.layers = {node.out: node for node in graph.nodes if node.op.virtual}
         self.named: set[Value] = set()  # whose address the code asked for
         self.tables: dict[str, str] = {}  # in flash, by name: the structs that the code asked for
+        self.hearing = hearing(graph, prefix)
         self.state, self.initial = state_offsets(graph), tuple(initial(graph))
         self.data = dict(self._data())
         self.constant_bytes = sum(array.nbytes for array in self.data.values())
@@ -65,6 +67,7 @@ class Writer:
             "train_body": render("train.c", **common, **self._step(self.graph.roles)) if self.graph.roles else "",
             "source_header": render("source.h", **common) if self.schedule.streamed_input else "",
             "source_body": render("source.c", **common) if self.schedule.streamed_input else "",
+            **self._audio(common),
         }
         return {
             f"{self.prefix}.h": render("model.h", **common, **self._header(), **extra),
@@ -72,6 +75,17 @@ class Writer:
             f"{self.prefix}_weights.h": render("weights.h", **common, declarations="\n".join(self._declarations())),
             f"{self.prefix}_weights.c": render("weights.c", **common, definitions="\n\n".join(self._definitions())),
         }
+
+    def _audio(self, common: Mapping[str, object]) -> dict[str, str]:
+        """What a program that hears has besides; nothing for others."""
+        if self.hearing is None:
+            return dict.fromkeys(("audio_include", "audio_header", "audio_kernels", "audio_body", "audio_reset"), "")
+        held = self.hearing.fields(self.schedule.streamed_input)
+        return {
+            "audio_include": "#include <stdint.h>\n\n", "audio_kernels": '#include "smidgen_audio.h"\n',
+            "audio_header": render("audio.h", **common, **held), "audio_body": render("audio.c", **common, **held),
+            "audio_reset": f"    {self.prefix}_audio_reset();\n",
+        }  # fmt: skip
 
     def _data(self) -> Iterator[tuple[str, Array]]:
         """Everything in flash by its C name: constants, initial state, and the arrays of parameter structs."""
@@ -85,6 +99,8 @@ class Writer:
                     yield self._array(node, field), item
         for group in self.schedule.groups:
             yield self._order(group), order_table(group)
+        if self.hearing is not None:
+            yield from self.hearing.tables.items()
 
     def _order(self, group: Group) -> str:
         return f"{self.prefix}_order_{group.first}"

@@ -13,9 +13,10 @@ from PIL import Image, ImageOps
 from smidgen.data.budget import Budget
 from smidgen.data.files import first_line
 from smidgen.data.samples import DataError, evenly
-from smidgen.data.trees import Box, ImageFile
+from smidgen.data.trees import Box, SampleFile
 from smidgen.ir import Array
 
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 SHORT_SIDE = 512  # larger photographs are reduced to this, unless told otherwise: no microcontroller sees more
 SIDES = (16, 4096)  # that can be asked for
 MAX_PIXELS = 2**26  # of one image
@@ -24,8 +25,9 @@ SURELY = 1.25  # times the limit is refused on that account; what comes nearer i
 GRAY = ("1", "L", "LA")  # modes of Pillow
 
 
-def decode_all(files: Sequence[ImageFile], budget: Budget, side: int = SHORT_SIDE) -> tuple[Array, ...]:
+def read_images(files: Sequence[SampleFile], budget: Budget, side: int = SHORT_SIDE) -> tuple[Array, ...]:
     """All images, those whose short side is longer than so many pixels reduced to it; counted as they are read."""
+    _check_sizes(files, budget, side)
     images = []
     for file in files:
         images.append(_decode(file, budget, side))
@@ -33,7 +35,7 @@ def decode_all(files: Sequence[ImageFile], budget: Budget, side: int = SHORT_SID
     return tuple(images)
 
 
-def check_all(files: Sequence[ImageFile], budget: Budget, side: int = SHORT_SIDE) -> None:
+def _check_sizes(files: Sequence[SampleFile], budget: Budget, side: int) -> None:
     """Raise where some of many images, by the sizes they declare, tell that all would take far too much."""
     if not SIDES[0] <= side <= SIDES[1]:
         raise DataError(f"images cannot be reduced to a short side of {side} pixels; give {SIDES[0]} to {SIDES[1]:,}")
@@ -52,7 +54,7 @@ def check_all(files: Sequence[ImageFile], budget: Budget, side: int = SHORT_SIDE
         budget.check(what, need)
 
 
-def _decode(file: ImageFile, budget: Budget, side: int) -> Array:
+def _decode(file: SampleFile, budget: Budget, side: int) -> Array:
     """An image, or its box, as uint8 [height, width, 1 or 3], upright, reduced where it is very large."""
     with opened(file) as image:
         budget.check(f"{file.name}, {image.width}×{image.height} pixels,", 4 * image.width * image.height)
@@ -65,7 +67,7 @@ def _decode(file: ImageFile, budget: Budget, side: int) -> Array:
 
 
 @contextmanager
-def opened(file: ImageFile) -> Iterator[Image.Image]:
+def opened(file: SampleFile) -> Iterator[Image.Image]:
     """An image before its pixels are read; what goes wrong meanwhile is said in one sentence."""
     try:
         with warnings.catch_warnings():
@@ -81,7 +83,7 @@ def opened(file: ImageFile) -> Iterator[Image.Image]:
         raise DataError(f"{file.name} cannot be read as an image ({why}); replace or remove it") from None
 
 
-def _inside(file: ImageFile, image: Image.Image, box: Box) -> Box:
+def _inside(file: SampleFile, image: Image.Image, box: Box) -> Box:
     left, top, right, bottom = max(box[0], 0), max(box[1], 0), min(box[2], image.width), min(box[3], image.height)
     if left >= right or top >= bottom:
         raise DataError(

@@ -15,11 +15,12 @@ from smidgen.ir import Array
 Item = TypeVar("Item")
 Told = Literal["classes", "vectors", "maps", "nothing"]  # what is known of each sample
 MAX_CLASSES = 4096
-HELD_OUT = 5  # where no test images are given, every fifth of each class
+DIGITS = 255  # of a label that is a number; file systems allow no longer names
+HELD_OUT = 5  # where no samples to test with are given, every fifth of each class
 
 
 class DataError(SmidgenError):
-    """Images or labels cannot be read, or do not fit together."""
+    """Samples or labels cannot be read, or do not fit together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,8 @@ class Data:
     def __post_init__(self) -> None:
         for part, samples in (("to learn from", self.train), ("to test with", self.test)):
             if not len(samples):
-                raise DataError(f"{self.name} holds no images {part}; add some of each class")
+                more = "add some of each class" if self.classes else f"give {HELD_OUT} or more, one is held out"
+                raise DataError(f"{self.name} holds no samples {part}; {more}")
 
     def check_several(self) -> None:
         """Raise DataError where there is a single class, which nothing can be told from."""
@@ -78,10 +80,17 @@ class Data:
             return "maps" if self.train.targets[0].ndim == 2 else "vectors"
         return "classes" if self.classes else "nothing"
 
+    def check_classes(self, what: str) -> None:
+        """Raise DataError unless samples have classes, by which something is judged."""
+        if self.told != "classes":
+            raise DataError(f"{self.name} tells {self.told} of its samples, {what} by classes; give data with classes")
+
     @property
     def names(self) -> tuple[str, ...]:
-        """The classes by name; none where they are only numbers counted from 0."""
-        return () if self.classes == tuple(map(str, range(len(self.classes)))) else self.classes
+        """The classes by name; none where they are only numbers counted from 0, as in 0, 1 or 000, 001."""
+        numbers = all(name.isdecimal() and len(name) <= DIGITS for name in self.classes)
+        counted = numbers and [int(name) for name in self.classes] == list(range(len(self.classes)))
+        return () if counted else self.classes
 
     def arranged(self, classes: tuple[str, ...]) -> Data:
         """The same with its classes numbered as these are, which have all of them."""
@@ -92,7 +101,7 @@ class Data:
         return Data(self.name, classes, *parts)
 
     def digest(self) -> str:
-        """A fingerprint of every pixel and label, by which a resumed run knows its data."""
+        """A fingerprint of every sample and label, by which a resumed run knows its data."""
         hashed = hashlib.sha256(repr(self.classes).encode())
         for samples in (self.train, self.test):
             hashed.update(repr((samples.labels, [image.shape for image in samples.images])).encode())
@@ -103,10 +112,41 @@ class Data:
 
 @dataclass(frozen=True, eq=False)
 class Labelled:
-    """Images to test with, and the classes by name that their labels count."""
+    """Samples to test with, and the classes by name that their labels count."""
 
     classes: tuple[str, ...]
     samples: Samples
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """What a file holds: samples to learn from, or all there are, those to test with, and the classes by name."""
+
+    classes: tuple[str, ...]
+    train: Samples
+    test: Samples | None = None
+
+    def divided(self) -> tuple[Samples, Samples]:
+        """What to learn from and what to test with: as it is given, else every fifth of each class held out."""
+        if self.test is not None:
+            return self.train, self.test
+        train, test = hold_out(self.train.labels)
+        return self.train.at(train), self.train.at(test)
+
+    def labelled(self, most: int) -> Labelled | None:
+        """Up to so many samples to test with, or to learn from where there are no others; None without classes."""
+        if len(self.classes) < 2 or self.train.targets:
+            return None
+        train, test = self.divided()
+        return Labelled(self.classes, (test if len(test) else train).spread(most))
+
+
+def sorted_labels(labels: Iterable[str]) -> tuple[str, ...]:
+    """Names of classes in their order: by value where all are numbers."""
+    names = set(labels)
+    if all(name.isdecimal() and len(name) <= DIGITS for name in names):
+        return tuple(sorted(names, key=lambda name: (int(name), name)))
+    return tuple(sorted(names))
 
 
 def evenly(items: Sequence[Item], most: int) -> list[Item]:

@@ -12,14 +12,13 @@ from smidgen.data.archives import named, unfold
 from smidgen.data.budget import Budget
 from smidgen.data.samples import DataError
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 Box = tuple[int, int, int, int]  # left, top, right, bottom, in pixels of a file
 PACKED = (".tgz", ".tar.gz", ".tar", ".zip", ".gz", ".7z", ".rar")
 
 
 @dataclass(frozen=True)
-class ImageFile:
-    """An image file of a tree: its path in there, its bytes when asked for, and the box of it that is wanted."""
+class SampleFile:
+    """A file with a sample: its path in a tree, its bytes when asked for, and the box of an image that is wanted."""
 
     name: str
     read: Callable[[], bytes]
@@ -56,13 +55,13 @@ class Tree:
         """The folders at the top."""
         return sorted({name.partition("/")[0] for name in self.files if "/" in name})
 
-    def images(self) -> list[ImageFile]:
-        """All image files."""
-        return [self.image(name) for name in self.files if is_image(name)]
+    def ending(self, suffixes: tuple[str, ...]) -> list[SampleFile]:
+        """All files whose names end so, but hidden ones."""
+        return [self.file(name) for name in self.files if ends(name, suffixes)]
 
-    def image(self, name: str, box: Box | None = None) -> ImageFile:
-        """An image file, or a box of it; one sentence where it is not there."""
-        return ImageFile(name, self._reader(name), box)
+    def file(self, name: str, box: Box | None = None) -> SampleFile:
+        """A file with a sample, or a box of an image; one sentence where it is not there."""
+        return SampleFile(name, self._reader(name), box)
 
     def read(self, name: str) -> bytes:
         """A file's bytes; one sentence where it is not there."""
@@ -94,7 +93,7 @@ class Tree:
 def folder_tree(path: Path, budget: Budget) -> Tree:
     """The files below a folder."""
     found = sorted(p for p in path.rglob("*") if p.is_file())
-    return Tree(str(path), {p.relative_to(path).as_posix(): partial(_whole, p, budget) for p in found}, budget)
+    return Tree(str(path), {p.relative_to(path).as_posix(): partial(whole_file, p, budget) for p in found}, budget)
 
 
 def zip_tree(path: Path, archive: zipfile.ZipFile, budget: Budget) -> Tree:
@@ -104,13 +103,14 @@ def zip_tree(path: Path, archive: zipfile.ZipFile, budget: Budget) -> Tree:
     return Tree(str(path), {name: partial(_unfolded, archive, m, budget) for name, m in members.items()}, budget)
 
 
-def is_image(name: str) -> bool:
-    """Whether a file is an image, by its name."""
+def ends(name: str, suffixes: tuple[str, ...]) -> bool:
+    """Whether a file that is not hidden has one of these suffixes."""
     last = name.rpartition("/")[2]
-    return last.lower().endswith(SUFFIXES) and not last.startswith(".")
+    return last.lower().endswith(suffixes) and not last.startswith(".")
 
 
-def _whole(path: Path, budget: Budget) -> bytes:
+def whole_file(path: Path, budget: Budget) -> bytes:
+    """A file's bytes, which count only while they are in use."""
     budget.check(str(path), path.stat().st_size)
     return path.read_bytes()
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 import numpy as np
 
 from smidgen.errors import GraphError
+from smidgen.ir.log_mel import LogMel
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ir.types import Array, Params, Type
 
@@ -166,7 +167,7 @@ class Graph:
 
     `state` holds what outlives a run (trained weights, say) with its initial data; `updates` maps a
     state value to the value that takes its place, in its memory, once the run is over. `preprocessing` says how
-    images become the first input, where that is known. A training step has `roles`, other graphs have none.
+    images or sound become the first input, where that is known. A training step has `roles`, other graphs have none.
     `classes` are the names of what is scored, in order, where they are known; they change nothing that is computed.
     """
 
@@ -177,7 +178,7 @@ class Graph:
     name: str = "model"
     state: Mapping[Value, Array] = field(default_factory=dict)
     updates: Mapping[Value, Value] = field(default_factory=dict)
-    preprocessing: Preprocessing | None = None
+    preprocessing: Preprocessing | LogMel | None = None
     roles: Roles | None = None
     classes: tuple[str, ...] = ()
 

@@ -6,6 +6,7 @@ import math
 
 from smidgen.errors import GraphError, InputError
 from smidgen.ir.graph import Graph, Node, Roles, Value, infer, memory_read, virtual_sources
+from smidgen.ir.log_mel import LogMel
 from smidgen.ir.types import DTYPES, MAX_BYTES, MAX_RANK, NAME, Type
 
 MAX_CLASS_NAME = 255  # characters
@@ -101,14 +102,14 @@ def _verify_prediction(graph: Graph, roles: Roles) -> None:
 
 
 def _verify_preprocessing(graph: Graph) -> None:
-    """Images become maps of pixels, and each channel has its numbers."""
-    if graph.preprocessing is None:
+    """Images become maps of pixels, and each channel has its numbers; sound fills its input with whole frames."""
+    stated, shape = graph.preprocessing, graph.image.type.shape if graph.inputs else ()
+    if stated is None:
         return
-    shape = graph.image.type.shape if graph.inputs else ()
-    if len(shape) != 4:
+    if not isinstance(stated, LogMel) and len(shape) != 4:
         raise GraphError(f"{graph.name} has preprocessing for images, its first input is {list(shape)}")
     try:
-        graph.preprocessing.check(shape[3])
+        stated.check(shape) if isinstance(stated, LogMel) else stated.check(shape[3])
     except InputError as error:
         raise GraphError(f"{graph.name}: {error}") from None
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from smidgen.data import Augment, PixelEncoding, as_input
 from smidgen.data.augment import Box, centre_box
+from smidgen.data.hearing import shifted_sound
 from smidgen.data.inputs import kind_of
 from smidgen.errors import InputError
 from smidgen.ir import Array
@@ -72,9 +73,12 @@ class Course:
         return tuple(int(i) for i in np.random.default_rng((self.seed, _ORDER, epoch)).permutation(count))
 
     def image(self, sample: Array, encoding: PixelEncoding, epoch: int, index: int) -> Array:
-        """Sample `index` as the model's input, as this epoch shows it; only pictures are cropped and flipped."""
-        if self.augment is None or kind_of(sample, encoding.type) != "picture":
+        """Sample `index` as the model's input, as this epoch shows it: pictures cropped and flipped, sound shifted."""
+        kind = kind_of(sample, encoding.type)
+        if self.augment is None or kind == "tensor":
             return as_input(sample, encoding)
+        if kind == "sound":
+            return shifted_sound(sample, encoding, self._generator(epoch, index))
         return self.augment.apply(sample, encoding, self._generator(epoch, index))
 
     def view(self, height: int, width: int, encoding: PixelEncoding, epoch: int, index: int) -> tuple[Box, bool]:
@@ -126,8 +130,8 @@ class RunPosition:
         return (Tested(self.before, self.error), *(tested for tested in after if tested))
 
     def check(self, course: Course, steps: int) -> None:
-        """Raise InputError unless a run of this course, `steps` to an epoch, can be here."""
-        if not 0 <= self.epoch <= course.epochs or not 0 <= self.step < (steps if self.epoch < course.epochs else 1):
+        """Raise InputError unless a run of this course, `steps` to an epoch, can be here: after them it tests."""
+        if not 0 <= self.epoch <= course.epochs or not 0 <= self.step <= (steps if self.epoch < course.epochs else 0):
             raise InputError(
                 f"step {self.step} of epoch {self.epoch + 1} is not one of {steps} steps and {course.epochs} epochs"
             )

@@ -42,8 +42,9 @@ def same_classes(model: Graph, data: Data) -> bool:
 
 def in_order_of(model: Graph, data: Data) -> Data:
     """The data with its classes numbered as the model's, where the model names them all."""
-    if model.classes and set(data.names) <= set(model.classes) and data.names:
-        return data.arranged(model.classes)
+    known = model.classes
+    if data.names and set(data.names) <= set(known) and len(set(known)) == len(known):
+        return data.arranged(known)
     return data
 
 

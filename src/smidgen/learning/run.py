@@ -80,11 +80,15 @@ def learn(
     resume: Path | None = None,
     on_progress: ProgressCallback = lambda _: None,
     save_steps: int = SAVE_STEPS,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Learned:
     """Run the course on the program's target.
 
     `checkpoint` is written after every epoch and every `save_steps` steps; `resume` is one to continue from, and
-    the run then ends as if it had never stopped. A loss that is not a number stops the run; the last checkpoint stays.
+    the run then ends as if it had never stopped. Where the course has another number of epochs than that of the
+    checkpoint, the rates of the epochs that are left are those of the course given. `stop` is asked after every step
+    and test: once it says so, the checkpoint is written and the run ends with KeyboardInterrupt. A loss that is not a
+    number stops the run; the last checkpoint stays.
     """
     training = program.training
     if training is None:
@@ -99,10 +103,11 @@ def learn(
     if found and not all(tested.fits(program.graph) for tested in found.position.tests):
         raise CheckpointError(f"{resume} is damaged: the tests on record are not those of the loss")
     with program.start() as device:
-        run = _Run(device, data, fresh, checkpoint, on_progress, save_steps)
+        run = _Run(device, data, fresh, checkpoint, on_progress, save_steps, stop)
         run.start(found)
         while run.position.epoch < course.epochs:
             run.epoch()
+        run.finish()
         position, state = run.position, device.state()
     warnings = _warnings(position, course, guess(program.graph, data.train), len(data.train))
     model, tests = learned_graph(training, state), position.tests
@@ -120,9 +125,10 @@ class _Run:
         path: Path | None,
         on_progress: ProgressCallback,
         save_steps: int,
+        stop: Callable[[], bool],
     ) -> None:
         self.device, self.data, self.fresh, self.path = device, data, fresh, path
-        self.on_progress, self.save_steps = on_progress, save_steps
+        self.on_progress, self.save_steps, self.stop = on_progress, save_steps, stop
         self.course, self.position = fresh.course, fresh.position
 
     def start(self, found: Checkpoint | None) -> None:
@@ -142,6 +148,7 @@ class _Run:
             if step < self.position.step:
                 continue
             self.step(index)
+            self.stop_where_asked()
             if (step + 1) % self.save_steps == 0 and step + 1 < len(train):
                 self.save(self.position)
         state = self._finite_state()
@@ -151,6 +158,20 @@ class _Run:
         record = (*self.position.record, epoch)
         self.position = replace(self.position, epoch=number + 1, step=0, losses=0.0, record=record)
         self.save(self.position)
+
+    def finish(self) -> None:
+        """The test after the last epoch, where the run was to have more of them and none was due after this one."""
+        *before, last = self.position.record
+        if last.tested is None:
+            tested = self.test(last.number)
+            last = replace(last, accuracy=tested.accuracy, error=tested.error)
+            self.position = replace(self.position, record=(*before, last))
+            self.save(self.position)
+
+    def stop_where_asked(self) -> None:
+        if self.stop():
+            self.save(self.position)
+            raise KeyboardInterrupt
 
     def step(self, index: int) -> None:
         """Learn one sample."""
@@ -166,11 +187,15 @@ class _Run:
 
     def test(self, epoch: int) -> Tested:
         total, last = len(self.data.test), self._last()
-        return measure(
-            self.device,
-            self.data.test,
-            lambda done: self.on_progress(LearningProgress("testing", done, total, epoch, None, last)),
-        )
+
+        def tested(done: int) -> None:
+            self.on_progress(LearningProgress("testing", done, total, epoch, None, last))
+            if epoch:
+                self.stop_where_asked()
+            elif self.stop():
+                raise KeyboardInterrupt  # nothing is learned yet that could be kept
+
+        return measure(self.device, self.data.test, tested)
 
     def save(self, position: RunPosition) -> None:
         if self.path is not None:
@@ -248,12 +273,24 @@ def _read_matching(path: Path, fresh: Checkpoint, steps: int) -> Checkpoint:
         raise CheckpointError(f"{path} was learned from other images; give the same data")
     was, now = asdict(found.course), asdict(fresh.course)
     for key in now:
-        if was[key] != now[key]:
+        if was[key] != now[key] and key != "epochs":
             raise CheckpointError(
                 f"{path} belongs to a run with {key} {was[key]}, this one has {now[key]}; give the same value"
             )
     try:
-        found.position.check(fresh.course, steps)
+        found.position.check(found.course, steps)
     except InputError as error:
         raise CheckpointError(f"{path} is damaged: {error}") from None
-    return found
+    position = found.position
+    if (begun := position.epoch + (position.step > 0)) > fresh.course.epochs:
+        raise CheckpointError(
+            f"{path} is in epoch {begun} of its run, which cannot end after {fresh.course.epochs}; ask for "
+            f"{begun} epochs or more, or begin anew"
+        )
+    return replace(found, position=_as_if_asked(position, fresh.course))
+
+
+def _as_if_asked(position: RunPosition, course: Course) -> RunPosition:
+    """The position as a run of this course would have it: without tests that only another last epoch called for."""
+    record = (one if course.tests(one.number) else replace(one, accuracy=None) for one in position.record)
+    return replace(position, record=tuple(record))

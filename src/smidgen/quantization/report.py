@@ -39,14 +39,14 @@ class LayerNoise:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """The share of labelled images whose class is the largest output, before quantization and after."""
+    """The share of labelled samples whose class is the largest output, before quantization and after."""
 
     images: int
     float32: float
     int8: float
 
     def __str__(self) -> str:
-        return f"top-1 on {self.images} labelled images: {self.float32:.1%} in float32, {self.int8:.1%} in int8"
+        return f"top-1 on {self.images} labelled samples: {self.float32:.1%} in float32, {self.int8:.1%} in int8"
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from smidgen.ir import Array, Value
+from smidgen.ir.log_mel import LogMel
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning import Epoch, Tested
+from smidgen.memory import PeakParts
 from smidgen.quantization import PixelChoice, Report
 from smidgen.selection.rates import ChosenRate
 from smidgen.training.losses import Loss
@@ -92,21 +94,15 @@ class QuantizedFile:
 
     file: str
     bytes: int
-    preprocessing: Preprocessing | None
+    preprocessing: Preprocessing | LogMel | None
     pixels: PixelChoice | None
     report: Report
 
     def __str__(self) -> str:
         images = f"\n{self.pixels}\nimages: {self.preprocessing}" if self.pixels else ""
+        if isinstance(self.preprocessing, LogMel):
+            images = f"\nsound: {self.preprocessing}"
         return f"{self.report}{images}\nwritten to {self.file} ({self.bytes:,} bytes)"
-
-
-@dataclass(frozen=True)
-class TensorBytes:
-    """A tensor alive at the peak, and its bytes."""
-
-    name: str
-    bytes: int
 
 
 @dataclass(frozen=True)
@@ -121,17 +117,16 @@ class CompiledProject:
     lower_bound_bytes: int
     state_bytes: int
     constant_bytes: int
-    at_peak: tuple[TensorBytes, ...]
+    at_peak: PeakParts
     picture: str | None  # the file its memory is drawn in
 
     def __str__(self) -> str:
-        largest = ", ".join(f"{use.name} {use.bytes:,}" for use in self.at_peak[:3])
         learns = f"{self.state_bytes:,} for what learns, " if self.state_bytes else ""
         return (
             f"{self.model} for {self.target}: {len(self.files)} files → {self.folder}\n"
             f"arena {self.peak_bytes:,} bytes of SRAM (at least {self.lower_bound_bytes:,}), "
             f"{learns}constants {self.constant_bytes:,} bytes of flash\n"
-            f"at the peak: {largest}" + (f"\nmemory drawn in {self.picture}" if self.picture else "")
+            f"at the peak: {self.at_peak}" + (f"\nmemory drawn in {self.picture}" if self.picture else "")
         )
 
 
@@ -158,7 +153,7 @@ class TrainingSummary:
 
     def __str__(self) -> str:
         told = f"{len(self.classes)} classes" if self.classes else f"loss {self.loss}"
-        data = f"{told}, {self.train_images:,} images to learn from, {self.test_images:,} to test"
+        data = f"{told}, {self.train_images:,} samples to learn from, {self.test_images:,} to test"
         lines = [f"{self.model} with {self.scheme} on {self.target}: {data}"]
         if self.chosen_rate is not None:
             lines.append(self.chosen_rate.verdict)

@@ -1,4 +1,4 @@
-"""A course's images on a PyTorch device: the bytes that the host's `Course.image` and `centre` make, many at a time.
+"""A course's samples on a PyTorch device: the bytes that the host's `Course.image` and `as_input` make, many at a time.
 
 Pillow resizes in two passes, along the rows and then along the columns. Every output pixel is a sum of input pixels
 times whole coefficients of 22 fraction bits, rounded to a byte after each pass. Here a pass is a matrix product in
@@ -16,8 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from smidgen.data import PixelEncoding, Samples
+from smidgen.data import PixelEncoding, Samples, as_input
 from smidgen.data.augment import Box, centre_box, image_shape, in_colours
+from smidgen.data.inputs import kind_of
 from smidgen.data.pixels import pixel_table
 from smidgen.learning.course import Course
 
@@ -29,15 +30,16 @@ Numbers = NDArray[Any]
 
 
 class CourseImages:
-    """The images of a course on a PyTorch device, in the bytes the host's course shows."""
+    """The samples of a course on a PyTorch device, in the bytes the host's course shows."""
 
     def __init__(self, samples: Samples, encoding: PixelEncoding, course: Course, device: torch.device | str) -> None:
-        self._stored = _Stored(samples, encoding, device)
+        pictures = _are_pictures(samples, encoding)
+        self._stored = _Stored(samples, encoding, device) if pictures else _tensors(samples, encoding, device)
         self._encoding, self._course = encoding, course
         self._labels = torch.tensor(samples.labels, dtype=torch.int64, device=device)
 
     def epoch(self, number: int) -> tuple[Tensor, Tensor]:
-        """Every image [n, h, w, c] and label [n] in the order of an epoch, counted from 0."""
+        """Every sample [n, …] and label [n] in the order of an epoch, counted from 0."""
         ((images, labels),) = self.chunks(number, len(self._labels))
         return images, labels
 
@@ -49,6 +51,8 @@ class CourseImages:
             yield self._shown(number, places), self._labels[torch.from_numpy(places).to(self._labels.device)]
 
     def _shown(self, number: int, places: Numbers) -> Tensor:
+        if isinstance(self._stored, Tensor):
+            return self._stored[torch.from_numpy(places).to(self._stored.device)]
         sizes = self._stored.sizes[places].tolist()
         views = [
             self._course.view(height, width, self._encoding, number, index)
@@ -58,10 +62,22 @@ class CourseImages:
 
 
 def centred(samples: Samples, encoding: PixelEncoding, device: torch.device | str) -> Tensor:
-    """Every image [n, h, w, c] as `centre` makes it."""
+    """Every sample [n, …] as `as_input` makes it."""
+    if not _are_pictures(samples, encoding):
+        return _tensors(samples, encoding, device)
     stored = _Stored(samples, encoding, device)
     boxes = [centre_box(height, width, encoding) for height, width in stored.sizes.tolist()]
     return stored.resized(np.arange(len(samples)), boxes, [False] * len(samples))
+
+
+def _are_pictures(samples: Samples, encoding: PixelEncoding) -> bool:
+    """Whether samples are resized and cropped; those without any sample are."""
+    return all(kind_of(sample, encoding.type) == "picture" for sample in samples.images)
+
+
+def _tensors(samples: Samples, encoding: PixelEncoding, device: torch.device | str) -> Tensor:
+    """Samples that every epoch shows alike."""
+    return torch.from_numpy(np.concatenate([as_input(sample, encoding) for sample in samples.images])).to(device)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ import numpy as np
 from smidgen.codegen import Sources
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Node, Roles, Value
+from smidgen.ir.log_mel import LogMel
 from smidgen.memory import Plan
 from smidgen.ops.loss import loss_kind
 
@@ -36,6 +37,9 @@ class Device(Protocol):
 
         The label is a class, a float32 vector, a uint8 map of classes, or None, as the program's loss asks for.
         """
+
+    def hear(self, samples: Array) -> Array:
+        """What the program's own front end makes of int16 samples that follow silence: its input."""
 
     def outputs(self) -> tuple[Array, ...]:
         """The outputs of the last run or step."""
@@ -138,6 +142,16 @@ def _as_vector(label: int, outputs: int) -> Array:
     target: Array = np.zeros((1, outputs), np.float32)
     target[0, _class(label, classes) if outputs > 1 else 0] = 1.0 if outputs > 1 else float(_class(label, 2))
     return target
+
+
+def check_hearing(graph: Graph, samples: Array) -> tuple[int, int]:
+    """The rows of a program's input, and what is in a row; InputError unless it hears, and these are samples."""
+    spec = graph.preprocessing
+    if not isinstance(spec, LogMel) or graph.image.type.dtype != "int8":
+        raise InputError(f"{graph.name} has no front end for sound; give its graph a LogMel as preprocessing")
+    if samples.dtype != np.int16 or samples.ndim != 1:
+        raise InputError(f"sound is int16[samples], not {samples.dtype}{list(samples.shape)}")
+    return spec.rows(graph.image.type.shape)
 
 
 def held(state: Mapping[str, Array], value: Value, program: str) -> Array:

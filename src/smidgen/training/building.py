@@ -67,8 +67,7 @@ def build_training(graph: Graph, scheme: Scheme, options: Options, images: tuple
     trained = resolve(scheme, graph, options.seed)
     _check_int8(graph, ending.features, trained)
     head = options.head_of(graph)
-    known = graph.classes if head.start == "keep" else ()
-    g, values, weights = _learnable(graph, ending.features, trained, options.qas, known)
+    g, values, weights = _learnable(graph, ending.features, trained, options.qas)
     logits, last = begin_head(g, graph, ending, values[ending.features], head, options.seed, options.qas)
     forward = g.graph(logits)
     loss, label = end_in_loss(g, logits, options.loss, values[graph.image], graph.name)
@@ -93,11 +92,11 @@ def _check_int8(graph: Graph, features: Value, trained: tuple[Trained, ...]) -> 
 
 
 def _learnable(
-    graph: Graph, features: Value, trained: tuple[Trained, ...], qas: bool, classes: tuple[str, ...]
+    graph: Graph, features: Value, trained: tuple[Trained, ...], qas: bool
 ) -> tuple[Builder, dict[Value, Value], tuple[Weight, ...]]:
     """The nodes up to the features, with everything that learns turned from constant into state."""
     by_output = {t.node.out: t for t in trained}
-    g = Builder(graph.name, graph.preprocessing, classes)
+    g = Builder(graph.name, graph.preprocessing)
     values: dict[Value, Value] = {v: g.input(v.name, v.type) for v in graph.inputs}
     weights: list[Weight] = []
     for node in needed(graph, features):

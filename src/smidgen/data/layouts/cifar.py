@@ -96,7 +96,7 @@ def _part(tree: Tree, source: str, sheets: Sequence[str]) -> Samples:
 
 
 def _sheet(tree: Tree, name: str) -> Array:
-    with opened(tree.image(name)) as image:
+    with opened(tree.file(name)) as image:
         tree.budget.check(f"{name}, {image.width}×{image.height} pixels,", 4 * image.width * image.height)
         if image.width != SIDE * SIDE:
             raise DataError(

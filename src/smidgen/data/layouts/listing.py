@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from smidgen.data.samples import MAX_CLASSES, Data, DataError
-from smidgen.data.trees import Box, ImageFile, Tree
+from smidgen.data.trees import Box, SampleFile, Tree
 
 
 @dataclass(frozen=True)
@@ -14,8 +14,8 @@ class Listing:
     """Classes by name, and the image files of both parts, each with the number of its class."""
 
     classes: tuple[str, ...]
-    train: tuple[tuple[ImageFile, int], ...]
-    test: tuple[tuple[ImageFile, int], ...]
+    train: tuple[tuple[SampleFile, int], ...]
+    test: tuple[tuple[SampleFile, int], ...]
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,6 @@ def _check_part(tree: Tree, classes: Sequence[str], part: Part) -> None:
         )
 
 
-def _found(tree: Tree, part: Part) -> tuple[tuple[ImageFile, int], ...]:
+def _found(tree: Tree, part: Part) -> tuple[tuple[SampleFile, int], ...]:
     ordered = sorted(part.entries, key=lambda entry: (entry.label, entry.name))
-    return tuple((tree.image(entry.name, entry.box), entry.label) for entry in ordered)
+    return tuple((tree.file(entry.name, entry.box), entry.label) for entry in ordered)

@@ -84,6 +84,9 @@ class SimulatedDevice(Device):
         self._loss = fleet.train(fleet.front(torch.from_numpy(image)), told, rates)[0].cpu().numpy()
         return float(self._loss[0])
 
+    def hear(self, samples: Array) -> Array:
+        raise TargetError(f"{self.graph.name} is simulated from its input on; start it on host to hear its front end")
+
     def outputs(self) -> tuple[Array, ...]:
         roles = roles_of(self.graph)
         found = {roles.loss: self._loss, roles.logits: self._running.logits.cpu().numpy()}

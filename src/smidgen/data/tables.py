@@ -1,0 +1,248 @@
+"""Tables of numbers, .csv → what a file holds: a row is a sample, or a whole file is one recording."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+import numpy as np
+
+from smidgen.data.arrays import EACH
+from smidgen.data.budget import Budget
+from smidgen.data.samples import MAX_CLASSES, DataError, Given, Samples, sorted_labels
+from smidgen.data.trees import SampleFile
+from smidgen.ir import Array
+
+SUFFIX = ".csv"
+SEPARATORS = ",;\t"
+TOLD = ("label", "class", "target", "y")  # names of the column that tells what is to be learned
+TIMES = ("timestamp", "time")  # names of columns that only count
+NONE = "none"  # the choice of no column
+LONGEST = 2**20  # characters of a line
+LARGEST = float(np.finfo(np.float32).max)
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a table, cut into its cells."""
+
+    where: str  # line and file, as a sentence names them
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the columns of a table are: the places of features, and of what is told with its names."""
+
+    names: tuple[str, ...]
+    features: tuple[int, ...]
+    told: tuple[int, ...]
+
+
+@dataclass
+class Rows:
+    """The rows of a table as they are read: their numbers one after the other, and the words that tell."""
+
+    columns: Columns
+    numbers: array[float] = field(default_factory=lambda: array("f"))
+    words: list[tuple[str, ...]] = field(default_factory=list)
+
+    @property
+    def tells_classes(self) -> bool:
+        """Whether what is told are classes: words in one column, or integers in it."""
+        if len(self.columns.told) != 1:
+            return False
+        told = [words[0] for words in self.words]
+        return all(map(_INTEGER.fullmatch, told)) or not all(_is_number(word) for word in told)
+
+    def samples(self) -> tuple[Array, ...]:
+        return tuple(np.frombuffer(self.numbers, np.float32).reshape(len(self.words), -1))
+
+
+def read_table(parts: Sequence[SampleFile], budget: Budget, label: str | None = None) -> Given:
+    """A table, or one to learn from and one to test with; `label` names the columns that tell, "none" for none."""
+    tables = [_read_rows(file, budget, label) for file in parts]
+    first, *others = tables
+    for other, file in zip(others, parts[1:], strict=True):
+        if other.columns != first.columns:
+            raise DataError(f"{file.name} has other columns than {parts[0].name}; give both the same")
+    if not first.columns.told:
+        return Given((), *(Samples(table.samples(), (0,) * len(table.words)) for table in tables))
+    if not all(table.tells_classes for table in tables):
+        return Given((), *(_with_vectors(table, file) for table, file in zip(tables, parts, strict=True)))
+    classes = sorted_labels(words[0] for table in tables for words in table.words)
+    if len(classes) > MAX_CLASSES:
+        name = first.columns.names[first.columns.told[0]]
+        raise DataError(
+            f"column {name[:40]!r} of {parts[0].name} holds {len(classes):,} labels, up to {MAX_CLASSES:,} can be "
+            "learned; write 3.0 instead of 3 where they are numbers to be told"
+        )
+    number = {name: place for place, name in enumerate(classes)}
+    return Given(classes, *(Samples(t.samples(), tuple(number[words[0]] for words in t.words)) for t in tables))
+
+
+def read_recordings(files: Sequence[SampleFile], budget: Budget, side: int = 0) -> tuple[Array, ...]:
+    """Files of which each is one sample, float32 [rows, columns], all of one shape."""
+    found: list[Array] = []
+    for file in files:
+        found.append(_read_recording(file, budget))
+        if found[-1].shape != found[0].shape:
+            raise DataError(
+                f"{file.name} holds {_size(found[-1])}, {files[0].name} {_size(found[0])}; cut recordings to one length"
+            )
+    return tuple(found)
+
+
+def _size(recording: Array) -> str:
+    return f"{len(recording):,} rows of {recording.shape[1]:,} numbers"
+
+
+def _read_recording(file: SampleFile, budget: Budget) -> Array:
+    """The numbers of a file, below a line of names or without one."""
+    rows, numbers, read = _rows(file), array("f"), 0
+    names: tuple[str, ...] = ()
+    kept: tuple[int, ...] = ()
+    budget.take(file.name, EACH)
+    for row in rows:
+        if not names:
+            head = not all(map(_is_number, row.cells))
+            names = row.cells if head else tuple(str(place) for place in range(1, len(row.cells) + 1))
+            kept = tuple(place for place, name in enumerate(names) if name.lower() not in TIMES)
+            if head:
+                continue
+        _check_width(row, len(names))
+        budget.take(file.name, 4 * len(kept))
+        numbers.extend(_numbers(row, kept, names))
+        read += 1
+    if not numbers:
+        raise DataError(f"{file.name} holds no numbers; leave it out")
+    return np.frombuffer(numbers, np.float32).reshape(read, -1)
+
+
+def _read_rows(file: SampleFile, budget: Budget, label: str | None) -> Rows:
+    rows = _rows(file)
+    head = next(rows, None)
+    if head is None:
+        raise DataError(f"{file.name} is empty; give a line with the names of its columns and a row for each sample")
+    table = Rows(_columns(head, label))
+    names = table.columns.names
+    size = EACH + 4 * len(table.columns.features) + EACH * len(table.columns.told)
+    for row in rows:
+        _check_width(row, len(names))
+        budget.take(file.name, size)
+        table.numbers.extend(_numbers(row, table.columns.features, names))
+        table.words.append(tuple(row.cells[place] for place in table.columns.told))
+        for place in table.columns.told:
+            if not row.cells[place]:
+                raise _missing(row, names[place])
+    if not table.words:
+        raise DataError(f"{file.name} holds the names of {len(names)} columns and no rows; add some")
+    return table
+
+
+def _columns(head: Row, label: str | None) -> Columns:
+    """What the first line names."""
+    names = head.cells
+    numbers = [name for name in names if _is_number(name)]
+    if len(numbers) == len(names) or not all(name.isdecimal() for name in numbers):  # columns may be numbered
+        raise DataError(f"{head.where} holds numbers; name the columns in a line above the first row")
+    for place, name in enumerate(names):
+        if not name or name in names[:place]:
+            what = f"names two columns {name[:40]!r}" if name else f"gives column {place + 1} no name"
+            raise DataError(f"{head.where} {what}; give each column a name of its own")
+    told = _told(head, label)
+    features = tuple(i for i, name in enumerate(names) if i not in told and name.lower() not in TIMES)
+    if not features:
+        raise DataError(f"{head.where} names {len(names)} columns, none of them a feature; choose others by --label")
+    return Columns(names, features, told)
+
+
+def _told(head: Row, label: str | None) -> tuple[int, ...]:
+    """The places of the columns that tell: those chosen, the one with a usual name, or the last."""
+    names = head.cells
+    if label is None:
+        usual = [place for place, name in enumerate(names) if name.lower() in TOLD]
+        if len(usual) > 1:
+            both = " and ".join(repr(names[place]) for place in usual[:2])
+            raise DataError(f"{head.where} names columns {both}; say by --label which is to be learned")
+        return (usual[0] if usual else len(names) - 1,)
+    if label == NONE and NONE not in names:
+        return ()
+    for name in (chosen := label.split(",")):
+        if name not in names:
+            known = ", ".join(name[:40] for name in names[:8])
+            raise DataError(f"{head.where} names no column {name[:40]!r}; --label takes some of {known}")
+    return tuple(names.index(name) for name in dict.fromkeys(chosen))
+
+
+def _with_vectors(table: Rows, file: SampleFile) -> Samples:
+    """Rows that are told numbers."""
+    targets = []
+    for place, words in enumerate(table.words):
+        for word in words:
+            if not _is_number(word):
+                raise DataError(
+                    f"sample {place + 1:,} of {file.name} is told {word[:40]!r} where others are told numbers; one "
+                    "column of words tells a class, several columns tell numbers"
+                )
+        targets.append(np.array([float(word) for word in words], np.float32))
+    return Samples(table.samples(), (0,) * len(targets), tuple(targets))
+
+
+def _rows(file: SampleFile) -> Iterator[Row]:
+    """The lines of a file that hold anything, cut into cells."""
+    lines, separator = io.BytesIO(file.read()), ""
+    for place in count(1):
+        where = f"line {place:,} of {file.name}"
+        data = lines.readline(LONGEST + 1)
+        if not data:
+            return
+        if len(data) > LONGEST:
+            raise DataError(f"{where} has more than {LONGEST:,} bytes; break it into rows")
+        try:
+            line = data.decode("utf-8-sig" if place == 1 else "utf-8").strip()
+            separator = separator or max(SEPARATORS, key=line.count)
+            (cells,) = csv.reader((line,), delimiter=separator, skipinitialspace=True, strict=True) if line else ((),)
+        except UnicodeDecodeError:
+            raise DataError(f"{where} is not text in UTF-8; save the file as such") from None
+        except (csv.Error, ValueError) as error:
+            raise DataError(f"{where} cannot be cut into cells: {error}") from None
+        if cells:
+            yield Row(where, tuple(cell.strip() for cell in cells))
+
+
+def _check_width(row: Row, width: int) -> None:
+    if len(row.cells) != width:
+        raise DataError(f"{row.where} has {len(row.cells):,} cells, the first line {width:,}; give all rows the same")
+
+
+def _numbers(row: Row, places: Sequence[int], names: Sequence[str]) -> list[float]:
+    """The numbers of a row at these places."""
+    for place in places:
+        cell = row.cells[place]
+        if not cell:
+            raise _missing(row, names[place])
+        if not _is_number(cell):
+            raise DataError(
+                f"{row.where} has {cell[:40]!r} in column {names[place][:40]!r}, which is no finite number; correct "
+                "it, or leave the row out"
+            )
+    return [float(row.cells[place]) for place in places]
+
+
+def _missing(row: Row, name: str) -> DataError:
+    return DataError(f"{row.where} has nothing in column {name[:40]!r}; fill it, or leave the row out")
+
+
+def _is_number(cell: str) -> bool:
+    """Whether a cell is a number that float32 holds."""
+    try:
+        return -LARGEST <= float(cell) <= LARGEST and "_" not in cell
+    except ValueError:
+        return False

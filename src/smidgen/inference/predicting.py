@@ -1,0 +1,199 @@
+"""What a model says of each sample: its likeliest classes, the cells of a map, numbers, or how well it rebuilds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.console import Group
+from rich.table import Table
+
+from smidgen.data.augment import centre_box
+from smidgen.data.budget import MEMORY
+from smidgen.data.inputs import as_input, kind_of
+from smidgen.data.pixels import PixelEncoding, pixel_encoding
+from smidgen.data.shown import Shown, open_samples
+from smidgen.errors import InputError
+from smidgen.inference.outputs import HALF, Kind, names_of, probabilities, real
+from smidgen.inference.outputs import kind_of as kind_of_scores
+from smidgen.inference.running import InferenceProgress, ProgressCallback, scores_of, target_name, where_to_run
+from smidgen.ir import Array, Graph
+from smidgen.targets.device import Target
+
+TOP = 3  # classes told of each sample
+NUMBERS_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class ClassProbability:
+    """A class and how likely a sample is of it."""
+
+    index: int
+    name: str
+    probability: float
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.probability:.1%}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a map with its class, and its centre as shares of the sample's width and height."""
+
+    row: int
+    column: int
+    index: int
+    name: str
+    probability: float
+    x: float
+    y: float
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.probability:.1%} at {self.x:.2f}, {self.y:.2f}"
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a model says of one sample; of these fields its kind fills one."""
+
+    sample: str
+    classes: tuple[ClassProbability, ...] = ()  # likeliest first
+    cells: tuple[Cell, ...] = ()
+    numbers: tuple[float, ...] = ()
+    error: float | None = None  # mean squared, between the sample and what the model made of it
+
+    @property
+    def said(self) -> str:
+        """What the model says, in words."""
+        if self.error is not None:
+            return f"{self.error:.6g}"
+        if self.numbers:
+            more = ", …" if len(self.numbers) > NUMBERS_SHOWN else ""
+            return ", ".join(f"{number:.6g}" for number in self.numbers[:NUMBERS_SHOWN]) + more
+        return ", ".join(map(str, self.cells or self.classes)) or "nothing"
+
+
+HEADS: dict[Kind, str] = {
+    "classes": "likeliest classes", "cells": "cells above 50 %: class and centre (x, y)", "numbers": "output",
+    "reconstruction": "reconstruction error (mean squared)",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a model says of each of some samples."""
+
+    model: str
+    target: str
+    kind: Kind
+    predictions: tuple[Prediction, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(f"{one.sample}: {one.said}" for one in self.predictions)
+
+    def __rich__(self) -> Group:
+        table = Table(box=None, pad_edge=False)
+        table.add_column("sample", overflow="fold")
+        if self.kind != "classes":
+            table.add_column(HEADS[self.kind], overflow="fold")
+        for rank in range(max((len(one.classes) for one in self.predictions), default=0)):
+            table.add_column(("class", "second", "third")[rank] if rank < TOP else f"{rank + 1}th", overflow="fold")
+            table.add_column("", justify="right")
+        for one in self.predictions:
+            ranked = [text for rank in one.classes for text in (rank.name, f"{rank.probability:.1%}")]
+            table.add_row(one.sample, *(ranked if self.kind == "classes" else [one.said]))
+        return Group(f"{self.model} on {self.target}", "", table)
+
+
+def predict(
+    model: Graph,
+    samples: str | Path | Array | Sequence[Array],
+    *,
+    target: str | Target | None = None,
+    top: int = TOP,
+    numbers: bool = False,
+    label: str | None = None,
+    memory: int = MEMORY,
+    on_progress: ProgressCallback = lambda _: None,
+) -> Predictions:
+    """What a model says of samples: those of a file or folder, one array, or several.
+
+    It runs in C on this machine, on a board by name, or in numpy ("reference"), where float32 models run in any case
+    unless a target is named. Of each sample the `top` likeliest classes are told, by the names that the model carries;
+    with `numbers` its outputs as they are, for a model whose several outputs are no classes. `label` names columns of
+    a table that are not for the model.
+    """
+    if top < 1:
+        raise InputError(f"the {top} likeliest classes cannot be told; ask for 1 or more")
+    kind: Kind = "numbers" if numbers else kind_of_scores(model)
+    target = where_to_run(model, target)
+    encoding = pixel_encoding(model)
+    if isinstance(samples, str | Path):
+        with open_samples(samples, encoding.type, memory, label) as found:
+            made = tuple(_predicted(model, found, kind, top, target, on_progress))
+    else:
+        arrays = (samples,) if isinstance(samples, np.ndarray) else tuple(samples)
+        given = tuple(Shown(str(place), lambda array=array: array) for place, array in enumerate(arrays))  # type: ignore[misc]
+        made = tuple(_predicted(model, given, kind, top, target, on_progress))
+    return Predictions(model.name, target_name(target), kind, made)
+
+
+def _predicted(
+    model: Graph, samples: Sequence[Shown], kind: Kind, top: int, target: str | Target, on_progress: ProgressCallback
+) -> Iterator[Prediction]:
+    encoding, waiting = pixel_encoding(model), list[tuple[str, Array, Array]]()
+
+    def inputs() -> Iterator[Array]:
+        for sample in samples:
+            array = sample.read()
+            one = as_input(array, encoding)
+            waiting.append((sample.name, array, one))
+            yield one
+
+    for done, scores in enumerate(scores_of(model, inputs(), target), start=1):
+        name, array, one = waiting.pop(0)
+        yield _prediction(model, name, kind, top, scores, array, one)
+        on_progress(InferenceProgress(done, len(samples)))
+
+
+def _prediction(
+    model: Graph, name: str, kind: Kind, top: int, scores: Array, sample: Array, given: Array
+) -> Prediction:
+    if kind == "reconstruction":
+        return Prediction(name, error=reconstruction_error(model, scores, given))
+    if kind == "numbers":
+        return Prediction(name, numbers=tuple(map(float, real(scores, model.scores.type).ravel())))
+    if kind == "cells":
+        return Prediction(name, cells=tuple(_cells(model, scores, sample)))
+    shares, names = probabilities(model, scores).ravel(), names_of(model)
+    best = np.argsort(-shares, kind="stable")[:top]
+    return Prediction(name, tuple(ClassProbability(int(i), names[i], float(shares[i])) for i in best))
+
+
+def reconstruction_error(model: Graph, scores: Array, given: Array) -> float:
+    """The mean of the squared differences between a model's output and its input, in the numbers they stand for."""
+    difference = real(scores, model.scores.type) - real(given, model.image.type)
+    return float(np.square(difference).mean())
+
+
+def _cells(model: Graph, scores: Array, sample: Array) -> Iterator[Cell]:
+    """The cells that are of a class other than the first, which is the background, with more than half."""
+    shares, names = probabilities(model, scores)[0], names_of(model)
+    rows, columns, _ = shares.shape
+    left, top, right, bottom = _seen(sample, pixel_encoding(model))
+    for row, column, index in np.argwhere(shares > HALF).tolist():
+        if index:
+            x = left + (right - left) * (column + 0.5) / columns
+            y = top + (bottom - top) * (row + 0.5) / rows
+            yield Cell(row, column, index, names[index], float(shares[row, column, index]), round(x, 4), round(y, 4))
+
+
+def _seen(sample: Array, encoding: PixelEncoding) -> tuple[float, float, float, float]:
+    """The part of a sample that a model sees, left, top, right and bottom, as shares of its width and height."""
+    if kind_of(sample, encoding.type) != "picture":
+        return 0.0, 0.0, 1.0, 1.0
+    height, width = sample.shape[:2]
+    left, top, right, bottom = centre_box(height, width, encoding)
+    return left / width, top / height, right / width, bottom / height

@@ -1,0 +1,172 @@
+"""A model on samples of which the truth is known: how often, or by how much, it is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from smidgen.data import Data, Samples
+from smidgen.data.classes import match_classes
+from smidgen.data.inputs import as_input
+from smidgen.data.pixels import pixel_encoding
+from smidgen.errors import InputError
+from smidgen.inference.outputs import chosen, class_count, kind_of, names_of, real
+from smidgen.inference.predicting import reconstruction_error
+from smidgen.inference.running import InferenceProgress, ProgressCallback, scores_of, target_name, where_to_run
+from smidgen.inference.tested import (
+    CellsTested,
+    ClassError,
+    ClassesTested,
+    NumbersTested,
+    NumberTested,
+    ReconstructionTested,
+    count_confusion,
+    judge_classes,
+)
+from smidgen.ir import Array, Graph
+from smidgen.targets.device import Target
+
+Tested = ClassesTested | CellsTested | NumbersTested | ReconstructionTested
+NORMAL = ("normal", "ok", "good", "healthy", "regular")  # what people call samples without a fault
+
+
+def test(
+    model: Graph,
+    data: Data,
+    *,
+    target: str | Target | None = None,
+    images: int | None = None,
+    on_progress: ProgressCallback = lambda _: None,
+) -> Tested:
+    """How good a model is on the samples that the data keeps to test with, or on so many of them, evenly.
+
+    It runs where `predict` would. Classes are matched by name where the model and the data name the same ones, by
+    their order otherwise. Vectors are compared with the model's outputs, maps with its cells; a model whose output has
+    its input's shape is judged by how well it reconstructs samples, and by how well that tells two classes apart.
+    """
+    if images is not None and images < 1:
+        raise InputError(f"a model cannot be tested on {images} samples; give 1 or more")
+    where = where_to_run(model, target)
+    run = _Test(model, data, data.test if images is None else data.test.spread(images), where, on_progress)
+    kind = kind_of(model)
+    if kind == "reconstruction" and data.told in ("classes", "nothing"):
+        return run.reconstruction()
+    if data.told == "vectors":
+        return run.numbers()
+    if data.told == "maps" and kind == "cells":
+        return run.cells()
+    if data.told == "classes" and kind == "classes":
+        return run.classes()
+    if data.told == "classes" and kind == "numbers" and len(data.classes) == class_count(model):
+        return run.classes()
+    raise _mismatch(model, data)
+
+
+def _mismatch(model: Graph, data: Data) -> InputError:
+    known = {"classes": "a class", "vectors": "a vector", "maps": "a map of classes", "nothing": "nothing"}[data.told]
+    return InputError(
+        f"{data.name} tells {known} of each sample, the output of {model.name} is "
+        f"{list(model.scores.type.shape)}: they cannot be compared; give data of what the model was made for"
+    )
+
+
+class _Test:
+    """A test under way."""
+
+    def __init__(
+        self, model: Graph, data: Data, samples: Samples, target: str | Target, on_progress: ProgressCallback
+    ) -> None:
+        self.model, self.data, self.samples, self.target = model, data, samples, target
+        self.on_progress = on_progress
+        self.names = (model.name, data.name, target_name(target))
+
+    def scores(self) -> Iterator[Array]:
+        """The model's scores for each sample in turn."""
+        encoding = pixel_encoding(self.model)
+        inputs = (as_input(sample, encoding) for sample in self.samples.images)
+        for done, scores in enumerate(scores_of(self.model, inputs, self.target), start=1):
+            yield scores
+            self.on_progress(InferenceProgress(done, len(self.samples)))
+
+    def classes(self) -> ClassesTested:
+        count = class_count(self.model)
+        matched = match_classes(self.data.classes, self.data.names, self.model.classes, count, self.model.name)
+        truth = np.array([matched.places[label] for label in self.samples.labels])
+        said = np.array([int(chosen(self.model, scores.reshape(-1))) for scores in self.scores()])
+        confusion = count_confusion(truth, said, count)
+        return ClassesTested(
+            *self.names, len(truth), float((truth == said).mean()), matched.note,
+            judge_classes(matched.names, confusion), confusion,
+        )  # fmt: skip
+
+    def cells(self) -> CellsTested:
+        count, shape = class_count(self.model), self.model.scores.type.shape[1:3]
+        if any(target.shape != shape for target in self.samples.targets):
+            other = next(target.shape for target in self.samples.targets if target.shape != shape)
+            raise InputError(
+                f"{self.data.name} holds a map of {list(other)} cells, {self.model.name} gives {list(shape)}; give "
+                "maps of the model's size"
+            )
+        truth = np.stack(self.samples.targets).astype(np.int64).ravel()
+        said = np.stack([chosen(self.model, scores[0]) for scores in self.scores()]).ravel()
+        known = truth < count  # the others are of cells that nothing is known of
+        if not known.any():
+            raise InputError(f"the maps of {self.data.name} hold none of the {count} classes of {self.model.name}")
+        confusion = count_confusion(truth[known], said[known], count)
+        return CellsTested(
+            *self.names, len(self.samples), int(known.sum()), float((truth == said)[known].mean()),
+            judge_classes(names_of(self.model), confusion), confusion,
+        )  # fmt: skip
+
+    def numbers(self) -> NumbersTested:
+        type_, wanted = self.model.scores.type, np.stack(self.samples.targets).astype(np.float64)
+        if wanted.shape[1] != type_.size:
+            raise _mismatch_of_sizes(self.model, self.data, wanted.shape[1])
+        got = np.stack([real(scores, type_).ravel() for scores in self.scores()])
+        named = self.model.classes if len(self.model.classes) == type_.size else tuple(map(str, range(type_.size)))
+        off = got - wanted
+        return NumbersTested(
+            *self.names, len(wanted), float(np.abs(off).mean()), float(np.sqrt(np.square(off).mean())),
+            tuple(_judged(name, off[:, i], wanted[:, i]) for i, name in enumerate(named)),
+        )  # fmt: skip
+
+    def reconstruction(self) -> ReconstructionTested:
+        encoding = pixel_encoding(self.model)
+        given = (as_input(sample, encoding) for sample in self.samples.images)
+        errors = np.array([reconstruction_error(self.model, y, x) for y, x in zip(self.scores(), given, strict=True)])
+        labels, found = np.array(self.samples.labels), list[ClassError]()
+        for label, name in enumerate(self.data.classes):
+            if (labels == label).any():
+                found.append(ClassError(name, int((labels == label).sum()), float(errors[labels == label].mean())))
+        normal = _normal(self.data.classes) if len(found) == len(self.data.classes) == 2 else None
+        auc = None if normal is None else area_under_curve(errors[labels == normal], errors[labels != normal])
+        return ReconstructionTested(
+            *self.names, len(errors), float(errors.mean()), float(errors.min()), float(errors.max()), tuple(found),
+            None if normal is None else self.data.classes[normal], auc,
+        )  # fmt: skip
+
+
+def _mismatch_of_sizes(model: Graph, data: Data, wanted: int) -> InputError:
+    return InputError(
+        f"{data.name} tells {wanted} numbers of each sample, {model.name} gives {model.scores.type.size}; give data of "
+        "what the model was made for"
+    )
+
+
+def _judged(name: str, off: Array, wanted: Array) -> NumberTested:
+    spread = float(np.square(wanted - wanted.mean()).sum())
+    explained = 1 - float(np.square(off).sum()) / spread if spread else None
+    return NumberTested(name, float(np.abs(off).mean()), float(np.sqrt(np.square(off).mean())), explained)
+
+
+def _normal(classes: tuple[str, ...]) -> int:
+    """Of two classes the one whose samples have no fault, by its name; the first where no name says so."""
+    return next((place for place, name in enumerate(classes) if name.casefold() in NORMAL), 0)
+
+
+def area_under_curve(normal: Array, others: Array) -> float:
+    """How often one of the others is larger than one of the normal numbers, ties counted by half."""
+    ordered = np.sort(normal)
+    below = np.searchsorted(ordered, others, "left") + np.searchsorted(ordered, others, "right")
+    return float(below.mean() / 2 / len(normal))
