@@ -148,8 +148,7 @@ def train(
     graph = _in_int8(graph, data, model, source, quantized)
     graph, data, options = with_head(graph, data, learning)
     course = replace(course, augment=_augment(crop, flip, data.told))
-    names = data.names if (2 if options.classes == 1 else options.classes) == len(data.classes) else ()
-    files = _learned_files(graph, output, Path(model), resume, force)
+    files, names = _learned_files(graph, output, Path(model), resume, force), _names(data, options)
     picked = _choose(graph, scheme, budget, target, options)
     with spinner(f"compiling {graph.name} for {target}"):
         images = examples(data.train, pixel_encoding(graph))
@@ -172,6 +171,11 @@ def _read(
     with spinner(f"reading {source}"):
         graph, data = load(model, most), load_data(source, most, short_side, label)
         return with_front_end(graph, data.train.images, audio), data
+
+
+def _names(data: Data, options: Options) -> tuple[str, ...]:
+    """The names of the classes that the outputs tell: one output tells two."""
+    return data.names if (2 if options.classes == 1 else options.classes) == len(data.classes) else ()
 
 
 def _augment(crop: float | None, flip: bool | None, told: Told) -> Augment | None:
