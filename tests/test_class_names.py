@@ -24,6 +24,7 @@ from smidgen.errors import GraphError, InputError, SmidgenError
 from smidgen.frontends import export_model
 from smidgen.frontends.tflite import write_tflite
 from smidgen.frontends.tflite.decode import decode
+from smidgen.frontends.tflite.metadata import with_class_file
 from smidgen.ir import Graph, verify
 from smidgen.ir.fingerprint import fingerprint
 from smidgen.ir.rewriting import prune, rewrite
@@ -89,6 +90,7 @@ def test_litert_runs_a_model_with_names_and_any_unzip_finds_them() -> None:
     assert np.array_equal(run_litert(plain, image)[0], run_litert(with_names, image)[0])
     with zipfile.ZipFile(io.BytesIO(with_names)) as archive:
         assert archive.testzip() is None
+        assert archive.getinfo("labels.txt").date_time == (1980, 1, 1, 0, 0, 0)
         assert archive.read("labels.txt").decode().splitlines() == list(NAMES)
     assert write_tflite(named()) == with_names
     with pytest.raises(zipfile.BadZipFile):
@@ -98,12 +100,9 @@ def test_litert_runs_a_model_with_names_and_any_unzip_finds_them() -> None:
 def test_labels_that_are_not_the_outputs_leave_a_model_without_names(tmp_path: Path) -> None:
     path, whole = tmp_path / "net.tflite", write_tflite(named())
     start = whole.index(b"PK\x03\x04")
-    for file in (
-        whole[:start],
-        whole[:-1],
-        whole[:start] + b"PK\x05\x06" + bytes(18),
-        whole.replace(b"car\n", b"c\nr"),
-    ):
+    empty = b"PK\x05\x06" + bytes(18)
+    others = [with_class_file(whole[:start], classes) for classes in ((*NAMES, "more"), NAMES[1:], ("n" * 256,) * 10)]
+    for file in (whole[:start], whole[:-1], whole[:start] + empty, *others):
         path.write_bytes(file)
         graph = sm.load(path)
         assert graph.classes == ()

@@ -40,6 +40,8 @@ def test_predict_names_the_likeliest_classes_with_the_probabilities_of_a_softmax
         assert [one["index"] for one in top] == list(np.argsort(-shares, kind="stable")[:3])
         assert [one["name"] for one in top] == [SHAPES[one["index"]] for one in top]
         assert [one["probability"] for one in top] == pytest.approx([shares[one["index"]] for one in top])
+    in_numpy = json.loads(invoke("predict", "net.smg", "photos/test", "--target", "reference", "--json"))
+    assert in_numpy["predictions"] == printed["predictions"]
     table = invoke("predict", "net.smg", "photos/test/ring/02.png", "--top", "2", "--target", "reference")
     best = found["ring/02.png"][:2]
     assert table.splitlines()[0] == "shapes_net on reference"
@@ -47,8 +49,8 @@ def test_predict_names_the_likeliest_classes_with_the_probabilities_of_a_softmax
 
 
 def test_a_folder_its_zip_and_its_arrays_are_predicted_alike(place: Path) -> None:
-    def said(source: str) -> list[object]:
-        printed = json.loads(invoke("predict", "net.smg", source, "--json"))
+    def said(source: str, target: str = "host") -> list[object]:
+        printed = json.loads(invoke("predict", "net.smg", source, "--target", target, "--json"))
         return [one["classes"] for one in printed["predictions"]]
 
     files = sorted(Path("photos/test").rglob("*.png"))
@@ -61,6 +63,7 @@ def test_a_folder_its_zip_and_its_arrays_are_predicted_alike(place: Path) -> Non
     np.save("one.npy", images[3])
     whole = said("photos/test")
     assert len(whole) == len(files)
+    assert said("photos/test", "reference") == whole
     for source in ("photos.zip", "photos.npy", "photos.npz"):
         assert said(source) == whole, source
     assert said("one.npy") == said(str(files[3])) == whole[3:4]
