@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import smidgen as sm
 from floats import dequantized
+from house import TOP
 from judged import in_a_folder_of_photographs, named_network, of_cells, of_rows, rows, scores, shapes, told
 from litert import LiteRT
 from release_files import SHARED
@@ -51,6 +52,8 @@ def test_the_person_detector_is_as_good_as_litert_says() -> None:
     assert printed["samples"] == len(said) == 1600
     assert printed["accuracy"] == right / len(said)
     pairs = list(zip(data.test.labels, said, strict=True))
+    page = (TOP / "docs" / "predicting.md").read_text()
+    assert f"accuracy {right / len(said):.2%}: {right:,} of {len(said):,} right" in page
     assert printed["confusion"] == [[pairs.count((true, other)) for other in (0, 1)] for true in (0, 1)]
 
 
