@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import plotly.graph_objects as go
 from rich.console import Console
 from rich.table import Table
 
@@ -32,6 +31,8 @@ from shared import (
 from smidgen.data import Data, examples, pixel_encoding
 from smidgen.ir import Array, Graph
 from smidgen.ops.update import Step, WeightStep
+from smidgen.results.figures import Axis, Figure, Line, Panel
+from smidgen.results.page import page_of
 from smidgen.simulation import Simulator
 from smidgen.training import Options, build_training
 from smidgen.training.scheme import load_scheme
@@ -111,14 +112,19 @@ def show(result: Ratios) -> None:
 
 
 def plot(result: Ratios, file: Path) -> None:
-    figure = go.Figure()
     names = [t.tensor for t in result.tensors]
-    for kind, label in (("fp32", "fp32"), ("int8", "int8"), ("qas", "int8 + QAS")):
-        figure.add_trace(go.Scatter(x=names, y=[getattr(t, kind) for t in result.tensors], name=label, mode="lines"))
-    figure.update_layout(
-        title=f"Weight norm over gradient norm, {result.network}", xaxis_title="tensor", yaxis_title="log10 ‖W‖ / ‖G‖"
-    )
-    figure.write_html(file, include_plotlyjs="cdn")
+    lines = []
+    for kind, label, colour in (
+        ("fp32", "fp32", "#000000"),
+        ("int8", "int8", "#e69f00"),
+        ("qas", "int8 + QAS", "#009e73"),
+    ):
+        y = tuple(getattr(t, kind) for t in result.tensors)
+        told = tuple(f"{name}, {label}: {ratio:.2f}" for name, ratio in zip(names, y, strict=True))
+        lines.append(Line(label, tuple(range(len(y))), y, told, colour))
+    panel = Panel("", tuple(lines), Axis("tensor"), Axis("log10 ‖W‖ / ‖G‖"))
+    title = f"Weight norm over gradient norm, {result.network}"
+    file.write_text(page_of(title, result.scheme, [Figure("", (panel,), 500)]))
 
 
 def main() -> None:

@@ -108,6 +108,16 @@ def label(classes: int) -> Feed:
     return Feed(Type((1,), "int32"), lambda rng: rng.integers(-1, classes + 1, 1).astype(np.int32))
 
 
+def cells(h: int, w: int, classes: int) -> Feed:
+    """A map of classes, of numbers that are none, or of both."""
+
+    def draw(rng: Rng) -> Array:
+        drawn = rng.integers(0, min(classes + 1, 256), (1, h, w)).astype(np.uint8)
+        return np.full_like(drawn, 255) if rng.random() < 0.2 else drawn
+
+    return Feed(Type((1, h, w), "uint8"), draw)
+
+
 def rate(power: int) -> Feed:
     """A rate that brings steps near 2^power of their unit, or far from it, or none."""
 

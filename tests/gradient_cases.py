@@ -27,11 +27,12 @@ class GradientCase:
     name: str
     op: type[Op]
     draw: Draw
+    ends: Callable[[Leaves, Value], Value] | None = None  # in another loss than most
 
     def build(self, seed: int) -> tuple[Graph, tuple[Value, ...]]:
         """The graph whose output is the loss, and the values to differentiate with respect to."""
         leaves = Leaves(Builder(self.name), np.random.default_rng(seed))
-        loss = end(leaves, self.draw(leaves))
+        loss = (self.ends or end)(leaves, self.draw(leaves))
         return leaves.g.graph(loss), tuple(leaves.wanted)
 
 
@@ -72,6 +73,27 @@ def end(leaves: Leaves, y: Value) -> Value:
     b = g.constant("end.b", np.zeros(CLASSES, np.float32))
     logits = g.emit(ops.Dense(), g.emit(ops.Reshape((1, size)), y), w, b)
     return g.emit_all(ops.SoftmaxCrossEntropy(), logits, label)[0]
+
+
+def sigmoid(leaves: Leaves, y: Value) -> Value:
+    target = leaves.g.constant("target", leaves.rng.random(y.type.shape, np.float32).round(1))
+    return leaves.g.emit_all(ops.SigmoidCrossEntropy(), y, target)[0]
+
+
+def squares(leaves: Leaves, y: Value) -> Value:
+    target = leaves.g.constant("target", leaves.rng.normal(0, 1, y.type.shape).astype(np.float32))
+    return leaves.g.emit_all(ops.MeanSquaredError(), y, target)[0]
+
+
+def reconstruction(leaves: Leaves, y: Value) -> Value:
+    x = leaves.rng.integers(-128, 128, y.type.shape[1:]).astype(np.int8)
+    return leaves.g.emit_all(ops.ReconstructionError(), y, leaves.g.constant("x", x, QParams.per_tensor(0.02, -7)))[0]
+
+
+def cells(leaves: Leaves, y: Value) -> Value:
+    """Some cells have no label, and no part in the mean."""
+    labels = leaves.rng.permutation(y.type.size // y.type.shape[3]).reshape(y.type.shape[:3]) % (y.type.shape[3] + 1)
+    return leaves.g.emit_all(ops.CellCrossEntropy(), y, leaves.g.constant("labels", labels.astype(np.uint8)))[0]
 
 
 def conv(name: str, size: tuple[int, int, int], out: int, op: ops.Conv2D, k: tuple[int, int] = (3, 3)) -> GradientCase:
@@ -159,6 +181,10 @@ def _moves() -> Iterator[GradientCase]:
     yield GradientCase("concat", ops.Concat, lambda v: v.g.emit(ops.Concat(2), v(1, 2, 1, 3), v(1, 2, 3, 3)))
     yield GradientCase("overlay", ops.Overlay, overlay)
     yield GradientCase("loss", ops.SoftmaxCrossEntropy, lambda v: v(1, 7))
+    yield GradientCase("sigmoid", ops.SigmoidCrossEntropy, lambda v: v(1, 7, spread=3.0), sigmoid)
+    yield GradientCase("squares", ops.MeanSquaredError, lambda v: v(1, 7), squares)
+    yield GradientCase("reconstruction", ops.ReconstructionError, lambda v: v(1, 2, 3, 2), reconstruction)
+    yield GradientCase("cells", ops.CellCrossEntropy, lambda v: v(1, 3, 4, 3, spread=2.0), cells)
 
 
 def overlay(v: Leaves) -> Value:

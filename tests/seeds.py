@@ -19,6 +19,7 @@ import torch
 from PIL import Image
 
 from cases import GRAPHS
+from hearing import listener
 from networks import CLASSES, NETWORKS
 from release_files import npz_members, pickled
 from smidgen.errors import SmidgenError
@@ -38,6 +39,7 @@ from smidgen.zoo.tables import Stage, Table
 from test_fuzz_structures import onnx_files, pt2_members
 from test_tflite_metadata import normalized_tflite
 from training_cases import TRAINING_GRAPHS
+from wav_files import FLOAT, wav
 
 CORPUS = Path(__file__).parent / "corpus"
 Files = Iterator[tuple[str, bytes]]
@@ -168,11 +170,38 @@ def arrays(folder: Path) -> Files:
         ("whole", {"x": x, "y": y}),
         ("divided", {"x_train": x[:6], "y_train": y[:6], "x_test": x[6:], "y_test": y[6:]}),
         ("real", {"x": x.astype(np.float32), "y": y}),
+        ("vectors", {"x": x.astype(np.int8), "y": np.linspace(0, 1, 20).reshape(10, 2)}),
+        ("maps", {"x": x, "y": x[:, :2, :2, 0] % 3, "classes": np.array(["a", "b", "c"])}),
+        ("words", {"x": x.reshape(10, -1), "y": np.array(["walk", "rest"])[y]}),
+        ("alone", {"x": x[:8], "x_test": x[8:]}),
     ):
         file = io.BytesIO()
-        np.savez(file, **held)  # type: ignore[arg-type]
+        np.savez(file, **held)
         with zipfile.ZipFile(file) as archive:
             yield f"{name}.npz", packed({member: archive.read(member) for member in archive.namelist()})
+
+
+def lone_array(folder: Path) -> Files:
+    for dtype in ("uint8", "int8", "float32", "float64"):
+        file = io.BytesIO()
+        np.save(file, np.arange(60, dtype=dtype).reshape(10, 2, 3))
+        yield f"{dtype}.npy", file.getvalue()
+
+
+def table(folder: Path) -> Files:
+    rows = [f"{10 * i},{i / 4},{-i},{('walk', 'rest')[i % 2]}" for i in range(10)]
+    yield "words.csv", "\n".join(("timestamp,x,y2,activity", *rows)).encode()
+    yield "numbers.csv", "\r\n".join(("a;label;b", *(f'"{i}";{i / 8};1e-3' for i in range(10)))).encode("utf-8-sig")
+    yield "recording.csv", "\n".join(f"{i}\t{i * i}" for i in range(6)).encode()
+
+
+def sound(folder: Path) -> Files:
+    real = np.sin(np.arange(60) ** 1.5)
+    for bits in (8, 16, 24, 32):
+        yield f"pcm{bits}.wav", wav(real, bits=bits)
+    yield "float.wav", wav(real, 22_050, 32, FLOAT)
+    yield "stereo.wav", wav(np.stack((real, -real / 2), axis=1), 44_100)
+    yield "extensible.wav", wav(real, 8_000, 24, extended=True)
 
 
 def ckpt(folder: Path) -> Files:
@@ -195,6 +224,8 @@ def text(folder: Path) -> Files:
     for name, graph in one_per_op((*GRAPHS.values(), *TRAINING_GRAPHS.values())):
         yield f"{name}.txt", print_graph(graph).encode()
     yield "step.txt", print_graph(training_step()).encode()
+    for name, case in {"sound": "mfcc", "sound-across": "across"}.items():
+        yield f"{name}.txt", print_graph(listener(case)).encode()
 
     yield "named.txt", print_graph(named()).encode()
 
@@ -208,7 +239,7 @@ def scheme(folder: Path) -> Files:
 
 PARSERS: dict[str, Callable[[Path], Files]] = {
     "tflite": tflite, "onnx": onnx, "pt2": pt2, "smg": smg, "npz": npz, "pkl": pkl, "image": image, "zip": zips,
-    "arrays": arrays, "ckpt": ckpt, "text": text, "scheme": scheme,
+    "arrays": arrays, "npy": lone_array, "table": table, "sound": sound, "ckpt": ckpt, "text": text, "scheme": scheme,
 }  # fmt: skip
 
 

@@ -85,7 +85,7 @@ def test_run_writes_what_the_reference_computes(folder: Path, target: str) -> No
     (output,) = printed["outputs"]
     assert output["shape"] == [1, 7]
     assert output["top"][0]["index"] == expected.argmax()
-    assert "y.npy" in invoke("run", "tiny.smg", "-i", "x.npy", "-o", "y.npy")
+    assert "y.npy" in invoke("run", "tiny.smg", "-i", "x.npy", "-o", "y.npy", "--force")
 
 
 def test_run_takes_an_input_and_an_output_file_for_each_tensor(folder: Path) -> None:
@@ -105,7 +105,7 @@ def test_import_reads_every_format_and_writes_smg_tflite_and_onnx(folder: Path) 
     (folder / "tiny.npz").write_bytes(zipped(npz_members(tiny_network())))
     (folder / "tiny.pkl").write_bytes(pickled(tiny_network()))
     for source in ("tiny.npz", "tiny.pkl"):
-        printed = json.loads(invoke("import", source, "-o", "tiny.smg", "--json"))
+        printed = json.loads(invoke("import", source, "-o", "tiny.smg", "--force", "--json"))
         assert printed["bytes"] == (folder / "tiny.smg").stat().st_size
         assert sm.load("tiny.smg") == build(tiny_network(), "tiny")
     invoke("import", "tiny.smg", "-o", "tiny.tflite")
@@ -242,11 +242,11 @@ def test_bad_requests_to_learn_are_answered_in_one_sentence(
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     for changed, message in BAD_REQUESTS:
         arguments = [word for pair in (usual | changed).items() for word in pair]
-        said = fail(capsys, monkeypatch, "train", "small.smg", *arguments)
+        said = fail(capsys, monkeypatch, "train", "small.smg", *arguments, "--force")
         assert message in said
         assert "\n" not in said
     for options, message in (
-        (("--scheme", "head"), "give --classes"),
+        (("--scheme", "head", "--head", "extend"), "smidgen train --head extend"),
         (("--classes", "3"), "give --scheme"),
         (("--scheme", "head", "--classes", "0"), "0 classes cannot be learned"),
     ):
@@ -295,7 +295,7 @@ def test_bad_requests_are_answered_in_one_sentence(
         (("run", "tiny.smg", "-i", "x.npy", "-i", "x.npy"), "takes 1 input tensors, 2 were given"),
         (("run", "tiny.smg", "-i", "x.npy", "-o", "a.npy", "-o", "b.npy"), "has 1 outputs, 2 files"),
         (("run", "tiny.smg", "-i", "x.npy", "-o", "absent/y.npy"), "absent/y.npy cannot be written"),
-        (("run", "tiny.smg", "-i", "x.npy", "-o", "taken"), "taken cannot be written"),
+        (("run", "tiny.smg", "-i", "x.npy", "-o", "taken"), "taken is a folder; name a file to write"),
         (("import", "tiny.smg", "-o", "tiny.txt"), "should end in .smg, .tflite or .onnx"),
         (("import", "tiny.smg", "-o", "absent/tiny.smg"), "cannot be written"),
         (("import", "tiny.smg", "-o", "tiny.tflite", "--plain"), ".tflite has just one form; leave plain out"),

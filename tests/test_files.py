@@ -178,6 +178,9 @@ def test_npy_files_that_lie_or_hold_objects_are_refused() -> None:
     apart, digits = data.replace(b"(2, 3)", b"(2  3)"), b"\x93NUMPY\1\0\xff\x0f{'descr': '|i1', " + b"1" * 4096
     cases = [(objects, "'|O8'"), (huge, "declares"), (data[:-1], "holds 5"), (b"", "not a .npy file")]
     cases += [(apart, "cannot be read"), (digits, "cannot be read"), (data[:20], "cannot be read")]
+    words = npy(np.array(["ab", "c"]))
+    cases += [(words[:-4] + point.to_bytes(4, "little"), "no Unicode") for point in (0x110000, 0xD800, 2**32 - 1)]
+    cases += [(npy(np.zeros((1,) * 5)), "declares 5 dimensions; up to 4 are read")]
     for bad, message in cases:
         with pytest.raises(ImportModelError, match=message.replace("|", r"\|")):
             files.parse_npy(bad, "x.npy")

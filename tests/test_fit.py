@@ -199,12 +199,12 @@ def test_a_file_that_someone_changed_is_left_alone(fitted: tuple[Path, Fitted], 
     file = folder / name / "model" / "model.h" if name == "project" else folder / name
     file.write_bytes(file.read_bytes() + b" ")
     edited = file.read_bytes()
-    with pytest.raises(FitError, match="was changed since; move it away, or give another folder"):
+    with pytest.raises(FitError, match="was changed since; move it away, give --force to overwrite it, or"):
         toy_fit(folder)
     assert file.read_bytes() == edited
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"format": 1, "stages": {"model": 3}}', '{"format": 1, "stages": []}'])
+@pytest.mark.parametrize("text", ["", "{", '{"format": 2, "stages": {"model": 3}}', '{"format": 2, "stages": []}'])
 def test_a_damaged_ledger_is_refused_in_one_sentence(fitted: tuple[Path, Fitted], tmp_path: Path, text: str) -> None:
     folder = copied(fitted, tmp_path)
     (folder / "fit.json").write_text(text)

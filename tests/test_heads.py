@@ -183,9 +183,9 @@ def test_a_head_is_kept_where_the_classes_are_as_many(
 def test_a_map_of_scores_is_kept_where_cells_are_learned() -> None:
     graph = int8(cells())
     assert ending_of(graph).per_cell
-    head = sm.Options().head_of(graph, per_cell=True)
+    head = sm.Options(loss="cells").head_of(graph)
     assert (head.outputs, head.start, head.dtype) == (3, "keep", "int8")
-    assert sm.Options(4).head_of(graph, per_cell=True).start == "new"
+    assert sm.Options(4, loss="cells").head_of(graph).start == "new"
 
 
 @pytest.mark.parametrize(

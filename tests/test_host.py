@@ -280,4 +280,4 @@ def test_memory_says_what_the_program_takes() -> None:
     memory = program.memory
     assert memory.peak == program.plan.peak >= memory.lower_bound
     assert f"{memory.constants:,} bytes of flash" in str(memory)
-    assert memory.at_peak[0].name in str(memory)
+    assert memory.at_peak.parts[0].name in str(memory)

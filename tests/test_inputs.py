@@ -86,6 +86,7 @@ def test_a_shape_is_the_inputs_or_one_row(shape: tuple[int, ...], wanted: tuple[
         (np.zeros(2, np.int8), takes(1, 2, dtype="float32"), "a sample is int8, .* but the model's input is float32"),
         (np.zeros(2, np.int32), takes(1, 2), "a sample is int32; give float32 numbers"),
         (np.zeros(2, np.float32), takes(1, 2, dtype="int32"), "samples cannot be given as int32"),
+        (np.zeros((3, 64)), takes(1, 1, 64, 3), r"give samples of \[1, 64, 3\], channels last, or of 192 numbers"),
         (np.zeros((4, 4, 3), np.uint8), takes(1, 10), r"input int8\[1, 10\] is not an image; images need"),
     ],
 )

@@ -243,7 +243,8 @@ def test_checkpoints_of_something_else_are_refused(host: Host, tmp_path: Path) -
         (program(host, "last:3"), DATA, COURSE, "another program"),
         (program(host, options=Options(4, seed=1)), DATA, COURSE, "another program"),
         (program(host), flipped, COURSE, "other images"),
-        (program(host), DATA, replace(COURSE, epochs=3), "a run with epochs 2, this one has 3; give the same"),
+        (program(host), DATA, replace(COURSE, epochs=1), "in epoch 2 of its run, which cannot end after 1; ask for 2"),
+        (program(host), DATA, replace(COURSE, warmup=1.0), "a run with warmup 0.0, this one has 1.0; give the same"),
         (program(host), DATA, replace(COURSE, augment=None), "a run with augment"),
     )
     for built, data, course, message in cases:

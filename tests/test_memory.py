@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -18,10 +17,11 @@ from smidgen.errors import InputError, PlanError
 from smidgen.frontends.native import write_smg
 from smidgen.ir import Builder, Type
 from smidgen.pipeline import Program
-from smidgen.results.drawing import draw_memory
-from smidgen.results.lifecycle import life_cycle
+from smidgen.results.drawing import LABELS, draw_memory
+from smidgen.results.lifecycle import KINDS, life_cycle
 from smidgen.targets.host import Host
 from smidgen.training.scheme import AnalyticMemory, analytic_memory, load_scheme
+from svg_pages import pictures, told, traces
 from toys import small_network
 
 SCHEME = "last:4"
@@ -40,13 +40,6 @@ PROGRAMS = [(None, False), (SCHEME, False), (SCHEME, True), ("full", False)]
 @pytest.fixture(params=PROGRAMS, ids=lambda pair: f"{pair[0]}-{'streamed' if pair[1] else 'buffered'}")
 def compiled(request: pytest.FixtureRequest) -> Program:
     return program(*request.param)
-
-
-def figures(page: str) -> list[list[dict[str, object]]]:
-    """The traces of each figure on a page."""
-    decoder = json.JSONDecoder()
-    starts = [match.end() for match in re.finditer(r'Plotly\.newPlot\(\s*"[^"]+",\s*', page)]
-    return [decoder.raw_decode(page, start)[0] for start in starts]
 
 
 def test_the_life_cycle_is_the_plan_node_by_node(compiled: Program) -> None:
@@ -99,22 +92,22 @@ def test_layers_cost_what_the_analytic_memory_adds_up(compiled: Program) -> None
 
 def test_the_page_needs_nothing_else_and_its_pictures_hold_every_buffer(compiled: Program) -> None:
     page, cycle = draw_memory(compiled), life_cycle(compiled)
-    assert not re.search(r"<(script|link)[^>]*\b(src|href)=", page)
-    assert page.count("/**\n* plotly.js") == 1
-    over_time, by_layer = figures(page)
-    drawn = [text for trace in over_time if trace["type"] == "bar" for text in list_of(trace["customdata"])]
+    over_time, by_layer = pictures(page)
+    places = [group for _, group in traces(over_time) if group.get("class") == "apart"]
+    drawn = [text for group in places for text in told(group)]
     assert len(drawn) == len(compiled.plan.buffers)
     for buffer, offset in compiled.plan.placed:
-        found = [text for text in drawn if text.startswith(f"<b>{buffer.name}</b>")]
-        assert any(f"{buffer.bytes:,} bytes" in text and f" at {offset:,}<br>" in text for text in found)
-    areas = [trace for trace in over_time if trace["type"] == "scatter"]
-    assert {trace["legendgroup"] for trace in areas} == {k for s in cycle.nodes for k, size in s.alive.items() if size}
-    assert all(len(list_of(trace["customdata"])) == len(cycle.layers) for trace in by_layer)
-
-
-def list_of(data: object) -> list[str]:
-    assert isinstance(data, list)
-    return data
+        found = [text for text in drawn if text.startswith(f"{buffer.name}: ")]
+        assert any(f"{buffer.bytes:,} bytes" in text and f" at {offset:,}\n" in text for text in found)
+    alive = [(name, told(group)) for name, group in traces(over_time) if group.get("class") is None]
+    kinds = [kind for kind in KINDS if any(step.alive[kind] for step in cycle.nodes)]
+    assert [name for name, _ in alive] == [LABELS[kind] for kind in kinds]
+    for (_, texts), kind in zip(alive, kinds, strict=True):
+        sizes = [int(text.rpartition(" ")[2].replace(",", "")) for text in texts]
+        assert sizes == [step.alive[kind] for step in cycle.nodes if step.alive[kind]]
+    costs = [text for _, group in traces(by_layer) for text in told(group)]
+    assert all(any(text.startswith(f"{i}: {layer.name}\n") for text in costs) for i, layer in enumerate(cycle.layers))
+    assert f"The arena at its peak: {compiled.memory.at_peak}." in page
 
 
 def test_a_models_name_cannot_break_the_page() -> None:
@@ -156,7 +149,8 @@ def test_a_budget_that_cannot_be_met_says_the_least_and_what_stands_at_the_peak(
     said = str(refused.value)
     assert f"small needs {needed:,} bytes of SRAM (arena {memory.peak:,}, state {memory.state:,})" in said
     assert f"the budget is {needed - 1:,}; the least that can be reached is {least:,}" in said
-    assert f"At the peak stand {memory.at_peak[0].name} {memory.at_peak[0].bytes:,}" in said
+    assert f"At the peak stand {memory.at_peak.parts[0]}" in said
+    assert f" = {memory.peak:,}. " in said
     assert ("Stream the image." in said) == (least < needed)
     with pytest.raises(PlanError, match=r"least that can be reached is .* or raise the budget"):
         sm.compile(small_network(), scheme, options=options, budget=least - 1)
@@ -175,7 +169,7 @@ def test_compile_draws_the_memory_and_keeps_to_a_budget(tmp_path: Path, monkeypa
     run = CliRunner().invoke(app, [*arguments, "out", "--picture", "memory.html", "--budget", "64KB", "--json"])
     assert run.exit_code == 0, run.output
     assert json.loads(run.stdout)["picture"] == "memory.html"
-    assert len(figures(Path("memory.html").read_text())) == 2
+    assert len(pictures(Path("memory.html").read_text())) == 2
     refused = CliRunner().invoke(app, [*arguments, "other", "--picture", "other.html", "--budget", "1KB"])
     assert isinstance(refused.exception, PlanError)
     assert not Path("other").exists()
@@ -185,5 +179,5 @@ def test_compile_draws_the_memory_and_keeps_to_a_budget(tmp_path: Path, monkeypa
 def test_a_program_without_nodes_has_a_picture_too() -> None:
     g = Builder("same")
     graph = g.graph(g.input("x", Type((1, 4))))
-    (over_time,) = figures(draw_memory(sm.compile(graph)))
-    assert len(over_time) == 1
+    (over_time,) = pictures(draw_memory(sm.compile(graph)))
+    assert len(traces(over_time)) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from smidgen.ir import Builder, Graph, QParams, Type
 from smidgen.ops import Dense
 from smidgen.pipeline import compile
 from smidgen.results.profiling import NOTE, profile
-from smidgen.targets.boards import BOARDS, resize
+from smidgen.targets.boards import BOARDS, M7, resize, shown_time
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.host import Host
 from smidgen.training import Options
@@ -133,9 +134,43 @@ def test_the_verb_prints_one_object(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     printed = json.loads(run.stdout)
     assert set(printed) >= {"sram_bytes", "sram", "flash_bytes", "instructions", "plan", "exact"}
     assert set(printed["instructions"]) >= {"forward", "step", "by_op"}
-    assert set(printed["plan"]) == {"peak_bytes", "lower_bound_bytes"}
+    assert set(printed["plan"]) == {"peak_bytes", "lower_bound_bytes", "at_peak"}
     assert printed["exact"]["equal"] is True
     assert printed["streamed_input"] is True
     buffered = CliRunner().invoke(app, [*words, "--input", "buffered", "--layers"], catch_exceptions=False)
     assert "image buffered" in buffered.stdout
     assert "node by node" in buffered.stdout
+
+
+def test_times_are_an_estimate_whose_assumption_is_said(m7: CortexM) -> None:
+    found = profile(compile(inverted_residual(3), "last:2", m7, options=Options(CLASSES)), steps=1)
+    counted, time = found.instructions, found.time
+    assert (time.mhz, time.instructions_per_cycle) == (m7.board.mhz, m7.board.core.per_cycle)
+    assert counted.step is not None
+    for instructions, taken in ((counted.forward, time.forward_ms), (counted.step, time.step_ms)):
+        assert taken == pytest.approx(1000 * instructions / (time.mhz * 1e6 * time.instructions_per_cycle), abs=1e-3)
+    text = StringIO()
+    Console(file=text, width=200).print(found)
+    assert f"{time.mhz} MHz if it retires {time.instructions_per_cycle:g} instructions per cycle" in text.getvalue()
+    assert "an estimate" in text.getvalue()
+
+
+def test_a_step_of_the_papers_takes_about_the_time_it_measured() -> None:
+    clock = BOARDS["stm32f746"].clock
+    assert clock.mhz == 216
+    # The step that was counted is of a smaller scheme than the one that was measured.
+    assert 0.8 * 546 < clock.milliseconds(106_400_000) <= 1.01 * 546
+    assert str(clock) == "at 216 MHz if it retires 0.9 instructions per cycle"
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "shown"),
+    [(1204.4, "≈ 1,204 ms"), (204.26, "≈ 204 ms"), (99.96, "≈ 100.0 ms"), (1.237, "≈ 1.24 ms")],
+)
+def test_times_are_shown_in_three_digits_or_so(milliseconds: float, shown: str) -> None:
+    assert shown_time(milliseconds) == shown
+
+
+def test_every_board_has_a_clock_and_no_core_is_faster_per_cycle_than_the_one_that_was_measured() -> None:
+    assert all(25 <= board.mhz <= 216 for board in BOARDS.values())
+    assert max(BOARDS.values(), key=lambda board: board.core.per_cycle).core is M7

@@ -18,6 +18,7 @@ from house import TOP
 from networks import CLASSES, branches, inverted_residual
 from smidgen import cli
 from smidgen.codegen import RUNTIME
+from smidgen.codegen.project import LISTING
 from smidgen.frontends.native import write_smg
 from smidgen.pipeline import Program, compile
 from smidgen.targets.boards import M7
@@ -56,7 +57,7 @@ def test_a_projects_folders_hold_the_model_the_kernels_and_the_board(target: str
     for name in program.files():
         folder, _, file = name.rpartition("/")
         folders.setdefault(folder, set()).add(file)
-    assert folders.pop("") == {"README.md", "Makefile", "CMakeLists.txt"}
+    assert folders.pop("") == {"README.md", "Makefile", "CMakeLists.txt", LISTING}
     assert folders.pop("model") == {"kws.h", "kws.c", "kws_weights.h", "kws_weights.c"}
     assert folders.pop("smidgen") == {path.name for path in program.sources.runtime} | {"CMakeLists.txt"}
     assert folders.pop("board") == {"main.c"} | ({"startup.c", "board.ld"} if target != "host" else set())

@@ -80,7 +80,7 @@ class Watched(Host):
         watched = self
 
         class Watching(HostDevice):
-            def train(self, image: Array, label: int, learning_rate: float) -> float:
+            def train(self, image: Array, label: int | Array | None, learning_rate: float) -> float:
                 watched.rates.extend([learning_rate] if learning_rate else [])
                 (watched.learned if learning_rate else watched.judged).append(image.tobytes())
                 return super().train(image, label, learning_rate)

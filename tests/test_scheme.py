@@ -21,11 +21,14 @@ from smidgen.frontends import import_model
 from smidgen.frontends.network import build
 from smidgen.ir import Graph
 from smidgen.ops import Conv2D, Depthwise
+from smidgen.selection import estimate, search
+from smidgen.training import Options
 from smidgen.training.head import layers
 from smidgen.training.published import PUBLISHED, LayerShape, published_for, table_layers
 from smidgen.training.scheme import (
     RANKINGS,
     AnalyticMemory,
+    MadeFor,
     Scheme,
     SchemeError,
     Trained,
@@ -38,6 +41,7 @@ from smidgen.zoo import build_zoo, find_table
 from smidgen.zoo.draw import draw
 from smidgen.zoo.loading import load
 from smidgen.zoo.tables import MCUNET_5FPS, Table
+from toys import small_network
 
 NAMED = tuple((network.name, scheme) for network in PUBLISHED for scheme in network.schemes)
 
@@ -280,6 +284,31 @@ def test_an_unknown_scheme_lists_those_there_are(text: str) -> None:
 def test_more_or_fewer_layers_than_there_are_is_refused_with_both_numbers(text: str) -> None:
     with pytest.raises(SchemeError, match=r"trains (99|-1) biases, net0 has 8"):
         load_scheme(text, inverted_residual(0))
+
+
+def test_a_searched_scheme_is_refused_for_a_network_it_was_not_made_for(tmp_path: Path) -> None:
+    graph, file = inverted_residual(0), tmp_path / "scheme.json"
+    scheme = Scheme("searched", 2, ((7, Fraction(1)),), made_for=MadeFor.of(graph))
+    file.write_text(scheme.to_json())
+    assert load_scheme(str(file), graph) == scheme
+    assert load_scheme(str(file), replace(graph, name="renamed")) == scheme
+    other = small_network()
+    with pytest.raises(SchemeError, match="searched was made for net0, whose layers are not those of small; search"):
+        load_scheme(str(file), other)
+    plain = json.loads(file.read_text())
+    del plain["made_for"]
+    file.write_text(json.dumps(plain))
+    assert resolve(load_scheme(str(file), other), other)  # the numbers alone fit
+    wrongs: tuple[object, ...] = (3, "net0", {}, {"network": "net0"}, [])
+    for wrong in wrongs:
+        with pytest.raises(SchemeError, match="is not a scheme"):
+            Scheme.from_json(json.dumps({**plain, "made_for": wrong}))
+
+
+def test_what_a_search_finds_says_for_which_network() -> None:
+    graph = small_network()
+    found = search(graph, estimate(graph), "48KB", "cortex-m7", options=Options(4))
+    assert found.scheme.made_for == MadeFor.of(graph)
 
 
 anything = st.recursive(

@@ -169,7 +169,6 @@ def line(place: int, text: str) -> list[str]:
             lambda d: table(d, "a,y", *(f"{i},{i}" for i in range(5000))),
             "column 'y' of .* holds 5,000 labels, up to 4,096",
         ),
-        (lambda d: table(d, "a,y", *("1,walk",) * 9), "holds 1 class, 'walk'"),
         (
             lambda d: recordings(d, moving(3) | {"b/1.csv": ["1,2"]}),
             "b/1.csv holds 1 rows of 2 numbers, a/0.csv 4 rows",

@@ -14,7 +14,7 @@ from feeds import RUNS, TrainingCase
 from native import Kernels, argument, build_sanitized, declarations, pointer
 from smidgen.codegen import PORTABLE, RUNTIME
 from smidgen.ir import OPS, Array, Op, evaluate_all, evaluate_step
-from smidgen.ops import loss
+from smidgen.ops import loss, losses
 from smidgen.ops.gradient import ParameterGrad
 from smidgen.ops.update import FusedStep
 from smidgen.pipeline import compile
@@ -141,7 +141,8 @@ def test_the_loss_is_the_same_number_for_many_logits(spread: float, kernels: Ker
 
 
 def test_the_loss_has_the_same_constants_in_c() -> None:
-    literals = LITERAL.findall((RUNTIME / "kernels" / "loss.c").read_text())
-    ours = {np.float32(text[:-1]) for text in literals}
+    text = "".join((RUNTIME / "kernels" / name).read_text() for name in ("exp_log.h", "losses.c"))
+    ours = {np.float32(found[:-1]) for found in LITERAL.findall(text)}
     named = {loss.LOG2_E, loss.LN2_HIGH, loss.LN2_LOW, loss.LOGIT_LIMIT, *loss.EXP_TERMS, *loss.LOG_TERMS}
+    named.add(losses.ERROR_LIMIT)
     assert named <= ours

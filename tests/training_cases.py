@@ -19,6 +19,7 @@ from feeds import (
     TrainingCase,
     activation,
     case,
+    cells,
     gradient,
     integers,
     label,
@@ -235,6 +236,15 @@ def _losses() -> Iterator[TrainingCase]:
         yield plain(f"cross-entropy-{classes}", ops.SoftmaxCrossEntropy(), logits, label(classes))
         yield plain(f"cross-entropy-grad-{classes}", ops.CrossEntropyGrad(), probabilities, label(classes))
     yield plain("cross-entropy-edges", ops.SoftmaxCrossEntropy(), reals(1, 9, edges=edges), label(9))
+    for n in (1, 5, 64):
+        logits, target = reals(1, n, spread=9.0, edges=edges), reals(1, n, edges=(0.0, 1.0, *edges))
+        yield plain(f"sigmoid-{n}", ops.SigmoidCrossEntropy(), logits, target)
+        yield plain(f"squares-{n}", ops.MeanSquaredError(), logits, target)
+    yield plain("reconstruction-12", ops.ReconstructionError(), reals(1, 12, edges=edges), activation(1, 12))
+    yield plain("reconstruction-map", ops.ReconstructionError(), reals(1, 36, spread=5.0), activation(1, 3, 4, 3))
+    for h, w, c in ((1, 1, 2), (3, 4, 5), (7, 2, 256)):
+        logits = reals(1, h, w, c, spread=9.0, edges=edges)
+        yield plain(f"cells-{h}-{w}-{c}", ops.CellCrossEntropy(), logits, cells(h, w, c))
     yield plain("max-abs", ops.MaxAbs(), reals(1, 33, edges=(-0.0, np.nan, -np.inf)))
     sizes = (0.0, -1.0, np.nan, np.inf, 1e-38, 1e38, 2.0**-86, 2.0**-87, 2.0**127)
     for i in range(4):

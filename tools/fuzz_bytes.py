@@ -215,6 +215,46 @@ def resized(body: bytes, kind: str, shape: str) -> bytes:
     return (body * (size // max(len(body), 1) + 1))[:size] if 0 < size < 2**16 else body
 
 
+def sound(data: bytes, rng: Random) -> bytes:
+    """A .wav file with a number of its header changed; or raw bytes."""
+    fields = ((4, "<I"), (16, "<I"), (20, "<H"), (22, "<H"), (24, "<I"), (32, "<H"), (34, "<H"), (40, "<I"))
+    at, kind = rng.choice(fields)
+    if len(data) < 44 or rng.randrange(3) == 0:
+        return raw(data, rng)
+    usual = (1, 2, 3, 8, 16, 24, 32, 64, 8_000, 11_025, 22_050, 44_100, 48_000, 192_000, 0xFFFE, *INTEGERS)
+    number = rng.choice(usual) % 2 ** (8 * struct.calcsize(kind))
+    return data[:at] + struct.pack(kind, number) + data[at + struct.calcsize(kind) :]
+
+
+CELLS = (
+    b"", b" ", b"0", b"-1.5", b"1e39", b"nan", b"1_0", b"walk", b'"', b'""', b'"a,b"', b"label", b"y", b"none", b"time",
+    b"\xff", b"\xef\xbb\xbf", b"9" * 400, b"\x00", b"\r", b"3.0", b"12",
+)  # fmt: skip
+
+
+def table(data: bytes, rng: Random) -> bytes:
+    """Lines of cells with a cell changed, dropped or added, or a line dropped, repeated or moved; or raw bytes."""
+    lines = data.split(b"\n")
+    at = rng.randrange(len(lines))
+    separator = rng.choice((b",", b",", b",", b";", b"\t"))
+    cells = lines[at].split(separator)
+    place = rng.randrange(len(cells))
+    match rng.randrange(7):
+        case 0 | 1:
+            cells[place] = rng.choice(CELLS)
+        case 2:
+            del cells[place]
+        case 3:
+            cells.insert(place, rng.choice(CELLS))
+        case 4:
+            return b"\n".join((*lines[:at], *lines[at + 1 :]))
+        case 5:
+            return b"\n".join((*lines[:at], lines[at], lines[rng.randrange(len(lines))], *lines[at + 1 :]))
+        case _:
+            return raw(data, rng)
+    return b"\n".join((*lines[:at], separator.join(cells), *lines[at + 1 :]))
+
+
 SNIPPETS = (
     *(opcode.code.encode("latin1") for opcode in pickletools.opcodes),
     b"K\x00", b"J\xff\xff\xff\x7f", b"M\xff\xff", b"\x8a\x09" + b"\xff" * 9, b"G\x7f\xf0" + bytes(6), b"h\x00",

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import zip_longest
 from pathlib import Path
 from random import Random
 
 import numpy as np
 
-from fuzz_bytes import Mutator, in_archive, json_text, npy, pickled, protobuf, raw
+from fuzz_bytes import Mutator, in_archive, json_text, npy, pickled, protobuf, raw, sound, table
 from fuzz_graphs import declared_tensors, graph_in_metadata, graph_text, run_in_metadata, tensor_file, tflite
 from smidgen.data import load_data, load_images
 from smidgen.data.budget import Budget
@@ -86,7 +87,7 @@ def exported(path: Path) -> object:
 
 
 def data_set(path: Path) -> object:
-    """Images with labels, and without."""
+    """Samples with what is known of them, and without."""
     try:
         load_data(path, MEMORY)
     except SmidgenError:
@@ -96,7 +97,15 @@ def data_set(path: Path) -> object:
 
 
 def picture(path: Path) -> object:
-    """An image file in a folder of a label."""
+    """An image or a sound in a folder of a label."""
+    return load_images(path.parent, 1, MEMORY)
+
+
+def rows(path: Path) -> object:
+    """A table, and the file as a recording in a folder of a label."""
+    for read in (partial(load_data, path, MEMORY), partial(load_data, path, MEMORY, label="none")):
+        with suppress(SmidgenError):
+            read()
     return load_images(path.parent, 1, MEMORY)
 
 
@@ -120,7 +129,9 @@ def _pickle(data: bytes, rng: Random) -> bytes:
 
 
 _pickle_archive = in_archive(lambda name: pickled if name.endswith(".pkl") else raw, ("archive/data.pkl",))
-_arrays = in_archive(lambda name: npy, ("x.npy", "y.npy", "x_test.npy", "y_test.npy", "x_train.npy", "meta.npy"))
+_arrays = in_archive(
+    lambda name: npy, ("x.npy", "y.npy", "x_test.npy", "y_test.npy", "x_train.npy", "meta.npy", "classes.npy")
+)
 _pt2 = in_archive(_in_torch_archive)
 _onnx = protobuf((*OPERATOR_RULES, *ATTRIBUTES))
 
@@ -133,8 +144,11 @@ TARGETS = {
     "npz": Target(".npz", model, _arrays, 40_000),
     "pkl": Target(".pkl", model, _pickle, 25_000),
     "image": Target(".png", picture, raw, 120_000),
+    "sound": Target(".wav", picture, sound, 60_000),
     "zip": Target(".zip", data_set, in_archive(lambda name: raw, ("train/a/9.png", "test/b/9.png", "a/9.png")), 60_000),
     "arrays": Target(".npz", data_set, _arrays, 80_000),
+    "npy": Target(".npy", data_set, npy, 80_000),
+    "table": Target(".csv", rows, table, 60_000),
     "ckpt": Target(".ckpt", read_checkpoint, tensor_file(run_in_metadata), 120_000),
     "scheme": Target(".json", scheme, json_text, 100_000),
     "text": Target(".txt", graph, graph_text, 120_000),

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from smidgen import codegen, ir, memory
 from smidgen.codegen import Sources
-from smidgen.data.files import made_folder
 from smidgen.errors import InputError, PlanError
 from smidgen.ir import Array, Graph
 from smidgen.ir.verifying import fits_scores
-from smidgen.memory import Buffer, Plan, ordering, streaming
+from smidgen.memory import PeakParts, Plan, ordering, streaming
 from smidgen.memory.rows import Schedule
 from smidgen.memory.streaming import Layout
 from smidgen.memory.working import Working
@@ -98,10 +94,8 @@ def with_classes(graph: Graph, names: tuple[str, ...]) -> Graph:
 def _train(
     model: Graph, scheme: Scheme | str, options: Options | None, images: tuple[Array, ...], names: tuple[str, ...]
 ) -> Training:
-    if options is None:
-        raise InputError(f"{model.name} needs the number of classes to learn; give Options(classes=…)")
     chosen = load_scheme(scheme, model) if isinstance(scheme, str) else scheme
-    training = build_training(model, chosen, options, images)
+    training = build_training(model, chosen, options or Options(), images)
     names = names or (model.classes if training.head.start == "keep" else ())
     return replace(training, step=with_classes(training.step, names), forward=with_classes(training.forward, names))
 
@@ -117,7 +111,7 @@ def _afford(graph: Graph, best: Layout, budget: int, working: Working) -> None:
     less = "Let less learn" if graph.updates else "Take a smaller model"
     raise PlanError(
         f"{graph.name} needs {needed:,} bytes of SRAM (arena {layout.peak:,}, state {state:,}), the budget is "
-        f"{budget:,}; the least that can be reached is {least}. At the peak stand {_named(layout.at_peak())}. "
+        f"{budget:,}; the least that can be reached is {least}. At the peak stand {memory.peak_parts(layout)}. "
         + ("Stream the image." if streamed <= budget else f"{less}, or raise the budget.")
     )
 
@@ -130,11 +124,6 @@ def _streamed(graph: Graph, otherwise: int, working: Working) -> int:
         return otherwise
 
 
-def _named(buffers: tuple[Buffer, ...]) -> str:
-    """The largest buffers with their bytes."""
-    return ", ".join(f"{b.name} {b.bytes:,}" for b in buffers[:3]) or "nothing"
-
-
 @dataclass(frozen=True)
 class Memory:
     """What a program takes, in bytes: SRAM for the arena, flash for constants."""
@@ -143,14 +132,14 @@ class Memory:
     lower_bound: int
     state: int
     constants: int
-    at_peak: tuple[Buffer, ...]  # largest first
+    at_peak: PeakParts
 
     def __str__(self) -> str:
         return (
             f"arena      {self.peak:>11,} bytes of SRAM; no plan of this order needs less than {self.lower_bound:,}\n"
             f"state      {self.state:>11,} bytes of SRAM that outlive a run\n"
             f"constants  {self.constants:>11,} bytes of flash\n"
-            f"at the peak: {_named(self.at_peak)}"
+            f"at the peak: {self.at_peak}"
         )
 
 
@@ -168,7 +157,8 @@ class Program:
     @property
     def memory(self) -> Memory:
         plan, sources = self.plan, self.sources
-        return Memory(plan.peak, plan.lower_bound, sources.state_bytes, sources.constant_bytes, plan.at_peak())
+        parts = memory.peak_parts(plan)
+        return Memory(plan.peak, plan.lower_bound, sources.state_bytes, sources.constant_bytes, parts)
 
     def start(self) -> Device:
         """Build the program and start it on its target."""
@@ -183,33 +173,16 @@ class Program:
             "arena_bytes": f"{self.plan.peak:,}", "constant_bytes": f"{self.sources.constant_bytes:,}",
             "state_bytes": f"{self.sources.state_bytes:,}", **codegen.interface(self.graph, self.sources),
         }  # fmt: skip
-        fields["usage"] = codegen.render("train_usage.md" if self.sources.learns else "usage.md", **fields).rstrip()
-        return {
-            **{f"model/{name}": text for name, text in self.sources.files.items()},
-            **{f"smidgen/{name}": text for name, text in kernels.items()},
-            **self.target.project(self.graph, self.sources, fields),
-        }
+        usage = codegen.render("train_usage.md" if self.sources.learns else "usage.md", **fields).rstrip()
+        fields["usage"] = usage + codegen.hearing_usage(self.graph, self.sources).rstrip()
+        return codegen.listed(
+            {
+                **{f"model/{name}": text for name, text in self.sources.files.items()},
+                **{f"smidgen/{name}": text for name, text in kernels.items()},
+                **self.target.project(self.graph, self.sources, fields),
+            }
+        )
 
-    def write(self, folder: str | Path) -> None:
-        """Write the project into a new or empty folder, whole or not at all."""
-        to = Path(folder)
-        try:
-            if to.exists() and (not to.is_dir() or any(to.iterdir())):
-                raise InputError(f"{to} is there already and not an empty folder; remove it or name another")
-            with made_folder(to.parent):
-                self._write(to)
-        except OSError as error:
-            raise InputError(f"{to} cannot be written: {error.strerror}") from None
-
-    def _write(self, to: Path) -> None:
-        """Write the project under a temporary name beside the folder, and rename it."""
-        work = Path(tempfile.mkdtemp(dir=to.parent, prefix=f".{to.name}-"))
-        try:
-            for name, text in self.files().items():
-                (work / name).parent.mkdir(exist_ok=True)
-                (work / name).write_text(text)
-            work.chmod(0o755)
-            os.replace(work, to)
-        except BaseException:
-            shutil.rmtree(work, ignore_errors=True)
-            raise
+    def write(self, folder: str | Path, force: bool = False) -> None:
+        """Write the project into a new or empty folder, whole or not at all; `force` replaces a project there."""
+        codegen.write_project(self.files(), Path(folder), force)

@@ -47,12 +47,13 @@ class Demonstration:
         )
 
 
-def demonstrate(folder: Path, on_progress: ProgressCallback = lambda _: None) -> Demonstration:
+def demonstrate(folder: Path, on_progress: ProgressCallback = lambda _: None, force: bool = False) -> Demonstration:
     """Fit the network to the sample, then let the emulated board learn a few images."""
     graph, data = load(NETWORK), read_sample()
     fitted = fit(
         graph, data, folder, budget=BUDGET, target=BOARD, epochs=EPOCHS, augment=AUGMENT,
-        contributions=shipped_or_estimated(graph), on_progress=on_progress,  # an analysis would take too long here
+        contributions=shipped_or_estimated(graph),  # an analysis would take too long here
+        force=force, on_progress=on_progress,
     )  # fmt: skip
     options, images = Options(len(data.classes)), examples(data.train, pixel_encoding(graph))
     scheme = load_scheme(str(folder / SCHEME), graph)

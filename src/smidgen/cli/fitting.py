@@ -12,11 +12,25 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from smidgen.cli.demonstration import demonstrate
-from smidgen.cli.learning import ImageSource, LabelColumns, ShortSide
-from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, app, memory_bytes, path_option, show
+from smidgen.cli.interrupting import going_on, same_command
+from smidgen.cli.learning import ImageSource, ShortSide
+from smidgen.cli.shared import (
+    MEMORY_TEXT,
+    Audio,
+    Force,
+    Json,
+    LabelColumns,
+    Memory,
+    Model,
+    app,
+    memory_bytes,
+    path_option,
+    show,
+)
 from smidgen.cli.terminal import progress_console, spinner, warn
 from smidgen.data import Augment, load_data
 from smidgen.data.decoding import SHORT_SIDE
+from smidgen.data.hearing import with_front_end
 from smidgen.fitting import FitProgress, fit
 from smidgen.selection.contributions import read_contributions
 from smidgen.zoo.loading import load
@@ -38,6 +52,7 @@ class Machine(StrEnum):
 
 @app.command("fit")
 def fit_(
+    context: typer.Context,
     model: Model,
     source: ImageSource,
     output: Annotated[Path, path_option("--output", "-o", help="The folder for everything; stages there are reused.")],
@@ -55,8 +70,10 @@ def fit_(
     ] = None,
     machine: Annotated[Machine, typer.Option("--on", help="Where trials and learning run.")] = Machine.host,
     seed: Annotated[int, typer.Option(help="Fixes the head's first weights, the order and the crops.")] = 0,
+    audio: Audio = None,
     short_side: ShortSide = SHORT_SIDE,
     label: LabelColumns = None,
+    force: Force = False,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
@@ -64,11 +81,13 @@ def fit_(
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
         graph, data = load(model, most), load_data(source, most, short_side, label)
+        data.check_several()
+        graph = with_front_end(graph, data.train.images, audio)
         known = None if contributions is None else read_contributions(contributions)
-    with fit_bar() as on_progress:
+    with going_on(lambda: _kept(context, output)), fit_bar() as on_progress:
         fitted = fit(
             graph, data, output, budget=budget, target=target, epochs=epochs, augment=Augment((crop, 1.0)), seed=seed,
-            contributions=known, analysis=analysis.value if analysis else None, where=machine.value,
+            contributions=known, analysis=analysis.value if analysis else None, where=machine.value, force=force,
             on_progress=on_progress,
         )  # fmt: skip
     for warning in fitted.learned.warnings:
@@ -76,14 +95,22 @@ def fit_(
     show(fitted, as_json)
 
 
+def _kept(context: typer.Context, output: Path) -> str:
+    """What an interrupted fit leaves, and how it goes on."""
+    kept = f"the stages that are done are kept in {output}" if output.exists() else "no stage was done yet"
+    return f"{kept}; go on with {same_command(context)}"
+
+
 @app.command()
 def demo(
+    context: typer.Context,
     output: Annotated[Path, path_option("--output", "-o", help="The folder to write.")] = Path("out/demo"),
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Fit a network that ships to images that ship, and let an emulated board learn the same bytes."""
-    with fit_bar() as on_progress:
-        result = demonstrate(output, on_progress)
+    with going_on(lambda: _kept(context, output)), fit_bar() as on_progress:
+        result = demonstrate(output, on_progress, force)
     show(result, as_json)
 
 

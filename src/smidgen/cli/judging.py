@@ -10,14 +10,27 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from smidgen.cli.learning import LabelColumns, ShortSide
-from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, app, check_folder, memory_bytes, path_option, show
+from smidgen.cli.learning import ShortSide
+from smidgen.cli.shared import (
+    MEMORY_TEXT,
+    Force,
+    Json,
+    LabelColumns,
+    Memory,
+    Model,
+    app,
+    check_file,
+    memory_bytes,
+    path_option,
+    show,
+)
 from smidgen.cli.terminal import progress_console, say, spinner
 from smidgen.data import load_data
 from smidgen.data.decoding import SHORT_SIDE
 from smidgen.data.files import write_whole
 from smidgen.inference import InferenceProgress, predict, test
 from smidgen.inference.predicting import TOP
+from smidgen.results.testing import draw_tested
 from smidgen.zoo.loading import load
 
 Where = Annotated[
@@ -39,20 +52,19 @@ def test_(
     output: Annotated[Path | None, path_option("--output", "-o", help="Also write an HTML page with pictures.")] = None,
     label: LabelColumns = None,
     short_side: ShortSide = SHORT_SIDE,
+    force: Force = False,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Test a model: accuracy, precision and recall by class, confusion; or errors where there are no classes."""
     if output:
-        check_folder(output, Path())
+        check_file(output, force)
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
         graph, data = load(model, most), load_data(source, most, short_side, label)
     with _progress_bar(f"testing {graph.name}") as on_progress:
         tested = test(graph, data, target=target, images=images, on_progress=on_progress)
     if output:
-        from smidgen.results.testing import draw_tested  # here, because plotly takes a while to import
-
         write_whole(output, draw_tested(tested).encode())
     show(tested, as_json)
     if output and not as_json:

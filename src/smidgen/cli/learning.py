@@ -14,23 +14,52 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from smidgen.cli.demonstration import BOARD
-from smidgen.cli.options import Learning, with_learning
+from smidgen.cli.interrupting import going_on, same_command, stopping_in_between
+from smidgen.cli.options import HeadOption, Learning, with_learning
+from smidgen.cli.quantizing import quantization_bar
 from smidgen.cli.searching import choose_scheme
-from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, TrainingTarget, app, memory_bytes, path_option, show
+from smidgen.cli.shared import (
+    MEMORY_TEXT,
+    Audio,
+    Force,
+    Json,
+    LabelColumns,
+    Memory,
+    Model,
+    TrainingTarget,
+    app,
+    check_file,
+    check_int8,
+    memory_bytes,
+    path_option,
+    show,
+)
 from smidgen.cli.terminal import progress_console, say, spinner, warn
 from smidgen.data import Augment, Data, examples, load_data, pixel_encoding
-from smidgen.data.classes import renumbered
 from smidgen.data.decoding import SHORT_SIDE
 from smidgen.data.files import made_folder
+from smidgen.data.hearing import with_front_end
 from smidgen.errors import InputError
-from smidgen.fitting.stages import training_target
+from smidgen.fitting.stages import is_float, quantize_with, training_target
 from smidgen.frontends import exchange_suffix, export_model
-from smidgen.ir import Graph
-from smidgen.learning import Course, Learned, LearningProgress, learn, read_checkpoint
+from smidgen.ir import Graph, Told
+from smidgen.learning import (
+    Course,
+    Learned,
+    LearningProgress,
+    extend,
+    in_order_of,
+    learn,
+    read_checkpoint,
+    same_classes,
+)
+from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
 from smidgen.results.verbs import TrainingSummary
 from smidgen.selection.rates import ChosenRate, RateProgress, choose_rate
+from smidgen.targets.finding import find_board
 from smidgen.training import Options
+from smidgen.training.losses import Loss
 from smidgen.training.scheme import Scheme
 from smidgen.zoo.loading import load
 
@@ -50,17 +79,26 @@ BoardBudget = Annotated[
     typer.Option(help="Without --scheme: a board's SRAM, such as 128KB; the best known scheme for it learns."),
 ]
 ShortSide = Annotated[int, typer.Option(help="Reduce larger image files to this short side, in pixels.")]
-LabelColumns = Annotated[
-    str | None,
-    typer.Option(
-        "--label", help="Of a .csv table: the column, or columns as in a,b, to learn; none for none. Else the last one."
-    ),
-]
 
 LearningRate = Annotated[
     str, typer.Option("--learning-rate", "--lr", help="Per sample: auto (short trials), a number, or as in 0.1/256.")
 ]
+Crop = Annotated[
+    float | None,
+    typer.Option(help="Smallest share of an image that a random crop keeps; 1 for no crops. For classes 0.08."),
+]
+Flip = Annotated[
+    bool | None,
+    typer.Option("--flip/--no-flip", help="Mirror images at random, half of the time. For classes they are."),
+]
+Resume = Annotated[
+    Path | None, path_option(help="Continue a run from its checkpoint, to as many --epochs as it had, or more.")
+]
+QuantizeFirst = Annotated[
+    bool, typer.Option("--quantize", help="Quantize a float32 model first, calibrated on these images.")
+]
 AUTO = "auto"
+CROP = 0.08  # the smallest share of a picture that a random crop keeps, unasked
 
 
 class ScheduleOption(StrEnum):
@@ -70,9 +108,13 @@ class ScheduleOption(StrEnum):
     constant = "constant"
 
 
+Schedule = Annotated[ScheduleOption, typer.Option(help="How the learning rate changes over the run.")]
+
+
 @app.command()
 @with_learning
 def train(
+    context: typer.Context,
     model: Model,
     source: ImageSource,
     output: Annotated[Path, path_option("--output", "-o", help="The folder for the model and its checkpoint.")],
@@ -81,34 +123,34 @@ def train(
     target: TrainingTarget = "host",
     epochs: Annotated[int, typer.Option(help="How many times to go through the images.")] = 12,
     rate: LearningRate = AUTO,
-    schedule: Annotated[
-        ScheduleOption, typer.Option(help="How the learning rate changes over the run.")
-    ] = ScheduleOption.cosine,
+    schedule: Schedule = ScheduleOption.cosine,
     warmup: Annotated[float, typer.Option(help="Epochs over which the learning rate rises to its full value.")] = 0.0,
-    crop: Annotated[
-        float, typer.Option(help="Smallest share of an image that a random crop keeps; 1 for no crops.")
-    ] = 0.08,
-    flip: Annotated[bool, typer.Option("--flip/--no-flip", help="Mirror images at random, half of the time.")] = True,
+    crop: Crop = None,
+    flip: Flip = None,
     test_every: Annotated[int, typer.Option(help="Test after every so many epochs, and after the last.")] = 1,
     *,
     learning: Learning,
+    audio: Audio = None,
     short_side: ShortSide = SHORT_SIDE,
     label: LabelColumns = None,
-    resume: Annotated[Path | None, path_option(help="Continue this run from its checkpoint.")] = None,
+    resume: Resume = None,
+    quantized: QuantizeFirst = False,
+    force: Force = False,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Train on images with the device's own arithmetic; write the model and a checkpoint."""
-    given, augment = None if rate == AUTO else parse_rate(rate), Augment((crop, 1.0), flip=flip)
+    given, augment = None if rate == AUTO else parse_rate(rate), _augment(crop, flip, "classes")
     course = Course(epochs, given or 0.0, schedule.value, warmup, augment, learning.seed, test_every)
     course.check()
-    with spinner(f"reading {source}"):
-        most = memory_bytes(memory)
-        graph = load(model, most)
-        data = renumbered(load_data(source, most, short_side, label), graph.classes)
-    options = learning.options(learning.classes or len(data.classes))
-    names = data.names if options.classes == len(data.classes) else ()
-    files = _learned_files(graph, output, Path(model))
+    graph, data = _read(model, source, memory_bytes(memory), short_side, label)
+    graph = with_front_end(graph, data.train.images, audio)
+    _learned_files(graph, output, Path(model), resume, force)  # which tells before work that takes long
+    graph = _in_int8(graph, data, model, source, quantized)
+    graph, data, options = with_head(graph, data, learning)
+    course = replace(course, augment=_augment(crop, flip, data.told))
+    names = data.names if (2 if options.classes == 1 else options.classes) == len(data.classes) else ()
+    files = _learned_files(graph, output, Path(model), resume, force)
     picked = _choose(graph, scheme, budget, target, options)
     with spinner(f"compiling {graph.name} for {target}"):
         images = examples(data.train, pixel_encoding(graph))
@@ -117,10 +159,101 @@ def train(
     if given is None:
         here = program if target == "host" else compile(graph, picked, options=options, images=images)
         course, chosen = _with_rate(course, here, data, resume)
-    with made_folder(output), _progress_bar(course) as on_progress:
-        learned = learn(program, data, course, checkpoint=files[2], resume=resume, on_progress=on_progress)
-    _write(learned, files)
-    show(_summary(learned, data, scheme or "searched", program, files, course, chosen), as_json)
+    _say_new_length(course, resume)
+    with made_folder(output):
+        learned = _learn(context, program, data, course, files[2], resume)
+        _write(learned, files)
+    show(_summary(learned, data, scheme or "searched", program, files, course, chosen, options.loss), as_json)
+
+
+def _read(model: str, source: str, most: int, short_side: int, label: str | None) -> tuple[Graph, Data]:
+    with spinner(f"reading {source}"):
+        return load(model, most), load_data(source, most, short_side, label)
+
+
+def _augment(crop: float | None, flip: bool | None, told: Told) -> Augment | None:
+    """How pictures are cropped and flipped: unasked not at all where maps or vectors may tell what is where in them."""
+    fixed = told in ("maps", "vectors")
+    if told == "maps" and (flip or (crop is not None and crop < 1)):
+        raise InputError(
+            "the data tells a class for each cell of a picture, and crops and flips would move what is in them; leave "
+            "--crop and --flip away"
+        )
+    scale, flips = (1.0 if fixed else CROP) if crop is None else crop, not fixed if flip is None else flip
+    return None if fixed and scale == 1 and not flips else Augment((scale, 1.0), flip=flips)
+
+
+def with_head(graph: Graph, data: Data, learning: Learning) -> tuple[Graph, Data, Options]:
+    """The model and the data with their classes in one order, and the options: its head kept, new, or extended."""
+    if learning.head is HeadOption.extend:
+        with spinner(f"adding classes to {graph.name}"):
+            extended = extend(graph, data)
+        say(f"{graph.name} knows {len(graph.classes)} classes; added: {', '.join(extended.added)}", err=True)
+        return extended.model, extended.data, learning.options(None)
+    data.check_several()
+    same, new = same_classes(graph, data), learning.head is HeadOption.new
+    ordered = in_order_of(graph, data) if learning.head is HeadOption.keep or (same and not new) else data
+    options = learning.options_on(graph, ordered)
+    return graph, ordered, options if same or learning.head is not None else replace(options, head="new")
+
+
+def _check_free(files: tuple[Path, Path, Path], resume: Path | None, force: bool) -> None:
+    """Raise where files would be overwritten unasked; a run that goes on may overwrite its own."""
+    kept = files[2]
+    if force or (resume is not None and kept.exists() and kept.samefile(resume)):
+        return
+    if kept.exists() and not kept.is_dir():
+        raise InputError(
+            f"{kept} is there already, the checkpoint of a run; give --resume {kept} to go on with it, --force to "
+            "overwrite it, or another folder"
+        )
+    for file in files:
+        check_file(file, force, file.parent)
+
+
+def _in_int8(graph: Graph, data: Data, model: str, source: str, quantized: bool) -> Graph:
+    """The model, quantized with the images to learn from where that is asked for."""
+    if not quantized:
+        check_int8(graph, model, source, ", or give --quantize to have it done with these images")
+        return graph
+    if not is_float(graph):
+        warn(f"{model} is int8 already, and --quantize has nothing to do")
+        return graph
+    with quantization_bar() as on_progress:
+        result = quantize_with(data, graph, on_progress)
+    say("\n".join(filter(None, (str(result.report), str(result.pixels or "")))), err=True)
+    return replace(result.graph, name=graph.name)
+
+
+def _say_new_length(course: Course, resume: Path | None) -> None:
+    """Say that the rates of a run change where it is to have another number of epochs."""
+    if resume is None or (before := read_checkpoint(resume).course.epochs) == course.epochs:
+        return
+    rates = "the rate stays what it is"
+    if course.schedule == "cosine":
+        rates = f"from here on the rates are those of a cosine over {course.epochs} epochs, not of one over {before}"
+    warn(f"{resume} is of a run of {before} epochs, which goes on to {course.epochs}; {rates}")
+
+
+def _learn(
+    context: typer.Context, program: Program, data: Data, course: Course, kept: Path, resume: Path | None
+) -> Learned:
+    """Learn; Ctrl-C keeps what is learned so far and says how to go on."""
+    before = _stamp(kept)
+
+    def how() -> str:
+        if _stamp(kept) == before and resume is None:
+            return f"nothing was learned yet that could be kept; begin anew with {same_command(context)}"
+        going = kept if _stamp(kept) != before else resume
+        return f"go on with {same_command(context, resume=str(going))}"
+
+    with going_on(how), stopping_in_between() as stop, _progress_bar(course) as on_progress:
+        return learn(program, data, course, checkpoint=kept, resume=resume, on_progress=on_progress, stop=stop)
+
+
+def _stamp(file: Path) -> tuple[int, int] | None:
+    """What tells one version of a file from the next."""
+    return (file.stat().st_ino, file.stat().st_mtime_ns) if file.exists() else None
 
 
 def _with_rate(course: Course, program: Program, data: Data, resume: Path | None) -> tuple[Course, ChosenRate | None]:
@@ -136,7 +269,8 @@ def _with_rate(course: Course, program: Program, data: Data, resume: Path | None
 def _choose(graph: Graph, scheme: str | None, budget: str | None, target: str, options: Options) -> str | Scheme:
     """The scheme given, or the best known for a budget, which is of a chip: this machine has room for anything."""
     board = BOARD if target in ("host", "cuda") else target
-    chosen = choose_scheme(graph, scheme, budget, board, options, streamed_input=True)
+    streamed = scheme is None and streams_input(graph, find_board(board).working)
+    chosen = choose_scheme(graph, scheme, budget, board, options, streamed)
     if chosen is None:
         raise InputError("what is to learn is not said; give --scheme, or --budget to have a scheme chosen")
     return chosen
@@ -153,12 +287,15 @@ def parse_rate(text: str) -> float:
         ) from None
 
 
-def _learned_files(graph: Graph, folder: Path, source: Path) -> tuple[Path, Path, Path]:
+def _learned_files(
+    graph: Graph, folder: Path, source: Path, resume: Path | None, force: bool
+) -> tuple[Path, Path, Path]:
     """The model as .smg and .tflite, or .onnx where TFLite lacks its functions; the checkpoint; never the source."""
     stem = re.sub(r"[^\w.-]", "_", graph.name).strip(".") or "model"
     smg, exported, checkpoint = (folder / f"{stem}{suffix}" for suffix in (".smg", exchange_suffix(graph), ".ckpt"))
     if source.exists() and any(file.exists() and file.samefile(source) for file in (smg, exported, checkpoint)):
         raise InputError(f"{source} would be overwritten by what is learned from it; name another folder than {folder}")
+    _check_free((smg, exported, checkpoint), resume, force)
     return smg, exported, checkpoint
 
 
@@ -178,6 +315,7 @@ def _summary(
     files: tuple[Path, ...],
     course: Course,
     chosen: ChosenRate | None,
+    loss: Loss,
 ) -> TrainingSummary:
     return TrainingSummary(
         model=learned.name,
@@ -188,11 +326,14 @@ def _summary(
         test_images=len(data.test),
         learning_rate=course.learning_rate,
         chosen_rate=chosen,
-        before=learned.before,
-        accuracy=learned.accuracy,
+        before=learned.first.accuracy,
+        accuracy=learned.last.accuracy,
         epochs=learned.record,
         warnings=learned.warnings,
         files=tuple(map(str, files)),
+        loss=loss,
+        error_before=learned.first.error,
+        error=learned.last.error,
     )
 
 

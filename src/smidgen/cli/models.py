@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, app, memory_bytes, path_option, show
+from smidgen.cli.shared import MEMORY_TEXT, Force, Json, Memory, Model, app, check_file, memory_bytes, path_option, show
 from smidgen.cli.terminal import spinner
 from smidgen.data.files import parse_npy, read_whole, write_whole
 from smidgen.errors import InputError
@@ -37,10 +37,13 @@ def run(
     target: Annotated[
         str, typer.Option(help="Where to run: reference (numpy), host (this machine's C), or a board.")
     ] = "reference",
+    force: Force = False,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Run a model on raw tensors."""
+    for path in outputs or ():
+        check_file(path, force)
     graph = load(model, memory_bytes(memory))
     files: list[Path] | list[None] = outputs or [None] * len(graph.outputs)
     arrays = tuple(parse_npy(read_whole(path, memory_bytes(memory)), str(path)) for path in inputs)
@@ -96,11 +99,13 @@ def import_(
     classes: Annotated[
         str | None, typer.Option(help="Name what the model scores, in order: cat,dog, or a text file with a line each.")
     ] = None,
+    force: Force = False,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Read a model of another format and write it as .smg, .tflite or .onnx."""
     check_writable(output, plain)
+    check_file(output, force)
     with spinner(f"importing {source}"):
         graph = load(source, memory_bytes(memory))
         if classes is not None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from functools import wraps
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
+from smidgen.data import Data
 from smidgen.errors import InputError
+from smidgen.ir import Graph
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
-from smidgen.training import Options
+from smidgen.training import HeadDtype, HeadStart, Options
+from smidgen.training.losses import Loss, choose_loss, outputs_for
 
 
 class HeadDtypeOption(StrEnum):
@@ -23,29 +26,75 @@ class HeadDtypeOption(StrEnum):
     int8 = "int8"
 
 
+class HeadOption(StrEnum):
+    """What the head starts from."""
+
+    keep = "keep"
+    new = "new"
+    extend = "extend"
+
+
+class LossOption(StrEnum):
+    """What learning makes small."""
+
+    auto = "auto"
+    softmax = "softmax"
+    sigmoid = "sigmoid"
+    mse = "mse"
+    reconstruction = "reconstruction"
+    cells = "cells"
+
+
 @dataclass(frozen=True)
 class Learning:
     """How a program is to learn, each field an option of the command line."""
 
-    classes: Annotated[int | None, typer.Option(help="Classes to learn.")] = None
+    classes: Annotated[
+        int | None, typer.Option(help="Classes to learn. By default the data's, or those the model has.")
+    ] = None
     weight_bits: Annotated[
         int | None, typer.Option(help="Bits kept of a weight that learns: 8, 10 or 12. By default the scheme's, or 12.")
     ] = None
-    head_dtype: Annotated[HeadDtypeOption, typer.Option(help="Arithmetic of the classifier.")] = HeadDtypeOption.float32
+    head: Annotated[
+        HeadOption | None,
+        typer.Option(
+            help="The model's last layer: keep it, begin with a new one, or extend it by classes it lacks. By default "
+            "it is kept where it scores as many classes.",
+        ),
+    ] = None
+    head_dtype: Annotated[
+        HeadDtypeOption | None, typer.Option(help="What the head computes in. By default float32 wherever it can.")
+    ] = None
     momentum: Annotated[float, typer.Option(help="Momentum, from 0 up to 1.")] = 0.0
     accumulate: Annotated[int, typer.Option(help="Samples whose gradients make one step.")] = 1
     qas: Annotated[bool, typer.Option("--qas/--no-qas", help="Quantization-aware scaling of gradients.")] = True
+    loss: Annotated[
+        LossOption, typer.Option(help="What learning makes small; auto: what fits the data, without data softmax.")
+    ] = LossOption.auto
     seed: Annotated[int, typer.Option(help="Fixes the head's first weights, the order and the crops.")] = 0
 
-    def options(self, classes: int) -> Options:
-        """The same as `Options`, for as many classes."""
-        return Options(classes, self.weight_bits, self.qas, self._rule(), self.head_dtype.value, self.seed)
+    def options_on(self, graph: Graph, data: Data) -> Options:
+        """The same as `Options` for data, which says what is left to it: the loss and the number of outputs."""
+        loss = self._loss() or choose_loss(graph, data)
+        return replace(self.options(self.classes or outputs_for(graph, data, loss)), loss=loss)
+
+    def options(self, classes: int | None) -> Options:
+        """The same as `Options`, for as many outputs; an extended head is kept once it has been extended."""
+        head: HeadStart | None = None if self.head is None else "new" if self.head is HeadOption.new else "keep"
+        dtype: HeadDtype | None = self.head_dtype.value if self.head_dtype else None
+        loss = self._loss() or "softmax"
+        return Options(classes, self.weight_bits, self.qas, self._rule(), dtype, self.seed, head, loss)
 
     def options_for(self, model: str, scheme: str | None, budget: str | None) -> Options | None:
         """The same where a scheme, or classes and a budget to choose one for, decide whether the program learns.
 
         None for one that only infers.
         """
+        if self.head is HeadOption.extend:
+            raise InputError(
+                f"the head of {model} is extended by examples of new classes; do so with `smidgen train --head "
+                "extend`, and give what was learned"
+            )
         if scheme is None:
             if self.classes is None:
                 return None
@@ -55,9 +104,10 @@ class Learning:
                     "chosen"
                 )
             return self.options(self.classes)
-        if self.classes is None:
-            raise InputError(f"{scheme} needs the number of classes that {model} is to learn; give --classes")
         return self.options(self.classes)
+
+    def _loss(self) -> Loss | None:
+        return next((loss for loss in get_args(Loss) if loss == self.loss.value), None)
 
     def _rule(self) -> UpdateRule:
         if self.momentum == 0:

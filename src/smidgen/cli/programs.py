@@ -12,7 +12,9 @@ from smidgen.cli.options import Learning, with_learning
 from smidgen.cli.searching import choose_scheme
 from smidgen.cli.shared import (
     MEMORY_TEXT,
+    Audio,
     Budget,
+    Force,
     ImageInput,
     Input,
     Json,
@@ -21,18 +23,22 @@ from smidgen.cli.shared import (
     OneScheme,
     Target,
     app,
-    check_folder,
+    check_file,
+    check_int8,
     memory_bytes,
     path_option,
     show,
 )
 from smidgen.cli.terminal import print_rich, spinner, warn
+from smidgen.codegen import check_project
 from smidgen.data.files import write_whole
+from smidgen.data.hearing import hearing_graph
 from smidgen.errors import StreamError
 from smidgen.ir import Graph
 from smidgen.pipeline import Program, compile
+from smidgen.results.drawing import draw_memory
 from smidgen.results.profiling import profile
-from smidgen.results.verbs import CompiledProject, TensorBytes
+from smidgen.results.verbs import CompiledProject
 from smidgen.targets import device as targets
 from smidgen.targets.finding import find_board
 from smidgen.training import Options
@@ -60,7 +66,9 @@ class CompilerName(StrEnum):
 @with_learning
 def compile_(
     model: Model,
-    output: Annotated[Path, path_option("--output", "-o", help="The folder to write; new or empty.")],
+    output: Annotated[
+        Path, path_option("--output", "-o", help="The folder to write: new or empty, or with --force an old project.")
+    ],
     scheme: OneScheme = None,
     target: Target = "host",
     image: Input = ImageInput.buffered,
@@ -68,34 +76,34 @@ def compile_(
     prefix: Annotated[
         str, typer.Option(help="Begins the names of files and functions, so that two models can be in one program.")
     ] = "model",
+    audio: Audio = None,
     aligned: AlignedOnly = False,
     picture: Annotated[Path | None, path_option(help="Also draw the memory in this HTML file.")] = None,
     *,
     learning: Learning,
+    force: Force = False,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Write C sources, a header, an example main, and how to build them."""
     options, streamed = learning.options_for(model, scheme, budget), image is ImageInput.streamed
+    check_project(output, force)
     if picture:
-        check_folder(picture, output)
+        check_file(picture, force, output)
     where = find_board(target, aligned=True) if aligned else target
     with spinner(f"reading {model}"):
         graph = load(model, memory_bytes(memory))
+        graph = graph if audio is None else hearing_graph(graph, audio)
+    if options is not None:
+        check_int8(graph, model)
     chosen = choose_scheme(graph, scheme, budget, where, options, streamed)
     with spinner(f"compiling {model} for {target}"):
         program = compile(graph, chosen, where, options=options, streamed_input=streamed, budget=budget, prefix=prefix)
-        page = _memory_page(program) if picture else b""
-        program.write(output)
+        page = draw_memory(program).encode() if picture else b""
+        program.write(output, force)
         if picture:
             write_whole(picture, page)
     show(_summary(program, output, picture), as_json)
-
-
-def _memory_page(program: Program) -> bytes:
-    from smidgen.results.drawing import draw_memory  # here, because plotly takes a while to import
-
-    return draw_memory(program).encode()
 
 
 def _summary(program: Program, folder: Path, picture: Path | None) -> CompiledProject:
@@ -109,7 +117,7 @@ def _summary(program: Program, folder: Path, picture: Path | None) -> CompiledPr
         lower_bound_bytes=memory.lower_bound,
         state_bytes=memory.state,
         constant_bytes=memory.constants,
-        at_peak=tuple(TensorBytes(buffer.name, buffer.bytes) for buffer in memory.at_peak),
+        at_peak=memory.at_peak,
         picture=str(picture) if picture else None,
     )
 
@@ -165,6 +173,8 @@ def profile_(
     where = find_board(target, sram, flash, stack, compiler.value, aligned)
     with spinner(f"reading {model}"):
         graph = load(model, memory_bytes(memory))
+    if options is not None:
+        check_int8(graph, model)
     program = _compile_as_asked(graph, scheme, budget, where, options, image)
     with spinner(f"measuring {program.graph.name} on {target}"):
         result = profile(program, steps, learning.seed)

@@ -12,10 +12,22 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn
 
-from smidgen.cli.learning import LabelColumns
-from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, app, memory_bytes, path_option, show
+from smidgen.cli.shared import (
+    MEMORY_TEXT,
+    Audio,
+    Force,
+    Json,
+    LabelColumns,
+    Memory,
+    app,
+    check_file,
+    memory_bytes,
+    path_option,
+    show,
+)
 from smidgen.cli.terminal import print_rich, progress_console, spinner
 from smidgen.data import Labelled, Samples, load_images, load_labelled
+from smidgen.data.hearing import with_front_end
 from smidgen.errors import InputError
 from smidgen.frontends import check_writable, export_model
 from smidgen.ir import Graph
@@ -80,11 +92,14 @@ def quantize_(
     layers: Annotated[
         bool, typer.Option("--layers", help="Also show the signal-to-noise ratio of every layer.")
     ] = False,
+    audio: Audio = None,
+    force: Force = False,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Quantize a float32 model to int8, calibrated on samples, and report how close it stays."""
     check_writable(output)
+    check_file(output, force)
     if images < 1:
         raise InputError(f"{images} images are too few; give at least 8, better about 100")
     recipe = Recipe(method.value, percentile, equalise, correct)
@@ -92,9 +107,10 @@ def quantize_(
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
         graph, given = load(model, most), load_images(source, images, most, label)
+        graph = with_front_end(graph, given, audio)
         known = load_labelled(source, TESTED, most, label)
     seen = PixelOptions(mean, std, pixels, order, fit)
-    with _progress_bar() as on_progress:
+    with quantization_bar() as on_progress:
         result = quantize(
             graph, given, recipe, labelled=_of_its_classes(graph, known), preprocessing=seen.preprocessing(graph),
             conventions=seen.conventions(), on_progress=on_progress,
@@ -123,7 +139,7 @@ class PixelOptions:
 
     def preprocessing(self, graph: Graph) -> Preprocessing | None:
         """What they and the model say together; None where neither says which numbers pixels stand for."""
-        was = graph.preprocessing
+        was = graph.preprocessing if isinstance(graph.preprocessing, Preprocessing) else None
         if self.pixels is not None and self.pixels in CONVENTIONS:
             was = CONVENTIONS[self.pixels]
         elif self.pixels is not None:
@@ -167,7 +183,7 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
 
 
 @contextmanager
-def _progress_bar() -> Iterator[Callable[[QuantizationProgress], None]]:
+def quantization_bar() -> Iterator[Callable[[QuantizationProgress], None]]:
     """A bar on stderr, where that is a terminal."""
     console = progress_console()
     columns = (TextColumn("{task.description}", markup=False), BarColumn())

@@ -12,9 +12,11 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from smidgen.cli.interrupting import going_on, same_command
 from smidgen.cli.options import Learning, with_learning
 from smidgen.cli.shared import (
     MEMORY_TEXT,
+    Force,
     ImageInput,
     Input,
     Json,
@@ -22,7 +24,8 @@ from smidgen.cli.shared import (
     Model,
     app,
     as_text,
-    check_folder,
+    check_file,
+    check_int8,
     memory_bytes,
     path_option,
     show,
@@ -32,6 +35,7 @@ from smidgen.cli.terminal import printable, progress_console, say, spinner, warn
 from smidgen.data.files import write_whole
 from smidgen.errors import InputError
 from smidgen.ir import Graph
+from smidgen.results.choosing import pareto_page, search_page
 from smidgen.selection import Contributions, Found, Pareto, estimate, pareto, search
 from smidgen.selection.contributions import read_contributions
 from smidgen.selection.found import METHODS
@@ -81,6 +85,7 @@ Points = Annotated[int, typer.Option(help="With --pareto: for so many budgets.")
 @app.command("search")
 @with_learning
 def search_(
+    context: typer.Context,
     model: Model,
     budget: Budget,
     contributions: ContributionsFile = None,
@@ -96,19 +101,21 @@ def search_(
     points: Points = POINTS,
     *,
     learning: Learning,
+    force: Force = False,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Find the scheme that promises the most accuracy within a budget."""
     for path in filter(None, (output, picture)):
-        check_folder(path, Path())
+        check_file(path, force)
     if curve and method is not MethodName.exact:
         raise InputError(f"a curve is searched for exactly, not by {method.value} search; leave --method out")
     with spinner(f"reading {model}"):
         graph = load(model, memory_bytes(memory))
+        check_int8(graph, model)
         known = _known(graph, contributions, estimated, learning)
     options, streamed = learning.options(learning.classes or known.conditions.classes), image is ImageInput.streamed
-    with _status(model) as on_plan:
+    with _status(context, model) as on_plan:
         if curve:
             result: Found | Pareto = pareto(
                 graph, known, budget, target, options=options, analytic=analytic, streamed_input=streamed,
@@ -118,14 +125,11 @@ def search_(
             searcher = Searcher(graph, known, target, options, analytic, streamed, on_plan)
             find = partial(searcher.search, parse_size(budget), evaluations=evaluations, seed=learning.seed)
             result = find(method.value)
-        page = b""
-        if picture:
-            others = [] if curve else [find(other) for other in METHODS if other != method.value]
-            page = _page(graph, result, others, options)
+        others = [find(other) for other in METHODS if other != method.value] if picture and not curve else []
+        page = _page(graph, result, others, options) if picture else b""
     if output:
-        write_whole(
-            output, (result.scheme.to_json() if isinstance(result, Found) else as_text(result)).encode() + b"\n"
-        )
+        text = result.scheme.to_json() if isinstance(result, Found) else as_text(result)
+        write_whole(output, text.encode() + b"\n")
     if picture:
         write_whole(picture, page)
     show(result, as_json)
@@ -143,15 +147,14 @@ def _known(graph: Graph, contributions: Path | None, estimated: bool, learning: 
 
 
 @contextmanager
-def _status(model: str) -> Iterator[PlanCallback]:
-    """How many schemes were planned so far, on stderr."""
-    with progress_console().status(Text(printable(f"searching for {model}"))) as status:
+def _status(context: typer.Context, model: str) -> Iterator[PlanCallback]:
+    """How many schemes were planned so far, on stderr; how to begin anew, where it is interrupted."""
+    anew = f"a search keeps nothing; begin anew with {same_command(context)}"
+    with going_on(lambda: anew), progress_console().status(Text(printable(f"searching for {model}"))) as status:
         yield lambda planned: status.update(Text(printable(f"searching for {model}: {planned} schemes planned")))
 
 
 def _page(graph: Graph, result: Found | Pareto, others: list[Found], options: Options) -> bytes:
-    from smidgen.results.choosing import pareto_page, search_page  # here, because plotly takes a while to import
-
     if isinstance(result, Pareto):
         return pareto_page(graph, result, options).encode()
     return search_page(graph, [result, *others], options).encode()

@@ -10,21 +10,38 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from smidgen.cli.learning import ImageSource, LabelColumns, ShortSide, parse_rate
-from smidgen.cli.shared import MEMORY_TEXT, Json, Memory, Model, app, check_folder, memory_bytes, path_option, show
+from smidgen.cli.interrupting import going_on, same_command
+from smidgen.cli.learning import ImageSource, ShortSide, parse_rate
+from smidgen.cli.shared import (
+    MEMORY_TEXT,
+    Audio,
+    Force,
+    Json,
+    LabelColumns,
+    Memory,
+    Model,
+    app,
+    check_file,
+    check_int8,
+    memory_bytes,
+    path_option,
+    show,
+)
 from smidgen.cli.terminal import progress_console, spinner, warn
 from smidgen.data import load_data
 from smidgen.data.decoding import SHORT_SIDE
 from smidgen.data.files import write_whole
+from smidgen.data.hearing import with_front_end
+from smidgen.results.choosing import contributions_page
 from smidgen.results.contributions import summarize
 from smidgen.selection.analyzing import MOST, AnalysisProgress, analyze
-from smidgen.selection.contributions import Contributions
 from smidgen.selection.journal import journal_path
 from smidgen.zoo.loading import load
 
 
 @app.command("analyze")
 def analyze_(
+    context: typer.Context,
     model: Model,
     source: ImageSource,
     output: Annotated[Path, path_option("--output", "-o", help="The file of contributions to write.")],
@@ -45,32 +62,38 @@ def analyze_(
     most: Annotated[str, typer.Option(help="Leave out what takes more analytic memory than this.")] = MOST,
     reach: Annotated[int | None, typer.Option(help="Try the last so many layers alone.")] = None,
     picture: Annotated[Path | None, path_option(help="Also draw the contributions in this HTML file.")] = None,
+    audio: Audio = None,
     short_side: ShortSide = SHORT_SIDE,
     label: LabelColumns = None,
+    force: Force = False,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
     """Measure by training what each depth of biases and each layer's weights add to accuracy."""
     for path in (output, *([picture] if picture else [])):
-        check_folder(path, Path())
+        check_file(path, force)
     rate = parse_rate(learning_rate)
     with spinner(f"reading {source}"):
         room = memory_bytes(memory)
         graph, data = load(model, room), load_data(source, room, short_side, label)
-    with _progress_bar(output) as on_progress:
+        data.check_several()
+        graph = with_front_end(graph, data.train.images, audio)
+    check_int8(graph, model, source)
+    with going_on(lambda: _kept(context, output)), _progress_bar(output) as on_progress:
         found = analyze(
             graph, data, output=output, quick=quick, seeds=seeds, epochs=epochs, learning_rate=rate, limit=limit,
             most=most, reach=reach, target=target, workers=workers, ray=ray, on_progress=on_progress,
         )  # fmt: skip
     if picture:
-        _draw(found, picture)
+        write_whole(picture, contributions_page(found).encode())
     show(summarize(found, graph, str(output), str(picture) if picture else None), as_json)
 
 
-def _draw(found: Contributions, picture: Path) -> None:
-    from smidgen.results.choosing import contributions_page  # here, because plotly takes a while to import
-
-    write_whole(picture, contributions_page(found).encode())
+def _kept(context: typer.Context, output: Path) -> str:
+    """What an interrupted analysis leaves, and how it goes on."""
+    journal = journal_path(output)
+    kept = f"the runs that are done are kept in {journal}" if journal.exists() else "no run was done yet"
+    return f"{kept}; go on with {same_command(context)}"
 
 
 @contextmanager

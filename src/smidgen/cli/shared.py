@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -12,10 +13,12 @@ import typer
 from typer.core import TyperGroup
 
 from smidgen.cli.demonstration import Demonstration
-from smidgen.cli.terminal import print_rich, say
+from smidgen.cli.terminal import print_rich, say, warn
 from smidgen.errors import InputError
 from smidgen.fitting import Fitted
+from smidgen.fitting.stages import is_float
 from smidgen.inference import CellsTested, ClassesTested, NumbersTested, Predictions, ReconstructionTested
+from smidgen.ir import Graph
 from smidgen.results.contributions import AnalysisSummary
 from smidgen.results.inspection import Summary
 from smidgen.results.profiling import Profile
@@ -26,8 +29,23 @@ from smidgen.targets.boards import parse_size
 MEMORY_TEXT = "1GB"  # what the verbs leave to a file, as `smidgen.data.budget.MEMORY`
 
 
+WORDS = "words"  # under which a command finds those it was called with
+INTERRUPTED = 130  # the exit code of what Ctrl-C ends, as shells have it
+
+
 class Verbs(TyperGroup):
     """The verbs, whose flags are shown as flags: an option that takes no value has no type in the help."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.meta[WORDS] = tuple(args)
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            warn("interrupted")
+            raise typer.Exit(INTERRUPTED) from None
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         verb = super().get_command(ctx, cmd_name)
@@ -77,7 +95,18 @@ OneScheme = Annotated[
     str | None,
     typer.Option(help="What learns; without it the program only infers, or learns what --budget leaves room for."),
 ]
+Audio = Annotated[
+    str | None,
+    typer.Option(help="How sound becomes the input: mfcc or yamnet, and what differs, as in mfcc,window=640,hop=320."),
+]
 Memory = Annotated[str, typer.Option(help="Most memory that the contents of one file may take, such as 4GB.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there already.")]
+LabelColumns = Annotated[
+    str | None,
+    typer.Option(
+        "--label", help="Of a .csv table: the column, or columns as in a,b, to learn; none for none. Else the last one."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 Result = (
@@ -136,9 +165,19 @@ def path_option(*names: str, help: str) -> Any:
     return typer.Option(*names, parser=parse, metavar="<path>", help=help)
 
 
-def check_folder(path: Path, coming: Path) -> None:
-    """Raise unless a file can be written to this path, whose folder is there or is `coming`."""
+def check_int8(graph: Graph, model: str, source: str = "DATA", otherwise: str = "") -> None:
+    """Raise where a model that is to learn is float32, with the command that quantizes it."""
+    if is_float(graph):
+        to = f"{Path(model).stem or graph.name}-int8.smg"
+        command = shlex.join(("smidgen", "quantize", model, "--data", source, "-o", to))
+        raise InputError(f"{model} is float32, and what learns computes in int8; quantize it: {command}{otherwise}")
+
+
+def check_file(path: Path, force: bool, coming: Path = Path()) -> None:
+    """Raise unless this file may be written: its folder is there or is `coming`, and what lies there may go."""
     if path.is_dir() or not path.name:
         raise InputError(f"{path} is a folder; name a file to write")
     if path.parent.absolute() != coming.absolute() and not path.parent.is_dir():
         raise InputError(f"{path} cannot be written: there is no folder {path.parent}")
+    if not force and path.exists():
+        raise InputError(f"{path} is there already; give --force to overwrite it, or name another file")

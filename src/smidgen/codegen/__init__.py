@@ -1,6 +1,7 @@
 """Graph + plan → C text: one readable call per node."""
 
-from smidgen.codegen.generating import Sources, check_kernels, generate, interface
+from smidgen.codegen.generating import Sources, check_kernels, generate, hearing_usage, interface
+from smidgen.codegen.project import check_project, listed, write_project
 from smidgen.codegen.runtime import PORTABLE, RUNTIME, is_source, render, runtime_files
 
 __all__ = [
@@ -8,9 +9,13 @@ __all__ = [
     "RUNTIME",
     "Sources",
     "check_kernels",
+    "check_project",
     "generate",
+    "hearing_usage",
     "interface",
     "is_source",
+    "listed",
     "render",
     "runtime_files",
+    "write_project",
 ]

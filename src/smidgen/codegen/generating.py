@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from smidgen.codegen.classes import class_usage
+from smidgen.codegen.hearing import SYMBOLS, hearing
 from smidgen.codegen.prefixes import check_prefix
-from smidgen.codegen.runtime import PORTABLE, RUNTIME, is_source, runtime_files
+from smidgen.codegen.runtime import PORTABLE, RUNTIME, is_source, render, runtime_files
+from smidgen.codegen.teaching import taught
 from smidgen.codegen.writing import Writer, is_call
 from smidgen.data.pixels import pixel_encoding, pixel_rule
 from smidgen.errors import TargetError
@@ -32,6 +34,7 @@ class Sources:
     learns: bool
     streamed_input: bool  # input 0 comes row by row from a source, not from memory
     calls: tuple[int, ...]  # the node behind each kernel call of a step, in order; a prediction makes the first ones
+    audio_bytes: int = 0  # SRAM of the front end of a program that hears, besides arena and state
 
     @property
     def kernels(self) -> tuple[Path, ...]:
@@ -68,12 +71,13 @@ def generate(
     return Sources(
         prefix=prefix,
         files=writer.files(),
-        runtime=runtime_files(_symbols(graph), folders),
+        runtime=runtime_files(_symbols(graph) | set(SYMBOLS if writer.hearing else ()), folders),
         constant_bytes=writer.constant_bytes,
         state_bytes=state_bytes(graph),
         learns=graph.roles is not None,
         streamed_input=schedule.streamed_input,
         calls=tuple(_calls(graph, schedule)),
+        audio_bytes=writer.hearing.bytes if writer.hearing else 0,
     )
 
 
@@ -109,17 +113,28 @@ def _calls(graph: Graph, schedule: Schedule) -> Iterator[int]:
 def interface(graph: Graph, sources: Sources) -> dict[str, object]:
     """What a main has to know of a program, as fields of templates."""
     image = graph.image.type if sources.streamed_input else None
+    heard = hearing(graph, sources.prefix)
+    heard_rows, heard_row = heard.spec.rows(heard.type.shape) if heard else (1, 1)
     return {
         "prefix": sources.prefix, "PREFIX": sources.prefix.upper(), "learns": int(sources.learns),
         "streamed": int(sources.streamed_input), "row_bytes": image.bytes // image.shape[1] if image else 0,
-        "hand_over": _hand_over(sources),
-        "classes": class_usage(graph.classes, sources.prefix),
+        "hand_over": _hand_over(sources), **taught(graph, sources.prefix),
+        "classes": class_usage(graph.classes, sources.prefix), "hears": int(sources.audio_bytes > 0),
+        "heard_rows": heard_rows, "heard_row": heard_row,
         "pixels": f"- {rule}\n" if (rule := pixel_rule(pixel_encoding(graph))) else "",
     }  # fmt: skip
 
 
+def hearing_usage(graph: Graph, sources: Sources) -> str:
+    """How a program hears, as its README says it; nothing for one that does not."""
+    heard = hearing(graph, sources.prefix)
+    return render("audio_usage.md", prefix=sources.prefix, **heard.fields(streamed=False)) if heard else ""
+
+
 def _hand_over(sources: Sources) -> str:
     """How an image reaches a program, as a README says it."""
+    if sources.audio_bytes:
+        return f"push samples into `{sources.prefix}_audio_push`, show them by `{sources.prefix}_audio_show()`"
     if sources.streamed_input:
         return f"name the function that reads a row of the image with `{sources.prefix}_source(read, context)`"
     return f"write the input into `{sources.prefix}_input(0)`"

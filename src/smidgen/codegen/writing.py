@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from smidgen.codegen.classes import class_count, class_declaration, class_definition
+from smidgen.codegen.hearing import hearing
 from smidgen.codegen.initial import Copied, Filled, Gathered, initial
 from smidgen.codegen.runtime import render
 from smidgen.codegen.spelling import C_TYPES, comment, defines, identifiers, literal, wrapped
+from smidgen.codegen.teaching import PARAMETERS, choice, copied, predicts, train_header
 from smidgen.data.pixels import pixel_encoding, pixel_rule
 from smidgen.errors import PlanError
 from smidgen.ir import Array, Graph, Node, Roles, Value
@@ -40,15 +42,14 @@ class Writer:
 
     def __init__(self, graph: Graph, plan: Plan, prefix: str, schedule: Schedule) -> None:
         self.graph, self.plan, self.prefix, self.schedule = graph, plan, prefix, schedule
-        label = graph.roles.label if graph.roles else None
-        reads_label = (i for i, node in enumerate(graph.nodes) if label in node.ins)
-        self.forward = next(reads_label, len(graph.nodes))
+        self.forward = graph.prediction_end
         self.offsets, self.scratch = plan.values(), plan.scratch()
         self.names = identifiers(graph)
         self.roots = _roots(graph)
         self.layers = {node.out: node for node in graph.nodes if node.op.virtual}
         self.named: set[Value] = set()  # whose address the code asked for
         self.tables: dict[str, str] = {}  # in flash, by name: the structs that the code asked for
+        self.hearing = hearing(graph, prefix)
         self.state, self.initial = state_offsets(graph), tuple(initial(graph))
         self.data = dict(self._data())
         self.constant_bytes = sum(array.nbytes for array in self.data.values())
@@ -62,10 +63,11 @@ class Writer:
         extra = {
             "state_header": render("state.h", **common) if self.state else "",
             "state_body": render("state.c", **common) if self.state else "",
-            "train_header": render("train.h", **common) if self.graph.roles else "",
+            "train_header": train_header(self.graph.roles, common) if self.graph.roles else "",
             "train_body": render("train.c", **common, **self._step(self.graph.roles)) if self.graph.roles else "",
             "source_header": render("source.h", **common) if self.schedule.streamed_input else "",
             "source_body": render("source.c", **common) if self.schedule.streamed_input else "",
+            **self._audio(common),
         }
         return {
             f"{self.prefix}.h": render("model.h", **common, **self._header(), **extra),
@@ -73,6 +75,17 @@ class Writer:
             f"{self.prefix}_weights.h": render("weights.h", **common, declarations="\n".join(self._declarations())),
             f"{self.prefix}_weights.c": render("weights.c", **common, definitions="\n\n".join(self._definitions())),
         }
+
+    def _audio(self, common: Mapping[str, object]) -> dict[str, str]:
+        """What a program that hears has besides; nothing for others."""
+        if self.hearing is None:
+            return dict.fromkeys(("audio_include", "audio_header", "audio_kernels", "audio_body", "audio_reset"), "")
+        held = self.hearing.fields(self.schedule.streamed_input)
+        return {
+            "audio_include": "#include <stdint.h>\n\n", "audio_kernels": '#include "smidgen_audio.h"\n',
+            "audio_header": render("audio.h", **common, **held), "audio_body": render("audio.c", **common, **held),
+            "audio_reset": f"    {self.prefix}_audio_reset();\n",
+        }  # fmt: skip
 
     def _data(self) -> Iterator[tuple[str, Array]]:
         """Everything in flash by its C name: constants, initial state, and the arrays of parameter structs."""
@@ -86,6 +99,8 @@ class Writer:
                     yield self._array(node, field), item
         for group in self.schedule.groups:
             yield self._order(group), order_table(group)
+        if self.hearing is not None:
+            yield from self.hearing.tables.items()
 
     def _order(self, group: Group) -> str:
         return f"{self.prefix}_order_{group.first}"
@@ -112,6 +127,7 @@ class Writer:
             "arena_bytes": max(self.plan.peak, 1), "constant_bytes": self.constant_bytes,
             "state_bytes": state_bytes(self.graph),
             "pixels": f"\n/* {rule} */" if (rule := pixel_rule(pixel_encoding(self.graph))) else "",
+            "predicts": predicts(self.graph),
             "classes": class_count(self.graph.classes, self.prefix),
             "class_names": class_declaration(self.graph.classes, self.prefix),
             "inputs": len(self.graph.inputs), "outputs": len(self.graph.outputs), "tensors": "\n".join(lines),
@@ -122,7 +138,7 @@ class Writer:
         inputs = ["0" if self.schedule.rows(v) else self._place(v) for v in self.graph.inputs]
         body: dict[str, object] = {
             "state_block": "".join(self._state_block()),
-            "score_count": scores.type.size,
+            "choice": choice(self.graph),
             "params": "\n".join(self._params()),
             "loads": "".join(self._loads()),
             "calls": "".join(self._calls(0, self.forward)),
@@ -135,10 +151,13 @@ class Writer:
         return {**body, "places": "\n".join(self._places()), "tables": "\n".join(self.tables.values())}
 
     def _step(self, roles: Roles) -> dict[str, object]:
+        at, loss, end = self.forward, self._place(roles.loss), len(self.graph.nodes)
+        error = render("error.c", prefix=self.prefix, compare="".join(self._calls(at, at + 1)), loss=loss)
         return {
-            "label": self._place(roles.label), "rate": self._place(roles.rate), "loss": self._place(roles.loss),
-            "backward": "".join(self._calls(self.forward, len(self.graph.nodes))),
-            "fingerprint": _fingerprint(self.graph),
+            "parameter": PARAMETERS[roles.told],
+            "copy": copied(roles.label, self._place(roles.label)) if roles.label else "",
+            "rate": self._place(roles.rate), "loss": loss, "backward": "".join(self._calls(at, end)),
+            "error_body": error if roles.told == "nothing" else "", "fingerprint": _fingerprint(self.graph),
         }  # fmt: skip
 
     def _places(self) -> Iterator[str]:

@@ -33,12 +33,12 @@ def read_arrays(path: Path, budget: Budget) -> Given:
             f"{path} holds {held} of the arrays {', '.join(PARTS)}; it needs x, the samples, and may have y, what is "
             "known of them, and x_test (with y_test) to test with"
         )
-    names, read = _in_numbers(read, path)
+    names, read = _in_numbers(read, path, budget)
     parts = []
     for x, y in (("x", "y"), ("x_test", "y_test")):
         if x in read:
             images = as_samples(read[x], f"{x} in {path}", budget)
-            parts.append(_known(images, read.get(y), f"{y} in {path}"))
+            parts.append(_known(images, read.get(y), f"{y} in {path}", budget))
     _check_alike(parts, path)
     classes = _classes(parts, names, path) if "y" in read else _without_classes(names, path)
     return Given(classes, *parts)
@@ -49,7 +49,7 @@ def read_x(path: Path, budget: Budget) -> Samples:
     read = _read(path, budget, ("x",))
     if "x" not in read:
         raise DataError(f"{path} holds no array x of samples; store uint8[count, height, width, 3], or numbers")
-    return _known(as_samples(read["x"], f"x in {path}", budget), None, "y")
+    return _known(as_samples(read["x"], f"x in {path}", budget), None, "y", budget)
 
 
 def as_samples(x: Array, where: str, budget: Budget) -> tuple[Array, ...]:
@@ -97,13 +97,15 @@ def _parse(data: bytes, where: str) -> Array:
         raise DataError(str(error)) from None
 
 
-def _in_numbers(read: dict[str, Array], path: Path) -> tuple[tuple[str, ...] | None, dict[str, Array]]:
+def _in_numbers(read: dict[str, Array], path: Path, budget: Budget) -> tuple[tuple[str, ...] | None, dict[str, Array]]:
     """The names of classes, where there are any, and the arrays with numbers for classes that are told in words."""
     given, told = _names(read, path), [name for name in ("y", "y_test") if name in read]
     if not told or any(read[name].dtype.kind != "U" for name in told):
         return given, read
     if given is not None:
         raise DataError(f"{path} tells classes in words and names them in {NAMES} too; leave {NAMES} out")
+    for name in told:
+        budget.take(f"the words of {name} in {path}", read[name].nbytes + EACH * read[name].size)
     names = sorted_labels(str(word) for name in told for word in np.unique(read[name]))
     number = {name: place for place, name in enumerate(names)}
     return names, read | {
@@ -112,7 +114,7 @@ def _in_numbers(read: dict[str, Array], path: Path) -> tuple[tuple[str, ...] | N
     }
 
 
-def _known(images: tuple[Array, ...], y: Array | None, where: str) -> Samples:
+def _known(images: tuple[Array, ...], y: Array | None, where: str, budget: Budget) -> Samples:
     """Samples with what y tells of each: a class, a vector or a map."""
     count, unknown = len(images), (0,) * len(images)
     if y is None:
@@ -128,9 +130,9 @@ def _known(images: tuple[Array, ...], y: Array | None, where: str) -> Samples:
             raise DataError(f"{where} has a label of {int(y.min())}; labels count from 0")
         return Samples(images, tuple(int(label) for label in y.ravel()))
     if y.ndim == 3:
+        budget.take(f"{where} as maps", y.size)
         return Samples(images, unknown, _maps(y, where))
-    numbers = y.astype(np.float32) if whole else _float32(y, where, None)
-    return Samples(images, unknown, tuple(numbers.reshape(count, -1)))
+    return Samples(images, unknown, tuple(_float32(y, where, budget).reshape(count, -1)))
 
 
 def _maps(y: Array, where: str) -> tuple[Array, ...]:
@@ -142,9 +144,9 @@ def _maps(y: Array, where: str) -> tuple[Array, ...]:
     return tuple(y.astype(np.uint8))
 
 
-def _float32(numbers: Array, where: str, budget: Budget | None) -> Array:
+def _float32(numbers: Array, where: str, budget: Budget) -> Array:
     """Finite numbers as float32."""
-    if budget is not None and numbers.dtype != np.float32:
+    if numbers.dtype != np.float32:
         budget.take(f"{where} as float32", 4 * numbers.size)
     with np.errstate(over="ignore"):
         single: Array = numbers.astype(np.float32, copy=False)
@@ -173,6 +175,8 @@ def _names(read: Mapping[str, Array], path: Path) -> tuple[str, ...] | None:
     given = read[NAMES]
     if given.dtype.kind != "U" or given.ndim != 1:
         raise DataError(f"{NAMES} in {path} is {given.dtype}{list(given.shape)}; give the names as text [count]")
+    if len(given) > MAX_CLASSES:
+        raise DataError(f"{NAMES} in {path} names {len(given):,} classes; up to {MAX_CLASSES:,} can be learned")
     names = tuple(str(name) for name in given)
     if len(set(names)) < len(names):
         twice = min(name for name in names if names.count(name) > 1)

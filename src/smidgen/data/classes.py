@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from smidgen.data.samples import Data, DataError
 
@@ -46,8 +46,4 @@ def renumbered(data: Data, known: tuple[str, ...]) -> Data:
     """
     if known == data.classes or sorted(known) != sorted(data.classes) or len(set(known)) < len(known):
         return data
-    places = [known.index(name) for name in data.classes]
-    parts = (
-        replace(samples, labels=tuple(places[label] for label in samples.labels)) for samples in (data.train, data.test)
-    )
-    return Data(data.name, known, *parts)
+    return data.arranged(known)

@@ -22,6 +22,7 @@ from smidgen.errors import ImportModelError, InputError
 from smidgen.ir import MAX_BYTES, MAX_RANK, Array
 
 MAX_MEMBERS = 4096  # of an archive
+LAST_POINT, SURROGATES = 0x10FFFF, (0xD800, 0xE000)  # of Unicode
 _NPY_DTYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f4", "<f8")
 _NPY_TEXT = re.compile(r"<U([0-9]{1,8})")
 _NPY_HEADER = re.compile(
@@ -77,7 +78,10 @@ def made_folder(path: Path) -> Iterator[None]:
     """A folder to write into, made with those above it; a failure removes the ones that were made and are empty."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
         yield
     except BaseException:
         for folder in missing:
@@ -103,8 +107,15 @@ def parse_npy(data: bytes, where: str, rank: int = MAX_RANK) -> Array:
         raise ImportModelError(f"{where} declares {len(shape)} dimensions; up to {rank} are read")
     if expected != found or not expected:
         raise ImportModelError(f"{where} declares {dtype}{list(shape)}, {expected:,} bytes, but holds {found:,}")
+    if dtype.kind == "U" and not _is_unicode(np.frombuffer(data, "<u4", offset=end)):
+        raise ImportModelError(f"{where} holds text that is no Unicode; store the words again")
     array = np.frombuffer(data, dtype, math.prod(shape), end)
     return array.reshape(shape, order="F" if fortran == "True" else "C")
+
+
+def _is_unicode(points: Array) -> bool:
+    """Whether all code points are characters: none beyond the last, none that is half of a pair."""
+    return not bool(((points > LAST_POINT) | ((points >= SURROGATES[0]) & (points < SURROGATES[1]))).any())
 
 
 def _npy_dtype(descr: str, where: str) -> np.dtype[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from smidgen.data import tables
+from smidgen.data import sounds, tables
 from smidgen.data.budget import Budget
 from smidgen.data.decoding import SUFFIXES, read_images
 from smidgen.data.layouts import Listing
@@ -35,7 +35,8 @@ class FileKind:
 
 IMAGES = FileKind("images", SUFFIXES, read_images)
 RECORDINGS = FileKind("recordings", (tables.SUFFIX,), tables.read_recordings)
-KINDS = (IMAGES, RECORDINGS)  # the first of which a folder holds any is what it is read as
+SOUNDS = FileKind("sounds", sounds.SUFFIXES, sounds.read_sounds)
+KINDS = (IMAGES, SOUNDS, RECORDINGS)  # the first of which a folder holds any is what it is read as
 
 
 def kind_of_files(tree: Tree) -> FileKind:

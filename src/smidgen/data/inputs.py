@@ -1,4 +1,4 @@
-"""Samples → a model's input: pictures by the rule of pixels, tensors by the quantization of the input."""
+"""Samples → a model's input: pictures by the rule of pixels, sound by its front end, tensors by the quantization."""
 
 from __future__ import annotations
 
@@ -9,25 +9,32 @@ from typing import Literal
 import numpy as np
 
 from smidgen.data.augment import centre
+from smidgen.data.hearing import as_sound, is_sound
 from smidgen.data.pixels import PixelEncoding
 from smidgen.data.samples import DataError, Samples, evenly
 from smidgen.ir import Array, Type
 from smidgen.numerics import quantize
 
-Kind = Literal["picture", "tensor"]  # of a sample; each has its own way to become an input
+Kind = Literal["picture", "sound", "tensor"]  # of a sample; each has its own way to become an input
 
 
 def as_input(sample: Array, encoding: PixelEncoding) -> Array:
-    """A sample as a model takes it: the middle of a picture, a tensor as it is."""
+    """A sample as a model takes it: the middle of a picture or of a recording, a tensor as it is."""
     match kind_of(sample, encoding.type):
+        case "picture" if encoding.sound is not None:
+            raise DataError("the model hears, but a sample is a picture; give sounds, or features as float32")
         case "picture":
             return centre(sample, encoding)
+        case "sound":
+            return as_sound(sample, encoding)
         case "tensor":
             return as_tensor(sample, encoding.type)
 
 
 def kind_of(sample: Array, type: Type) -> Kind:
     """What a sample is to a model with this input: bytes of an image's shape are a picture where it takes images."""
+    if is_sound(sample):
+        return "sound"
     takes_images = len(type.shape) == 4 and type.shape[0] == 1 and type.shape[3] in (1, 3)
     return "picture" if takes_images and _shows_image(sample) else "tensor"
 
@@ -42,8 +49,9 @@ def as_tensor(sample: Array, type: Type) -> Array:
         said = f"a sample is {sample.dtype}{list(sample.shape)}, the model's input {type.dtype}{list(type.shape)}"
         if _shows_image(sample):
             raise DataError(f"{said} is not an image; images need an input of [1, height, width, 1 or 3]")
-        size = math.prod(type.shape)
-        raise DataError(f"{said}; give samples of {list(type.shape[1:])}, or of {size:,} numbers in a row")
+        order = ", channels last," if sorted(sample.shape) == sorted(d for d in type.shape if d != 1) else ""
+        row = f"{math.prod(type.shape):,} numbers in a row"
+        raise DataError(f"{said}; give samples of {list(type.shape[1:])}{order} or of {row}")
     shaped: Array = sample.reshape(type.shape)
     if type.dtype == "int8" and type.q is not None:
         return shaped if shaped.dtype == np.int8 else quantize(_numbers(shaped), type.q)

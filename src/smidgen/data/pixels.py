@@ -17,6 +17,7 @@ import numpy as np
 
 from smidgen.data.samples import DataError
 from smidgen.ir import Array, Graph, Type
+from smidgen.ir.log_mel import LogMel
 from smidgen.ir.preprocessing import Preprocessing
 
 RANGES = ((-1.0, 1.0), (0.0, 1.0), (0.0, 255.0))
@@ -26,14 +27,17 @@ HALF = 0.5 + 2**-12  # a float32 scale puts halves a little off
 
 @dataclass(frozen=True)
 class PixelEncoding:
-    """What a model's image input holds, and how pixels become it."""
+    """What a model's first input holds, and how pixels, or sound, become it."""
 
     type: Type
     preprocessing: Preprocessing | None = None
+    sound: LogMel | None = None
 
 
 def pixel_encoding(model: Graph) -> PixelEncoding:
-    """How images enter a model: by its first input."""
+    """How images or sound enter a model: by its first input."""
+    if isinstance(model.preprocessing, LogMel):
+        return PixelEncoding(model.image.type, sound=model.preprocessing)
     return PixelEncoding(model.image.type, model.preprocessing)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -63,14 +63,15 @@ class Data:
     test: Samples
 
     def __post_init__(self) -> None:
-        if len(self.classes) == 1:
-            raise DataError(
-                f"{self.name} holds {len(self.classes)} class, {self.classes[0]!r}; learning needs at least two"
-            )
         for part, samples in (("to learn from", self.train), ("to test with", self.test)):
             if not len(samples):
                 more = "add some of each class" if self.classes else f"give {HELD_OUT} or more, one is held out"
                 raise DataError(f"{self.name} holds no samples {part}; {more}")
+
+    def check_several(self) -> None:
+        """Raise DataError where there is a single class, which nothing can be told from."""
+        if len(self.classes) == 1:
+            raise DataError(f"{self.name} holds 1 class, {self.classes[0]!r}; learning needs at least two")
 
     @property
     def told(self) -> Told:
@@ -79,12 +80,25 @@ class Data:
             return "maps" if self.train.targets[0].ndim == 2 else "vectors"
         return "classes" if self.classes else "nothing"
 
+    def check_classes(self, what: str) -> None:
+        """Raise DataError unless samples have classes, by which something is judged."""
+        if self.told != "classes":
+            raise DataError(f"{self.name} tells {self.told} of its samples, {what} by classes; give data with classes")
+
     @property
     def names(self) -> tuple[str, ...]:
         """The classes by name; none where they are only numbers counted from 0, as in 0, 1 or 000, 001."""
         numbers = all(name.isdecimal() and len(name) <= DIGITS for name in self.classes)
         counted = numbers and [int(name) for name in self.classes] == list(range(len(self.classes)))
         return () if counted else self.classes
+
+    def arranged(self, classes: tuple[str, ...]) -> Data:
+        """The same with its classes numbered as these are, which have all of them."""
+        numbers = [classes.index(name) for name in self.classes]
+        parts = (
+            replace(part, labels=tuple(numbers[label] for label in part.labels)) for part in (self.train, self.test)
+        )
+        return Data(self.name, classes, *parts)
 
     def digest(self) -> str:
         """A fingerprint of every sample and label, by which a resumed run knows its data."""

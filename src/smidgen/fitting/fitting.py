@@ -10,7 +10,8 @@ from typing import Generic, TypeVar
 
 from smidgen.data import Augment, Data
 from smidgen.data.classes import renumbered
-from smidgen.fitting.ledger import FitError, Ledger, digest, digest_of
+from smidgen.data.files import made_folder
+from smidgen.fitting.ledger import Ledger, digest, digest_of
 from smidgen.fitting.made import (
     BoardMeasured,
     ContributionsMade,
@@ -23,6 +24,7 @@ from smidgen.fitting.made import (
     SchemeFound,
     StageDone,
 )
+from smidgen.fitting.report import make_report
 from smidgen.fitting.stages import (
     CONTRIBUTIONS,
     MODEL,
@@ -76,6 +78,7 @@ def fit(
     contributions: Contributions | None = None,
     analysis: Analysis | None = None,
     where: Where = "host",
+    force: bool = False,
     on_progress: Callable[[FitProgress], None] = lambda _: None,
 ) -> Fitted:
     """A program that learns these images on the target within the budget, and the model that it learned here.
@@ -85,15 +88,18 @@ def fit(
     the budget of SRAM, a learning rate chosen, the model trained on this machine ("host" or "cuda") and the program
     measured on the emulated board. A board reserves some SRAM for its stack: a budget of all it has is lowered by what
     no program can use. Every stage leaves its files in the folder; one whose inputs have not changed is
-    not made again, and a fit that was interrupted goes on.
+    not made again, and a fit that was interrupted goes on. A folder that no fit made, and files that were changed
+    since, are left alone unless `force` is given: then files of these names are overwritten.
     """
+    data.check_classes("a fit judges what it makes")
     data = renumbered(data, model.classes)
     most = min(parse_size(str(budget)), find_board(target).largest_budget)
     count = usual_epochs(len(data.train)) if epochs is None else epochs
     course = Course(count, 0.0, augment=augment or Augment(), seed=seed)
     wish = Wish(most, target, replace(course, test_every=course.epochs), analysis, where, contributions)
     wish.course.check()
-    return _Fit(model, data, Path(folder), wish, on_progress).run()
+    with made_folder(Path(folder)):
+        return _Fit(model, data, Ledger(Path(folder), force), wish, on_progress).run()
 
 
 def usual_epochs(images: int) -> int:
@@ -116,20 +122,14 @@ class _Fit:
     """A fit under way."""
 
     def __init__(
-        self, model: Graph, data: Data, folder: Path, wish: Wish, on_progress: Callable[[FitProgress], None]
+        self, model: Graph, data: Data, ledger: Ledger, wish: Wish, on_progress: Callable[[FitProgress], None]
     ) -> None:
-        self.folder, self.wish, self.on_progress = folder, wish, on_progress
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise FitError(f"{folder} cannot be written: {error.strerror}") from None
-        self.ledger, self.done = Ledger(folder), list[StageDone]()
-        self.work = Stages(model, data, folder, wish, self._tell)
+        self.folder, self.wish, self.on_progress = ledger.folder, wish, on_progress
+        self.ledger, self.done = ledger, list[StageDone]()
+        self.work = Stages(model, data, ledger.folder, wish, self._tell)
         self.data, self.source, self.stage = data.digest(), fingerprint(model), ""
 
     def run(self) -> Fitted:
-        from smidgen.fitting.report import make_report  # here, because plotly takes a while to import
-
         work, wish = self.work, self.wish
         seen = self.data if is_float(work.source) else ""
         model = self._run(_Stage("model", (MODEL,), (work.source.name, self.source, seen), ModelMade, work.make_model))
@@ -178,8 +178,8 @@ class _Fit:
         found = self.ledger.result(stage.name, inputs, stage.files, stage.kind)
         reused = found is not None
         if found is None:
-            self.ledger.begin(stage.name)
-            found = stage.make()
+            with self.ledger.begun(stage.name):
+                found = stage.make()
             self.ledger.add(stage.name, inputs, stage.files, found)
         self.done.append(StageDone(stage.name, stage.files, reused, str(found)))
         self.on_progress(FitProgress(stage.name, last=self.done[-1]))

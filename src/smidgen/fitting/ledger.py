@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +17,7 @@ from typing import Any, TypeVar
 from smidgen.data.files import write_whole
 from smidgen.errors import SmidgenError
 
-FORMAT = 1
+FORMAT = 2
 NAME = "fit.json"
 Made = TypeVar("Made")
 
@@ -36,8 +38,13 @@ class Entry:
 class Ledger:
     """The ledger of a folder, read when it is opened and written with every stage that is done."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.path = folder, folder / NAME
+    def __init__(self, folder: Path, force: bool = False) -> None:
+        self.folder, self.path, self.force = folder, folder / NAME, force
+        if not self.path.exists() and any(folder.iterdir()) and not force:
+            raise FitError(
+                f"{folder} holds files and no {NAME}, so no fit made them; give --force to fit there all the same, or "
+                "another folder"
+            )
         self._entries, self._under_way = _read(self.path) if self.path.exists() else ({}, "")
 
     def check(self, stage: str, files: tuple[str, ...]) -> None:
@@ -46,8 +53,12 @@ class Ledger:
         for name in files if stage != self._under_way else ():
             there = self.folder / name
             if there.exists() and digest(there) != known.get(name):
+                if self.force:
+                    self._entries.pop(stage, None)
+                    return
                 raise FitError(
-                    f"{there} was not written by this fit, or was changed since; move it away, or give another folder"
+                    f"{there} was not written by this fit, or was changed since; move it away, give --force to "
+                    "overwrite it, or give another folder"
                 )
 
     def result(self, stage: str, inputs: str, files: tuple[str, ...], kind: type[Made]) -> Made | None:
@@ -61,11 +72,21 @@ class Ledger:
             raise _damaged(self.path)
         return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in entry.result.items()})
 
-    def begin(self, stage: str) -> None:
-        """A stage is under way: what is left of it, should it be interrupted, may be overwritten."""
+    @contextmanager
+    def begun(self, stage: str) -> Iterator[None]:
+        """A stage is under way: what is left of it, should it be interrupted, may be overwritten.
+
+        Where it fails and nothing is there yet but the ledger, that goes too.
+        """
         self._entries.pop(stage, None)
         self._under_way = stage
         self._write()
+        try:
+            yield
+        except BaseException:
+            if not self._entries and list(self.folder.iterdir()) == [self.path]:
+                self.path.unlink()
+            raise
 
     def add(self, stage: str, inputs: str, files: tuple[str, ...], result: object) -> None:
         """A stage is done; its files are there."""

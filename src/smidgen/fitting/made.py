@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from smidgen.targets.boards import Clock, shown_time
+
 
 @dataclass(frozen=True)
 class ModelMade:
@@ -97,6 +99,10 @@ class BoardMeasured:
     flash_bytes: int
     forward_instructions: int
     step_instructions: int
+    forward_ms: float  # about: see `mhz` and `instructions_per_cycle`, which it takes for granted
+    step_ms: float
+    mhz: int
+    instructions_per_cycle: float
     steps: int  # compared with numpy
     exact: bool
 
@@ -105,7 +111,8 @@ class BoardMeasured:
         return (
             f"emulated {self.board}: {self.sram_bytes:,} bytes of SRAM, {self.flash_bytes:,} of flash; "
             f"{self.forward_instructions:,} instructions per prediction, {self.step_instructions:,} per training step; "
-            f"{same}"
+            f"{shown_time(self.forward_ms)} and {shown_time(self.step_ms)} "
+            f"{Clock(self.mhz, self.instructions_per_cycle)}; {same}"
         )
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
-
 from smidgen.data.files import write_whole
 from smidgen.fitting.made import Fitted, LearnedHere, ReportWritten
 from smidgen.fitting.stages import REPORT, Stages
 from smidgen.results.choosing import draw_contributions, draw_scheme
-from smidgen.results.drawing import COLOURS, memory_figures, page_of
+from smidgen.results.drawing import COLOURS, memory_figures
+from smidgen.results.figures import Axis, Figure, Line, Panel
 from smidgen.results.lifecycle import life_cycle
+from smidgen.results.page import page_of
 from smidgen.selection.rates import BATCH, ChosenRate
 
 
@@ -34,34 +33,23 @@ def make_report(stages: Stages, fitted: Fitted) -> ReportWritten:
     return ReportWritten(len(figures))
 
 
-def draw_learning(chosen: ChosenRate, learned: LearnedHere) -> go.Figure:
+def draw_learning(chosen: ChosenRate, learned: LearnedHere) -> Figure:
     """The loss of the rates that were tried, and of the epochs at the one that was chosen."""
-    titles = ("trials of learning rates", "the course at the rate chosen")
-    figure = make_subplots(cols=2, subplot_titles=titles, horizontal_spacing=0.08)
-    tried = [one for one in chosen.trials if one.loss is not None]
-    picked = [COLOURS["gradient"] if one.learning_rate == chosen.best else COLOURS["state"] for one in tried]
-    figure.add_trace(
-        go.Scatter(
-            x=[round(BATCH * one.learning_rate, 6) for one in tried], y=[one.loss for one in tried],
-            customdata=[one.steps for one in tried], mode="lines+markers", line={"color": COLOURS["state"]},
-            marker={"color": picked, "size": 10},
-            hovertemplate="%{x:g}/256, %{customdata} steps: %{y:.3f}<extra></extra>",
-        ),
-        row=1, col=1,
+    tried = [(round(BATCH * one.learning_rate, 6), one.loss, one) for one in chosen.trials if one.loss is not None]
+    picked = tuple(COLOURS["gradient" if one.learning_rate == chosen.best else "state"] for _, _, one in tried)
+    told = (f"{rate:g}/256, {one.steps} steps: {loss:.3f}" for rate, loss, one in tried)
+    trials = Line(
+        "trials", tuple(rate for rate, _, _ in tried), tuple(loss for _, loss, _ in tried), tuple(told),
+        COLOURS["state"], radius=5, dots=picked, legend=False,
     )  # fmt: skip
-    epochs = list(range(1, len(learned.losses) + 1))
-    figure.add_trace(
-        go.Scatter(
-            x=epochs, y=list(learned.losses), mode="lines+markers", line={"color": COLOURS["gradient"]},
-            hovertemplate="epoch %{x}: %{y:.3f}<extra></extra>",
+    epochs = tuple(range(1, len(learned.losses) + 1))
+    went = tuple(f"epoch {epoch}: {loss:.3f}" for epoch, loss in zip(epochs, learned.losses, strict=True))
+    course = Line("course", epochs, learned.losses, went, COLOURS["gradient"], radius=3, legend=False)
+    panels = (
+        Panel(
+            "trials of learning rates", (trials,), Axis("rate of a batch of 256", log=True),
+            Axis("loss of images not learned from"),
         ),
-        row=1, col=2,
+        Panel("the course at the rate chosen", (course,), Axis("epoch"), Axis("mean loss")),
     )  # fmt: skip
-    figure.update_layout(
-        title="How it learned", height=420, template="plotly_white", showlegend=False, margin={"t": 90}
-    )
-    figure.update_xaxes(title_text="rate of a batch of 256", type="log", row=1, col=1)
-    figure.update_xaxes(title_text="epoch", row=1, col=2)
-    figure.update_yaxes(title_text="loss of images not learned from", row=1, col=1)
-    figure.update_yaxes(title_text="mean loss", row=1, col=2)
-    return figure
+    return Figure("How it learned", panels, 420, (1.0, 1.0))

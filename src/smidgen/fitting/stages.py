@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -27,8 +26,9 @@ from smidgen.frontends.native import read_smg, write_smg
 from smidgen.ir import Array, Graph
 from smidgen.learning import Course, LearningProgress, learn
 from smidgen.learning.checkpoint import read_checkpoint, start_fingerprint
+from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
-from smidgen.quantization import QuantizationProgress, quantize, scored_classes
+from smidgen.quantization import QuantizationProgress, Quantized, quantize, scored_classes
 from smidgen.results.inspection import describe
 from smidgen.results.profiling import profile
 from smidgen.selection.analyzing import MOST, AnalysisProgress, analyze
@@ -41,6 +41,7 @@ from smidgen.selection.shipped import shipped_contributions
 from smidgen.selection.trials import agenda
 from smidgen.targets.boards import parse_size
 from smidgen.targets.device import Target
+from smidgen.targets.finding import find_board
 from smidgen.training import Options
 from smidgen.training.scheme import Scheme
 
@@ -93,7 +94,12 @@ class Stages:
     @cached_property
     def there(self) -> Program:
         """The same for the board."""
-        return self._compile(self.wish.target, streamed_input=True)
+        return self._compile(self.wish.target, streamed_input=self.streamed)
+
+    @cached_property
+    def streamed(self) -> bool:
+        """Whether the board is handed the image in rows; it holds what a network needs whole."""
+        return streams_input(self.graph, find_board(self.wish.target).working)
 
     @cached_property
     def known(self) -> tuple[str, Contributions] | None:
@@ -127,9 +133,7 @@ class Stages:
             told(f"quantizing: {at.doing}", at.done, at.total)
 
         if is_float(graph):
-            samples = self.data.train.spread(CALIBRATED)
-            labelled = samples if len(self.data.classes) == scored_classes(graph) else None
-            result = quantize(graph, samples.images, labelled=labelled, on_progress=quantizing)
+            result = quantize_with(self.data, graph, quantizing)
             graph, pixels = replace(result.graph, name=graph.name), str(result.pixels or "")
         write_smg(graph, self.folder / MODEL)
         summary = describe(graph)
@@ -160,7 +164,7 @@ class Stages:
     def make_scheme(self) -> SchemeFound:
         found = search(
             self.graph, self.contributions, self.wish.budget, self.wish.target, options=self.options,
-            on_plan=lambda plans: self.tell(f"planning scheme {plans}", 0, 0),
+            streamed_input=self.streamed, on_plan=lambda plans: self.tell(f"planning scheme {plans}", 0, 0),
         )  # fmt: skip
         write_whole(self.folder / SCHEME, found.scheme.to_json().encode() + b"\n")
         weights = tuple(f"{one.layer}:{one.share}" for one in found.layers)
@@ -195,16 +199,15 @@ class Stages:
         self.tell(f"measuring a step on the emulated {self.wish.target}", 0, 0)
         found = profile(self.there, COMPARED, self.wish.course.seed)
         write_whole(self.folder / PROFILE, json.dumps(asdict(found), indent=1, allow_nan=False).encode() + b"\n")
-        counted = found.instructions
+        counted, time = found.instructions, found.time
         return BoardMeasured(
-            found.target, found.sram_bytes, found.flash_bytes, counted.forward, counted.step or 0, COMPARED,
-            found.exact.equal,
+            found.target, found.sram_bytes, found.flash_bytes, counted.forward, counted.step or 0, time.forward_ms,
+            time.step_ms or 0.0, time.mhz, time.instructions_per_cycle, COMPARED, found.exact.equal,
         )  # fmt: skip
 
     def make_project(self) -> ProjectWritten:
         folder = self.folder / PROJECT
-        shutil.rmtree(folder, ignore_errors=True)
-        self.there.write(folder)
+        self.there.write(folder, force=True)
         return ProjectWritten(sum(1 for _ in folder.iterdir()))
 
     def _compile(self, target: str | Target, streamed_input: bool = False) -> Program:
@@ -242,6 +245,13 @@ class Stages:
     def _learning(self, at: LearningProgress) -> None:
         loss = "" if at.loss is None else f", loss {at.loss:.3f}"
         self.tell(f"{at.doing}, epoch {at.epoch} of {self.wish.course.epochs}{loss}", at.done, at.total)
+
+
+def quantize_with(data: Data, graph: Graph, on_progress: Callable[[QuantizationProgress], None]) -> Quantized:
+    """A float32 model in int8, calibrated on the images to learn from, and judged by their labels where it has them."""
+    samples = data.train.spread(CALIBRATED)
+    labelled = samples if len(data.classes) == scored_classes(graph) else None
+    return quantize(graph, samples.images, labelled=labelled, on_progress=on_progress)
 
 
 def is_float(graph: Graph) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 
 from smidgen.errors import GraphError
 from smidgen.ir.graph import Graph, Node, Op, Roles, Value, infer
+from smidgen.ir.log_mel import LogMel
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ir.types import Array, QParams, Type
 from smidgen.ir.verifying import verify
@@ -17,7 +18,7 @@ class Builder:
     """Grows a graph node by node; names it does not get are v0, v1, …"""
 
     def __init__(
-        self, name: str = "model", preprocessing: Preprocessing | None = None, classes: tuple[str, ...] = ()
+        self, name: str = "model", preprocessing: Preprocessing | LogMel | None = None, classes: tuple[str, ...] = ()
     ) -> None:
         self._name, self._preprocessing, self._classes = name, preprocessing, classes
         self._inputs: list[Value] = []

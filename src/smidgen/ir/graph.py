@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
 from smidgen.errors import GraphError
+from smidgen.ir.log_mel import LogMel
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ir.types import Array, Params, Type
 
@@ -104,6 +105,7 @@ class Op:
         return 0
 
 
+Told = Literal["classes", "vectors", "maps", "nothing"]  # what a step is told of each sample
 OPS: dict[str, type[Op]] = {}
 ATTRIBUTES: dict[str, type[Any]] = {}  # frozen dataclasses that an op may have as attributes
 OpType = TypeVar("OpType", bound=Op)
@@ -140,11 +142,19 @@ class Roles:
     """What the values of a training step are."""
 
     image: Value  # inputs
-    label: Value
+    label: Value | None  # None where the image itself is what the network should give
     rate: Value
     loss: Value  # outputs
     logits: Value
     step_state: Value  # state: the step's number, the seed of random bits, and the gradients' exponents
+
+    @property
+    def told(self) -> Told:
+        """What a step is told of each sample, by the label's type."""
+        if self.label is None:
+            return "nothing"
+        kinds: dict[str, Told] = {"float32": "vectors", "uint8": "maps"}
+        return kinds.get(self.label.type.dtype, "classes")
 
     def after(self, became: Mapping[Value, Value]) -> Roles:
         """The same roles where some values have become others."""
@@ -157,7 +167,7 @@ class Graph:
 
     `state` holds what outlives a run (trained weights, say) with its initial data; `updates` maps a
     state value to the value that takes its place, in its memory, once the run is over. `preprocessing` says how
-    images become the first input, where that is known. A training step has `roles`, other graphs have none.
+    images or sound become the first input, where that is known. A training step has `roles`, other graphs have none.
     `classes` are the names of what is scored, in order, where they are known; they change nothing that is computed.
     """
 
@@ -168,7 +178,7 @@ class Graph:
     name: str = "model"
     state: Mapping[Value, Array] = field(default_factory=dict)
     updates: Mapping[Value, Value] = field(default_factory=dict)
-    preprocessing: Preprocessing | None = None
+    preprocessing: Preprocessing | LogMel | None = None
     roles: Roles | None = None
     classes: tuple[str, ...] = ()
 
@@ -181,6 +191,15 @@ class Graph:
     def prediction_inputs(self) -> tuple[Value, ...]:
         """What a prediction reads: all inputs, of a training step the image alone."""
         return (self.roles.image,) if self.roles else self.inputs
+
+    @property
+    def prediction_end(self) -> int:
+        """How many nodes a prediction runs: those before the first that reads the label or gives the loss."""
+        if self.roles is None:
+            return len(self.nodes)
+        label, loss = self.roles.label, self.roles.loss
+        behind = (i for i, node in enumerate(self.nodes) if label in node.ins or loss in node.outs)
+        return next(behind, len(self.nodes))
 
     @property
     def scores(self) -> Value:

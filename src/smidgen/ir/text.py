@@ -24,6 +24,7 @@ import numpy as np
 
 from smidgen.errors import GraphError
 from smidgen.ir import ATTRIBUTES, DTYPES, NAME, OPS, Array, Graph, Node, Op, QParams, Roles, Type, Value, verify
+from smidgen.ir.log_mel import LogMel
 from smidgen.ir.preprocessing import Preprocessing
 
 _NAME = NAME.pattern
@@ -37,7 +38,8 @@ def print_graph(graph: Graph) -> str:
     """The graph's text; `parse_graph(print_graph(g), g.constants | g.state)` gives g back."""
     lines = [f"graph {graph.name}"]
     if graph.preprocessing is not None:
-        lines.append(f"preprocessing{_attributes(graph.preprocessing)}")
+        word = "sound" if isinstance(graph.preprocessing, LogMel) else "preprocessing"
+        lines.append(f"{word}{_attributes(graph.preprocessing)}")
     if graph.classes:
         lines.append(f"classes {graph.classes!a}")
     lines += [f"input {_declare(v)}" for v in graph.inputs]
@@ -49,7 +51,8 @@ def print_graph(graph: Graph) -> str:
         lines.append(f"{outs} = {type(node.op).__name__}({ins}){_attributes(node.op)}")
     lines += [f"update %{old.name}: %{new.name}" for old, new in graph.updates.items()]
     if graph.roles is not None:
-        lines.append("roles " + " ".join(f"{f.name}=%{getattr(graph.roles, f.name).name}" for f in fields(graph.roles)))
+        held = ((f.name, getattr(graph.roles, f.name)) for f in fields(graph.roles))
+        lines.append("roles " + " ".join(f"{name}=%{value.name}" for name, value in held if value is not None))
     lines.append("output " + ", ".join(f"%{v.name}" for v in graph.outputs))
     return "\n".join(lines) + "\n"
 
@@ -64,7 +67,7 @@ def _declare(value: Value) -> str:
     return text
 
 
-def _attributes(held: Op | Preprocessing) -> str:
+def _attributes(held: Op | Preprocessing | LogMel) -> str:
     return "".join(f" {text}" for text in _stated(held))
 
 
@@ -103,7 +106,7 @@ class _Reader:
     def __init__(self, data: Mapping[str, Array]) -> None:
         self.data = data
         self.name = "model"
-        self.preprocessing: Preprocessing | None = None
+        self.preprocessing: Preprocessing | LogMel | None = None
         self.roles: Roles | None = None
         self.classes: tuple[str, ...] = ()
         self.inputs: list[Value] = []
@@ -120,10 +123,11 @@ class _Reader:
             return
         if word == "graph":
             self.name = rest
-        elif word == "preprocessing":
+        elif word in ("preprocessing", "sound"):
             if rest and not _ATTRIBUTE.match(f" {rest}"):
                 raise GraphError(f"'{line[:80]}' is not a preprocessing")
-            self.preprocessing = Preprocessing(**_values(Preprocessing, f" {rest}"))
+            stated = LogMel if word == "sound" else Preprocessing
+            self.preprocessing = stated(**_values(stated, f" {rest}"))
         elif word == "classes":
             self.classes = _names(rest)
         elif word == "input":
@@ -162,12 +166,13 @@ class _Reader:
 
     def assigned(self, text: str) -> Roles:
         named = dict(part.partition("=")[::2] for part in text.split())
-        if set(named) != {f.name for f in fields(Roles)}:
+        if set(named) | {"label"} != {f.name for f in fields(Roles)}:
             raise GraphError(f"'{text[:80]}' does not name {', '.join(f.name for f in fields(Roles))}")
         (*values,) = self.read(", ".join(named.values()))
         if len(values) != len(named):
             raise GraphError(f"'{text[:80]}' leaves a role without a value")
-        return Roles(**dict(zip(named, values, strict=True)))
+        held = dict(zip(named, values, strict=True))
+        return Roles(label=held.pop("label", None), **held)
 
     def read(self, text: str) -> list[Value]:
         names = [part.strip().removeprefix("%") for part in text.split(",") if part.strip()]
@@ -215,7 +220,7 @@ def _made(cls: type[Any], values: dict[str, Any]) -> Any:
     return cls(**values)
 
 
-def _values(cls: type[Op] | type[Preprocessing], attributes: str) -> dict[str, Any]:
+def _values(cls: type[Op] | type[Preprocessing] | type[LogMel], attributes: str) -> dict[str, Any]:
     """The fields that ` name=value` pairs set."""
     values = {}
     for key, text in _ATTRIBUTE.findall(attributes):

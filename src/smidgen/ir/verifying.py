@@ -6,11 +6,13 @@ import math
 
 from smidgen.errors import GraphError, InputError
 from smidgen.ir.graph import Graph, Node, Roles, Value, infer, memory_read, virtual_sources
+from smidgen.ir.log_mel import LogMel
 from smidgen.ir.types import DTYPES, MAX_BYTES, MAX_RANK, NAME, Type
 
 MAX_CLASS_NAME = 255  # characters
 YES_OR_NO = 2  # classes that one score decides between
-LABEL, SCALAR = Type((1,), "int32"), Type((1,), "float32")
+SCALAR = Type((1,), "float32")
+LABELS = {"int32": "[1], a class", "float32": "[1, outputs], a vector", "uint8": "[1, height, width], a map"}
 
 
 def verify(graph: Graph) -> None:
@@ -67,23 +69,30 @@ def _verify_roles(graph: Graph, roles: Roles) -> None:
     )
     for what, where, names in expected:
         for name in names:
-            value: Value = getattr(roles, name)
-            if value not in where:
+            value: Value | None = getattr(roles, name)
+            if value is not None and value not in where:
                 raise GraphError(f"%{value.name} is the {name} of the training step {graph.name}, but not {what} of it")
-    for name, type_ in (("label", LABEL), ("rate", SCALAR), ("loss", SCALAR)):
-        value = getattr(roles, name)
-        if value.type != type_:
-            expected_type = f"{type_.dtype}{list(type_.shape)}"
-            raise GraphError(f"%{value.name} is the {name} of the training step {graph.name}, but not {expected_type}")
+    for name, scalar in (("rate", roles.rate), ("loss", roles.loss)):
+        if scalar.type != SCALAR:
+            raise GraphError(f"%{scalar.name} is the {name} of the training step {graph.name}, but not float32[1]")
+    if roles.label is not None and not _is_label(roles.label.type):
+        known = ", ".join(f"{dtype}{shape}" for dtype, shape in LABELS.items())
+        raise GraphError(f"%{roles.label.name} is the label of the training step {graph.name}, but none of {known}")
     if roles.step_state.type.dtype != "int32" or len({roles.image, roles.label, roles.rate}) < 3:
         raise GraphError(f"the training step {graph.name} has a value in two roles, or a step state that is not int32")
     _verify_prediction(graph, roles)
 
 
+def _is_label(type_: Type) -> bool:
+    """Whether a type is a class's, a vector's or a map's."""
+    if type_.q is not None or not type_.shape or type_.shape[0] != 1:
+        return False
+    return len(type_.shape) == {"int32": 1, "float32": 2, "uint8": 3}.get(type_.dtype)
+
+
 def _verify_prediction(graph: Graph, roles: Roles) -> None:
     """What runs before the label is read gives the logits, and changes nothing that learns."""
-    reads_label = (i for i, node in enumerate(graph.nodes) if roles.label in node.ins)
-    before = graph.nodes[: next(reads_label, len(graph.nodes))]
+    before = graph.nodes[: graph.prediction_end]
     made = {v for node in before for v in node.outs}
     if any(roles.logits in node.outs for node in graph.nodes) and roles.logits not in made:
         raise GraphError(f"%{roles.logits.name}, the logits of {graph.name}, is computed after the label is read")
@@ -93,14 +102,14 @@ def _verify_prediction(graph: Graph, roles: Roles) -> None:
 
 
 def _verify_preprocessing(graph: Graph) -> None:
-    """Images become maps of pixels, and each channel has its numbers."""
-    if graph.preprocessing is None:
+    """Images become maps of pixels, and each channel has its numbers; sound fills its input with whole frames."""
+    stated, shape = graph.preprocessing, graph.image.type.shape if graph.inputs else ()
+    if stated is None:
         return
-    shape = graph.image.type.shape if graph.inputs else ()
-    if len(shape) != 4:
+    if not isinstance(stated, LogMel) and len(shape) != 4:
         raise GraphError(f"{graph.name} has preprocessing for images, its first input is {list(shape)}")
     try:
-        graph.preprocessing.check(shape[3])
+        stated.check(shape) if isinstance(stated, LogMel) else stated.check(shape[3])
     except InputError as error:
         raise GraphError(f"{graph.name}: {error}") from None
 

@@ -2,21 +2,29 @@
 
 from smidgen.learning.checkpoint import Checkpoint, CheckpointError, read_checkpoint, write_checkpoint
 from smidgen.learning.course import Course, Epoch, LearningProgress, RunPosition
+from smidgen.learning.extending import Extended, extend, in_order_of, same_classes
 from smidgen.learning.freezing import learned_graph
-from smidgen.learning.run import Learned, LearningError, learn, top1
+from smidgen.learning.run import Learned, LearningError, learn
+from smidgen.learning.testing import Tested, measure, top1
 
 __all__ = [
     "Checkpoint",
     "CheckpointError",
     "Course",
     "Epoch",
+    "Extended",
     "Learned",
     "LearningError",
     "LearningProgress",
     "RunPosition",
+    "Tested",
+    "extend",
+    "in_order_of",
     "learn",
     "learned_graph",
+    "measure",
     "read_checkpoint",
+    "same_classes",
     "top1",
     "write_checkpoint",
 ]

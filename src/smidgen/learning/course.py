@@ -10,9 +10,11 @@ import numpy as np
 
 from smidgen.data import Augment, PixelEncoding, as_input
 from smidgen.data.augment import Box, centre_box
+from smidgen.data.hearing import shifted_sound
 from smidgen.data.inputs import kind_of
 from smidgen.errors import InputError
 from smidgen.ir import Array
+from smidgen.learning.testing import Tested
 
 RateSchedule = Literal["cosine", "constant"]
 LARGEST_RATE = float(np.finfo(np.float32).max)  # a device takes the rate as float32
@@ -71,9 +73,12 @@ class Course:
         return tuple(int(i) for i in np.random.default_rng((self.seed, _ORDER, epoch)).permutation(count))
 
     def image(self, sample: Array, encoding: PixelEncoding, epoch: int, index: int) -> Array:
-        """Sample `index` as the model's input, as this epoch shows it; only pictures are cropped and flipped."""
-        if self.augment is None or kind_of(sample, encoding.type) != "picture":
+        """Sample `index` as the model's input, as this epoch shows it: pictures cropped and flipped, sound shifted."""
+        kind = kind_of(sample, encoding.type)
+        if self.augment is None or kind == "tensor":
             return as_input(sample, encoding)
+        if kind == "sound":
+            return shifted_sound(sample, encoding, self._generator(epoch, index))
         return self.augment.apply(sample, encoding, self._generator(epoch, index))
 
     def view(self, height: int, width: int, encoding: PixelEncoding, epoch: int, index: int) -> tuple[Box, bool]:
@@ -88,16 +93,22 @@ class Course:
 
 @dataclass(frozen=True)
 class Epoch:
-    """How an epoch went: mean loss of its steps, top-1 on the test images after it, weights at their limits."""
+    """How an epoch went: mean loss of its steps, what a test gave after it, weights at their limits."""
 
     number: int  # from 1
     loss: float
-    accuracy: float | None  # None where the course has no test
+    accuracy: float | None  # None where the course has no test, or the loss no right answers
     saturated: float  # share of the trained int8 weights that stand at ±127
+    error: float | None = None  # the mean loss of the test, where that is not of top-1
 
     def __str__(self) -> str:
-        tested = "" if self.accuracy is None else f"  top-1 {self.accuracy:.2%}"
+        tested = f"  {self.tested}" if self.tested else ""
         return f"epoch {self.number:<4} loss {self.loss:.4f}{tested}"
+
+    @property
+    def tested(self) -> Tested | None:
+        """What a test gave after it; None where there was none."""
+        return None if self.accuracy is None and self.error is None else Tested(self.accuracy, self.error)
 
 
 @dataclass(frozen=True)
@@ -107,22 +118,29 @@ class RunPosition:
     epoch: int
     step: int
     losses: float
-    before: float  # top-1 before learning
+    before: float | None  # what a test gave before learning, None where the loss has no right answers
     saturated: float  # likewise
     record: tuple[Epoch, ...]
+    error: float | None = None  # the mean loss of that test, where it is not of top-1
+
+    @property
+    def tests(self) -> tuple[Tested, ...]:
+        """What each test gave, the one before learning first."""
+        after = (epoch.tested for epoch in self.record)
+        return (Tested(self.before, self.error), *(tested for tested in after if tested))
 
     def check(self, course: Course, steps: int) -> None:
-        """Raise InputError unless a run of this course, `steps` to an epoch, can be here."""
-        if not 0 <= self.epoch <= course.epochs or not 0 <= self.step < (steps if self.epoch < course.epochs else 1):
+        """Raise InputError unless a run of this course, `steps` to an epoch, can be here: after them it tests."""
+        if not 0 <= self.epoch <= course.epochs or not 0 <= self.step <= (steps if self.epoch < course.epochs else 0):
             raise InputError(
                 f"step {self.step} of epoch {self.epoch + 1} is not one of {steps} steps and {course.epochs} epochs"
             )
         if [epoch.number for epoch in self.record] != list(range(1, self.epoch + 1)):
             raise InputError(f"{len(self.record)} epochs are on record, {self.epoch} are done")
-        if any((epoch.accuracy is None) == course.tests(epoch.number) for epoch in self.record):
+        if any((epoch.tested is None) == course.tests(epoch.number) for epoch in self.record):
             raise InputError("the tests on record are not those of the course")
         figures = ((epoch.accuracy or 0.0, epoch.saturated) for epoch in self.record)
-        if not all(0 <= share <= 1 for pair in ((self.before, self.saturated), *figures) for share in pair):
+        if not all(0 <= share <= 1 for pair in ((self.before or 0.0, self.saturated), *figures) for share in pair):
             raise InputError("a share on record is not between 0 and 1")
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from smidgen.data import Data, Samples, as_input, pixel_encoding
+from smidgen.data import Data, pixel_encoding
 from smidgen.errors import InputError, SmidgenError
-from smidgen.ir import Array, Graph
+from smidgen.ir import Array, Graph, roles_of
 from smidgen.learning.checkpoint import (
     Checkpoint,
     CheckpointError,
@@ -21,6 +21,7 @@ from smidgen.learning.checkpoint import (
 )
 from smidgen.learning.course import Course, Epoch, LearningProgress, RunPosition
 from smidgen.learning.freezing import learned_graph
+from smidgen.learning.testing import Guess, Tested, check_labels, guess, label_of, measure
 from smidgen.pipeline import Program
 from smidgen.targets.device import Device
 
@@ -40,18 +41,33 @@ class LearningError(SmidgenError):
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """What a run gave: top-1 before and after every epoch, warnings, all state, and the model learned."""
+    """What a run gave: its tests before and after every epoch, warnings, all state, and the model learned."""
 
     name: str
-    before: float
-    accuracy: float  # after the last epoch
+    first: Tested  # before learning
+    last: Tested  # after the last epoch
     record: tuple[Epoch, ...]
     warnings: tuple[str, ...]
     state: Mapping[str, Array]
     model: Graph
 
+    @property
+    def before(self) -> float:
+        """The share of right answers before learning."""
+        return self._share(self.first)
+
+    @property
+    def accuracy(self) -> float:
+        """The share of right answers after the last epoch."""
+        return self._share(self.last)
+
+    def _share(self, tested: Tested) -> float:
+        if tested.accuracy is None:
+            raise InputError(f"{self.name} learned by a loss that knows no right answers; take its error")
+        return tested.accuracy
+
     def __str__(self) -> str:
-        lines = [f"{self.name}: top-1 {self.before:.2%} before, {self.accuracy:.2%} after {len(self.record)} epochs"]
+        lines = [f"{self.name}: {self.first} before, {self.last} after {len(self.record)} epochs"]
         return "\n".join([*lines, *map(str, self.record)])
 
 
@@ -64,41 +80,38 @@ def learn(
     resume: Path | None = None,
     on_progress: ProgressCallback = lambda _: None,
     save_steps: int = SAVE_STEPS,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Learned:
     """Run the course on the program's target.
 
     `checkpoint` is written after every epoch and every `save_steps` steps; `resume` is one to continue from, and
-    the run then ends as if it had never stopped. A loss that is not a number stops the run; the last checkpoint stays.
+    the run then ends as if it had never stopped. Where the course has another number of epochs than that of the
+    checkpoint, the rates of the epochs that are left are those of the course given. `stop` is asked after every step
+    and test: once it says so, the checkpoint is written and the run ends with KeyboardInterrupt. A loss that is not a
+    number stops the run; the last checkpoint stays.
     """
     training = program.training
     if training is None:
         raise InputError(f"{program.graph.name} was compiled without a scheme and does not learn; give one")
     course.check()
     check_labels(program.graph, data)
+    check_course(course, data)
     fresh = Checkpoint(
-        start_fingerprint(program.graph), data.digest(), course, RunPosition(0, 0, 0.0, 0.0, 0.0, ()), {}
+        start_fingerprint(program.graph), data.digest(), course, RunPosition(0, 0, 0.0, None, 0.0, ()), {}
     )
     found = _read_matching(resume, fresh, len(data.train)) if resume else None
+    if found and not all(tested.fits(program.graph) for tested in found.position.tests):
+        raise CheckpointError(f"{resume} is damaged: the tests on record are not those of the loss")
     with program.start() as device:
-        run = _Run(device, data, fresh, checkpoint, on_progress, save_steps)
+        run = _Run(device, data, fresh, checkpoint, on_progress, save_steps, stop)
         run.start(found)
         while run.position.epoch < course.epochs:
             run.epoch()
+        run.finish()
         position, state = run.position, device.state()
-    warnings = _warnings(position, course, _classes(program.graph), len(data.train))
-    model = learned_graph(training, state)
-    accuracy = position.record[-1].accuracy
-    assert accuracy is not None
-    return Learned(program.graph.name, position.before, accuracy, position.record, warnings, state, model)
-
-
-def top1(device: Device, samples: Samples, on_progress: Callable[[int], None] = lambda _: None) -> float:
-    """The share of images whose class the device predicts; `on_progress` gets how many were tried."""
-    correct, encoding = 0, pixel_encoding(device.graph)
-    for done, (image, label) in enumerate(zip(samples.images, samples.labels, strict=True), start=1):
-        correct += device.predict(as_input(image, encoding)) == label
-        on_progress(done)
-    return correct / len(samples)
+    warnings = _warnings(position, course, guess(program.graph, data.train), len(data.train))
+    model, tests = learned_graph(training, state), position.tests
+    return Learned(program.graph.name, tests[0], tests[-1], position.record, warnings, state, model)
 
 
 class _Run:
@@ -112,9 +125,10 @@ class _Run:
         path: Path | None,
         on_progress: ProgressCallback,
         save_steps: int,
+        stop: Callable[[], bool],
     ) -> None:
         self.device, self.data, self.fresh, self.path = device, data, fresh, path
-        self.on_progress, self.save_steps = on_progress, save_steps
+        self.on_progress, self.save_steps, self.stop = on_progress, save_steps, stop
         self.course, self.position = fresh.course, fresh.position
 
     def start(self, found: Checkpoint | None) -> None:
@@ -124,7 +138,8 @@ class _Run:
             self.position = found.position
         else:
             share = saturation(self.device.graph, self.device.state())
-            self.position = replace(self.position, before=self.test(0), saturated=share)
+            tested = self.test(0)
+            self.position = replace(self.position, before=tested.accuracy, error=tested.error, saturated=share)
 
     def epoch(self) -> None:
         """The steps of the epoch that are left, the test after it, and its checkpoint."""
@@ -133,35 +148,54 @@ class _Run:
             if step < self.position.step:
                 continue
             self.step(index)
+            self.stop_where_asked()
             if (step + 1) % self.save_steps == 0 and step + 1 < len(train):
                 self.save(self.position)
         state = self._finite_state()
         share = saturation(self.device.graph, state)
-        accuracy = self.test(number + 1) if self.course.tests(number + 1) else None
-        epoch = Epoch(number + 1, self.position.losses / len(train), accuracy, share)
+        tested = self.test(number + 1) if self.course.tests(number + 1) else Tested(None)
+        epoch = Epoch(number + 1, self.position.losses / len(train), tested.accuracy, share, tested.error)
         record = (*self.position.record, epoch)
         self.position = replace(self.position, epoch=number + 1, step=0, losses=0.0, record=record)
         self.save(self.position)
+
+    def finish(self) -> None:
+        """The test after the last epoch, where the run was to have more of them and none was due after this one."""
+        *before, last = self.position.record
+        if last.tested is None:
+            tested = self.test(last.number)
+            last = replace(last, accuracy=tested.accuracy, error=tested.error)
+            self.position = replace(self.position, record=(*before, last))
+            self.save(self.position)
+
+    def stop_where_asked(self) -> None:
+        if self.stop():
+            self.save(self.position)
+            raise KeyboardInterrupt
 
     def step(self, index: int) -> None:
         """Learn one sample."""
         train, at = self.data.train, self.position
         image = self.course.image(train.images[index], pixel_encoding(self.device.graph), at.epoch, index)
         rate = self.course.rate(at.epoch, at.step, len(train))
-        loss = self.device.train(image, train.labels[index], rate)
+        loss = self.device.train(image, label_of(roles_of(self.device.graph), train, index), rate)
         if not math.isfinite(loss):
             raise self._diverged(f"the loss is {loss}")
         self.position = replace(at, step=at.step + 1, losses=at.losses + loss)
         mean = self.position.losses / self.position.step
         self.on_progress(LearningProgress("learning", self.position.step, len(train), at.epoch + 1, mean, self._last()))
 
-    def test(self, epoch: int) -> float:
+    def test(self, epoch: int) -> Tested:
         total, last = len(self.data.test), self._last()
-        return top1(
-            self.device,
-            self.data.test,
-            lambda done: self.on_progress(LearningProgress("testing", done, total, epoch, None, last)),
-        )
+
+        def tested(done: int) -> None:
+            self.on_progress(LearningProgress("testing", done, total, epoch, None, last))
+            if epoch:
+                self.stop_where_asked()
+            elif self.stop():
+                raise KeyboardInterrupt  # nothing is learned yet that could be kept
+
+        return measure(self.device, self.data.test, tested)
 
     def save(self, position: RunPosition) -> None:
         if self.path is not None:
@@ -197,15 +231,15 @@ def saturation(graph: Graph, state: Mapping[str, Array]) -> float:
     return at_limit / max(sum(w.size for w in weights), 1)
 
 
-def _warnings(position: RunPosition, course: Course, classes: int, steps: int) -> tuple[str, ...]:
+def _warnings(position: RunPosition, course: Course, guessed: Guess, steps: int) -> tuple[str, ...]:
     last, said = position.record[-1], []
     if last.saturated - position.saturated > SATURATED:
         said.append(
             f"{last.saturated:.1%} of the trained weights stand at their limits of ±127, {position.saturated:.1%} did "
             f"before: updates saturate at a learning rate of {course.learning_rate:g}; lower it"
         )
-    guessing, first, rate = math.log(classes), position.record[0], course.learning_rate
-    beside = f"that of guessing among {classes} classes {guessing:.4g}"
+    guessing, first, rate = guessed.loss, position.record[0], course.learning_rate
+    beside = f"{guessed.said} {guessing:.4g}"
     if last.loss > DIVERGED * guessing:
         said.append(
             f"the loss of the last epoch is {last.loss:.4g}, {beside}: learning diverges at a rate of {rate:g}; lower "
@@ -221,16 +255,12 @@ def _warnings(position: RunPosition, course: Course, classes: int, steps: int) -
     return tuple(said)
 
 
-def _classes(graph: Graph) -> int:
-    return graph.scores.type.shape[1]
-
-
-def check_labels(graph: Graph, data: Data) -> None:
-    classes, largest = _classes(graph), max(*data.train.labels, *data.test.labels)
-    if largest >= classes:
+def check_course(course: Course, data: Data) -> None:
+    """Raise InputError where pictures would change and the maps that tell of their cells would not."""
+    if data.told == "maps" and course.augment is not None:
         raise InputError(
-            f"{data.name} holds label {largest} ({data.classes[largest]!r}), the program learns the {classes} classes "
-            f"0 to {classes - 1}; compile it for {len(data.classes)}"
+            f"{data.name} tells a class for each cell of a picture, and random crops and flips would move what is in "
+            "them; give Course(augment=None)"
         )
 
 
@@ -243,12 +273,24 @@ def _read_matching(path: Path, fresh: Checkpoint, steps: int) -> Checkpoint:
         raise CheckpointError(f"{path} was learned from other images; give the same data")
     was, now = asdict(found.course), asdict(fresh.course)
     for key in now:
-        if was[key] != now[key]:
+        if was[key] != now[key] and key != "epochs":
             raise CheckpointError(
                 f"{path} belongs to a run with {key} {was[key]}, this one has {now[key]}; give the same value"
             )
     try:
-        found.position.check(fresh.course, steps)
+        found.position.check(found.course, steps)
     except InputError as error:
         raise CheckpointError(f"{path} is damaged: {error}") from None
-    return found
+    position = found.position
+    if (begun := position.epoch + (position.step > 0)) > fresh.course.epochs:
+        raise CheckpointError(
+            f"{path} is in epoch {begun} of its run, which cannot end after {fresh.course.epochs}; ask for "
+            f"{begun} epochs or more, or begin anew"
+        )
+    return replace(found, position=_as_if_asked(position, fresh.course))
+
+
+def _as_if_asked(position: RunPosition, course: Course) -> RunPosition:
+    """The position as a run of this course would have it: without tests that only another last epoch called for."""
+    record = (one if course.tests(one.number) else replace(one, accuracy=None) for one in position.record)
+    return replace(position, record=tuple(record))

@@ -7,12 +7,14 @@ half-open.
 from smidgen.memory.checking import check, check_apart
 from smidgen.memory.layout import ALIGNMENT, Buffer, Plan, most, shared
 from smidgen.memory.lives import buffers, loads_of
+from smidgen.memory.peak import PeakParts, peak_parts
 from smidgen.memory.planning import apart, greedy, overlapping, packed
 from smidgen.memory.state import state_bytes, state_offsets
 
 __all__ = [
     "ALIGNMENT",
     "Buffer",
+    "PeakParts",
     "Plan",
     "apart",
     "buffers",
@@ -23,6 +25,7 @@ __all__ = [
     "most",
     "overlapping",
     "packed",
+    "peak_parts",
     "shared",
     "state_bytes",
     "state_offsets",

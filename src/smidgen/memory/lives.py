@@ -106,4 +106,4 @@ def _working(graph: Graph, schedule: Schedule, working: Working) -> Iterator[Buf
         if size := working(node, schedule.streams(index)):
             sizes[span] = max(sizes.get(span, 0), size)
     for (start, end), size in sizes.items():
-        yield Buffer(f"scratch of {graph.nodes[start].outs[0].name}", size, start, end)
+        yield Buffer(f"working memory of {graph.nodes[start].outs[0].name}", size, start, end)

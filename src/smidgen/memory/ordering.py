@@ -43,11 +43,9 @@ def reorder(graph: Graph, *, working: Working) -> Graph:
 
 def _parts(graph: Graph) -> Iterator[tuple[int, int]]:
     """Nodes [begin, end) among which nodes may move: what runs before the label is read is what a prediction runs."""
-    count = len(graph.nodes)
-    label = graph.roles.label if graph.roles else None
-    loss = next((i for i, node in enumerate(graph.nodes) if label in node.ins), count)
+    loss = graph.prediction_end
     yield 0, loss
-    yield loss + 1, count
+    yield loss + 1, len(graph.nodes)
 
 
 def _better(graph: Graph, first: int, end: int, working: Working) -> Graph:

@@ -52,6 +52,11 @@ def choose(graph: Graph, streamed_input: bool = False, overlaps: bool = True, *,
     return _choose(graph, _segments(graph, streamed_input, working), working, overlaps)
 
 
+def streams_input(graph: Graph, working: Working) -> bool:
+    """Whether a graph can take its image row by row; not where its first layer needs it whole, as a dense one does."""
+    return Segments(graph, True, working).reach > 0
+
+
 def _segments(graph: Graph, streamed_input: bool, working: Working) -> Segments:
     segments = Segments(graph, streamed_input, working)
     if streamed_input and segments.reach == 0:

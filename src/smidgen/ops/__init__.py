@@ -20,6 +20,10 @@ from smidgen.ops.loss import CrossEntropyGrad as CrossEntropyGrad
 from smidgen.ops.loss import MaxAbs as MaxAbs
 from smidgen.ops.loss import Rate as Rate
 from smidgen.ops.loss import SoftmaxCrossEntropy as SoftmaxCrossEntropy
+from smidgen.ops.losses import CellCrossEntropy as CellCrossEntropy
+from smidgen.ops.losses import MeanSquaredError as MeanSquaredError
+from smidgen.ops.losses import ReconstructionError as ReconstructionError
+from smidgen.ops.losses import SigmoidCrossEntropy as SigmoidCrossEntropy
 from smidgen.ops.maximum import Compare as Compare
 from smidgen.ops.maximum import Maximum as Maximum
 from smidgen.ops.norm import BatchNorm as BatchNorm

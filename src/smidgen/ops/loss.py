@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from smidgen.errors import GraphError
-from smidgen.ir import Array, Builder, Node, Op, Params, Type, Value, op
+from smidgen.ir import Array, Builder, Graph, Node, Op, Params, Type, Value, op
 from smidgen.ops.checking import LABEL, RATE, SCALAR, check_dtypes, check_is, shown
+
+Loss = Literal["softmax", "sigmoid", "mse", "reconstruction", "cells"]
 
 F = np.float32
 LOG2_E, LN2_HIGH, LN2_LOW = F(1.4426950408889634), F(0.693145751953125), F(1.42860682030941723e-6)
@@ -54,16 +57,49 @@ def sum_in_order(x: Array) -> Array:
     return total
 
 
+def limit(x: Array, most: np.float32) -> Array:
+    """x within ±most; in this order a NaN becomes the lower limit."""
+    above = np.where(x > -most, x, -most)
+    limited: Array = np.where(above < most, above, most)
+    return limited
+
+
 def is_class(label: Array, classes: int) -> bool:
     """Whether the label names a class; a sample without one teaches nothing."""
     return 0 <= int(label[0]) < classes
 
 
+@dataclass(frozen=True)
+class LossOp(Op):
+    """A loss: its inputs are the logits and what they should be, its first output is one number."""
+
+    loss: ClassVar[Loss]
+
+
+def loss_node(graph: Graph) -> Node:
+    """The node that gives a training step's loss; GraphError where there is none."""
+    for node in graph.nodes if graph.roles else ():
+        if isinstance(node.op, LossOp) and graph.roles and graph.roles.loss in node.outs:
+            return node
+    raise GraphError(f"{graph.name} has no loss that is known; build a training step with build_training")
+
+
+def loss_kind(graph: Graph) -> Loss | None:
+    """Which loss a training step has; None for another graph, and for a step whose loss is not known."""
+    try:
+        node = loss_node(graph)
+    except GraphError:
+        return None
+    assert isinstance(node.op, LossOp)
+    return node.op.loss
+
+
 @op
 @dataclass(frozen=True)
-class SoftmaxCrossEntropy(Op):
+class SoftmaxCrossEntropy(LossOp):
     """loss = −log softmax(logits)[label], 0 where the label is not a class; and the probabilities."""
 
+    loss = "softmax"
     kernel = "smg_softmax_cross_entropy_f32"
     takes = "float32"
 
@@ -74,8 +110,7 @@ class SoftmaxCrossEntropy(Op):
         return Type((1,), "float32"), logits
 
     def ref(self, node: Node, logits: Array, label: Array) -> tuple[Array, ...]:
-        above = np.where(logits > -LOGIT_LIMIT, logits, -LOGIT_LIMIT)  # in this order a NaN becomes the lower limit
-        limited = np.where(above < LOGIT_LIMIT, above, LOGIT_LIMIT)
+        limited = limit(logits, LOGIT_LIMIT)
         shifted = limited - limited.max()
         exps = exp_f32(shifted)
         total = sum_in_order(exps)

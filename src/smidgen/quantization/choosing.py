@@ -79,7 +79,7 @@ def choose_preprocessing(
 
     `labelled` are images with the classes that the graph's scores are of.
     """
-    if (stated := graph.preprocessing) is not None:
+    if isinstance(stated := graph.preprocessing, Preprocessing):
         return PixelChoice(stated, "stated", usual_name(stated))
     usable = fitting(conventions, graph.image.type.shape[-1])
     if (name := named_by_layers(graph, usable)) is not None:

@@ -12,6 +12,7 @@ from smidgen.data import Samples, as_input, pixel_encoding
 from smidgen.data.inputs import kind_of
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, verify
+from smidgen.ir.log_mel import LogMel
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.quantization.calibration import (
     METHODS,
@@ -93,7 +94,7 @@ def quantize(
         choice: PixelChoice | None = _as_given(graph, preprocessing, pixels)
     else:
         choice = choose_preprocessing(graph, images, labelled, conventions, on_progress) if pixels else None
-    real = replace(real, preprocessing=choice.preprocessing if choice else None)
+    real = replace(real, preprocessing=choice.preprocessing if choice else _heard(graph))
     verify(real)
     samples = _samples(real, images)
     used, others = _split_samples(len(samples))
@@ -112,6 +113,10 @@ def quantize(
     held_out = not np.intersect1d(used, others).size
     known = None if labelled is None else _accuracy(real, rounded, labelled, on_progress)
     return Quantized(rounded, compared.report(graph.name, recipe.method, len(used), held_out, known), choice)
+
+
+def _heard(graph: Graph) -> LogMel | None:
+    return graph.preprocessing if isinstance(graph.preprocessing, LogMel) else None
 
 
 def _as_given(graph: Graph, preprocessing: Preprocessing, pixels: bool) -> PixelChoice:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
-
 from smidgen.ir import Graph
 from smidgen.ops.update import initial_fraction
-from smidgen.results.drawing import COLOURS, page_of
+from smidgen.results.drawing import COLOURS, CRIMSON
+from smidgen.results.figures import Axis, Bars, Figure, Line, Mark, Panel, Rule
+from smidgen.results.page import page_of
 from smidgen.selection.contributions import Contributions, LayerShare
 from smidgen.selection.found import Found, Method, Pareto
 from smidgen.selection.predicting import Predictions
@@ -23,37 +22,29 @@ GAINS = ("#c6dbef", "#8ab8dd", "#4a90c4", "#174a7e")  # by share, pale for few c
 HARMS = ("#fcc5bf", "#f49a8f", "#dd5a4b", "#a31b12")
 METHODS: Mapping[Method, str] = {"exact": "#174a7e", "evolutionary": "#e69f00", "random": "#9a9a9a"}
 FROZEN = "#ececec"
-LEGEND = {"orientation": "h", "y": -0.16}
-TEMPLATE = "plotly_white"
-BOUGHT = "%{customdata}<br>%{x:.1f} KB: %{y:+.2f} points<extra></extra>"
+GROUP = 0.85  # how wide the bars of a layer are together
 
 
-def draw_contributions(contributions: Contributions) -> go.Figure:
+def draw_contributions(contributions: Contributions) -> Figure:
     """Gain over the depth of biases, and gain of each layer's weights at each share; what harms hangs below zero."""
-    titles = ("biases: gain over the head alone", "weights: gain over biases, each layer by itself")
-    figure = make_subplots(cols=2, column_widths=[0.28, 0.72], horizontal_spacing=0.06, subplot_titles=titles)
-    depths = [one.biases for one in contributions.depths]
-    figure.add_trace(
-        go.Scatter(
-            name="biases", x=depths, y=[_points(contributions.biases_gain(k)) for k in depths], mode="lines+markers",
-            line={"color": COLOURS["state"]}, showlegend=False,
-            hovertemplate="the last %{x} biases: %{y:+.1f} points<extra></extra>",
-        ),
-        row=1, col=1,
-    )  # fmt: skip
+    depths = tuple(one.biases for one in contributions.depths)
+    gains = tuple(_points(contributions.biases_gain(k)) for k in depths)
+    told = tuple(f"the last {k} biases: {gain:+.1f} points" for k, gain in zip(depths, gains, strict=True))
+    curve = Line("biases", depths, gains, told, COLOURS["state"], radius=3, legend=False)
     shares = sorted({one.share for one in contributions.shares})
-    for place, share in enumerate(shares):
-        figure.add_trace(_share_bars(contributions, share, place, len(shares)), row=1, col=2)
-    figure.add_hline(y=0, line={"color": "black", "width": 1})
-    figure.update_layout(
-        title=f"What each part adds: {contributions.model} on {contributions.conditions.data}", height=480,
-        template=TEMPLATE, legend=LEGEND, margin={"t": 90}, barmode="group", bargap=0.15,
+    bars = [_share_bars(contributions, share, place, len(shares)) for place, share in enumerate(shares)]
+    numbers = tuple(float(n) for n in sorted({one.layer for one in contributions.shares}))
+    panels = (
+        Panel(
+            "biases: gain over the head alone", (Rule("y", 0), curve), Axis("last biases that learn"),
+            Axis("points of top-1"),
+        ),
+        Panel(
+            "weights: gain over biases, each layer by itself", (*bars, Rule("y", 0)), Axis("layer", ticks=numbers),
+        ),
     )  # fmt: skip
-    figure.update_xaxes(title_text="last biases that learn", row=1, col=1)
-    numbers = sorted({one.layer for one in contributions.shares})
-    figure.update_xaxes(title_text="layer", tickvals=numbers, tickangle=0, row=1, col=2)
-    figure.update_yaxes(title_text="points of top-1", row=1, col=1)
-    return figure
+    title = f"What each part adds: {contributions.model} on {contributions.conditions.data}"
+    return Figure(title, panels, 480, (0.28, 0.72))
 
 
 def contributions_page(contributions: Contributions) -> str:
@@ -74,75 +65,58 @@ def _points(share: float) -> float:
     return round(100 * share, 6)
 
 
-def _share_bars(contributions: Contributions, share: Fraction, place: int, count: int) -> go.Bar:
+def _share_bars(contributions: Contributions, share: Fraction, place: int, count: int) -> Bars:
     measured = [one for one in contributions.shares if one.share == share]
-    gains = [_points(contributions.weights_gain(one.layer, share)) for one in measured]
+    gains = tuple(_points(contributions.weights_gain(one.layer, share)) for one in measured)
     shade = len(GAINS) - 1 if count == 1 else round(place * (len(GAINS) - 1) / (count - 1))
-    return go.Bar(
-        name=f"{share} of the channels" if share < 1 else "all channels", x=[one.layer for one in measured], y=gains,
-        marker_color=[HARMS[shade] if gain < 0 else GAINS[shade] for gain in gains],
-        customdata=[_measured(contributions, one) for one in measured],
-        hovertemplate="%{customdata}: %{y:+.1f} points<extra></extra>",
+    told = (f"{_measured(contributions, one)}: {gain:+.1f} points" for one, gain in zip(measured, gains, strict=True))
+    return Bars(
+        f"{share} of the channels" if share < 1 else "all channels", tuple(one.layer for one in measured), gains,
+        tuple(told), tuple(HARMS[shade] if gain < 0 else GAINS[shade] for gain in gains), GROUP / count,
+        GROUP * (place / count - 0.5), key=GAINS[shade],
     )  # fmt: skip
 
 
 def _measured(contributions: Contributions, one: LayerShare) -> str:
     beside = f"beside {contributions.beside(one.layer)} biases"
-    return f"<b>layer {one.layer}</b>: {contributions.layers[one.layer]}<br>{one.share} of its channels, {beside}"
+    return f"layer {one.layer}: {contributions.layers[one.layer]}\n{one.share} of its channels, {beside}"
 
 
-def draw_search(searches: Sequence[Found]) -> go.Figure:
+def draw_search(searches: Sequence[Found]) -> Figure:
     """The best predicted gain over evaluations, within one budget: exact as a line, the others as they went."""
-    figure = go.Figure()
     last = max((search.evaluations for search in searches if search.improvements), default=1)
+    lines = []
     for search in searches:
         went = [(one.evaluations, one.gain) for one in search.improvements] or [(1, search.gain)]
-        points = [*went, (last, search.gain)]
-        figure.add_trace(
-            go.Scatter(
-                name=f"{search.method}: {100 * search.gain:+.2f}",
-                x=[count for count, _ in points], y=[_points(gain) for _, gain in points], mode="lines",
-                line={"color": METHODS[search.method], "shape": "hv", "dash": "solid" if len(went) > 1 else "dash"},
-                hovertemplate=search.method + ", %{x:,} evaluations: %{y:+.2f} points<extra></extra>",
+        counts, gains = zip(*went, (last, search.gain), strict=True)
+        points = tuple(map(_points, gains))
+        told = (f"{search.method}, {x:,} evaluations: {y:+.2f} points" for x, y in zip(counts, points, strict=True))
+        lines.append(
+            Line(
+                f"{search.method}: {100 * search.gain:+.2f}", counts, points, tuple(told), METHODS[search.method],
+                "steps", dashed=len(went) <= 1,
             )
         )  # fmt: skip
     budgets = " and ".join(f"{budget:,}" for budget in dict.fromkeys(search.budget for search in searches))
-    figure.update_layout(
-        title=f"Best predicted gain within {budgets} bytes", height=420, template=TEMPLATE, legend=LEGEND,
-        margin={"t": 60}, showlegend=True,
-    )  # fmt: skip
-    figure.update_xaxes(title_text="schemes evaluated", type="log")
-    figure.update_yaxes(title_text="points of top-1, predicted")
-    return figure
+    panel = Panel("", tuple(lines), Axis("schemes evaluated", log=True), Axis("points of top-1, predicted"))
+    return Figure(f"Best predicted gain within {budgets} bytes", (panel,), 420)
 
 
-def draw_pareto(pareto: Pareto, chosen: Found | None = None) -> go.Figure:
+def draw_pareto(pareto: Pareto, chosen: Found | None = None) -> Figure:
     """What each amount of memory buys: the predicted gain of the best scheme that fits, and where `chosen` lies."""
-    figure = go.Figure(
-        go.Scatter(
-            name="best scheme that fits", x=[_kilobytes(one) for one in pareto.points],
-            y=[_points(one.gain) for one in pareto.points],
-            mode="lines+markers", line={"shape": "hv", "color": COLOURS["activation"]},
-            customdata=[_described(one) for one in pareto.points],
-            hovertemplate=BOUGHT,
-        )
-    )  # fmt: skip
+    lines = [_bought("best scheme that fits", pareto.points, COLOURS["activation"], 3)]
     if chosen is not None:
-        figure.add_trace(
-            go.Scatter(
-                name=f"chosen: {chosen.cost:,} bytes", x=[_kilobytes(chosen)], y=[_points(chosen.gain)],
-                mode="markers", marker={"size": 14, "symbol": "star", "color": "crimson"},
-                customdata=[_described(chosen)], hovertemplate=BOUGHT,
-            )
-        )  # fmt: skip
+        lines.append(_bought(f"chosen: {chosen.cost:,} bytes", (chosen,), CRIMSON, 7))
     what = f"SRAM on {pareto.target}, everything counted" if pareto.target else "analytic memory"
-    figure.update_layout(
-        title=f"What memory buys: {pareto.model}", height=420, template=TEMPLATE, legend=LEGEND, margin={"t": 60},
-        showlegend=True,
-    )  # fmt: skip
-    figure.update_xaxes(title_text=f"KB of {what} (1,024 bytes each)")
-    figure.update_yaxes(title_text="points of top-1 over the head, predicted")
-    return figure
+    x, y = Axis(f"KB of {what} (1,024 bytes each)"), Axis("points of top-1 over the head, predicted")
+    return Figure(f"What memory buys: {pareto.model}", (Panel("", tuple(lines), x, y),), 420)
+
+
+def _bought(name: str, points: Sequence[Found], colour: str, radius: float) -> Line:
+    """What each of some schemes costs and gains."""
+    x, y = tuple(_kilobytes(one) for one in points), tuple(_points(one.gain) for one in points)
+    told = (f"{_described(one)}\n{_kilobytes(one):.1f} KB: {_points(one.gain):+.2f} points" for one in points)
+    return Line(name, x, y, tuple(told), colour, "steps", radius=radius)
 
 
 def search_page(graph: Graph, searches: Sequence[Found], options: Options) -> str:
@@ -175,87 +149,83 @@ def _described(found: Found) -> str:
     return f"the last {found.scheme.biases} biases, {found.weight_bits}-bit weights, {weights}"
 
 
-def draw_predictions(predictions: Predictions) -> go.Figure:
+def draw_predictions(predictions: Predictions) -> Figure:
     """Predicted gains against real ones, and what the sums of two layers miss."""
-    paired = bool(predictions.interactions)
     said = f"predicted and real: r = {predictions.correlation:.2f}, of ranks {predictions.rank_correlation:.2f}"
-    missed = f"pairs: the sum misses {100 * predictions.interaction_error:.1f} points on average" if paired else ""
-    figure = make_subplots(cols=2 if paired else 1, subplot_titles=(said, missed)[: 1 + paired])
-    figure.add_trace(_scattered(predictions), row=1, col=1)
     gains = [gain for one in predictions.schemes for gain in (_points(one.predicted), _points(one.real))]
-    ends = [min(gains, default=0.0), max(gains, default=0.0)]
-    figure.add_trace(
-        go.Scatter(
-            name="as predicted", x=ends, y=ends, mode="lines", line={"dash": "dot", "color": "black"}, hoverinfo="skip"
-        ),
-        row=1, col=1,
-    )  # fmt: skip
-    if paired:
-        figure.add_trace(_pairs(predictions), row=1, col=2)
-        figure.add_hline(y=0, line={"color": "black", "width": 1}, row=1, col=2)
-        figure.update_yaxes(title_text="together less alone, points", row=1, col=2)
+    ends = (min(gains, default=0.0), max(gains, default=0.0))
+    diagonal = Line("as predicted", ends, ends, ("", ""), "#000000", dashed=True, legend=False)
+    panels = [
+        Panel(
+            said, (_scattered(predictions), diagonal), Axis("predicted gain, points of top-1"),
+            Axis("real gain, points of top-1"),
+        )
+    ]  # fmt: skip
+    if predictions.interactions:
+        missed = f"pairs: the sum misses {100 * predictions.interaction_error:.1f} points on average"
+        pairs = _pairs(predictions)
+        names = tuple(_pair(one.layers) for one in predictions.interactions)
+        panels.append(
+            Panel(missed, (pairs, Rule("y", 0)), Axis(ticks=pairs.x, labels=names), Axis("together less alone, points"))
+        )
     title = f"Sums of contributions and what came: {predictions.model} on {predictions.data}"
-    figure.update_layout(title=title, height=460, template=TEMPLATE, margin={"t": 90}, showlegend=False)
-    figure.update_xaxes(title_text="predicted gain, points of top-1", row=1, col=1)
-    figure.update_yaxes(title_text="real gain, points of top-1", row=1, col=1)
-    return figure
+    return Figure(title, tuple(panels), 460, (1.0,) * len(panels))
 
 
-def _scattered(predictions: Predictions) -> go.Scatter:
-    return go.Scatter(
-        name="schemes", x=[_points(one.predicted) for one in predictions.schemes],
-        y=[_points(one.real) for one in predictions.schemes], mode="markers",
-        marker={"color": COLOURS["activation"], "size": 9}, customdata=[one.scheme for one in predictions.schemes],
-        hovertemplate="%{customdata}<br>predicted %{x:+.1f}, real %{y:+.1f}<extra></extra>",
-    )  # fmt: skip
+def _scattered(predictions: Predictions) -> Line:
+    x = tuple(_points(one.predicted) for one in predictions.schemes)
+    y = tuple(_points(one.real) for one in predictions.schemes)
+    named = (one.scheme for one in predictions.schemes)
+    told = (f"{name}\npredicted {a:+.1f}, real {b:+.1f}" for name, a, b in zip(named, x, y, strict=True))
+    return Line("schemes", x, y, tuple(told), COLOURS["activation"], "none", radius=4.5, legend=False)
 
 
-def _pairs(predictions: Predictions) -> go.Bar:
-    errors = [_points(one.error) for one in predictions.interactions]
-    return go.Bar(
-        name="pairs", x=[" + ".join(map(str, one.layers)) for one in predictions.interactions], y=errors,
-        marker_color=[HARMS[2] if error < 0 else GAINS[2] for error in errors],
-        customdata=[
-            f"alone {' and '.join(f'{100 * gain:+.1f}' for gain in one.alone)}, together {100 * one.together:+.1f}"
-            for one in predictions.interactions
-        ],
-        hovertemplate="layers %{x}: %{customdata}<extra></extra>",
-    )  # fmt: skip
+def _pairs(predictions: Predictions) -> Bars:
+    errors = tuple(_points(one.error) for one in predictions.interactions)
+    told = (
+        f"layers {_pair(one.layers)}: alone {' and '.join(f'{100 * gain:+.1f}' for gain in one.alone)}, together "
+        f"{100 * one.together:+.1f}"
+        for one in predictions.interactions
+    )
+    colours = tuple(HARMS[2] if error < 0 else GAINS[2] for error in errors)
+    return Bars("pairs", tuple(range(len(errors))), errors, tuple(told), colours, legend=False)
 
 
-def draw_scheme(graph: Graph, scheme: Scheme, options: Options) -> go.Figure:
+def _pair(pair: Sequence[int]) -> str:
+    return " + ".join(map(str, pair))
+
+
+def draw_scheme(graph: Graph, scheme: Scheme, options: Options) -> Figure:
     """The network's layers in order: which learn their bias, what share of their weights, and what that costs."""
     numbered, trained = layers(graph), {one.layer: one for one in resolve(scheme, graph, options.seed)}
-    names = [f"<b>layer {i}</b>: {LayerShape.of(node)}" for i, node in enumerate(numbered)]
-    titles = ("what learns: share of each layer's input channels, and ● biases", "bytes that learning takes")
-    figure = make_subplots(rows=2, shared_xaxes=True, vertical_spacing=0.12, subplot_titles=titles)
-    shares = [_share(trained.get(i)) for i in range(len(numbered))]
-    whole = [1.0] * len(numbered)
-    figure.add_trace(_layer_bars("frozen", whole, FROZEN, names, "all channels"), row=1, col=1)
-    figure.add_trace(_layer_bars("weights learn", shares, COLOURS["state"], names, "%{y:.1%} learn"), row=1, col=1)
-    biased = sorted(trained)
-    figure.add_trace(
-        go.Scatter(
-            name="bias learns", x=biased, y=[1.08] * len(biased), mode="markers",
-            marker={"color": COLOURS["gradient"], "size": 7}, hoverinfo="skip",
+    count = len(numbered)
+    names = [f"layer {i}: {LayerShape.of(node)}" for i, node in enumerate(numbered)]
+    shares = [_share(trained.get(i)) for i in range(count)]
+    biased = tuple(sorted(trained))
+    above: list[Mark] = [
+        _layer_bars("frozen", [1.0] * count, FROZEN, [f"{name}\nall channels" for name in names]),
+        _layer_bars("weights learn", shares, COLOURS["state"], _told(names, (f"{y:.1%} learn" for y in shares))),
+        Line(
+            "bias learns", biased, (1.08,) * len(biased), ("",) * len(biased), COLOURS["gradient"], "none", radius=3.5
         ),
-        row=1, col=1,
-    )  # fmt: skip
-    below = [0] * len(numbered)
-    for what, colour, sizes in _costs(trained, len(numbered), options.bits(scheme)):
-        figure.add_trace(
-            _layer_bars(what, sizes, colour, names, what + ": %{customdata[1]:,} bytes", below), row=2, col=1
-        )
-        below = [base + size for base, size in zip(below, sizes, strict=True)]
-    figure.update_layout(
-        title=f"What {graph.name} learns by {scheme.name}: {_in_words(scheme, options)}", height=620, template=TEMPLATE,
-        barmode="overlay", legend={**LEGEND, "y": -0.1}, margin={"t": 90},
-    )  # fmt: skip
-    figure.update_xaxes(range=[-0.7, len(numbered) - 0.3], dtick=max(1, len(numbered) // 40), showticklabels=True)
-    figure.update_xaxes(title_text="layer, from the image to the classifier", row=2, col=1)
-    figure.update_yaxes(tickformat=".0%", range=[0, 1.16], row=1, col=1)
-    figure.update_yaxes(title_text="bytes", tickformat=",d", row=2, col=1)
-    return figure
+    ]  # fmt: skip
+    below, under = list[Mark](), [0] * count
+    for what, colour, sizes in _costs(trained, count, options.bits(scheme)):
+        told = _told(names, (f"{what}: {size:,} bytes" for size in sizes))
+        below.append(_layer_bars(what, sizes, colour, told, under))
+        under = [base + size for base, size in zip(under, sizes, strict=True)]
+    ends = Axis("", -0.7, count - 0.3, ticks=tuple(range(0, count, max(1, count // 40))))
+    titled = Axis("layer, from the image to the classifier", ends.low, ends.high, ticks=ends.ticks)
+    learns = "what learns: share of each layer's input channels, and ● biases"
+    panels = (
+        Panel(learns, tuple(above), ends, Axis("", 0, 1.16, unit="percent")),
+        Panel("bytes that learning takes", tuple(below), titled, Axis("bytes", 0, unit="bytes")),
+    )
+    return Figure(f"What {graph.name} learns by {scheme.name}: {_in_words(scheme, options)}", panels, 620)
+
+
+def _told(names: Sequence[str], said: Iterator[str]) -> list[str]:
+    return [f"{name}\n{words}" for name, words in zip(names, said, strict=True)]
 
 
 def _in_words(scheme: Scheme, options: Options) -> str:
@@ -266,13 +236,8 @@ def _share(trained: Trained | None) -> float:
     return 0.0 if trained is None else round(len(trained.channels) / trained.node.ins[1].type.shape[-1], 6)
 
 
-def _layer_bars(
-    what: str, y: Sequence[float], colour: str, names: Sequence[str], said: str, base: Sequence[int] = ()
-) -> go.Bar:
-    return go.Bar(
-        name=what, x=list(range(len(y))), y=list(y), base=list(base) or None, marker_color=colour, width=0.8,
-        customdata=list(zip(names, y, strict=True)), hovertemplate="%{customdata[0]}<br>" + said + "<extra></extra>",
-    )  # fmt: skip
+def _layer_bars(what: str, y: Sequence[float], colour: str, told: Sequence[str], base: Sequence[int] = ()) -> Bars:
+    return Bars(what, tuple(range(len(y))), tuple(y), tuple(told), (colour,), base=tuple(base))
 
 
 def _costs(trained: Mapping[int, Trained], count: int, bits: int) -> Iterator[tuple[str, str, list[int]]]:

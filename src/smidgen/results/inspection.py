@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from smidgen.ir import Graph, Node, Type, Value
+from smidgen.ir.log_mel import LogMel
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.training.head import layers as numbered
 
@@ -49,7 +50,7 @@ class Summary:
 
     name: str
     arithmetic: str  # of its layers: int8, float32, or both
-    preprocessing: Preprocessing | None
+    preprocessing: Preprocessing | LogMel | None
     classes: tuple[str, ...]  # by name; none where they are not known
     inputs: tuple[TensorSummary, ...]
     outputs: tuple[TensorSummary, ...]
@@ -74,7 +75,7 @@ class Summary:
             table.add_row(*_row(layer))
         ends = [f"{what} {_tensor_text(t)}" for what, ts in (("in", self.inputs), ("out", self.outputs)) for t in ts]
         if self.preprocessing is not None:
-            ends.append(f"images: {self.preprocessing}")
+            ends.append(f"{'sound' if isinstance(self.preprocessing, LogMel) else 'images'}: {self.preprocessing}")
         if self.classes:
             ends.append(f"{len(self.classes)} classes: {listed(self.classes)}")
         largest = f"largest activation {self.largest_activation_bytes:,} bytes"

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from smidgen.ir import Graph, Value
-from smidgen.memory import Buffer, shared
-from smidgen.ops.loss import SoftmaxCrossEntropy
+from smidgen.memory import Buffer, PeakParts, shared
 from smidgen.pipeline import Program
 from smidgen.training.head import layers
 from smidgen.training.scheme import AnalyticMemory, Trained, layer_memory
@@ -61,6 +60,7 @@ class LifeCycle:
     arena: int
     state: int
     lower_bound: int
+    at_peak: PeakParts
     tensors: tuple[ArenaTensor, ...]
     nodes: tuple[NodeMemory, ...]
     groups: tuple[tuple[int, int], ...]  # streamed nodes [first, end)
@@ -85,12 +85,13 @@ def life_cycle(program: Program) -> LifeCycle:
     groups = tuple((group.first, group.end) for group in program.schedule.groups)
     nodes = tuple(_node_memories(graph, plan.buffers, kinds, state))
     layers = tuple(_layers(program))
-    return LifeCycle(graph.name, plan.peak, state, plan.lower_bound, tensors, nodes, groups, backward, layers)
+    parts = program.memory.at_peak
+    return LifeCycle(graph.name, plan.peak, state, plan.lower_bound, parts, tensors, nodes, groups, backward, layers)
 
 
 def _backward(graph: Graph) -> int | None:
     """The node behind the loss."""
-    return next((i + 1 for i, node in enumerate(graph.nodes) if isinstance(node.op, SoftmaxCrossEntropy)), None)
+    return graph.prediction_end + 1 if graph.roles else None
 
 
 def kinds_of(graph: Graph, buffers: tuple[Buffer, ...]) -> tuple[Kind, ...]:

@@ -11,9 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from smidgen.errors import InputError
-from smidgen.ir import Array, Graph, Type, Value, evaluate, evaluate_step
+from smidgen.ir import Array, Graph, Type, Value, evaluate, evaluate_step, roles_of
+from smidgen.memory import PeakParts
 from smidgen.pipeline import Program
+from smidgen.targets.boards import Clock, shown_time
 from smidgen.targets.device import Device
+from smidgen.training.losses import example_label
 
 LEARNING_RATE = 0.01  # of the steps that are compared
 NOTE = "Instructions are not cycles: a chip may issue two at a time, and waits for its flash."
@@ -66,11 +69,32 @@ class Instructions:
 
 
 @dataclass(frozen=True)
+class TimeEstimate:
+    """About how long the instructions take, and what that takes for granted."""
+
+    forward_ms: float
+    step_ms: float | None  # None where the program only infers
+    mhz: int
+    instructions_per_cycle: float
+
+    def __str__(self) -> str:
+        step = "" if self.step_ms is None else f", training step {shown_time(self.step_ms)}"
+        return f"forward {shown_time(self.forward_ms)}{step} {Clock(self.mhz, self.instructions_per_cycle)}"
+
+
+def estimate_time(clock: Clock, forward: int, step: int | None) -> TimeEstimate:
+    """The times of a prediction and a step of so many instructions."""
+    taken = None if step is None else clock.milliseconds(step)
+    return TimeEstimate(clock.milliseconds(forward), taken, clock.mhz, clock.per_cycle)
+
+
+@dataclass(frozen=True)
 class PlannedArena:
     """The plan's arena."""
 
     peak_bytes: int
     lower_bound_bytes: int
+    at_peak: PeakParts
 
 
 @dataclass(frozen=True)
@@ -95,6 +119,7 @@ class Profile:
     flash_bytes: int
     flash: Flash
     instructions: Instructions
+    time: TimeEstimate
     plan: PlannedArena
     exact: Exactness
 
@@ -109,7 +134,9 @@ class Profile:
             f"flash         {self.flash_bytes:>11,} bytes: code {f.code:,}, constants {f.constants:,}",
             f"plan          {self.plan.peak_bytes:>11,} bytes; no plan for this order of nodes needs less than "
             f"{self.plan.lower_bound_bytes:,}",
+            f"at its peak   {self.plan.at_peak}",
             f"instructions  forward {i.forward:,}{step}",
+            f"time          {self.time}: an estimate",
             self._exactness(),
             NOTE,
         ]
@@ -176,7 +203,8 @@ def profile(program: Program, steps: int = 3, seed: int = 0) -> Profile:
         flash_bytes=memory.flash,
         flash=Flash(memory.code, memory.constants),
         instructions=Instructions(forward.total, step, counts.between, _costs_by_op(by_node), by_node),
-        plan=PlannedArena(program.plan.peak, program.plan.lower_bound),
+        time=estimate_time(device.clock, forward.total, step),
+        plan=PlannedArena(program.plan.peak, program.plan.lower_bound, program.memory.at_peak),
         exact=Exactness(steps, not differences, differences[0] if differences else None),
     )
 
@@ -185,12 +213,13 @@ def _compare_training(program: Program, device: Device, steps: int, rng: np.rand
     """Train on noise; what differs from the reference."""
     assert program.training is not None
     reference = program.training.step
-    state, classes = reference.state, reference.scores.type.shape[1]
+    state, roles = reference.state, roles_of(reference)
     for step in range(steps):
-        (image,), label = _random_inputs(reference.prediction_inputs, rng), step % classes
-        extra = (np.array([label], np.int32), np.array([LEARNING_RATE], np.float32))
-        outputs, state = evaluate_step(reference, state, image, *extra)
-        device.train(image, label, LEARNING_RATE)
+        (image,) = _random_inputs(reference.prediction_inputs, rng)
+        told = example_label(roles.label, roles.logits, step)
+        outputs, state = evaluate_step(reference, state, image, *told, np.array([LEARNING_RATE], np.float32))
+        label = told[0] if told else None
+        device.train(image, label if label is None or roles.told != "classes" else int(label[0]), LEARNING_RATE)
         yield from _differences(reference.outputs, outputs, device.outputs(), step)
         kept = device.state()
         yield from _differences(tuple(state), tuple(state.values()), tuple(kept[v.name] for v in state), step)

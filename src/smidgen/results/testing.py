@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import plotly.graph_objects as go
-
 from smidgen.inference import CellsTested, ClassesTested, ClassTested, NumbersTested, ReconstructionTested, Tested
-from smidgen.results.drawing import COLOURS, page_of
+from smidgen.results.drawing import COLOURS
+from smidgen.results.figures import Axis, Bars, Figure, Note, Panel, Unit
+from smidgen.results.page import page_of
 
 WRITTEN = 30  # classes, up to which the matrix has its numbers written into it
 HEIGHTS = (420, 1200)  # pixels of a matrix, at least and at most
 ROW = 26  # pixels of a class
+GROUP = 0.8  # how wide the bars of a name are together
+DARK = 0.6  # of a row's samples: numbers in darker cells are white
 
 
 def draw_tested(tested: Tested) -> str:
@@ -21,7 +23,7 @@ def draw_tested(tested: Tested) -> str:
     return page_of(title, ". ".join(lines) + ".", _figures(tested), _rows(tested))
 
 
-def _figures(tested: Tested) -> list[go.Figure]:
+def _figures(tested: Tested) -> list[Figure]:
     match tested:
         case ClassesTested() | CellsTested():
             return [_matrix(tested.classes, tested.confusion), _shares(tested.classes)]
@@ -59,48 +61,68 @@ def _said(one: ClassTested) -> str:
     return ", ".join([f"{one.samples:,} samples", *known])
 
 
-def _matrix(classes: tuple[ClassTested, ...], confusion: tuple[tuple[int, ...], ...]) -> go.Figure:
+def _matrix(classes: tuple[ClassTested, ...], confusion: tuple[tuple[int, ...], ...]) -> Figure:
     """Rows are the true classes, from the top; the colour is the share of a row."""
-    names = [f"{place}: {one.name}" for place, one in enumerate(classes)]
-    shares = [[count / max(sum(row), 1) for count in row] for row in confusion]
-    written = [[f"{count:,}" if count else "" for count in row] for row in confusion]
-    figure = go.Figure(
-        go.Heatmap(
-            z=shares, x=names, y=names, customdata=confusion, zmin=0, zmax=1,
-            colorscale=[[0, "white"], [1, COLOURS["activation"]]],
-            text=written if len(classes) <= WRITTEN else None,
-            texttemplate="%{text}" if len(classes) <= WRITTEN else None,
-            hovertemplate="true %{y}<br>predicted %{x}<br>%{customdata:,} (%{z:.1%})<extra></extra>",
-            colorbar={"title": "share of a row", "tickformat": ".0%"},
-        )
+    names, count = _names(classes), len(classes)
+    cells = [(row, column, confusion[row][column]) for row in range(count) for column in range(count)]
+    shares = [found / max(sum(confusion[row]), 1) for row, _, found in cells]
+    squares = Bars(
+        "cells", tuple(float(column) for _, column, _ in cells), (1.0,) * len(cells),
+        tuple(
+            f"true {names[row]}, predicted {names[column]}: {found:,} ({share:.1%})"
+            for (row, column, found), share in zip(cells, shares, strict=True)
+        ),
+        tuple(map(_shade, shares)), width=1.0, base=tuple(count - row - 1.5 for row, _, _ in cells), edges=True,
+        legend=False,
     )  # fmt: skip
-    height = min(max(ROW * len(classes) + 200, HEIGHTS[0]), HEIGHTS[1])
-    figure.update_layout(title="Confusion: true class down, predicted across", height=height, template="plotly_white")
-    figure.update_xaxes(title_text="predicted", type="category")
-    figure.update_yaxes(title_text="true", type="category", autorange="reversed")
-    return figure
-
-
-def _shares(classes: tuple[ClassTested, ...]) -> go.Figure:
-    names = [f"{place}: {one.name}" for place, one in enumerate(classes)]
-    bars = {"precision": [one.precision for one in classes], "recall": [one.recall for one in classes]}
-    figure = _bars("Precision and recall by class", names, bars, "share")
-    figure.update_yaxes(range=[0, 1], tickformat=".0%")
-    return figure
-
-
-def _bars(title: str, names: list[str], bars: Mapping[str, Sequence[float | None]], axis: str) -> go.Figure:
-    colours = (COLOURS["gradient"], COLOURS["saved"])
-    figure = go.Figure(
-        [
-            go.Bar(
-                name=name, x=names, y=list(y), marker_color=colour,
-                hovertemplate="%{x}<br>" + name + " %{y:.4g}<extra></extra>",
-            )
-            for (name, y), colour in zip(bars.items(), colours, strict=False)
-        ]
+    numbers = [
+        Note(column - 0.35, count - row - 1.0, f"{found:,}", "#ffffff" if share > DARK else "#000000")
+        for (row, column, found), share in zip(cells, shares, strict=True)
+        if found and count <= WRITTEN
+    ]
+    places = tuple(float(place) for place in range(count))
+    panel = Panel(
+        "Confusion: true class down, predicted across", (squares, *numbers),
+        Axis("predicted", -0.5, count - 0.5, ticks=places, labels=names),
+        Axis("true", -0.5, count - 0.5, ticks=places, labels=names[::-1]),
     )  # fmt: skip
-    figure.update_layout(title=title, height=420, template="plotly_white", barmode="group")
-    figure.update_xaxes(type="category")
-    figure.update_yaxes(title_text=axis)
-    return figure
+    return Figure("", (panel,), min(max(ROW * count + 200, HEIGHTS[0]), HEIGHTS[1]))
+
+
+def _names(classes: tuple[ClassTested, ...]) -> tuple[str, ...]:
+    return tuple(f"{place}: {one.name}" for place, one in enumerate(classes))
+
+
+def _shade(share: float) -> str:
+    """White for none of a row's samples, the full colour for all of them."""
+    full = COLOURS["activation"].removeprefix("#")
+    parts = (255 + share * (int(full[at : at + 2], 16) - 255) for at in (0, 2, 4))
+    return "#" + "".join(f"{round(part):02x}" for part in parts)
+
+
+def _shares(classes: tuple[ClassTested, ...]) -> Figure:
+    percent = {
+        "precision": [None if one.precision is None else 100 * one.precision for one in classes],
+        "recall": [None if one.recall is None else 100 * one.recall for one in classes],
+    }
+    return _bars("Precision and recall by class", _names(classes), percent, "share", "percent")
+
+
+def _bars(
+    title: str, names: Sequence[str], bars: Mapping[str, Sequence[float | None]], axis: str, unit: Unit = "number"
+) -> Figure:
+    """Bars side by side for each name; a value that is not known has none."""
+    colours, width = (COLOURS["gradient"], COLOURS["saved"]), GROUP / len(bars)
+    drawn = []
+    for place, ((what, values), colour) in enumerate(zip(bars.items(), colours, strict=False)):
+        known = [(float(x), y) for x, y in enumerate(values) if y is not None]
+        said = tuple(f"{names[int(x)]}: {what} {y:.4g}{' %' if unit == 'percent' else ''}" for x, y in known)
+        xs, ys = tuple(x for x, _ in known), tuple(y for _, y in known)
+        drawn.append(Bars(what, xs, ys, said, (colour,), width=width, offset=place * width - GROUP / 2))
+    places = tuple(float(place) for place in range(len(names)))
+    high = 100.0 if unit == "percent" else None
+    panel = Panel(
+        title, tuple(drawn), Axis("", -0.5, len(names) - 0.5, ticks=places, labels=tuple(names)),
+        Axis(axis, 0, high, unit=unit),
+    )  # fmt: skip
+    return Figure("", (panel,), 420)

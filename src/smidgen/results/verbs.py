@@ -8,10 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from smidgen.ir import Array, Value
+from smidgen.ir.log_mel import LogMel
 from smidgen.ir.preprocessing import Preprocessing
-from smidgen.learning import Epoch
+from smidgen.learning import Epoch, Tested
+from smidgen.memory import PeakParts
 from smidgen.quantization import PixelChoice, Report
 from smidgen.selection.rates import ChosenRate
+from smidgen.training.losses import Loss
 
 TOP = 5  # elements shown
 
@@ -91,21 +94,15 @@ class QuantizedFile:
 
     file: str
     bytes: int
-    preprocessing: Preprocessing | None
+    preprocessing: Preprocessing | LogMel | None
     pixels: PixelChoice | None
     report: Report
 
     def __str__(self) -> str:
         images = f"\n{self.pixels}\nimages: {self.preprocessing}" if self.pixels else ""
+        if isinstance(self.preprocessing, LogMel):
+            images = f"\nsound: {self.preprocessing}"
         return f"{self.report}{images}\nwritten to {self.file} ({self.bytes:,} bytes)"
-
-
-@dataclass(frozen=True)
-class TensorBytes:
-    """A tensor alive at the peak, and its bytes."""
-
-    name: str
-    bytes: int
 
 
 @dataclass(frozen=True)
@@ -120,17 +117,16 @@ class CompiledProject:
     lower_bound_bytes: int
     state_bytes: int
     constant_bytes: int
-    at_peak: tuple[TensorBytes, ...]
+    at_peak: PeakParts
     picture: str | None  # the file its memory is drawn in
 
     def __str__(self) -> str:
-        largest = ", ".join(f"{use.name} {use.bytes:,}" for use in self.at_peak[:3])
         learns = f"{self.state_bytes:,} for what learns, " if self.state_bytes else ""
         return (
             f"{self.model} for {self.target}: {len(self.files)} files → {self.folder}\n"
             f"arena {self.peak_bytes:,} bytes of SRAM (at least {self.lower_bound_bytes:,}), "
             f"{learns}constants {self.constant_bytes:,} bytes of flash\n"
-            f"at the peak: {largest}" + (f"\nmemory drawn in {self.picture}" if self.picture else "")
+            f"at the peak: {self.at_peak}" + (f"\nmemory drawn in {self.picture}" if self.picture else "")
         )
 
 
@@ -146,16 +142,20 @@ class TrainingSummary:
     test_images: int
     learning_rate: float  # of one sample
     chosen_rate: ChosenRate | None  # None where it was given
-    before: float
-    accuracy: float
+    before: float | None  # None where the loss has no right answers
+    accuracy: float | None
     epochs: tuple[Epoch, ...]
     warnings: tuple[str, ...]
     files: tuple[str, ...]
+    loss: Loss = "softmax"
+    error_before: float | None = None  # the mean loss of a test, where that is not of top-1
+    error: float | None = None
 
     def __str__(self) -> str:
-        data = f"{len(self.classes)} classes, {self.train_images:,} images to learn from, {self.test_images:,} to test"
+        told = f"{len(self.classes)} classes" if self.classes else f"loss {self.loss}"
+        data = f"{told}, {self.train_images:,} samples to learn from, {self.test_images:,} to test"
         lines = [f"{self.model} with {self.scheme} on {self.target}: {data}"]
         if self.chosen_rate is not None:
             lines.append(self.chosen_rate.verdict)
-        lines.append(f"before     top-1 {self.before:.2%}")
+        lines.append(f"before     {Tested(self.before, self.error_before)}")
         return "\n".join([*lines, *map(str, self.epochs), f"written to {', '.join(self.files)}"])

@@ -125,6 +125,21 @@ typedef smg_softmax_cross_entropy_f32_params smg_cross_entropy_grad_f32_params;
 
 typedef struct {
     int32_t n;
+} smg_sigmoid_cross_entropy_f32_params;
+
+typedef smg_sigmoid_cross_entropy_f32_params smg_mean_squared_error_f32_params;
+
+typedef struct {
+    int32_t n, zero;
+    float scale;
+} smg_reconstruction_error_f32_params;
+
+typedef struct {
+    int32_t cells, classes;
+} smg_cell_cross_entropy_f32_params;
+
+typedef struct {
+    int32_t n;
 } smg_max_abs_f32_params;
 
 /* The exponents of float32, as it stores them, between which a rate counts. */
@@ -235,6 +250,14 @@ void smg_softmax_cross_entropy_f32(const smg_softmax_cross_entropy_f32_params *p
                                    const int32_t *label, float *loss, float *probabilities);
 void smg_cross_entropy_grad_f32(const smg_cross_entropy_grad_f32_params *p, const float *probabilities,
                                 const int32_t *label, float *d);
+void smg_sigmoid_cross_entropy_f32(const smg_sigmoid_cross_entropy_f32_params *p, const float *logits,
+                                   const float *target, float *loss, float *d);
+void smg_mean_squared_error_f32(const smg_mean_squared_error_f32_params *p, const float *y, const float *target,
+                                float *loss, float *d);
+void smg_reconstruction_error_f32(const smg_reconstruction_error_f32_params *p, const float *y, const int8_t *x,
+                                  float *loss, float *d);
+void smg_cell_cross_entropy_f32(const smg_cell_cross_entropy_f32_params *p, const float *logits,
+                                const uint8_t *labels, float *loss, float *d);
 void smg_max_abs_f32(const smg_max_abs_f32_params *p, const float *x, float *largest);
 void smg_rate_f32(const smg_rate_f32_params *p, const float *learning_rate, const float *g0, int32_t *rate);
 

@@ -79,6 +79,7 @@ def analyze(
     used where it has any and the target is not "host". Neither changes a number.
     """
     verify(model)
+    data.check_classes("what a part adds is judged")
     launcher = find_launcher(target, workers, ray)
     if not 1 <= seeds <= MOST_SEEDS:
         raise InputError(f"{seeds} seeds cannot be run; give 1 to {MOST_SEEDS:,}")

@@ -101,8 +101,7 @@ class _Step:
     def __init__(self, step: Graph, depths: dict[str, int], working: Working) -> None:
         self.step, self.working = step, working
         self.nodes = step.nodes
-        assert step.roles is not None
-        self.loss = next(i for i, node in enumerate(self.nodes) if step.roles.label in node.ins)
+        self.loss = step.prediction_end
         self.roots = roots_of(step)
         self.outputs = {self.roots[v] for v in step.outputs if v in self.roots}
         self.maker = {v: i for i, node in enumerate(self.nodes) for v in node.outs}

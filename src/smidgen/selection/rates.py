@@ -15,15 +15,18 @@ from typing import Any, Literal
 
 from smidgen.data import Data, DataError, as_input, pixel_encoding
 from smidgen.errors import InputError
-from smidgen.ir import Array, Graph
+from smidgen.ir import Array, Graph, roles_of
 from smidgen.learning import Course, LearningError
-from smidgen.learning.run import check_labels, not_finite
+from smidgen.learning.run import check_course, not_finite
+from smidgen.learning.testing import check_labels, guess, label_of
+from smidgen.ops.loss import loss_kind
 from smidgen.pipeline import Program
 from smidgen.selection.holding import hold_back
 from smidgen.targets.device import Device
 
 BATCH = 256  # the paper gives its rates for so many samples
 RATES = tuple(rate / BATCH for rate in (0.0016, 0.0063, 0.025, 0.1, 0.4, 1.0, 2.0, 4.0, 10.0, 25.0))
+HIGHER = tuple(rate / BATCH for rate in (63.0, 160.0, 400.0))  # for a mean over outputs or cells, whose slope is less
 USUAL = slice(3, 7)  # the rates tried first; others follow where the best stands at an end of those tried
 SHORT = 4096  # steps: a course up to here is tried whole, sped up to at most so many steps
 SPED_UP = 768
@@ -37,7 +40,7 @@ TIE = (
     0.015  # of the loss of guessing: so close to the best beginning, the highest rate is taken; noise is annealed later
 )
 
-Shown = tuple[Array, int]  # an image as the model takes it, and its label
+Shown = tuple[Array, int | Array | None]  # an image as the model takes it, and its label
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class ChosenRate:
     trials: tuple[RateTrial, ...]
     learned_from: int  # images
     held_back: int  # images
-    guessing: float  # the loss of guessing among the classes
+    guessing: float  # the loss of guessing, or of giving the mean of all targets
 
     @property
     def verdict(self) -> str:
@@ -113,13 +116,14 @@ def choose_rate(
         raise InputError(f"rates are tried by programs that learn on this machine; {program.graph.name} is not one")
     course.check()
     check_labels(program.graph, data)
+    check_course(course, data)
     try:
         parts = hold_back(data)
     except DataError as error:
         raise DataError(f"{error}; or give the learning rate as a number, which takes no trials") from None
     trials = _Trials(program, parts, course, on_progress)
     tried = trials.run()
-    guessing = math.log(program.graph.scores.type.shape[1])
+    guessing = guess(program.graph, data.train).loss
     best = (_least(tried) if trials.short else _promising(tried, guessing)).learning_rate
     # The best rate of a course that is annealed to its end falls with the square root of its length.
     longer = course.epochs * len(data.train) / trials.second if trials.short else 1.0
@@ -172,12 +176,14 @@ class _Trials:
         self.first, self.second = (min(self.steps, SPED_UP),) * 2 if self.short else (FIRST, SECOND)
         self.shown = tuple(_shown(program.graph, data, course, self.second))
         encoding, held = pixel_encoding(program.graph), data.test.spread(JUDGED)
+        roles = roles_of(program.graph)
         self.held = tuple(
-            (as_input(image, encoding), label) for image, label in zip(held.images, held.labels, strict=True)
+            (as_input(image, encoding), label_of(roles, held, place)) for place, image in enumerate(held.images)
         )
         self.on_progress, self.counting, self.done = on_progress, Lock(), 0
         self.total = len(RATES[USUAL]) * self.first + GO_ON * (self.second - self.first)
         self.devices: SimpleQueue[Device] = SimpleQueue()
+        self.rates = RATES if loss_kind(program.graph) == "softmax" else RATES + HIGHER
 
     def run(self) -> tuple[RateTrial, ...]:
         """All trials in ascending order of rates, each as far as it went."""
@@ -188,7 +194,7 @@ class _Trials:
             with ThreadPoolExecutor(cores) as pool:
                 begun = partial(self._go_on, until=self.first)
                 tried = {one.rate: one for one in pool.map(begun, map(_Trial, RATES[USUAL]))}
-                while (beyond := _beyond(tried)) is not None:
+                while (beyond := _beyond(tried, self.rates)) is not None:
                     self.total += self.first
                     tried[beyond] = begun(_Trial(beyond))
                 best = sorted((one for one in tried.values() if one.loss is not None), key=_Trial.order)[:GO_ON]
@@ -221,7 +227,7 @@ class _Trials:
         finally:
             self.devices.put(device)
 
-    def _judge(self, device: Device, image: Array, label: int) -> float:
+    def _judge(self, device: Device, image: Array, label: int | Array | None) -> float:
         """The loss of an image, which the device does not learn from."""
         state = device.state()
         loss = device.train(image, label, 0.0)
@@ -249,19 +255,20 @@ class _Trial:
         return (math.inf if self.loss is None else self.loss, self.rate)
 
 
-def _beyond(tried: Mapping[float, _Trial]) -> float | None:
+def _beyond(tried: Mapping[float, _Trial], rates: tuple[float, ...] = RATES) -> float | None:
     """The next rate where the best of those tried is the lowest or the highest; None where there is none."""
     best, lowest, highest = min(tried.values(), key=_Trial.order).rate, min(tried), max(tried)
-    if best == lowest and lowest > RATES[0]:
-        return RATES[RATES.index(lowest) - 1]
-    if best == highest and highest < RATES[-1]:
-        return RATES[RATES.index(highest) + 1]
+    if best == lowest and lowest > rates[0]:
+        return rates[rates.index(lowest) - 1]
+    if best == highest and highest < rates[-1]:
+        return rates[rates.index(highest) + 1]
     return None
 
 
 def _shown(graph: Graph, data: Data, course: Course, steps: int) -> Iterator[Shown]:
     """What the first steps of the course learn from."""
-    encoding, train = pixel_encoding(graph), data.train
+    encoding, train, roles = pixel_encoding(graph), data.train, roles_of(graph)
     for epoch in range(math.ceil(steps / len(train))):
         for index in course.order(epoch, len(train))[: steps - epoch * len(train)]:
-            yield course.image(train.images[index], encoding, epoch, index), train.labels[index]
+            image = course.image(train.images[index], encoding, epoch, index)
+            yield image, label_of(roles, train, index)

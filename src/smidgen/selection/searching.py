@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from smidgen.errors import InputError
@@ -22,6 +22,7 @@ from smidgen.targets.boards import parse_size
 from smidgen.targets.device import Target
 from smidgen.targets.finding import find
 from smidgen.training import Options
+from smidgen.training.scheme import MadeFor
 
 POINTS = 16  # of a Pareto curve, at most
 
@@ -141,7 +142,8 @@ class Searcher:
         plans: int,
     ) -> Found:
         (problem,) = (one for one in self.problems if one.bits == candidate.bits)
-        scheme, kept = problem.scheme(candidate), self.contributions.kept(candidate.bits)
+        scheme = replace(problem.scheme(candidate), made_for=MadeFor.of(self.model))
+        kept = self.contributions.kept(candidate.bits)
         shares = ((layer, part) for layer, part in scheme.weights if isinstance(part, Fraction))
         return Found(
             model=self.model.name,

@@ -269,3 +269,36 @@ def _cross_entropy(node: Node, a: Arithmetic) -> Function:
         return F.cross_entropy(logits, label.long(), reduction="none"), F.softmax(logits, dim=1)
 
     return run
+
+
+def _with_gradient(loss: Callable[[Tensor, Tensor], Tensor]) -> Function:
+    """A loss as an op gives it: the gradient beside it is autograd's to find, and is not computed here."""
+    return lambda logits, target: (loss(logits, target), torch.full_like(logits, torch.nan))
+
+
+@rule(ops.SigmoidCrossEntropy)
+def _sigmoid_cross_entropy(node: Node, a: Arithmetic) -> Function:
+    return _with_gradient(lambda z, t: F.binary_cross_entropy_with_logits(z, t, reduction="none").mean(dim=1))
+
+
+@rule(ops.MeanSquaredError)
+def _mean_squared_error(node: Node, a: Arithmetic) -> Function:
+    return _with_gradient(lambda y, t: F.mse_loss(y, t, reduction="none").mean(dim=1))
+
+
+@rule(ops.ReconstructionError)
+def _reconstruction_error(node: Node, a: Arithmetic) -> Function:
+    x = node.ins[1].type
+    return _with_gradient(
+        lambda y, q: F.mse_loss(y.flatten(1), (q.reshape(len(y), -1) - x.zero) * x.scale, reduction="none").mean(dim=1)
+    )
+
+
+@rule(ops.CellCrossEntropy)
+def _cell_cross_entropy(node: Node, a: Arithmetic) -> Function:
+    def run(logits: Tensor, labels: Tensor) -> Tensor:
+        known = labels < logits.shape[3]
+        each = F.cross_entropy(logits.movedim(3, 1), labels.long().where(known, -100), reduction="none")
+        return each.sum(dim=(1, 2)) / known.sum(dim=(1, 2)).clamp(min=1)
+
+    return _with_gradient(run)

@@ -23,7 +23,7 @@ from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS, KIB, Board, Region
 from smidgen.targets.compiler import Cache, cache_folder
 from smidgen.targets.counter import ENTRY, GENERATED, KERNEL, Counter
-from smidgen.targets.device import Device, check_state, check_step
+from smidgen.targets.device import Device, check_hearing, check_state, check_step
 from smidgen.targets.image import Image, read_image
 from smidgen.targets.stack import StackBound, bound_stack
 from smidgen.targets.toolchain import TOOLCHAINS, Toolchain
@@ -39,6 +39,7 @@ SET_TRAP = """/* CCR.UNALIGN_TRP on: this program reads and writes aligned words
 # Static data besides arena and state (36 bytes), and the stack, whose bound was at most 2,200 bytes in every program of
 # the three networks that was built: by zig for each core, and by gcc for the Cortex-M7 (docs/chip.md).
 BESIDES = 2304
+HEARD = 160  # samples that a request hands over at most, as serve.c has room for
 STATIC = 64  # of these at most static data; the rest is stack
 LIMIT = 20_000_000_000  # instructions a request may take: minutes of emulation, far above any step
 
@@ -77,7 +78,9 @@ class CortexM:
         board, at_peak = self.board, layout.at_peak()
         largest = f" ({at_peak[0].name}, {at_peak[0].bytes:,}, is the largest at its peak)" if at_peak else ""
         parts = f"arena {layout.peak:,}{largest}, state {sources.state_bytes:,}, stack {board.stack:,}"
-        _fit(graph, sources, board, "SRAM", layout.peak + sources.state_bytes + board.stack, parts)
+        parts += f", sound {sources.audio_bytes:,}" if sources.audio_bytes else ""
+        needed = layout.peak + sources.state_bytes + board.stack + sources.audio_bytes
+        _fit(graph, sources, board, "SRAM", needed, parts)
         _fit(graph, sources, board, "flash", sources.constant_bytes, f"constants {sources.constant_bytes:,}")
 
     def build(self, graph: Graph, sources: Sources) -> Path:
@@ -216,7 +219,8 @@ class BoardDevice(Device):
         image = read_image(firmware)
         self.graph, self.learns, self.image = graph, sources.learns, image
         self._stack_bound = bound_stack(firmware).bytes
-        self.compiler = target.toolchain
+        self.compiler, self.clock = target.toolchain, target.board.clock
+        self.heard = 0
         self._streamed, self._limit = sources.streamed_input, target.limit
         self._counter = Counter(image, _roles(graph, sources, image), sources.calls, len(graph.nodes))
         self._board: EmulatedBoard | None = EmulatedBoard(target.board, image, self._counter, target.cache)
@@ -231,13 +235,27 @@ class BoardDevice(Device):
         (best,) = struct.unpack("<i", self._ask(b"p" + self._bytes(self.graph.prediction_inputs, arrays)))
         return int(best)
 
-    def train(self, image: Array, label: int, learning_rate: float) -> float:
+    def train(self, image: Array, label: int | Array | None, learning_rate: float) -> float:
         """One step of a program that learns; the loss before it."""
-        check_step(self, label, learning_rate)
-        how = struct.pack("<if", label, learning_rate)
+        told = check_step(self, label, learning_rate)
+        how = struct.pack("<f", learning_rate) + (b"" if told is None else told.tobytes())
         sent = self._bytes(self.graph.prediction_inputs, (image,))
         (loss,) = struct.unpack("<f", self._ask(b"t" + how + sent))
         return float(loss)
+
+    def hear(self, samples: Array) -> Array:
+        """What the program's own front end makes of int16 samples that follow silence: its input.
+
+        `heard` then holds the instructions that it took.
+        """
+        check_hearing(self.graph, samples)
+        self._ask(b"h")
+        self.heard = 0
+        for at in range(0, samples.size, HEARD):
+            part = samples[at : at + HEARD]
+            self._ask(b"a" + struct.pack("<i", part.size) + part.astype("<i2").tobytes())
+            self.heard += self.counts().total
+        return _tensor(self.graph.image, self._ask(b"f"), 0)
 
     def outputs(self) -> tuple[Array, ...]:
         """The outputs of the last run or step."""
@@ -306,7 +324,7 @@ def _tensor(value: Value, data: bytes, at: int) -> Array:
 def _roles(graph: Graph, sources: Sources, image: Image) -> dict[int, int]:
     """Which addresses begin kernels, which are the program between them, and where calls into it enter."""
     kernels = {node.op.symbol(node) for node in (graph.nodes[i] for i in sources.calls)}
-    entries = {f"{sources.prefix}_{name}" for name in ("run", "predict", "train")}
+    entries = {f"{sources.prefix}_{name}" for name in ("run", "predict", "train", "error", "audio_push")}
     roles: dict[int, int] = {}
     for symbol in (s for s in image.symbols if s.is_code):
         if symbol.name in kernels:

@@ -7,10 +7,14 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Protocol, Self
 
+import numpy as np
+
 from smidgen.codegen import Sources
 from smidgen.errors import InputError
-from smidgen.ir import Array, Graph, Node, Value
+from smidgen.ir import Array, Graph, Node, Roles, Value
+from smidgen.ir.log_mel import LogMel
 from smidgen.memory import Plan
+from smidgen.ops.loss import loss_kind
 
 
 class Device(Protocol):
@@ -23,10 +27,19 @@ class Device(Protocol):
         """One run of the graph: inputs in, outputs out."""
 
     def predict(self, *arrays: Array) -> int:
-        """The index of the largest element of output 0, or of the logits of a program that learns."""
+        """The index of the largest element of output 0, or of the logits of a program that learns.
 
-    def train(self, image: Array, label: int, learning_rate: float) -> float:
-        """One step of a program that learns; the loss before it."""
+        Of a program that learns by sigmoid cross-entropy and has one output: 1 where that is above 0, else 0.
+        """
+
+    def train(self, image: Array, label: int | Array | None, learning_rate: float) -> float:
+        """One step of a program that learns; the loss before it.
+
+        The label is a class, a float32 vector, a uint8 map of classes, or None, as the program's loss asks for.
+        """
+
+    def hear(self, samples: Array) -> Array:
+        """What the program's own front end makes of int16 samples that follow silence: its input."""
 
     def outputs(self) -> tuple[Array, ...]:
         """The outputs of the last run or step."""
@@ -80,16 +93,65 @@ class Target(Protocol):
         """Build the program and start it."""
 
 
-def check_step(device: Device, label: int, learning_rate: float) -> None:
-    """Raise InputError unless the device can take a step with this label and learning rate."""
+def check_step(device: Device, label: int | Array | None, learning_rate: float) -> Array | None:
+    """The label as the program takes it; InputError unless the device can take a step with it and this rate."""
     graph = device.graph
-    if not device.learns:
+    if graph.roles is None or not device.learns:
         raise InputError(f"{graph.name} was compiled without a scheme and does not learn; name one to compile()")
-    classes = graph.scores.type.shape[1]
-    if not 0 <= label < classes:
-        raise InputError(f"label {label} is not one of the {classes} classes 0 to {classes - 1}")
     if not 0 <= learning_rate < math.inf:
         raise InputError(f"a learning rate of {learning_rate} cannot be used; give a number from 0 up")
+    return told_array(graph, graph.roles, label)
+
+
+def told_array(graph: Graph, roles: Roles, label: int | Array | None) -> Array | None:
+    """A label as a program takes it; InputError unless it is one that its loss can learn from."""
+    told, where = roles.told, roles.label
+    if where is None:
+        if label is not None:
+            raise InputError(f"{graph.name} learns to give its own input: there is no label; give None")
+        return None
+    if told == "classes":
+        return np.array([_class(label, roles.logits.type.shape[1])], np.int32)
+    sigmoid = loss_kind(graph) == "sigmoid"
+    if sigmoid and isinstance(label, int | np.integer):
+        return _as_vector(int(label), where.type.shape[1])
+    dtype, shape = where.type.dtype, where.type.shape[1:]
+    array = None if label is None else np.asarray(label)
+    if array is None or array.dtype != dtype or array.shape not in (shape, where.type.shape):
+        found = "nothing" if array is None else f"{array.dtype.name}{list(array.shape)}"
+        raise InputError(f"{graph.name} learns from {told} of {dtype}{list(shape)}, given was {found}")
+    if dtype == "float32" and not np.isfinite(array).all():
+        raise InputError(f"the target holds numbers that are not finite; {graph.name} cannot learn from them")
+    if sigmoid and not ((array >= 0) & (array <= 1)).all():
+        raise InputError(f"the target reaches from {array.min():g} to {array.max():g}, a sigmoid from 0 to 1; use mse")
+    return array.reshape(where.type.shape)
+
+
+def _class(label: int | Array | None, classes: int) -> int:
+    if not isinstance(label, int | np.integer):
+        what = "nothing" if label is None else "an array"
+        raise InputError(f"the label is {what}, but the program learns {classes} classes; give a number from 0 up")
+    if not 0 <= label < classes:
+        raise InputError(f"label {label} is not one of the {classes} classes 0 to {classes - 1}")
+    return int(label)
+
+
+def _as_vector(label: int, outputs: int) -> Array:
+    """A class as outputs that say yes or no: of one output, class 1 is yes; of several, each says its class."""
+    classes = max(outputs, 2)
+    target: Array = np.zeros((1, outputs), np.float32)
+    target[0, _class(label, classes) if outputs > 1 else 0] = 1.0 if outputs > 1 else float(_class(label, 2))
+    return target
+
+
+def check_hearing(graph: Graph, samples: Array) -> tuple[int, int]:
+    """The rows of a program's input, and what is in a row; InputError unless it hears, and these are samples."""
+    spec = graph.preprocessing
+    if not isinstance(spec, LogMel) or graph.image.type.dtype != "int8":
+        raise InputError(f"{graph.name} has no front end for sound; give its graph a LogMel as preprocessing")
+    if samples.dtype != np.int16 or samples.ndim != 1:
+        raise InputError(f"sound is int16[samples], not {samples.dtype}{list(samples.shape)}")
+    return spec.rows(graph.image.type.shape)
 
 
 def held(state: Mapping[str, Array], value: Value, program: str) -> Array:

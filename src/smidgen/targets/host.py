@@ -19,7 +19,7 @@ from smidgen.ir import Array, Graph, Node, Value, check_inputs
 from smidgen.memory import Plan, state_bytes, state_offsets
 from smidgen.runtime import working_memory
 from smidgen.targets.compiler import Cache, Compiler, cache_folder, find_compiler
-from smidgen.targets.device import Device, check_state, check_step
+from smidgen.targets.device import Device, check_hearing, check_state, check_step
 
 PROJECT = ("Makefile", "CMakeLists.txt", "README.md")
 INSIDE = ("-fvisibility=hidden",)  # kernels are called within the library only, and so directly
@@ -96,13 +96,28 @@ class HostDevice(Device):
         self._feed(self.graph.prediction_inputs, arrays)
         return int(predict())
 
-    def train(self, image: Array, label: int, learning_rate: float) -> float:
+    def train(self, image: Array, label: int | Array | None, learning_rate: float) -> float:
         """One step of a program that learns; the loss before it."""
-        check_step(self, label, learning_rate)
-        train = self._function("train")
-        train.argtypes, train.restype = (ctypes.c_int, ctypes.c_float), ctypes.c_float
+        told, train = check_step(self, label, learning_rate), self._function("train")
         self._feed(self.graph.prediction_inputs, (image,))
-        return float(train(label, learning_rate))
+        train.restype, rate = ctypes.c_float, ctypes.c_float(learning_rate)
+        if told is None:
+            return float(train(rate))
+        if told.dtype == np.int32:
+            return float(train(ctypes.c_int(int(told[0])), rate))
+        given = np.ascontiguousarray(told)
+        return float(train(ctypes.c_void_p(given.ctypes.data), rate))
+
+    def hear(self, samples: Array) -> Array:
+        """What the program's own front end makes of int16 samples that follow silence: its input."""
+        sent, type_ = np.ascontiguousarray(samples), self.graph.image.type
+        rows, row = check_hearing(self.graph, samples)
+        self._function("audio_reset")()
+        self._function("audio_push")(ctypes.c_void_p(sent.ctypes.data), sent.size)
+        heard: Array = np.zeros(type_.shape, np.int8)
+        for i in range(rows):
+            self._function("audio_row")(None, ctypes.c_void_p(heard.ctypes.data + i * row), i)
+        return heard
 
     def outputs(self) -> tuple[Array, ...]:
         """The outputs of the last run or step."""

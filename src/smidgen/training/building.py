@@ -15,13 +15,14 @@ from smidgen.errors import InputError
 from smidgen.ir import Array, Builder, Graph, Node, Roles, Type, Value
 from smidgen.ir.rewriting import needed, producers, prune
 from smidgen.ops.gradient import AdvanceStepState
-from smidgen.ops.loss import MaxAbs, Rate, SoftmaxCrossEntropy
+from smidgen.ops.loss import MaxAbs, Rate
 from smidgen.ops.rules import UpdateRule
 from smidgen.ops.select import Gather
 from smidgen.ops.update import BiasStep, DenseStep, WeightStep, initial_fraction
 from smidgen.training.autodiff import differentiate
 from smidgen.training.head import ending_of
 from smidgen.training.heads import begin_head
+from smidgen.training.losses import end_in_loss, example_label
 from smidgen.training.lowering import Lowered, fuse_requantize_grads, largest_gradients, lower
 from smidgen.training.options import Head, Options
 from smidgen.training.scheme import Scheme, Trained, resolve
@@ -33,7 +34,7 @@ class Reference:
     """A step's loss and float32 gradients, before lowering: the definition that the step approximates."""
 
     graph: Graph
-    label: Value
+    label: Value | None  # None where the image itself is what the network should give
     loss: Value
     logits: Value
     unit: Value  # the largest magnitude of the loss gradient
@@ -69,15 +70,12 @@ def build_training(graph: Graph, scheme: Scheme, options: Options, images: tuple
     g, values, weights = _learnable(graph, ending.features, trained, options.qas)
     logits, last = begin_head(g, graph, ending, values[ending.features], head, options.seed, options.qas)
     forward = g.graph(logits)
-    label = g.input("label", Type((1,), "int32"))
-    loss, _ = g.emit_all(SoftmaxCrossEntropy(), logits, label, name="loss")
+    loss, label = end_in_loss(g, logits, options.loss, values[graph.image], graph.name)
     weights = (*weights, *last)
     found = differentiate(g.graph(loss, logits), loss, (logits, *(w.value for w in weights)))
     whole, unit = _with_unit(fuse_requantize_grads(found.graph), found.gradients[logits])
     reference = Reference(whole, label, loss, logits, unit, found.gradients)
-    largest = (
-        {} if images is None else largest_gradients(whole, unit, _samples(graph, head.outputs, options.seed, images))
-    )
+    largest = {} if images is None else largest_gradients(whole, unit, _samples(reference, options.seed, images))
     lowered = lower(whole, unit, largest, options.seed)
     step = _updates(reference, lowered, weights, head, options.rule, options.bits(scheme))
     return Training(step, forward, reference, trained, lowered.unit, head)
@@ -135,14 +133,14 @@ def _with_unit(graph: Graph, dlogits: Value) -> tuple[Graph, Value]:
     return g.graph(*graph.outputs, unit), unit
 
 
-def _samples(graph: Graph, classes: int, seed: int, images: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
+def _samples(reference: Reference, seed: int, images: tuple[Array, ...]) -> tuple[tuple[Array, ...], ...]:
     """Arrays for the reference's inputs: the images given, or smooth noise, with labels in turn."""
-    type_ = graph.image.type
+    type_, label, logits = reference.graph.image.type, reference.label, reference.logits
     if not images:
         rng = np.random.default_rng(seed)
         coarse = [rng.integers(-100, 101, (*type_.shape[:-1], 1)) for _ in range(4)]
         images = tuple(np.clip(c + rng.integers(-27, 28, type_.shape), -128, 127).astype(type_.dtype) for c in coarse)
-    return tuple((image, np.array([i % classes], np.int32)) for i, image in enumerate(images))
+    return tuple((image, *example_label(label, logits, i)) for i, image in enumerate(images))
 
 
 def _updates(

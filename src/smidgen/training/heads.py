@@ -9,6 +9,7 @@ from smidgen.ir import Array, Builder, Graph, Node, QParams, Value
 from smidgen.ops.conv import Conv2D
 from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Dequantize
+from smidgen.ops.lookup import Lookup
 from smidgen.ops.pool import Mean
 from smidgen.ops.shape import Reshape
 from smidgen.ops.softmax import Softmax
@@ -55,7 +56,7 @@ def head_numbers(graph: Graph, ending: Ending) -> tuple[Array, Array]:
 def _kept(
     g: Builder, graph: Graph, ending: Ending, features: Value, head: Head, qas: bool
 ) -> tuple[Value, tuple[Weight, ...]]:
-    """The model's own last layer, its softmax left away: a loss has one of its own."""
+    """The model's own last layer, its softmax or sigmoid left away: the loss has one of its own."""
     if not all(v in graph.constants for v in ending.layer.ins[1:]):
         raise InputError(f"the weights of {graph.name}'s last layer are computed, not stored; begin with a new head")
     if head.dtype == "float32":
@@ -64,7 +65,7 @@ def _kept(
     values = {ending.layer.ins[0]: features, **dict(zip(ending.layer.ins[1:], (w.value for w in weights), strict=True))}
     y = _again(g, ending.layer, values)
     for node in ending.after:
-        if isinstance(node.op, Softmax | Dequantize):
+        if isinstance(node.op, Softmax | Dequantize) or (head.sigmoid and node.op == Lookup("sigmoid")):
             values[node.out] = y
         else:
             y = _again(g, node, {**values, node.ins[0]: y})

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from smidgen.errors import InputError
 from smidgen.ir import Graph
 from smidgen.ops.rules import SGD, UpdateRule
 from smidgen.training.head import ending_of
+from smidgen.training.losses import Loss
 from smidgen.training.scheme import WEIGHT_BITS, Scheme
 
 HeadStart = Literal["keep", "new"]
 HeadDtype = Literal["float32", "int8"]
 DEFAULT_BITS = 12
 LARGEST = 4096  # outputs of a head
+CLASSIFYING = ("softmax", "cells")  # losses of classes that exclude each other: at least two
 
 
 @dataclass(frozen=True)
@@ -26,17 +28,21 @@ class Options:
     that only int8 can go on from: a convolution over a map, or one with an activation.
     """
 
-    classes: int | None = None  # None: as many as the model has outputs
+    classes: int | None = None  # outputs of the head; None: as many as the model has
     weight_bits: int | None = None  # of each weight that learns; None: as many as the scheme says, or 12
     qas: bool = True
     rule: UpdateRule = SGD
     head_dtype: HeadDtype | None = None
     seed: int = 0
     head: HeadStart | None = None
+    loss: Loss = "softmax"
 
     def check(self) -> None:
-        if self.classes is not None and not 1 < self.classes <= LARGEST:
-            raise InputError(f"{self.classes} classes cannot be learned; give 2 to {LARGEST}")
+        if self.loss not in get_args(Loss):
+            raise InputError(f"there is no loss {self.loss!r}; known are {', '.join(get_args(Loss))}")
+        least, what = (2, "classes") if self.loss in CLASSIFYING else (1, "outputs")
+        if self.classes is not None and not least <= self.classes <= LARGEST:
+            raise InputError(f"{self.classes} {what} cannot be learned; give {least} to {LARGEST}")
         if self.weight_bits not in (None, *WEIGHT_BITS):
             raise InputError(f"weights of {self.weight_bits} bits are not supported; choose 8, 10 or 12")
         if self.seed < 0:
@@ -47,10 +53,11 @@ class Options:
         """Bits of each weight that learns by a scheme."""
         return self.weight_bits or scheme.weight_bits or DEFAULT_BITS
 
-    def head_of(self, graph: Graph, per_cell: bool = False) -> Head:
-        """The head of a model by these options; `per_cell` where the scores are a map."""
+    def head_of(self, graph: Graph) -> Head:
+        """The head of a model by these options; its scores are a map where the loss compares maps."""
         self.check()
         ending = ending_of(graph)
+        per_cell = self.loss == "cells" or (self.loss == "reconstruction" and ending.per_cell)
         outputs = ending.outputs if self.classes is None else self.classes
         fits = outputs == ending.outputs and per_cell == ending.per_cell
         if self.head == "keep" and not fits:
@@ -70,7 +77,7 @@ class Options:
                 f"the last layer of {graph.name} can go on in {able[0]} alone, not in {self.head_dtype}; leave what "
                 "the head computes in to be chosen, or begin with a new head"
             )
-        return Head(outputs, start, self.head_dtype or able[0], per_cell)
+        return Head(outputs, start, self.head_dtype or able[0], per_cell, self.loss == "sigmoid")
 
 
 @dataclass(frozen=True)
@@ -81,3 +88,4 @@ class Head:
     start: HeadStart
     dtype: HeadDtype
     per_cell: bool
+    sigmoid: bool = False  # the loss has one of its own: a kept head's is left away

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
 import re
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal
@@ -18,7 +19,7 @@ from smidgen.ir import Graph, Node
 from smidgen.ops.conv import Conv2D
 from smidgen.ops.dense import Dense
 from smidgen.training.head import layers
-from smidgen.training.published import published_for, why_not_published
+from smidgen.training.published import LayerShape, published_for, why_not_published
 
 Ranking = Literal["largest", "smallest", "random"]
 RANKINGS: tuple[Ranking, ...] = ("largest", "smallest", "random")
@@ -34,13 +35,27 @@ class SchemeError(SmidgenError):
 
 
 @dataclass(frozen=True)
+class MadeFor:
+    """The network that a scheme was made for, known by its layers: a number of all their shapes."""
+
+    network: str
+    layers: str
+
+    @staticmethod
+    def of(graph: Graph) -> MadeFor:
+        shapes = "\n".join(str(LayerShape.of(node)) for node in layers(graph))
+        return MadeFor(graph.name, hashlib.sha256(shapes.encode()).hexdigest()[:16])
+
+
+@dataclass(frozen=True)
 class Scheme:
     """The last `biases` layers learn their biases; `weights` maps a layer to the part of its input channels.
 
     Layers are numbered from 0 over the convolutions and dense layers in execution order, the classifier not counted;
     a depthwise layer's share counts its channels, a dense layer learns whole. The classifier head always learns.
     A part is a share of the channels, which rank by `channels`, or the numbers of the very channels. A scheme that was
-    searched for a budget says with how many bits each weight learns; others leave that to `Options`.
+    searched for a budget says with how many bits each weight learns; others leave that to `Options`. It also says
+    which network it is made for, and is refused for one with other layers, which have other numbers.
     """
 
     name: str
@@ -48,20 +63,23 @@ class Scheme:
     weights: tuple[tuple[int, Part], ...] = ()
     channels: Ranking = "largest"
     weight_bits: int | None = None
+    made_for: MadeFor | None = None
 
     def to_json(self) -> str:
         weights = {str(layer): str(p) if isinstance(p, Fraction) else list(p) for layer, p in self.weights}
         plain = {"name": self.name, "biases": self.biases, "weights": weights, "channels": self.channels}
         bits = {} if self.weight_bits is None else {"weight_bits": self.weight_bits}
-        return json.dumps({**plain, **bits}, indent=2)
+        network = {} if self.made_for is None else {"made_for": asdict(self.made_for)}
+        return json.dumps({**plain, **bits, **network}, indent=2)
 
     @staticmethod
     def from_json(text: str, source: str = "the scheme") -> Scheme:
         try:
             plain = json.loads(text)
             weights = tuple((_integer(layer), _parse_part(part)) for layer, part in dict(plain["weights"]).items())
-            biases, bits = _integer(plain["biases"]), plain.get("weight_bits")
-            scheme = Scheme(str(plain["name"]), biases, tuple(sorted(weights)), plain["channels"], bits)
+            biases, bits, network = _integer(plain["biases"]), plain.get("weight_bits"), plain.get("made_for")
+            made_for = None if network is None else MadeFor(str(network["network"]), str(network["layers"]))
+            scheme = Scheme(str(plain["name"]), biases, tuple(sorted(weights)), plain["channels"], bits, made_for)
         except (ValueError, KeyError, TypeError, ZeroDivisionError, RecursionError) as error:
             raise SchemeError(
                 f"{source} is not a scheme ({type(error).__name__}: {error}); it needs name, biases, weights as "
@@ -121,13 +139,24 @@ class AnalyticMemory:
 def resolve(scheme: Scheme, graph: Graph, seed: int = 0) -> tuple[Trained, ...]:
     """What each layer learns, first to last; raises where the scheme does not fit the graph."""
     numbered = layers(graph)
+    if (made := scheme.made_for) is not None and made.layers != MadeFor.of(graph).layers:
+        raise SchemeError(
+            f"{scheme.name} was made for {made.network[:80]}, whose layers are not those of {graph.name}; search one "
+            "for it, or take made_for out of the scheme to go by its numbers"
+        )
     if not 0 <= scheme.biases <= len(numbered):
-        raise SchemeError(f"{scheme.name} trains {scheme.biases} biases, {graph.name} has {len(numbered)} layers")
+        raise SchemeError(
+            f"{scheme.name} trains {scheme.biases} biases, {graph.name} has {len(numbered)} layers; give 0 to "
+            f"{len(numbered)}, or a scheme that was made for this network"
+        )
     first = len(numbered) - scheme.biases
     parts = dict(scheme.weights)
     for layer, part in scheme.weights:
         if not 0 <= layer < len(numbered):
-            raise SchemeError(f"{scheme.name} names layer {layer}; {graph.name} has 0 to {len(numbered) - 1}")
+            raise SchemeError(
+                f"{scheme.name} names layer {layer}; {graph.name} has 0 to {len(numbered) - 1}; give a scheme that was "
+                "made for this network"
+            )
         if layer < first:
             raise SchemeError(
                 f"{scheme.name} trains weights of layer {layer} but only the last {scheme.biases} biases (from layer "

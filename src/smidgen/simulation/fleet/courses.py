@@ -14,7 +14,7 @@ from smidgen.data import Data, PixelEncoding, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.ir import Graph
 from smidgen.learning.course import Course
-from smidgen.learning.run import check_labels
+from smidgen.learning.testing import check_labels
 from smidgen.pipeline import Program
 from smidgen.simulation.fleet.host import run_on_host
 from smidgen.simulation.fleet.layout import in_parts

@@ -69,6 +69,7 @@ class SimulatedDevice(Device):
     def run(self, *arrays: Array) -> tuple[Array, ...]:
         check_inputs(self.graph, arrays)
         roles, given = roles_of(self.graph), dict(zip(self.graph.inputs, arrays, strict=True))
+        assert roles.label is not None  # a fleet was made of it
         self.train(given[roles.image], int(given[roles.label][0]), float(given[roles.rate][0]))
         return self.outputs()
 
@@ -76,13 +77,15 @@ class SimulatedDevice(Device):
         fleet = self._running
         return int(fleet.predict(fleet.front(torch.from_numpy(arrays[0])))[0, 0])
 
-    def train(self, image: Array, label: int, learning_rate: float) -> float:
-        check_step(self, label, learning_rate)
-        fleet = self._running
-        told = torch.tensor([label], device=fleet.place)
+    def train(self, image: Array, label: int | Array | None, learning_rate: float) -> float:
+        told_array, fleet = check_step(self, label, learning_rate), self._running
+        told = torch.tensor(told_array, dtype=torch.int64, device=fleet.place)
         rates = torch.tensor([[learning_rate]], dtype=torch.float32, device=fleet.place)
         self._loss = fleet.train(fleet.front(torch.from_numpy(image)), told, rates)[0].cpu().numpy()
         return float(self._loss[0])
+
+    def hear(self, samples: Array) -> Array:
+        raise TargetError(f"{self.graph.name} is simulated from its input on; start it on host to hear its front end")
 
     def outputs(self) -> tuple[Array, ...]:
         roles = roles_of(self.graph)

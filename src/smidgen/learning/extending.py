@@ -1,0 +1,116 @@
+"""Classes that a model knows and classes that data has: brought into one order, and new ones added to a head.
+
+A new class enters by its prototype, the mean of its examples' features f. Its row of the head is the part of f that no
+row of the known classes reads, as long as these rows are on average; its bias is such that on its own examples it
+scores, on average, MARGIN above the best of the known classes. Nothing else of the model changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from smidgen.data import Data, Samples, as_input, pixel_encoding
+from smidgen.errors import InputError
+from smidgen.ir import Array, Graph
+from smidgen.ir.rewriting import producers, prune
+from smidgen.learning.freezing import learned_graph
+from smidgen.pipeline import compile
+from smidgen.training import Options, Training, build_training, load_scheme
+from smidgen.training.head import ending_of
+from smidgen.training.heads import BIAS, WEIGHTS, head_numbers
+from smidgen.training.options import LARGEST
+
+MARGIN = 1.5  # logits; docs/heads.md has the trials
+MOST = 100  # examples of a class whose features are averaged
+
+
+@dataclass(frozen=True, eq=False)
+class Extended:
+    """A model whose head knows more classes, and the data with its classes in the order of that head."""
+
+    model: Graph
+    data: Data
+    added: tuple[str, ...]
+
+
+def same_classes(model: Graph, data: Data) -> bool:
+    """Whether the classes of data are, by name, those a model scores, in whatever order; True where it names none."""
+    return not model.classes or not data.names or set(model.classes) == set(data.names)
+
+
+def in_order_of(model: Graph, data: Data) -> Data:
+    """The data with its classes numbered as the model's, where the model names them all."""
+    known = model.classes
+    if data.names and set(data.names) <= set(known) and len(set(known)) == len(known):
+        return data.arranged(known)
+    return data
+
+
+def extend(model: Graph, data: Data) -> Extended:
+    """Add the classes of data that a model lacks to its head, each from its training examples.
+
+    The data need not have examples of the known classes; where it has, they are not used here.
+    """
+    known, ending = model.classes, ending_of(model)
+    if not known:
+        raise InputError(
+            f"{model.name} does not name its {ending.outputs} classes, so it cannot be told which are new; name them "
+            "with `smidgen import --classes NAMES.txt`"
+        )
+    if not ending.plain:
+        raise InputError(
+            f"the last layer of {model.name} is more than a matrix and a softmax and cannot be extended; begin with a "
+            "new head"
+        )
+    added = tuple(name for name in data.classes if name not in known)
+    if not data.names or not added:
+        raise InputError(f"{data.name} holds no class that {model.name} lacks; it knows {_listed(known)}")
+    names = (*known, *added)
+    if len(names) > LARGEST:
+        raise InputError(f"{model.name} would score {len(names)} classes; heads of up to {LARGEST} can learn")
+    whole = build_training(
+        model, load_scheme("head", model), Options(len(names), head="new", head_dtype="float32"), None
+    )
+    rows, biases = head_numbers(model, ending)
+    new = [_row(rows, biases, features) for features in _features(whole, data, added)]
+    state: dict[str, Array] = {v.name: array for v, array in whole.forward.state.items()}
+    state[WEIGHTS] = np.stack([*rows, *(row for row, _ in new)]).astype(np.float32)
+    state[BIAS] = np.array([*biases, *(bias for _, bias in new)], np.float32)
+    extended = replace(learned_graph(whole, state), classes=names)
+    return Extended(extended, data.arranged(names), added)
+
+
+def _features(whole: Training, data: Data, added: tuple[str, ...]) -> list[Array]:
+    """What the head reads of each new class's examples, float64 [examples, features]."""
+    forward = whole.forward
+    read = producers(forward)[forward.scores].ins[0]
+    encoding, found = pixel_encoding(forward), list[Array]()
+    with compile(prune(replace(forward, outputs=(read,), classes=()))).start() as device:
+        for name in added:
+            some = _of_class(data.train, data.classes.index(name)).spread(MOST)
+            if not len(some):
+                raise InputError(f"{data.name} holds no examples of {name!r} to learn from; add some")
+            found.append(np.concatenate([device.run(as_input(x, encoding))[0] for x in some.images]).astype(np.float64))
+    return found
+
+
+def _of_class(samples: Samples, label: int) -> Samples:
+    return samples.at(place for place, one in enumerate(samples.labels) if one == label)
+
+
+def _row(rows: Array, biases: Array, features: Array) -> tuple[Array, float]:
+    """The row and the bias of a class with these examples."""
+    w, b = rows.astype(np.float64), biases.astype(np.float64)
+    mean = features.mean(axis=0)
+    # What the known rows read: the projection onto their span, by least squares.
+    seen = np.linalg.lstsq(w.T, mean, rcond=None)[0] @ w
+    own = mean - seen if np.linalg.norm(mean - seen) > 1e-6 * np.linalg.norm(mean) else mean
+    row = own * (np.linalg.norm(w, axis=1).mean() / max(np.linalg.norm(own), 1e-30))
+    best = (features @ w.T + b).max(axis=1)
+    return row, float((best - features @ row).mean()) + MARGIN
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")

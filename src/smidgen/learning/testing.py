@@ -1,0 +1,152 @@
+"""How good a device is: the share of right answers, or the mean loss where a loss has none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from smidgen.data import Data, Samples, as_input, pixel_encoding
+from smidgen.errors import InputError
+from smidgen.ir import Array, Graph, Roles, roles_of
+from smidgen.ops.loss import Loss, loss_kind, loss_node
+from smidgen.targets.device import Device, told_array
+
+Count = Callable[[int], None]
+GUESSED = 256  # samples, at most, whose variance is taken
+LEAST = 1e-12  # that a loss can be compared with: targets may all be the same
+TEACHES: dict[Loss, str] = {
+    "softmax": "classes", "sigmoid": "classes or vectors of 0 to 1", "mse": "vectors", "cells": "maps of classes",
+    "reconstruction": "anything",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tested:
+    """What a test gave: the share of right answers, where there are any, and unless it is top-1 the mean loss.
+
+    An answer is right where the largest of a cell's logits is its class, or where a logit that says yes is above 0.
+    """
+
+    accuracy: float | None
+    error: float | None = None
+
+    def fits(self, graph: Graph) -> bool:
+        """Whether a test of a program gives such figures."""
+        loss = loss_kind(graph) or "softmax"
+        right, mean = loss not in ("mse", "reconstruction"), loss != "softmax"
+        return (self.accuracy is not None, self.error is not None) == (right, mean)
+
+    def __str__(self) -> str:
+        if self.error is None:
+            return f"top-1 {self.accuracy:.2%}"
+        return f"error {self.error:.4g}" + ("" if self.accuracy is None else f", {self.accuracy:.2%} right")
+
+
+def measure(device: Device, samples: Samples, on_progress: Count = lambda _: None) -> Tested:
+    """Test a device that learns with the samples; `on_progress` gets how many were tried."""
+    if loss_kind(device.graph) in (None, "softmax"):
+        return Tested(top1(device, samples, on_progress))
+    roles, encoding = roles_of(device.graph), pixel_encoding(device.graph)
+    loss, losses, right, answers = loss_kind(device.graph), [], 0, 0
+    for place, sample in enumerate(samples.images):
+        image = as_input(sample, encoding)
+        told = told_array(device.graph, roles, label_of(roles, samples, place))
+        device.predict(image)
+        logits = device.outputs()[device.graph.outputs.index(roles.logits)]
+        losses.append(_loss(device.graph, logits, image if told is None else told))
+        found, of = _right(loss, logits, told)
+        right, answers = right + found, answers + of
+        on_progress(place + 1)
+    share = right / max(answers, 1) if loss in ("sigmoid", "cells") else None
+    return Tested(share, math.fsum(losses) / len(losses))
+
+
+def top1(device: Device, samples: Samples, on_progress: Count = lambda _: None) -> float:
+    """The share of images whose class the device predicts; `on_progress` gets how many were tried."""
+    correct, encoding = 0, pixel_encoding(device.graph)
+    for done, (image, label) in enumerate(zip(samples.images, samples.labels, strict=True), start=1):
+        correct += device.predict(as_input(image, encoding)) == label
+        on_progress(done)
+    return correct / len(samples)
+
+
+def label_of(roles: Roles, samples: Samples, place: int) -> int | Array | None:
+    """What a step is told of a sample; nothing where the sample itself is the target."""
+    return None if roles.label is None else samples.target(place)
+
+
+def _loss(graph: Graph, logits: Array, target: Array) -> float:
+    """The loss of these logits, by the rule of the device."""
+    node = loss_node(graph)
+    found = node.op.ref(node, logits, target)
+    return float(found[0][0])
+
+
+def _right(loss: Loss | None, logits: Array, told: Array | None) -> tuple[int, int]:
+    """How many answers are right, and of how many."""
+    if told is None or loss not in ("sigmoid", "cells"):
+        return 0, 0
+    if loss == "sigmoid":
+        return int(((logits > 0) == (told > 0.5)).sum()), told.size
+    known = told < logits.shape[-1]
+    return int((logits.argmax(axis=-1) == told)[known].sum()), int(known.sum())
+
+
+def check_labels(graph: Graph, data: Data) -> None:
+    """Raise InputError unless a program can learn from what is known of every sample."""
+    loss, roles = loss_kind(graph) or "softmax", roles_of(graph)
+    if loss == "reconstruction":
+        return
+    teaches = {"softmax": ("classes",), "sigmoid": ("classes", "vectors"), "mse": ("vectors",), "cells": ("maps",)}
+    if data.told not in teaches[loss]:
+        what = "nothing" if data.told == "nothing" else data.told
+        raise InputError(
+            f"{data.name} tells {what} of its samples, {graph.name} learns by {loss} from {TEACHES[loss]}; choose the "
+            "loss that fits"
+        )
+    if data.told == "classes":
+        _check_classes(graph, data)
+        return
+    for samples in (data.train, data.test):
+        for place in range(len(samples)):
+            try:
+                told_array(graph, roles, samples.target(place))
+            except InputError as error:
+                raise InputError(f"sample {place} of {data.name}: {error}") from None
+
+
+def _check_classes(graph: Graph, data: Data) -> None:
+    outputs = graph.scores.type.shape[1]
+    classes, largest = max(outputs, 2), max(*data.train.labels, *data.test.labels)
+    if largest >= classes:
+        raise InputError(
+            f"{data.name} holds label {largest} ({data.classes[largest]!r}), the program learns the {classes} classes "
+            f"0 to {classes - 1}; compile it for {len(data.classes)}"
+        )
+
+
+@dataclass(frozen=True)
+class Guess:
+    """The loss of a network that has learned nothing, and what it does."""
+
+    loss: float
+    said: str
+
+
+def guess(graph: Graph, samples: Samples) -> Guess:
+    """What a loss is to be compared with: that of guessing, or of giving the mean of all targets."""
+    loss, outputs = loss_kind(graph) or "softmax", graph.scores.type.shape[-1]
+    if loss in ("softmax", "cells"):
+        return Guess(math.log(outputs), f"that of guessing among {outputs} classes")
+    if loss == "sigmoid":
+        return Guess(math.log(2), "that of guessing yes or no")
+    if loss == "mse":
+        targets: Array = np.array(samples.targets, np.float64)
+    else:
+        encoding = pixel_encoding(graph)
+        some = [as_input(image, encoding) for image in samples.spread(GUESSED).images]
+        targets = np.array(some, np.float64) * encoding.type.scale
+    return Guess(max(float(targets.var(axis=0).mean()), LEAST), "that of giving the mean")

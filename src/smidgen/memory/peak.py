@@ -1,0 +1,62 @@
+"""What an arena holds at its peak: parts that add up to it, with what shares memory and what lies unused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from smidgen.memory.layout import Plan, loads, shared
+
+SHOWN = 4  # parts by name; the others are added up
+
+
+@dataclass(frozen=True)
+class PeakPart:
+    """Memory in use at the peak: a tensor's, that of several which use it in turn, or a kernel's working memory."""
+
+    name: str
+    bytes: int
+    tensors: tuple[str, ...]  # that lie in it, one after the other; none in working memory
+
+    def __str__(self) -> str:
+        turns = f" ({len(self.tensors)} tensors in turn)" if len(self.tensors) > 1 else ""
+        return f"{self.name} {self.bytes:,}{turns}"
+
+
+@dataclass(frozen=True)
+class PeakParts:
+    """An arena at the node where most of it is in use: the parts, less what they share, and what else there is."""
+
+    parts: tuple[PeakPart, ...]  # largest first
+    shared_bytes: int  # that two of them have in common: a map grows into the memory of the one it is made from
+    padding_bytes: int  # up to whole words
+    unused_bytes: int  # that no plan found a use for at this node
+
+    @property
+    def bytes(self) -> int:
+        """The arena's."""
+        return sum(p.bytes for p in self.parts) - self.shared_bytes + self.padding_bytes + self.unused_bytes
+
+    def __str__(self) -> str:
+        return " ".join(self._terms()) + f" = {self.bytes:,}" if self.parts else "nothing"
+
+    def _terms(self) -> Iterator[str]:
+        yield " + ".join(map(str, self.parts[:SHOWN]))
+        if rest := self.parts[SHOWN:]:
+            yield f"+ {len(rest)} smaller {sum(p.bytes for p in rest):,}"
+        if self.shared_bytes:
+            yield f"- {self.shared_bytes:,} that two of them share"
+        if self.padding_bytes:
+            yield f"+ padding {self.padding_bytes:,}"
+        if self.unused_bytes:
+            yield f"+ unused {self.unused_bytes:,}"
+
+
+def peak_parts(plan: Plan) -> PeakParts:
+    """The parts of a plan's arena where most bytes are alive."""
+    time, load = max(loads(plan.buffers), key=lambda pair: pair[1], default=(0, 0))
+    alive = plan.at_peak()
+    both = sum(size for size, start, end in shared(plan.buffers) if start <= time < end)
+    parts = tuple(PeakPart(b.name, b.bytes, tuple(v.name for v in b.values)) for b in alive)
+    padding = sum(b.padded - b.bytes for b in alive)
+    return PeakParts(parts, both, padding, plan.peak - load)

@@ -1,0 +1,29 @@
+"""Pages of pictures, read back: the figures on a page, and what their marks tell."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+SVG = "{http://www.w3.org/2000/svg}"
+LIMIT = 1_000_000  # bytes of a page
+
+
+def pictures(page: str) -> list[Element]:
+    """The figures of a page that is one small file, runs nothing and loads nothing."""
+    assert len(page.encode()) < LIMIT
+    assert "default-src 'none'" in page
+    assert not re.search(r"<(script|link|img|iframe|object)\b|\bon\w+=|url\(|@import", page)
+    assert set(re.findall(r"https?:[^\"<\s]*", page)) <= {"http://www.w3.org/2000/svg"}
+    return [ElementTree.fromstring(found) for found in re.findall(r"<svg .*?</svg>", page, re.DOTALL)]
+
+
+def traces(picture: Element) -> list[tuple[str, Element]]:
+    """What shows data, by name and in order."""
+    return [(str(group.get("data-name")), group) for group in picture.iter(f"{SVG}g")]
+
+
+def told(element: Element) -> list[str]:
+    """What the marks within tell."""
+    return [str(title.text) for title in element.iter(f"{SVG}title")]
