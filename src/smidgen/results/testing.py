@@ -101,11 +101,8 @@ def _shade(share: float) -> str:
 
 
 def _shares(classes: tuple[ClassTested, ...]) -> Figure:
-    percent = {
-        "precision": [None if one.precision is None else 100 * one.precision for one in classes],
-        "recall": [None if one.recall is None else 100 * one.recall for one in classes],
-    }
-    return _bars("Precision and recall by class", _names(classes), percent, "share", "percent")
+    bars = {"precision": [one.precision for one in classes], "recall": [one.recall for one in classes]}
+    return _bars("Precision and recall by class", _names(classes), bars, "share", "percent")
 
 
 def _bars(
@@ -116,11 +113,11 @@ def _bars(
     drawn = []
     for place, ((what, values), colour) in enumerate(zip(bars.items(), colours, strict=False)):
         known = [(float(x), y) for x, y in enumerate(values) if y is not None]
-        said = tuple(f"{names[int(x)]}: {what} {y:.4g}{' %' if unit == 'percent' else ''}" for x, y in known)
+        said = tuple(f"{names[int(x)]}: {what} {f'{y:.2%}' if unit == 'percent' else f'{y:.4g}'}" for x, y in known)
         xs, ys = tuple(x for x, _ in known), tuple(y for _, y in known)
         drawn.append(Bars(what, xs, ys, said, (colour,), width=width, offset=place * width - GROUP / 2))
     places = tuple(float(place) for place in range(len(names)))
-    high = 100.0 if unit == "percent" else None
+    high = 1.0 if unit == "percent" else None
     panel = Panel(
         title, tuple(drawn), Axis("", -0.5, len(names) - 0.5, ticks=places, labels=tuple(names)),
         Axis(axis, 0, high, unit=unit),
