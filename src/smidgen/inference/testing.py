@@ -8,6 +8,7 @@ import numpy as np
 
 from smidgen.data import Data, Samples
 from smidgen.data.classes import match_classes
+from smidgen.data.hearing import with_front_end
 from smidgen.data.inputs import as_input
 from smidgen.data.pixels import pixel_encoding
 from smidgen.errors import InputError
@@ -37,6 +38,7 @@ def test(
     *,
     target: str | Target | None = None,
     images: int | None = None,
+    audio: str | None = None,
     on_progress: ProgressCallback = lambda _: None,
 ) -> Tested:
     """How good a model is on the samples that the data keeps to test with, or on so many of them, evenly.
@@ -44,11 +46,13 @@ def test(
     It runs where `predict` would. Classes are matched by name where the model and the data name the same ones, by
     their order otherwise. Vectors are compared with the model's outputs, maps with its cells; a model whose output has
     its input's shape is judged by how well it reconstructs samples, and by how well that tells two classes apart.
+    `audio` says how sound becomes the input where the model does not.
     """
     if images is not None and images < 1:
         raise InputError(f"a model cannot be tested on {images} samples; give 1 or more")
-    where = where_to_run(model, target)
-    run = _Test(model, data, data.test if images is None else data.test.spread(images), where, on_progress)
+    samples = data.test if images is None else data.test.spread(images)
+    model = with_front_end(model, samples.images, audio)
+    run = _Test(model, data, samples, where_to_run(model, target), on_progress)
     kind = kind_of(model)
     if kind == "reconstruction" and data.told in ("classes", "nothing"):
         return run.reconstruction()
