@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import smidgen as sm
 from floats import FloatNet, dequantized
 from litert import run_litert
+from release_files import SHARED
 from shapes import draw_shapes
 from smidgen.codegen.spelling import text_literal
 from smidgen.errors import GraphError, InputError, SmidgenError
@@ -111,6 +112,16 @@ def test_labels_that_are_not_the_outputs_leave_a_model_without_names(tmp_path: P
     metadata = decode(whole).metadata
     path.write_bytes(with_metadata(write_tflite(small_network()), metadata))
     assert sm.load(path).classes == ()
+
+
+def test_labels_that_tensorflows_own_writer_packed_are_read() -> None:
+    path = SHARED / "models/wild/coral-mobilenet_v1_0.25_128_quant.tflite"
+    if not path.exists():
+        pytest.skip("models from the wild are not beside the checkout")
+    classes = decode(path.read_bytes()).classes
+    with zipfile.ZipFile(path) as archive:
+        assert list(classes) == archive.read("imagenet_labels.txt").decode().splitlines()
+    assert (len(classes), classes[0], classes[2]) == (1001, "background", "goldfish, Carassius auratus")
 
 
 @given(st.data())
