@@ -44,7 +44,7 @@ class Verbs(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            warn("interrupted")
+            warn(f"interrupted; begin anew with {shlex.join(('smidgen', *ctx.meta[WORDS]))}")
             raise typer.Exit(INTERRUPTED) from None
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
