@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from smidgen.cli.learning import ShortSide
 from smidgen.cli.shared import (
     MEMORY_TEXT,
+    Audio,
     Force,
     Json,
     LabelColumns,
@@ -28,6 +29,7 @@ from smidgen.cli.terminal import progress_console, say, spinner
 from smidgen.data import load_data
 from smidgen.data.decoding import SHORT_SIDE
 from smidgen.data.files import write_whole
+from smidgen.data.hearing import with_front_end
 from smidgen.inference import InferenceProgress, predict, test
 from smidgen.inference.predicting import TOP
 from smidgen.results.testing import draw_tested
@@ -51,6 +53,7 @@ def test_(
     images: Annotated[int | None, typer.Option(help="Test with so many samples, evenly from all of them.")] = None,
     output: Annotated[Path | None, path_option("--output", "-o", help="Also write an HTML page with pictures.")] = None,
     label: LabelColumns = None,
+    audio: Audio = None,
     short_side: ShortSide = SHORT_SIDE,
     force: Force = False,
     memory: Memory = MEMORY_TEXT,
@@ -62,6 +65,7 @@ def test_(
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
         graph, data = load(model, most), load_data(source, most, short_side, label)
+        graph = with_front_end(graph, data.test.images, audio)
     with _progress_bar(f"testing {graph.name}") as on_progress:
         tested = test(graph, data, target=target, images=images, on_progress=on_progress)
     if output:
@@ -86,6 +90,7 @@ def predict_(
         bool, typer.Option("--numbers", help="Show the outputs as numbers: they are not scores of classes.")
     ] = False,
     label: LabelColumns = None,
+    audio: Audio = None,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
@@ -94,8 +99,8 @@ def predict_(
         graph = load(model, memory_bytes(memory))
     with _progress_bar(f"running {graph.name}") as on_progress:
         found = predict(
-            graph, source, target=target, top=top, numbers=numbers, label=label, memory=memory_bytes(memory),
-            on_progress=on_progress,
+            graph, source, target=target, top=top, numbers=numbers, label=label, audio=audio,
+            memory=memory_bytes(memory), on_progress=on_progress,
         )  # fmt: skip
     show(found, as_json)
 

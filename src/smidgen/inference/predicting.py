@@ -12,6 +12,7 @@ from rich.table import Table
 
 from smidgen.data.augment import centre_box
 from smidgen.data.budget import MEMORY
+from smidgen.data.hearing import with_front_end
 from smidgen.data.inputs import as_input, kind_of
 from smidgen.data.pixels import PixelEncoding, pixel_encoding
 from smidgen.data.shown import Shown, open_samples
@@ -115,6 +116,7 @@ def predict(
     top: int = TOP,
     numbers: bool = False,
     label: str | None = None,
+    audio: str | None = None,
     memory: int = MEMORY,
     on_progress: ProgressCallback = lambda _: None,
 ) -> Predictions:
@@ -123,7 +125,7 @@ def predict(
     It runs in C on this machine, on a board by name, or in numpy ("reference"), where float32 models run in any case
     unless a target is named. Of each sample the `top` likeliest classes are told, by the names that the model carries;
     with `numbers` its outputs as they are, for a model whose several outputs are no classes. `label` names columns of
-    a table that are not for the model.
+    a table that are not for the model, `audio` the front end for sound where neither the model nor its input tells.
     """
     if top < 1:
         raise InputError(f"the {top} likeliest classes cannot be told; ask for 1 or more")
@@ -132,11 +134,12 @@ def predict(
     encoding = pixel_encoding(model)
     if isinstance(samples, str | Path):
         with open_samples(samples, encoding.type, memory, label) as found:
+            model = with_front_end(model, [one.read() for one in found[:1]], audio)
             made = tuple(_predicted(model, found, kind, top, target, on_progress))
     else:
         arrays = (samples,) if isinstance(samples, np.ndarray) else tuple(samples)
         given = tuple(Shown(str(place), lambda array=array: array) for place, array in enumerate(arrays))  # type: ignore[misc]
-        made = tuple(_predicted(model, given, kind, top, target, on_progress))
+        made = tuple(_predicted(with_front_end(model, arrays, audio), given, kind, top, target, on_progress))
     return Predictions(model.name, target_name(target), kind, made)
 
 
