@@ -58,6 +58,7 @@ def sound() -> tuple[tuple[Text, ...], tuple[Text, ...]]:
         (Fraction(1), Options(CLASSES)),
         (Fraction(1, 2), Options(CLASSES)),
         (Fraction(1, 2), Options(CLASSES, weight_bits=8, rule=Momentum(0.9))),
+        (Fraction(1, 2), Options(1, weight_bits=8, loss="sigmoid")),
         (Fraction(1), Options(CLASSES, weight_bits=10, head_dtype="int8", rule=Momentum(0.5, accumulate=2))),
     )
     steps = []

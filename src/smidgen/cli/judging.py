@@ -29,7 +29,6 @@ from smidgen.cli.terminal import progress_console, say, spinner
 from smidgen.data import load_data
 from smidgen.data.decoding import SHORT_SIDE
 from smidgen.data.files import write_whole
-from smidgen.data.hearing import with_front_end
 from smidgen.inference import InferenceProgress, predict, test
 from smidgen.inference.predicting import TOP
 from smidgen.results.testing import draw_tested
@@ -52,8 +51,8 @@ def test_(
     target: Where = None,
     images: Annotated[int | None, typer.Option(help="Test with so many samples, evenly from all of them.")] = None,
     output: Annotated[Path | None, path_option("--output", "-o", help="Also write an HTML page with pictures.")] = None,
-    label: LabelColumns = None,
     audio: Audio = None,
+    label: LabelColumns = None,
     short_side: ShortSide = SHORT_SIDE,
     force: Force = False,
     memory: Memory = MEMORY_TEXT,
@@ -65,9 +64,8 @@ def test_(
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
         graph, data = load(model, most), load_data(source, most, short_side, label)
-        graph = with_front_end(graph, data.test.images, audio)
     with _progress_bar(f"testing {graph.name}") as on_progress:
-        tested = test(graph, data, target=target, images=images, on_progress=on_progress)
+        tested = test(graph, data, target=target, images=images, audio=audio, on_progress=on_progress)
     if output:
         write_whole(output, draw_tested(tested).encode())
     show(tested, as_json)
@@ -81,7 +79,8 @@ def predict_(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="FILE|DIR", help="A photograph or recording, a folder or .zip of them, or rows (.npy .npz .csv)."
+            metavar="FILE|DIR",
+            help="A photograph, sound or recording, a folder or .zip of them, or rows (.npy .npz .csv).",
         ),
     ],
     target: Where = None,
@@ -89,8 +88,8 @@ def predict_(
     numbers: Annotated[
         bool, typer.Option("--numbers", help="Show the outputs as numbers: they are not scores of classes.")
     ] = False,
-    label: LabelColumns = None,
     audio: Audio = None,
+    label: LabelColumns = None,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:

@@ -143,14 +143,12 @@ def train(
     given, augment = None if rate == AUTO else parse_rate(rate), _augment(crop, flip, "classes")
     course = Course(epochs, given or 0.0, schedule.value, warmup, augment, learning.seed, test_every)
     course.check()
-    graph, data = _read(model, source, memory_bytes(memory), short_side, label)
-    graph = with_front_end(graph, data.train.images, audio)
+    graph, data = _read(model, source, memory_bytes(memory), short_side, label, audio)
     _learned_files(graph, output, Path(model), resume, force)  # which tells before work that takes long
     graph = _in_int8(graph, data, model, source, quantized)
     graph, data, options = with_head(graph, data, learning)
     course = replace(course, augment=_augment(crop, flip, data.told))
-    names = data.names if (2 if options.classes == 1 else options.classes) == len(data.classes) else ()
-    files = _learned_files(graph, output, Path(model), resume, force)
+    files, names = _learned_files(graph, output, Path(model), resume, force), _names(data, options)
     picked = _choose(graph, scheme, budget, target, options)
     with spinner(f"compiling {graph.name} for {target}"):
         images = examples(data.train, pixel_encoding(graph))
@@ -166,9 +164,18 @@ def train(
     show(_summary(learned, data, scheme or "searched", program, files, course, chosen, options.loss), as_json)
 
 
-def _read(model: str, source: str, most: int, short_side: int, label: str | None) -> tuple[Graph, Data]:
+def _read(
+    model: str, source: str, most: int, short_side: int, label: str | None, audio: str | None
+) -> tuple[Graph, Data]:
+    """The model, with the front end that sound needs, and the data."""
     with spinner(f"reading {source}"):
-        return load(model, most), load_data(source, most, short_side, label)
+        graph, data = load(model, most), load_data(source, most, short_side, label)
+        return with_front_end(graph, data.train.images, audio), data
+
+
+def _names(data: Data, options: Options) -> tuple[str, ...]:
+    """The names of the classes that the outputs tell: one output tells two."""
+    return data.names if (2 if options.classes == 1 else options.classes) == len(data.classes) else ()
 
 
 def _augment(crop: float | None, flip: bool | None, told: Told) -> Augment | None:

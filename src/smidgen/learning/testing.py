@@ -10,16 +10,16 @@ import numpy as np
 
 from smidgen.data import Data, Samples, as_input, pixel_encoding
 from smidgen.errors import InputError
-from smidgen.ir import Array, Graph, Roles, roles_of
+from smidgen.ir import Array, Graph, Roles, Told, roles_of
 from smidgen.ops.loss import Loss, loss_kind, loss_node
 from smidgen.targets.device import Device, told_array
 
 Count = Callable[[int], None]
 GUESSED = 256  # samples, at most, whose variance is taken
 LEAST = 1e-12  # that a loss can be compared with: targets may all be the same
-TEACHES: dict[Loss, str] = {
-    "softmax": "classes", "sigmoid": "classes or vectors of 0 to 1", "mse": "vectors", "cells": "maps of classes",
-    "reconstruction": "anything",
+TEACHES: dict[Loss, tuple[Told, ...]] = {
+    "softmax": ("classes",), "sigmoid": ("classes", "vectors"), "mse": ("vectors",), "cells": ("maps",),
+    "reconstruction": ("classes", "vectors", "maps", "nothing"),
 }  # fmt: skip
 
 
@@ -98,15 +98,14 @@ def _right(loss: Loss | None, logits: Array, told: Array | None) -> tuple[int, i
 def check_labels(graph: Graph, data: Data) -> None:
     """Raise InputError unless a program can learn from what is known of every sample."""
     loss, roles = loss_kind(graph) or "softmax", roles_of(graph)
+    if data.told not in TEACHES[loss]:
+        fitting = " or ".join(name for name, told in TEACHES.items() if data.told in told)
+        raise InputError(
+            f"{data.name} tells {data.told} of its samples, {graph.name} learns by {loss} from "
+            f"{' or '.join(TEACHES[loss])}; choose the loss {fitting}"
+        )
     if loss == "reconstruction":
         return
-    teaches = {"softmax": ("classes",), "sigmoid": ("classes", "vectors"), "mse": ("vectors",), "cells": ("maps",)}
-    if data.told not in teaches[loss]:
-        what = "nothing" if data.told == "nothing" else data.told
-        raise InputError(
-            f"{data.name} tells {what} of its samples, {graph.name} learns by {loss} from {TEACHES[loss]}; choose the "
-            "loss that fits"
-        )
     if data.told == "classes":
         _check_classes(graph, data)
         return

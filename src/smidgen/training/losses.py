@@ -76,12 +76,14 @@ def choose_loss(graph: Graph, data: Data) -> Loss:
 
 def outputs_for(graph: Graph, data: Data, loss: Loss) -> int | None:
     """How many outputs a head needs for the data; None where it is as many as the model has."""
+    if loss == "reconstruction":
+        return None
     match data.told:
         case "vectors":
             return data.train.targets[0].size
         case "classes" if loss == "sigmoid" and len(data.classes) == 2 and ending_of(graph).outputs == 1:
             return 1
-        case "classes" | "maps" if data.classes and loss != "reconstruction":
+        case "classes" | "maps" if data.classes:
             return len(data.classes)
     return None
 
