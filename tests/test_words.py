@@ -17,10 +17,11 @@ from experiments.hearing import learn_alike, measure_front_end
 from hearing import listener
 from networks import inverted_residual
 from release_files import SHARED
-from smidgen.data import as_input, load_data, pixel_encoding
+from smidgen.data import as_input, load_data, load_images, pixel_encoding
 from smidgen.data.hearing import with_front_end
 from smidgen.errors import TargetError
 from smidgen.frontends.native import read_smg, write_smg
+from smidgen.ir import evaluate
 from smidgen.ir.fingerprint import fingerprint
 from smidgen.ir.log_mel import MFCC, LogMel
 from smidgen.ir.text import parse_graph, print_graph
@@ -115,6 +116,25 @@ def test_a_board_that_hears_learns_the_bytes_of_this_machine(keywords: str, word
     assert found.exact
     assert found.steps == 24
     assert found.last_loss < found.first_loss
+
+
+def test_recordings_are_predicted_and_tested(keywords: str, words: Path, tmp_path: Path) -> None:
+    """By a file that does not say how it hears, and by one that learned and does."""
+    spoken_low = str(words / "low" / "004.wav")
+    printed = json.loads(invoke("predict", keywords, spoken_low, "--json"))
+    graph = with_front_end(sm.load(keywords), [np.zeros(9, np.int16)])
+    (sound,) = load_images(words / "low", 1)
+    first = int(evaluate(graph, as_input(sound, pixel_encoding(graph)))[0].argmax())
+    again = json.loads(invoke("predict", keywords, str(words / "low"), "--audio", "mfcc", "--json"))
+    assert again["predictions"][0]["classes"][0]["index"] == first
+    assert again["predictions"][4] == {**printed["predictions"][0], "sample": again["predictions"][4]["sample"]}
+    given = ("--data", str(words), "--scheme", "last:2", "--epochs", "2", "--lr", "4/256", "-o", str(tmp_path / "out"))
+    invoke("train", keywords, *given)
+    learned = str(tmp_path / "out" / "kws_ref_model.smg")
+    tested = json.loads(invoke("test", learned, "--data", str(words), "--json"))
+    assert tested["accuracy"] >= 0.9
+    named = json.loads(invoke("predict", learned, spoken_low, "--json"))
+    assert named["predictions"][0]["classes"][0]["name"] == "low"
 
 
 def test_a_float_network_is_quantized_on_sound(words: Path, tmp_path: Path) -> None:
