@@ -230,3 +230,9 @@ def test_a_prediction_ends_before_the_loss(host: Host) -> None:
     assert step.roles.logits in made
     assert step.roles.loss not in made
     assert step.roles.loss in step.nodes[step.prediction_end].outs
+
+
+def test_the_image_of_a_reconstruction_cannot_be_streamed() -> None:
+    task = pictures()
+    with pytest.raises(sm.PlanError, match="stream"):
+        sm.compile(task.model, "last:2", options=task.options, streamed_input=True)
