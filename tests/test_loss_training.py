@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -236,3 +237,17 @@ def test_the_image_of_a_reconstruction_cannot_be_streamed() -> None:
     task = pictures()
     with pytest.raises(sm.PlanError, match="stream"):
         sm.compile(task.model, "last:2", options=task.options, streamed_input=True)
+
+
+@pytest.mark.parametrize("make", SIGNATURES, ids=[make.__name__ for make in SIGNATURES])
+def test_an_example_for_a_board_builds_without_a_warning(make: Make, cache: Path, tmp_path: Path) -> None:
+    make().compile(CortexM(cache=cache)).write(tmp_path / "c")
+    flags = "CFLAGS=-O1 -std=c99 -ffp-contract=off -ffreestanding -Wall -Wextra -Wshadow -Wconversion -Werror"
+    built = subprocess.run(
+        ["make", "-s", f"PYTHON={sys.executable}", flags],
+        cwd=tmp_path / "c",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
