@@ -3,6 +3,9 @@
     python tools/speak.py -o words
     python benchmarks/words.py --data words
 
+    python tools/speak.py -o keywords --words down,go,left,no,off,on,right,stop,up,yes
+    python benchmarks/words.py --data keywords --known
+
 Without `--model` it is MLPerf Tiny's DS-CNN beside the checkout. Every step the board hears a recording with its own
 front end and learns it; this machine does the same in Python and C. Features, losses and weights are compared.
 """
@@ -23,7 +26,7 @@ from smidgen.data.hearing import with_front_end
 from smidgen.zoo.loading import load
 
 sys.path.append(str(Path(__file__).parents[1]))
-from experiments.hearing import LearnedAlike, learn_alike
+from experiments.hearing import LearnedAlike, Recognized, learn_alike, recognize
 
 MODEL = SHARED / "models" / "mlperf-tiny" / "kws_ref_model.tflite"
 
@@ -39,6 +42,12 @@ def show(found: LearnedAlike) -> None:
     print(f"features, losses and weights {'are' if found.exact else 'are NOT'} those of this machine")
 
 
+def show_known(found: Recognized) -> None:
+    for word, (right, count) in found.words.items():
+        print(f"{word:8} {right:4} of {count}")
+    print(f"together {found.share:.1%}")
+
+
 def main() -> None:
     parser = arguments_of(__doc__)
     parser.add_argument("--data", required=True, help="a folder of .wav files by label")
@@ -48,9 +57,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=300, help="recordings to learn")
     parser.add_argument("--lr", default="2/256", help="learning rate per sample")
     parser.add_argument("--memory", default=MEMORY_TEXT, help="most memory that the recordings may take")
+    parser.add_argument("--known", action="store_true", help="instead: how many of its own words the model recognizes")
     given = parser.parse_args()
     data = load_data(given.data, memory_bytes(given.memory))
     graph = with_front_end(load(given.model), data.train.images, given.audio)
+    if given.known:
+        report(recognize(graph, data), show_known, given.json)
+        return
     report(learn_alike(graph, data, given.scheme, given.steps, parse_rate(given.lr)), show, given.json)
 
 

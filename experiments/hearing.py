@@ -10,6 +10,7 @@ import numpy as np
 from smidgen import ops
 from smidgen.data import Data, as_input, examples, pixel_encoding
 from smidgen.data.hearing import FRONT_ENDS, middle
+from smidgen.errors import InputError
 from smidgen.ir import Builder, Graph, QParams, Type
 from smidgen.ir.log_mel import LogMel
 from smidgen.learning import Course, top1
@@ -21,6 +22,9 @@ from smidgen.targets.host import Host
 from smidgen.training import Options
 from smidgen.training.scheme import Scheme
 
+KEYWORDS = (  # what the network of MLPerf Tiny scores, in order
+    "down", "go", "left", "no", "off", "on", "right", "stop", "up", "yes", "silence", "unknown",
+)  # fmt: skip
 SHAPES = {"mfcc": (1, 49, 10, 1), "yamnet": (1, 96, 64, 1)}  # of the networks that each is the front end of
 
 
@@ -59,6 +63,31 @@ def measure_front_end(name: str, board: str, seed: int = 0) -> FrontEndCost:
         whole = device.heard / frames * spec.rate / spec.hop
     flash = sum(table.nbytes for table in tables if isinstance(table, np.ndarray))
     return FrontEndCost(name, board, round(whole), longest, program.sources.audio_bytes, flash, exact)
+
+
+@dataclass(frozen=True)
+class Recognized:
+    """How many recordings of each word a network takes for that word, as it came."""
+
+    words: dict[str, tuple[int, int]]  # right, of so many
+
+    @property
+    def share(self) -> float:
+        return sum(right for right, _ in self.words.values()) / sum(count for _, count in self.words.values())
+
+
+def recognize(graph: Graph, data: Data, names: tuple[str, ...] = KEYWORDS) -> Recognized:
+    """Recordings of a network's own words, by the names of what it scores."""
+    if unknown := set(data.classes) - set(names):
+        raise InputError(f"{min(unknown)!r} is not a word that {graph.name} knows; those are {', '.join(names)}")
+    encoding, words = pixel_encoding(graph), dict.fromkeys(data.classes, (0, 0))
+    with compile(graph).start() as device:
+        for samples in (data.train, data.test):
+            for sound, label in zip(samples.images, samples.labels, strict=True):
+                word = data.classes[label]
+                right, count = words[word]
+                words[word] = right + (names[device.predict(as_input(sound, encoding))] == word), count + 1
+    return Recognized(words)
 
 
 @dataclass(frozen=True)

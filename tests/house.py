@@ -18,7 +18,7 @@ LAYERS = {
     "ir": "the graph: types, values, ops, nodes in order; build, verify, evaluate; the graph as text and back",
     "numerics": "the arithmetic contract in numpy; random bits by counter, and rounding with them",
     "ops": "one family a file: shape rule, numpy reference, gradient, kernel's name and parameters",
-    "data": "images, with or without labels; pixels → a model's input",
+    "data": "pictures, arrays, tables and what is told of each sample; samples → a model's input",
     "frontends": "files → graph: `.tflite`, `.onnx` and `.smg` (and back), PyTorch, the paper's release",
     "quantization": "float graph + images → int8 graph and a report (`docs/quantization.md`)",
     "zoo": "architectures in code, weights that ship; a name or a file → graph",

@@ -34,9 +34,19 @@ def draw_motions(count: int, seed: int = 0, axes: Sequence[int] = (0, 1, 2)) -> 
 
 def write_rows(path: Path, x: Array, classes: Array) -> Path:
     """A table with a row for each recording, time by time, and its motion behind."""
+    return _write_table(path, x, ("motion",), [(MOTIONS[k],) for k in classes])
+
+
+def write_speeds(path: Path, x: Array) -> Path:
+    """The same with two numbers behind: how much it shakes, and a number that falls with it."""
+    shakes = np.abs(x - x.mean(axis=1, keepdims=True)).mean(axis=(1, 2))
+    return _write_table(path, x, ("speed", "rest"), [(f"{s:.4f}", f"{1 - s / 2:.4f}") for s in shakes])
+
+
+def _write_table(path: Path, x: Array, told: tuple[str, ...], words: Sequence[tuple[str, ...]]) -> Path:
     names = [f"{axis}{row}" for row in range(ROWS) for axis in "xyz"]
-    lines = [",".join((*map(repr, map(float, one.ravel())), MOTIONS[k])) for one, k in zip(x, classes, strict=True)]
-    path.write_text("\n".join((",".join((*names, "motion")), *lines)) + "\n")
+    lines = [",".join((*map(repr, map(float, one.ravel())), *said)) for one, said in zip(x, words, strict=True)]
+    path.write_text("\n".join((",".join((*names, *told)), *lines)) + "\n")
     return path
 
 
@@ -72,6 +82,16 @@ def trained(dense: bool = False) -> nn.Module:
 
 def write_onnx(path: Path, dense: bool = False) -> Path:
     """That network as PyTorch exports it, channels first or in a row."""
-    shape = (1, ROWS * AXES) if dense else (1, AXES, ROWS)
-    torch.onnx.export(trained(dense), (torch.zeros(shape),), str(path), dynamo=False, opset_version=17)
+    return _export(path, trained(dense), (1, ROWS * AXES) if dense else (1, AXES, ROWS))
+
+
+def write_autoencoder(path: Path) -> Path:
+    """A network that is to give back what it sees, and has not learned it yet."""
+    torch.manual_seed(0)
+    whole = ROWS * AXES
+    return _export(path, nn.Sequential(nn.Linear(whole, 16), nn.ReLU(), nn.Linear(16, whole)).eval(), (1, whole))
+
+
+def _export(path: Path, net: nn.Module, shape: tuple[int, ...]) -> Path:
+    torch.onnx.export(net, (torch.zeros(shape),), str(path), dynamo=False, opset_version=17)
     return path

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import smidgen as sm
-from motions import MOTIONS, draw_motions, write_onnx, write_recordings, write_rows
+from motions import MOTIONS, draw_motions, write_autoencoder, write_onnx, write_recordings, write_rows, write_speeds
 from smidgen.data import examples, load_data, pixel_encoding
 from smidgen.frontends import export_model
 from smidgen.learning import Course, learn
@@ -41,6 +41,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for path in sorted((folder / "recordings").rglob("*.csv")):
             archive.write(path, path.relative_to(folder))
     write_rows(folder / "worn.csv", *draw_motions(20, seed=3, axes=(2, 0, 1)))  # the sensor is mounted another way
+    write_autoencoder(folder / "auto.onnx")
+    write_speeds(folder / "speeds.csv", x)
     np.savez(folder / "speed.npz", x=x, y=np.linspace(0, 1, len(x)))
     return folder
 
@@ -105,6 +107,20 @@ def test_a_dense_network_is_fitted_to_recordings_with_its_input_held_whole(folde
     invoke("quantize", "dense.onnx", "--data", "recordings", "-o", "dense.smg")
     options = ("--data", "recordings", "--budget", "32KB", "--epochs", "1", "--learning-rate", "1/256", "-o", "tried")
     assert "48 samples to learn from" in invoke("train", "dense.smg", *options)
+
+
+def test_columns_of_numbers_are_learned_as_numbers_and_rows_without_any_as_themselves(folder: Path) -> None:
+    invoke("quantize", "net.onnx", "--data", "speeds.csv", "--label", "speed,rest", "-o", "net.smg")
+    options = ("--scheme", "last:1", "--epochs", "4", "--learning-rate", "0.4/256", "--json")
+    told = ("--data", "speeds.csv", "--label", "speed,rest")
+    speeds = json.loads(invoke("train", "net.smg", *told, *options, "-o", "speeds"))
+    assert (speeds["loss"], speeds["classes"]) == ("mse", [])
+    assert speeds["error"] < 0.2 < speeds["error_before"]
+    invoke("quantize", "auto.onnx", "--data", "x.npy", "-o", "auto.smg")
+    options = ("--scheme", "full", "--epochs", "3", "--learning-rate", "1/256", "--json")
+    itself = json.loads(invoke("train", "auto.smg", "--data", "x.npy", *options, "-o", "itself"))
+    assert itself["loss"] == "reconstruction"
+    assert itself["error"] < 0.9 * itself["error_before"]
 
 
 def test_contributions_are_measured_with_recordings(folder: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import math
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hearing import CASES, definition, listener, signals, slack, sounds
+from native import SANITIZE
 from smidgen.data import as_input, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, QParams, Type
@@ -20,6 +23,7 @@ from smidgen.ir.log_mel import MFCC, YAMNET, LogMel
 from smidgen.numerics.log_mel import feature_sums, log_mel, triangles, unit
 from smidgen.pipeline import compile
 from smidgen.targets.boards import BOARDS
+from smidgen.targets.compiler import find_compiler
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.host import Host, HostDevice
 
@@ -68,15 +72,20 @@ def test_magnitudes_are_those_of_pytorch() -> None:
     assert np.abs(features(samples, YAMNET)[: len(wanted)] - wanted).max() < 1e-3
 
 
-def test_the_triangles_are_those_of_the_mel_scale() -> None:
-    """Each rises from its left neighbour's middle to one and falls to its right neighbour's: they add up to one."""
-    heights = triangles(YAMNET)
-    hertz = np.arange(256) * 16_000 / 512
-    middles = 700 * (np.exp(np.linspace(math.log1p(125 / 700), math.log1p(7500 / 700), 66)) - 1)
-    inside = (hertz >= middles[1]) & (hertz <= middles[-2])
-    assert np.allclose(heights.sum(axis=0)[inside], 1)
-    assert not heights[:, (hertz <= 125) | (hertz >= 7500)].any()
-    assert np.all(np.diff([np.average(hertz, weights=row) for row in heights[10:]]) > 0)
+@pytest.mark.parametrize("spec", [MFCC, YAMNET])
+def test_the_triangles_are_those_of_the_mel_scale(spec: LogMel) -> None:
+    """By the scale's usual formula, 2595 · log10(1 + f / 700), band by band and bin by bin."""
+
+    def mel(hertz: float) -> float:
+        return 2595 * math.log10(1 + hertz / 700)
+
+    step = (mel(spec.high) - mel(spec.low)) / (spec.bands + 1)
+    heights = triangles(spec)
+    for band in range(spec.bands):
+        middle = mel(spec.low) + (band + 1) * step
+        wanted = [max(0.0, 1 - abs(mel(k * spec.rate / spec.size) - middle) / step) for k in range(spec.size // 2)]
+        assert np.allclose(heights[band], wanted, atol=1e-9)
+        assert heights[band].max() > 0
 
 
 def test_silence_is_the_logarithm_of_the_offset() -> None:
@@ -135,6 +144,39 @@ def test_a_board_gives_the_bytes_of_numpy(board: str, case: str, host: Host) -> 
         for name, samples in signals(spec.samples(graph.image.type.shape)).items():
             assert np.array_equal(device.hear(samples), log_mel(samples, spec, graph.image.type)), name
             assert device.heard > 0  # type: ignore[attr-defined]
+
+
+MAIN = """
+#include <stdio.h>
+#include "model.h"
+/* Samples from stdin in pieces of growing size; the features to stdout. */
+int main(void) {
+    static int16_t samples[40000];
+    static int8_t features[MODEL_INPUT_0_BYTES];
+    int count = (int)fread(samples, 2, 40000, stdin), size = 1;
+    model_init();
+    for (int at = 0; at < count; at += size++)
+        model_audio_push(samples + at, at + size < count ? size : count - at);
+    for (int i = 0; i < ROWS; i++) model_audio_row(0, features + i * (MODEL_INPUT_0_BYTES / ROWS), i);
+    fwrite(features, 1, sizeof features, stdout);
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_c_stays_inside_its_buffers_and_its_integers(case: str, tmp_path: Path) -> None:
+    graph = listener(case)
+    spec, type_ = CASES[case][0], graph.image.type
+    folder = tmp_path / "out"
+    compile(graph).write(folder)
+    (folder / "board" / "main.c").write_text(MAIN.replace("ROWS", str(spec.rows(type_.shape)[0])))
+    files = [str(path) for place in ("model", "smidgen", "board") for path in sorted((folder / place).glob("*.c"))]
+    find_compiler()(*SANITIZE, "-O1", "-Imodel", "-Ismidgen", *files, "-o", "heard", folder=folder)
+    for name, samples in signals(spec.samples(type_.shape)).items():
+        done = subprocess.run([folder / "heard"], input=samples.tobytes(), capture_output=True, check=False)
+        assert done.returncode == 0, (name, done.stderr[-400:])
+        assert done.stdout == log_mel(samples, spec, type_).tobytes(), name
 
 
 @pytest.fixture(scope="module")

@@ -18,17 +18,20 @@ from hypothesis import strategies as st
 import smidgen as sm
 from floats import FloatNet, dequantized
 from litert import run_litert
+from release_files import SHARED
 from shapes import draw_shapes
 from smidgen.codegen.spelling import text_literal
 from smidgen.errors import GraphError, InputError, SmidgenError
 from smidgen.frontends import export_model
 from smidgen.frontends.tflite import write_tflite
 from smidgen.frontends.tflite.decode import decode
+from smidgen.frontends.tflite.metadata import with_class_file
 from smidgen.ir import Graph, verify
 from smidgen.ir.fingerprint import fingerprint
 from smidgen.ir.rewriting import prune, rewrite
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.learning import Course, learn
+from smidgen.results.profiling import profile
 from smidgen.targets.host import Host, HostDevice
 from smidgen.training import Options
 from test_cli import fail, folder, invoke, photographs  # noqa: F401  (a fixture)
@@ -89,6 +92,7 @@ def test_litert_runs_a_model_with_names_and_any_unzip_finds_them() -> None:
     assert np.array_equal(run_litert(plain, image)[0], run_litert(with_names, image)[0])
     with zipfile.ZipFile(io.BytesIO(with_names)) as archive:
         assert archive.testzip() is None
+        assert archive.getinfo("labels.txt").date_time == (1980, 1, 1, 0, 0, 0)
         assert archive.read("labels.txt").decode().splitlines() == list(NAMES)
     assert write_tflite(named()) == with_names
     with pytest.raises(zipfile.BadZipFile):
@@ -98,12 +102,9 @@ def test_litert_runs_a_model_with_names_and_any_unzip_finds_them() -> None:
 def test_labels_that_are_not_the_outputs_leave_a_model_without_names(tmp_path: Path) -> None:
     path, whole = tmp_path / "net.tflite", write_tflite(named())
     start = whole.index(b"PK\x03\x04")
-    for file in (
-        whole[:start],
-        whole[:-1],
-        whole[:start] + b"PK\x05\x06" + bytes(18),
-        whole.replace(b"car\n", b"c\nr"),
-    ):
+    empty = b"PK\x05\x06" + bytes(18)
+    others = [with_class_file(whole[:start], classes) for classes in ((*NAMES, "more"), NAMES[1:], ("n" * 256,) * 10)]
+    for file in (whole[:start], whole[:-1], whole[:start] + empty, *others):
         path.write_bytes(file)
         graph = sm.load(path)
         assert graph.classes == ()
@@ -111,6 +112,16 @@ def test_labels_that_are_not_the_outputs_leave_a_model_without_names(tmp_path: P
     metadata = decode(whole).metadata
     path.write_bytes(with_metadata(write_tflite(small_network()), metadata))
     assert sm.load(path).classes == ()
+
+
+def test_labels_that_tensorflows_own_writer_packed_are_read() -> None:
+    path = SHARED / "models/wild/coral-mobilenet_v1_0.25_128_quant.tflite"
+    if not path.exists():
+        pytest.skip("models from the wild are not beside the checkout")
+    classes = decode(path.read_bytes()).classes
+    with zipfile.ZipFile(path) as archive:
+        assert list(classes) == archive.read("imagenet_labels.txt").decode().splitlines()
+    assert (len(classes), classes[0], classes[2]) == (1001, "background", "goldfish, Carassius auratus")
 
 
 @given(st.data())
@@ -211,6 +222,13 @@ def test_names_change_no_state_that_was_saved(host: Host) -> None:
     assert plain.sources.files["model.c"] == with_names.sources.files["model.c"]
     assert plain.memory == with_names.memory
     assert "MODEL_CLASSES" not in plain.sources.files["model.h"]
+
+
+def test_names_that_a_program_does_not_use_take_no_flash(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("smidgen.targets.cortex_m.cache_folder", lambda: cache)
+    plain, with_names = (profile(sm.compile(graph, target="cortex-m7"), 1) for graph in (small_network(), named()))
+    assert plain.flash_bytes == with_names.flash_bytes
+    assert plain.sram_bytes == with_names.sram_bytes
 
 
 def c_names(device: HostDevice, count: int) -> list[bytes | None]:

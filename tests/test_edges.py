@@ -74,7 +74,7 @@ def program(*arguments: str, **how: object) -> subprocess.CompletedProcess[bytes
 def test_a_float_model_is_told_to_be_quantized_before_it_learns(fail: Fail) -> None:
     for scheme in ("head", "full"):
         said = fail("train", "float.smg", "--scheme", scheme, "--data", "cifar10", "-o", "out")
-        assert "is float32, what learns computes in int8; quantize the model first" in said
+        assert "float.smg is float32, and what learns computes in int8; quantize it: smidgen quantize float.smg" in said
 
 
 def test_train_knows_the_images_that_come_with_smidgen(fail: Fail) -> None:

@@ -76,7 +76,8 @@ def test_a_fit_leaves_every_file_and_what_they_hold_agrees(fitted: tuple[Path, F
     assert profile["sram_bytes"] == found.board.sram_bytes <= found.scheme.planned_bytes <= 48 * 1024
     assert found.board.exact
     assert json.loads((folder / "rate.json").read_text())["learning_rate"] == found.rate.learning_rate
-    assert (folder / "project" / "model" / "model.h").exists()
+    assert f"#define MODEL_CLASSES {len(DATA.classes)}" in (folder / "project" / "model" / "model.h").read_text()
+    assert read_smg(folder / "learned.smg").classes == DATA.classes
     page = (folder / "report.html").read_text()
     assert all(one.said.split(" → ")[0][:40] in page for one in found.stages[:3])
     assert f"{found.learned.accuracy:.1%} after" in str(found)

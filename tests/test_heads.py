@@ -162,12 +162,12 @@ def test_the_host_goes_on_from_a_kept_head_as_the_reference_does(
 
 
 CHOICES: tuple[tuple[Callable[[], Graph], int | None, HeadStart, HeadDtype], ...] = (
-    (pixel, None, "keep", "float32"),
-    (pixel, 5, "keep", "float32"),
+    (pixel, None, "keep", "int8"),
+    (pixel, 5, "keep", "int8"),
     (pixel, 4, "new", "float32"),
     (squeezed, 5, "keep", "int8"),
     (squeezed, 6, "new", "float32"),
-    (autoencoder, None, "keep", "float32"),
+    (autoencoder, None, "keep", "int8"),
     (cells, 3, "new", "float32"),  # classes of the whole image, not of its cells
 )
 

@@ -80,7 +80,7 @@ def test_training_goes_on_by_the_command_it_says_and_ends_as_if_never_stopped(fo
     def wait_for(stem: str) -> Callable[[], bool]:
         return Path(stem, "small.ckpt").exists
 
-    words = [*TRAIN, "--epochs", "100", "--test-every", "100", "-o", "out"]
+    words = [*TRAIN, "--epochs", "50", "--test-every", "50", "-o", "out"]
     complained = interrupted(words, wait_for("out"))
     assert command_in(complained) == [*words, "--resume", "out/small.ckpt"]
     assert whole_files(folder / "out") == {"small.ckpt"}
@@ -90,7 +90,7 @@ def test_training_goes_on_by_the_command_it_says_and_ends_as_if_never_stopped(fo
         complained = interrupted(command_in(complained), lambda: newer.stat().st_mtime > begun)
         assert command_in(complained) == [*words, "--resume", "out/small.ckpt"]
     run(command_in(complained))
-    run([*TRAIN, "--epochs", "100", "--test-every", "100", "-o", "whole"])
+    run([*TRAIN, "--epochs", "50", "--test-every", "50", "-o", "whole"])
     for name in ("small.smg", "small.tflite", "small.ckpt"):
         assert (folder / "out" / name).read_bytes() == (folder / "whole" / name).read_bytes()
 
@@ -136,10 +136,11 @@ def test_a_search_says_that_it_begins_anew(folder: Path, monkeypatch: pytest.Mon
     assert not Path("s.json").exists()
 
 
-def test_any_other_command_ends_with_130_and_one_word(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_other_command_ends_with_130_and_how_to_begin_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(models, "load", stop)
     result = CliRunner().invoke(cli.app, ["info", "small.smg"])
-    assert (result.exit_code, result.stdout, result.stderr) == (130, "", "smidgen: interrupted\n")
+    said = "smidgen: interrupted; begin anew with smidgen info small.smg\n"
+    assert (result.exit_code, result.stdout, result.stderr) == (130, "", said)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import smidgen as sm
 from floats import dequantized
+from house import TOP
 from judged import in_a_folder_of_photographs, named_network, of_cells, of_rows, rows, scores, shapes, told
 from litert import LiteRT
 from release_files import SHARED
@@ -21,7 +22,7 @@ from smidgen.data import Data, Samples, centre, pixel_encoding
 from smidgen.data.classes import match_classes, renumbered
 from smidgen.errors import SmidgenError
 from smidgen.frontends import export_model
-from smidgen.inference import CellsTested, ClassesTested, NumbersTested, ReconstructionTested
+from smidgen.inference import CellsTested, ClassesTested, LabelsTested, NumbersTested, ReconstructionTested
 from smidgen.inference.tested import count_confusion, judge_classes
 from smidgen.inference.testing import area_under_curve
 from smidgen.ir import Graph, evaluate
@@ -51,6 +52,8 @@ def test_the_person_detector_is_as_good_as_litert_says() -> None:
     assert printed["samples"] == len(said) == 1600
     assert printed["accuracy"] == right / len(said)
     pairs = list(zip(data.test.labels, said, strict=True))
+    page = (TOP / "docs" / "predicting.md").read_text()
+    assert f"accuracy {right / len(said):.2%}: {right:,} of {len(said):,} right" in page
     assert printed["confusion"] == [[pairs.count((true, other)) for other in (0, 1)] for true in (0, 1)]
 
 
@@ -165,6 +168,31 @@ def test_vectors_are_tested_by_their_errors(tmp_path: Path, monkeypatch: pytest.
     assert found["outputs"][2]["r_squared"] is None
     assert "RMSE" in invoke("test", "net.smg", "--data", "told.npz", "-o", "page.html")
     assert "Error of each output" in Path("page.html").read_text()
+
+
+def test_vectors_of_yes_and_no_are_tested_output_by_output() -> None:
+    samples, rng = rows(30), np.random.default_rng(8)
+    wanted = rng.integers(0, 2, (30, 3)).astype(np.float32)
+    for model, limit in ((of_rows(3), 0.0), (of_rows(3, ending="sigmoid"), 0.5)):
+        found = sm.test(model, told(samples, tuple(wanted)))
+        assert isinstance(found, LabelsTested)
+        got = np.stack([sm.predict(model, one, numbers=True).predictions[0].numbers for one in samples])
+        said, truth = got > limit, wanted > 0
+        assert found.accuracy == (said == truth).mean()
+        for place, one in enumerate(found.outputs):
+            both = (said[:, place] & truth[:, place]).sum()
+            assert (one.samples, one.precision) == (truth[:, place].sum(), both / said[:, place].sum())
+            assert one.recall == both / truth[:, place].sum()
+        assert "each yes or no" in str(found)
+        assert "Precision and recall" in draw_tested(found)
+
+
+def test_a_page_of_a_thousand_classes_is_no_burden() -> None:
+    model, count = of_rows(1000), 40
+    held = Samples(rows(count), tuple(range(count)))
+    data = Data("many", tuple(f"class {i}" for i in range(1000)), held, held)
+    page = draw_tested(judged_classes(model, data))
+    assert len(page) < 2**20
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=60))
@@ -290,4 +318,4 @@ def test_numbers_of_the_wrong_count_and_maps_of_the_wrong_size_are_refused() -> 
         sm.test(of_cells(), told((picture,), (np.zeros((2, 2), np.uint8),)))
     with pytest.raises(SmidgenError, match="hold none of the 3 classes"):
         sm.test(of_cells(), told((picture,), (np.full((4, 4), 9, np.uint8),)))
-    assert isinstance(sm.test(of_rows(3), told(rows(3), (np.zeros(3, np.float32),) * 3)), NumbersTested)
+    assert isinstance(sm.test(of_rows(3), told(rows(3), (np.full(3, 0.5, np.float32),) * 3)), NumbersTested)

@@ -13,14 +13,16 @@ import pytest
 from PIL import Image
 
 import smidgen as sm
+from hearing import listener
 from judged import in_a_folder_of_photographs, named_network, of_cells, of_rows, rows, scores, shapes, softmax
 from shapes import SHAPES
-from smidgen.data import centre, pixel_encoding
+from smidgen.data import as_input, centre, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.frontends import export_model
 from smidgen.inference.outputs import ending_of, kind_of
 from smidgen.ir import evaluate
-from test_cli import invoke
+from test_cli import fail, invoke
+from wav_files import write_words
 
 
 @pytest.fixture
@@ -40,6 +42,8 @@ def test_predict_names_the_likeliest_classes_with_the_probabilities_of_a_softmax
         assert [one["index"] for one in top] == list(np.argsort(-shares, kind="stable")[:3])
         assert [one["name"] for one in top] == [SHAPES[one["index"]] for one in top]
         assert [one["probability"] for one in top] == pytest.approx([shares[one["index"]] for one in top])
+    in_numpy = json.loads(invoke("predict", "net.smg", "photos/test", "--target", "reference", "--json"))
+    assert in_numpy["predictions"] == printed["predictions"]
     table = invoke("predict", "net.smg", "photos/test/ring/02.png", "--top", "2", "--target", "reference")
     best = found["ring/02.png"][:2]
     assert table.splitlines()[0] == "shapes_net on reference"
@@ -47,8 +51,8 @@ def test_predict_names_the_likeliest_classes_with_the_probabilities_of_a_softmax
 
 
 def test_a_folder_its_zip_and_its_arrays_are_predicted_alike(place: Path) -> None:
-    def said(source: str) -> list[object]:
-        printed = json.loads(invoke("predict", "net.smg", source, "--json"))
+    def said(source: str, target: str = "host") -> list[object]:
+        printed = json.loads(invoke("predict", "net.smg", source, "--target", target, "--json"))
         return [one["classes"] for one in printed["predictions"]]
 
     files = sorted(Path("photos/test").rglob("*.png"))
@@ -61,6 +65,7 @@ def test_a_folder_its_zip_and_its_arrays_are_predicted_alike(place: Path) -> Non
     np.save("one.npy", images[3])
     whole = said("photos/test")
     assert len(whole) == len(files)
+    assert said("photos/test", "reference") == whole
     for source in ("photos.zip", "photos.npy", "photos.npz"):
         assert said(source) == whole, source
     assert said("one.npy") == said(str(files[3])) == whole[3:4]
@@ -140,3 +145,22 @@ def test_rows_of_a_table_are_predicted_with_and_without_the_column_that_tells(
     assert [one["sample"] for one in known] == [f"told.csv[{i}]" for i in range(4)]
     Path("one.csv").write_text("\n".join(["x,y", "1,2", "3,4", "5,6"]))
     assert len(json.loads(invoke("predict", "net.smg", "one.csv", "--json"))["predictions"]) == 1
+
+
+def test_sounds_are_predicted_and_tested_as_they_are_learned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words, hears = write_words(tmp_path / "words", 5), listener()
+    export_model(replace(hears, preprocessing=None, classes=("high", "low", "rising", "silence")), "net.smg")
+    files = sorted(words.rglob("*.wav"))
+    printed = json.loads(invoke("predict", "net.smg", "words", "--json"))["predictions"]
+    assert [one["sample"] for one in printed] == [file.relative_to(words).as_posix() for file in files]
+    data = sm.load_data(words)
+    tops = [int(evaluate(hears, as_input(one, pixel_encoding(hears)))[0].argmax()) for one in data.test.images]
+    tested = json.loads(invoke("test", "net.smg", "--data", "words", "--json"))
+    assert tested["accuracy"] == np.mean([a == b for a, b in zip(tops, data.test.labels, strict=True)])
+    (alone,) = json.loads(invoke("predict", "net.smg", str(files[7]), "--target", "reference", "--json"))["predictions"]
+    assert alone["classes"] == printed[7]["classes"]
+    said = fail(capsys, monkeypatch, "predict", "net.smg", "words", "--audio", "yamnet")
+    assert "does not fill an input [1, 49, 10, 1]" in said

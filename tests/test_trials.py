@@ -238,7 +238,7 @@ def test_the_verb_writes_the_file_and_shows_it_as_text_or_json(folder: Path, mon
     assert "left out: weights and biases of the layers before 6" in shown.stdout
     found = read_contributions(Path("c.json"))
     assert found.conditions.learning_rate == 0.4 / 256
-    printed = CliRunner().invoke(cli.app, [*ANALYZE, "--json"], catch_exceptions=False)
+    printed = CliRunner().invoke(cli.app, [*ANALYZE, "--force", "--json"], catch_exceptions=False)
     plain = json.loads(printed.stdout)
     assert [one["biases"] for one in plain["depths"]] == [one.biases for one in found.depths]
     assert [one["layer"] for one in plain["layers"]] == [7, 6]

@@ -38,6 +38,7 @@ from smidgen.fitting import FitError, Fitted, fit
 from smidgen.frontends import from_torch, import_model
 from smidgen.inference import Predictions, Tested, predict, test
 from smidgen.ir import Graph, evaluate
+from smidgen.ir.log_mel import LogMel
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning import CheckpointError, Course, Learned, LearningError, learn, learned_graph
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
@@ -83,6 +84,7 @@ __all__ = [
     "InputError",
     "Learned",
     "LearningError",
+    "LogMel",
     "Momentum",
     "Options",
     "Pareto",

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from smidgen.cli.learning import ShortSide
 from smidgen.cli.shared import (
     MEMORY_TEXT,
+    Audio,
     Force,
     Json,
     LabelColumns,
@@ -50,6 +51,7 @@ def test_(
     target: Where = None,
     images: Annotated[int | None, typer.Option(help="Test with so many samples, evenly from all of them.")] = None,
     output: Annotated[Path | None, path_option("--output", "-o", help="Also write an HTML page with pictures.")] = None,
+    audio: Audio = None,
     label: LabelColumns = None,
     short_side: ShortSide = SHORT_SIDE,
     force: Force = False,
@@ -63,7 +65,7 @@ def test_(
         most = memory_bytes(memory)
         graph, data = load(model, most), load_data(source, most, short_side, label)
     with _progress_bar(f"testing {graph.name}") as on_progress:
-        tested = test(graph, data, target=target, images=images, on_progress=on_progress)
+        tested = test(graph, data, target=target, images=images, audio=audio, on_progress=on_progress)
     if output:
         write_whole(output, draw_tested(tested).encode())
     show(tested, as_json)
@@ -77,7 +79,8 @@ def predict_(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="FILE|DIR", help="A photograph or recording, a folder or .zip of them, or rows (.npy .npz .csv)."
+            metavar="FILE|DIR",
+            help="A photograph, sound or recording, a folder or .zip of them, or rows (.npy .npz .csv).",
         ),
     ],
     target: Where = None,
@@ -85,6 +88,7 @@ def predict_(
     numbers: Annotated[
         bool, typer.Option("--numbers", help="Show the outputs as numbers: they are not scores of classes.")
     ] = False,
+    audio: Audio = None,
     label: LabelColumns = None,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
@@ -94,8 +98,8 @@ def predict_(
         graph = load(model, memory_bytes(memory))
     with _progress_bar(f"running {graph.name}") as on_progress:
         found = predict(
-            graph, source, target=target, top=top, numbers=numbers, label=label, memory=memory_bytes(memory),
-            on_progress=on_progress,
+            graph, source, target=target, top=top, numbers=numbers, label=label, audio=audio,
+            memory=memory_bytes(memory), on_progress=on_progress,
         )  # fmt: skip
     show(found, as_json)
 

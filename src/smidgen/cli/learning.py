@@ -143,8 +143,7 @@ def train(
     given, augment = None if rate == AUTO else parse_rate(rate), _augment(crop, flip, "classes")
     course = Course(epochs, given or 0.0, schedule.value, warmup, augment, learning.seed, test_every)
     course.check()
-    graph, data = _read(model, source, memory_bytes(memory), short_side, label)
-    graph = with_front_end(graph, data.train.images, audio)
+    graph, data = _read(model, source, memory_bytes(memory), short_side, label, audio)
     _learned_files(graph, output, Path(model), resume, force)  # which tells before work that takes long
     graph = _in_int8(graph, data, model, source, quantized)
     graph, data, options = with_head(graph, data, learning)
@@ -165,9 +164,13 @@ def train(
     show(_summary(learned, data, scheme or "searched", program, files, course, chosen, options.loss), as_json)
 
 
-def _read(model: str, source: str, most: int, short_side: int, label: str | None) -> tuple[Graph, Data]:
+def _read(
+    model: str, source: str, most: int, short_side: int, label: str | None, audio: str | None
+) -> tuple[Graph, Data]:
+    """The model, with the front end that sound needs, and the data."""
     with spinner(f"reading {source}"):
-        return load(model, most), load_data(source, most, short_side, label)
+        graph, data = load(model, most), load_data(source, most, short_side, label)
+        return with_front_end(graph, data.train.images, audio), data
 
 
 def _names(data: Data, options: Options) -> tuple[str, ...]:

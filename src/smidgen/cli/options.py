@@ -63,7 +63,8 @@ class Learning:
         ),
     ] = None
     head_dtype: Annotated[
-        HeadDtypeOption | None, typer.Option(help="What the head computes in. By default float32 wherever it can.")
+        HeadDtypeOption | None,
+        typer.Option(help="What the head computes in. By default what the model's computes in, a new one float32."),
     ] = None
     momentum: Annotated[float, typer.Option(help="Momentum, from 0 up to 1.")] = 0.0
     accumulate: Annotated[int, typer.Option(help="Samples whose gradients make one step.")] = 1

@@ -67,6 +67,9 @@ class Fit(StrEnum):
     stretch = "stretch"
 
 
+ShowLayers = Annotated[bool, typer.Option("--layers", help="Also show the signal-to-noise ratio of every layer.")]
+
+
 @app.command("quantize")
 def quantize_(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A float32 model file: .onnx, .pt2, .tflite or .smg.")],
@@ -89,9 +92,7 @@ def quantize_(
         bool, typer.Option("--correct/--no-correct", help="Bias correction by each channel's mean error.")
     ] = True,
     label: LabelColumns = None,
-    layers: Annotated[
-        bool, typer.Option("--layers", help="Also show the signal-to-noise ratio of every layer.")
-    ] = False,
+    layers: ShowLayers = False,
     audio: Audio = None,
     force: Force = False,
     memory: Memory = MEMORY_TEXT,

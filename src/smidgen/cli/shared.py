@@ -17,7 +17,7 @@ from smidgen.cli.terminal import print_rich, say, warn
 from smidgen.errors import InputError
 from smidgen.fitting import Fitted
 from smidgen.fitting.stages import is_float
-from smidgen.inference import CellsTested, ClassesTested, NumbersTested, Predictions, ReconstructionTested
+from smidgen.inference import CellsTested, ClassesTested, LabelsTested, NumbersTested, Predictions, ReconstructionTested
 from smidgen.ir import Graph
 from smidgen.results.contributions import AnalysisSummary
 from smidgen.results.inspection import Summary
@@ -44,7 +44,7 @@ class Verbs(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            warn("interrupted")
+            warn(f"interrupted; begin anew with {shlex.join(('smidgen', *ctx.meta[WORDS]))}")
             raise typer.Exit(INTERRUPTED) from None
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -125,12 +125,13 @@ Result = (
     | Predictions
     | ClassesTested
     | CellsTested
+    | LabelsTested
     | NumbersTested
     | ReconstructionTested
 )
 
 
-TABLES = (Summary, Profile, Predictions, ClassesTested, CellsTested, NumbersTested, ReconstructionTested)
+TABLES = (Summary, Profile, Predictions, ClassesTested, CellsTested, LabelsTested, NumbersTested, ReconstructionTested)
 
 
 def show(result: Result, as_json: bool) -> None:

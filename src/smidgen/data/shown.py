@@ -22,7 +22,7 @@ from smidgen.errors import ImportModelError
 from smidgen.ir import Array, Type
 
 NPY, NPZ, ZIP = ".npy", ".npz", ".zip"
-TAKEN = "a photograph, a recording, a folder or .zip of them, or rows as .npy, .npz or .csv"
+TAKEN = "a photograph, a sound, a recording, a folder or .zip of them, or rows as .npy, .npz or .csv"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,14 @@
 
 from smidgen.inference.predicting import Cell, ClassProbability, Prediction, Predictions, predict
 from smidgen.inference.running import InferenceProgress
-from smidgen.inference.tested import CellsTested, ClassesTested, ClassTested, NumbersTested, ReconstructionTested
+from smidgen.inference.tested import (
+    CellsTested,
+    ClassesTested,
+    ClassTested,
+    LabelsTested,
+    NumbersTested,
+    ReconstructionTested,
+)
 from smidgen.inference.testing import Tested, test
 
 __all__ = [
@@ -12,6 +19,7 @@ __all__ = [
     "ClassTested",
     "ClassesTested",
     "InferenceProgress",
+    "LabelsTested",
     "NumbersTested",
     "Prediction",
     "Predictions",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ from rich.table import Table
 
 from smidgen.data.augment import centre_box
 from smidgen.data.budget import MEMORY
+from smidgen.data.hearing import with_front_end
 from smidgen.data.inputs import as_input, kind_of
 from smidgen.data.pixels import PixelEncoding, pixel_encoding
 from smidgen.data.shown import Shown, open_samples
@@ -115,6 +118,7 @@ def predict(
     top: int = TOP,
     numbers: bool = False,
     label: str | None = None,
+    audio: str | None = None,
     memory: int = MEMORY,
     on_progress: ProgressCallback = lambda _: None,
 ) -> Predictions:
@@ -123,21 +127,25 @@ def predict(
     It runs in C on this machine, on a board by name, or in numpy ("reference"), where float32 models run in any case
     unless a target is named. Of each sample the `top` likeliest classes are told, by the names that the model carries;
     with `numbers` its outputs as they are, for a model whose several outputs are no classes. `label` names columns of
-    a table that are not for the model.
+    a table that are not for the model, `audio` how sound becomes the input where the model does not say it.
     """
     if top < 1:
         raise InputError(f"the {top} likeliest classes cannot be told; ask for 1 or more")
     kind: Kind = "numbers" if numbers else kind_of_scores(model)
     target = where_to_run(model, target)
-    encoding = pixel_encoding(model)
-    if isinstance(samples, str | Path):
-        with open_samples(samples, encoding.type, memory, label) as found:
-            made = tuple(_predicted(model, found, kind, top, target, on_progress))
-    else:
-        arrays = (samples,) if isinstance(samples, np.ndarray) else tuple(samples)
-        given = tuple(Shown(str(place), lambda array=array: array) for place, array in enumerate(arrays))  # type: ignore[misc]
-        made = tuple(_predicted(model, given, kind, top, target, on_progress))
+    given = (
+        open_samples(samples, model.image.type, memory, label) if isinstance(samples, str | Path) else _held(samples)
+    )
+    with given as found:
+        model = with_front_end(model, tuple(one.read() for one in found[:1]), audio)
+        made = tuple(_predicted(model, found, kind, top, target, on_progress))
     return Predictions(model.name, target_name(target), kind, made)
+
+
+def _held(samples: Array | Sequence[Array]) -> AbstractContextManager[tuple[Shown, ...]]:
+    """Arrays as samples, named by their places."""
+    arrays = (samples,) if isinstance(samples, np.ndarray) else tuple(samples)
+    return nullcontext(tuple(Shown(str(place), partial(arrays.__getitem__, place)) for place in range(len(arrays))))
 
 
 def _predicted(

@@ -77,6 +77,28 @@ class CellsTested:
 
 
 @dataclass(frozen=True)
+class LabelsTested:
+    """How often each of several outputs says yes and no as it should, by itself."""
+
+    model: str
+    data: str
+    target: str
+    samples: int
+    accuracy: float  # share of all outputs that are right
+    outputs: tuple[ClassTested, ...]  # the samples of each are those of which yes is true
+    told: Literal["vectors"] = "vectors"
+
+    def __str__(self) -> str:
+        return (
+            f"{self.model} on {self.target}, {self.samples:,} samples of {self.data}\n"
+            f"accuracy {self.accuracy:.2%} of {len(self.outputs)} outputs, each yes or no"
+        )
+
+    def __rich__(self) -> Group:
+        return Group(str(self), "", class_table(self.outputs, "output"))
+
+
+@dataclass(frozen=True)
 class NumberTested:
     """How far an output is from the number it should be."""
 
@@ -169,12 +191,22 @@ def judge_classes(names: Sequence[str], confusion: tuple[tuple[int, ...], ...]) 
     )
 
 
+def judge_labels(names: Sequence[str], truth: Array, said: Array) -> tuple[ClassTested, ...]:
+    """Precision and recall of each output that says yes or no, from truths [samples, outputs] and what was said."""
+    both = (truth & said).sum(axis=0).tolist()
+    called, are = said.sum(axis=0).tolist(), truth.sum(axis=0).tolist()
+    return tuple(
+        ClassTested(name, are[place], _share(both[place], called[place]), _share(both[place], are[place]))
+        for place, name in enumerate(names)
+    )
+
+
 def _share(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def class_table(classes: tuple[ClassTested, ...]) -> Table:
-    table = _table("class", "samples", "precision", "recall")
+def class_table(classes: tuple[ClassTested, ...], head: str = "class") -> Table:
+    table = _table(head, "samples", "precision", "recall")
     for one in classes:
         shares = ("" if share is None else f"{share:.2%}" for share in (one.precision, one.recall))
         table.add_row(one.name, f"{one.samples:,}", *shares)

@@ -8,26 +8,29 @@ import numpy as np
 
 from smidgen.data import Data, Samples
 from smidgen.data.classes import match_classes
+from smidgen.data.hearing import with_front_end
 from smidgen.data.inputs import as_input
 from smidgen.data.pixels import pixel_encoding
 from smidgen.errors import InputError
-from smidgen.inference.outputs import chosen, class_count, kind_of, names_of, real
+from smidgen.inference.outputs import HALF, chosen, class_count, ending_of, kind_of, names_of, real
 from smidgen.inference.predicting import reconstruction_error
 from smidgen.inference.running import InferenceProgress, ProgressCallback, scores_of, target_name, where_to_run
 from smidgen.inference.tested import (
     CellsTested,
     ClassError,
     ClassesTested,
+    LabelsTested,
     NumbersTested,
     NumberTested,
     ReconstructionTested,
     count_confusion,
     judge_classes,
+    judge_labels,
 )
 from smidgen.ir import Array, Graph
 from smidgen.targets.device import Target
 
-Tested = ClassesTested | CellsTested | NumbersTested | ReconstructionTested
+Tested = ClassesTested | CellsTested | LabelsTested | NumbersTested | ReconstructionTested
 NORMAL = ("normal", "ok", "good", "healthy", "regular")  # what people call samples without a fault
 
 
@@ -37,18 +40,22 @@ def test(
     *,
     target: str | Target | None = None,
     images: int | None = None,
+    audio: str | None = None,
     on_progress: ProgressCallback = lambda _: None,
 ) -> Tested:
     """How good a model is on the samples that the data keeps to test with, or on so many of them, evenly.
 
     It runs where `predict` would. Classes are matched by name where the model and the data name the same ones, by
-    their order otherwise. Vectors are compared with the model's outputs, maps with its cells; a model whose output has
+    their order otherwise. Vectors are compared with the model's outputs, as yes
+    and no where they hold 0 and 1 alone, maps with its cells; a model whose output has
     its input's shape is judged by how well it reconstructs samples, and by how well that tells two classes apart.
+    `audio` says how sound becomes the input where the model does not.
     """
     if images is not None and images < 1:
         raise InputError(f"a model cannot be tested on {images} samples; give 1 or more")
-    where = where_to_run(model, target)
-    run = _Test(model, data, data.test if images is None else data.test.spread(images), where, on_progress)
+    samples = data.test if images is None else data.test.spread(images)
+    model = with_front_end(model, samples.images, audio)
+    run = _Test(model, data, samples, where_to_run(model, target), on_progress)
     kind = kind_of(model)
     if kind == "reconstruction" and data.told in ("classes", "nothing"):
         return run.reconstruction()
@@ -119,12 +126,16 @@ class _Test:
             judge_classes(names_of(self.model), confusion), confusion,
         )  # fmt: skip
 
-    def numbers(self) -> NumbersTested:
+    def numbers(self) -> NumbersTested | LabelsTested:
         type_, wanted = self.model.scores.type, np.stack(self.samples.targets).astype(np.float64)
         if wanted.shape[1] != type_.size:
             raise _mismatch_of_sizes(self.model, self.data, wanted.shape[1])
         got = np.stack([real(scores, type_).ravel() for scores in self.scores()])
         named = self.model.classes if len(self.model.classes) == type_.size else tuple(map(str, range(type_.size)))
+        if all(np.isin(one, (0, 1)).all() for one in (*self.data.train.targets, *self.data.test.targets)):
+            truth, said = wanted == 1, got > (HALF if ending_of(self.model) == "sigmoid" else 0)
+            right = float((truth == said).mean())
+            return LabelsTested(*self.names, len(wanted), right, judge_labels(named, truth, said))
         off = got - wanted
         return NumbersTested(
             *self.names, len(wanted), float(np.abs(off).mean()), float(np.sqrt(np.square(off).mean())),

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from smidgen.inference import CellsTested, ClassesTested, ClassTested, NumbersTested, ReconstructionTested, Tested
+from smidgen.inference import (
+    CellsTested,
+    ClassesTested,
+    ClassTested,
+    LabelsTested,
+    NumbersTested,
+    ReconstructionTested,
+    Tested,
+)
 from smidgen.results.drawing import COLOURS
 from smidgen.results.figures import Axis, Bars, Figure, Note, Panel, Unit
 from smidgen.results.page import page_of
@@ -27,6 +35,8 @@ def _figures(tested: Tested) -> list[Figure]:
     match tested:
         case ClassesTested() | CellsTested():
             return [_matrix(tested.classes, tested.confusion), _shares(tested.classes)]
+        case LabelsTested():
+            return [_shares(tested.outputs)]
         case NumbersTested():
             names = [one.name for one in tested.outputs]
             return [
@@ -45,6 +55,8 @@ def _rows(tested: Tested) -> list[tuple[str, str]]:
     match tested:
         case ClassesTested() | CellsTested():
             return [(one.name, _said(one)) for one in tested.classes]
+        case LabelsTested():
+            return [(one.name, _said(one)) for one in tested.outputs]
         case NumbersTested():
             return [
                 (one.name, f"MAE {one.mean_absolute:.6g}, RMSE {one.root_mean_squared:.6g}"
@@ -62,9 +74,9 @@ def _said(one: ClassTested) -> str:
 
 
 def _matrix(classes: tuple[ClassTested, ...], confusion: tuple[tuple[int, ...], ...]) -> Figure:
-    """Rows are the true classes, from the top; the colour is the share of a row."""
+    """Rows are the true classes, from the top; the colour is the share of a row. Cells without samples are left out."""
     names, count = _names(classes), len(classes)
-    cells = [(row, column, confusion[row][column]) for row in range(count) for column in range(count)]
+    cells = [(row, column, found) for row, line in enumerate(confusion) for column, found in enumerate(line) if found]
     shares = [found / max(sum(confusion[row]), 1) for row, _, found in cells]
     squares = Bars(
         "cells", tuple(float(column) for _, column, _ in cells), (1.0,) * len(cells),
@@ -78,7 +90,7 @@ def _matrix(classes: tuple[ClassTested, ...], confusion: tuple[tuple[int, ...], 
     numbers = [
         Note(column - 0.35, count - row - 1.0, f"{found:,}", "#ffffff" if share > DARK else "#000000")
         for (row, column, found), share in zip(cells, shares, strict=True)
-        if found and count <= WRITTEN
+        if count <= WRITTEN
     ]
     places = tuple(float(place) for place in range(count))
     panel = Panel(

@@ -24,8 +24,9 @@ class Options:
     """How to learn; the learning rate is given at each step.
 
     A head that is kept goes on from the model's last layer, a new one starts from random weights. Where nothing is
-    said, it is kept if it has as many outputs as there are classes, and it computes in float32, unless it is a layer
-    that only int8 can go on from: a convolution over a map, or one with an activation.
+    said, it is kept if it has as many outputs as there are classes. A kept head computes in what it is stored in, so
+    that its first scores are exactly the model's, a new one in float32; a kept int8 layer without an activation can
+    also go on in float32, unless it is a convolution over a map.
     """
 
     classes: int | None = None  # outputs of the head; None: as many as the model has
@@ -71,7 +72,7 @@ class Options:
             raise InputError(f"{graph.name} has {outputs} outputs; heads of up to {LARGEST} can learn")
         able: tuple[HeadDtype, ...] = ("int8",) if per_cell else ("float32", "int8")
         if start == "keep" and not per_cell:
-            able = ("float32",) if ending.is_float else ("float32", "int8") if ending.plain else ("int8",)
+            able = ("float32",) if ending.is_float else ("int8", "float32") if ending.plain else ("int8",)
         if self.head_dtype is not None and self.head_dtype not in able:
             raise InputError(
                 f"the last layer of {graph.name} can go on in {able[0]} alone, not in {self.head_dtype}; leave what "
