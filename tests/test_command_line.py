@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -60,8 +61,8 @@ def test_completion_can_be_installed_and_shown() -> None:
 def help_lines(*verb: str) -> dict[str, str]:
     """The help of a verb: its lines by the option they begin with."""
     shown = CliRunner().invoke(cli.app, [*verb, "--help"], terminal_width=200).output
-    lines = (line.strip("│* ") for line in shown.splitlines())
-    return {line.split()[0]: line for line in lines if line.startswith("--")}
+    begun = (line for line in shown.splitlines() if re.match(r"│[ *]{1,5}--", line))  # not a help text's next line
+    return {line.split()[0]: line for line in (line.strip("│* ") for line in begun)}
 
 
 VERBS: dict[str, Any] = vars(get_command(cli.app))["commands"]

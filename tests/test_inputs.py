@@ -37,6 +37,12 @@ def test_numbers_are_rounded_as_the_op_quantize_rounds_them(scale: float, zero: 
     assert np.array_equal(as_input(sample.astype(np.float64), PixelEncoding(type)), expected)
 
 
+def test_halves_are_rounded_away_from_zero() -> None:
+    taken = PixelEncoding(Type((1, 6), "int8", QParams.per_tensor(0.5, 3)))
+    sample = np.array([-1.25, -0.75, -0.25, 0.25, 0.75, 1.25], np.float32)
+    assert as_input(sample, taken)[0].tolist() == [0, 1, 2, 4, 5, 6]
+
+
 def test_a_float_input_takes_numbers_as_they_are_and_an_int8_input_int8() -> None:
     sample = numbers(5, 2)
     assert np.array_equal(as_input(sample, takes(1, 5, 2, dtype="float32"))[0], sample)

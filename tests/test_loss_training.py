@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +15,13 @@ import pytest
 import smidgen as sm
 from loss_tasks import TASKS, Task, Told, brightness, cells, compare, pictures, position, several, spectra, yes_or_no
 from smidgen.errors import GraphError, InputError
-from smidgen.ir import Graph, verify
+from smidgen.ir import Graph, evaluate_all, roles_of, verify
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.learning import measure
 from smidgen.ops import Lookup
-from smidgen.simulation import FloatTraining
+from smidgen.simulation import FloatTraining, Simulator
 from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.device import told_array
 from smidgen.targets.host import Host, HostDevice
 from smidgen.training.head import TrainingError
 
@@ -230,3 +232,42 @@ def test_a_prediction_ends_before_the_loss(host: Host) -> None:
     assert step.roles.logits in made
     assert step.roles.loss not in made
     assert step.roles.loss in step.nodes[step.prediction_end].outs
+
+
+def test_the_image_of_a_reconstruction_cannot_be_streamed() -> None:
+    task = pictures()
+    with pytest.raises(sm.PlanError, match="stream"):
+        sm.compile(task.model, "last:2", options=task.options, streamed_input=True)
+
+
+@pytest.mark.parametrize("make", SIGNATURES, ids=[make.__name__ for make in SIGNATURES])
+def test_an_example_for_a_board_builds_without_a_warning(make: Make, cache: Path, tmp_path: Path) -> None:
+    make().compile(CortexM(cache=cache)).write(tmp_path / "c")
+    flags = "CFLAGS=-O1 -std=c99 -ffp-contract=off -ffreestanding -Wall -Wextra -Wshadow -Wconversion -Werror"
+    built = subprocess.run(
+        ["make", "-s", f"PYTHON={sys.executable}", flags],
+        cwd=tmp_path / "c",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+
+
+@tasks
+def test_gradients_of_whole_networks_are_those_of_pytorch(make: Make, host: Host) -> None:
+    task = make()
+    training = task.compile(host).training
+    assert training is not None
+    reference = training.reference
+    simulator, graph = Simulator(reference.loss_graph()), reference.graph
+    wanted = tuple(v for v in reference.gradients if v in graph.state)
+    for place in range(3):
+        image, label = task.told(place)
+        told = told_array(training.step, roles_of(training.step), label)
+        arrays = (image,) if told is None else (image, told)
+        values = evaluate_all(graph, graph.state, *arrays)
+        for value, theirs in zip(wanted, simulator.gradients(wanted, *arrays), strict=True):
+            ours = values[reference.gradients[value]]
+            assert np.abs(ours).max() > 0
+            assert np.abs(ours - theirs).max() <= 2e-4 * np.abs(theirs).max(), value.name

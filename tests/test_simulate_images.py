@@ -8,8 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smidgen.data import Augment, DataError, PixelEncoding, Samples, centre
+from smidgen.data import Augment, DataError, PixelEncoding, Samples, as_input, centre
 from smidgen.ir import Array, QParams, Type
+from smidgen.ir.log_mel import MFCC
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning.course import Course
 from smidgen.simulation import images as module
@@ -144,6 +145,20 @@ def test_a_float_input_takes_the_hosts_numbers() -> None:
     images, _ = CourseImages(samples, taken, CROPS, "cpu").epoch(0)
     assert images.dtype == torch.float32
     assert np.array_equal(images.numpy(), hosts(samples, taken, CROPS, 0))
+
+
+def test_tensors_and_sounds_are_shown_as_the_host_shows_them() -> None:
+    rng = np.random.default_rng(0)
+    tensors: tuple[Array, ...] = tuple(rng.normal(0, 1, (49, 10, 1)).astype(np.float32) for _ in range(7))
+    sounds: tuple[Array, ...] = tuple(rng.integers(-9999, 9999, 16000).astype(np.int16) for _ in range(7))
+    taken = PixelEncoding(Type((1, 49, 10, 1), "int8", QParams.per_tensor(0.6, 80)), sound=MFCC)
+    for images in (tensors, sounds, (*tensors[:3], *sounds[:4])):
+        samples = Samples(images, tuple(range(7)))
+        shown = CourseImages(samples, taken, CROPS, "cpu")
+        for epoch in range(2):
+            assert np.array_equal(shown.epoch(epoch)[0].numpy(), hosts(samples, taken, CROPS, epoch))
+        plain = np.concatenate([as_input(sample, taken) for sample in images])
+        assert np.array_equal(centred(samples, taken, "cpu").numpy(), plain)
 
 
 def test_an_input_that_is_no_image_is_refused() -> None:

@@ -215,5 +215,7 @@ def test_rows_count_against_the_memory_they_take(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"t\.csv would take .* bytes of memory beside .*; where you trust the file"):
         load_data(path, memory=2**20)
     assert load_data(table(tmp_path, "a,y", *("1,2", "1,3") * 100), memory=2**20).told == "classes"
-    with pytest.raises(DataError, match=r"0\.csv would take .* bytes of memory"):
-        load_data(recordings(tmp_path / "r", moving(3, 5000)), memory=2**15)
+    with pytest.raises(DataError, match=r"\d\.csv would take .* bytes of memory beside .* before"):
+        load_data(recordings(tmp_path / "r", moving(10, 400)), memory=2**15)
+    with pytest.raises(DataError, match=r"0\.csv would take 54,890 bytes of memory beside 256 before, the limit"):
+        load_data(recordings(tmp_path / "one", moving(1, 8000)), memory=2**15)

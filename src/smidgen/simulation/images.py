@@ -33,9 +33,10 @@ class CourseImages:
     """The samples of a course on a PyTorch device, in the bytes the host's course shows."""
 
     def __init__(self, samples: Samples, encoding: PixelEncoding, course: Course, device: torch.device | str) -> None:
-        pictures = _are_pictures(samples, encoding)
-        self._stored = _Stored(samples, encoding, device) if pictures else _tensors(samples, encoding, device)
-        self._encoding, self._course = encoding, course
+        kinds = {kind_of(sample, encoding.type) for sample in samples.images}
+        self._stored = _Stored(samples, encoding, device) if kinds <= {"picture"} else None
+        self._fixed = _encoded(samples, encoding, device) if kinds == {"tensor"} else None
+        self._samples, self._encoding, self._course = samples, encoding, course
         self._labels = torch.tensor(samples.labels, dtype=torch.int64, device=device)
 
     def epoch(self, number: int) -> tuple[Tensor, Tensor]:
@@ -51,8 +52,11 @@ class CourseImages:
             yield self._shown(number, places), self._labels[torch.from_numpy(places).to(self._labels.device)]
 
     def _shown(self, number: int, places: Numbers) -> Tensor:
-        if isinstance(self._stored, Tensor):
-            return self._stored[torch.from_numpy(places).to(self._stored.device)]
+        if self._fixed is not None:
+            return self._fixed[torch.from_numpy(places).to(self._fixed.device)]
+        if self._stored is None:
+            made = [self._course.image(self._samples.images[i], self._encoding, number, i) for i in places.tolist()]
+            return torch.from_numpy(np.concatenate(made)).to(self._labels.device)
         sizes = self._stored.sizes[places].tolist()
         views = [
             self._course.view(height, width, self._encoding, number, index)
@@ -63,20 +67,14 @@ class CourseImages:
 
 def centred(samples: Samples, encoding: PixelEncoding, device: torch.device | str) -> Tensor:
     """Every sample [n, …] as `as_input` makes it."""
-    if not _are_pictures(samples, encoding):
-        return _tensors(samples, encoding, device)
+    if any(kind_of(sample, encoding.type) != "picture" for sample in samples.images):
+        return _encoded(samples, encoding, device)
     stored = _Stored(samples, encoding, device)
     boxes = [centre_box(height, width, encoding) for height, width in stored.sizes.tolist()]
     return stored.resized(np.arange(len(samples)), boxes, [False] * len(samples))
 
 
-def _are_pictures(samples: Samples, encoding: PixelEncoding) -> bool:
-    """Whether samples are resized and cropped; those without any sample are."""
-    return all(kind_of(sample, encoding.type) == "picture" for sample in samples.images)
-
-
-def _tensors(samples: Samples, encoding: PixelEncoding, device: torch.device | str) -> Tensor:
-    """Samples that every epoch shows alike."""
+def _encoded(samples: Samples, encoding: PixelEncoding, device: torch.device | str) -> Tensor:
     return torch.from_numpy(np.concatenate([as_input(sample, encoding) for sample in samples.images])).to(device)
 
 
