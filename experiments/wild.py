@@ -64,13 +64,15 @@ def try_one(path: Path, photographs: Data | None) -> Tried:
     except SmidgenError as error:
         return Tried(path.name, refused=str(error))
     int8 = any(value.type.dtype == "int8" for node in graph.nodes for value in node.outs)
-    found = Tried(path.name, len(graph.nodes), "int8" if int8 else "float32")
+    found = Tried(path.name, len(graph.nodes), "int8" if int8 else "float32", notes=graph.notes)
     if path.suffix.lower() != ".tflite":
         return found
     judge, notes = _judge(path, graph)
     random, real = list(_random(graph)), list(_real(graph, photographs))
     with _Ours(graph, int8) as ours:
-        return replace(found, random=_compare(ours, judge, random), real=_compare(ours, judge, real), notes=notes)
+        return replace(
+            found, random=_compare(ours, judge, random), real=_compare(ours, judge, real), notes=graph.notes + notes
+        )
 
 
 def _judge(path: Path, graph: Graph) -> tuple[_LiteRT, tuple[str, ...]]:

@@ -12,13 +12,14 @@ from smidgen import ops
 from smidgen.errors import ImportModelError
 from smidgen.frontends.tflite.context import TfliteImport
 from smidgen.frontends.tflite.flatbuffer import ACTIVATIONS, SAME, VALID, ZERO_PLACE, TfliteOperator
-from smidgen.ir import Type, Value
+from smidgen.ir import QParams, Type, Value
 from smidgen.ops.functions import FUNCTIONS
 from smidgen.ops.window import Pad, same_pad
 
 _ACTIVATION_NAMES = {number: name for name, number in ACTIVATIONS.items()}
 NUMBER = r"-?\d+(\.\d+)?(e[+-]?\d+)?"
 TABLE_NAME = re.compile(rf"(?P<slope>slope of )?(?P<function>\w+)\((?P<alpha>{NUMBER}), (?P<beta>{NUMBER})\)")
+BYTES = QParams.per_tensor(1.0, -ZERO_PLACE)  # uint8 without a scale, as int8
 NO_TENSOR = -1  # the index of an optional input left out
 
 
@@ -208,6 +209,8 @@ def _activate(c: TfliteImport, operator: TfliteOperator) -> Value:
 def _quantize(c: TfliteImport, operator: TfliteOperator) -> Value:
     (index,) = _inputs(operator, 1, 1)
     x = c.value(index)
+    if x.type.dtype == "int8" and x.type.q == c.type(operator.outputs[0]).q:
+        return x  # from uint8 or to it: the same int8
     return c.emit(operator, ops.Quantize() if x.type.dtype == "float32" else ops.Requantize(), x)
 
 
@@ -216,13 +219,16 @@ def _dequantize(c: TfliteImport, operator: TfliteOperator) -> Value:
     return c.emit(operator, ops.Dequantize(), c.value(x))
 
 
-def _cast(c: TfliteImport, operator: TfliteOperator) -> None:
-    """int8 as int32: places in a table, as nothing else is computed in int32."""
+def _cast(c: TfliteImport, operator: TfliteOperator) -> Value | None:
+    """Bytes 0 … 255 as float32; int8 as int32: places in a table, as nothing else is computed in int32."""
     (index,) = _inputs(operator, 1, 1)
     x, y = c.value(index), c.tensor(operator.outputs[0])
+    if x.type.q == BYTES and y.dtype == "float32":
+        return c.emit(operator, ops.Dequantize(), x)
     if x.type.dtype != "int8" or y.dtype != "int32":
         raise ImportModelError(f"a cast from {x.type.dtype} to {y.dtype} is not supported; use QUANTIZE and DEQUANTIZE")
     c.places[operator.outputs[0]] = x, 0
+    return None
 
 
 def _add(c: TfliteImport, operator: TfliteOperator) -> Value | None:

@@ -16,6 +16,7 @@ from smidgen.frontends.tflite.decode import decode
 from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator
 from smidgen.frontends.tflite.metadata import stated_preprocessing
 from smidgen.frontends.tflite.operators import OPERATOR_RULES
+from smidgen.frontends.tflite.unsigned import as_signed
 from smidgen.ir import Graph, Type, Value
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ir.verifying import fits_scores
@@ -33,6 +34,7 @@ def read_tflite(path: Path, memory: int = MEMORY) -> Graph:
 
 
 def _graph(model: TfliteModel, name: str, budget: Budget) -> Graph:
+    model, notes = as_signed(model)
     c, reached = TfliteImport(model, name, budget), 0
     try:
         _inputs(c)
@@ -44,7 +46,7 @@ def _graph(model: TfliteModel, name: str, budget: Budget) -> Graph:
         raise with_others(error, others) from None
     graph = c.builder.graph(*(c.value(index) for index in model.outputs))
     classes = model.classes if fits_scores(model.classes, graph.scores.type) else ()
-    return replace(graph, preprocessing=_preprocessing(model, graph), classes=classes)
+    return replace(graph, preprocessing=_preprocessing(model, graph), classes=classes, notes=notes)
 
 
 def _inputs(c: TfliteImport) -> None:
@@ -96,7 +98,7 @@ def _check(c: TfliteImport, value: Value, declared: Type) -> None:
             f"the file declares {_describe(declared)}, the operator gives {_describe(value.type)}; "
             "convert the model again, with one quantization on both sides of an operator that only moves data"
         )
-    if value.type.dtype == "int8":
+    if value.type.dtype == "int8" and value not in c.values.values():  # else it was there before: no node is new
         c.builder.last.op.params(c.builder.last)
 
 
