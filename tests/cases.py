@@ -12,6 +12,7 @@ from smidgen import ops
 from smidgen.ir import Array, Builder, Graph, Node, Op, QParams, Type, Value
 from smidgen.numerics import ACTIVATIONS
 from smidgen.ops.functions import FUNCTIONS
+from smidgen.ops.tflite_tables import TABLES as TFLITE_TABLES
 from smidgen.ops.window import same_pad
 
 Q = QParams.per_tensor
@@ -239,6 +240,9 @@ def _elementwises() -> Iterator[Case]:
     for function, alpha, beta in FUNCTION_PARAMETERS:
         yield unary(f"lookup-{function}", ops.Lookup(function, alpha, beta), 1, 3, 4, 9, y=Q(0.03, -20))
         yield unary(f"slope-{function}", ops.Lookup(function, alpha, beta, slope=True), 2, 77, y=Q(0.02, 10))
+    for function in TFLITE_TABLES:
+        alpha = {"elu": 1.0, "leaky_relu": 0.3}.get(function, 0.0)
+        yield unary(f"tflite-{function}", ops.Lookup(function, alpha, tflite=True), 1, 3, 4, 9, y=Q(0.03, -20))
     yield unary("lookup-one", ops.Lookup("tanh"), 1, x=Q(1e4, 127), y=Q(1e-6, 3))
     for y in (Q(0.05, -3), Q(0.02, 100), Q(1.0), Q(1e-6, 3), Q(1e6)):
         yield unary(f"requantize-{y.one:.0e}", ops.Requantize(), 2, 33, y=y)

@@ -34,6 +34,8 @@ from smidgen.ops import (
 from smidgen.ops.window import Pad as Padding
 from smidgen.ops.window import same_pad
 
+# ELU is not among LiteRT's reference kernels.
+OWN_FUNCTIONS = ("abs", "exp", "gelu", "gelu_tanh", "hard_swish", "leaky_relu", "sigmoid", "tanh")
 MAX_SIZE = 4096  # elements of one tensor: keeps the slowest oracle quick
 
 
@@ -211,6 +213,15 @@ def grow_lookup(s: Grower) -> Value:
     return s.g.emit(Lookup(function, alpha, beta), x, q=s.q(0.03))
 
 
+def grow_own_function(s: Grower) -> Value:
+    """A function as TFLite's own kernel computes it, in the scale that kernel asks for."""
+    x = s.value()
+    function = s.draw(st.sampled_from(OWN_FUNCTIONS))
+    fixed = {"sigmoid": QParams.per_tensor(1 / 256, -128), "tanh": QParams.per_tensor(1 / 128)}
+    q = fixed.get(function) or s.q(x.type.scale)
+    return s.g.emit(Lookup(function, 0.2 if function == "leaky_relu" else 0.0, tflite=True), x, q=q)
+
+
 def grow_float(s: Grower) -> Value:
     x = s.value()
     return s.g.emit(Quantize(), s.g.emit(Dequantize(), x), q=s.q(x.type.scale))
@@ -220,7 +231,10 @@ def grow_softmax(s: Grower) -> Value:
     return s.g.emit(Softmax(s.draw(st.sampled_from((1.0, 0.5, 3.0)))), s.value())
 
 
-ANY = (grow_add, grow_mul, grow_maximum, grow_reshape, grow_concat, grow_rescale, grow_float, grow_softmax, grow_lookup)
+ANY = (
+    grow_add, grow_mul, grow_maximum, grow_reshape, grow_concat, grow_rescale, grow_float, grow_softmax, grow_lookup,
+    grow_own_function,
+)  # fmt: skip
 ON_MAPS = (grow_conv, grow_depthwise, grow_pool, grow_mean, grow_pad, grow_transpose)
 
 

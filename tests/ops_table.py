@@ -32,7 +32,7 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
         "Softsign Swish Tanh",
         "abs celu clamp elu erf exp gelu hardsigmoid hardswish hardtanh leaky_relu mish selu sigmoid silu softplus "
         "tanh",
-        "GATHER",
+        "ABS ELU EXP GATHER GELU HARD_SWISH LEAKY_RELU LOGISTIC TANH",
     ),
     ops.Maximum: ("Max", "maximum", "MAXIMUM"),
     ops.MaxPool: ("MaxPool GlobalMaxPool", "max_pool2d_with_indices adaptive_max_pool2d", "MAX_POOL_2D"),

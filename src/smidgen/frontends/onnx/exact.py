@@ -13,7 +13,7 @@ from onnx import helper
 
 from smidgen import numerics, ops
 from smidgen.errors import ExportError
-from smidgen.frontends.onnx.functions import DOMAIN, EXACT, LONG, OPERATORS, RECTIFIED
+from smidgen.frontends.onnx.functions import DOMAIN, EXACT, LONG, OPERATORS, RECTIFIED, TABLES
 from smidgen.frontends.onnx.requantization import Rounding, rounding, rounding_of_sums
 from smidgen.frontends.onnx.writer import (
     UINT8_SHIFT,
@@ -215,6 +215,8 @@ def _lookup(w: _Exact, node: Node) -> None:
         attributes = {"approximate": "tanh"}
     elif op.function == "clip":
         more = w.limits(op.alpha, op.beta)
+    if "tflite" in TABLES.get(code, ("", ""))[0]:
+        attributes["tflite"] = int(op.tflite)
     w.result(node, _table(w, node, code, *more, **attributes), w.first(node.ins[0]))
 
 

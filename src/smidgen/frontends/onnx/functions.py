@@ -14,6 +14,7 @@ from functools import cache
 from onnx import FunctionProto, TensorProto, parser
 
 from smidgen.ops.softmax import C_32_17, C_48_17, SUM_BITS
+from smidgen.ops.tflite_tables import TABLES as TFLITE_TABLES
 
 DOMAIN, VERSION = "smidgen", 1
 OPSET = 20  # the first with Gelu
@@ -272,10 +273,15 @@ OPERATORS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "sigmoid": ("Sigmoid", ()), "silu": ("Sigmoid", ()), "softplus": ("Softplus", ()), "softsign": ("Softsign", ()),
     "tanh": ("Tanh", ()),
 }  # fmt: skip
-# Functions of one int8 value: further attributes, and further inputs before those of `Table`.
+# Functions of one int8 value: further attributes, and further inputs before those of `Table`. `tflite` says whose
+# rounding a table has, where there are two.
 TABLES: dict[str, tuple[str, str]] = {
-    **{code: (", ".join(attributes), "") for code, attributes in OPERATORS.values()},
-    "Clip": ("", "low, high, "), "Gelu": ("approximate", ""), "Requantized": ("", ""), "Swish": ("", ""),
+    **{
+        code: (", ".join((*attributes, *(("tflite",) if function in TFLITE_TABLES else ()))), "")
+        for function, (code, attributes) in OPERATORS.items()
+    },
+    "Clip": ("", "low, high, "), "Gelu": ("approximate, tflite", ""), "Requantized": ("", ""),
+    "Sigmoid": ("tflite", ""), "Swish": ("", ""),
 }  # fmt: skip
 WEIGHTED = {
     "Conv": "Conv", "Gemm": "Gemm", f"{LONG}Conv": "Conv", f"{LONG}Gemm": "Gemm", f"{RECTIFIED}Conv": "Conv",

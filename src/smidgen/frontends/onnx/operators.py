@@ -14,6 +14,7 @@ from smidgen.frontends.layout import Shape
 from smidgen.frontends.onnx.context import OnnxCall
 from smidgen.frontends.onnx.quantized import dequantize, quantize
 from smidgen.ir import Op
+from smidgen.ops.tflite_tables import TABLES as TFLITE_TABLES
 
 OnnxRule = Callable[[OnnxCall], Operand]
 
@@ -294,12 +295,14 @@ def _lookup(name: str, alpha: float | None = None, beta: float | None = None, se
             name,
             0.0 if alpha is None else call.real("alpha", alpha),
             0.0 if beta is None else call.real(second, beta),
+            tflite=name in TFLITE_TABLES and call.integer("tflite", 0) == 1,
         )
     )
 
 
 def _gelu(call: OnnxCall) -> Op:
-    return ops.Lookup("gelu_tanh" if call.text("approximate", "none") == "tanh" else "gelu")
+    name = "gelu_tanh" if call.text("approximate", "none") == "tanh" else "gelu"
+    return ops.Lookup(name, tflite=call.integer("tflite", 0) == 1)
 
 
 def _swish(call: OnnxCall) -> FileTensor:

@@ -10,37 +10,22 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.errors import ImportModelError
+from smidgen.frontends.tflite.arguments import NO_TENSOR
+from smidgen.frontends.tflite.arguments import activation_of as _activation
+from smidgen.frontends.tflite.arguments import inputs_of as _inputs
 from smidgen.frontends.tflite.context import TfliteImport
-from smidgen.frontends.tflite.flatbuffer import ACTIVATIONS, SAME, VALID, ZERO_PLACE, TfliteOperator
+from smidgen.frontends.tflite.flatbuffer import SAME, VALID, ZERO_PLACE, TfliteOperator
+from smidgen.frontends.tflite.functions import FUNCTION_RULES
 from smidgen.ir import QParams, Type, Value
 from smidgen.ops.functions import FUNCTIONS
 from smidgen.ops.window import Pad, same_pad
 
-_ACTIVATION_NAMES = {number: name for name, number in ACTIVATIONS.items()}
 NUMBER = r"-?\d+(\.\d+)?(e[+-]?\d+)?"
 TABLE_NAME = re.compile(rf"(?P<slope>slope of )?(?P<function>\w+)\((?P<alpha>{NUMBER}), (?P<beta>{NUMBER})\)")
 BYTES = QParams.per_tensor(1.0, -ZERO_PLACE)  # uint8 without a scale, as int8
-NO_TENSOR = -1  # the index of an optional input left out
 
 
 TfliteRule = Callable[[TfliteImport, TfliteOperator], Value | None]
-
-
-def _inputs(operator: TfliteOperator, least: int, most: int) -> tuple[int, ...]:
-    """The operator's inputs, optional ones as NO_TENSOR."""
-    count = len(operator.inputs)
-    if not least <= count <= most:
-        raise ImportModelError(f"it has {count} inputs instead of {least} to {most}; convert the model again")
-    return operator.inputs + (NO_TENSOR,) * (most - count)
-
-
-def _activation(operator: TfliteOperator) -> str:
-    number = operator.options.fused_activation_function
-    if number not in _ACTIVATION_NAMES:
-        raise ImportModelError(
-            f"fused activation {number} is not supported; use {', '.join(_ACTIVATION_NAMES.values())}"
-        )
-    return _ACTIVATION_NAMES[number]
 
 
 def _pad_of(operator: TfliteOperator, x: Type, size: tuple[int, int], dilation: tuple[int, int] = (1, 1)) -> Pad:
@@ -258,6 +243,7 @@ def _gather(c: TfliteImport, operator: TfliteOperator) -> Value:
 
 
 OPERATOR_RULES: Mapping[str, TfliteRule] = {
+    **FUNCTION_RULES,
     "ADD": _add, "AVERAGE_POOL_2D": _pool, "CAST": _cast, "CONCATENATION": _concat, "CONV_2D": _conv,
     "DEPTHWISE_CONV_2D": _conv, "DEQUANTIZE": _dequantize, "EXPAND_DIMS": _reshape, "FULLY_CONNECTED": _dense,
     "GATHER": _gather, "MAXIMUM": _maximum, "MAX_POOL_2D": _pool, "MEAN": _mean, "MUL": _binary, "PAD": _pad,

@@ -21,6 +21,7 @@ from smidgen.frontends.tflite.flatbuffer import (
     TfliteOptions,
     TfliteTensor,
 )
+from smidgen.frontends.tflite.functions import FUNCTION_OPERATORS
 from smidgen.frontends.tflite.metadata import class_metadata
 from smidgen.ir import DTYPES, Array, Graph, Node, Op, Type, Value, verify
 from smidgen.numerics import INT32_MAX
@@ -317,9 +318,16 @@ def _dequantize(lowering: _Lowering, node: Node) -> None:
 
 
 def _lookup(lowering: _Lowering, node: Node) -> None:
-    """A table's elements at x + 128: TFLite's own functions have arithmetics of their own. Its name says what it is."""
+    """TFLite's own function, or a table's elements at x + 128, whose name says what they are."""
     op, (x,), y = node.op, node.ins, node.out
     assert isinstance(op, ops.Lookup)
+    own = _own_function(op)
+    if own is not None and (op.tflite or x.type.dtype == "float32"):
+        code, version = own
+        options = TfliteOptions(alpha=op.alpha, approximate=op.function == "gelu_tanh")
+        version = version if x.type.dtype == "int8" else 1
+        lowering.emit(code, node, lowering.place(x), options=options, version=version)
+        return
     if x.type.dtype != "int8":
         raise ExportError(f"{where(node)}: {op.function} is exported as a table of int8 results; quantize the model")
     raw, places = (
@@ -334,6 +342,15 @@ def _lookup(lowering: _Lowering, node: Node) -> None:
     data = op.table(x.type, y.type)
     table = lowering.constant(_tensor(Value(name, Type(data.shape, "int8", y.type.q)), data))
     lowering.emit("GATHER", node, table, places)
+
+
+def _own_function(op: ops.Lookup) -> tuple[str, int] | None:
+    """TFLite's operator for a function, and the version that takes int8."""
+    for code, (function, alpha, version) in FUNCTION_OPERATORS.items():
+        same = function == op.function.removesuffix("_tanh") and (code == "LEAKY_RELU" or alpha == op.alpha)
+        if same and not op.slope:
+            return code, version
+    return None
 
 
 LOWERINGS: Mapping[type[Op], Callable[[_Lowering, Node], None]] = {
