@@ -16,6 +16,7 @@ from smidgen.frontends.tflite.arguments import inputs_of as _inputs
 from smidgen.frontends.tflite.context import TfliteImport
 from smidgen.frontends.tflite.flatbuffer import SAME, VALID, ZERO_PLACE, TfliteOperator
 from smidgen.frontends.tflite.functions import FUNCTION_RULES
+from smidgen.frontends.tflite.reductions import REDUCTION_RULES
 from smidgen.ir import QParams, Type, Value
 from smidgen.ops.functions import FUNCTIONS
 from smidgen.ops.window import Pad, same_pad
@@ -113,18 +114,6 @@ def _pool(c: TfliteImport, operator: TfliteOperator) -> Value:
         return c.emit(operator, op(size, stride, (before[1], after[1], before[2], after[2]), _activation(operator)), x)
     x = c.value(index)
     return c.emit(operator, op(size, stride, _pad_of(operator, x.type, size), _activation(operator)), x)
-
-
-def _mean(c: TfliteImport, operator: TfliteOperator) -> Value:
-    x, axes = _inputs(operator, 2, 2)
-    rank = len(c.type(x).shape)
-    over = sorted(axis + rank if axis < 0 else axis for axis in c.integers(axes))
-    if over != [1, 2] or rank != 4:
-        raise ImportModelError(
-            f"a mean over axes {over} of {list(c.type(x).shape)} is not supported; "
-            "average over height and width, axes [1, 2] of four"
-        )
-    return c.emit(operator, ops.Mean(bool(operator.options.keep_dims)), c.value(x))
 
 
 def _pads(c: TfliteImport, index: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -243,10 +232,10 @@ def _gather(c: TfliteImport, operator: TfliteOperator) -> Value:
 
 
 OPERATOR_RULES: Mapping[str, TfliteRule] = {
-    **FUNCTION_RULES,
+    **FUNCTION_RULES, **REDUCTION_RULES,
     "ADD": _add, "AVERAGE_POOL_2D": _pool, "CAST": _cast, "CONCATENATION": _concat, "CONV_2D": _conv,
     "DEPTHWISE_CONV_2D": _conv, "DEQUANTIZE": _dequantize, "EXPAND_DIMS": _reshape, "FULLY_CONNECTED": _dense,
-    "GATHER": _gather, "MAXIMUM": _maximum, "MAX_POOL_2D": _pool, "MEAN": _mean, "MUL": _binary, "PAD": _pad,
+    "GATHER": _gather, "MAXIMUM": _maximum, "MAX_POOL_2D": _pool, "MUL": _binary, "PAD": _pad,
     "PADV2": _pad_with, "QUANTIZE": _quantize, "RELU": _activate, "RELU6": _activate, "RELU_N1_TO_1": _activate,
     "RESHAPE": _reshape, "SOFTMAX": _softmax, "SQUEEZE": _reshape, "TRANSPOSE": _transpose,
 }  # fmt: skip
