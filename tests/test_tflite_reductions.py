@@ -83,12 +83,12 @@ def test_reductions_over_any_dimensions_are_litert_s(code: str, dtype: str) -> N
 
 @settings(deadline=None, max_examples=60)
 @given(one=reductions("SUM", "int8"), seed=st.integers(0, 2**32 - 1))
-def test_a_sum_of_int8_is_the_nearest_step_to_that_of_the_numbers_they_stand_for(one: Reduction, seed: int) -> None:
+def test_a_sum_of_int8_is_within_a_step_of_that_of_the_numbers_they_stand_for(one: Reduction, seed: int) -> None:
     """LiteRT's kernel takes int8 below zero for bytes above 127, and wraps where it should saturate: it is no judge."""
     x = numbers(one, seed)
     (y,) = evaluate(read_back(one.model()), x)
     steps = ((x.astype(int) + 7) * 0.05).sum(axis=one.axes, keepdims=one.keep) / one.scale + one.zero
-    np.testing.assert_allclose(y.astype(np.float64), np.clip(steps, -128, 127), rtol=0, atol=0.5001)
+    np.testing.assert_allclose(y.astype(np.float64), np.clip(steps, -128, 127), rtol=0, atol=1)
 
 
 def test_a_mean_over_the_map_stays_one_node() -> None:
