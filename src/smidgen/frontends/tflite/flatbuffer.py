@@ -47,6 +47,12 @@ OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "CONCATENATION": ("ConcatenationOptions", ("axis", "fused_activation_function")),
     "SOFTMAX": ("SoftmaxOptions", ("beta",)),
     "CAST": ("CastOptions", ("in_data_type", "out_data_type")),
+    "PACK": ("PackOptions", ("axis",)),
+    "REDUCE_PROD": _REDUCER,
+    "STRIDED_SLICE": (
+        "StridedSliceOptions",
+        ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"),
+    ),
     "GATHER": ("GatherOptions", ("axis", "batch_dims")),
 }
 
@@ -68,6 +74,11 @@ class TfliteOptions:
     keep_num_dims: bool = False
     keep_dims: bool = False
     approximate: bool = False
+    begin_mask: int = 0
+    end_mask: int = 0
+    ellipsis_mask: int = 0
+    new_axis_mask: int = 0
+    shrink_axis_mask: int = 0
     axis: int = 0
     batch_dims: int = 0
     alpha: float = 0.0

@@ -52,7 +52,8 @@ def _bias(c: TfliteImport, index: int, x: Value, channels: int, stem: str) -> Va
 
 def _conv(c: TfliteImport, operator: TfliteOperator) -> Value:
     xi, wi, bi = _inputs(operator, 2, 3)
-    x, w = c.value(xi), c.value(wi)
+    x = c.value(xi)
+    w = c.weights(wi, x)
     if len(w.type.shape) != 4 or len(x.type.shape) != 4:
         raise ImportModelError(
             f"input {list(x.type.shape)} and weights {list(w.type.shape)} should have four dimensions"
@@ -70,27 +71,30 @@ def _conv(c: TfliteImport, operator: TfliteOperator) -> Value:
 
 def _dense(c: TfliteImport, operator: TfliteOperator) -> Value:
     xi, wi, bi = _inputs(operator, 2, 3)
-    x, w = c.value(xi), c.value(wi)
+    x = c.value(xi)
+    w = c.weights(wi, x)
     if operator.options.weights_format != 0 or len(w.type.shape) != 2 or x.type.size % w.type.shape[1]:
         raise ImportModelError(
             f"input {list(x.type.shape)} and weights {list(w.type.shape)} in format {operator.options.weights_format} "
             "are not a matrix product; convert the model with plain [out, in] weights"
         )
     rows, columns = x.type.size // w.type.shape[1], w.type.shape[1]
+    flat = x
     if x.type.shape != (rows, columns):
-        x = c.builder.emit(ops.Reshape((rows, columns)), x, name=f"{x.name}.rows")
+        flat = c.builder.emit(ops.Reshape((rows, columns)), x, name=f"{x.name}.rows")
     b = _bias(c, bi, x, w.type.shape[0], w.name)
-    declared = c.type(operator.outputs[0])
-    if declared.shape == (rows, w.type.shape[0]):
-        return c.emit(operator, ops.Dense(_activation(operator)), x, w, b)
-    y = c.builder.emit(ops.Dense(_activation(operator)), x, w, b, q=declared.q)
-    return c.emit(operator, ops.Reshape(declared.shape), y)
+    shape = (*x.type.shape[:-1], w.type.shape[0]) if operator.options.keep_num_dims else (rows, w.type.shape[0])
+    if not c.is_open(operator.outputs[0]):
+        shape = c.type(operator.outputs[0]).shape
+    if shape == (rows, w.type.shape[0]):
+        return c.emit(operator, ops.Dense(_activation(operator)), flat, w, b)
+    y = c.builder.emit(ops.Dense(_activation(operator)), flat, w, b, q=c.q(operator.outputs[0]))
+    return c.emit(operator, ops.Reshape(shape), y)
 
 
 def _binary(c: TfliteImport, operator: TfliteOperator) -> Value:
     a, b = (c.value(index) for index in _inputs(operator, 2, 2))
-    shape = c.type(operator.outputs[0]).shape
-    if a.type.shape != shape and b.type.shape == shape:
+    if b.type.size > a.type.size or len(b.type.shape) > len(a.type.shape):
         a, b = b, a
     op = ops.Add if operator.code == "ADD" else ops.Mul
     return c.emit(operator, op(_activation(operator)), a, b)
@@ -146,14 +150,25 @@ def _pad_with(c: TfliteImport, operator: TfliteOperator) -> Value | None:
 def _reshape(c: TfliteImport, operator: TfliteOperator) -> Value:
     """RESHAPE, SQUEEZE and EXPAND_DIMS: the bytes stay, the file declares the shape."""
     x = c.value(_inputs(operator, 1, 2)[0])
+    asked = c.integers(operator.inputs[1]) if operator.code == "RESHAPE" and len(operator.inputs) == 2 else None
+    if asked is not None and c.is_open(operator.outputs[0]):
+        return c.emit(operator, ops.Reshape(_resolved(asked, x.type)), x)
     shape = c.type(operator.outputs[0]).shape
-    if operator.code == "RESHAPE" and len(operator.inputs) == 2:
-        asked = c.integers(operator.inputs[1])
-        if len(asked) != len(shape) or any(a not in (-1, d) for a, d in zip(asked, shape, strict=True)):
-            raise ImportModelError(
-                f"it reshapes to {list(asked)}, the file declares {list(shape)}; convert the model again"
-            )
+    if asked is not None and (
+        len(asked) != len(shape) or any(a not in (-1, d) for a, d in zip(asked, shape, strict=True))
+    ):
+        raise ImportModelError(
+            f"it reshapes to {list(asked)}, the file declares {list(shape)}; convert the model again"
+        )
     return c.emit(operator, ops.Reshape(shape), x)
+
+
+def _resolved(asked: tuple[int, ...], x: Type) -> tuple[int, ...]:
+    """The shape asked for, with a number for −1."""
+    known = math.prod(d for d in asked if d != -1)
+    if asked.count(-1) > 1 or known < 1 or x.size % known:
+        raise ImportModelError(f"it reshapes {list(x.shape)} to {list(asked)}; convert the model with fixed shapes")
+    return tuple(x.size // known if d == -1 else d for d in asked)
 
 
 def _transpose(c: TfliteImport, operator: TfliteOperator) -> Value:

@@ -18,7 +18,7 @@ from smidgen.ir import Op, QParams, Value
 def _reduce(c: TfliteImport, operator: TfliteOperator) -> Value:
     """Transpose and reshape to [1, count, 1, rest], reduce the count, reshape to what the file declares."""
     index, axes = inputs_of(operator, 2, 2)
-    x, declared = c.value(index), c.type(operator.outputs[0])
+    x, q = c.value(index), c.q(operator.outputs[0])
     over = _axes(c.integers(axes), len(x.type.shape))
     if over == (1, 2) and len(x.type.shape) == 4 and x.type.shape[0] == 1 and operator.code == "MEAN":
         return c.emit(operator, ops.Mean(bool(operator.options.keep_dims)), x)
@@ -26,14 +26,16 @@ def _reduce(c: TfliteImport, operator: TfliteOperator) -> Value:
         raise ImportModelError(f"it reduces no dimension of {list(x.type.shape)}; leave it out")
     count = math.prod(x.type.shape[i] for i in over)
     source = _gathered(c, x, over, count)
-    q, kept = declared.q, (1, 1, 1, x.type.size // count)
+    kept = (1, 1, 1, x.type.size // count)
+    keep = operator.options.keep_dims
+    shape = tuple(1 if i in over else d for i, d in enumerate(x.type.shape) if keep or i not in over)
     if operator.code == "MEAN":
-        y = _emit(c, operator, ops.Mean(keep_dims=True), source, q=q, last=declared.shape == kept)
+        y = _emit(c, operator, ops.Mean(keep_dims=True), source, q=q, last=shape == kept)
     elif operator.code == "REDUCE_MAX":
-        y = _emit(c, operator, ops.MaxPool((count, 1), (1, 1)), source, q=q, last=declared.shape == kept)
+        y = _emit(c, operator, ops.MaxPool((count, 1), (1, 1)), source, q=q, last=shape == kept)
     else:
-        y = _sum(c, operator, source, count, q, last=declared.shape == kept)
-    return y if declared.shape == kept else c.emit(operator, ops.Reshape(declared.shape), y)
+        y = _sum(c, operator, source, count, q, last=shape == kept)
+    return y if shape == kept else c.emit(operator, ops.Reshape(shape), y)
 
 
 def _axes(given: tuple[int, ...], rank: int) -> tuple[int, ...]:
