@@ -116,7 +116,9 @@ class TfliteImport:
 
     def is_open(self, index: int) -> bool:
         """Whether the file leaves sizes besides the batch open, so that what computes the tensor says them."""
-        return self.tensor(index).data is None and any(d < 0 for d in self.tensor(index).signature[1:])
+        tensor = self.tensor(index)
+        stated = len(tensor.signature) == len(tensor.shape)
+        return tensor.data is None and stated and any(d < 0 for d in tensor.signature[1:])
 
     def q(self, index: int) -> QParams | None:
         """A tensor's quantization."""

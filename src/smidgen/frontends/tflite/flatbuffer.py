@@ -47,8 +47,9 @@ OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "CONCATENATION": ("ConcatenationOptions", ("axis", "fused_activation_function")),
     "SOFTMAX": ("SoftmaxOptions", ("beta",)),
     "CAST": ("CastOptions", ("in_data_type", "out_data_type")),
-    "PACK": ("PackOptions", ("axis",)),
+    "PACK": ("PackOptions", ("values_count", "axis")),
     "REDUCE_PROD": _REDUCER,
+    "SHAPE": ("ShapeOptions", ("out_type",)),
     "STRIDED_SLICE": (
         "StridedSliceOptions",
         ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"),
@@ -83,6 +84,8 @@ class TfliteOptions:
     batch_dims: int = 0
     alpha: float = 0.0
     beta: float = 1.0
+    values_count: int = 0
+    out_type: int = tflite.TensorType.INT32
     in_data_type: int = 0
     out_data_type: int = 0
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from smidgen.errors import ImportModelError
+from smidgen.frontends.tflite.arguments import inputs_of
 from smidgen.frontends.tflite.context import MAX_INTEGERS, TfliteImport
 from smidgen.frontends.tflite.flatbuffer import TENSOR_TYPES, TfliteOperator, TfliteOptions
 from smidgen.ir import Array
@@ -24,7 +25,7 @@ ABSURD = (ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError, M
 def fold(c: TfliteImport, operator: TfliteOperator) -> Array | None:
     """What the operator computes where that is known already; None where it is left to a rule."""
     if operator.code == "SHAPE":
-        (index,) = operator.inputs
+        (index,) = inputs_of(operator, 1, 1)
         return np.array(c.value(index).type.shape, np.int32)
     if operator.code == "DEQUANTIZE" and len(operator.inputs) == 1 and c.known(operator.inputs[0]):
         return c.real(operator.inputs[0])
