@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "ops.md"
 # What each op is called in files: in ONNX, in PyTorch's ATen, in TFLite.
 NAMES: dict[type[Op], tuple[str, str, str]] = {
     ops.Activate: ("Relu Clip", "relu hardtanh clamp", "RELU RELU6 RELU_N1_TO_1"),
-    ops.Add: ("Add Sub Sum", "add sub", "ADD"),
+    ops.Add: ("Add Sub Sum", "add sub", "ADD SUB"),
     ops.AvgPool: (
         "AveragePool", "avg_pool1d avg_pool2d adaptive_avg_pool1d _adaptive_avg_pool2d", "AVERAGE_POOL_2D",
     ),
@@ -34,10 +34,10 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
         "tanh",
         "ABS ELU EXP GATHER GELU HARD_SWISH LEAKY_RELU LOGISTIC TANH",
     ),
-    ops.Maximum: ("Max", "maximum", "MAXIMUM"),
+    ops.Maximum: ("Max", "maximum", "MAXIMUM MINIMUM"),
     ops.MaxPool: ("MaxPool GlobalMaxPool", "max_pool2d_with_indices adaptive_max_pool2d", "MAX_POOL_2D REDUCE_MAX"),
     ops.Mean: ("ReduceMean GlobalAveragePool", "mean adaptive_avg_pool1d _adaptive_avg_pool2d", "MEAN SUM"),
-    ops.Mul: ("Mul Div Neg Pow", "mul div neg pow", "MUL"),
+    ops.Mul: ("Mul Div Neg Pow", "mul div neg pow", "MUL DIV"),
     ops.Pad: ("Pad", "constant_pad_nd", "PAD PADV2"),
     ops.Quantize: ("QuantizeLinear", "", "QUANTIZE"),
     ops.Requantize: ("QuantizeLinear", "", "QUANTIZE"),

@@ -16,6 +16,7 @@ from smidgen.frontends.tflite.arguments import inputs_of as _inputs
 from smidgen.frontends.tflite.context import TfliteImport
 from smidgen.frontends.tflite.flatbuffer import SAME, VALID, ZERO_PLACE, TfliteOperator
 from smidgen.frontends.tflite.functions import FUNCTION_RULES
+from smidgen.frontends.tflite.pairs import PAIR_RULES, wider_first
 from smidgen.frontends.tflite.reductions import REDUCTION_RULES
 from smidgen.ir import QParams, Type, Value
 from smidgen.ops.functions import FUNCTIONS
@@ -94,18 +95,16 @@ def _dense(c: TfliteImport, operator: TfliteOperator) -> Value:
 
 def _binary(c: TfliteImport, operator: TfliteOperator) -> Value:
     a, b = (c.value(index) for index in _inputs(operator, 2, 2))
-    if b.type.size > a.type.size or len(b.type.shape) > len(a.type.shape):
-        a, b = b, a
+    a, b = wider_first(a, b)
     op = ops.Add if operator.code == "ADD" else ops.Mul
     return c.emit(operator, op(_activation(operator)), a, b)
 
 
 def _maximum(c: TfliteImport, operator: TfliteOperator) -> Value:
     a, b = (c.value(index) for index in _inputs(operator, 2, 2))
-    declared = c.type(operator.outputs[0])
-    if not a.type.q == b.type.q == declared.q:
+    if not a.type.q == b.type.q == c.q(operator.outputs[0]):
         raise ImportModelError("it compares tensors of different scales; convert the model with one scale for all")
-    return c.emit(operator, ops.Maximum(), *((b, a) if a.type.shape != declared.shape else (a, b)))
+    return c.emit(operator, ops.Maximum(), *wider_first(a, b))
 
 
 def _pool(c: TfliteImport, operator: TfliteOperator) -> Value:
@@ -247,7 +246,7 @@ def _gather(c: TfliteImport, operator: TfliteOperator) -> Value:
 
 
 OPERATOR_RULES: Mapping[str, TfliteRule] = {
-    **FUNCTION_RULES, **REDUCTION_RULES,
+    **FUNCTION_RULES, **PAIR_RULES, **REDUCTION_RULES,
     "ADD": _add, "AVERAGE_POOL_2D": _pool, "CAST": _cast, "CONCATENATION": _concat, "CONV_2D": _conv,
     "DEPTHWISE_CONV_2D": _conv, "DEQUANTIZE": _dequantize, "EXPAND_DIMS": _reshape, "FULLY_CONNECTED": _dense,
     "GATHER": _gather, "MAXIMUM": _maximum, "MAX_POOL_2D": _pool, "MUL": _binary, "PAD": _pad,
