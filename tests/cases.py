@@ -234,6 +234,10 @@ def _elementwises() -> Iterator[Case]:
         yield binary(f"{name}-tiny-multipliers", op(), (2, 50), (2, 50), y=Q(1e6))
     for name, b in (("whole", (1, 4, 5, 7)), ("channels", (7,)), ("scalar", (1,)), ("rows", (5, 7))):
         yield binary(f"maximum-{name}", ops.Maximum(), (1, 4, 5, 7), b, constant=name == "rows", qb=X, y=X)
+        yield binary(
+            f"prelu-{name}", ops.PRelu(), (1, 4, 5, 7), b, constant=name == "rows", qb=Q(0.02, 5), y=Q(0.03, -9)
+        )
+    yield binary("prelu-large-multipliers", ops.PRelu(), (2, 50), (2, 50), y=Q(1e-3))
     yield twice("maximum-itself", ops.Maximum(), 1, 5, 5, 3)
     for activation in ACTIVATIONS:
         yield unary(f"activate-{activation}", ops.Activate(activation), 1, 3, 4, 9, y=Q(0.03, -20))

@@ -25,6 +25,7 @@ from smidgen.ops import (
     Mean,
     Mul,
     Pad,
+    PRelu,
     Quantize,
     Requantize,
     Reshape,
@@ -156,6 +157,13 @@ def grow_maximum(s: Grower) -> Value:
     return s.g.emit(Maximum(), a, b)
 
 
+def grow_prelu(s: Grower) -> Value:
+    x = s.value()
+    shape = s.draw(st.sampled_from((x.type.shape, x.type.shape[-1:], (1,))))
+    slope = s.g.constant("slope", s.rng.integers(-128, 128, shape).astype(np.int8), s.q(0.004))
+    return s.g.emit(PRelu(), x, slope, q=s.q(x.type.scale))
+
+
 def grow_pool(s: Grower) -> Value:
     x = s.value(4)
     size, step = (s.choose(1, 3), s.choose(1, 3)), s.choose(1, 2)
@@ -233,7 +241,7 @@ def grow_softmax(s: Grower) -> Value:
 
 ANY = (
     grow_add, grow_mul, grow_maximum, grow_reshape, grow_concat, grow_rescale, grow_float, grow_softmax, grow_lookup,
-    grow_own_function,
+    grow_own_function, grow_prelu,
 )  # fmt: skip
 ON_MAPS = (grow_conv, grow_depthwise, grow_pool, grow_mean, grow_pad, grow_transpose)
 

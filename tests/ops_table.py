@@ -39,6 +39,7 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
     ops.Mean: ("ReduceMean GlobalAveragePool", "mean adaptive_avg_pool1d _adaptive_avg_pool2d", "MEAN SUM"),
     ops.Mul: ("Mul Div Neg Pow", "mul div neg pow", "MUL DIV"),
     ops.Pad: ("Pad", "constant_pad_nd", "PAD PADV2"),
+    ops.PRelu: ("PRelu", "", "PRELU"),
     ops.Quantize: ("QuantizeLinear", "", "QUANTIZE"),
     ops.Requantize: ("QuantizeLinear", "", "QUANTIZE"),
     ops.Reshape: ("Reshape Flatten Squeeze Unsqueeze", "view squeeze unsqueeze", "RESHAPE SQUEEZE EXPAND_DIMS"),

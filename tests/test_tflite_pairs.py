@@ -73,12 +73,12 @@ def test_floats_agree_with_litert(code: str) -> None:
     assert_alike(pair(code, tensor("a", a.shape, None), tensor("k", k.shape, None, k), tensor("y", a.shape, None)), a)
     if code == "DIV":
         return
-    model = pair(code, *(tensor(name, a.shape, None) for name in "aby"))
+    model = pair(code, tensor("a", a.shape, None), tensor("b", a.shape, None), tensor("y", a.shape, None))
     assert_alike(model, a, rng.normal(size=a.shape).astype(np.float32))
 
 
 def test_division_by_what_is_computed_is_refused_with_a_way_out() -> None:
-    model = pair("DIV", *(tensor(name, (1, 4), None) for name in "aby"))
+    model = pair("DIV", tensor("a", (1, 4), None), tensor("b", (1, 4), None), tensor("y", (1, 4), None))
     with pytest.raises(ImportModelError, match="only division by constants is supported"):
         read_back(model)
     nothing = tensor("k", (1,), None, np.zeros(1, np.float32))

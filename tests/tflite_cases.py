@@ -144,6 +144,11 @@ def maximum(c: Case) -> Value:
     return c.g.emit(ops.Maximum(), a, b)
 
 
+def prelu(c: Case) -> Value:
+    x, slope = _operands(c)
+    return c.g.emit(ops.PRelu(), x, slope, q=c.q(x.type.scale) if x.type.q else None)
+
+
 def activate(c: Case) -> Value:
     x = c.map(3)
     q = c.q(x.type.scale) if x.type.q else None
@@ -241,7 +246,7 @@ def concat(c: Case) -> Value:
 CASES: Mapping[str, Callable[[Case], Value]] = {
     "Activate": activate, "Add": add, "AvgPool": avg_pool, "Concat": concat, "Conv2D": conv, "Dense": dense,
     "Depthwise": depthwise, "Dequantize": dequantize, "Lookup": lookup, "Maximum": maximum,
-    "MaxPool": max_pool, "Mean": mean, "Mul": mul, "Pad": pad, "Quantize": quantize,
+    "MaxPool": max_pool, "Mean": mean, "Mul": mul, "Pad": pad, "PRelu": prelu, "Quantize": quantize,
     "Requantize": requantize, "Reshape": reshape, "Softmax": softmax,
     "Transpose": transpose,
 }  # fmt: skip

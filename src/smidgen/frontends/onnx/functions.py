@@ -148,6 +148,19 @@ Mul (a, b, a_step, b_step, factor, half, tie, step) => (y) {
     y = smidgen.Scaled(products, factor, half, tie, step)
 }
 
+# Where one part is not zero, the other is.
+PRelu (x, slope, x_step, slope_step, up_factor, up_half, up_tie, factor, half, tie, step) => (y) {
+    n = smidgen.Steps(x, x_step)
+    m = smidgen.Steps(slope, slope_step)
+    above = Relu(n)
+    below = Sub(n, above)
+    products = Mul(below, m)
+    left = smidgen.Rounded(above, up_factor, up_half, up_tie)
+    right = smidgen.Rounded(products, factor, half, tie)
+    whole = Add(left, right)
+    y = smidgen.Real(whole, step)
+}
+
 GlobalAveragePool (x, x_step, factor, half, tie, step) => (y) {
     n = smidgen.Steps(x, x_step)
     wide = Cast<to = double>(n)
@@ -290,7 +303,8 @@ WEIGHTED = {
 LAYERS: dict[str, tuple[str, int]] = {
     **{code: (code, 3 if code == "Clip" else 1) for code in TABLES},
     "Add": ("Add", 2), "AveragePool": ("AveragePool", 1), "GlobalAveragePool": ("GlobalAveragePool", 1),
-    "Mul": ("Mul", 2), "Quantized": ("Identity", 1), "Requantized": ("Identity", 1), "Softmax": ("Softmax", 1),
+    "Mul": ("Mul", 2), "PRelu": ("PRelu", 2), "Quantized": ("Identity", 1), "Requantized": ("Identity", 1),
+    "Softmax": ("Softmax", 1),
 }  # fmt: skip
 
 

@@ -246,12 +246,11 @@ def _limits(call: OnnxCall) -> FileTensor:
 
 
 def _prelu(call: OnnxCall) -> FileTensor:
-    """y = max(x, 0) + slope · min(x, 0) as slope · x + (1 − slope) · max(x, 0)."""
-    x, slope = call.tensor(0), call.constant(1)
-    if slope.data.size == 1:
+    """Slopes as they are; a single one of a model that is not quantized is a function of one number."""
+    x, slope = call.tensor(0), call.operand(1)
+    if isinstance(slope, Constant) and slope.data.size == 1 and slope.steps is None:
         return call.c.unary(ops.Lookup("leaky_relu", float(slope.data.reshape(-1)[0])), x)
-    above = call.c.multiply(call.c.unary(ops.Activate("relu"), x), Constant(1 - slope.data))
-    return call.c.add(call.c.multiply(x, slope), above)
+    return call.c.prelu(x, slope)
 
 
 def _identity(call: OnnxCall) -> Operand:

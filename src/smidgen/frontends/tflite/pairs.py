@@ -74,6 +74,11 @@ def _minimum(c: TfliteImport, operator: TfliteOperator) -> Value:
     return c.emit(operator, ops.Mul(), larger, c.builder.constant("minus", minus, one))
 
 
+def _prelu(c: TfliteImport, operator: TfliteOperator) -> Value:
+    x, slope = (c.value(index) for index in inputs_of(operator, 2, 2))
+    return c.emit(operator, ops.PRelu(), x, slope)
+
+
 PAIR_RULES: Mapping[str, Callable[[TfliteImport, TfliteOperator], Value]] = {
-    "DIV": _div, "MINIMUM": _minimum, "SUB": _sub,
+    "DIV": _div, "MINIMUM": _minimum, "PRELU": _prelu, "SUB": _sub,
 }  # fmt: skip

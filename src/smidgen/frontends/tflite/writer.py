@@ -33,7 +33,7 @@ from smidgen.ops.window import Pad, Window, same_pad
 INT8_VERSION: Mapping[str, int] = {
     "ADD": 2, "AVERAGE_POOL_2D": 2, "CONCATENATION": 2, "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "DEQUANTIZE": 2,
     "FULLY_CONNECTED": 4, "GATHER": 2, "MAXIMUM": 2, "MAX_POOL_2D": 2, "MEAN": 2, "MUL": 2, "PAD": 2, "PADV2": 2,
-    "QUANTIZE": 1, "RELU": 2, "RELU6": 2, "RELU_N1_TO_1": 1, "RESHAPE": 1, "SOFTMAX": 2, "TRANSPOSE": 2,
+    "PRELU": 1, "QUANTIZE": 1, "RELU": 2, "RELU6": 2, "RELU_N1_TO_1": 1, "RESHAPE": 1, "SOFTMAX": 2, "TRANSPOSE": 2,
 }  # fmt: skip
 REQUANTIZE_VERSION, DILATED_VERSION = 2, 2  # of QUANTIZE from int8, of DEPTHWISE_CONV_2D in float32
 GROUPED_VERSION, PER_CHANNEL_DENSE_VERSION = 6, 12  # of CONV_2D, of FULLY_CONNECTED
@@ -236,6 +236,11 @@ def _maximum(lowering: _Lowering, node: Node) -> None:
     lowering.emit("MAXIMUM", node, *(lowering.place(value) for value in node.ins))
 
 
+def _prelu(lowering: _Lowering, node: Node) -> None:
+    x, slope = node.ins
+    lowering.emit("PRELU", node, lowering.place(x), lowering.place(slope))
+
+
 def _max_pool(lowering: _Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.MaxPool)
     x, window = node.ins[0].type, node.op.window
@@ -356,6 +361,6 @@ def _own_function(op: ops.Lookup) -> tuple[str, int] | None:
 LOWERINGS: Mapping[type[Op], Callable[[_Lowering, Node], None]] = {
     ops.Activate: _activate, ops.Add: _binary, ops.AvgPool: _avg_pool, ops.Concat: _concat, ops.Conv2D: _conv,
     ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _dequantize, ops.Lookup: _lookup, ops.Maximum: _maximum,
-    ops.MaxPool: _max_pool, ops.Mean: _mean, ops.Mul: _binary, ops.Pad: _pad, ops.Quantize: _quantize,
-    ops.Requantize: _quantize, ops.Reshape: _reshape, ops.Softmax: _softmax, ops.Transpose: _transpose,
+    ops.MaxPool: _max_pool, ops.Mean: _mean, ops.Mul: _binary, ops.Pad: _pad, ops.PRelu: _prelu,
+    ops.Quantize: _quantize, ops.Requantize: _quantize, ops.Reshape: _reshape, ops.Softmax: _softmax, ops.Transpose: _transpose,
 }  # fmt: skip
