@@ -27,6 +27,7 @@ from smidgen.frontends.native import write_smg
 from smidgen.frontends.network import Network
 from smidgen.frontends.onnx import write_onnx, write_plain
 from smidgen.frontends.tflite import write_tflite
+from smidgen.frontends.tflite.encode import encode
 from smidgen.ir import Array, Graph
 from smidgen.ir.text import print_graph
 from smidgen.learning.checkpoint import Checkpoint, write_checkpoint
@@ -37,7 +38,10 @@ from smidgen.training.scheme import Scheme, load_scheme
 from smidgen.zoo.draw import draw
 from smidgen.zoo.tables import Stage, Table
 from test_fuzz_structures import onnx_files, pt2_members
+from test_tflite_folding import reshaped_by_its_own_shape
 from test_tflite_metadata import normalized_tflite
+from test_tflite_reductions import Reduction
+from test_unsigned import dense, legacy
 from training_cases import TRAINING_GRAPHS
 from wav_files import FLOAT, wav
 
@@ -108,6 +112,10 @@ def tflite(folder: Path) -> Files:
     yield "network.tflite", write_tflite(NETWORKS[0](0))
     yield "metadata.tflite", normalized_tflite()
     yield "named.tflite", write_tflite(named())
+    yield "unsigned.tflite", legacy(dense(np.ones((3, 4), np.int8)))
+    yield "folded.tflite", encode(reshaped_by_its_own_shape())
+    yield "reduced.tflite", Reduction("SUM", (1, 3, 4, 2), (1, 3), True, "int8").model()
+    yield "own_functions.tflite", write_tflite(GRAPHS["tflite-leaky_relu"])
 
 
 def onnx(folder: Path) -> Files:

@@ -31,6 +31,7 @@ from smidgen.ops.overlay import Overlay as Overlay
 from smidgen.ops.pool import AvgPool as AvgPool
 from smidgen.ops.pool import MaxPool as MaxPool
 from smidgen.ops.pool import Mean as Mean
+from smidgen.ops.prelu import PRelu as PRelu
 from smidgen.ops.select import Crop as Crop
 from smidgen.ops.select import Gather as Gather
 from smidgen.ops.shape import Concat as Concat

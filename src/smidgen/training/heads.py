@@ -13,7 +13,7 @@ from smidgen.ops.conv import Conv2D
 from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Dequantize
 from smidgen.ops.gradient import Mask, RequantizeGrad
-from smidgen.ops.lookup import Lookup
+from smidgen.ops.lookup import is_sigmoid
 from smidgen.ops.pool import Mean
 from smidgen.ops.shape import Reshape
 from smidgen.ops.softmax import Softmax
@@ -69,7 +69,7 @@ def _kept(
     values = {ending.layer.ins[0]: features, **dict(zip(ending.layer.ins[1:], (w.value for w in weights), strict=True))}
     y = _again(g, ending.layer, values)
     for node in ending.after:
-        if isinstance(node.op, Softmax | Dequantize) or (head.sigmoid and node.op == Lookup("sigmoid")):
+        if isinstance(node.op, Softmax | Dequantize) or (head.sigmoid and is_sigmoid(node.op)):
             values[node.out] = y
         else:
             y = _again(g, node, {**values, node.ins[0]: y})

@@ -290,6 +290,12 @@ def _maximum(w: OnnxWriter, node: Node) -> None:
     w.result(node, w.emit("Max", result_name(node), w.operand(a, first), w.operand(b, first)), first)
 
 
+def _prelu(w: OnnxWriter, node: Node) -> None:
+    x, slope = node.ins
+    first = w.both_first(x, slope)
+    w.result(node, w.emit("PRelu", result_name(node), w.operand(x, first), w.operand(slope, first)), first)
+
+
 def _activate(w: OnnxWriter, node: Node) -> None:
     (x,) = node.ins
     activation = node.op.activation if isinstance(node.op, ops.Activate) else "none"
@@ -386,7 +392,7 @@ def _batch_norm(w: OnnxWriter, node: Node) -> None:
 RULES: Mapping[type[Op], Callable[[OnnxWriter, Node], None]] = {
     ops.Activate: _activate, ops.Add: _binary, ops.AvgPool: _pool, ops.BatchNorm: _batch_norm, ops.Concat: _concat,
     ops.Conv2D: _conv, ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _activate, ops.Lookup: _lookup,
-    ops.Maximum: _maximum, ops.MaxPool: _pool, ops.Mean: _mean, ops.Mul: _binary, ops.Pad: _pad,
+    ops.Maximum: _maximum, ops.MaxPool: _pool, ops.Mean: _mean, ops.Mul: _binary, ops.Pad: _pad, ops.PRelu: _prelu,
     ops.Quantize: _activate, ops.Requantize: _activate, ops.Reshape: _reshape, ops.Softmax: _softmax,
     ops.Transpose: _transpose,
 }  # fmt: skip

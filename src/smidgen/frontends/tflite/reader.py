@@ -14,8 +14,10 @@ from smidgen.frontends.obstacles import with_others
 from smidgen.frontends.tflite.context import TfliteImport
 from smidgen.frontends.tflite.decode import decode
 from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator
+from smidgen.frontends.tflite.folding import FOLDED_ONLY, fold
 from smidgen.frontends.tflite.metadata import stated_preprocessing
 from smidgen.frontends.tflite.operators import OPERATOR_RULES
+from smidgen.frontends.tflite.unsigned import as_signed
 from smidgen.ir import Graph, Type, Value
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ir.verifying import fits_scores
@@ -33,6 +35,7 @@ def read_tflite(path: Path, memory: int = MEMORY) -> Graph:
 
 
 def _graph(model: TfliteModel, name: str, budget: Budget) -> Graph:
+    model, notes = as_signed(model)
     c, reached = TfliteImport(model, name, budget), 0
     try:
         _inputs(c)
@@ -40,11 +43,19 @@ def _graph(model: TfliteModel, name: str, budget: Budget) -> Graph:
             reached = number + 1
             _node(c, number, operator)
     except ImportModelError as error:
-        others = Counter(o.code for o in model.operators[reached:] if o.code not in OPERATOR_RULES)
+        known = FOLDED_ONLY.union(OPERATOR_RULES)
+        others = Counter(o.code for o in model.operators[reached:] if o.code not in known)
         raise with_others(error, others) from None
     graph = c.builder.graph(*(c.value(index) for index in model.outputs))
     classes = model.classes if fits_scores(model.classes, graph.scores.type) else ()
-    return replace(graph, preprocessing=_preprocessing(model, graph), classes=classes)
+    return replace(graph, preprocessing=_preprocessing(model, graph), classes=classes, notes=notes + _widened(c))
+
+
+def _widened(c: TfliteImport) -> tuple[str, ...]:
+    """A note on weights that became float32."""
+    if not c.widened:
+        return ()
+    return (f"the weights of {len(c.widened)} layers are int8 and were read as float32, as their inputs are: quantize",)
 
 
 def _inputs(c: TfliteImport) -> None:
@@ -70,8 +81,7 @@ def _preprocessing(model: TfliteModel, graph: Graph) -> Preprocessing | None:
 def _node(c: TfliteImport, number: int, operator: TfliteOperator) -> None:
     """Translate one operator and hold the result against what the file declares."""
     where = f"operator {number} ({operator.code})"
-    rule = OPERATOR_RULES.get(operator.code)
-    if rule is None:
+    if operator.code not in OPERATOR_RULES and operator.code not in FOLDED_ONLY:
         known = ", ".join(sorted(OPERATOR_RULES))
         raise ImportModelError(f"{where} is not supported; build the model from {known}")
     if len(operator.outputs) != 1:
@@ -81,22 +91,29 @@ def _node(c: TfliteImport, number: int, operator: TfliteOperator) -> None:
         where += f" of '{c.tensor(out).name}'"
         if out in c.values or c.tensor(out).data is not None:
             raise ImportModelError("it writes a tensor that has a value already; convert the model again")
-        value = rule(c, operator)
+        constant = fold(c, operator)
+        if constant is not None:
+            c.folded[out] = constant
+            return
+        if operator.code not in OPERATOR_RULES:
+            raise ImportModelError("it is supported only where all it reads is constant; convert with fixed shapes")
+        value = OPERATOR_RULES[operator.code](c, operator)
         if value is not None:  # else it is folded into the operator that reads it
-            _check(c, value, c.type(out))
+            _check(c, value, out)
             c.values[out] = value
     except (GraphError, ImportModelError) as error:
         raise ImportModelError(f"{where}: {error}") from None
 
 
-def _check(c: TfliteImport, value: Value, declared: Type) -> None:
+def _check(c: TfliteImport, value: Value, out: int) -> None:
     """The operator gives what the file declares, and its scales fit the arithmetic."""
+    declared = Type(value.type.shape, c.tensor(out).dtype, c.q(out)) if c.is_open(out) else c.type(out)
     if value.type != declared:
         raise ImportModelError(
             f"the file declares {_describe(declared)}, the operator gives {_describe(value.type)}; "
             "convert the model again, with one quantization on both sides of an operator that only moves data"
         )
-    if value.type.dtype == "int8":
+    if value.type.dtype == "int8" and value not in c.values.values():  # else it was there before: no node is new
         c.builder.last.op.params(c.builder.last)
 
 
