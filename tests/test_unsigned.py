@@ -99,6 +99,8 @@ def test_only_channels_beyond_int8_are_requantized_and_the_graph_says_so() -> No
     (weights,) = (v for v, data in graph.constants.items() if data.dtype == np.int8)
     kept = np.frombuffer(bytes(bytes_), np.uint8).reshape(4, 30).astype(int) - 100
     np.testing.assert_array_equal(graph.constants[weights][[0, 2, 3]], kept[[0, 2, 3]])
+    (bias,) = (data for data in graph.constants.values() if data.dtype == np.int32)
+    assert bias.tolist() == [-1800, round(-900 * 127 / 155), 0, 900]
     assert weights.type.q is not None
     scales = np.array(weights.type.q.scale)
     np.testing.assert_allclose(scales, np.array([1, 155 / 127, 1, 1]) * 0.01, rtol=1e-6)
