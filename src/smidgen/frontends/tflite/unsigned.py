@@ -87,6 +87,9 @@ def _convert_weights(model: TfliteModel, operator: TfliteOperator, weights: _Wei
     index = operator.inputs[1] if operator.code in WEIGHT_AXES and len(operator.inputs) > 1 else -1
     if not 0 <= index < len(model.tensors) or index in weights.tensors:
         return
+    x = operator.inputs[0]
+    if not 0 <= x < len(model.tensors) or model.tensors[x].dtype != "uint8":
+        return  # a layer of float32 reads the numbers they stand for
     tensor, axis = model.tensors[index], WEIGHT_AXES[operator.code]
     whole = tensor.data is not None and len(tensor.data) == math.prod(tensor.shape) and axis < len(tensor.shape)
     if tensor.dtype != "uint8" or len(tensor.scales) != 1 or len(tensor.zeros) != 1 or not whole:
