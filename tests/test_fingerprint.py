@@ -52,7 +52,8 @@ def others() -> Mapping[str, Graph]:
         "rule": step(graph, options=replace(OPTIONS, rule=Momentum(0.9))),
         "samples accumulated": step(graph, options=replace(OPTIONS, rule=Sgd(accumulate=2))),
         "momentum": step(graph, options=replace(OPTIONS, rule=Momentum(0.8))),
-        "head": step(graph, options=replace(OPTIONS, head_dtype="int8")),
+        "head": step(graph, options=replace(OPTIONS, head_dtype="float32")),
+        "new head": step(graph, options=replace(OPTIONS, head="new", head_dtype="int8")),
         "layers": step(graph, replace(SCHEME, biases=6)),
     }
 

@@ -41,7 +41,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def interrupted(words: list[str], ready: Callable[[], bool]) -> str:
     """What a command says on stderr that gets SIGINT once it is ready."""
     command = (sys.executable, "-m", "smidgen", *words)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # which tests in the background ignore
+    ) as process:  # fmt: skip
         end = time.monotonic() + SECONDS
         while not ready() and process.poll() is None and time.monotonic() < end:
             time.sleep(0.01)
