@@ -53,7 +53,8 @@ Made by `python tests/ops_table.py` from the op table and the front ends' rules;
 
 Files are read into one graph: float32, or int8 where they are quantized. *int8* means a C kernel, and *gradient* that
 what lies before the op can learn. `.tflite` is read and written byte for byte as LiteRT's reference kernels compute
-it; `.onnx` is read from opset 13 on and written in QDQ form, with functions that make ONNX Runtime compute the same
+it; `.onnx` is read in any opset (those before 13 through ONNX's own version converter; sizes that it leaves open are
+given by `--shape input=1,3,96,96`) and written in QDQ form, with functions that make ONNX Runtime compute the same
 bytes, or without them (`--plain`, see `docs/numerics.md`); PyTorch modules and `.pt2` archives are read through
 `torch.export`. Transposes between a file's [batch, channels, rows, columns] and our [rows, columns, channels] are
 folded away; flattening a map costs nothing either: the weights of the next layer are reordered instead.

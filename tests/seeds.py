@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
+from onnx import helper
 from PIL import Image
 
 from cases import GRAPHS
@@ -37,6 +38,7 @@ from smidgen.training.scheme import Scheme, load_scheme
 from smidgen.zoo.draw import draw
 from smidgen.zoo.tables import Stage, Table
 from test_fuzz_structures import onnx_files, pt2_members
+from test_onnx import model
 from test_tflite_metadata import normalized_tflite
 from training_cases import TRAINING_GRAPHS
 from wav_files import FLOAT, wav
@@ -110,8 +112,16 @@ def tflite(folder: Path) -> Files:
     yield "named.tflite", write_tflite(named())
 
 
+def older_opset() -> bytes:
+    """A file that ONNX's converter brings to an opset of today."""
+    nodes = [helper.make_node("Pad", ["x"], ["p"], pads=[0, 0, 1, 0, 0, 0, 0, 2]),
+             helper.make_node("Clip", ["p"], ["y"], min=-0.5, max=0.25)]  # fmt: skip
+    return model(nodes, (1, 4, 3, 5), {}, opset=10)
+
+
 def onnx(folder: Path) -> Files:
     yield "computed_shape.onnx", onnx_files()[0]
+    yield "older_opset.onnx", older_opset()
     yield from ((f"{name}.onnx", data) for name, data in written_by(write_plain))
     yield from ((f"exact_{name}.onnx", write_onnx(GRAPHS[name])) for name in ("dense-3", "add-1", "mean-1"))
 

@@ -18,8 +18,8 @@ from onnx import numpy_helper
 from float_models import channels_last, run
 from smidgen.errors import SmidgenError
 from smidgen.frontends.onnx import read_onnx
+from smidgen.frontends.onnx.converting import OLDEST
 from smidgen.frontends.onnx.operators import OPERATOR_RULES
-from smidgen.frontends.onnx.protobuf import OLDEST
 from smidgen.ir import Array
 
 RECORD = Path(__file__).with_name("onnx_refused.txt")

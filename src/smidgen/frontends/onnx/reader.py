@@ -18,7 +18,7 @@ from smidgen.frontends.obstacles import with_others
 from smidgen.frontends.onnx.constants import fold
 from smidgen.frontends.onnx.context import OnnxCall, OnnxImport
 from smidgen.frontends.onnx.operators import OPERATOR_RULES
-from smidgen.frontends.onnx.protobuf import OnnxModel, OnnxOperator, OnnxTensor, decode
+from smidgen.frontends.onnx.protobuf import NO_SHAPES, OnnxModel, OnnxOperator, OnnxTensor, Shapes, decode
 from smidgen.frontends.onnx.quantized import input_quantization, planned_quantizations
 from smidgen.frontends.tidy import fewest_transposes, tidy
 from smidgen.ir import Graph, QParams
@@ -40,11 +40,14 @@ INSTEAD = {
 }  # fmt: skip
 
 
-def read_onnx(path: Path, memory: int = MEMORY) -> Graph:
-    """The model in an `.onnx` file as a graph: float32, or int8 where the file quantizes (QDQ)."""
+def read_onnx(path: Path, memory: int = MEMORY, shapes: Shapes = NO_SHAPES) -> Graph:
+    """The model in an `.onnx` file as a graph: float32, or int8 where the file quantizes (QDQ).
+
+    `shapes` gives the inputs it names sizes where the file leaves them open.
+    """
     budget = Budget(memory)
     try:
-        model = decode(path, budget)
+        model = decode(path, budget, shapes)
         plan = planned_quantizations(model)
         last, own = (_graph(model, path.stem, plan, way, budget.copy()) for way in (True, False))
         graph = fewest_transposes(last, own, _images(model))
