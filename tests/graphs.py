@@ -16,6 +16,7 @@ from smidgen.ops import (
     AvgPool,
     Concat,
     Conv2D,
+    Crop,
     Dense,
     Depthwise,
     Dequantize,
@@ -25,6 +26,7 @@ from smidgen.ops import (
     Mean,
     Mul,
     Pad,
+    Pick,
     Quantize,
     Requantize,
     Reshape,
@@ -175,6 +177,22 @@ def grow_pad(s: Grower) -> Value:
     return s.g.emit(Pad(before, after), x)
 
 
+def grow_crop(s: Grower) -> Value:
+    x = s.value()
+    start = tuple(s.choose(0, d - 1) for d in x.type.shape)
+    return s.g.emit(Crop(start, tuple(s.choose(a + 1, d) for a, d in zip(start, x.type.shape, strict=True))), x)
+
+
+def grow_pick(s: Grower) -> Value:
+    """Larger by a factor, as networks that give maps have it, or any rows and columns."""
+    x = s.value(4)
+    sizes = x.type.shape[1:3]
+    if s.choose(0, 1):
+        return s.g.emit(Pick(*(tuple(i // 2 for i in range(2 * n)) for n in sizes)), x)
+    rows, columns = (tuple(s.draw(st.lists(st.integers(0, n - 1), max_size=2 * n))) for n in sizes)
+    return s.g.emit(Pick(rows, columns), x)
+
+
 def grow_reshape(s: Grower) -> Value:
     x = s.value()
     size = x.type.size
@@ -220,8 +238,19 @@ def grow_softmax(s: Grower) -> Value:
     return s.g.emit(Softmax(s.draw(st.sampled_from((1.0, 0.5, 3.0)))), s.value())
 
 
-ANY = (grow_add, grow_mul, grow_maximum, grow_reshape, grow_concat, grow_rescale, grow_float, grow_softmax, grow_lookup)
-ON_MAPS = (grow_conv, grow_depthwise, grow_pool, grow_mean, grow_pad, grow_transpose)
+ANY = (
+    grow_add,
+    grow_mul,
+    grow_maximum,
+    grow_reshape,
+    grow_concat,
+    grow_crop,
+    grow_rescale,
+    grow_float,
+    grow_softmax,
+    grow_lookup,
+)
+ON_MAPS = (grow_conv, grow_depthwise, grow_pool, grow_mean, grow_pad, grow_pick, grow_transpose)
 
 
 @st.composite

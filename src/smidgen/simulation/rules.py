@@ -234,6 +234,27 @@ def _zeros_around(node: Node, a: Arithmetic) -> Function:
     return lambda x: F.pad(x, pads, value=node.ins[0].type.zero)
 
 
+@rule(ops.Crop)
+def _crop(node: Node, a: Arithmetic) -> Function:
+    op = node.op
+    assert isinstance(op, ops.Crop)
+    parts = tuple(slice(start, stop) for start, stop in zip(op.start[1:], op.stop[1:], strict=True))
+    return lambda x: x[(slice(None) if op.stop[0] == 1 else slice(op.start[0], op.stop[0]), *parts)]
+
+
+@rule(ops.Pick)
+def _pick(node: Node, a: Arithmetic) -> Function:
+    op = node.op
+    assert isinstance(op, ops.Pick)
+    rows, columns = (torch.tensor(places, device=a.device) for places in (op.rows, op.columns))
+
+    def run(x: Tensor) -> Tensor:
+        y = x.index_select(1, rows) if op.rows else x
+        return y.index_select(2, columns) if op.columns else y
+
+    return run
+
+
 @rule(ops.Reshape)
 def _reshape(node: Node, a: Arithmetic) -> Function:
     op = node.op
