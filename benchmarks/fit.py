@@ -166,7 +166,7 @@ def networks(names: list[str], budget: str, images: int, epochs: int, pretrainin
             int8 = sm.load(out / "model.smg")
         chosen, rate = " ".join(found.scheme.weights), round(found.rate.learning_rate * BATCH, 6)
         fitted = Tried(
-            name, f"fit: bias:{found.scheme.biases} {chosen}", rate, 100 * found.learned.accuracy,
+            name, f"fit: bias:{found.scheme.biases} {chosen}", rate, 100 * (found.learned.accuracy or 0.0),
             found.scheme.planned_bytes,
         )  # fmt: skip
         yield fitted

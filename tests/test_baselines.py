@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from smidgen.simulation.baselines import _batches
 from smidgen.simulation.copies import Front, units
 from smidgen.simulation.optimizers import corrections
 from smidgen.simulation.runs import Runs
-from smidgen.training import Options, Scheme, Training, build_training, load_scheme
+from smidgen.training import HeadStart, Options, Scheme, Training, build_training, load_scheme
 
 torch.set_num_threads(1)  # pytest's workers share the cores
 CPU = torch.device("cpu")
@@ -30,14 +31,15 @@ RATE = 0.003
 STEADY = torch.tensor([RATE, 1.0, 1.0])
 
 
-def built(graph: Graph, scheme: str = "full", qas: bool = True) -> Training:
-    return build_training(graph, load_scheme(scheme, graph), Options(CLASSES, qas=qas))
+def built(graph: Graph, scheme: str = "full", qas: bool = True, head: HeadStart = "new") -> Training:
+    options = Options(CLASSES, qas=qas, head=head, head_dtype="float32")
+    return build_training(graph, load_scheme(scheme, graph), options)
 
 
 def some_channels(graph: Graph) -> Training:
     """A training of single input channels of three layers, and of the biases from the first of them on."""
     weights = ((2, Fraction(1, 2)), (3, Fraction(1, 2)), (5, Fraction(1, 4)))
-    return build_training(graph, Scheme("some", 6, weights), Options(CLASSES))
+    return build_training(graph, Scheme("some", 6, weights), Options(CLASSES, head="new"))
 
 
 def pictures(count: int, seed: int = 0) -> Samples:
@@ -73,10 +75,13 @@ class Trained:
 
 
 @pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("head", get_args(HeadStart))
 @pytest.mark.parametrize("scheme", ["full", "last:2", "bias:2", "head"])
-def test_the_first_logits_are_those_of_the_int8_forward_pass(network: Callable[[int], Graph], scheme: str) -> None:
+def test_the_first_logits_are_those_of_the_int8_forward_pass(
+    network: Callable[[int], Graph], scheme: str, head: HeadStart
+) -> None:
     graph = network(7)
-    training, drawn = built(graph, scheme), samples(graph, 8)
+    training, drawn = built(graph, scheme, head=head), samples(graph, 8)
     expected = np.concatenate([evaluate(training.forward, image)[0] for image, _ in drawn])
     found = Trained(training, [Baseline("int8", "sgd", 1.0)] * 2).logits(drawn)
     assert np.allclose(found, expected[None], rtol=1e-6, atol=1e-5 * np.abs(expected).max())
@@ -202,7 +207,7 @@ def test_seeds_change_the_first_classifier_as_the_options_of_a_training_do() -> 
     drawn = samples(graph, 3)
     found = Trained(training, [Baseline("int8", "sgd", 1.0, seed=seed) for seed in (0, 4)]).logits(drawn)
     for seed, logits in zip((0, 4), found, strict=True):
-        seeded = build_training(graph, load_scheme("full", graph), Options(CLASSES, seed=seed))
+        seeded = build_training(graph, load_scheme("full", graph), Options(CLASSES, seed=seed, head="new"))
         expected = np.concatenate([evaluate(seeded.forward, image)[0] for image, _ in drawn])
         assert np.allclose(logits, expected, rtol=1e-5, atol=1e-4)
 

@@ -104,7 +104,7 @@ def test_a_step_is_computed_for_the_devices_that_take_it_alone() -> None:
     graph = inverted_residual(3)
     count = len(layers(graph))
     single = [Scheme(f"layer {i}", count, ((i, part),)) for i in range(count) for part in (Fraction(1, 2), Fraction(1))]
-    options = (Options(CLASSES, seed=1), Options(CLASSES, rule=Momentum(0.9), seed=2))
+    options = (Options(CLASSES, seed=1, head="new"), Options(CLASSES, rule=Momentum(0.9), seed=2, head="new"))
     pairs = [(scheme, option) for option in options for scheme in single]
     fleet = check_lockstep(graph, [passes.run(build_training(graph, *pair).step) for pair in pairs])
     weights = [step for step in fleet._steps if isinstance(step, IntegerStep) and step.is_weight]

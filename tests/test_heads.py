@@ -11,9 +11,12 @@ import pytest
 
 import smidgen as sm
 from floats import FloatNet
+from litert import LiteRT
+from release_files import SHARED
+from smidgen.data import as_input, pixel_encoding
 from smidgen.ir import Array, Graph, evaluate_step, roles_of
 from smidgen.ir.rewriting import prune
-from smidgen.learning import learned_graph
+from smidgen.learning import learn, learned_graph
 from smidgen.ops import Activate, AvgPool, Conv2D, Dense, MaxPool, Mean, Reshape, Softmax
 from smidgen.quantization import quantize
 from smidgen.targets.host import Host
@@ -214,3 +217,19 @@ def test_a_learned_model_goes_on_where_it_stopped(host: Host) -> None:
         assert np.array_equal(sm.evaluate(learned, image)[0], sm.evaluate(again.forward, image)[0])
     with pytest.raises(sm.InputError, match="can go on in float32 alone, not in int8"):
         build(learned, sm.Options(4, head_dtype="int8"))
+
+
+DETECTOR, PEOPLE = SHARED / "models" / "mlperf-tiny" / "vww_96_int8.tflite", SHARED / "data" / "vww.zip"
+
+
+@pytest.mark.skipif(not (DETECTOR.exists() and PEOPLE.exists()), reason="needs the files of ../shared")
+def test_the_person_detector_starts_with_litert_s_accuracy_and_learns_on(host: Host) -> None:
+    graph, whole = sm.load(DETECTOR), sm.load_data(PEOPLE)
+    data = replace(whole, train=whole.train.spread(300), test=whole.test.spread(200))
+    program = sm.compile(graph, "head", host, options=sm.Options(len(data.classes)))
+    learned = learn(program, data, sm.Course(1, 2 / 256))
+    oracle, encoding = LiteRT(DETECTOR.read_bytes()), pixel_encoding(graph)
+    found = [int(oracle.run(as_input(image, encoding))[0].argmax()) for image in data.test.images]
+    assert learned.before == np.mean(np.array(found) == data.test.labels)
+    assert learned.before > 0.75
+    assert learned.record[0].loss < 0.65  # of guessing: 0.69

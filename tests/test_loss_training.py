@@ -20,6 +20,7 @@ from smidgen.ir.text import parse_graph, print_graph
 from smidgen.learning import measure
 from smidgen.ops import Lookup
 from smidgen.simulation import FloatTraining, Simulator
+from smidgen.simulation.fleet.device import Simulator as SimulatedTarget
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.device import told_array
 from smidgen.targets.host import Host, HostDevice
@@ -271,3 +272,8 @@ def test_gradients_of_whole_networks_are_those_of_pytorch(make: Make, host: Host
             ours = values[reference.gradients[value]]
             assert np.abs(ours).max() > 0
             assert np.abs(ours - theirs).max() <= 2e-4 * np.abs(theirs).max(), value.name
+
+
+def test_a_simulated_device_refuses_other_losses_when_it_is_compiled_for() -> None:
+    with pytest.raises(InputError, match="learns by the loss mse, cpu by softmax alone; use the host, or a board"):
+        brightness().compile(SimulatedTarget("cpu"))

@@ -21,7 +21,7 @@ RATE = 0.01
 def test_the_first_predictions_are_those_of_the_int8_forward_pass() -> None:
     for network in (branches, inverted_residual, pools_and_moves):
         graph = network(7)
-        training = build_training(graph, load_scheme("full", graph), Options(CLASSES))
+        training = build_training(graph, load_scheme("full", graph), Options(CLASSES, head_dtype="float32"))
         images = [image for image, _ in samples(graph, 12)]
         expected = [int(evaluate(training.forward, image)[0].argmax()) for image in images]
         assert FloatTraining(training).predict(np.concatenate(images)).tolist() == expected
@@ -30,7 +30,7 @@ def test_the_first_predictions_are_those_of_the_int8_forward_pass() -> None:
 @pytest.mark.parametrize("qas", [True, False])
 def test_a_step_is_gradient_descent_scaled_as_on_the_device(qas: bool) -> None:
     graph = inverted_residual(2)
-    training = build_training(graph, load_scheme("full", graph), Options(CLASSES, qas=qas))
+    training = build_training(graph, load_scheme("full", graph), Options(CLASSES, qas=qas, head_dtype="float32"))
     ((image, label),) = samples(graph, 1)
     reference = training.reference
     values = evaluate_all(reference.graph, reference.graph.state, image, np.array([label], np.int32))
@@ -50,7 +50,7 @@ def test_a_step_is_gradient_descent_scaled_as_on_the_device(qas: bool) -> None:
 
 def test_int8_training_at_12_bits_keeps_up_with_fp32_training() -> None:
     graph = inverted_residual(5)
-    training = build_training(graph, load_scheme("full", graph), Options(CLASSES))
+    training = build_training(graph, load_scheme("full", graph), Options(CLASSES, head="new"))
     drawn = samples(graph, 5)
     trainer, state = FloatTraining(training), training.step.state
     ours: list[float] = []

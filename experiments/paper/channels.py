@@ -80,7 +80,7 @@ def squared_gradients(scheme: Scheme, graph: Graph, data: Data, seed: int) -> di
     from smidgen.simulation import Simulator
 
     whole = replace(scheme, weights=tuple((layer, Fraction(1)) for layer, _ in scheme.weights))
-    training = build_training(graph, whole, Options(len(data.classes), seed=seed))
+    training = build_training(graph, whole, Options(len(data.classes), seed=seed, head="new"))
     wanted = [t for t in training.trained if t.channels]
     by_name = {v.name: v for v in training.forward.state}
     weights = tuple(by_name[t.node.ins[1].name] for t in wanted)

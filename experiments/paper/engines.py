@@ -109,7 +109,7 @@ class Simulators:
     def _parts(self, run: Run, epoch: int = 0) -> tuple[Graph, Scheme, sm.Options, tuple[Array, ...]]:
         graph, data = self._models(run.network), self.samples(run)
         seed = rotating.epoch_seed(run, epoch)
-        options = sm.Options(len(data.classes), run.bits, run.qas, run.rule, run.head, seed)
+        options = sm.Options(len(data.classes), run.bits, run.qas, run.rule, run.head, seed, "new")
         if run not in self._schemes:
             self._schemes[run] = scheme_of(run, graph, data)
         return graph, self._schemes[run], options, examples(data.train, pixel_encoding(graph))
@@ -173,7 +173,7 @@ class Simulators:
         from smidgen.simulation import Baseline, train_baselines
 
         first, graph = runs[0], self._models(runs[0].network)
-        options = sm.Options(len(data.classes), head_dtype=first.head)
+        options = sm.Options(len(data.classes), head_dtype=first.head, head="new")
         training = build_training(graph, scheme_of(first, graph, data), options)
         course = sm.Course(
             first.epochs, first.step_rate, warmup=first.warmup, seed=first.order, test_every=first.epochs

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from smidgen.cli.demonstration import demonstrate
 from smidgen.cli.interrupting import going_on, same_command
-from smidgen.cli.learning import ImageSource, ShortSide
+from smidgen.cli.learning import Crop, ImageSource, ShortSide
 from smidgen.cli.shared import (
     MEMORY_TEXT,
     Audio,
@@ -63,9 +63,7 @@ def fit_(
     ] = "128KB",
     target: Annotated[str, typer.Option(help="A board: cortex-m7, cortex-m4, stm32f746, …")] = "cortex-m7",
     epochs: Annotated[int | None, typer.Option(help="Epochs to learn; by the number of images unless given.")] = None,
-    crop: Annotated[
-        float, typer.Option(help="Smallest share of an image that a random crop keeps; 1 for none.")
-    ] = 0.08,
+    crop: Crop = None,
     contributions: Annotated[Path | None, path_option(help="What each part adds, as smidgen analyze wrote it.")] = None,
     analysis: Annotated[
         AnalysisKind | None, typer.Option("--analyze", help="Measure what each part adds, even if that is known.")
@@ -88,8 +86,9 @@ def fit_(
         graph = with_front_end(graph, data.train.images, audio)
         known = None if contributions is None else read_contributions(contributions)
     with going_on(lambda: _kept(context, output)), fit_bar() as on_progress:
+        augment = None if crop is None else Augment((crop, 1.0))
         fitted = fit(
-            graph, data, output, budget=budget, target=target, epochs=epochs, augment=Augment((crop, 1.0)), seed=seed,
+            graph, data, output, budget=budget, target=target, epochs=epochs, augment=augment, seed=seed,
             contributions=known, analysis=analysis.value if analysis else None, where=machine.value, force=force,
             on_progress=on_progress,
         )  # fmt: skip

@@ -36,6 +36,7 @@ from smidgen.cli.shared import (
 )
 from smidgen.cli.terminal import progress_console, say, spinner, warn
 from smidgen.data import Augment, Data, examples, load_data, pixel_encoding
+from smidgen.data.classes import renumbered
 from smidgen.data.decoding import SHORT_SIDE
 from smidgen.data.files import made_folder
 from smidgen.data.hearing import with_front_end
@@ -198,10 +199,10 @@ def with_head(graph: Graph, data: Data, learning: Learning) -> tuple[Graph, Data
         say(f"{graph.name} knows {len(graph.classes)} classes; added: {', '.join(extended.added)}", err=True)
         return extended.model, extended.data, learning.options(None)
     data.check_several()
-    same, new = same_classes(graph, data), learning.head is HeadOption.new
-    ordered = in_order_of(graph, data) if learning.head is HeadOption.keep or (same and not new) else data
+    others = learning.head is None and not same_classes(graph, data)
+    ordered = in_order_of(graph, data) if learning.head is HeadOption.keep else renumbered(data, graph.classes)
     options = learning.options_on(graph, ordered)
-    return graph, ordered, options if same or learning.head is not None else replace(options, head="new")
+    return graph, ordered, replace(options, head="new") if others else options
 
 
 def _check_free(files: tuple[Path, Path, Path], resume: Path | None, force: bool) -> None:

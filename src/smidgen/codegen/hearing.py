@@ -59,6 +59,12 @@ class Hearing:
         return [f".{name} = {item}" for name, item in (numbers | places).items()]
 
 
+def audio_bytes(graph: Graph) -> int:
+    """SRAM that a program of this graph takes to hear, besides arena and state."""
+    heard = hearing(graph, "")
+    return heard.bytes if heard else 0
+
+
 def hearing(graph: Graph, prefix: str) -> Hearing | None:
     """The front end of a model that hears; None where the input is not made of sound, or not int8."""
     spec = graph.preprocessing

@@ -91,11 +91,13 @@ def fit(
     not made again, and a fit that was interrupted goes on. A folder that no fit made, and files that were changed
     since, are left alone unless `force` is given: then files of these names are overwritten.
     """
-    data.check_classes("a fit judges what it makes")
+    if analysis is not None:
+        data.check_classes("an analysis judges what parts add")
     data = renumbered(data, model.classes)
     most = min(parse_size(str(budget)), find_board(target).largest_budget)
     count = usual_epochs(len(data.train)) if epochs is None else epochs
-    course = Course(count, 0.0, augment=augment or Augment(), seed=seed)
+    shown = None if data.told in ("vectors", "maps") else Augment()  # which may tell where in a picture something is
+    course = Course(count, 0.0, augment=augment or shown, seed=seed)
     wish = Wish(most, target, replace(course, test_every=course.epochs), analysis, where, contributions)
     wish.course.check()
     with made_folder(Path(folder)):

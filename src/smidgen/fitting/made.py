@@ -73,21 +73,37 @@ class RateMade:
 
 @dataclass(frozen=True)
 class LearnedHere:
-    """How learning on this machine went: top-1 of the test images before and after."""
+    """How learning on this machine went: top-1 of the test images before and after.
 
-    before: float
-    accuracy: float
+    Where there are no classes, the share of right answers, if there are such, and the mean loss of the test.
+    """
+
+    before: float | None
+    accuracy: float | None
     epochs: int
     train_images: int
     test_images: int
     losses: tuple[float, ...]  # of each epoch
     warnings: tuple[str, ...]
+    error_before: float | None = None
+    error: float | None = None
 
     def __str__(self) -> str:
         return (
-            f"top-1 {self.before:.1%} before, {self.accuracy:.1%} after {self.epochs} epochs of {self.train_images:,} "
-            f"images, one at a time ({self.test_images:,} to test)"
+            f"{self.tested} after {self.epochs} epochs of {self.train_images:,} samples, one at a time "
+            f"({self.test_images:,} to test)"
         )
+
+    @property
+    def tested(self) -> str:
+        """What tests gave before and after."""
+        what = "top-1" if self.error is None else "right"
+        said = []
+        if self.error is not None:
+            said.append(f"error {self.error_before:.4g} before, {self.error:.4g}")
+        if self.accuracy is not None:
+            said.append(f"{what} {self.before:.1%} before, {self.accuracy:.1%}")
+        return ", ".join(said)
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,11 @@ def make_report(stages: Stages, fitted: Fitted) -> ReportWritten:
         *memory_figures(life_cycle(stages.there)),
     ]
     rows = [(one.stage, one.said) for one in fitted.stages]
-    classes, learned = len(stages.data.classes), fitted.learned
+    classes = len(stages.data.classes)
+    told = f"{classes} classes" if classes else f"loss {stages.options.loss}"
     title = f"{fitted.model.name} fitted to {stages.data.name}"
     said = (
-        f"{classes} classes: top-1 {learned.before:.1%} before, {learned.accuracy:.1%} after; "
+        f"{told}: {fitted.learned.tested} after; "
         f"{fitted.board.sram_bytes:,} bytes of SRAM on {fitted.board.board}, the budget is "
         f"{fitted.scheme.budget_bytes:,}."
     )

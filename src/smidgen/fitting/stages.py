@@ -43,6 +43,7 @@ from smidgen.targets.boards import parse_size
 from smidgen.targets.device import Target
 from smidgen.targets.finding import find_board
 from smidgen.training import Options
+from smidgen.training.losses import choose_loss, outputs_for
 from smidgen.training.scheme import Scheme
 
 Analysis = Literal["quick", "full"]
@@ -72,7 +73,8 @@ class Stages:
 
     def __init__(self, source: Graph, data: Data, folder: Path, wish: Wish, tell: Tell) -> None:
         self.source, self.data, self.folder, self.wish, self.tell = source, data, folder, wish, tell
-        self.options = Options(len(data.classes), seed=wish.course.seed)
+        loss = choose_loss(source, data)
+        self.options = Options(outputs_for(source, data, loss), seed=wish.course.seed, loss=loss)
 
     @cached_property
     def graph(self) -> Graph:
@@ -112,6 +114,8 @@ class Stages:
             return "shipped with the package", shipped_contributions(self.graph)
         except ContributionsError:
             pass
+        if self.data.told != "classes":
+            return "by rule, what parts add is measured of classes alone", estimate(self.graph)
         if len(hold_back(self.data).test) < ENOUGH:
             return f"by rule, {len(self.data.train)} images are too few to measure it", estimate(self.graph)
         return None
@@ -191,8 +195,8 @@ class Stages:
         for name in self.learned_files:
             export_model(learned.model, self.folder / name)
         return LearnedHere(
-            learned.before, learned.accuracy, course.epochs, len(self.data.train), len(self.data.test),
-            tuple(epoch.loss for epoch in learned.record), learned.warnings,
+            learned.first.accuracy, learned.last.accuracy, course.epochs, len(self.data.train), len(self.data.test),
+            tuple(epoch.loss for epoch in learned.record), learned.warnings, learned.first.error, learned.last.error,
         )  # fmt: skip
 
     def make_board(self) -> BoardMeasured:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from smidgen.codegen.hearing import audio_bytes
 from smidgen.ir import Graph
 from smidgen.memory import state_bytes
 from smidgen.pipeline import plan
@@ -21,7 +22,7 @@ class PlannedBytes:
 
     arena: int
     state: int
-    besides: int  # other static data and the stack, at most
+    besides: int  # other static data, the front end for sound among it, and the stack, at most
     least_arena: int  # the most alive at one node: no placing of the same buffers takes less
 
     @property
@@ -59,5 +60,5 @@ class Planner:
 
     def _plan(self, scheme: Scheme) -> PlannedBytes:
         layout = plan(self.graph, scheme, self.target, options=self.options, streamed_input=self.streamed_input)
-        least = layout.plan.lower_bound
-        return PlannedBytes(layout.peak, state_bytes(layout.graph), self.target.besides, least)
+        besides, least = self.target.besides + audio_bytes(layout.graph), layout.plan.lower_bound
+        return PlannedBytes(layout.peak, state_bytes(layout.graph), besides, least)

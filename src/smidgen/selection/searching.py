@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+from smidgen.codegen.hearing import audio_bytes
 from smidgen.errors import InputError
 from smidgen.ir import Graph
 from smidgen.selection.contributions import Contributions
@@ -101,7 +102,8 @@ class Searcher:
             return
         where = find(target) if isinstance(target, str) else target
         self.planner = Planner(model, where, chosen, streamed_input, on_plan)
-        self.problems = pose_planned(model, known, self._bits, chosen, where.working, where.besides, streamed_input)
+        besides = where.besides + audio_bytes(model)
+        self.problems = pose_planned(model, known, self._bits, chosen, where.working, besides, streamed_input)
 
     @property
     def target(self) -> str | None:
