@@ -117,7 +117,8 @@ def grow_depthwise(s: Grower) -> Value:
 
 
 def grow_dense(s: Grower) -> Value:
-    x = s.value(2)
+    x = s.value()
+    x = x if len(x.type.shape) == 2 else s.g.emit(Reshape((1, x.type.size)), x)
     w, b, scale = s.weights((s.choose(1, 12), x.type.shape[1]), 0, shared=bool(s.choose(0, 1)))
     return s.g.emit(Dense(s.activation()), x, w, b, q=s.q(x.type.scale * scale * x.type.shape[1] ** 0.5 * 70))
 
@@ -239,6 +240,7 @@ def grow_softmax(s: Grower) -> Value:
 
 
 ANY = (
+    grow_dense,
     grow_add,
     grow_mul,
     grow_maximum,
@@ -265,12 +267,8 @@ def int8_graphs(draw: st.DrawFn, max_nodes: int = 7) -> Graph:
         else:
             s.keep(g.emit(Quantize(), g.input(f"x{index}", Type(shape, "float32")), q=s.q(0.05)))
     for _ in range(s.choose(1, max_nodes)):
-        ranks = {len(v.type.shape) for v in s.pool[-4:]}
-        options = [
-            *ANY,
-            *(ON_MAPS * 2 if 4 in ranks else ()),
-            *((grow_dense,) * 2 if 2 in ranks else ()),
-        ]
+        maps = any(len(v.type.shape) == 4 for v in s.pool[-4:])
+        options = [*ANY, *(ON_MAPS * 2 if maps else ())]
         value = draw(st.sampled_from(options))(s)
         if value.type.size <= MAX_SIZE:
             s.keep(value)

@@ -22,8 +22,9 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
         "AveragePool", "avg_pool1d avg_pool2d adaptive_avg_pool1d _adaptive_avg_pool2d", "AVERAGE_POOL_2D",
     ),
     ops.BatchNorm: ("BatchNormalization", "_native_batch_norm_legit_no_training", ""),
-    ops.Concat: ("Concat", "cat", "CONCATENATION"),
+    ops.Concat: ("Concat", "cat", "CONCATENATION PACK"),
     ops.Conv2D: ("Conv", "convolution", "CONV_2D"),
+    ops.Crop: ("Slice Split", "slice select split split_with_sizes", "SLICE SPLIT SPLIT_V STRIDED_SLICE UNPACK"),
     ops.Dense: ("Gemm MatMul", "addmm mm", "FULLY_CONNECTED"),
     ops.Depthwise: ("Conv", "convolution", "DEPTHWISE_CONV_2D"),
     ops.Dequantize: ("DequantizeLinear", "", "DEQUANTIZE"),
@@ -39,13 +40,21 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
     ops.Mean: ("ReduceMean GlobalAveragePool", "mean adaptive_avg_pool1d _adaptive_avg_pool2d", "MEAN"),
     ops.Mul: ("Mul Div Neg Pow", "mul div neg pow", "MUL"),
     ops.Pad: ("Pad", "constant_pad_nd", "PAD PADV2"),
+    ops.Pick: (
+        "Resize Slice Gather Tile", "upsample_nearest1d upsample_nearest2d slice index_select flip repeat",
+        "RESIZE_NEAREST_NEIGHBOR STRIDED_SLICE GATHER TILE",
+    ),
     ops.Quantize: ("QuantizeLinear", "", "QUANTIZE"),
     ops.Requantize: ("QuantizeLinear", "", "QUANTIZE"),
     ops.Reshape: ("Reshape Flatten Squeeze Unsqueeze", "view squeeze unsqueeze", "RESHAPE SQUEEZE EXPAND_DIMS"),
     ops.Softmax: ("Softmax", "_softmax", "SOFTMAX"),
     ops.Transpose: ("Transpose", "permute", "TRANSPOSE"),
 }  # fmt: skip
-FOLDED = ("Cast Constant Dropout Identity Shape", "_to_copy alias clone expand getitem", "CAST")  # they leave no node
+FOLDED = (
+    "Cast Constant Dropout Identity Shape",
+    "_to_copy alias clone expand getitem",
+    "CAST SHAPE",
+)  # they leave no node
 
 HEAD = """# What is supported
 

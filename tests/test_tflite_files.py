@@ -146,7 +146,7 @@ def two_subgraphs() -> bytes:
 def two_obstacles() -> TfliteModel:
     model = one("TANH", int8("y", 1, 4, 4, 2))
     (first,) = model.operators
-    return replace(model, operators=(first, *(replace(first, code=code) for code in ("SPLIT", "RELU", "SIN", "SPLIT"))))
+    return replace(model, operators=(first, *(replace(first, code=code) for code in ("WHERE", "RELU", "SIN", "WHERE"))))
 
 
 RELU = one("RELU", int8("y", 1, 4, 4, 2))
@@ -167,7 +167,7 @@ REFUSED: dict[str, tuple[TfliteModel | bytes, str]] = {
     ),
     "several obstacles": (
         two_obstacles(),
-        r"operator 0 \(TANH\) is not supported; .*; not supported either, further on: 1 × SIN, 2 × SPLIT$",
+        r"operator 0 \(TANH\) is not supported; .*; not supported either, further on: 1 × SIN, 2 × WHERE$",
     ),
     "a custom operator": (one("CUSTOM", int8("y", 1, 4, 4, 2)), "the custom operator ''.* is not supported"),
     "several subgraphs": (two_subgraphs(), "2 subgraphs, one is supported; convert it without control flow"),

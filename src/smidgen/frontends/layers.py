@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from smidgen import ops
 from smidgen.errors import ImportModelError
 from smidgen.frontends.channels import Channels, Constant, FileTensor, Operand, Spans, int8_steps
 from smidgen.frontends.layout import Shape, TensorLayout, channels_last
+from smidgen.frontends.parts import check_places, take
 from smidgen.ir import Array, QParams, Value
 from smidgen.numerics import activation_limits
 
@@ -155,6 +156,25 @@ class Layers(Channels):
         value = self.emit(ops.Pad(before, after), self.view(x.value, sizes))
         return FileTensor(
             value, TensorLayout.of(tuple(d + sum(pair) for d, pair in zip(x.shape, pads, strict=True)), order)
+        )
+
+    def take(self, x: FileTensor, places: Mapping[int, Sequence[int]]) -> FileTensor:
+        """The elements at places along some dimensions."""
+        x, order = self._whole_dimensions(x)
+        every = [places.get(i, range(n)) for i, n in enumerate(x.shape)]
+        check_places(x.shape, every)
+        view = self.view(x.value, tuple(x.shape[i] for i in order))
+        value = take(self.builder, view, [every[i] for i in order], self.name)
+        return FileTensor(value, TensorLayout.of(tuple(len(p) for p in every), order))
+
+    def split(self, x: FileTensor, axis: int, sizes: Sequence[int]) -> tuple[FileTensor, ...]:
+        """Parts of these sizes, one after another along a dimension."""
+        rank = len(x.shape)
+        if not -rank <= axis < rank or sum(sizes) != x.shape[axis] or min(sizes, default=0) < 1:
+            raise ImportModelError(f"it splits dimension {axis} of {list(x.shape)} into {list(sizes)[:8]}")
+        ends = np.cumsum(sizes)
+        return tuple(
+            self.take(x, {axis % rank: range(int(end) - n, int(end))}) for n, end in zip(sizes, ends, strict=True)
         )
 
     def concat(self, xs: Sequence[Operand], axis: int) -> FileTensor:

@@ -40,6 +40,15 @@ class Repeated:
         return Repeated(size, places)
 
 
+def nearest(size: int, count: int, align_corners: bool = False, half_pixel: bool = False) -> Places:
+    """The places nearest to `count` points spread over `size`, in float32 as TFLite finds them."""
+    corners = align_corners and count > 1
+    scale = np.float32(size - 1) / np.float32(count - 1) if corners else np.float32(size) / np.float32(count)
+    at = (np.arange(count).astype(np.float32) + np.float32(0.5 if half_pixel else 0.0)) * scale
+    found = np.floor(at.astype(np.float64) + 0.5) if align_corners else np.floor(at)
+    return tuple(int(place) for place in np.clip(found, 0, size - 1))
+
+
 @op
 @dataclass(frozen=True)
 class Pick(Op):

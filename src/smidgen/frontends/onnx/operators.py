@@ -12,10 +12,11 @@ from smidgen.errors import ImportModelError
 from smidgen.frontends.channels import Constant, FileTensor, Operand, Spans
 from smidgen.frontends.layout import Shape
 from smidgen.frontends.onnx.context import OnnxCall
+from smidgen.frontends.onnx.moving import MOVING_RULES
 from smidgen.frontends.onnx.quantized import dequantize, quantize
 from smidgen.ir import Op
 
-OnnxRule = Callable[[OnnxCall], Operand]
+OnnxRule = Callable[[OnnxCall], Operand | tuple[FileTensor, ...]]
 
 
 def _pads(call: OnnxCall, x: FileTensor, size: Shape, stride: Shape, dilation: Shape) -> Spans:
@@ -311,6 +312,7 @@ def _swish(call: OnnxCall) -> FileTensor:
 
 
 OPERATOR_RULES: Mapping[str, OnnxRule] = {
+    **MOVING_RULES,
     "Abs": _lookup("abs"), "Add": _add, "AveragePool": _pool, "BatchNormalization": _batch_norm, "Cast": _cast,
     "Celu": _lookup("celu", 1.0), "Clip": _limits, "Concat": _concat, "Constant": _constant, "Conv": _conv,
     "DequantizeLinear": dequantize, "Div": _div, "Dropout": _identity, "Elu": _lookup("elu", 1.0),

@@ -34,8 +34,7 @@ INSTEAD = {
     "InstanceNormalization": "use BatchNormalization", "LRN": "use BatchNormalization", "LSTM": "use convolutions",
     "LayerNormalization": "use BatchNormalization", "LogSoftmax": "end the model at its logits",
     "QLinearConv": "quantize the model in QDQ format", "QLinearMatMul": "quantize the model in QDQ format",
-    "RNN": "use convolutions", "ReduceSum": "use ReduceMean", "Resize": "upsampling is not supported",
-    "Slice": "use a strided Conv or MaxPool", "Split": "use one Conv for each part",
+    "RNN": "use convolutions", "ReduceSum": "use ReduceMean",
     "TopK": "end the model at its logits",
 }  # fmt: skip
 
@@ -116,7 +115,9 @@ def _node(c: OnnxImport, operator: OnnxOperator) -> None:
         elif rule is None:
             raise ImportModelError(f"this operator is not supported; {_instead(operator.code)}")
         else:
-            c.values[c.output] = rule(call)
+            made = rule(call)
+            parts = made if isinstance(made, tuple) else (made,)
+            c.values.update(zip(operator.outputs, parts, strict=False))  # of other operators only the first is there
     except (GraphError, ImportModelError) as error:
         raise ImportModelError(f"{where}: {error}") from None
 

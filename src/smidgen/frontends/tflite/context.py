@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from smidgen.errors import ImportModelError
 from smidgen.frontends.naming import identifier
 from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator, TfliteTensor
 from smidgen.ir import DTYPES, MAX_BYTES, MAX_RANK, Array, Builder, Op, QParams, Type, Value
+from smidgen.ir.graph import infer
 
 MAX_INTEGERS = 16  # elements of a constant shape, permutation, …
 
@@ -28,6 +30,8 @@ class TfliteImport:
         self.pads: dict[int, tuple[Value, tuple[int, ...], tuple[int, ...]]] = {}
         # int8 numbers as int32 and what is added to them, waiting for the table that they are places in.
         self.places: dict[int, tuple[Value, int]] = {}
+        # Integers that the file computes from sizes: known once these are.
+        self.known: dict[int, Array] = {}
 
     def tensor(self, index: int) -> TfliteTensor:
         if not 0 <= index < len(self.model.tensors):
@@ -36,9 +40,12 @@ class TfliteImport:
             )
         return self.model.tensors[index]
 
-    def type(self, index: int) -> Type:
-        """A tensor's type, checked so that nothing absurd goes further."""
+    def type(self, index: int, computed: tuple[int, ...] = ()) -> Type:
+        """A tensor's type, checked so that nothing absurd goes further; sizes that it leaves open are as computed."""
         tensor = self.tensor(index)
+        if len(computed) == len(tensor.signature) == len(tensor.shape):
+            shape = tuple(n if s < 0 else d for n, s, d in zip(computed, tensor.signature, tensor.shape, strict=True))
+            tensor = replace(tensor, shape=shape, signature=())
         what = f"tensor '{tensor.name}'"
         shape = _static_shape(tensor, what)
         if tensor.dtype not in DTYPES:
@@ -76,7 +83,7 @@ class TfliteImport:
                     "from a table; "
                     "stay in int8"
                 )
-            if tensor.data is None:
+            if not self.is_constant(index):
                 raise ImportModelError(
                     f"tensor '{tensor.name}' is read before anything writes it; convert the model again"
                 )
@@ -86,10 +93,17 @@ class TfliteImport:
     def emit(self, operator: TfliteOperator, op: Op, *ins: Value) -> Value:
         """The node that computes the operator's output."""
         (out,) = operator.outputs
-        return self.builder.emit(op, *ins, q=self.type(out).q, name=self.name(out))
+        computed = infer(op, tuple(value.type for value in ins))[0].shape
+        return self.builder.emit(op, *ins, q=self.type(out, computed).q, name=self.name(out))
+
+    def is_constant(self, index: int) -> bool:
+        """Whether a tensor's elements are in the file, or known from its sizes."""
+        return index in self.known or (index >= 0 and self.tensor(index).data is not None)
 
     def data(self, index: int) -> Array:
         """A constant's elements, whose bytes must fill its shape exactly."""
+        if index in self.known:
+            return self.known[index]
         tensor = self.tensor(index)
         if tensor.data is None:
             raise ImportModelError(f"'{tensor.name}' must be a constant; convert the model with fixed shapes")
@@ -108,7 +122,7 @@ class TfliteImport:
 
     def integers(self, index: int) -> tuple[int, ...]:
         """A small constant of integers: a shape, axes, a permutation, padding."""
-        if self.tensor(index).shape == (0,):
+        if self.tensor(index).shape == (0,) and index not in self.known:
             return ()
         data = self.data(index)
         if data.dtype.kind != "i" or data.size > MAX_INTEGERS:

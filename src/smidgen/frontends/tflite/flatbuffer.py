@@ -25,6 +25,7 @@ OPERATORS: Mapping[str, int] = {
 _WINDOW = ("padding", "stride_w", "stride_h", "fused_activation_function")
 _DILATED = (*_WINDOW, "dilation_w_factor", "dilation_h_factor")
 _POOL = ("Pool2DOptions", (*_WINDOW, "filter_width", "filter_height"))
+_RESIZE = ("align_corners", "half_pixel_centers")
 ZERO_PLACE = 128  # of an int8 zero in a table of all int8 numbers
 # An operator's options table in the schema, and the fields of it that matter here.
 OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -40,6 +41,16 @@ OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "SOFTMAX": ("SoftmaxOptions", ("beta",)),
     "CAST": ("CastOptions", ("in_data_type", "out_data_type")),
     "GATHER": ("GatherOptions", ("axis", "batch_dims")),
+    "PACK": ("PackOptions", ("values_count", "axis")),
+    "RESIZE_BILINEAR": ("ResizeBilinearOptions", _RESIZE),
+    "RESIZE_NEAREST_NEIGHBOR": ("ResizeNearestNeighborOptions", _RESIZE),
+    "SPLIT": ("SplitOptions", ("num_splits",)),
+    "SPLIT_V": ("SplitVOptions", ("num_splits",)),
+    "STRIDED_SLICE": (
+        "StridedSliceOptions",
+        ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"),
+    ),
+    "UNPACK": ("UnpackOptions", ("num", "axis")),
 }
 
 
@@ -62,6 +73,16 @@ class TfliteOptions:
     axis: int = 0
     batch_dims: int = 0
     beta: float = 1.0
+    values_count: int = 0
+    num_splits: int = 0
+    num: int = 0
+    align_corners: bool = False
+    half_pixel_centers: bool = False
+    begin_mask: int = 0
+    end_mask: int = 0
+    ellipsis_mask: int = 0
+    new_axis_mask: int = 0
+    shrink_axis_mask: int = 0
     in_data_type: int = 0
     out_data_type: int = 0
 

@@ -10,36 +10,22 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.errors import ImportModelError
+from smidgen.frontends.channels import together
+from smidgen.frontends.tflite.arguments import NO_TENSOR
+from smidgen.frontends.tflite.arguments import activation_of as _activation
+from smidgen.frontends.tflite.arguments import inputs_of as _inputs
 from smidgen.frontends.tflite.context import TfliteImport
-from smidgen.frontends.tflite.flatbuffer import ACTIVATIONS, SAME, VALID, ZERO_PLACE, TfliteOperator
+from smidgen.frontends.tflite.flatbuffer import SAME, VALID, ZERO_PLACE, TfliteOperator
+from smidgen.frontends.tflite.moving import MOVING_RULES, gathered
 from smidgen.ir import Type, Value
 from smidgen.ops.functions import FUNCTIONS
 from smidgen.ops.window import Pad, same_pad
 
-_ACTIVATION_NAMES = {number: name for name, number in ACTIVATIONS.items()}
 NUMBER = r"-?\d+(\.\d+)?(e[+-]?\d+)?"
 TABLE_NAME = re.compile(rf"(?P<slope>slope of )?(?P<function>\w+)\((?P<alpha>{NUMBER}), (?P<beta>{NUMBER})\)")
-NO_TENSOR = -1  # the index of an optional input left out
 
 
-TfliteRule = Callable[[TfliteImport, TfliteOperator], Value | None]
-
-
-def _inputs(operator: TfliteOperator, least: int, most: int) -> tuple[int, ...]:
-    """The operator's inputs, optional ones as NO_TENSOR."""
-    count = len(operator.inputs)
-    if not least <= count <= most:
-        raise ImportModelError(f"it has {count} inputs instead of {least} to {most}; convert the model again")
-    return operator.inputs + (NO_TENSOR,) * (most - count)
-
-
-def _activation(operator: TfliteOperator) -> str:
-    number = operator.options.fused_activation_function
-    if number not in _ACTIVATION_NAMES:
-        raise ImportModelError(
-            f"fused activation {number} is not supported; use {', '.join(_ACTIVATION_NAMES.values())}"
-        )
-    return _ACTIVATION_NAMES[number]
+TfliteRule = Callable[[TfliteImport, TfliteOperator], Value | tuple[Value, ...] | None]
 
 
 def _pad_of(operator: TfliteOperator, x: Type, size: tuple[int, int], dilation: tuple[int, int] = (1, 1)) -> Pad:
@@ -93,7 +79,7 @@ def _dense(c: TfliteImport, operator: TfliteOperator) -> Value:
     if x.type.shape != (rows, columns):
         x = c.builder.emit(ops.Reshape((rows, columns)), x, name=f"{x.name}.rows")
     b = _bias(c, bi, x, w.type.shape[0], w.name)
-    declared = c.type(operator.outputs[0])
+    declared = c.type(operator.outputs[0], (rows, w.type.shape[0]))
     if declared.shape == (rows, w.type.shape[0]):
         return c.emit(operator, ops.Dense(_activation(operator)), x, w, b)
     y = c.builder.emit(ops.Dense(_activation(operator)), x, w, b, q=declared.q)
@@ -102,7 +88,7 @@ def _dense(c: TfliteImport, operator: TfliteOperator) -> Value:
 
 def _binary(c: TfliteImport, operator: TfliteOperator) -> Value:
     a, b = (c.value(index) for index in _inputs(operator, 2, 2))
-    shape = c.type(operator.outputs[0]).shape
+    shape = c.type(operator.outputs[0], together(a.type.shape, b.type.shape)).shape
     if a.type.shape != shape and b.type.shape == shape:
         a, b = b, a
     op = ops.Add if operator.code == "ADD" else ops.Mul
@@ -171,13 +157,14 @@ def _pad_with(c: TfliteImport, operator: TfliteOperator) -> Value | None:
 def _reshape(c: TfliteImport, operator: TfliteOperator) -> Value:
     """RESHAPE, SQUEEZE and EXPAND_DIMS: the bytes stay, the file declares the shape."""
     x = c.value(_inputs(operator, 1, 2)[0])
-    shape = c.type(operator.outputs[0]).shape
-    if operator.code == "RESHAPE" and len(operator.inputs) == 2:
-        asked = c.integers(operator.inputs[1])
-        if len(asked) != len(shape) or any(a not in (-1, d) for a, d in zip(asked, shape, strict=True)):
-            raise ImportModelError(
-                f"it reshapes to {list(asked)}, the file declares {list(shape)}; convert the model again"
-            )
+    asked = c.integers(operator.inputs[1]) if operator.code == "RESHAPE" and len(operator.inputs) == 2 else None
+    rest = x.type.size // max(1, math.prod(n for n in asked or () if n > 0))
+    shape = c.type(operator.outputs[0], tuple(rest if n < 0 else n for n in asked or ())).shape
+    fits = asked is None or (len(asked) == len(shape) and all(a in (-1, d) for a, d in zip(asked, shape, strict=True)))
+    if not fits:
+        raise ImportModelError(
+            f"it reshapes to {list(asked or ())}, the file declares {list(shape)}; convert the model again"
+        )
     return c.emit(operator, ops.Reshape(shape), x)
 
 
@@ -239,6 +226,8 @@ def _add(c: TfliteImport, operator: TfliteOperator) -> Value | None:
 def _gather(c: TfliteImport, operator: TfliteOperator) -> Value:
     """A table of int8 results that its name says the function of, as files of our own have it."""
     table, places = _inputs(operator, 2, 2)
+    if c.is_constant(places):
+        return gathered(c, operator)
     what = "a GATHER from anything but a table of a known function is not supported; import the model it came from"
     x, zero = c.places.get(places, (None, 0))
     found = TABLE_NAME.fullmatch(c.tensor(table).name)
@@ -252,6 +241,7 @@ def _gather(c: TfliteImport, operator: TfliteOperator) -> Value:
 
 
 OPERATOR_RULES: Mapping[str, TfliteRule] = {
+    **MOVING_RULES,
     "ADD": _add, "AVERAGE_POOL_2D": _pool, "CAST": _cast, "CONCATENATION": _concat, "CONV_2D": _conv,
     "DEPTHWISE_CONV_2D": _conv, "DEQUANTIZE": _dequantize, "EXPAND_DIMS": _reshape, "FULLY_CONNECTED": _dense,
     "GATHER": _gather, "MAXIMUM": _maximum, "MAX_POOL_2D": _pool, "MEAN": _mean, "MUL": _binary, "PAD": _pad,

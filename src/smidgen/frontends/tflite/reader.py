@@ -14,7 +14,9 @@ from smidgen.frontends.obstacles import with_others
 from smidgen.frontends.tflite.context import TfliteImport
 from smidgen.frontends.tflite.decode import decode
 from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator
+from smidgen.frontends.tflite.folding import fold, foldable
 from smidgen.frontends.tflite.metadata import stated_preprocessing
+from smidgen.frontends.tflite.moving import SEVERAL_OUTPUTS
 from smidgen.frontends.tflite.operators import OPERATOR_RULES
 from smidgen.ir import Graph, Type, Value
 from smidgen.ir.preprocessing import Preprocessing
@@ -74,17 +76,21 @@ def _node(c: TfliteImport, number: int, operator: TfliteOperator) -> None:
     if rule is None:
         known = ", ".join(sorted(OPERATOR_RULES))
         raise ImportModelError(f"{where} is not supported; build the model from {known}")
-    if len(operator.outputs) != 1:
+    if len(operator.outputs) != 1 and operator.code not in SEVERAL_OUTPUTS:
         raise ImportModelError(f"{where} has {len(operator.outputs)} outputs instead of one; convert the model again")
-    (out,) = operator.outputs
     try:
-        where += f" of '{c.tensor(out).name}'"
-        if out in c.values or c.tensor(out).data is not None:
+        where += f" of '{c.tensor(operator.outputs[0]).name}'"
+        if any(out in c.values or c.is_constant(out) for out in operator.outputs):
             raise ImportModelError("it writes a tensor that has a value already; convert the model again")
-        value = rule(c, operator)
-        if value is not None:  # else it is folded into the operator that reads it
-            _check(c, value, c.type(out))
-            c.values[out] = value
+        if foldable(c, operator):
+            c.known[operator.outputs[0]] = fold(c, operator)
+            return
+        made = rule(c, operator)
+        values = made if isinstance(made, tuple) else (made,)
+        for out, value in zip(operator.outputs, values, strict=True):
+            if value is not None:  # else it is folded into the operator that reads it
+                _check(c, value, c.type(out, value.type.shape))
+                c.values[out] = value
     except (GraphError, ImportModelError) as error:
         raise ImportModelError(f"{where}: {error}") from None
 
