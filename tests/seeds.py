@@ -28,6 +28,7 @@ from smidgen.frontends.native import write_smg
 from smidgen.frontends.network import Network
 from smidgen.frontends.onnx import write_onnx, write_plain
 from smidgen.frontends.tflite import write_tflite
+from smidgen.frontends.tflite.encode import encode
 from smidgen.ir import Array, Graph
 from smidgen.ir.text import print_graph
 from smidgen.learning.checkpoint import Checkpoint, write_checkpoint
@@ -38,6 +39,7 @@ from smidgen.training.scheme import Scheme, load_scheme
 from smidgen.zoo.draw import draw
 from smidgen.zoo.tables import Stage, Table
 from test_fuzz_structures import onnx_files, pt2_members
+from test_moving import TAKEN, sizes_computed
 from test_onnx import model
 from test_tflite_metadata import normalized_tflite
 from training_cases import TRAINING_GRAPHS
@@ -110,6 +112,9 @@ def tflite(folder: Path) -> Files:
     yield "network.tflite", write_tflite(NETWORKS[0](0))
     yield "metadata.tflite", normalized_tflite()
     yield "named.tflite", write_tflite(named())
+    yield "sizes_computed.tflite", encode(sizes_computed())
+    for name in ("backward slice", "split", "sizes split", "unpack", "tile"):
+        yield f"{name.replace(' ', '_')}.tflite", encode(TAKEN[name])
 
 
 def older_opset() -> bytes:
@@ -119,9 +124,19 @@ def older_opset() -> bytes:
     return model(nodes, (1, 4, 3, 5), {}, opset=10)
 
 
+def parts_taken() -> bytes:
+    """A resize, a slice, a split and a gather."""
+    nodes = [helper.make_node("Resize", ["x", "", "f"], ["a"]), helper.make_node("Slice", ["a", "b", "e"], ["c"]),
+             helper.make_node("Split", ["c", "n"], ["p", "q"], axis=1),
+             helper.make_node("Gather", ["q", "n"], ["y"], axis=2)]  # fmt: skip
+    numbers = {"f": np.array([1, 1, 2, 2], np.float32), "b": np.array([0, 0]), "e": np.array([1, 4])}
+    return model(nodes, (1, 5, 3, 5), {**numbers, "n": np.array([1, 3])})
+
+
 def onnx(folder: Path) -> Files:
     yield "computed_shape.onnx", onnx_files()[0]
     yield "older_opset.onnx", older_opset()
+    yield "parts_taken.onnx", parts_taken()
     yield from ((f"{name}.onnx", data) for name, data in written_by(write_plain))
     yield from ((f"exact_{name}.onnx", write_onnx(GRAPHS[name])) for name in ("dense-3", "add-1", "mean-1"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,30 @@ def test_what_is_packed_is_litert_s(tmp_path: Path) -> None:
     made = TfliteModel(tensors, (TfliteOperator("PACK", (0, 1), (2,), options, 2),), (0, 1), (2,))
     a, b = np.random.default_rng(0).integers(-128, 128, (2, 1, 4, 3)).astype(np.int8)
     assert np.array_equal(evaluate(read_file(made, tmp_path), a, b)[0], run_litert(encode(made), a, b)[0])
+
+
+def sizes_computed() -> TfliteModel:
+    """A map flattened by sizes that the file computes, as converters write it for a batch left open."""
+    tensors = (
+        int8("x", *SHAPE), TfliteTensor("sizes", (4,), "int32"), integers("b", 0), integers("e", 1), integers("s", 1),
+        TfliteTensor("n", (), "int32"), whole(-1), TfliteTensor("shape", (2,), "int32"),
+        replace(int8("y", 1, 1), signature=(-1, -1)),
+    )  # fmt: skip
+    operators = (
+        TfliteOperator("SHAPE", (0,), (1,)),
+        TfliteOperator("STRIDED_SLICE", (1, 2, 3, 4), (5,), TfliteOptions(shrink_axis_mask=1)),
+        TfliteOperator("PACK", (5, 6), (7,), TfliteOptions(values_count=2)),
+        TfliteOperator("RESHAPE", (0, 7), (8,)),
+    )
+    return TfliteModel(tensors, operators, (0,), (8,))
+
+
+def test_what_is_computed_from_sizes_is_folded_as_litert_computes_it(tmp_path: Path) -> None:
+    graph = read_file(sizes_computed(), tmp_path)
+    x = np.random.default_rng(0).integers(-128, 128, SHAPE).astype(np.int8)
+    (ours,), (theirs,) = evaluate(graph, x), run_litert(encode(sizes_computed()), x)
+    assert np.array_equal(ours, theirs)
+    assert [type(node.op) for node in graph.nodes] == [ops.Reshape]
 
 
 BAD: dict[str, tuple[TfliteModel, str]] = {

@@ -44,6 +44,7 @@ OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "PACK": ("PackOptions", ("values_count", "axis")),
     "RESIZE_BILINEAR": ("ResizeBilinearOptions", _RESIZE),
     "RESIZE_NEAREST_NEIGHBOR": ("ResizeNearestNeighborOptions", _RESIZE),
+    "SHAPE": ("ShapeOptions", ("out_type",)),
     "SPLIT": ("SplitOptions", ("num_splits",)),
     "SPLIT_V": ("SplitVOptions", ("num_splits",)),
     "STRIDED_SLICE": (
@@ -74,6 +75,7 @@ class TfliteOptions:
     batch_dims: int = 0
     beta: float = 1.0
     values_count: int = 0
+    out_type: int = tflite.TensorType.INT32
     num_splits: int = 0
     num: int = 0
     align_corners: bool = False
