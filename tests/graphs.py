@@ -30,6 +30,7 @@ from smidgen.ops import (
     Quantize,
     Requantize,
     Reshape,
+    ResizeBilinear,
     Softmax,
     Transpose,
 )
@@ -194,6 +195,12 @@ def grow_pick(s: Grower) -> Value:
     return s.g.emit(Pick(rows, columns), x)
 
 
+def grow_bilinear(s: Grower) -> Value:
+    x = s.value(4)
+    how = s.draw(st.sampled_from(((False, False), (True, False), (False, True))))
+    return s.g.emit(ResizeBilinear((s.choose(1, 14), s.choose(1, 14)), *how), x)
+
+
 def grow_reshape(s: Grower) -> Value:
     x = s.value()
     size = x.type.size
@@ -252,7 +259,7 @@ ANY = (
     grow_softmax,
     grow_lookup,
 )
-ON_MAPS = (grow_conv, grow_depthwise, grow_pool, grow_mean, grow_pad, grow_pick, grow_transpose)
+ON_MAPS = (grow_conv, grow_depthwise, grow_pool, grow_mean, grow_pad, grow_pick, grow_bilinear, grow_transpose)
 
 
 @st.composite

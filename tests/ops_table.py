@@ -47,6 +47,7 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
     ops.Quantize: ("QuantizeLinear", "", "QUANTIZE"),
     ops.Requantize: ("QuantizeLinear", "", "QUANTIZE"),
     ops.Reshape: ("Reshape Flatten Squeeze Unsqueeze", "view squeeze unsqueeze", "RESHAPE SQUEEZE EXPAND_DIMS"),
+    ops.ResizeBilinear: ("Resize", "upsample_bilinear2d", "RESIZE_BILINEAR"),
     ops.Softmax: ("Softmax", "_softmax", "SOFTMAX"),
     ops.Transpose: ("Transpose", "permute", "TRANSPOSE"),
 }  # fmt: skip

@@ -183,11 +183,23 @@ COORDINATES = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners"
 def test_onnx_resizes_to_the_nearest_as_onnx_runtime(
     tmp_path: Path, kind: str, rounding: str, sizes: Sizes, wanted: Sizes
 ) -> None:
-    shape = (1, 4, *sizes)
+    shape = (1, 16, *sizes)  # more channels than rows: no two orders look alike
     node = helper.make_node(
         "Resize", ["x", "", "", "sizes"], ["y"], coordinate_transformation_mode=kind, nearest_mode=rounding
     )
-    agrees(model([node], shape, {"sizes": np.array([1, 4, *wanted])}), shape, tmp_path)
+    agrees(model([node], shape, {"sizes": np.array([1, 16, *wanted])}), shape, tmp_path)
+
+
+@quick
+@given(
+    st.sampled_from(("half_pixel", "asymmetric", "align_corners")),
+    st.tuples(st.integers(1, 7), st.integers(1, 7)),
+    st.tuples(st.integers(1, 15), st.integers(1, 15)),
+)
+def test_onnx_resizes_linearly_as_onnx_runtime(tmp_path: Path, kind: str, sizes: Sizes, wanted: Sizes) -> None:
+    shape = (1, 16, *sizes)  # more channels than rows: no two orders look alike
+    node = helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], mode="linear", coordinate_transformation_mode=kind)
+    agrees(model([node], shape, {"sizes": np.array([1, 16, *wanted])}), shape, tmp_path)
 
 
 ONNX: dict[str, tuple[list[Any], dict[str, Array]]] = {
@@ -240,6 +252,10 @@ class Takes(nn.Module):
             made = F.interpolate(y, scale_factor=2, mode="nearest")
         elif self.what == "to a size":
             made = F.interpolate(y, size=(7, 11), mode="nearest")
+        elif self.what == "bilinear":
+            made = F.interpolate(y, scale_factor=2, mode="bilinear")
+        elif self.what == "bilinear corners":
+            made = F.interpolate(y, size=(7, 11), mode="bilinear", align_corners=True)
         elif self.what == "slices":
             made = y[:, 2:7:2, 1:, -3:-1]
         elif self.what == "chunks":
@@ -258,7 +274,19 @@ class Takes(nn.Module):
 
 
 @pytest.mark.parametrize(
-    "what", ["upsampled", "to a size", "slices", "chunks", "uneven parts", "focus", "repeated", "pixel shuffle"]
+    "what",
+    [
+        "upsampled",
+        "to a size",
+        "bilinear",
+        "bilinear corners",
+        "slices",
+        "chunks",
+        "uneven parts",
+        "focus",
+        "repeated",
+        "pixel shuffle",
+    ],
 )
 def test_what_modules_take_of_a_tensor_is_what_pytorch_takes(what: str) -> None:
     module, x = Takes(what).eval(), torch.randn(1, 3, 4, 6)

@@ -12,6 +12,8 @@ from litert import LiteRT
 from release_files import SHARED
 from smidgen.frontends import import_model
 from smidgen.ir import evaluate
+from smidgen.ops import Pad
+from smidgen.pipeline import compile
 from test_cli import fail, invoke
 
 
@@ -52,6 +54,12 @@ def test_maps_that_are_enlarged_and_sizes_that_are_computed_are_litert_s(name: s
         drawn = rng.integers(-128, 128, x.shape) if x.dtype == "int8" else rng.normal(0, 1, x.shape)
         for one, other in zip(evaluate(graph, drawn.astype(x.dtype)), oracle.run(drawn.astype(x.dtype)), strict=True):
             assert np.abs(one.astype(np.float64) - other).max() <= most
+
+
+def test_padding_before_strided_convolutions_takes_no_memory_of_a_detector() -> None:
+    graph = import_model(wild("openmv-fomo_face_detection.tflite"))
+    assert not any(isinstance(node.op, Pad) for node in graph.nodes)
+    assert compile(graph, target="cortex-m7", streamed_input=True).memory.peak < 24_000  # padded on its own: 225,840
 
 
 def test_an_autoencoder_of_dense_layers_is_profiled_without_asking_for_its_input_whole(

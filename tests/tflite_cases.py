@@ -221,6 +221,11 @@ def pick(c: Case) -> Value:
     return c.g.emit(ops.Pick(*places), x)
 
 
+def bilinear(c: Case) -> Value:
+    how = c.draw(st.sampled_from(((False, False), (False, True), (True, False))))
+    return c.g.emit(ops.ResizeBilinear(c.pair(1, 20), *how), c.map(c.integer(1, 4)))
+
+
 def reshape(c: Case) -> Value:
     shape = c.draw(st.permutations((2, 3, 4)))
     return c.g.emit(ops.Reshape(c.draw(st.sampled_from((tuple(shape), (24,), (1, 6, 1, 4))))), c.input(1, 4, 3, 2))
@@ -245,7 +250,7 @@ CASES: Mapping[str, Callable[[Case], Value]] = {
     "Activate": activate, "Add": add, "AvgPool": avg_pool, "Concat": concat, "Conv2D": conv, "Crop": crop,
     "Dense": dense, "Depthwise": depthwise, "Dequantize": dequantize, "Lookup": lookup, "Maximum": maximum,
     "MaxPool": max_pool, "Mean": mean, "Mul": mul, "Pad": pad, "Pick": pick, "Quantize": quantize,
-    "Requantize": requantize, "Reshape": reshape, "Softmax": softmax,
+    "Requantize": requantize, "Reshape": reshape, "ResizeBilinear": bilinear, "Softmax": softmax,
     "Transpose": transpose,
 }  # fmt: skip
 

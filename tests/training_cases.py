@@ -42,6 +42,7 @@ from smidgen.ops.conv_grad import (
 from smidgen.ops.gradient import GradOp
 from smidgen.ops.pick import PickGrad
 from smidgen.ops.pool_grad import AvgPoolGrad, MaxPoolGrad, MeanGrad, MulGrad, RepeatGrad
+from smidgen.ops.resize import ResizeBilinearGrad
 from smidgen.ops.rules import SGD, Momentum, Sgd, UpdateRule
 from smidgen.ops.update import FusedBiasStep, FusedWeightStep, Step, pack
 
@@ -141,6 +142,11 @@ def _elements() -> Iterator[TrainingCase]:
     yield from every_way("repeat-grad", RepeatGrad(repeated=(1, 1, 1, 13)), gradient(1, 4, 5, 13))
     yield from every_way("repeat-grad-rows", RepeatGrad(repeated=(5, 70)), gradient(1, 4, 5, 70))
     yield gradients("repeat-grad-scalar", RepeatGrad(repeated=(1,)), gradient(1, 20, 20, 7))
+    for name, how in (("", (False, False)), ("-corners", (True, False)), ("-centres", (False, True))):
+        bilinear = ResizeBilinearGrad(map=(3, 4), align_corners=how[0], half_pixel=how[1])
+        yield from every_way(f"bilinear-grad{name}", bilinear, gradient(1, 7, 8, 13))
+    smaller = ResizeBilinearGrad(map=(5, 9), half_pixel=True)
+    yield from every_way("bilinear-grad-smaller", smaller, gradient(1, 1, 3, 130))
     twice = PickGrad(rows=(0, 0, 1, 1, 2, 2), columns=(0, 0, 1, 1), map=(3, 2))
     yield from every_way("pick-grad", twice, gradient(1, 6, 4, 13))
     yield from every_way("pick-grad-rows", PickGrad(rows=(3, 1, 1), map=(4, 5)), gradient(1, 3, 5, 7))

@@ -167,6 +167,11 @@ class Layers(Channels):
         value = take(self.builder, view, [every[i] for i in order], self.name)
         return FileTensor(value, TensorLayout.of(tuple(len(p) for p in every), order))
 
+    def bilinear(self, x: FileTensor, size: Shape, align_corners: bool, half_pixel: bool) -> FileTensor:
+        """A map of another size, each element between the four nearest; corners or centres lie on each other."""
+        op = ops.ResizeBilinear(_pair(size), align_corners, half_pixel)
+        return self.from_map(self.emit(op, self.to_map(x)), len(x.shape))
+
     def split(self, x: FileTensor, axis: int, sizes: Sequence[int]) -> tuple[FileTensor, ...]:
         """Parts of these sizes, one after another along a dimension."""
         rank = len(x.shape)

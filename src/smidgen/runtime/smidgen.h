@@ -125,6 +125,12 @@ typedef struct {
     const int32_t *row, *column;
 } smg_pick_s8_params;
 
+/* Row i of a map lies row_first + i * row_step, in 1/1024 of a row, from the first of the map it is made of; so do
+ * columns. */
+typedef struct {
+    int32_t x_h, x_w, c, y_h, y_w, row_step, row_first, column_step, column_first;
+} smg_resize_bilinear_s8_params;
+
 /* Each of `outer` runs of the output takes part[i] contiguous elements of input i, for `count` inputs. */
 typedef struct {
     int32_t outer, count;
@@ -158,6 +164,7 @@ void smg_dequantize_s8_f32(const smg_dequantize_s8_f32_params *p, const int8_t *
 void smg_pad_s8(const smg_pad_s8_params *p, const int8_t *x, int8_t *y);
 void smg_crop_s8(const smg_crop_s8_params *p, const int8_t *x, int8_t *y);
 void smg_pick_s8(const smg_pick_s8_params *p, const int8_t *x, int8_t *y);
+void smg_resize_bilinear_s8(const smg_resize_bilinear_s8_params *p, const int8_t *x, int8_t *y);
 void smg_transpose_s8(const smg_transpose_s8_params *p, const int8_t *x, int8_t *y);
 void smg_concat_s8(const smg_concat_s8_params *p, const int8_t *const *x, int8_t *y);
 void smg_softmax_s8(const smg_softmax_s8_params *p, const int8_t *x, int8_t *y);

@@ -92,6 +92,14 @@ typedef struct {
     SMG_ROUNDING;
 } smg_pick_grad_g8_params;
 
+/* Row r of the map has row_share[i] of the rows row[i] of the gradient for i from row_end[r - 1], or 0, to row_end[r];
+ * so has each column. */
+typedef struct {
+    int32_t x_h, x_w, c, y_w;
+    const int32_t *row, *row_share, *row_end, *column, *column_share, *column_end;
+    SMG_ROUNDING;
+} smg_resize_bilinear_grad_g8_params;
+
 typedef struct {
     SMG_WINDOW;
     int32_t groups;
@@ -236,6 +244,8 @@ void smg_max_pool_grad_g8(const smg_max_pool_grad_g8_params *p, const int8_t *dy
                           const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
 void smg_pick_grad_g8(const smg_pick_grad_g8_params *p, const int8_t *dy, const uint8_t *mask,
                       const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
+void smg_resize_bilinear_grad_g8(const smg_resize_bilinear_grad_g8_params *p, const int8_t *dy, const uint8_t *mask,
+                                 const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
 void smg_conv2d_grad_g8(const smg_conv2d_grad_g8_params *p, const int8_t *dy, const smg_weights *w,
                         const uint8_t *mask, const int32_t *step_state, int8_t *dx, int32_t *peak_bits, void *scratch);
 void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *dy, const smg_weights *w,

@@ -13,6 +13,7 @@ from smidgen import numerics, ops
 from smidgen.ir import Node, Op, Type
 from smidgen.ops.conv import factors, multipliers
 from smidgen.ops.elementwise import ADD_SHIFT, ratio
+from smidgen.ops.resize import ONE
 from smidgen.ops.weighted import Windowed
 from smidgen.ops.window import Window
 from smidgen.simulation.arithmetic import EXACT_SUMS, Arithmetic
@@ -251,6 +252,27 @@ def _pick(node: Node, a: Arithmetic) -> Function:
     def run(x: Tensor) -> Tensor:
         y = x.index_select(1, rows) if op.rows else x
         return y.index_select(2, columns) if op.columns else y
+
+    return run
+
+
+@rule(ops.ResizeBilinear)
+def _resize_bilinear(node: Node, a: Arithmetic) -> Function:
+    op, x, y = node.op, node.ins[0].type, node.out.type
+    assert isinstance(op, ops.ResizeBilinear)
+    between = [s.reals() if y.dtype == "float32" else s.integers() for s in op.spreads(x)]
+    rows, columns = (
+        torch.from_numpy(b.matrix(s.size).astype(np.float64)).to(a.device)
+        for b, s in zip(between, op.spreads(x), strict=True)
+    )
+    if y.dtype == "float32":
+        return lambda q: torch.einsum("yr,xc,nrck->nyxk", rows, columns, q.double()).to(q.dtype)
+    rows, columns = rows / ONE, columns / ONE
+    finish = a.requantizer(y, "none", (), lambda q: _half_away(q) - y.zero, clamps=False)
+
+    def run(q: Tensor) -> Tensor:
+        blended = torch.einsum("yr,xc,nrck->nyxk", rows, columns, q.double())
+        return finish(blended - y.zero, blended)
 
     return run
 

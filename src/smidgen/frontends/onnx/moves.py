@@ -60,6 +60,20 @@ def _pick(w: OnnxWriter, node: Node) -> None:
     w.result(node, name, first)
 
 
+def bilinear_inputs(w: OnnxWriter, node: Node) -> tuple[tuple[str, ...], dict[str, object]]:
+    """What a linear Resize reads, and its attributes."""
+    op, (x,) = node.op, node.ins
+    assert isinstance(op, ops.ResizeBilinear)
+    kind = "align_corners" if op.align_corners else "half_pixel" if op.half_pixel else "asymmetric"
+    sizes = _integers(w, node, np.array([1, x.type.shape[3], *op.size]), "sizes")
+    return (w.operand(x, True), "", "", sizes), {"mode": "linear", "coordinate_transformation_mode": kind}
+
+
+def _bilinear(w: OnnxWriter, node: Node) -> None:
+    ins, how = bilinear_inputs(w, node)
+    w.result(node, w.emit("Resize", f"{node.out.name}:resized", *ins, **how), True)
+
+
 def _reshape(w: OnnxWriter, node: Node) -> None:
     assert isinstance(node.op, ops.Reshape)
     shape = _integers(w, node, np.array(node.op.shape))
@@ -82,5 +96,5 @@ def _concat(w: OnnxWriter, node: Node) -> None:
 
 MOVES: Mapping[type[Op], Callable[[OnnxWriter, Node], None]] = {
     ops.Concat: _concat, ops.Crop: _crop, ops.Pad: _pad, ops.Pick: _pick, ops.Reshape: _reshape,
-    ops.Transpose: _transpose,
+    ops.ResizeBilinear: _bilinear, ops.Transpose: _transpose,
 }  # fmt: skip

@@ -13,6 +13,11 @@ from smidgen.frontends.parts import sliced
 from smidgen.ir import Array
 
 LARGEST_SIDE = 1 << 14  # of what is resized or repeated
+# Whether corners or centres lie on each other.
+BILINEAR: Mapping[str, tuple[bool, bool]] = {
+    "align_corners": (True, False), "asymmetric": (False, False), "half_pixel": (False, True),
+    "pytorch_half_pixel": (False, True),
+}  # fmt: skip
 ROUNDINGS: Mapping[str, Callable[[Array], Array]] = {
     "round_prefer_floor": lambda at: np.ceil(at - np.float32(0.5)),
     "round_prefer_ceil": lambda at: np.floor(at + np.float32(0.5)), "floor": np.floor, "ceil": np.ceil,
@@ -63,14 +68,33 @@ def positions(call: OnnxCall, size: int, count: int, scale: float) -> Array:
 
 def _resize(call: OnnxCall) -> FileTensor:
     x, mode = call.tensor(0), call.text("mode", "nearest")
+    if mode == "linear":
+        return _bilinear(call, x)
     rounding = ROUNDINGS.get(call.text("nearest_mode", "round_prefer_floor"))
     if mode != "nearest" or rounding is None:
-        raise ImportModelError(f"resizing by {mode[:20]} is not supported; resize to the nearest")
+        raise ImportModelError(f"resizing by {mode[:20]} is not supported; resize to the nearest, or linearly")
     places = {
         axis: np.clip(rounding(positions(call, x.shape[axis], n, scale)), 0, x.shape[axis] - 1).astype(int).tolist()
         for axis, (n, scale) in resized(call, x).items()
     }
     return call.c.take(x, places)
+
+
+def _bilinear(call: OnnxCall, x: FileTensor) -> FileTensor:
+    kind = call.text("coordinate_transformation_mode", "half_pixel")
+    if kind not in BILINEAR:
+        raise ImportModelError(f"coordinate_transformation_mode '{kind[:40]}' is not supported; use half_pixel")
+    for name in ("antialias", "exclude_outside"):
+        call.forbid(name, 0)
+    changed, rank = resized(call, x), len(x.shape)
+    sizes = tuple(changed.get(i, (n, 1.0))[0] for i, n in enumerate(x.shape))
+    if rank not in (3, 4) or {0, 1} & set(changed):
+        raise ImportModelError(f"it resizes {list(x.shape)} to {list(sizes)}; only rows and columns are resized")
+    if not call.has_input(3) and any(n != x.shape[i] * f for i, (n, f) in changed.items()):
+        raise ImportModelError(f"it resizes {list(x.shape)} by factors that give no whole sizes; give sizes")
+    if kind == "pytorch_half_pixel" and any(n == 1 for n, _ in changed.values()):
+        raise ImportModelError("it resizes to one row or column by pytorch_half_pixel; use half_pixel")
+    return call.c.bilinear(x, sizes[2:], *BILINEAR[kind])
 
 
 def _slice(call: OnnxCall) -> FileTensor:

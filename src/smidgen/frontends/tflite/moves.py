@@ -1,4 +1,4 @@
-"""Parts of tensors as TFLite's operators: slices, resizes to the nearest, gathers."""
+"""Parts of tensors as TFLite's operators: slices, resizes, gathers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from smidgen.ops.pick import nearest
 if TYPE_CHECKING:
     from smidgen.frontends.tflite.writer import Lowering
 
-RESIZE_VERSION = 3  # of RESIZE_NEAREST_NEIGHBOR with corners or centres
+RESIZE_VERSION = 3  # of resizes that align centres, or corners of the nearest
 WAYS = ((False, False), (False, True), (True, False))  # with corners, with centres
 
 
@@ -49,4 +49,15 @@ def _pick(lowering: Lowering, node: Node) -> None:
             source = source if out is None else out
 
 
-MOVES: Mapping[type[Op], Callable[[Lowering, Node], None]] = {ops.Crop: _crop, ops.Pick: _pick}
+def _bilinear(lowering: Lowering, node: Node) -> None:
+    op = node.op
+    assert isinstance(op, ops.ResizeBilinear)
+    options = TfliteOptions(align_corners=op.align_corners, half_pixel_centers=op.half_pixel)
+    ins = lowering.place(node.ins[0]), lowering.integers("size", np.array(op.size))
+    version = RESIZE_VERSION if op.half_pixel else 0
+    lowering.emit("RESIZE_BILINEAR", node, *ins, options=options, version=version)
+
+
+MOVES: Mapping[type[Op], Callable[[Lowering, Node], None]] = {
+    ops.Crop: _crop, ops.Pick: _pick, ops.ResizeBilinear: _bilinear,
+}  # fmt: skip

@@ -36,6 +36,13 @@ def _nearest(c: TfliteImport, operator: TfliteOperator) -> Value:
     return c.emit(operator, ops.Pick(*places), x)
 
 
+def _bilinear(c: TfliteImport, operator: TfliteOperator) -> Value:
+    x, rows, columns = resized_to(c, operator)
+    options = operator.options
+    op = ops.ResizeBilinear((rows, columns), bool(options.align_corners), bool(options.half_pixel_centers))
+    return c.emit(operator, op, x)
+
+
 def _shape(c: TfliteImport, operator: TfliteOperator) -> None:
     """The sizes of what is computed, which are known."""
     x = c.value(inputs_of(operator, 1, 1)[0])
@@ -99,6 +106,8 @@ def _split(c: TfliteImport, operator: TfliteOperator) -> tuple[Value, ...]:
         xi, given, where = inputs_of(operator, 3, 3)
         sizes = c.integers(given)
     x, count = c.value(xi), len(operator.outputs)
+    if len(c.integers(where)) != 1:
+        raise ImportModelError(f"it splits along {len(c.integers(where))} dimensions; convert the model again")
     axis = axis_of(c.integers(where)[0], len(x.type.shape))
     total = x.type.shape[axis]
     sizes = sizes or (total // count,) * count
@@ -167,6 +176,7 @@ def gathered(c: TfliteImport, operator: TfliteOperator) -> Value:
 
 SEVERAL_OUTPUTS = ("SPLIT", "SPLIT_V", "UNPACK")
 MOVING_RULES: Mapping[str, MovingRule] = {
-    "PACK": _pack, "RESIZE_NEAREST_NEIGHBOR": _nearest, "SHAPE": _shape, "SLICE": _slice, "SPLIT": _split,
-    "SPLIT_V": _split, "STRIDED_SLICE": _strided_slice, "TILE": _tile, "UNPACK": _unpack,
+    "PACK": _pack, "RESIZE_BILINEAR": _bilinear, "RESIZE_NEAREST_NEIGHBOR": _nearest, "SHAPE": _shape,
+    "SLICE": _slice, "SPLIT": _split, "SPLIT_V": _split, "STRIDED_SLICE": _strided_slice, "TILE": _tile,
+    "UNPACK": _unpack,
 }  # fmt: skip

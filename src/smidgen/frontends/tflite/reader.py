@@ -84,7 +84,7 @@ def _node(c: TfliteImport, number: int, operator: TfliteOperator) -> None:
     if rule is None:
         known = ", ".join(sorted(OPERATOR_RULES))
         raise ImportModelError(f"{where} is not supported; build the model from {known}")
-    if len(operator.outputs) != 1 and operator.code not in SEVERAL_OUTPUTS:
+    if len(operator.outputs) != 1 and (operator.code not in SEVERAL_OUTPUTS or not operator.outputs):
         raise ImportModelError(f"{where} has {len(operator.outputs)} outputs instead of one; convert the model again")
     try:
         where += f" of '{c.tensor(operator.outputs[0]).name}'"

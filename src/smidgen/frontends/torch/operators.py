@@ -284,6 +284,14 @@ def _upsample_nearest(call: TorchCall) -> FileTensor:
     return call.c.take(x, places)
 
 
+def _upsample_bilinear(call: TorchCall) -> FileTensor:
+    x, sizes = call.tensor(0), tuple(int(n) for n in call.node.meta["val"].shape)[2:]
+    factors = call.raw(3) if "vec" in str(call.node.target) else None
+    if factors and any(n != m * f for n, m, f in zip(sizes, x.shape[2:], factors, strict=True)):
+        raise ImportModelError(f"{list(x.shape)} enlarged {list(factors)} times has no whole size; give a size")
+    return call.c.bilinear(x, sizes, bool(call.raw(2)), not call.raw(2))
+
+
 def _getitem(call: TorchCall) -> object:
     """One of several results; of most operators only the first is computed."""
     several = call.values[call.raw(0)]
@@ -341,5 +349,6 @@ RULES: Mapping[str, Callable[[TorchCall], object]] = {
     "selu": _lookup("selu", 1.6732632423543772, 1.0507009873554805), "sigmoid": _lookup("sigmoid"),
     "silu": _lookup("silu"), "softplus": _unary(_softplus), "squeeze": _recorded_shape,
     "sub": lambda call: _sum(call, -1.0), "tanh": _lookup("tanh"), "unsqueeze": _recorded_shape,
-    "upsample_nearest1d": _upsample_nearest, "upsample_nearest2d": _upsample_nearest, "view": _view,
+    "upsample_bilinear2d": _upsample_bilinear, "upsample_nearest1d": _upsample_nearest,
+    "upsample_nearest2d": _upsample_nearest, "view": _view,
 }  # fmt: skip
