@@ -23,7 +23,7 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
     ),
     ops.BatchNorm: ("BatchNormalization", "_native_batch_norm_legit_no_training", ""),
     ops.Concat: ("Concat", "cat", "CONCATENATION PACK"),
-    ops.Conv2D: ("Conv", "convolution", "CONV_2D"),
+    ops.Conv2D: ("Conv ConvTranspose", "convolution", "CONV_2D TRANSPOSE_CONV"),
     ops.Crop: ("Slice Split", "slice select split split_with_sizes", "SLICE SPLIT SPLIT_V STRIDED_SLICE UNPACK"),
     ops.Dense: ("Gemm MatMul", "addmm mm", "FULLY_CONNECTED"),
     ops.Depthwise: ("Conv", "convolution", "DEPTHWISE_CONV_2D"),

@@ -78,7 +78,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "future": (changed(relu(), lambda p: setattr(p.opset_import[0], "version", 99)), "it uses opset 99"),
     "open height": (relu((1, 3, "height", 4)), r"input 'x' leaves dimension 2 \('height'\) open"),
     "control flow": (changed(relu(), branch), r"node 'choice' \(If\) is control flow"),
-    "enlarging": (one("ConvTranspose", "w", constants={"w": W}), r"node 'it' \(ConvTranspose\).*use Conv"),
+    "enlarging": (one("ConvTranspose", "w", constants={"w": W}), r"\(ConvTranspose\): input .* takes one group"),
     "several": (SEVERAL, r"'it' \(TopK\): .*logits; not supported either, further on: 2 × GRU$"),
     "near": (one("ReduceMax"), r"node 'it' \(ReduceMax\): this operator is not supported; nearest is ReduceMean"),
     "normalized": (one("LayerNormalization", "w", constants={"w": W}), "use BatchNormalization"),

@@ -56,6 +56,20 @@ def _conv(call: OnnxCall) -> FileTensor:
     return call.c.conv(x, w, call.optional(2), stride, pads, dilation, call.integer("group", 1))
 
 
+def _conv_transpose(call: OnnxCall) -> FileTensor:
+    x, w = call.tensor(0), call.constant(1)
+    count, size = len(x.shape) - 2, w.shape[2:]
+    stride, extra = call.integers("strides", (1,) * count), call.integers("output_padding", (0,) * count)
+    pads = call.integers("pads", (0,) * 2 * count)
+    call.forbid("dilations", (1,) * count)
+    for name, allowed in (("auto_pad", "NOTSET"), ("output_shape", None), ("kernel_shape", size)):
+        call.forbid(name, allowed)
+    if not len(size) == len(stride) == len(extra) == len(pads) / 2 == count or min((*pads, *extra, *stride, 0)) < 0:
+        raise ImportModelError(f"strides {list(stride)} and pads {list(pads)} do not fit weights {list(w.shape)}")
+    spans = tuple(zip(pads[:count], pads[count:], strict=True))
+    return call.c.conv_transpose(x, w, call.optional(2), stride, spans, extra, call.integer("group", 1))
+
+
 def _gemm(call: OnnxCall) -> FileTensor:
     x, w, b = call.tensor(0), call.constant(1), call.optional(2)
     if call.integer("transA", 0):
@@ -315,6 +329,7 @@ OPERATOR_RULES: Mapping[str, OnnxRule] = {
     **MOVING_RULES,
     "Abs": _lookup("abs"), "Add": _add, "AveragePool": _pool, "BatchNormalization": _batch_norm, "Cast": _cast,
     "Celu": _lookup("celu", 1.0), "Clip": _limits, "Concat": _concat, "Constant": _constant, "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
     "DequantizeLinear": dequantize, "Div": _div, "Dropout": _identity, "Elu": _lookup("elu", 1.0),
     "Erf": _lookup("erf"), "Exp": _lookup("exp"), "Flatten": _flatten, "Gelu": _function(_gelu), "Gemm": _gemm,
     "GlobalAveragePool": _global_pool, "GlobalMaxPool": _global_pool,

@@ -29,7 +29,7 @@ CONVERTS = ("Cast", "DequantizeLinear", "Identity", "QuantizeLinear")  # the ord
 WEIGHTED = ("Conv", "Gemm", "MatMul")  # with these a first dimension is a batch
 # What to use instead of operators that people do export.
 INSTEAD = {
-    "ArgMax": "end the model at its logits", "ConvTranspose": "use Conv; upsampling is not supported",
+    "ArgMax": "end the model at its logits",
     "GRU": "use convolutions", "GroupNormalization": "use BatchNormalization",
     "InstanceNormalization": "use BatchNormalization", "LRN": "use BatchNormalization", "LSTM": "use convolutions",
     "LayerNormalization": "use BatchNormalization", "LogSoftmax": "end the model at its logits",

@@ -51,6 +51,7 @@ OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "StridedSliceOptions",
         ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"),
     ),
+    "TRANSPOSE_CONV": ("TransposeConvOptions", _WINDOW),
     "UNPACK": ("UnpackOptions", ("num", "axis")),
 }
 

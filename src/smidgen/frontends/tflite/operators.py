@@ -15,6 +15,7 @@ from smidgen.frontends.tflite.arguments import NO_TENSOR
 from smidgen.frontends.tflite.arguments import activation_of as _activation
 from smidgen.frontends.tflite.arguments import inputs_of as _inputs
 from smidgen.frontends.tflite.context import TfliteImport
+from smidgen.frontends.tflite.enlarging import transpose_conv
 from smidgen.frontends.tflite.flatbuffer import SAME, VALID, ZERO_PLACE, TfliteOperator
 from smidgen.frontends.tflite.moving import MOVING_RULES, gathered
 from smidgen.ir import Type, Value
@@ -247,4 +248,5 @@ OPERATOR_RULES: Mapping[str, TfliteRule] = {
     "GATHER": _gather, "MAXIMUM": _maximum, "MAX_POOL_2D": _pool, "MEAN": _mean, "MUL": _binary, "PAD": _pad,
     "PADV2": _pad_with, "QUANTIZE": _quantize, "RELU": _activate, "RELU6": _activate, "RELU_N1_TO_1": _activate,
     "RESHAPE": _reshape, "SOFTMAX": _softmax, "SQUEEZE": _reshape, "TRANSPOSE": _transpose,
+    "TRANSPOSE_CONV": transpose_conv,
 }  # fmt: skip
