@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,15 @@ from torch import nn
 import smidgen
 from float_models import close, run
 from litert import run_litert
-from smidgen import ops
+from loss_tasks import compare
+from smidgen import numerics, ops
 from smidgen.frontends.tflite.encode import encode
 from smidgen.frontends.tflite.flatbuffer import SAME, VALID, TfliteModel, TfliteOperator, TfliteOptions, TfliteTensor
-from smidgen.ir import evaluate
+from smidgen.ir import Array, Graph, evaluate
+from smidgen.ops.pick import PickGrad
+from smidgen.quantization import quantize
+from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.host import Host
 from test_moving import int8, integers, read_file
 from test_onnx import agrees, model, quick
 
@@ -112,3 +118,44 @@ def test_a_kernel_as_large_as_its_stride_wastes_no_product() -> None:
     graph = smidgen.from_torch(nn.ConvTranspose2d(16, 8, 2, 2).eval(), torch.randn(1, 16, 5, 7))
     (conv,) = (node for node in graph.nodes if isinstance(node.op, ops.Conv2D))
     assert conv.op.macs(conv) == 5 * 7 * 16 * 8 * 2 * 2
+
+
+@cache
+def quantized_unet() -> Graph:
+    torch.manual_seed(0)
+    graph = smidgen.from_torch(Unet().eval(), torch.randn(1, 3, 8, 12))
+    rng = np.random.default_rng(0)
+    return quantize(graph, tuple(rng.normal(0, 1, (8, 12, 3)).astype(np.float32) for _ in range(8))).graph
+
+
+def steps(count: int) -> list[tuple[Array, Array]]:
+    rng = np.random.default_rng(1)
+    return [
+        (rng.integers(-128, 128, (1, 8, 12, 3)).astype(np.int8), rng.integers(0, 3, (8, 12)).astype(np.uint8))
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("target", ["host", "board"])
+def test_a_unet_learns_through_all_that_enlarges_it_the_same_bytes_as_numpy(
+    target: str, host: Host, cache: Path
+) -> None:
+    options = smidgen.Options(loss="cells")
+    where: Host | CortexM = host if target == "host" else CortexM(cache=cache)
+    program = smidgen.compile(quantized_unet(), "full", where, options=options)
+    used = {type(node.op) for node in program.graph.nodes}
+    assert {PickGrad, ops.Crop, ops.Transpose} <= used
+    with program.start() as device:
+        compare(program, device, list(steps(10)), 0.02)
+
+
+def test_a_unet_in_int8_stays_near_its_float_self() -> None:
+    torch.manual_seed(0)
+    graph = smidgen.from_torch(Unet().eval(), torch.randn(1, 3, 8, 12))
+    x = np.random.default_rng(5).normal(0, 1, (1, 8, 12, 3)).astype(np.float32)
+    int8 = quantized_unet()
+    assert int8.inputs[0].type.q is not None
+    (real,), (found,) = evaluate(graph, x), evaluate(int8, numerics.quantize(x, int8.inputs[0].type.q))
+    y = int8.outputs[0].type
+    error = (found.astype(np.float64) - y.zero) * y.scale - real
+    assert np.sqrt((error**2).mean()) < 0.1 * real.std()
