@@ -117,7 +117,7 @@ def quantized(graph: Graph, images: Sequence[Array], task: Task) -> sm.Quantized
     type = graph.inputs[0].type
     takes_images = type.shape == (1, *task.picture)
     samples = list(images) if takes_images else list(inputs(images, task, type))
-    return sm.quantize(graph, samples, preprocessing=task.preprocessing)
+    return sm.quantize(graph, samples, preprocessing=task.preprocessing if takes_images else None)
 
 
 def learn(learned: Samples, module: nn.Module, task: Task, course: Course) -> Decide:

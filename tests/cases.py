@@ -12,6 +12,7 @@ from smidgen import ops
 from smidgen.ir import Array, Builder, Graph, Node, Op, QParams, Type, Value
 from smidgen.numerics import ACTIVATIONS
 from smidgen.ops.functions import FUNCTIONS
+from smidgen.ops.tflite_tables import TABLES as TFLITE_TABLES
 from smidgen.ops.window import same_pad
 
 Q = QParams.per_tensor
@@ -233,12 +234,19 @@ def _elementwises() -> Iterator[Case]:
         yield binary(f"{name}-tiny-multipliers", op(), (2, 50), (2, 50), y=Q(1e6))
     for name, b in (("whole", (1, 4, 5, 7)), ("channels", (7,)), ("scalar", (1,)), ("rows", (5, 7))):
         yield binary(f"maximum-{name}", ops.Maximum(), (1, 4, 5, 7), b, constant=name == "rows", qb=X, y=X)
+        yield binary(
+            f"prelu-{name}", ops.PRelu(), (1, 4, 5, 7), b, constant=name == "rows", qb=Q(0.02, 5), y=Q(0.03, -9)
+        )
+    yield binary("prelu-large-multipliers", ops.PRelu(), (2, 50), (2, 50), y=Q(1e-3))
     yield twice("maximum-itself", ops.Maximum(), 1, 5, 5, 3)
     for activation in ACTIVATIONS:
         yield unary(f"activate-{activation}", ops.Activate(activation), 1, 3, 4, 9, y=Q(0.03, -20))
     for function, alpha, beta in FUNCTION_PARAMETERS:
         yield unary(f"lookup-{function}", ops.Lookup(function, alpha, beta), 1, 3, 4, 9, y=Q(0.03, -20))
         yield unary(f"slope-{function}", ops.Lookup(function, alpha, beta, slope=True), 2, 77, y=Q(0.02, 10))
+    for function in TFLITE_TABLES:
+        alpha = {"elu": 1.0, "leaky_relu": 0.3}.get(function, 0.0)
+        yield unary(f"tflite-{function}", ops.Lookup(function, alpha, tflite=True), 1, 3, 4, 9, y=Q(0.03, -20))
     yield unary("lookup-one", ops.Lookup("tanh"), 1, x=Q(1e4, 127), y=Q(1e-6, 3))
     for y in (Q(0.05, -3), Q(0.02, 100), Q(1.0), Q(1e-6, 3), Q(1e6)):
         yield unary(f"requantize-{y.one:.0e}", ops.Requantize(), 2, 33, y=y)

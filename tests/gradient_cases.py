@@ -156,6 +156,7 @@ def _elementwise() -> Iterator[GradientCase]:
         yield binary(f"{name}-one", kind(), whole, (1,))
     for name, b in (("whole", whole), ("channels", (4,)), ("one", (1,))):
         yield binary(f"maximum-{name}", ops.Maximum(), whole, b)
+        yield binary(f"prelu-{name}", ops.PRelu(), whole, b)
     for activation in ("relu", "relu6", "relu_n1_to_1"):
         yield unary(f"activate-{activation}", ops.Activate(activation), 2, 9)
     for function, alpha, beta in FUNCTION_PARAMETERS:

@@ -27,6 +27,7 @@ from smidgen.ops import (
     Mul,
     Pad,
     Pick,
+    PRelu,
     Quantize,
     Requantize,
     Reshape,
@@ -37,6 +38,8 @@ from smidgen.ops import (
 from smidgen.ops.window import Pad as Padding
 from smidgen.ops.window import same_pad
 
+# ELU is not among LiteRT's reference kernels.
+OWN_FUNCTIONS = ("abs", "exp", "gelu", "gelu_tanh", "hard_swish", "leaky_relu", "sigmoid", "tanh")
 MAX_SIZE = 4096  # elements of one tensor: keeps the slowest oracle quick
 
 
@@ -158,6 +161,13 @@ def grow_maximum(s: Grower) -> Value:
     return s.g.emit(Maximum(), a, b)
 
 
+def grow_prelu(s: Grower) -> Value:
+    x = s.value()
+    shape = s.draw(st.sampled_from((x.type.shape, x.type.shape[-1:], (1,))))
+    slope = s.g.constant("slope", s.rng.integers(-128, 128, shape).astype(np.int8), s.q(0.004))
+    return s.g.emit(PRelu(), x, slope, q=s.q(x.type.scale))
+
+
 def grow_pool(s: Grower) -> Value:
     x = s.value(4)
     size, step = (s.choose(1, 3), s.choose(1, 3)), s.choose(1, 2)
@@ -237,6 +247,15 @@ def grow_lookup(s: Grower) -> Value:
     return s.g.emit(Lookup(function, alpha, beta), x, q=s.q(0.03))
 
 
+def grow_own_function(s: Grower) -> Value:
+    """A function as TFLite's own kernel computes it, in the scale that kernel asks for."""
+    x = s.value()
+    function = s.draw(st.sampled_from(OWN_FUNCTIONS))
+    fixed = {"sigmoid": QParams.per_tensor(1 / 256, -128), "tanh": QParams.per_tensor(1 / 128)}
+    q = fixed.get(function) or s.q(x.type.scale)
+    return s.g.emit(Lookup(function, 0.2 if function == "leaky_relu" else 0.0, tflite=True), x, q=q)
+
+
 def grow_float(s: Grower) -> Value:
     x = s.value()
     return s.g.emit(Quantize(), s.g.emit(Dequantize(), x), q=s.q(x.type.scale))
@@ -247,18 +266,9 @@ def grow_softmax(s: Grower) -> Value:
 
 
 ANY = (
-    grow_dense,
-    grow_add,
-    grow_mul,
-    grow_maximum,
-    grow_reshape,
-    grow_concat,
-    grow_crop,
-    grow_rescale,
-    grow_float,
-    grow_softmax,
-    grow_lookup,
-)
+    grow_dense, grow_add, grow_mul, grow_maximum, grow_reshape, grow_concat, grow_crop, grow_rescale, grow_float,
+    grow_softmax, grow_lookup, grow_own_function, grow_prelu,
+)  # fmt: skip
 ON_MAPS = (grow_conv, grow_depthwise, grow_pool, grow_mean, grow_pad, grow_pick, grow_bilinear, grow_transpose)
 
 

@@ -10,10 +10,8 @@ from smidgen.ir import Array
 class LiteRT:
     """A model loaded once, to be run many times."""
 
-    def __init__(self, model: bytes) -> None:
-        self.interpreter = Interpreter(
-            model_content=model, experimental_op_resolver_type=OpResolverType.BUILTIN_REF, num_threads=1
-        )
+    def __init__(self, model: bytes, kernels: OpResolverType = OpResolverType.BUILTIN_REF) -> None:
+        self.interpreter = Interpreter(model_content=model, experimental_op_resolver_type=kernels, num_threads=1)
         self.interpreter.allocate_tensors()
         self.inputs = [detail["index"] for detail in self.interpreter.get_input_details()]
         self.outputs = [detail["index"] for detail in self.interpreter.get_output_details()]
@@ -25,6 +23,6 @@ class LiteRT:
         return tuple(self.interpreter.get_tensor(index) for index in self.outputs)
 
 
-def run_litert(model: bytes, *arrays: Array) -> tuple[Array, ...]:
-    """The model's outputs, in the file's order, by LiteRT's reference kernels."""
-    return LiteRT(model).run(*arrays)
+def run_litert(model: bytes, *arrays: Array, kernels: OpResolverType = OpResolverType.BUILTIN_REF) -> tuple[Array, ...]:
+    """The model's outputs, in the file's order, by LiteRT's reference kernels unless others are asked for."""
+    return LiteRT(model, kernels).run(*arrays)

@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "ops.md"
 # What each op is called in files: in ONNX, in PyTorch's ATen, in TFLite.
 NAMES: dict[type[Op], tuple[str, str, str]] = {
     ops.Activate: ("Relu Clip", "relu hardtanh clamp", "RELU RELU6 RELU_N1_TO_1"),
-    ops.Add: ("Add Sub Sum", "add sub", "ADD"),
+    ops.Add: ("Add Sub Sum", "add sub", "ADD SUB"),
     ops.AvgPool: (
         "AveragePool", "avg_pool1d avg_pool2d adaptive_avg_pool1d _adaptive_avg_pool2d", "AVERAGE_POOL_2D",
     ),
@@ -33,17 +33,18 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
         "Softsign Swish Tanh",
         "abs celu clamp elu erf exp gelu hardsigmoid hardswish hardtanh leaky_relu mish selu sigmoid silu softplus "
         "tanh",
-        "GATHER",
+        "ABS ELU EXP GATHER GELU HARD_SWISH LEAKY_RELU LOGISTIC TANH",
     ),
-    ops.Maximum: ("Max", "maximum", "MAXIMUM"),
-    ops.MaxPool: ("MaxPool GlobalMaxPool", "max_pool2d_with_indices adaptive_max_pool2d", "MAX_POOL_2D"),
-    ops.Mean: ("ReduceMean GlobalAveragePool", "mean adaptive_avg_pool1d _adaptive_avg_pool2d", "MEAN"),
-    ops.Mul: ("Mul Div Neg Pow", "mul div neg pow", "MUL"),
+    ops.Maximum: ("Max", "maximum", "MAXIMUM MINIMUM"),
+    ops.MaxPool: ("MaxPool GlobalMaxPool", "max_pool2d_with_indices adaptive_max_pool2d", "MAX_POOL_2D REDUCE_MAX"),
+    ops.Mean: ("ReduceMean GlobalAveragePool", "mean adaptive_avg_pool1d _adaptive_avg_pool2d", "MEAN SUM"),
+    ops.Mul: ("Mul Div Neg Pow", "mul div neg pow", "MUL DIV"),
     ops.Pad: ("Pad", "constant_pad_nd", "PAD PADV2"),
     ops.Pick: (
         "Resize Slice Gather Tile", "upsample_nearest1d upsample_nearest2d slice index_select flip repeat",
         "RESIZE_NEAREST_NEIGHBOR STRIDED_SLICE GATHER TILE",
     ),
+    ops.PRelu: ("PRelu", "", "PRELU"),
     ops.Quantize: ("QuantizeLinear", "", "QUANTIZE"),
     ops.Requantize: ("QuantizeLinear", "", "QUANTIZE"),
     ops.Reshape: ("Reshape Flatten Squeeze Unsqueeze", "view squeeze unsqueeze", "RESHAPE SQUEEZE EXPAND_DIMS"),

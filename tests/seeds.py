@@ -41,7 +41,10 @@ from smidgen.zoo.tables import Stage, Table
 from test_fuzz_structures import onnx_files, pt2_members
 from test_moving import TAKEN, sizes_computed
 from test_onnx import model
+from test_tflite_folding import reshaped_by_its_own_shape
 from test_tflite_metadata import normalized_tflite
+from test_tflite_reductions import Reduction
+from test_unsigned import dense, legacy
 from training_cases import TRAINING_GRAPHS
 from wav_files import FLOAT, wav
 
@@ -115,6 +118,10 @@ def tflite(folder: Path) -> Files:
     yield "sizes_computed.tflite", encode(sizes_computed())
     for name in ("backward slice", "split", "sizes split", "unpack", "tile"):
         yield f"{name.replace(' ', '_')}.tflite", encode(TAKEN[name])
+    yield "unsigned.tflite", legacy(dense(np.ones((3, 4), np.int8)))
+    yield "folded.tflite", encode(reshaped_by_its_own_shape())
+    yield "reduced.tflite", Reduction("SUM", (1, 3, 4, 2), (1, 3), True, "int8").model()
+    yield "own_functions.tflite", write_tflite(GRAPHS["tflite-leaky_relu"])
 
 
 def older_opset() -> bytes:

@@ -32,7 +32,7 @@ def requests(program: Program, folder: Path) -> list[tuple[np.ndarray, int]]:
     """Steps to take, then the state to give; written for the firmware, and as the host takes them."""
     rng = np.random.default_rng(0)
     steps = [(rng.integers(-128, 128, program.graph.image.type.shape).astype(np.int8), n) for n in range(STEPS)]
-    asked = (b"t" + np.int32(n).tobytes() + np.float32(RATE).tobytes() + image.tobytes() for image, n in steps)
+    asked = (b"t" + np.float32(RATE).tobytes() + np.int32(n).tobytes() + image.tobytes() for image, n in steps)
     (folder / "requests").write_bytes(b"".join(asked) + b"s")
     return steps
 

@@ -331,7 +331,7 @@ def test_qemu_runs_the_same_firmware_in_as_many_instructions(cache: Path, tmp_pa
     program = learner(target, streamed=True)
     firmware = target.build(program.graph, program.sources)
     images = [image for image, _ in samples(program.graph, 3)]
-    steps = [b"t" + np.int32(1).tobytes() + np.float32(RATE).tobytes() + image.tobytes() for image in images]
+    steps = [b"t" + np.float32(RATE).tobytes() + np.int32(1).tobytes() + image.tobytes() for image in images]
     (tmp_path / "requests").write_bytes(b"".join(steps) + b"s")
     run_firmware(firmware, tmp_path)
     with started(target, program) as board:

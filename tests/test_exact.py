@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
@@ -194,6 +194,8 @@ def test_random_graphs_compute_the_same_bytes_in_onnx_runtime(graph: Graph, seed
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(int8_graphs(), seeds)
 def test_random_graphs_are_read_from_both_forms_alike(tmp_path: Path, graph: Graph, seed: int) -> None:
+    # The plain form has no word for TFLite's own roundings.
+    assume(not any(isinstance(node.op, ops.Lookup) and node.op.tflite for node in graph.nodes))
     read = []
     for plain in (False, True):
         export_model(graph, tmp_path / "graph.onnx", plain)

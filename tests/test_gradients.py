@@ -21,7 +21,7 @@ from smidgen.numerics.stochastic import exponent
 from smidgen.ops import Softmax, SumGrads
 from smidgen.ops.update import Step
 from smidgen.simulation import RULES, Simulator
-from smidgen.training import HeadDtype, Options, Training, autodiff, build_training
+from smidgen.training import HeadDtype, HeadStart, Options, Training, autodiff, build_training
 from smidgen.training.autodiff import differentiate
 from smidgen.training.scheme import load_scheme
 
@@ -149,8 +149,12 @@ def test_an_op_without_a_gradient_is_refused_by_name() -> None:
 # --- int8 forward passes
 
 
+# A kept int8 head is none of them: its gradient passes where PyTorch's stops, at the limits of its scores.
+BEGUN: tuple[tuple[HeadStart, HeadDtype], ...] = (("new", "float32"), ("new", "int8"), ("keep", "float32"))
+
+
 def train_all(graph: Graph, options: Options | None = None) -> Training:
-    return build_training(graph, load_scheme("full", graph), options or Options(CLASSES))
+    return build_training(graph, load_scheme("full", graph), options or Options(CLASSES, head="new"))
 
 
 def feed(image: Array, label: int) -> tuple[Array, ...]:
@@ -161,13 +165,14 @@ networks = pytest.mark.parametrize("network", NETWORKS, ids=[n.__name__ for n in
 
 
 @networks
-@given(seed=st.integers(0, 10**6), head=st.sampled_from(("float32", "int8")))
+@given(seed=st.integers(0, 10**6), begun=st.sampled_from(BEGUN))
 @settings(max_examples=8, deadline=None)
 def test_pytorch_computes_the_same_bytes_and_gradients(
-    network: Callable[[int], Graph], seed: int, head: HeadDtype
+    network: Callable[[int], Graph], seed: int, begun: tuple[HeadStart, HeadDtype]
 ) -> None:
+    start, head = begun
     graph = network(seed)
-    training = train_all(graph, Options(CLASSES, head_dtype=head))
+    training = train_all(graph, Options(CLASSES, head=start, head_dtype=head))
     reference, simulator = training.reference, Simulator(training.reference.loss_graph())
     wanted = tuple(v for v in reference.gradients if v in reference.graph.state)
     for image, label in samples(graph, 2, seed):

@@ -14,7 +14,7 @@ from floats import FloatNet
 from litert import LiteRT
 from release_files import SHARED
 from smidgen.data import as_input, pixel_encoding
-from smidgen.ir import Array, Graph, evaluate_step, roles_of
+from smidgen.ir import Array, Graph, evaluate_all, evaluate_step, roles_of
 from smidgen.ir.rewriting import prune
 from smidgen.learning import learn, learned_graph
 from smidgen.ops import Activate, AvgPool, Conv2D, Dense, MaxPool, Mean, Reshape, Softmax
@@ -233,3 +233,20 @@ def test_the_person_detector_starts_with_litert_s_accuracy_and_learns_on(host: H
     assert learned.before == np.mean(np.array(found) == data.test.labels)
     assert learned.before > 0.75
     assert learned.record[0].loss < 0.65  # of guessing: 0.69
+
+
+def test_gradients_pass_where_a_kept_heads_scores_are_clamped() -> None:
+    graph = int8(pixel())
+    training = build(graph, sm.Options(head="keep", head_dtype="int8"))
+    reference, loud = training.reference, 0
+    bias = next(v for v in reference.gradients if v.name == "head.b")
+    x, w = (v.type for v in ending_of(graph).layer.ins[:2])
+    assert w.q is not None
+    for image in inputs(graph, 40):
+        (integers,) = sm.evaluate(scores(graph), image)
+        values = evaluate_all(reference.graph, reference.graph.state, image, np.array([2], np.int32))
+        wanted = values[reference.gradients[reference.logits]].ravel()
+        found = values[reference.gradients[bias]].ravel()
+        assert found == pytest.approx(wanted * x.scale * np.array(w.q.scale), rel=1e-4, abs=1e-9)
+        loud += int((np.abs(integers.astype(int)) >= 127).any())
+    assert loud > 3

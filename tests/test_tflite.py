@@ -9,10 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ai_edge_litert.interpreter import OpResolverType
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from graphs import OWN_FUNCTIONS
 from litert import LiteRT, run_litert
 from smidgen import ops
 from smidgen.errors import ExportError
@@ -81,7 +83,7 @@ def test_a_graph_written_and_read_computes_the_same_bytes(op: str) -> None:
     check()
 
 
-@pytest.mark.parametrize("op", sorted(set(CASES) - {"Quantize", "Requantize", "Dequantize", "Lookup"}))
+@pytest.mark.parametrize("op", sorted(set(CASES) - {"Quantize", "Requantize", "Dequantize"}))
 def test_float_graphs_agree_with_litert_and_survive_a_round_trip(op: str) -> None:
     @settings(deadline=None, max_examples=8)
     @given(graph=graphs(op, "float32"), seed=SEEDS)
@@ -145,6 +147,28 @@ def test_every_int8_is_rescaled_as_in_litert(op: Op) -> None:
     check()
 
 
+@pytest.mark.parametrize("function", OWN_FUNCTIONS)
+def test_every_int8_has_litert_s_own_result_of_a_function(function: str) -> None:
+    @settings(deadline=None, max_examples=40)
+    @given(x=QUANTIZATIONS, y=QUANTIZATIONS, alpha=st.sampled_from((0.01, 0.2, 1.3, -0.4)))
+    def check(x: QParams, y: QParams, alpha: float) -> None:
+        y = {"sigmoid": QParams.per_tensor(1 / 256, -128), "tanh": QParams.per_tensor(1 / 128)}.get(function, y)
+        g = Builder()
+        op = ops.Lookup(function, alpha if function == "leaky_relu" else 0.0, tflite=True)
+        assert_alike(g.graph(g.emit(op, g.input("x", Type((256,), "int8", x)), q=y)), EVERY_INT8)
+
+    check()
+
+
+def test_elu_has_the_table_of_litert_s_kernel() -> None:
+    """It is not among the reference kernels: the usual ones, which read a table too, are the judge."""
+    g = Builder()
+    x = g.input("x", Type((256,), "int8", QParams.per_tensor(0.03, 20)))
+    graph = g.graph(g.emit(ops.Lookup("elu", 1.0, tflite=True), x, q=QParams.per_tensor(0.02, -70)))
+    (theirs,) = run_litert(write_tflite(graph), EVERY_INT8, kernels=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES)
+    np.testing.assert_array_equal(evaluate(graph, EVERY_INT8)[0], theirs)
+
+
 @settings(deadline=None, max_examples=40)
 @given(q=QUANTIZATIONS, nudge=st.sampled_from((-1, 0, 1)))
 def test_floats_at_and_beside_every_half_step_are_quantized_as_in_litert(q: QParams, nudge: int) -> None:
@@ -190,8 +214,8 @@ def test_constants_read_twice_are_written_once() -> None:
 def test_a_function_of_float32_is_refused() -> None:
     g = Builder()
     x = g.input("x", Type((1, 4), "float32"))
-    with pytest.raises(ExportError, match="Lookup of %v0: tanh is exported as a table of int8 results; quantize"):
-        write_tflite(g.graph(g.emit(ops.Lookup("tanh"), x)))
+    with pytest.raises(ExportError, match="Lookup of %v0: mish is exported as a table of int8 results; quantize"):
+        write_tflite(g.graph(g.emit(ops.Lookup("mish"), x)))
 
 
 def test_an_average_with_padding_tflite_lacks_is_refused() -> None:

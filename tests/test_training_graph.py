@@ -20,6 +20,7 @@ from smidgen.ir.text import parse_graph, print_graph
 from smidgen.numerics import stochastic
 from smidgen.numerics.stochastic import FIRST_LEVEL, LEVEL_LIMIT
 from smidgen.ops.dense import Dense
+from smidgen.ops.elementwise import Add
 from smidgen.ops.gradient import FromFloat
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
 from smidgen.ops.select import Gather
@@ -125,7 +126,7 @@ def test_a_first_layer_may_learn_in_part_from_the_image_itself() -> None:
 
 def test_no_weight_gradient_is_stored_and_only_trained_channels_are_saved() -> None:
     graph = inverted_residual(0)
-    after = passes.run(build_training(graph, partly(graph), Options(CLASSES)).step)
+    after = passes.run(build_training(graph, partly(graph), Options(CLASSES, head="new")).step)
     updates = [node for node in after.nodes if isinstance(node.op, Step)]
     assert updates
     assert all(isinstance(node.op, FusedStep) for node in updates)
@@ -288,7 +289,7 @@ def test_gradients_that_all_saturate_or_all_vanish_do_no_harm(level: int, rule: 
 
 def test_an_exponent_that_was_far_too_small_is_right_again_after_a_few_steps() -> None:
     graph = inverted_residual(1)
-    step = build_training(graph, load_scheme("full", graph), Options(CLASSES)).step
+    step = build_training(graph, load_scheme("full", graph), Options(CLASSES, head="new")).step
     *_, (_, usual) = steps(step, 12, rate=0.0)
     *_, (_, found) = steps(step, 12, rate=0.0, state=with_levels(step, -20 << 8))
     step_state = roles_of(step).step_state
@@ -306,7 +307,7 @@ def test_dead_channels_stay_numbers(head: HeadDtype) -> None:
 
 def test_a_loss_without_gradient_changes_nothing_that_learns() -> None:
     graph = inverted_residual(3)
-    training = build_training(graph, load_scheme("full", graph), Options(CLASSES))
+    training = build_training(graph, load_scheme("full", graph), Options(CLASSES, head="new"))
     ((image, label),) = samples(graph, 1)
     state = {v: data.copy() for v, data in training.step.state.items()}
     bias = next(v for v in state if v.name == "head.b")
@@ -389,6 +390,7 @@ def test_options_out_of_range_are_refused_with_the_number(options: Options, mess
 
 def test_a_model_without_a_classifier_is_refused_with_the_reason() -> None:
     graph = inverted_residual(0)
-    headless = prune(replace(graph, outputs=(graph.nodes[0].out,)))
-    with pytest.raises(TrainingError, match="does not end in a Dense classifier"):
+    added = next(node.out for node in graph.nodes if isinstance(node.op, Add))
+    headless = prune(replace(graph, outputs=(added,)))
+    with pytest.raises(TrainingError, match="does not end in a Dense layer"):
         build_training(headless, Scheme("head", 0), Options(CLASSES))

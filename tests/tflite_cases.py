@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from cases import FUNCTION_PARAMETERS
+from graphs import OWN_FUNCTIONS
 from smidgen import ops
 from smidgen.ir import Array, Builder, Graph, Op, QParams, Type, Value
 from smidgen.numerics import ACTIVATIONS
@@ -144,6 +145,11 @@ def maximum(c: Case) -> Value:
     return c.g.emit(ops.Maximum(), a, b)
 
 
+def prelu(c: Case) -> Value:
+    x, slope = _operands(c)
+    return c.g.emit(ops.PRelu(), x, slope, q=c.q(x.type.scale) if x.type.q else None)
+
+
 def activate(c: Case) -> Value:
     x = c.map(3)
     q = c.q(x.type.scale) if x.type.q else None
@@ -193,9 +199,23 @@ def softmax(c: Case) -> Value:
 
 
 def lookup(c: Case) -> Value:
+    if c.dtype == "float32" or c.draw(st.booleans()):
+        return own_function(c)
     function, alpha, beta = c.draw(st.sampled_from(FUNCTION_PARAMETERS))
     op = ops.Lookup(function, alpha, beta, slope=c.draw(st.booleans()))
     return c.g.emit(op, c.input(*c.draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))), q=c.q(0.03))
+
+
+def own_function(c: Case) -> Value:
+    """A function that TFLite has a kernel of, in the scales it asks for."""
+    function = c.draw(st.sampled_from(OWN_FUNCTIONS))
+    fixed = {"sigmoid": QParams.per_tensor(1 / 256, -128), "tanh": QParams.per_tensor(1 / 128)}
+    alpha = c.draw(st.sampled_from((0.01, 0.3, 1.5, -0.25))) if function == "leaky_relu" else 0.0
+    x = c.input(*c.draw(st.lists(st.integers(1, 5), min_size=1, max_size=4)))
+    q = None if x.type.q is None else fixed.get(function) or c.q(x.type.scale)
+    if function == "hard_swish" and q is not None:  # steps of the output are at least 1/128 of the input's
+        q = QParams.per_tensor(max(q.one, x.type.scale / 100), q.zero)
+    return c.g.emit(ops.Lookup(function, alpha, tflite=q is not None), x, q=q)
 
 
 def pad(c: Case) -> Value:
@@ -249,7 +269,7 @@ def concat(c: Case) -> Value:
 CASES: Mapping[str, Callable[[Case], Value]] = {
     "Activate": activate, "Add": add, "AvgPool": avg_pool, "Concat": concat, "Conv2D": conv, "Crop": crop,
     "Dense": dense, "Depthwise": depthwise, "Dequantize": dequantize, "Lookup": lookup, "Maximum": maximum,
-    "MaxPool": max_pool, "Mean": mean, "Mul": mul, "Pad": pad, "Pick": pick, "Quantize": quantize,
+    "MaxPool": max_pool, "Mean": mean, "Mul": mul, "Pad": pad, "Pick": pick, "PRelu": prelu, "Quantize": quantize,
     "Requantize": requantize, "Reshape": reshape, "ResizeBilinear": bilinear, "Softmax": softmax,
     "Transpose": transpose,
 }  # fmt: skip

@@ -127,5 +127,7 @@ def import_(
             graph = with_classes(graph, _names(classes))
         export_model(graph, output, plain)
     size, summary = output.stat().st_size, describe(graph)
-    result = WrittenModel(graph.name, str(output), size, len(summary.layers), summary.macs, summary.parameters)
+    result = WrittenModel(
+        graph.name, str(output), size, len(summary.layers), summary.macs, summary.parameters, graph.notes
+    )
     show(result, as_json)

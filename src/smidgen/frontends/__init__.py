@@ -99,7 +99,8 @@ def export_model(graph: Graph, path: str | Path, plain: bool = False) -> None:
 
 def exchange_suffix(graph: Graph) -> str:
     """The kind of file in which a model goes elsewhere: .tflite, or .onnx where TFLite lacks its functions."""
-    return ".onnx" if any(isinstance(node.op, Lookup) for node in graph.nodes) else ".tflite"
+    tables = (node.op for node in graph.nodes if isinstance(node.op, Lookup))
+    return ".tflite" if all(op.tflite for op in tables) else ".onnx"
 
 
 def import_model(path: str | Path, memory: int = MEMORY, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Graph:

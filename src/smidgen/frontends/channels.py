@@ -208,6 +208,9 @@ class Channels:
     def maximum(self, a: Operand, b: Operand) -> FileTensor:
         return self._pair(ops.Maximum(), a, b)
 
+    def prelu(self, x: Operand, slope: Operand) -> FileTensor:
+        return self._pair(ops.PRelu(), x, slope)
+
     def negative(self, x: FileTensor) -> FileTensor:
         """−x, in int8 in the quantization that mirrors its own."""
         if x.value.type.dtype == "float32" or self.q is None:

@@ -169,6 +169,7 @@ class Graph:
     state value to the value that takes its place, in its memory, once the run is over. `preprocessing` says how
     images or sound become the first input, where that is known. A training step has `roles`, other graphs have none.
     `classes` are the names of what is scored, in order, where they are known; they change nothing that is computed.
+    `notes` are sentences on what a file's reader could not take over as it is; no part of the graph's identity.
     """
 
     inputs: tuple[Value, ...]
@@ -181,6 +182,7 @@ class Graph:
     preprocessing: Preprocessing | LogMel | None = None
     roles: Roles | None = None
     classes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def image(self) -> Value:

@@ -14,17 +14,22 @@ from smidgen.ops.elementwise import check_quantized, ratio
 from smidgen.ops.functions import FUNCTIONS
 from smidgen.ops.gradient import requantize_grad
 from smidgen.ops.pool_grad import MulGrad
+from smidgen.ops.tflite_tables import TABLES, tflite_table
 
 
 @op
 @dataclass(frozen=True)
 class Lookup(Op):
-    """y = f(x), f a function of `functions.FUNCTIONS` with its parameters, or its slope."""
+    """y = f(x), f a function of `functions.FUNCTIONS` with its parameters, or its slope.
+
+    In int8 each result is the nearest or, with `tflite`, what TFLite's kernel of that function gives.
+    """
 
     function: str
     alpha: float = 0.0
     beta: float = 0.0
     slope: bool = False
+    tflite: bool = False
 
     kernel = "smg_lookup_s8"
     requantizes = True
@@ -39,6 +44,8 @@ class Lookup(Op):
             raise GraphError(f"{self.function} has the parameters {self.alpha} and {self.beta}; give finite numbers")
         if self.function == "celu" and self.alpha == 0:
             raise GraphError("celu divides by its alpha, which is 0; give another number")
+        if self.tflite and (self.slope or self.function not in TABLES):
+            raise GraphError(f"TFLite has no {self.function}; known are {', '.join(TABLES)}, but not their slopes")
         return Type(x.shape, x.dtype)
 
     def real(self, x: Array) -> Array:
@@ -49,6 +56,8 @@ class Lookup(Op):
 
     def table(self, x: Type, y: Type) -> Array:
         """The result of each int8 number, −128 first: halves away from zero, saturated."""
+        if self.tflite:
+            return tflite_table(self.function, x, y, self.alpha)
         steps = np.clip(self.real(reals(x)) / y.scale, -1e6, 1e6)
         rounded = np.copysign(np.floor(np.abs(steps) + 0.5), steps)
         results: Array = np.clip(rounded + y.zero, INT8_MIN, INT8_MAX).astype(np.int8)
@@ -63,19 +72,24 @@ class Lookup(Op):
 
     def tangent(self, x: Type) -> tuple[Lookup, QParams]:
         """What gives the slope at int8 x, in a scale that holds the largest of its 256 results exactly."""
-        slope = replace(self, slope=True)
+        slope = replace(self, slope=True, tflite=False)
         return slope, QParams.per_tensor((float(np.abs(slope.real(reals(x))).max()) or 1.0) / INT8_MAX)
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
         (x,), y = node.ins, node.out
         dz = requantize_grad(g, dy, y, ratio(x.type, over=y.type), "none")
         if x.type.q is None:
-            return (g.emit(MulGrad(), dz, g.emit(replace(self, slope=True), x)),)
+            return (g.emit(MulGrad(), dz, g.emit(replace(self, slope=True, tflite=False), x)),)
         slope, q = self.tangent(x.type)
         return (g.emit(MulGrad((q.one,)), dz, g.emit(slope, x, q=q)),)
 
     def params(self, node: Node) -> Params:
         return {"table": self.table(node.ins[0].type, node.out.type)}
+
+
+def is_sigmoid(op: Op) -> bool:
+    """Whether an op is the sigmoid itself, however it rounds."""
+    return isinstance(op, Lookup) and op.function == "sigmoid" and not op.slope
 
 
 def reals(x: Type) -> Array:

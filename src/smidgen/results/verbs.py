@@ -82,10 +82,11 @@ class WrittenModel:
     layers: int
     macs: int
     parameters: int
+    notes: tuple[str, ...] = ()  # on what could not be taken over as it was
 
     def __str__(self) -> str:
         size = f"{self.layers} layers, {self.macs:,} MACs, {self.parameters:,} parameters"
-        return f"{self.model}: {size} → {self.file} ({self.bytes:,} bytes)"
+        return "\n".join((f"{self.model}: {size} → {self.file} ({self.bytes:,} bytes)", *self.notes))
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,11 @@ typedef struct {
     int32_t b_period;
 } smg_maximum_s8_params;
 
+/* The slope repeats every slope_period elements; its factor is that of the product. */
+typedef struct {
+    int32_t x_zero, slope_zero, y_zero, slope_period, multiplier, shift, slope_multiplier, slope_shift;
+} smg_prelu_s8_params;
+
 /* The result of each int8 number, that of -128 first. */
 typedef struct {
     const int8_t *table;
@@ -157,6 +162,7 @@ void smg_mean_s8(const smg_mean_s8_params *p, const int8_t *x, int8_t *y);
 void smg_add_s8(const smg_add_s8_params *p, const int8_t *a, const int8_t *b, int8_t *y, int32_t count);
 void smg_mul_s8(const smg_mul_s8_params *p, const int8_t *a, const int8_t *b, int8_t *y, int32_t count);
 void smg_maximum_s8(const smg_maximum_s8_params *p, const int8_t *a, const int8_t *b, int8_t *y, int32_t count);
+void smg_prelu_s8(const smg_prelu_s8_params *p, const int8_t *x, const int8_t *slope, int8_t *y, int32_t count);
 void smg_rescale_s8(const smg_rescale_s8_params *p, const int8_t *x, int8_t *y, int32_t count);
 void smg_lookup_s8(const smg_lookup_s8_params *p, const int8_t *x, int8_t *y, int32_t count);
 void smg_quantize_f32_s8(const smg_quantize_f32_s8_params *p, const float *x, int8_t *y, int32_t count);

@@ -130,6 +130,23 @@ def _maximum(node: Node, a: Arithmetic) -> Function:
     return lambda p, q: torch.where(p >= q, p, q)  # equals: the gradient is the first one's, as the op has it
 
 
+@rule(ops.PRelu)
+def _prelu(node: Node, a: Arithmetic) -> Function:
+    op, (x, slope), y = node.op, (v.type for v in node.ins), node.out.type
+    assert isinstance(op, ops.PRelu)
+    if y.dtype == "float32":
+        return lambda p, q: torch.where(p >= 0, p, p * q)
+    (up, down), scale = (a.multiply(*pair) for pair in op.multipliers(node)), a.real(ratio(x, over=y))
+    product = a.real(ratio(x, slope, over=y))
+    finish = a.requantizer(y, "none", (), lambda p, q: torch.where(p >= 0, up(p), down(p * q)))
+
+    def run(p: Tensor, q: Tensor) -> Tensor:
+        p, q = (p - x.zero).double(), (q - slope.zero).double()
+        return finish(torch.where(p >= 0, p * scale, p * q * product), p, q)
+
+    return run
+
+
 @rule(ops.Activate, ops.Requantize)
 def _rescale(node: Node, a: Arithmetic) -> Function:
     op, x, y = node.op, node.ins[0].type, node.out.type

@@ -21,7 +21,7 @@ from smidgen.ops.select import Gather
 from smidgen.ops.update import BiasStep, DenseStep, WeightStep, initial_fraction
 from smidgen.training.autodiff import differentiate
 from smidgen.training.head import ending_of
-from smidgen.training.heads import begin_head
+from smidgen.training.heads import begin_head, let_through
 from smidgen.training.losses import end_in_loss, example_label
 from smidgen.training.lowering import Lowered, fuse_requantize_grads, largest_gradients, lower
 from smidgen.training.options import Head, Options
@@ -73,7 +73,8 @@ def build_training(graph: Graph, scheme: Scheme, options: Options, images: tuple
     loss, label = end_in_loss(g, logits, options.loss, values[graph.image], graph.name)
     weights = (*weights, *last)
     found = differentiate(g.graph(loss, logits), loss, (logits, *(w.value for w in weights)))
-    whole, unit = _with_unit(fuse_requantize_grads(found.graph), found.gradients[logits])
+    passing = let_through(found.graph, last[0].value) if head.start == "keep" and last else found.graph
+    whole, unit = _with_unit(fuse_requantize_grads(passing), found.gradients[logits])
     reference = Reference(whole, label, loss, logits, unit, found.gradients)
     largest = {} if images is None else largest_gradients(whole, unit, _samples(reference, options.seed, images))
     lowered = lower(whole, unit, largest, options.seed)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from smidgen.errors import InputError
 from smidgen.ir import Array, Builder, Graph, Node, QParams, Value
+from smidgen.ir.rewriting import rewrite
 from smidgen.ops.conv import Conv2D
 from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Dequantize
-from smidgen.ops.lookup import Lookup
+from smidgen.ops.gradient import Mask, RequantizeGrad
+from smidgen.ops.lookup import is_sigmoid
 from smidgen.ops.pool import Mean
 from smidgen.ops.shape import Reshape
 from smidgen.ops.softmax import Softmax
@@ -65,7 +69,7 @@ def _kept(
     values = {ending.layer.ins[0]: features, **dict(zip(ending.layer.ins[1:], (w.value for w in weights), strict=True))}
     y = _again(g, ending.layer, values)
     for node in ending.after:
-        if isinstance(node.op, Softmax | Dequantize) or (head.sigmoid and node.op == Lookup("sigmoid")):
+        if isinstance(node.op, Softmax | Dequantize) or (head.sigmoid and is_sigmoid(node.op)):
             values[node.out] = y
         else:
             y = _again(g, node, {**values, node.ins[0]: y})
@@ -74,6 +78,24 @@ def _kept(
         return y, weights
     flat = (1, head.outputs)
     return (y if y.type.shape == flat else g.emit(Reshape(flat), y, name="logits")), weights
+
+
+def let_through(graph: Graph, weights: Value) -> Graph:
+    """A training graph in which gradients pass where the scores of the int8 layer with these weights are clamped.
+
+    The range of a kept head's scores was chosen for what the model has learned. A class that scores far too low, or far
+    too high, could not learn if a clamp stopped its gradient.
+    """
+    scores = next(node.outs[0] for node in graph.nodes if len(node.ins) > 1 and node.ins[1] == weights)
+    masks = [node for node in graph.nodes if node.op == Mask("none") and node.ins[0] == scores]
+    stopped = {mask.out for mask in masks}
+
+    def rule(_: Builder, node: Node) -> Node | None:
+        if isinstance(node.op, RequantizeGrad) and node.op.masked and node.ins[1] in stopped:
+            return Node(replace(node.op, masked=False), node.ins[:1], node.outs)
+        return None
+
+    return rewrite(graph, rule, set(masks))
 
 
 def _again(g: Builder, node: Node, values: dict[Value, Value]) -> Value:

@@ -13,7 +13,7 @@ from onnx import helper
 
 from smidgen import numerics, ops
 from smidgen.errors import ExportError
-from smidgen.frontends.onnx.functions import DOMAIN, EXACT, LONG, OPERATORS, RECTIFIED
+from smidgen.frontends.onnx.functions import DOMAIN, EXACT, LONG, OPERATORS, RECTIFIED, TABLES
 from smidgen.frontends.onnx.moves import bilinear_inputs
 from smidgen.frontends.onnx.requantization import Rounding, rounding, rounding_of_sums
 from smidgen.frontends.onnx.writer import (
@@ -164,6 +164,15 @@ def _mul(w: _Exact, node: Node) -> None:
     w.result(node, w.call(node, "Mul", *ins, *w.scaling(node, how)), first, node.op.activation)
 
 
+def _prelu(w: _Exact, node: Node) -> None:
+    assert isinstance(node.op, ops.PRelu)
+    first = w.both_first(*node.ins)
+    above, below = node.op.multipliers(node)
+    ins = (*(w.operand(value, first) for value in node.ins), *map(w.step, node.ins))
+    up, how = _of_sums(node, LARGEST, *above), _of_sums(node, LARGEST**2, *below)
+    w.result(node, w.call(node, "PRelu", *ins, *w.numbers(node, up.parts("up:")), *w.scaling(node, how)), first)
+
+
 def _mean(w: _Exact, node: Node) -> None:
     assert isinstance(node.op, ops.Mean)
     (x,) = node.ins
@@ -227,6 +236,8 @@ def _lookup(w: _Exact, node: Node) -> None:
         attributes = {"approximate": "tanh"}
     elif op.function == "clip":
         more = w.limits(op.alpha, op.beta)
+    if "tflite" in TABLES.get(code, ("", ""))[0]:
+        attributes["tflite"] = int(op.tflite)
     w.result(node, _table(w, node, code, *more, **attributes), w.first(node.ins[0]))
 
 
@@ -259,5 +270,6 @@ def _softmax(w: _Exact, node: Node) -> None:
 RULES: Mapping[type[Op], Callable[[_Exact, Node], None]] = {
     ops.Activate: _activate, ops.Add: _add, ops.AvgPool: _avg_pool, ops.Conv2D: _conv, ops.Dense: _dense,
     ops.Depthwise: _conv, ops.Dequantize: _dequantize, ops.Lookup: _lookup, ops.Mean: _mean, ops.Mul: _mul,
-    ops.Quantize: _quantize, ops.Requantize: _activate, ops.ResizeBilinear: _bilinear, ops.Softmax: _softmax,
+    ops.PRelu: _prelu, ops.Quantize: _quantize, ops.Requantize: _activate, ops.ResizeBilinear: _bilinear,
+    ops.Softmax: _softmax,
 }  # fmt: skip

@@ -14,6 +14,7 @@ from functools import cache
 from onnx import FunctionProto, TensorProto, parser
 
 from smidgen.ops.softmax import C_32_17, C_48_17, SUM_BITS
+from smidgen.ops.tflite_tables import TABLES as TFLITE_TABLES
 
 DOMAIN, VERSION = "smidgen", 1
 OPSET = 20  # the first with Gelu
@@ -145,6 +146,19 @@ Mul (a, b, a_step, b_step, factor, half, tie, step) => (y) {
     m = smidgen.Steps(b, b_step)
     products = Mul(n, m)
     y = smidgen.Scaled(products, factor, half, tie, step)
+}
+
+# Where one part is not zero, the other is.
+PRelu (x, slope, x_step, slope_step, up_factor, up_half, up_tie, factor, half, tie, step) => (y) {
+    n = smidgen.Steps(x, x_step)
+    m = smidgen.Steps(slope, slope_step)
+    above = Relu(n)
+    below = Sub(n, above)
+    products = Mul(below, m)
+    left = smidgen.Rounded(above, up_factor, up_half, up_tie)
+    right = smidgen.Rounded(products, factor, half, tie)
+    whole = Add(left, right)
+    y = smidgen.Real(whole, step)
 }
 
 GlobalAveragePool (x, x_step, factor, half, tie, step) => (y) {
@@ -289,10 +303,15 @@ OPERATORS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "sigmoid": ("Sigmoid", ()), "silu": ("Sigmoid", ()), "softplus": ("Softplus", ()), "softsign": ("Softsign", ()),
     "tanh": ("Tanh", ()),
 }  # fmt: skip
-# Functions of one int8 value: further attributes, and further inputs before those of `Table`.
+# Functions of one int8 value: further attributes, and further inputs before those of `Table`. `tflite` says whose
+# rounding a table has, where there are two.
 TABLES: dict[str, tuple[str, str]] = {
-    **{code: (", ".join(attributes), "") for code, attributes in OPERATORS.values()},
-    "Clip": ("", "low, high, "), "Gelu": ("approximate", ""), "Requantized": ("", ""), "Swish": ("", ""),
+    **{
+        code: (", ".join((*attributes, *(("tflite",) if function in TFLITE_TABLES else ()))), "")
+        for function, (code, attributes) in OPERATORS.items()
+    },
+    "Clip": ("", "low, high, "), "Gelu": ("approximate, tflite", ""), "Requantized": ("", ""),
+    "Sigmoid": ("tflite", ""), "Swish": ("", ""),
 }  # fmt: skip
 WEIGHTED = {
     "Conv": "Conv", "Gemm": "Gemm", f"{LONG}Conv": "Conv", f"{LONG}Gemm": "Gemm", f"{RECTIFIED}Conv": "Conv",
@@ -301,7 +320,8 @@ WEIGHTED = {
 LAYERS: dict[str, tuple[str, int]] = {
     **{code: (code, 3 if code == "Clip" else 1) for code in TABLES},
     "Add": ("Add", 2), "AveragePool": ("AveragePool", 1), "GlobalAveragePool": ("GlobalAveragePool", 1),
-    "Mul": ("Mul", 2), "Quantized": ("Identity", 1), "Requantized": ("Identity", 1), "Resize": ("Resize", 4),
+    "Mul": ("Mul", 2), "PRelu": ("PRelu", 2), "Quantized": ("Identity", 1), "Requantized": ("Identity", 1),
+    "Resize": ("Resize", 4),
     "Softmax": ("Softmax", 1),
 }  # fmt: skip
 

@@ -15,6 +15,7 @@ from smidgen.frontends.onnx.context import OnnxCall
 from smidgen.frontends.onnx.moving import MOVING_RULES
 from smidgen.frontends.onnx.quantized import dequantize, quantize
 from smidgen.ir import Op
+from smidgen.ops.tflite_tables import TABLES as TFLITE_TABLES
 
 OnnxRule = Callable[[OnnxCall], Operand | tuple[FileTensor, ...]]
 
@@ -260,12 +261,11 @@ def _limits(call: OnnxCall) -> FileTensor:
 
 
 def _prelu(call: OnnxCall) -> FileTensor:
-    """y = max(x, 0) + slope · min(x, 0) as slope · x + (1 − slope) · max(x, 0)."""
-    x, slope = call.tensor(0), call.constant(1)
-    if slope.data.size == 1:
+    """Slopes as they are; a single one of a model that is not quantized is a function of one number."""
+    x, slope = call.tensor(0), call.operand(1)
+    if isinstance(slope, Constant) and slope.data.size == 1 and slope.steps is None:
         return call.c.unary(ops.Lookup("leaky_relu", float(slope.data.reshape(-1)[0])), x)
-    above = call.c.multiply(call.c.unary(ops.Activate("relu"), x), Constant(1 - slope.data))
-    return call.c.add(call.c.multiply(x, slope), above)
+    return call.c.prelu(x, slope)
 
 
 def _identity(call: OnnxCall) -> Operand:
@@ -309,12 +309,14 @@ def _lookup(name: str, alpha: float | None = None, beta: float | None = None, se
             name,
             0.0 if alpha is None else call.real("alpha", alpha),
             0.0 if beta is None else call.real(second, beta),
+            tflite=name in TFLITE_TABLES and call.integer("tflite", 0) == 1,
         )
     )
 
 
 def _gelu(call: OnnxCall) -> Op:
-    return ops.Lookup("gelu_tanh" if call.text("approximate", "none") == "tanh" else "gelu")
+    name = "gelu_tanh" if call.text("approximate", "none") == "tanh" else "gelu"
+    return ops.Lookup(name, tflite=call.integer("tflite", 0) == 1)
 
 
 def _swish(call: OnnxCall) -> FileTensor:

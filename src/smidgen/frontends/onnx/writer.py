@@ -289,6 +289,12 @@ def _maximum(w: OnnxWriter, node: Node) -> None:
     w.result(node, w.emit("Max", result_name(node), w.operand(a, first), w.operand(b, first)), first)
 
 
+def _prelu(w: OnnxWriter, node: Node) -> None:
+    x, slope = node.ins
+    first = w.both_first(x, slope)
+    w.result(node, w.emit("PRelu", result_name(node), w.operand(x, first), w.operand(slope, first)), first)
+
+
 def _activate(w: OnnxWriter, node: Node) -> None:
     (x,) = node.ins
     activation = node.op.activation if isinstance(node.op, ops.Activate) else "none"
@@ -350,6 +356,6 @@ RULES: Mapping[type[Op], Callable[[OnnxWriter, Node], None]] = {
     **MOVES,
     ops.Activate: _activate, ops.Add: _binary, ops.AvgPool: _pool, ops.BatchNorm: _batch_norm, ops.Conv2D: _conv,
     ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _activate, ops.Lookup: _lookup, ops.Maximum: _maximum,
-    ops.MaxPool: _pool, ops.Mean: _mean, ops.Mul: _binary, ops.Quantize: _activate, ops.Requantize: _activate,
-    ops.Softmax: _softmax,
+    ops.MaxPool: _pool, ops.Mean: _mean, ops.Mul: _binary, ops.PRelu: _prelu, ops.Quantize: _activate,
+    ops.Requantize: _activate, ops.Softmax: _softmax,
 }  # fmt: skip

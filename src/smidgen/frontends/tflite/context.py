@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
@@ -12,7 +11,6 @@ from smidgen.errors import ImportModelError
 from smidgen.frontends.naming import identifier
 from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator, TfliteTensor
 from smidgen.ir import DTYPES, MAX_BYTES, MAX_RANK, Array, Builder, Op, QParams, Type, Value
-from smidgen.ir.graph import infer
 
 MAX_INTEGERS = 16  # elements of a constant shape, permutation, …
 
@@ -30,8 +28,8 @@ class TfliteImport:
         self.pads: dict[int, tuple[Value, tuple[int, ...], tuple[int, ...]]] = {}
         # int8 numbers as int32 and what is added to them, waiting for the table that they are places in.
         self.places: dict[int, tuple[Value, int]] = {}
-        # Integers that the file computes from sizes: known once these are.
-        self.known: dict[int, Array] = {}
+        self.folded: dict[int, Array] = {}  # what operators computed from constants
+        self.widened: set[int] = set()  # weights in int8 that layers of float32 read
 
     def tensor(self, index: int) -> TfliteTensor:
         if not 0 <= index < len(self.model.tensors):
@@ -40,12 +38,9 @@ class TfliteImport:
             )
         return self.model.tensors[index]
 
-    def type(self, index: int, computed: tuple[int, ...] = ()) -> Type:
-        """A tensor's type, checked so that nothing absurd goes further; sizes that it leaves open are as computed."""
+    def type(self, index: int) -> Type:
+        """A tensor's type, checked so that nothing absurd goes further."""
         tensor = self.tensor(index)
-        if len(computed) == len(tensor.signature) == len(tensor.shape):
-            shape = tuple(n if s < 0 else d for n, s, d in zip(computed, tensor.signature, tensor.shape, strict=True))
-            tensor = replace(tensor, shape=shape, signature=())
         what = f"tensor '{tensor.name}'"
         shape = _static_shape(tensor, what)
         if tensor.dtype not in DTYPES:
@@ -83,31 +78,66 @@ class TfliteImport:
                     "from a table; "
                     "stay in int8"
                 )
-            if not self.is_constant(index):
+            if index in self.folded:
+                self.values[index] = self.builder.constant(self.name(index), self.folded[index])
+                return self.values[index]
+            if tensor.data is None:
                 raise ImportModelError(
                     f"tensor '{tensor.name}' is read before anything writes it; convert the model again"
                 )
             self.values[index] = self.builder.constant(self.name(index), self.data(index), self.type(index).q)
         return self.values[index]
 
+    def known(self, index: int) -> bool:
+        """Whether a tensor is a constant, of the file or computed from such."""
+        return index in self.folded or (0 <= index < len(self.model.tensors) and self.tensor(index).data is not None)
+
+    def real(self, index: int) -> Array:
+        """A constant as float32, whatever it is stored in."""
+        data, tensor = self.data(index), self.tensor(index)
+        if index in self.folded or data.dtype.kind == "f":
+            return data.astype(np.float32)
+        q = _qparams(tensor, f"tensor '{tensor.name}'")
+        if q is None:
+            raise ImportModelError(f"the constant '{tensor.name}' is {tensor.dtype} without a scale; quantize it again")
+        along = [-1 if i == q.axis else 1 for i in range(data.ndim)]
+        scales = np.array(q.scale, np.float32).reshape(along if q.axis is not None else ())
+        numbers: Array = scales * (data.astype(np.float32) - q.zero)
+        return numbers
+
+    def weights(self, index: int, x: Value) -> Value:
+        """A layer's weights: where it computes in float32 and they are int8 constants, the numbers these stand for."""
+        if x.type.dtype != "float32" or not self.known(index) or self.tensor(index).dtype != "int8":
+            return self.value(index)
+        if index not in self.values:
+            self.widened.add(index)
+            self.values[index] = self.builder.constant(self.name(index), self.real(index))
+        return self.values[index]
+
+    def is_open(self, index: int) -> bool:
+        """Whether the file leaves sizes besides the batch open, so that what computes the tensor says them."""
+        tensor = self.tensor(index)
+        stated = len(tensor.signature) == len(tensor.shape)
+        return tensor.data is None and stated and any(d < 0 for d in tensor.signature[1:])
+
+    def q(self, index: int) -> QParams | None:
+        """A tensor's quantization."""
+        tensor = self.tensor(index)
+        return _qparams(tensor, f"tensor '{tensor.name}'") if tensor.dtype == "int8" else None
+
     def emit(self, operator: TfliteOperator, op: Op, *ins: Value) -> Value:
         """The node that computes the operator's output."""
         (out,) = operator.outputs
-        computed = infer(op, tuple(value.type for value in ins))[0].shape
-        return self.builder.emit(op, *ins, q=self.type(out, computed).q, name=self.name(out))
-
-    def is_constant(self, index: int) -> bool:
-        """Whether a tensor's elements are in the file, or known from its sizes."""
-        return index in self.known or (index >= 0 and self.tensor(index).data is not None)
+        return self.builder.emit(op, *ins, q=self.q(out), name=self.name(out))
 
     def data(self, index: int) -> Array:
         """A constant's elements, whose bytes must fill its shape exactly."""
-        if index in self.known:
-            return self.known[index]
+        if index in self.folded:
+            return self.folded[index]
         tensor = self.tensor(index)
         if tensor.data is None:
             raise ImportModelError(f"'{tensor.name}' must be a constant; convert the model with fixed shapes")
-        if tensor.dtype not in ("int64", "int32", "int8", "float32") or min(tensor.shape, default=1) < 1:
+        if tensor.dtype not in ("int64", "int32", "int8", "float16", "float32") or min(tensor.shape, default=1) < 1:
             raise ImportModelError(
                 f"the constant '{tensor.name}' is {tensor.dtype}{list(tensor.shape[:8])}, not supported"
             )
@@ -122,7 +152,7 @@ class TfliteImport:
 
     def integers(self, index: int) -> tuple[int, ...]:
         """A small constant of integers: a shape, axes, a permutation, padding."""
-        if self.tensor(index).shape == (0,) and index not in self.known:
+        if index not in self.folded and self.tensor(index).shape == (0,):
             return ()
         data = self.data(index)
         if data.dtype.kind != "i" or data.size > MAX_INTEGERS:

@@ -33,5 +33,5 @@ def transpose_conv(c: TfliteImport, operator: TfliteOperator) -> Value:
         raise ImportModelError(f"a bias of {bias.dtype}{list(bias.shape)} does not fit {w.shape[0]} channels")
     weights = c.builder.constant(f"{name}.w", how.weights(data), None if w.q is None else how.scales(w.q))
     biases = c.builder.constant(f"{name}.b", np.tile(bias, how.phases))
-    q = c.type(operator.outputs[0], shape).q
+    q = c.q(operator.outputs[0])
     return enlarge(c.builder, how, activation_of(operator), x, weights, biases, q, name)

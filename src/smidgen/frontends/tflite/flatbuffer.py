@@ -26,6 +26,7 @@ _WINDOW = ("padding", "stride_w", "stride_h", "fused_activation_function")
 _DILATED = (*_WINDOW, "dilation_w_factor", "dilation_h_factor")
 _POOL = ("Pool2DOptions", (*_WINDOW, "filter_width", "filter_height"))
 _RESIZE = ("align_corners", "half_pixel_centers")
+_REDUCER = ("ReducerOptions", ("keep_dims",))
 ZERO_PLACE = 128  # of an int8 zero in a table of all int8 numbers
 # An operator's options table in the schema, and the fields of it that matter here.
 OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -36,10 +37,18 @@ OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "AVERAGE_POOL_2D": _POOL,
     "ADD": ("AddOptions", ("fused_activation_function",)),
     "MUL": ("MulOptions", ("fused_activation_function",)),
-    "MEAN": ("ReducerOptions", ("keep_dims",)),
+    "SUB": ("SubOptions", ("fused_activation_function",)),
+    "DIV": ("DivOptions", ("fused_activation_function",)),
+    "MEAN": _REDUCER,
+    "SUM": _REDUCER,
+    "REDUCE_MAX": _REDUCER,
+    "GELU": ("GeluOptions", ("approximate",)),
+    "LEAKY_RELU": ("LeakyReluOptions", ("alpha",)),
+    "L2_NORMALIZATION": ("L2NormOptions", ("fused_activation_function",)),
     "CONCATENATION": ("ConcatenationOptions", ("axis", "fused_activation_function")),
     "SOFTMAX": ("SoftmaxOptions", ("beta",)),
     "CAST": ("CastOptions", ("in_data_type", "out_data_type")),
+    "REDUCE_PROD": _REDUCER,
     "GATHER": ("GatherOptions", ("axis", "batch_dims")),
     "PACK": ("PackOptions", ("values_count", "axis")),
     "RESIZE_BILINEAR": ("ResizeBilinearOptions", _RESIZE),
@@ -72,8 +81,15 @@ class TfliteOptions:
     weights_format: int = 0
     keep_num_dims: bool = False
     keep_dims: bool = False
+    approximate: bool = False
+    begin_mask: int = 0
+    end_mask: int = 0
+    ellipsis_mask: int = 0
+    new_axis_mask: int = 0
+    shrink_axis_mask: int = 0
     axis: int = 0
     batch_dims: int = 0
+    alpha: float = 0.0
     beta: float = 1.0
     values_count: int = 0
     out_type: int = tflite.TensorType.INT32
@@ -81,11 +97,6 @@ class TfliteOptions:
     num: int = 0
     align_corners: bool = False
     half_pixel_centers: bool = False
-    begin_mask: int = 0
-    end_mask: int = 0
-    ellipsis_mask: int = 0
-    new_axis_mask: int = 0
-    shrink_axis_mask: int = 0
     in_data_type: int = 0
     out_data_type: int = 0
 

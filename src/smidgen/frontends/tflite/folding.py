@@ -1,70 +1,114 @@
-"""What TFLite files compute from sizes alone: integers that are known once the sizes are."""
+"""Operators of a TFLite file whose inputs are known: shapes and their arithmetic, and weights stored in fewer bits.
+
+Keras asks a tensor for its shape and computes from it the shape of a reshape; once all sizes are known these are
+constants, and so are weights that a file keeps in float16 or int8 and converts before use.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from smidgen.errors import ImportModelError
+from smidgen.frontends.tflite.arguments import inputs_of
 from smidgen.frontends.tflite.context import MAX_INTEGERS, TfliteImport
-from smidgen.frontends.tflite.flatbuffer import TfliteOperator
-from smidgen.frontends.tflite.moving import axis_of, strided
+from smidgen.frontends.tflite.flatbuffer import TENSOR_TYPES, TfliteOperator, TfliteOptions
 from smidgen.ir import Array
 
-Fold = Callable[[TfliteImport, TfliteOperator, list[Array]], Array]
+Fold = Callable[[TfliteOptions, Sequence[Array]], Array]
+_TYPE_NAMES = {code: name for name, code in TENSOR_TYPES.items()}
+CASTS = ("int32", "int64", "float32")
+ABSURD = (ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError, MemoryError)
 
 
-def foldable(c: TfliteImport, operator: TfliteOperator) -> bool:
-    """Whether an operator computes integers from a few that are known."""
-    return operator.code in FOLDED and all(
-        c.is_constant(index) and c.tensor(index).dtype in ("int32", "int64") for index in operator.inputs
-    )
-
-
-def fold(c: TfliteImport, operator: TfliteOperator) -> Array:
-    """What such an operator gives."""
-    known = [np.array(c.integers(index), np.int64).reshape(c.data(index).shape) for index in operator.inputs]
+def fold(c: TfliteImport, operator: TfliteOperator) -> Array | None:
+    """What the operator computes where that is known already; None where it is left to a rule."""
+    if operator.code == "SHAPE":
+        (index,) = inputs_of(operator, 1, 1)
+        return np.array(c.value(index).type.shape, np.int32)
+    if operator.code == "DEQUANTIZE" and len(operator.inputs) == 1 and c.known(operator.inputs[0]):
+        return c.real(operator.inputs[0])
+    if operator.code not in FOLDS or not operator.inputs or not all(c.known(index) for index in operator.inputs):
+        return None
+    arrays = [c.data(index) for index in operator.inputs]
+    whole = all(array.dtype.kind == "i" and array.dtype != np.int8 for array in arrays)
+    if not whole or any(array.size > MAX_INTEGERS for array in arrays):
+        return None
     try:
-        result = FOLDED[operator.code](c, operator, known)
-    except (ValueError, IndexError, TypeError, ZeroDivisionError) as error:
-        raise ImportModelError(f"its constant inputs do not go together: {str(error)[:120]}") from None
-    if result.size > MAX_INTEGERS:
-        raise ImportModelError(f"it gives {result.size} integers; up to {MAX_INTEGERS} are folded")
-    return result.astype(np.int32)  # as wide as sizes are
+        with np.errstate(all="ignore"):
+            result = np.asarray(FOLDS[operator.code](operator.options, arrays))
+    except ABSURD as error:
+        shapes = [list(array.shape) for array in arrays]
+        raise ImportModelError(f"it computes a constant from {shapes}: {str(error)[:80]}; convert again") from None
+    if result.size > MAX_INTEGERS**2:
+        raise ImportModelError(f"it computes a constant of {list(result.shape[:8])}; {MAX_INTEGERS**2} elements fit")
+    return result if result.dtype == np.float32 else result.astype(np.result_type(*arrays))
 
 
-def _strided(c: TfliteImport, operator: TfliteOperator, known: list[Array]) -> Array:
-    x, *numbers = known
-    places, gone = strided(operator.options, x.shape, *(tuple(int(n) for n in a.ravel()) for a in numbers))
-    taken = x[np.ix_(*places)]
-    return taken.reshape(tuple(n for i, n in enumerate(taken.shape) if i not in gone))
+def _strided_slice(options: TfliteOptions, ins: Sequence[Array]) -> Array:
+    x, begin, end, stride = ins
+    if options.ellipsis_mask or options.new_axis_mask:
+        raise ValueError("an ellipsis or a new axis in a slice is not supported")
+    places: list[slice | int] = []
+    for axis, (first, last, step) in enumerate(zip(begin.ravel(), end.ravel(), stride.ravel(), strict=True)):
+        if options.shrink_axis_mask >> axis & 1:
+            places.append(int(first))
+            continue
+        start = None if options.begin_mask >> axis & 1 else int(first)
+        stop = None if options.end_mask >> axis & 1 else int(last)
+        places.append(slice(start, stop, int(step)))
+    return np.asarray(x[tuple(places)])
 
 
-def _pack(c: TfliteImport, operator: TfliteOperator, known: list[Array]) -> Array:
-    return np.stack(known, axis_of(operator.options.axis, known[0].ndim + 1))
+def _slice(options: TfliteOptions, ins: Sequence[Array]) -> Array:
+    x, begin, size = ins
+    ends = [slice(int(b), None if n == -1 else int(b + n)) for b, n in zip(begin.ravel(), size.ravel(), strict=True)]
+    return np.asarray(x[tuple(ends)])
 
 
-def _concat(c: TfliteImport, operator: TfliteOperator, known: list[Array]) -> Array:
-    return np.concatenate(known, axis_of(operator.options.axis, known[0].ndim))
+def _cast(options: TfliteOptions, ins: Sequence[Array]) -> Array:
+    name = _TYPE_NAMES.get(options.out_data_type, "nothing known")
+    if name not in CASTS:
+        raise ValueError(f"a cast to {name} is not supported")
+    return ins[0].astype(name)
 
 
-def _gather(c: TfliteImport, operator: TfliteOperator, known: list[Array]) -> Array:
-    return np.take(known[0], known[1], axis_of(operator.options.axis, known[0].ndim))
+def _squeeze(options: TfliteOptions, ins: Sequence[Array]) -> Array:
+    return np.squeeze(ins[0])
 
 
-def _shaped(c: TfliteImport, operator: TfliteOperator, known: list[Array]) -> Array:
-    return known[0].reshape(c.tensor(operator.outputs[0]).shape)
+def _divide(options: TfliteOptions, ins: Sequence[Array]) -> Array:
+    """Toward zero, as C does."""
+    a, b = ins
+    if not b.all():
+        raise ZeroDivisionError("it divides by 0")
+    return np.fix(a / b)
 
 
-def _binary(function: Callable[[Array, Array], Array]) -> Fold:
-    return lambda c, operator, known: np.asarray(function(*known))
+def _product(options: TfliteOptions, ins: Sequence[Array]) -> Array:
+    axes = tuple(int(axis) for axis in ins[1].ravel())
+    return np.asarray(np.prod(ins[0], axis=axes, keepdims=bool(options.keep_dims)))
 
 
-FOLDED: Mapping[str, Fold] = {
-    "ADD": _binary(np.add), "CAST": lambda c, operator, known: known[0], "CONCATENATION": _concat,
-    "EXPAND_DIMS": _shaped, "FLOOR_DIV": _binary(np.floor_divide), "GATHER": _gather, "MUL": _binary(np.multiply),
-    "PACK": _pack, "REDUCE_PROD": lambda c, operator, known: np.asarray(np.prod(known[0])), "RESHAPE": _shaped,
-    "SHAPE": lambda c, operator, known: np.array(known[0].shape), "SQUEEZE": _shaped,
-    "STRIDED_SLICE": _strided, "SUB": _binary(np.subtract),
-}  # fmt: skip
+FOLDS: Mapping[str, Fold] = {
+    "ADD": lambda o, ins: ins[0] + ins[1],
+    "CAST": _cast,
+    "CONCATENATION": lambda o, ins: np.concatenate([np.atleast_1d(x) for x in ins], axis=o.axis),
+    "DIV": _divide,
+    "EXPAND_DIMS": lambda o, ins: np.expand_dims(ins[0], int(ins[1].reshape(()))),
+    "FLOOR_DIV": lambda o, ins: np.floor_divide(ins[0], ins[1]) if ins[1].all() else _divide(o, ins),
+    "GATHER": lambda o, ins: np.take(ins[0], ins[1], axis=o.axis),
+    "MAXIMUM": lambda o, ins: np.maximum(*ins),
+    "MINIMUM": lambda o, ins: np.minimum(*ins),
+    "MUL": lambda o, ins: ins[0] * ins[1],
+    "PACK": lambda o, ins: np.stack(list(ins), axis=o.axis),
+    "REDUCE_PROD": _product,
+    "RESHAPE": lambda o, ins: ins[0].reshape(tuple(int(d) for d in ins[1].ravel())),
+    "SLICE": _slice,
+    "SQUEEZE": _squeeze,
+    "STRIDED_SLICE": _strided_slice,
+    "SUB": lambda o, ins: ins[0] - ins[1],
+}
+# What is folded away wherever it stands, or refused: nothing of it is computed on a device.
+FOLDED_ONLY = frozenset(FOLDS) | {"SHAPE"}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import numpy as np
-
 from smidgen import ops
 from smidgen.errors import ImportModelError
 from smidgen.frontends.parts import sliced, take
@@ -16,7 +14,7 @@ from smidgen.ir import Value
 from smidgen.ops.pick import nearest
 
 Shape = tuple[int, ...]
-MovingRule = Callable[[TfliteImport, TfliteOperator], Value | tuple[Value, ...] | None]
+MovingRule = Callable[[TfliteImport, TfliteOperator], Value | tuple[Value, ...]]
 LARGEST_SIDE = 1 << 14  # of a map that is resized
 
 
@@ -41,12 +39,6 @@ def _bilinear(c: TfliteImport, operator: TfliteOperator) -> Value:
     options = operator.options
     op = ops.ResizeBilinear((rows, columns), bool(options.align_corners), bool(options.half_pixel_centers))
     return c.emit(operator, op, x)
-
-
-def _shape(c: TfliteImport, operator: TfliteOperator) -> None:
-    """The sizes of what is computed, which are known."""
-    x = c.value(inputs_of(operator, 1, 1)[0])
-    c.known[operator.outputs[0]] = np.array(x.type.shape, np.int32)
 
 
 def _part(c: TfliteImport, out: int, x: Value, places: list[range]) -> Value:
@@ -176,7 +168,7 @@ def gathered(c: TfliteImport, operator: TfliteOperator) -> Value:
 
 SEVERAL_OUTPUTS = ("SPLIT", "SPLIT_V", "UNPACK")
 MOVING_RULES: Mapping[str, MovingRule] = {
-    "PACK": _pack, "RESIZE_BILINEAR": _bilinear, "RESIZE_NEAREST_NEIGHBOR": _nearest, "SHAPE": _shape,
+    "PACK": _pack, "RESIZE_BILINEAR": _bilinear, "RESIZE_NEAREST_NEIGHBOR": _nearest,
     "SLICE": _slice, "SPLIT": _split, "SPLIT_V": _split, "STRIDED_SLICE": _strided_slice, "TILE": _tile,
     "UNPACK": _unpack,
 }  # fmt: skip

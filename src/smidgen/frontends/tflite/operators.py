@@ -10,20 +10,23 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.errors import ImportModelError
-from smidgen.frontends.channels import together
 from smidgen.frontends.tflite.arguments import NO_TENSOR
 from smidgen.frontends.tflite.arguments import activation_of as _activation
 from smidgen.frontends.tflite.arguments import inputs_of as _inputs
 from smidgen.frontends.tflite.context import TfliteImport
 from smidgen.frontends.tflite.enlarging import transpose_conv
 from smidgen.frontends.tflite.flatbuffer import SAME, VALID, ZERO_PLACE, TfliteOperator
+from smidgen.frontends.tflite.functions import FUNCTION_RULES
 from smidgen.frontends.tflite.moving import MOVING_RULES, gathered
-from smidgen.ir import Type, Value
+from smidgen.frontends.tflite.pairs import PAIR_RULES, wider_first
+from smidgen.frontends.tflite.reductions import REDUCTION_RULES
+from smidgen.ir import QParams, Type, Value
 from smidgen.ops.functions import FUNCTIONS
 from smidgen.ops.window import Pad, same_pad
 
 NUMBER = r"-?\d+(\.\d+)?(e[+-]?\d+)?"
 TABLE_NAME = re.compile(rf"(?P<slope>slope of )?(?P<function>\w+)\((?P<alpha>{NUMBER}), (?P<beta>{NUMBER})\)")
+BYTES = QParams.per_tensor(1.0, -ZERO_PLACE)  # uint8 without a scale, as int8
 
 
 TfliteRule = Callable[[TfliteImport, TfliteOperator], Value | tuple[Value, ...] | None]
@@ -52,7 +55,8 @@ def _bias(c: TfliteImport, index: int, x: Value, channels: int, stem: str) -> Va
 
 def _conv(c: TfliteImport, operator: TfliteOperator) -> Value:
     xi, wi, bi = _inputs(operator, 2, 3)
-    x, w = c.value(xi), c.value(wi)
+    x = c.value(xi)
+    w = c.weights(wi, x)
     if len(w.type.shape) != 4 or len(x.type.shape) != 4:
         raise ImportModelError(
             f"input {list(x.type.shape)} and weights {list(w.type.shape)} should have four dimensions"
@@ -70,38 +74,39 @@ def _conv(c: TfliteImport, operator: TfliteOperator) -> Value:
 
 def _dense(c: TfliteImport, operator: TfliteOperator) -> Value:
     xi, wi, bi = _inputs(operator, 2, 3)
-    x, w = c.value(xi), c.value(wi)
+    x = c.value(xi)
+    w = c.weights(wi, x)
     if operator.options.weights_format != 0 or len(w.type.shape) != 2 or x.type.size % w.type.shape[1]:
         raise ImportModelError(
             f"input {list(x.type.shape)} and weights {list(w.type.shape)} in format {operator.options.weights_format} "
             "are not a matrix product; convert the model with plain [out, in] weights"
         )
     rows, columns = x.type.size // w.type.shape[1], w.type.shape[1]
+    flat = x
     if x.type.shape != (rows, columns):
-        x = c.builder.emit(ops.Reshape((rows, columns)), x, name=f"{x.name}.rows")
+        flat = c.builder.emit(ops.Reshape((rows, columns)), x, name=f"{x.name}.rows")
     b = _bias(c, bi, x, w.type.shape[0], w.name)
-    declared = c.type(operator.outputs[0], (rows, w.type.shape[0]))
-    if declared.shape == (rows, w.type.shape[0]):
-        return c.emit(operator, ops.Dense(_activation(operator)), x, w, b)
-    y = c.builder.emit(ops.Dense(_activation(operator)), x, w, b, q=declared.q)
-    return c.emit(operator, ops.Reshape(declared.shape), y)
+    shape = (*x.type.shape[:-1], w.type.shape[0]) if operator.options.keep_num_dims else (rows, w.type.shape[0])
+    if not c.is_open(operator.outputs[0]):
+        shape = c.type(operator.outputs[0]).shape
+    if shape == (rows, w.type.shape[0]):
+        return c.emit(operator, ops.Dense(_activation(operator)), flat, w, b)
+    y = c.builder.emit(ops.Dense(_activation(operator)), flat, w, b, q=c.q(operator.outputs[0]))
+    return c.emit(operator, ops.Reshape(shape), y)
 
 
 def _binary(c: TfliteImport, operator: TfliteOperator) -> Value:
     a, b = (c.value(index) for index in _inputs(operator, 2, 2))
-    shape = c.type(operator.outputs[0], together(a.type.shape, b.type.shape)).shape
-    if a.type.shape != shape and b.type.shape == shape:
-        a, b = b, a
+    a, b = wider_first(a, b)
     op = ops.Add if operator.code == "ADD" else ops.Mul
     return c.emit(operator, op(_activation(operator)), a, b)
 
 
 def _maximum(c: TfliteImport, operator: TfliteOperator) -> Value:
     a, b = (c.value(index) for index in _inputs(operator, 2, 2))
-    declared = c.type(operator.outputs[0])
-    if not a.type.q == b.type.q == declared.q:
+    if not a.type.q == b.type.q == c.q(operator.outputs[0]):
         raise ImportModelError("it compares tensors of different scales; convert the model with one scale for all")
-    return c.emit(operator, ops.Maximum(), *((b, a) if a.type.shape != declared.shape else (a, b)))
+    return c.emit(operator, ops.Maximum(), *wider_first(a, b))
 
 
 def _pool(c: TfliteImport, operator: TfliteOperator) -> Value:
@@ -114,18 +119,6 @@ def _pool(c: TfliteImport, operator: TfliteOperator) -> Value:
         return c.emit(operator, op(size, stride, (before[1], after[1], before[2], after[2]), _activation(operator)), x)
     x = c.value(index)
     return c.emit(operator, op(size, stride, _pad_of(operator, x.type, size), _activation(operator)), x)
-
-
-def _mean(c: TfliteImport, operator: TfliteOperator) -> Value:
-    x, axes = _inputs(operator, 2, 2)
-    rank = len(c.type(x).shape)
-    over = sorted(axis + rank if axis < 0 else axis for axis in c.integers(axes))
-    if over != [1, 2] or rank != 4:
-        raise ImportModelError(
-            f"a mean over axes {over} of {list(c.type(x).shape)} is not supported; "
-            "average over height and width, axes [1, 2] of four"
-        )
-    return c.emit(operator, ops.Mean(bool(operator.options.keep_dims)), c.value(x))
 
 
 def _pads(c: TfliteImport, index: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -159,14 +152,24 @@ def _reshape(c: TfliteImport, operator: TfliteOperator) -> Value:
     """RESHAPE, SQUEEZE and EXPAND_DIMS: the bytes stay, the file declares the shape."""
     x = c.value(_inputs(operator, 1, 2)[0])
     asked = c.integers(operator.inputs[1]) if operator.code == "RESHAPE" and len(operator.inputs) == 2 else None
-    rest = x.type.size // max(1, math.prod(n for n in asked or () if n > 0))
-    shape = c.type(operator.outputs[0], tuple(rest if n < 0 else n for n in asked or ())).shape
-    fits = asked is None or (len(asked) == len(shape) and all(a in (-1, d) for a, d in zip(asked, shape, strict=True)))
-    if not fits:
+    if asked is not None and c.is_open(operator.outputs[0]):
+        return c.emit(operator, ops.Reshape(_resolved(asked, x.type)), x)
+    shape = c.type(operator.outputs[0]).shape
+    if asked is not None and (
+        len(asked) != len(shape) or any(a not in (-1, d) for a, d in zip(asked, shape, strict=True))
+    ):
         raise ImportModelError(
-            f"it reshapes to {list(asked or ())}, the file declares {list(shape)}; convert the model again"
+            f"it reshapes to {list(asked)}, the file declares {list(shape)}; convert the model again"
         )
     return c.emit(operator, ops.Reshape(shape), x)
+
+
+def _resolved(asked: tuple[int, ...], x: Type) -> tuple[int, ...]:
+    """The shape asked for, with a number for −1."""
+    known = math.prod(d for d in asked if d != -1)
+    if asked.count(-1) > 1 or known < 1 or x.size % known:
+        raise ImportModelError(f"it reshapes {list(x.shape)} to {list(asked)}; convert the model with fixed shapes")
+    return tuple(x.size // known if d == -1 else d for d in asked)
 
 
 def _transpose(c: TfliteImport, operator: TfliteOperator) -> Value:
@@ -196,6 +199,8 @@ def _activate(c: TfliteImport, operator: TfliteOperator) -> Value:
 def _quantize(c: TfliteImport, operator: TfliteOperator) -> Value:
     (index,) = _inputs(operator, 1, 1)
     x = c.value(index)
+    if x.type.dtype == "int8" and x.type.q == c.type(operator.outputs[0]).q:
+        return x  # from uint8 or to it: the same int8
     return c.emit(operator, ops.Quantize() if x.type.dtype == "float32" else ops.Requantize(), x)
 
 
@@ -204,13 +209,16 @@ def _dequantize(c: TfliteImport, operator: TfliteOperator) -> Value:
     return c.emit(operator, ops.Dequantize(), c.value(x))
 
 
-def _cast(c: TfliteImport, operator: TfliteOperator) -> None:
-    """int8 as int32: places in a table, as nothing else is computed in int32."""
+def _cast(c: TfliteImport, operator: TfliteOperator) -> Value | None:
+    """Bytes 0 … 255 as float32; int8 as int32: places in a table, as nothing else is computed in int32."""
     (index,) = _inputs(operator, 1, 1)
     x, y = c.value(index), c.tensor(operator.outputs[0])
+    if x.type.q == BYTES and y.dtype == "float32":
+        return c.emit(operator, ops.Dequantize(), x)
     if x.type.dtype != "int8" or y.dtype != "int32":
         raise ImportModelError(f"a cast from {x.type.dtype} to {y.dtype} is not supported; use QUANTIZE and DEQUANTIZE")
     c.places[operator.outputs[0]] = x, 0
+    return None
 
 
 def _add(c: TfliteImport, operator: TfliteOperator) -> Value | None:
@@ -227,7 +235,7 @@ def _add(c: TfliteImport, operator: TfliteOperator) -> Value | None:
 def _gather(c: TfliteImport, operator: TfliteOperator) -> Value:
     """A table of int8 results that its name says the function of, as files of our own have it."""
     table, places = _inputs(operator, 2, 2)
-    if c.is_constant(places):
+    if c.known(places):
         return gathered(c, operator)
     what = "a GATHER from anything but a table of a known function is not supported; import the model it came from"
     x, zero = c.places.get(places, (None, 0))
@@ -242,10 +250,10 @@ def _gather(c: TfliteImport, operator: TfliteOperator) -> Value:
 
 
 OPERATOR_RULES: Mapping[str, TfliteRule] = {
-    **MOVING_RULES,
+    **FUNCTION_RULES, **MOVING_RULES, **PAIR_RULES, **REDUCTION_RULES,
     "ADD": _add, "AVERAGE_POOL_2D": _pool, "CAST": _cast, "CONCATENATION": _concat, "CONV_2D": _conv,
     "DEPTHWISE_CONV_2D": _conv, "DEQUANTIZE": _dequantize, "EXPAND_DIMS": _reshape, "FULLY_CONNECTED": _dense,
-    "GATHER": _gather, "MAXIMUM": _maximum, "MAX_POOL_2D": _pool, "MEAN": _mean, "MUL": _binary, "PAD": _pad,
+    "GATHER": _gather, "MAXIMUM": _maximum, "MAX_POOL_2D": _pool, "MUL": _binary, "PAD": _pad,
     "PADV2": _pad_with, "QUANTIZE": _quantize, "RELU": _activate, "RELU6": _activate, "RELU_N1_TO_1": _activate,
     "RESHAPE": _reshape, "SOFTMAX": _softmax, "SQUEEZE": _reshape, "TRANSPOSE": _transpose,
     "TRANSPOSE_CONV": transpose_conv,

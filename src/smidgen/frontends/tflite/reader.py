@@ -15,10 +15,11 @@ from smidgen.frontends.obstacles import with_others
 from smidgen.frontends.tflite.context import TfliteImport
 from smidgen.frontends.tflite.decode import decode
 from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator
-from smidgen.frontends.tflite.folding import fold, foldable
+from smidgen.frontends.tflite.folding import FOLDED_ONLY, fold
 from smidgen.frontends.tflite.metadata import stated_preprocessing
 from smidgen.frontends.tflite.moving import SEVERAL_OUTPUTS
 from smidgen.frontends.tflite.operators import OPERATOR_RULES
+from smidgen.frontends.tflite.unsigned import as_signed
 from smidgen.frontends.transposes import cancel_transposes
 from smidgen.ir import Graph, Type, Value
 from smidgen.ir.preprocessing import Preprocessing
@@ -41,6 +42,7 @@ def read_tflite(path: Path, memory: int = MEMORY) -> Graph:
 
 
 def _graph(model: TfliteModel, name: str, budget: Budget) -> Graph:
+    model, notes = as_signed(model)
     c, reached = TfliteImport(model, name, budget), 0
     try:
         _inputs(c)
@@ -48,13 +50,21 @@ def _graph(model: TfliteModel, name: str, budget: Budget) -> Graph:
             reached = number + 1
             _node(c, number, operator)
     except ImportModelError as error:
-        others = Counter(o.code for o in model.operators[reached:] if o.code not in OPERATOR_RULES)
+        known = FOLDED_ONLY.union(OPERATOR_RULES)
+        others = Counter(o.code for o in model.operators[reached:] if o.code not in known)
         raise with_others(error, others) from None
     graph = c.builder.graph(*(c.value(index) for index in model.outputs))
     for one in FEWER:
         graph = one(graph)
     classes = model.classes if fits_scores(model.classes, graph.scores.type) else ()
-    return replace(graph, preprocessing=_preprocessing(model, graph), classes=classes)
+    return replace(graph, preprocessing=_preprocessing(model, graph), classes=classes, notes=notes + _widened(c))
+
+
+def _widened(c: TfliteImport) -> tuple[str, ...]:
+    """A note on weights that became float32."""
+    if not c.widened:
+        return ()
+    return (f"the weights of {len(c.widened)} layers are int8 and were read as float32, as their inputs are: quantize",)
 
 
 def _inputs(c: TfliteImport) -> None:
@@ -80,37 +90,39 @@ def _preprocessing(model: TfliteModel, graph: Graph) -> Preprocessing | None:
 def _node(c: TfliteImport, number: int, operator: TfliteOperator) -> None:
     """Translate one operator and hold the result against what the file declares."""
     where = f"operator {number} ({operator.code})"
-    rule = OPERATOR_RULES.get(operator.code)
-    if rule is None:
+    if operator.code not in OPERATOR_RULES and operator.code not in FOLDED_ONLY:
         known = ", ".join(sorted(OPERATOR_RULES))
         raise ImportModelError(f"{where} is not supported; build the model from {known}")
     if len(operator.outputs) != 1 and (operator.code not in SEVERAL_OUTPUTS or not operator.outputs):
         raise ImportModelError(f"{where} has {len(operator.outputs)} outputs instead of one; convert the model again")
     try:
         where += f" of '{c.tensor(operator.outputs[0]).name}'"
-        if any(out in c.values or c.is_constant(out) for out in operator.outputs):
+        if any(out in c.values or c.tensor(out).data is not None for out in operator.outputs):
             raise ImportModelError("it writes a tensor that has a value already; convert the model again")
-        if foldable(c, operator):
-            c.known[operator.outputs[0]] = fold(c, operator)
+        constant = fold(c, operator)
+        if constant is not None:
+            c.folded[operator.outputs[0]] = constant
             return
-        made = rule(c, operator)
-        values = made if isinstance(made, tuple) else (made,)
-        for out, value in zip(operator.outputs, values, strict=True):
+        if operator.code not in OPERATOR_RULES:
+            raise ImportModelError("it is supported only where all it reads is constant; convert with fixed shapes")
+        made = OPERATOR_RULES[operator.code](c, operator)
+        for out, value in zip(operator.outputs, made if isinstance(made, tuple) else (made,), strict=True):
             if value is not None:  # else it is folded into the operator that reads it
-                _check(c, value, c.type(out, value.type.shape))
+                _check(c, value, out)
                 c.values[out] = value
     except (GraphError, ImportModelError) as error:
         raise ImportModelError(f"{where}: {error}") from None
 
 
-def _check(c: TfliteImport, value: Value, declared: Type) -> None:
+def _check(c: TfliteImport, value: Value, out: int) -> None:
     """The operator gives what the file declares, and its scales fit the arithmetic."""
+    declared = Type(value.type.shape, c.tensor(out).dtype, c.q(out)) if c.is_open(out) else c.type(out)
     if value.type != declared:
         raise ImportModelError(
             f"the file declares {_describe(declared)}, the operator gives {_describe(value.type)}; "
             "convert the model again, with one quantization on both sides of an operator that only moves data"
         )
-    if value.type.dtype == "int8":
+    if value.type.dtype == "int8" and value not in c.values.values():  # else it was there before: no node is new
         c.builder.last.op.params(c.builder.last)
 
 

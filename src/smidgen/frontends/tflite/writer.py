@@ -21,6 +21,7 @@ from smidgen.frontends.tflite.flatbuffer import (
     TfliteOptions,
     TfliteTensor,
 )
+from smidgen.frontends.tflite.functions import FUNCTION_OPERATORS
 from smidgen.frontends.tflite.metadata import class_metadata
 from smidgen.frontends.tflite.moves import MOVES
 from smidgen.ir import DTYPES, Array, Graph, Node, Op, Type, Value, verify
@@ -33,7 +34,7 @@ from smidgen.ops.window import Pad, Window, same_pad
 INT8_VERSION: Mapping[str, int] = {
     "ADD": 2, "AVERAGE_POOL_2D": 2, "CONCATENATION": 2, "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "DEQUANTIZE": 2,
     "FULLY_CONNECTED": 4, "GATHER": 2, "MAXIMUM": 2, "MAX_POOL_2D": 2, "MEAN": 2, "MUL": 2, "PAD": 2, "PADV2": 2,
-    "QUANTIZE": 1, "RELU": 2, "RELU6": 2, "RELU_N1_TO_1": 1, "RESHAPE": 1, "SOFTMAX": 2, "TRANSPOSE": 2,
+    "PRELU": 1, "QUANTIZE": 1, "RELU": 2, "RELU6": 2, "RELU_N1_TO_1": 1, "RESHAPE": 1, "SOFTMAX": 2, "TRANSPOSE": 2,
     "RESIZE_BILINEAR": 2, "RESIZE_NEAREST_NEIGHBOR": 2, "SLICE": 2,
 }  # fmt: skip
 REQUANTIZE_VERSION, DILATED_VERSION = 2, 2  # of QUANTIZE from int8, of DEPTHWISE_CONV_2D in float32
@@ -241,6 +242,11 @@ def _maximum(lowering: Lowering, node: Node) -> None:
     lowering.emit("MAXIMUM", node, *(lowering.place(value) for value in node.ins))
 
 
+def _prelu(lowering: Lowering, node: Node) -> None:
+    x, slope = node.ins
+    lowering.emit("PRELU", node, lowering.place(x), lowering.place(slope))
+
+
 def _max_pool(lowering: Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.MaxPool)
     x, window = node.ins[0].type, node.op.window
@@ -323,9 +329,16 @@ def _dequantize(lowering: Lowering, node: Node) -> None:
 
 
 def _lookup(lowering: Lowering, node: Node) -> None:
-    """A table's elements at x + 128: TFLite's own functions have arithmetics of their own. Its name says what it is."""
+    """TFLite's own function, or a table's elements at x + 128, whose name says what they are."""
     op, (x,), y = node.op, node.ins, node.out
     assert isinstance(op, ops.Lookup)
+    own = _own_function(op)
+    if own is not None and (op.tflite or x.type.dtype == "float32"):
+        code, version = own
+        options = TfliteOptions(alpha=op.alpha, approximate=op.function == "gelu_tanh")
+        version = version if x.type.dtype == "int8" else 1
+        lowering.emit(code, node, lowering.place(x), options=options, version=version)
+        return
     if x.type.dtype != "int8":
         raise ExportError(f"{where(node)}: {op.function} is exported as a table of int8 results; quantize the model")
     raw, places = (
@@ -342,10 +355,20 @@ def _lookup(lowering: Lowering, node: Node) -> None:
     lowering.emit("GATHER", node, table, places)
 
 
+def _own_function(op: ops.Lookup) -> tuple[str, int] | None:
+    """TFLite's operator for a function, and the version that takes int8."""
+    for code, (function, alpha, version) in FUNCTION_OPERATORS.items():
+        same = function == op.function.removesuffix("_tanh") and (code == "LEAKY_RELU" or alpha == op.alpha)
+        if same and not op.slope:
+            return code, version
+    return None
+
+
 LOWERINGS: Mapping[type[Op], Callable[[Lowering, Node], None]] = {
     **MOVES,
     ops.Activate: _activate, ops.Add: _binary, ops.AvgPool: _avg_pool, ops.Concat: _concat, ops.Conv2D: _conv,
     ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _dequantize, ops.Lookup: _lookup, ops.Maximum: _maximum,
-    ops.MaxPool: _max_pool, ops.Mean: _mean, ops.Mul: _binary, ops.Pad: _pad, ops.Quantize: _quantize,
-    ops.Requantize: _quantize, ops.Reshape: _reshape, ops.Softmax: _softmax, ops.Transpose: _transpose,
+    ops.MaxPool: _max_pool, ops.Mean: _mean, ops.Mul: _binary, ops.Pad: _pad, ops.PRelu: _prelu,
+    ops.Quantize: _quantize, ops.Requantize: _quantize, ops.Reshape: _reshape, ops.Softmax: _softmax,
+    ops.Transpose: _transpose,
 }  # fmt: skip

@@ -1,0 +1,120 @@
+"""uint8 tensors as int8: a byte less 128 with a zero point less 128 is the same real number.
+
+That is exact for activations. Weights have no zero point here: those of old uint8 files, less theirs, stay as they are
+where they lie in −127 … 127; a channel that reaches further is rounded to a scale of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from smidgen.frontends.tflite.flatbuffer import VALID, TfliteModel, TfliteOperator, TfliteTensor
+from smidgen.ir import Array
+
+HALF = 128  # between uint8 and int8
+MOST = 127  # steps of a weight
+WEIGHT_AXES: Mapping[str, int] = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 0}
+INT32 = np.iinfo(np.int32)
+
+
+@dataclass
+class _Weights:
+    """How many layers' weights were taken over exactly and how many were rounded, with their channels."""
+
+    exact: int = 0
+    rounded: int = 0
+    channels: int = 0
+    of: int = 0
+    tensors: dict[int, TfliteTensor] = field(default_factory=dict)
+    coarser: dict[int, Array] = field(default_factory=dict)  # by tensor, its scales as multiples of the one it had
+
+
+def as_signed(model: TfliteModel) -> tuple[TfliteModel, tuple[str, ...]]:
+    """The same model without uint8, and a sentence on what became of its weights where they were uint8."""
+    weights = _Weights()
+    for operator in model.operators:
+        _convert_weights(model, operator, weights)
+    tensors = [weights.tensors.get(i) or _moved(tensor) for i, tensor in enumerate(model.tensors)]
+    operators = [_with_bias(operator, tensors, weights.coarser) for operator in model.operators]
+    averages = sum(_has_halves(model, operator) for operator in model.operators)
+    return replace(model, tensors=tuple(tensors), operators=tuple(operators)), _notes(weights, averages)
+
+
+def _has_halves(model: TfliteModel, operator: TfliteOperator) -> bool:
+    """Whether it averages even numbers of uint8, whose halves go up, those of int8 away from zero."""
+    options, index = operator.options, operator.inputs[0] if operator.inputs else -1
+    if operator.code != "AVERAGE_POOL_2D" or not 0 <= index < len(model.tensors):
+        return False
+    odd = options.filter_height % 2 and options.filter_width % 2 and options.padding == VALID
+    return model.tensors[index].dtype == "uint8" and not odd
+
+
+def _notes(weights: _Weights, averages: int) -> tuple[str, ...]:
+    layers, said = weights.exact + weights.rounded, []
+    if weights.rounded:
+        said.append(
+            f"the weights of {weights.exact} of {layers} layers exactly, of {weights.rounded} requantized: "
+            f"{weights.channels} of their {weights.of:,} channels reach beyond {MOST} steps"
+        )
+    elif layers:
+        said.append(f"the weights of all {layers} layers exactly")
+    if averages:
+        said.append(f"halves in {averages} average pools go away from zero, not up")
+    return (f"uint8 became int8: {'; '.join(said)}",) if said else ()
+
+
+def _moved(tensor: TfliteTensor) -> TfliteTensor:
+    """A uint8 tensor as int8; bytes without a scale are the numbers 0 … 255."""
+    zeros = tensor.zeros or (0,) * len(tensor.scales)
+    if tensor.dtype != "uint8" or len(tensor.scales) > 1 or len(zeros) != len(tensor.scales):
+        return tensor
+    data = None if tensor.data is None else bytes(np.frombuffer(tensor.data, np.uint8) ^ np.uint8(HALF))
+    scales, zeros = (tensor.scales, zeros) if tensor.scales else ((1.0,), (0,))
+    return replace(tensor, dtype="int8", scales=scales, zeros=(zeros[0] - HALF,), data=data)
+
+
+def _convert_weights(model: TfliteModel, operator: TfliteOperator, weights: _Weights) -> None:
+    """A layer's weights less their zero point, noted in `weights`; what is not such weights is left alone."""
+    index = operator.inputs[1] if operator.code in WEIGHT_AXES and len(operator.inputs) > 1 else -1
+    if not 0 <= index < len(model.tensors) or index in weights.tensors:
+        return
+    tensor, axis = model.tensors[index], WEIGHT_AXES[operator.code]
+    whole = tensor.data is not None and len(tensor.data) == math.prod(tensor.shape) and axis < len(tensor.shape)
+    if tensor.dtype != "uint8" or len(tensor.scales) != 1 or len(tensor.zeros) != 1 or not whole:
+        return
+    steps = tensor.array().astype(np.int32) - np.clip(tensor.zeros[0], 0, 255)
+    others = tuple(i for i in range(steps.ndim) if i != axis)
+    reach = np.abs(steps).max(axis=others, initial=0)
+    multiples = np.maximum(reach / MOST, 1.0)
+    plain = replace(tensor, dtype="int8", zeros=(0,))
+    if multiples.max(initial=1.0) == 1.0:
+        weights.exact += 1
+        weights.tensors[index] = replace(plain, data=steps.astype(np.int8).tobytes())
+        return
+    weights.rounded += 1
+    weights.channels += int((multiples > 1).sum())
+    weights.of += len(multiples)
+    scales = np.float32(tensor.scales[0]) * multiples.astype(np.float32)
+    along = [-1 if i == axis else 1 for i in range(steps.ndim)]
+    data = np.clip(np.rint(steps / multiples.reshape(along)), -MOST, MOST).astype(np.int8).tobytes()
+    zeros = (0,) * len(scales)
+    weights.tensors[index] = replace(plain, scales=tuple(scales.tolist()), zeros=zeros, axis=axis, data=data)
+    weights.coarser[index] = multiples
+
+
+def _with_bias(operator: TfliteOperator, tensors: list[TfliteTensor], coarser: Mapping[int, Array]) -> TfliteOperator:
+    """The layer with its bias, appended to the tensors, in steps of its weights' new scales."""
+    inputs = operator.inputs
+    multiples = coarser.get(inputs[1]) if len(inputs) > 2 and operator.code in WEIGHT_AXES else None
+    if multiples is None or not 0 <= inputs[2] < len(tensors):
+        return operator
+    bias = tensors[inputs[2]]
+    if bias.dtype != "int32" or bias.shape != multiples.shape or len(bias.data or b"") != 4 * multiples.size:
+        return operator
+    steps = np.clip(np.rint(bias.array() / multiples), INT32.min, INT32.max).astype("<i4")
+    tensors.append(replace(bias, data=steps.tobytes(), scales=(), zeros=()))
+    return replace(operator, inputs=(*inputs[:2], len(tensors) - 1, *inputs[3:]))
