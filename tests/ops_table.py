@@ -55,7 +55,7 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
 FOLDED = (
     "Cast Constant Dropout Identity Shape",
     "_to_copy alias clone expand getitem",
-    "CAST SHAPE",
+    "CAST",
 )  # they leave no node
 
 HEAD = """# What is supported
