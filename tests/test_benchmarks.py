@@ -14,6 +14,7 @@ import pytest
 import layout_trees as trees
 from house import TOP
 from smidgen.frontends.native import write_smg
+from smidgen.frontends.tflite import write_tflite
 from toys import small_network
 
 ACCURACY = ("exports", "flowers", "gradients", "pixels", "quantization", "ratios", "step", "zoo")
@@ -69,6 +70,26 @@ def test_without_released_weights_those_of_the_zoo_are_measured_and_that_is_said
     assert done.returncode == 0, done.stderr[-400:]
     assert "SKIPPED: the released mcunet-5fps beside the checkout; the zoo's own is measured instead" in done.stderr
     assert json.loads(done.stdout)["network"] == "mcunet-5fps"
+
+
+def test_a_folder_of_models_is_tried_whatever_is_in_it(clone: Path) -> None:
+    folder = clone / "models"
+    folder.mkdir()
+    (folder / "small.tflite").write_bytes(write_tflite(small_network()))
+    (folder / "damaged.tflite").write_bytes(b"no model")
+    (folder / "net.keras").write_bytes(b"")
+    (folder / "notes.txt").write_text("no model either")
+    done = run(clone, "wild", "models", "--json")
+    assert done.returncode == 0, done.stderr[-400:]
+    assert "SKIPPED: real inputs, vww.zip is not beside the checkout" in done.stderr
+    damaged, keras, small = json.loads(done.stdout)
+    assert "not a TFLite model" in damaged["refused"]
+    assert "'.keras' files are not supported" in keras["refused"]
+    assert (small["refused"], small["computes"], small["random"]) == (
+        "", "int8", {"inputs": 20, "equal": 20, "apart": 0.0}
+    )  # fmt: skip
+    assert "1 of 3 are read" in run(clone, "wild", "models").stdout
+    assert "is not a folder" in run(clone, "wild", "absent").stderr
 
 
 @pytest.mark.parametrize("name", ["flowers", "zoo"])

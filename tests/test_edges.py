@@ -114,7 +114,7 @@ def test_an_empty_path_is_refused(fail: Fail, command: tuple[str, ...]) -> None:
 
 
 def test_no_images_are_not_the_working_folder_s(fail: Fail) -> None:
-    assert fail("train", "tiny.smg", "--scheme", "head", "--data", "", "-o", "out").startswith("no images are named")
+    assert fail("train", "tiny.smg", "--scheme", "head", "--data", "", "-o", "out").startswith("no data are named")
 
 
 def test_a_picture_that_cannot_be_written_leaves_no_project(fail: Fail, folder: Path) -> None:

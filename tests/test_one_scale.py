@@ -47,7 +47,7 @@ def test_every_channel_of_a_step_has_a_factor_and_no_graph_can_say_otherwise(sha
     graph = one_scale(0)
     count = len(layers(graph))
     scheme = Scheme("all", count, tuple((layer, share) for layer in range(count)))
-    step = passes.run(build_training(graph, scheme, Options(CLASSES)).step)
+    step = passes.run(build_training(graph, scheme, Options(CLASSES, head="new")).step)
     found = [(i, node) for i, node in enumerate(step.nodes) if isinstance(node.op, FusedWeightStep)]
     assert any(isinstance(node.op.gradient, DepthwiseGradWeight) for _, node in found if hasattr(node.op, "gradient"))
     for index, node in found:

@@ -123,15 +123,15 @@ def test_weights_in_float16_are_read_as_float32() -> None:
     np.testing.assert_allclose(run_litert(file, x)[0], evaluate(again, x)[0], rtol=1e-5)
 
 
-@pytest.mark.parametrize("per_channel", [False, True])
-def test_int8_weights_between_floats_are_read_as_the_numbers_they_stand_for(per_channel: bool) -> None:
+@pytest.mark.parametrize("kind", ["one scale", "per channel", "uint8"])
+def test_8_bit_weights_between_floats_are_read_as_the_numbers_they_stand_for(kind: str) -> None:
     graph, w = dense()
     model = decode(write_tflite(graph))
     (at,) = (i for i, tensor in enumerate(model.tensors) if tensor.name == "w")
-    scales = (1 / 64,) * (5 if per_channel else 1)
-    small = replace(
-        model.tensors[at], dtype="int8", scales=scales, zeros=(0,) * len(scales), data=(w * 64).astype("i1").tobytes()
-    )
+    scales = (1 / 64,) * (5 if kind == "per channel" else 1)
+    dtype, zero = ("uint8", 127) if kind == "uint8" else ("int8", 0)
+    data = (w * 64 + zero).astype(dtype).tobytes()
+    small = replace(model.tensors[at], dtype=dtype, scales=scales, zeros=(zero,) * len(scales), data=data)
     tensors = list(model.tensors)
     tensors[at] = small
     again = read_back(encode(replace(model, tensors=tuple(tensors))))

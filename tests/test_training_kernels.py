@@ -71,7 +71,7 @@ def test_every_gradient_that_a_step_computes_itself_has_a_case() -> None:
 def test_every_kernel_has_a_case() -> None:
     graphs = (*GRAPHS.values(), *TRAINING_GRAPHS.values())
     called = {node.op.symbol(node) for graph in graphs for node in graph.nodes} - {""}
-    assert set(DECLARED.findall(declarations())) == called
+    assert set(DECLARED.findall(declarations())) == called | {"smg_log_mel_s8"}  # which test_audio.py calls
 
 
 def test_training_case_names_are_unique() -> None:

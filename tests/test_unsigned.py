@@ -16,7 +16,7 @@ from smidgen import ops
 from smidgen.frontends.tflite import write_tflite
 from smidgen.frontends.tflite.decode import decode
 from smidgen.frontends.tflite.encode import encode
-from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator, TfliteTensor
+from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator, TfliteOptions, TfliteTensor
 from smidgen.ir import Array, Builder, Graph, QParams, Type, evaluate
 from test_cli import invoke
 from test_tflite import read_back
@@ -99,6 +99,8 @@ def test_only_channels_beyond_int8_are_requantized_and_the_graph_says_so() -> No
     (weights,) = (v for v, data in graph.constants.items() if data.dtype == np.int8)
     kept = np.frombuffer(bytes(bytes_), np.uint8).reshape(4, 30).astype(int) - 100
     np.testing.assert_array_equal(graph.constants[weights][[0, 2, 3]], kept[[0, 2, 3]])
+    (bias,) = (data for data in graph.constants.values() if data.dtype == np.int32)
+    assert bias.tolist() == [-1800, round(-900 * 127 / 155), 0, 900]
     assert weights.type.q is not None
     scales = np.array(weights.type.q.scale)
     np.testing.assert_allclose(scales, np.array([1, 155 / 127, 1, 1]) * 0.01, rtol=1e-6)
@@ -135,6 +137,25 @@ def test_bytes_without_a_scale_are_cast_to_the_numbers_they_are() -> None:
     graph = read_back(encode(TfliteModel(tensors, (TfliteOperator("CAST", (0,), (1,)),), (0,), (1,))))
     every = np.arange(-128, 128).astype(np.int8)[None]
     np.testing.assert_array_equal(evaluate(graph, every)[0], np.arange(256, dtype=np.float32)[None])
+
+
+def test_parts_of_a_concatenation_in_other_scales_are_requantized_and_that_is_noted() -> None:
+    tensors = (
+        TfliteTensor("a", (1, 256), "uint8", (0.05,), (10,)),
+        TfliteTensor("b", (1, 256), "uint8", (0.02,), (0,)),
+        TfliteTensor("y", (1, 512), "uint8", (0.05,), (10,)),
+    )
+    operator = TfliteOperator("CONCATENATION", (0, 1), (2,), TfliteOptions(axis=1))
+    model = encode(TfliteModel(tensors, (operator,), (0, 1), (2,)))
+    graph = read_back(model)
+    assert [type(node.op).__name__ for node in graph.nodes] == ["Requantize", "Concat"]
+    assert graph.notes == (
+        "uint8 became int8: 1 parts of concatenations are requantized to the scale of the whole, within a step",
+    )
+    every = np.arange(-128, 128).astype(np.int8)[None]
+    (mine,), (other,) = evaluate(graph, every, every), run_litert(model, flipped(every), flipped(every))
+    assert np.abs(mine.astype(int) - flipped(other)).max() <= 1
+    np.testing.assert_array_equal(mine[:, :256], every)
 
 
 def test_averages_of_an_even_number_of_bytes_are_noted() -> None:

@@ -9,6 +9,7 @@ import tflite
 
 from smidgen.errors import ImportModelError
 from smidgen.frontends.tflite.flatbuffer import (
+    CUSTOM,
     OPERATORS,
     OPTIONS,
     TENSOR_TYPES,
@@ -114,7 +115,7 @@ class _Decoder:
         """The operator's name; files older than 2020 hold it only in the deprecated byte."""
         number = max(code.DeprecatedBuiltinCode(), code.BuiltinCode())
         if number == OPERATORS["CUSTOM"]:
-            return f"the custom operator '{self.text(code.CustomCode())}'"
+            return f"{CUSTOM} '{self.text(code.CustomCode())}'"
         return _OPERATOR_NAMES.get(number, f"operator code {number}")
 
     def tensor(self, tensor: Any, buffers: list[bytes | None]) -> TfliteTensor:

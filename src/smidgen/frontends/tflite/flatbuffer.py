@@ -27,6 +27,7 @@ _DILATED = (*_WINDOW, "dilation_w_factor", "dilation_h_factor")
 _POOL = ("Pool2DOptions", (*_WINDOW, "filter_width", "filter_height"))
 _RESIZE = ("align_corners", "half_pixel_centers")
 _REDUCER = ("ReducerOptions", ("keep_dims",))
+CUSTOM = "the custom operator"  # and its name: what decoding calls an operator that is not TFLite's own
 ZERO_PLACE = 128  # of an int8 zero in a table of all int8 numbers
 # An operator's options table in the schema, and the fields of it that matter here.
 OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {

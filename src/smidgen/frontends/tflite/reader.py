@@ -14,7 +14,7 @@ from smidgen.frontends.naming import identifier
 from smidgen.frontends.obstacles import with_others
 from smidgen.frontends.tflite.context import TfliteImport
 from smidgen.frontends.tflite.decode import decode
-from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator
+from smidgen.frontends.tflite.flatbuffer import CUSTOM, TfliteModel, TfliteOperator
 from smidgen.frontends.tflite.folding import FOLDED_ONLY, fold
 from smidgen.frontends.tflite.metadata import stated_preprocessing
 from smidgen.frontends.tflite.moving import SEVERAL_OUTPUTS
@@ -90,6 +90,8 @@ def _preprocessing(model: TfliteModel, graph: Graph) -> Preprocessing | None:
 def _node(c: TfliteImport, number: int, operator: TfliteOperator) -> None:
     """Translate one operator and hold the result against what the file declares."""
     where = f"operator {number} ({operator.code})"
+    if operator.code.startswith(CUSTOM):
+        raise ImportModelError(f"{where} is not supported, its code is not in the file; cut the model before it")
     if operator.code not in OPERATOR_RULES and operator.code not in FOLDED_ONLY:
         known = ", ".join(sorted(OPERATOR_RULES))
         raise ImportModelError(f"{where} is not supported; build the model from {known}")

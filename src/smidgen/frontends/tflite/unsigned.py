@@ -7,7 +7,7 @@ where they lie in −127 … 127; a channel that reaches further is rounded to a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -39,9 +39,12 @@ def as_signed(model: TfliteModel) -> tuple[TfliteModel, tuple[str, ...]]:
     for operator in model.operators:
         _convert_weights(model, operator, weights)
     tensors = [weights.tensors.get(i) or _moved(tensor) for i, tensor in enumerate(model.tensors)]
-    operators = [_with_bias(operator, tensors, weights.coarser) for operator in model.operators]
+    operators: list[TfliteOperator] = []
+    for operator in model.operators:
+        operators += _in_one_scale(_with_bias(operator, tensors, weights.coarser), model, tensors)
     averages = sum(_has_halves(model, operator) for operator in model.operators)
-    return replace(model, tensors=tuple(tensors), operators=tuple(operators)), _notes(weights, averages)
+    joins = len(operators) - len(model.operators)
+    return replace(model, tensors=tuple(tensors), operators=tuple(operators)), _notes(weights, averages, joins)
 
 
 def _has_halves(model: TfliteModel, operator: TfliteOperator) -> bool:
@@ -53,7 +56,7 @@ def _has_halves(model: TfliteModel, operator: TfliteOperator) -> bool:
     return model.tensors[index].dtype == "uint8" and not odd
 
 
-def _notes(weights: _Weights, averages: int) -> tuple[str, ...]:
+def _notes(weights: _Weights, averages: int, joins: int) -> tuple[str, ...]:
     layers, said = weights.exact + weights.rounded, []
     if weights.rounded:
         said.append(
@@ -64,6 +67,8 @@ def _notes(weights: _Weights, averages: int) -> tuple[str, ...]:
         said.append(f"the weights of all {layers} layers exactly")
     if averages:
         said.append(f"halves in {averages} average pools go away from zero, not up")
+    if joins:
+        said.append(f"{joins} parts of concatenations are requantized to the scale of the whole, within a step")
     return (f"uint8 became int8: {'; '.join(said)}",) if said else ()
 
 
@@ -82,6 +87,9 @@ def _convert_weights(model: TfliteModel, operator: TfliteOperator, weights: _Wei
     index = operator.inputs[1] if operator.code in WEIGHT_AXES and len(operator.inputs) > 1 else -1
     if not 0 <= index < len(model.tensors) or index in weights.tensors:
         return
+    x = operator.inputs[0]
+    if not 0 <= x < len(model.tensors) or model.tensors[x].dtype != "uint8":
+        return  # a layer of float32 reads the numbers they stand for
     tensor, axis = model.tensors[index], WEIGHT_AXES[operator.code]
     whole = tensor.data is not None and len(tensor.data) == math.prod(tensor.shape) and axis < len(tensor.shape)
     if tensor.dtype != "uint8" or len(tensor.scales) != 1 or len(tensor.zeros) != 1 or not whole:
@@ -104,6 +112,26 @@ def _convert_weights(model: TfliteModel, operator: TfliteOperator, weights: _Wei
     zeros = (0,) * len(scales)
     weights.tensors[index] = replace(plain, scales=tuple(scales.tolist()), zeros=zeros, axis=axis, data=data)
     weights.coarser[index] = multiples
+
+
+def _in_one_scale(
+    operator: TfliteOperator, model: TfliteModel, tensors: list[TfliteTensor]
+) -> Iterator[TfliteOperator]:
+    """A concatenation of uint8 that rescales, as those of int8 may not: each part is requantized before it."""
+    inputs, count = list(operator.inputs), len(model.tensors)
+    if operator.code == "CONCATENATION" and len(operator.outputs) == 1 and 0 <= operator.outputs[0] < count:
+        whole = tensors[operator.outputs[0]]
+        for place, index in enumerate(inputs):
+            if not 0 <= index < count or model.tensors[index].dtype != "uint8" or not whole.scales:
+                continue
+            part = tensors[index]
+            if (part.scales, part.zeros) != (whole.scales, whole.zeros):
+                tensors.append(
+                    replace(part, name=f"{part.name}.rescaled", scales=whole.scales, zeros=whole.zeros, data=None)
+                )
+                inputs[place] = len(tensors) - 1
+                yield TfliteOperator("QUANTIZE", (index,), (inputs[place],))
+    yield replace(operator, inputs=tuple(inputs))
 
 
 def _with_bias(operator: TfliteOperator, tensors: list[TfliteTensor], coarser: Mapping[int, Array]) -> TfliteOperator:
