@@ -279,6 +279,15 @@ def _shapes() -> Iterator[Case]:
     yield unary("pad-everything", ops.Pad((1, 1, 1, 1), (2, 2, 2, 2)), 2, 3, 2, 3, x=Q(0.05, 127))
     yield unary("pad-vector", ops.Pad((2,), (3,)), 6)
     yield unary("pad-nothing", ops.Pad((0, 0), (0, 0)), 2, 6)
+    yield unary("crop-map", ops.Crop((0, 1, 2, 0), (1, 4, 5, 6)), 1, 6, 5, 6)
+    yield unary("crop-channels", ops.Crop((0, 0, 0, 3), (1, 3, 4, 8)), 1, 3, 4, 9)
+    yield unary("crop-vector", ops.Crop((2,), (7,)), 9)
+    yield unary("pick-twice-as-large", ops.Pick((0, 0, 1, 1, 2, 2), (0, 0, 1, 1)), 1, 3, 2, 7)
+    for name, how in (("", (False, False)), ("-corners", (True, False)), ("-centres", (False, True))):
+        yield unary(f"bilinear{name}", ops.ResizeBilinear((7, 10), *how), 1, 3, 4, 5)
+        yield unary(f"bilinear-smaller{name}", ops.ResizeBilinear((1, 3), *how), 1, 5, 8, 130)
+    yield unary("pick-rows", ops.Pick((3, 1)), 1, 4, 5, 3)
+    yield unary("pick-columns", ops.Pick((), (4, 0, 0, 2, 1, 1, 1)), 1, 3, 5, 130)
     for shape in ((60,), (1, 60), (5, 2, 6)):
         yield unary(f"reshape-{len(shape)}", ops.Reshape(shape), 1, 3, 4, 5)
     for perm in ((0, 3, 1, 2), (3, 2, 1, 0), (0, 1, 2, 3)):

@@ -16,6 +16,7 @@ from smidgen.ops import (
     AvgPool,
     Concat,
     Conv2D,
+    Crop,
     Dense,
     Depthwise,
     Dequantize,
@@ -25,10 +26,12 @@ from smidgen.ops import (
     Mean,
     Mul,
     Pad,
+    Pick,
     PRelu,
     Quantize,
     Requantize,
     Reshape,
+    ResizeBilinear,
     Softmax,
     Transpose,
 )
@@ -118,7 +121,8 @@ def grow_depthwise(s: Grower) -> Value:
 
 
 def grow_dense(s: Grower) -> Value:
-    x = s.value(2)
+    x = s.value()
+    x = x if len(x.type.shape) == 2 else s.g.emit(Reshape((1, x.type.size)), x)
     w, b, scale = s.weights((s.choose(1, 12), x.type.shape[1]), 0, shared=bool(s.choose(0, 1)))
     return s.g.emit(Dense(s.activation()), x, w, b, q=s.q(x.type.scale * scale * x.type.shape[1] ** 0.5 * 70))
 
@@ -185,6 +189,28 @@ def grow_pad(s: Grower) -> Value:
     return s.g.emit(Pad(before, after), x)
 
 
+def grow_crop(s: Grower) -> Value:
+    x = s.value()
+    start = tuple(s.choose(0, d - 1) for d in x.type.shape)
+    return s.g.emit(Crop(start, tuple(s.choose(a + 1, d) for a, d in zip(start, x.type.shape, strict=True))), x)
+
+
+def grow_pick(s: Grower) -> Value:
+    """Larger by a factor, as networks that give maps have it, or any rows and columns."""
+    x = s.value(4)
+    sizes = x.type.shape[1:3]
+    if s.choose(0, 1):
+        return s.g.emit(Pick(*(tuple(i // 2 for i in range(2 * n)) for n in sizes)), x)
+    rows, columns = (tuple(s.draw(st.lists(st.integers(0, n - 1), max_size=2 * n))) for n in sizes)
+    return s.g.emit(Pick(rows, columns), x)
+
+
+def grow_bilinear(s: Grower) -> Value:
+    x = s.value(4)
+    how = s.draw(st.sampled_from(((False, False), (True, False), (False, True))))
+    return s.g.emit(ResizeBilinear((s.choose(1, 14), s.choose(1, 14)), *how), x)
+
+
 def grow_reshape(s: Grower) -> Value:
     x = s.value()
     size = x.type.size
@@ -240,10 +266,10 @@ def grow_softmax(s: Grower) -> Value:
 
 
 ANY = (
-    grow_add, grow_mul, grow_maximum, grow_reshape, grow_concat, grow_rescale, grow_float, grow_softmax, grow_lookup,
-    grow_own_function, grow_prelu,
+    grow_dense, grow_add, grow_mul, grow_maximum, grow_reshape, grow_concat, grow_crop, grow_rescale, grow_float,
+    grow_softmax, grow_lookup, grow_own_function, grow_prelu,
 )  # fmt: skip
-ON_MAPS = (grow_conv, grow_depthwise, grow_pool, grow_mean, grow_pad, grow_transpose)
+ON_MAPS = (grow_conv, grow_depthwise, grow_pool, grow_mean, grow_pad, grow_pick, grow_bilinear, grow_transpose)
 
 
 @st.composite
@@ -258,12 +284,8 @@ def int8_graphs(draw: st.DrawFn, max_nodes: int = 7) -> Graph:
         else:
             s.keep(g.emit(Quantize(), g.input(f"x{index}", Type(shape, "float32")), q=s.q(0.05)))
     for _ in range(s.choose(1, max_nodes)):
-        ranks = {len(v.type.shape) for v in s.pool[-4:]}
-        options = [
-            *ANY,
-            *(ON_MAPS * 2 if 4 in ranks else ()),
-            *((grow_dense,) * 2 if 2 in ranks else ()),
-        ]
+        maps = any(len(v.type.shape) == 4 for v in s.pool[-4:])
+        options = [*ANY, *(ON_MAPS * 2 if maps else ())]
         value = draw(st.sampled_from(options))(s)
         if value.type.size <= MAX_SIZE:
             s.keep(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from smidgen.frontends.tidy import flatten_means, fold_biases, recognize, sink_functions
+from smidgen.frontends.transposes import cancel_transposes
 from smidgen.ops.fusing import fuse_activations, merge_pads
 from smidgen.quantization.folding import crop_kernels, drop_idle, fold_back, fold_forward, settle_affine
 from texts import Case
@@ -98,6 +99,38 @@ MODEL_CASES = (
         %y: int8[1,3,2,3] q = Conv2D(%x, %w, %b) pad=(1, 2, 1, 1)
         %m: int8[1,2] q = Mean(%padded)
         output %y, %m
+        """,
+    ),
+    Case(
+        cancel_transposes,
+        "a transpose passes what works in any order, up to the one that undoes it",
+        """
+        input %x: int8[1,2,3,4] q
+        const %c: int8[1] q
+        %a: int8[1,4,2,3] q = Transpose(%x) perm=(0, 3, 1, 2)
+        %b: int8[1,4,2,3] q = Activate(%a)
+        %d: int8[1,4,2,3] q = Add(%b, %c)
+        %p: int8[1,5,2,5] q = Pad(%d) before=(0, 1, 0, 2) after=(0, 0, 0, 0)
+        %y: int8[1,2,5,5] q = Transpose(%p) perm=(0, 2, 3, 1)
+        output %y
+        """,
+        """
+        input %x: int8[1,2,3,4] q
+        const %c: int8[1] q
+        %b.first: int8[1,2,3,4] q = Activate(%x)
+        %d.first: int8[1,2,3,4] q = Add(%b.first, %c)
+        %p.first: int8[1,2,5,5] q = Pad(%d.first) before=(0, 0, 2, 1) after=(0, 0, 0, 0)
+        output %p.first
+        """,
+    ),
+    Case(
+        cancel_transposes,
+        "a transpose that nothing undoes stays where it is",
+        """
+        input %x: int8[1,2,3,4] q
+        %a: int8[1,4,2,3] q = Transpose(%x) perm=(0, 3, 1, 2)
+        %b: int8[1,4,2,3] q = Activate(%a)
+        output %b
         """,
     ),
     Case(

@@ -22,8 +22,9 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
         "AveragePool", "avg_pool1d avg_pool2d adaptive_avg_pool1d _adaptive_avg_pool2d", "AVERAGE_POOL_2D",
     ),
     ops.BatchNorm: ("BatchNormalization", "_native_batch_norm_legit_no_training", ""),
-    ops.Concat: ("Concat", "cat", "CONCATENATION"),
-    ops.Conv2D: ("Conv", "convolution", "CONV_2D"),
+    ops.Concat: ("Concat", "cat", "CONCATENATION PACK"),
+    ops.Conv2D: ("Conv ConvTranspose", "convolution", "CONV_2D TRANSPOSE_CONV"),
+    ops.Crop: ("Slice Split", "slice select split split_with_sizes", "SLICE SPLIT SPLIT_V STRIDED_SLICE UNPACK"),
     ops.Dense: ("Gemm MatMul", "addmm mm", "FULLY_CONNECTED"),
     ops.Depthwise: ("Conv", "convolution", "DEPTHWISE_CONV_2D"),
     ops.Dequantize: ("DequantizeLinear", "", "DEQUANTIZE"),
@@ -39,14 +40,23 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
     ops.Mean: ("ReduceMean GlobalAveragePool", "mean adaptive_avg_pool1d _adaptive_avg_pool2d", "MEAN SUM"),
     ops.Mul: ("Mul Div Neg Pow", "mul div neg pow", "MUL DIV"),
     ops.Pad: ("Pad", "constant_pad_nd", "PAD PADV2"),
+    ops.Pick: (
+        "Resize Slice Gather Tile", "upsample_nearest1d upsample_nearest2d slice index_select flip repeat",
+        "RESIZE_NEAREST_NEIGHBOR STRIDED_SLICE GATHER TILE",
+    ),
     ops.PRelu: ("PRelu", "", "PRELU"),
     ops.Quantize: ("QuantizeLinear", "", "QUANTIZE"),
     ops.Requantize: ("QuantizeLinear", "", "QUANTIZE"),
     ops.Reshape: ("Reshape Flatten Squeeze Unsqueeze", "view squeeze unsqueeze", "RESHAPE SQUEEZE EXPAND_DIMS"),
+    ops.ResizeBilinear: ("Resize", "upsample_bilinear2d", "RESIZE_BILINEAR"),
     ops.Softmax: ("Softmax", "_softmax", "SOFTMAX"),
     ops.Transpose: ("Transpose", "permute", "TRANSPOSE"),
 }  # fmt: skip
-FOLDED = ("Cast Constant Dropout Identity Shape", "_to_copy alias clone expand getitem", "CAST")  # they leave no node
+FOLDED = (
+    "Cast Constant Dropout Identity Shape",
+    "_to_copy alias clone expand getitem",
+    "CAST",
+)  # they leave no node
 
 HEAD = """# What is supported
 
@@ -54,7 +64,8 @@ Made by `python tests/ops_table.py` from the op table and the front ends' rules;
 
 Files are read into one graph: float32, or int8 where they are quantized. *int8* means a C kernel, and *gradient* that
 what lies before the op can learn. `.tflite` is read and written byte for byte as LiteRT's reference kernels compute
-it; `.onnx` is read from opset 13 on and written in QDQ form, with functions that make ONNX Runtime compute the same
+it; `.onnx` is read in any opset (those before 13 through ONNX's own version converter; sizes that it leaves open are
+given by `--shape input=1,3,96,96`) and written in QDQ form, with functions that make ONNX Runtime compute the same
 bytes, or without them (`--plain`, see `docs/numerics.md`); PyTorch modules and `.pt2` archives are read through
 `torch.export`. Transposes between a file's [batch, channels, rows, columns] and our [rows, columns, channels] are
 folded away; flattening a map costs nothing either: the weights of the next layer are reordered instead.

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
+from onnx import helper
 from PIL import Image
 
 from cases import GRAPHS
@@ -38,6 +39,8 @@ from smidgen.training.scheme import Scheme, load_scheme
 from smidgen.zoo.draw import draw
 from smidgen.zoo.tables import Stage, Table
 from test_fuzz_structures import onnx_files, pt2_members
+from test_moving import TAKEN, sizes_computed
+from test_onnx import model
 from test_tflite_folding import reshaped_by_its_own_shape
 from test_tflite_metadata import normalized_tflite
 from test_tflite_reductions import Reduction
@@ -112,14 +115,35 @@ def tflite(folder: Path) -> Files:
     yield "network.tflite", write_tflite(NETWORKS[0](0))
     yield "metadata.tflite", normalized_tflite()
     yield "named.tflite", write_tflite(named())
+    yield "sizes_computed.tflite", encode(sizes_computed())
+    for name in ("backward slice", "split", "sizes split", "unpack", "tile"):
+        yield f"{name.replace(' ', '_')}.tflite", encode(TAKEN[name])
     yield "unsigned.tflite", legacy(dense(np.ones((3, 4), np.int8)))
     yield "folded.tflite", encode(reshaped_by_its_own_shape())
     yield "reduced.tflite", Reduction("SUM", (1, 3, 4, 2), (1, 3), True, "int8").model()
     yield "own_functions.tflite", write_tflite(GRAPHS["tflite-leaky_relu"])
 
 
+def older_opset() -> bytes:
+    """A file that ONNX's converter brings to an opset of today."""
+    nodes = [helper.make_node("Pad", ["x"], ["p"], pads=[0, 0, 1, 0, 0, 0, 0, 2]),
+             helper.make_node("Clip", ["p"], ["y"], min=-0.5, max=0.25)]  # fmt: skip
+    return model(nodes, (1, 4, 3, 5), {}, opset=10)
+
+
+def parts_taken() -> bytes:
+    """A resize, a slice, a split and a gather."""
+    nodes = [helper.make_node("Resize", ["x", "", "f"], ["a"]), helper.make_node("Slice", ["a", "b", "e"], ["c"]),
+             helper.make_node("Split", ["c", "n"], ["p", "q"], axis=1),
+             helper.make_node("Gather", ["q", "n"], ["y"], axis=2)]  # fmt: skip
+    numbers = {"f": np.array([1, 1, 2, 2], np.float32), "b": np.array([0, 0]), "e": np.array([1, 4])}
+    return model(nodes, (1, 5, 3, 5), {**numbers, "n": np.array([1, 3])})
+
+
 def onnx(folder: Path) -> Files:
     yield "computed_shape.onnx", onnx_files()[0]
+    yield "older_opset.onnx", older_opset()
+    yield "parts_taken.onnx", parts_taken()
     yield from ((f"{name}.onnx", data) for name, data in written_by(write_plain))
     yield from ((f"exact_{name}.onnx", write_onnx(GRAPHS[name])) for name in ("dense-3", "add-1", "mean-1"))
 

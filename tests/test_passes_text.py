@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from model_pass_cases import MODEL_CASES
+from smidgen.frontends.tflite.reader import FEWER
 from smidgen.frontends.tidy import TIDY
 from smidgen.ir import Builder, Node, Value
 from smidgen.ir.rewriting import needed, producers, readers, rewrite, uses
@@ -33,7 +34,7 @@ def test_a_second_run_finds_nothing_left_to_do(case: Case) -> None:
 
 def test_every_pass_is_shown_at_work() -> None:
     shown = {case.one for case in CASES if case.after}
-    assert shown == {*TIDY, *FOLDS, *TRAINING, fuse_requantize_grads}
+    assert shown == {*TIDY, *FEWER, *FOLDS, *TRAINING, fuse_requantize_grads}
 
 
 def test_differentiation_appends_ordinary_nodes_and_adds_up_paths_that_meet() -> None:

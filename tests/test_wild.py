@@ -9,6 +9,9 @@ import pytest
 
 from experiments.wild import try_one
 from release_files import SHARED
+from smidgen.frontends import import_model
+from smidgen.ops import Pad
+from smidgen.pipeline import compile
 from test_cli import invoke
 
 
@@ -29,6 +32,7 @@ READ = {
     "openmv-force_int_quant.tflite": "int8",
     "openmv-yolo_lc_192.tflite": "int8",
     "tflm-person-detect-int8.tflite": "int8",
+    "tinyengine-detection-int8.tflite": "int8",
     "tinyengine-vww-int8.tflite": "int8",
     "ultraface-slim320-float.tflite": "float32",
 }
@@ -48,6 +52,12 @@ def test_models_from_the_wild_compute_what_litert_computes(name: str) -> None:
         assert found.random.apart <= apart
     assert any("requantized" in note for note in found.notes) == (name == REQUANTIZED)
     assert any("read as float32" in note for note in found.notes) == (name == WIDENED)
+
+
+def test_padding_before_strided_convolutions_takes_no_memory_of_a_detector() -> None:
+    graph = import_model(wild("openmv-fomo_face_detection.tflite"))
+    assert not any(isinstance(node.op, Pad) for node in graph.nodes)
+    assert compile(graph, target="cortex-m7", streamed_input=True).memory.peak < 24_000  # padded on its own: 225,840
 
 
 def test_an_autoencoder_of_dense_layers_is_profiled_without_asking_for_its_input_whole(

@@ -13,6 +13,7 @@ from graphs import OWN_FUNCTIONS
 from smidgen import ops
 from smidgen.ir import Array, Builder, Graph, Op, QParams, Type, Value
 from smidgen.numerics import ACTIVATIONS
+from smidgen.ops.pick import nearest
 from smidgen.ops.window import Pad, same_pad
 
 Draw = st.DrawFn
@@ -223,6 +224,28 @@ def pad(c: Case) -> Value:
     return c.g.emit(ops.Pad(before, after), x)
 
 
+def crop(c: Case) -> Value:
+    x = c.input(*c.draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)))
+    start = tuple(c.integer(0, n - 1) for n in x.type.shape)
+    return c.g.emit(ops.Crop(start, tuple(c.integer(a + 1, n) for a, n in zip(start, x.type.shape, strict=True))), x)
+
+
+def pick(c: Case) -> Value:
+    """Resized to the nearest, or any rows and columns."""
+    x = c.map(c.integer(1, 4))
+    sizes = x.type.shape[1:3]
+    if c.draw(st.booleans()):
+        kind = c.draw(st.sampled_from(((False, False), (False, True), (True, False))))
+        return c.g.emit(ops.Pick(*(nearest(n, c.integer(1, 20), *kind) for n in sizes)), x)
+    places = (tuple(c.draw(st.lists(st.integers(0, n - 1), max_size=9))) for n in sizes)
+    return c.g.emit(ops.Pick(*places), x)
+
+
+def bilinear(c: Case) -> Value:
+    how = c.draw(st.sampled_from(((False, False), (False, True), (True, False))))
+    return c.g.emit(ops.ResizeBilinear(c.pair(1, 20), *how), c.map(c.integer(1, 4)))
+
+
 def reshape(c: Case) -> Value:
     shape = c.draw(st.permutations((2, 3, 4)))
     return c.g.emit(ops.Reshape(c.draw(st.sampled_from((tuple(shape), (24,), (1, 6, 1, 4))))), c.input(1, 4, 3, 2))
@@ -244,10 +267,10 @@ def concat(c: Case) -> Value:
 
 
 CASES: Mapping[str, Callable[[Case], Value]] = {
-    "Activate": activate, "Add": add, "AvgPool": avg_pool, "Concat": concat, "Conv2D": conv, "Dense": dense,
-    "Depthwise": depthwise, "Dequantize": dequantize, "Lookup": lookup, "Maximum": maximum,
-    "MaxPool": max_pool, "Mean": mean, "Mul": mul, "Pad": pad, "PRelu": prelu, "Quantize": quantize,
-    "Requantize": requantize, "Reshape": reshape, "Softmax": softmax,
+    "Activate": activate, "Add": add, "AvgPool": avg_pool, "Concat": concat, "Conv2D": conv, "Crop": crop,
+    "Dense": dense, "Depthwise": depthwise, "Dequantize": dequantize, "Lookup": lookup, "Maximum": maximum,
+    "MaxPool": max_pool, "Mean": mean, "Mul": mul, "Pad": pad, "Pick": pick, "PRelu": prelu, "Quantize": quantize,
+    "Requantize": requantize, "Reshape": reshape, "ResizeBilinear": bilinear, "Softmax": softmax,
     "Transpose": transpose,
 }  # fmt: skip
 

@@ -40,7 +40,9 @@ from smidgen.ops.conv_grad import (
     WeightGrad,
 )
 from smidgen.ops.gradient import GradOp
+from smidgen.ops.pick import PickGrad
 from smidgen.ops.pool_grad import AvgPoolGrad, MaxPoolGrad, MeanGrad, MulGrad, RepeatGrad
+from smidgen.ops.resize import ResizeBilinearGrad
 from smidgen.ops.rules import SGD, Momentum, Sgd, UpdateRule
 from smidgen.ops.update import FusedBiasStep, FusedWeightStep, Step, pack
 
@@ -140,6 +142,15 @@ def _elements() -> Iterator[TrainingCase]:
     yield from every_way("repeat-grad", RepeatGrad(repeated=(1, 1, 1, 13)), gradient(1, 4, 5, 13))
     yield from every_way("repeat-grad-rows", RepeatGrad(repeated=(5, 70)), gradient(1, 4, 5, 70))
     yield gradients("repeat-grad-scalar", RepeatGrad(repeated=(1,)), gradient(1, 20, 20, 7))
+    for name, how in (("", (False, False)), ("-corners", (True, False)), ("-centres", (False, True))):
+        bilinear = ResizeBilinearGrad(map=(3, 4), align_corners=how[0], half_pixel=how[1])
+        yield from every_way(f"bilinear-grad{name}", bilinear, gradient(1, 7, 8, 13))
+    smaller = ResizeBilinearGrad(map=(5, 9), half_pixel=True)
+    yield from every_way("bilinear-grad-smaller", smaller, gradient(1, 1, 3, 130))
+    twice = PickGrad(rows=(0, 0, 1, 1, 2, 2), columns=(0, 0, 1, 1), map=(3, 2))
+    yield from every_way("pick-grad", twice, gradient(1, 6, 4, 13))
+    yield from every_way("pick-grad-rows", PickGrad(rows=(3, 1, 1), map=(4, 5)), gradient(1, 3, 5, 7))
+    yield from every_way("pick-grad-columns", PickGrad(columns=(4, 0, 0), map=(2, 5)), gradient(1, 2, 3, 130))
     for rows, c, n in ((1, 40, 10), (1, 300, 3), (3, 17, 9)):
         yield from every_way(f"dense-grad-{rows}-{c}", DenseGradInput(), gradient(rows, n), activation(n, c, zero=0))
     edges = (np.inf, -np.inf, np.nan, 3e38, -3e38, 1e-42, 0.0)
@@ -159,9 +170,6 @@ def _moves() -> Iterator[TrainingCase]:
         for less in (False, True):
             pair = activation(size // repeated, repeated), activation(repeated)
             yield plain(f"compare-{size}-{repeated}-{less}", ops.Compare(less), *pair)
-    yield plain("crop-map", ops.Crop((0, 1, 2, 0), (1, 4, 5, 6)), activation(1, 6, 5, 6))
-    yield plain("crop-channels", ops.Crop((0, 0, 0, 3), (1, 3, 4, 8)), activation(1, 3, 4, 9))
-    yield plain("crop-vector", ops.Crop((2,), (7,)), activation(9))
     yield plain("gather", ops.Gather((0, 3, 4, 8)), activation(1, 3, 4, 9))
     yield plain("gather-one", ops.Gather((16,)), activation(1, 3, 4, 17))
     yield plain("channel-sum", ops.ChannelSum(), gradient(1, 7, 9, 13))

@@ -22,7 +22,9 @@ from smidgen.cli.shared import (
     LabelColumns,
     Memory,
     Model,
+    Sizes,
     app,
+    input_shapes,
     memory_bytes,
     path_option,
     show,
@@ -68,6 +70,7 @@ def fit_(
     ] = None,
     machine: Annotated[Machine, typer.Option("--on", help="Where trials and learning run.")] = Machine.host,
     seed: Annotated[int, typer.Option(help="Fixes the head's first weights, the order and the crops.")] = 0,
+    shape: Sizes = None,
     audio: Audio = None,
     short_side: ShortSide = SHORT_SIDE,
     label: LabelColumns = None,
@@ -78,7 +81,7 @@ def fit_(
     """From a model and images to C that learns within a budget: quantize, analyze, search, train, profile, compile."""
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
-        graph, data = load(model, most), load_data(source, most, short_side, label)
+        graph, data = load(model, most, input_shapes(shape)), load_data(source, most, short_side, label)
         data.check_several()
         graph = with_front_end(graph, data.train.images, audio)
         known = None if contributions is None else read_contributions(contributions)

@@ -9,7 +9,20 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from smidgen.cli.shared import MEMORY_TEXT, Force, Json, Memory, Model, app, check_file, memory_bytes, path_option, show
+from smidgen.cli.shared import (
+    MEMORY_TEXT,
+    Force,
+    Json,
+    Memory,
+    Model,
+    Sizes,
+    app,
+    check_file,
+    input_shapes,
+    memory_bytes,
+    path_option,
+    show,
+)
 from smidgen.cli.terminal import spinner
 from smidgen.data.files import parse_npy, read_whole, write_whole
 from smidgen.errors import InputError
@@ -24,9 +37,9 @@ LARGEST_NAMES = 2**22  # bytes of a file of names
 
 
 @app.command()
-def info(model: Model, memory: Memory = MEMORY_TEXT, as_json: Json = False) -> None:
+def info(model: Model, shape: Sizes = None, memory: Memory = MEMORY_TEXT, as_json: Json = False) -> None:
     """Show the layers of a model: shapes, MACs, parameters, quantization."""
-    show(describe(load(model, memory_bytes(memory))), as_json)
+    show(describe(load(model, memory_bytes(memory), input_shapes(shape))), as_json)
 
 
 @app.command()
@@ -37,6 +50,7 @@ def run(
     target: Annotated[
         str, typer.Option(help="Where to run: reference (numpy), host (this machine's C), or a board.")
     ] = "reference",
+    shape: Sizes = None,
     force: Force = False,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
@@ -44,7 +58,7 @@ def run(
     """Run a model on raw tensors."""
     for path in outputs or ():
         check_file(path, force)
-    graph = load(model, memory_bytes(memory))
+    graph = load(model, memory_bytes(memory), input_shapes(shape))
     files: list[Path] | list[None] = outputs or [None] * len(graph.outputs)
     arrays = tuple(parse_npy(read_whole(path, memory_bytes(memory)), str(path)) for path in inputs)
     check_inputs(graph, arrays)
@@ -99,6 +113,7 @@ def import_(
     classes: Annotated[
         str | None, typer.Option(help="Name what the model scores, in order: cat,dog, or a text file with a line each.")
     ] = None,
+    shape: Sizes = None,
     force: Force = False,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
@@ -107,7 +122,7 @@ def import_(
     check_writable(output, plain)
     check_file(output, force)
     with spinner(f"importing {source}"):
-        graph = load(source, memory_bytes(memory))
+        graph = load(source, memory_bytes(memory), input_shapes(shape))
         if classes is not None:
             graph = with_classes(graph, _names(classes))
         export_model(graph, output, plain)

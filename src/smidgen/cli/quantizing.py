@@ -19,8 +19,10 @@ from smidgen.cli.shared import (
     Json,
     LabelColumns,
     Memory,
+    Sizes,
     app,
     check_file,
+    input_shapes,
     memory_bytes,
     path_option,
     show,
@@ -92,6 +94,7 @@ def quantize_(
         bool, typer.Option("--correct/--no-correct", help="Bias correction by each channel's mean error.")
     ] = True,
     label: LabelColumns = None,
+    shape: Sizes = None,
     layers: ShowLayers = False,
     audio: Audio = None,
     force: Force = False,
@@ -101,13 +104,12 @@ def quantize_(
     """Quantize a float32 model to int8, calibrated on samples, and report how close it stays."""
     check_writable(output)
     check_file(output, force)
-    if images < 1:
-        raise InputError(f"{images} images are too few; give at least 8, better about 100")
+    _check_number(images)
     recipe = Recipe(method.value, percentile, equalise, correct)
     recipe.check()
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
-        graph, given = load(model, most), load_images(source, images, most, label)
+        graph, given = load(model, most, input_shapes(shape)), load_images(source, images, most, label)
         graph = with_front_end(graph, given, audio)
         known = load_labelled(source, TESTED, most, label)
     seen = PixelOptions(mean, std, pixels, order, fit)
@@ -121,6 +123,11 @@ def quantize_(
         print_rich(result.report.table())
     size = output.stat().st_size
     show(QuantizedFile(str(output), size, result.graph.preprocessing, result.pixels, result.report), as_json)
+
+
+def _check_number(images: int) -> None:
+    if images < 1:
+        raise InputError(f"{images} images are too few; give at least 8, better about 100")
 
 
 def _of_its_classes(graph: Graph, known: Labelled | None) -> Samples | None:

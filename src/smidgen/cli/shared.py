@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from dataclasses import asdict
 from enum import StrEnum
@@ -100,6 +101,10 @@ Audio = Annotated[
     typer.Option(help="How sound becomes the input: mfcc or yamnet, and what differs, as in mfcc,window=640,hop=320."),
 ]
 Memory = Annotated[str, typer.Option(help="Most memory that the contents of one file may take, such as 4GB.")]
+Sizes = Annotated[
+    list[str] | None,
+    typer.Option("--shape", help="Sizes of an input that an .onnx file leaves open, as in input=1,3,96,96."),
+]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there already.")]
 LabelColumns = Annotated[
     str | None,
@@ -153,6 +158,17 @@ def memory_bytes(text: str) -> int:
     if (size := parse_size(text)) < 1:
         raise InputError(f"--memory {text} leaves nothing to read a file with; give a size as 1GB")
     return size
+
+
+def input_shapes(texts: list[str] | None) -> dict[str, tuple[int, ...]]:
+    """The options --shape as sizes by the names of inputs."""
+    shapes = {}
+    for text in texts or ():
+        name, _, sizes = text.rpartition("=")
+        if not re.fullmatch(r"[1-9][0-9]{0,8}(,[1-9][0-9]{0,8}){0,7}", sizes) or not name:
+            raise InputError(f"--shape {text[:60]} is not an input's name and its sizes; write it like x=1,3,96,96")
+        shapes[name] = tuple(int(size) for size in sizes.split(","))
+    return shapes
 
 
 def path_option(*names: str, help: str) -> Any:

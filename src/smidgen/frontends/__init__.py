@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,10 @@ from smidgen.ops import Lookup
 NO_TORCH = "needs PyTorch to be read, which is not installed; install smidgen[torch], or export the model to .onnx"
 
 
-def _read_onnx(path: Path, memory: int) -> Graph:
+def _read_onnx(path: Path, memory: int, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Graph:
     from smidgen.frontends.onnx import read_onnx  # here, because onnx takes a while to import
 
-    return read_onnx(path, memory)
+    return read_onnx(path, memory, shapes or {})
 
 
 def _read_pt2(path: Path, memory: int) -> Graph:
@@ -103,8 +103,11 @@ def exchange_suffix(graph: Graph) -> str:
     return ".tflite" if all(op.tflite for op in tables) else ".onnx"
 
 
-def import_model(path: str | Path, memory: int = MEMORY) -> Graph:
-    """Read a model file of any supported kind; its suffix says which, and its contents may take `memory` bytes."""
+def import_model(path: str | Path, memory: int = MEMORY, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Graph:
+    """Read a model file of any supported kind; its suffix says which, and its contents may take `memory` bytes.
+
+    `shapes` gives sizes to inputs that an `.onnx` file leaves open, by their names.
+    """
     path = Path(path)
     if path.suffix.lower() not in READERS:
         kind = f"'{path.suffix}' files are" if path.suffix else "files without a suffix are"
@@ -113,5 +116,9 @@ def import_model(path: str | Path, memory: int = MEMORY) -> Graph:
         raise ImportModelError(f"there is no file {path}")
     if not path.is_file():
         raise ImportModelError(f"{path} is not a file; a model file ({', '.join(READERS)}) is expected")
+    if shapes and path.suffix.lower() != ".onnx":
+        raise ImportModelError(f"{path.name}: a shape is given, and only .onnx files leave sizes open; leave it out")
     with np.errstate(all="ignore"):  # what is no number afterwards is refused as such
+        if shapes:
+            return _read_onnx(path, memory, shapes)
         return READERS[path.suffix.lower()](path, memory)

@@ -15,7 +15,7 @@ import numpy as np
 from smidgen import ops
 from smidgen.data.budget import Budget
 from smidgen.errors import ImportModelError
-from smidgen.frontends.layout import Shape, TensorLayout, channels_last, common_factors, moves
+from smidgen.frontends.layout import Shape, TensorLayout, channels_last, common_factors, moves, one_step
 from smidgen.frontends.naming import identifier
 from smidgen.ir import MAX_BYTES, MAX_RANK, Array, Builder, Graph, Op, QParams, Type, Value
 from smidgen.numerics import INT8_MAX, INT8_MIN
@@ -120,9 +120,7 @@ class Channels:
             return x
         runs, perm = moves(x.layout.memory, memory)
         if len(runs) > MAX_RANK:
-            raise ImportModelError(
-                f"{list(x.shape)} would have to be transposed in {len(runs)} dimensions; up to {MAX_RANK} are supported"
-            )
+            return self.arranged(self.arranged(x, one_step(x.layout.memory, memory)), memory)
         factors = x.layout.factors
         shape = tuple(math.prod(factors[i] for i in run) for run in runs)
         value = self.builder.emit(ops.Transpose(perm), self.view(x.value, shape), name=f"{x.value.name}.arranged")

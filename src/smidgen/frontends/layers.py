@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from smidgen import ops
 from smidgen.errors import ImportModelError
 from smidgen.frontends.channels import Channels, Constant, FileTensor, Operand, Spans, int8_steps
+from smidgen.frontends.enlarging import Enlarging, enlarge
 from smidgen.frontends.layout import Shape, TensorLayout, channels_last
+from smidgen.frontends.parts import check_places, take
 from smidgen.ir import Array, QParams, Value
 from smidgen.numerics import activation_limits
 
@@ -42,6 +45,34 @@ class Layers(Channels):
         weights = self._weights(source, w, axis, lambda a: a.reshape(lifted).transpose(order))
         value = self.emit(op, source, weights, self._bias(source, weights, b, w.shape[0]), q=self.q)
         return self.from_map(value, rank)
+
+    def conv_transpose(
+        self, x: FileTensor, w: Constant, b: Constant | None, stride: Shape, pads: Spans, extra: Shape, groups: int
+    ) -> FileTensor:
+        """Transposed convolution; weights are [in, out, rows, columns] or [in, out, length], `extra` is put behind."""
+        rank = len(x.shape)
+        if rank not in (3, 4) or len(w.shape) != rank or w.shape[0] != x.shape[1] or groups != 1:
+            raise ImportModelError(
+                f"input {list(x.shape)} and weights {list(w.shape)} in {groups} groups: a transposed convolution takes "
+                "one group over one or two dimensions"
+            )
+        kernel, steps, more = _pair(w.shape[2:]), _pair(stride), (0, *extra)[-2:]
+        spans, sizes = ((0, 0), *pads)[-2:], _pair(x.shape[2:])
+        output = [
+            (n - 1) * s + k - sum(span) + e for n, s, k, span, e in zip(sizes, steps, kernel, spans, more, strict=True)
+        ]
+        how = Enlarging(kernel, steps, (spans[0][0], spans[1][0]), (output[0], output[1]))
+        how.check()
+        self.budget.check("its weights by phases", 8 * w.data.size * how.phases)
+        first = w.transposed((1, 0, *range(2, rank)))
+        lifted = (*first.shape[:2], *kernel)
+        apart = _each(first, lambda a: how.weights(a.reshape(lifted).transpose(0, 2, 3, 1)))
+        scales = first.scales * how.phases if len(first.scales) > 1 else first.scales
+        source = self.to_map(self._weighted_input(x, first))
+        weights = self._weights(source, replace(apart, scales=scales), 0, lambda a: a)
+        real = np.zeros(first.shape[0]) if b is None else np.broadcast_to(b.data.reshape(-1), first.shape[:1])
+        bias = self._bias(source, weights, Constant(np.tile(real, how.phases)), how.phases * first.shape[0])
+        return self.from_map(enlarge(self.builder, how, "none", source, weights, bias, self.q, self.name), rank)
 
     def dense(self, x: FileTensor, w: Constant, b: Constant | None = None) -> FileTensor:
         """x · wᵀ + b along the last dimension; weights are [out, in], their columns put in the order of memory."""
@@ -157,6 +188,30 @@ class Layers(Channels):
             value, TensorLayout.of(tuple(d + sum(pair) for d, pair in zip(x.shape, pads, strict=True)), order)
         )
 
+    def take(self, x: FileTensor, places: Mapping[int, Sequence[int]]) -> FileTensor:
+        """The elements at places along some dimensions."""
+        x, order = self._whole_dimensions(x)
+        every = [places.get(i, range(n)) for i, n in enumerate(x.shape)]
+        check_places(x.shape, every)
+        view = self.view(x.value, tuple(x.shape[i] for i in order))
+        value = take(self.builder, view, [every[i] for i in order], self.name)
+        return FileTensor(value, TensorLayout.of(tuple(len(p) for p in every), order))
+
+    def bilinear(self, x: FileTensor, size: Shape, align_corners: bool, half_pixel: bool) -> FileTensor:
+        """A map of another size, each element between the four nearest; corners or centres lie on each other."""
+        op = ops.ResizeBilinear(_pair(size), align_corners, half_pixel)
+        return self.from_map(self.emit(op, self.to_map(x)), len(x.shape))
+
+    def split(self, x: FileTensor, axis: int, sizes: Sequence[int]) -> tuple[FileTensor, ...]:
+        """Parts of these sizes, one after another along a dimension."""
+        rank = len(x.shape)
+        if not -rank <= axis < rank or sum(sizes) != x.shape[axis] or min(sizes, default=0) < 1:
+            raise ImportModelError(f"it splits dimension {axis} of {list(x.shape)} into {list(sizes)[:8]}")
+        ends = np.cumsum(sizes)
+        return tuple(
+            self.take(x, {axis % rank: range(int(end) - n, int(end))}) for n, end in zip(sizes, ends, strict=True)
+        )
+
     def concat(self, xs: Sequence[Operand], axis: int) -> FileTensor:
         """One after another along a dimension."""
         if not xs:
@@ -206,6 +261,11 @@ class Layers(Channels):
             x = self.arranged(x, tuple(range(len(x.layout.memory))))
             x, order = FileTensor(x.value, TensorLayout.of(x.shape)), tuple(range(rank))
         return x, order
+
+
+def _each(w: Constant, place: Callable[[Array], Array]) -> Constant:
+    """A constant with its numbers, and its integers where it has them, in another order."""
+    return replace(w, data=place(w.data), steps=None if w.steps is None else place(w.steps))
 
 
 def _pair(numbers: Shape) -> tuple[int, int]:

@@ -127,3 +127,15 @@ def moves(now: Shape, then: Shape) -> tuple[list[Shape], Shape]:
             runs.append([place])
     before = sorted(runs, key=lambda run: now.index(run[0]))
     return [tuple(run) for run in before], tuple(before.index(run) for run in runs)
+
+
+def one_step(now: Shape, then: Shape) -> Shape:
+    """Memory on its way from one order to another: the first run that is not in its place is put there.
+
+    That takes no more than four dimensions: what is in place already, the run, what it passes, and the rest.
+    """
+    runs, _ = moves(now, then)
+    at = next(i for i, place in enumerate(then) if now[i] != place)
+    run = next(run for run in runs if run[0] == then[at])
+    rest = tuple(place for place in now[at:] if place not in run)
+    return (*now[:at], *run, *rest)

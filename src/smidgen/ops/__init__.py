@@ -28,13 +28,15 @@ from smidgen.ops.maximum import Compare as Compare
 from smidgen.ops.maximum import Maximum as Maximum
 from smidgen.ops.norm import BatchNorm as BatchNorm
 from smidgen.ops.overlay import Overlay as Overlay
+from smidgen.ops.pick import Pick as Pick
 from smidgen.ops.pool import AvgPool as AvgPool
 from smidgen.ops.pool import MaxPool as MaxPool
 from smidgen.ops.pool import Mean as Mean
 from smidgen.ops.prelu import PRelu as PRelu
-from smidgen.ops.select import Crop as Crop
+from smidgen.ops.resize import ResizeBilinear as ResizeBilinear
 from smidgen.ops.select import Gather as Gather
 from smidgen.ops.shape import Concat as Concat
+from smidgen.ops.shape import Crop as Crop
 from smidgen.ops.shape import Pad as Pad
 from smidgen.ops.shape import Reshape as Reshape
 from smidgen.ops.shape import Transpose as Transpose

@@ -1,4 +1,4 @@
-"""Parts of tensors: crops, and some channels of one."""
+"""Some channels of a tensor."""
 
 from __future__ import annotations
 
@@ -9,36 +9,6 @@ import numpy as np
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Node, Op, Params, Type, op
 from smidgen.ops.checking import check_channels
-
-
-@op
-@dataclass(frozen=True)
-class Crop(Op):
-    """The part of a tensor from `start` to `stop` in each dimension: the gradient of padding and concatenation."""
-
-    start: tuple[int, ...]
-    stop: tuple[int, ...]
-
-    kernel = "smg_crop_s8"
-
-    def infer(self, x: Type) -> Type:
-        inside = len(self.start) == len(self.stop) == len(x.shape) and all(
-            0 <= a < b <= d for a, b, d in zip(self.start, self.stop, x.shape, strict=True)
-        )
-        if not inside:
-            raise GraphError(f"Crop from {self.start} to {self.stop} does not fit {list(x.shape)}")
-        return Type(tuple(b - a for a, b in zip(self.start, self.stop, strict=True)), x.dtype, x.q)
-
-    def ref(self, node: Node, x: Array) -> Array:
-        return np.ascontiguousarray(x[tuple(slice(a, b) for a, b in zip(self.start, self.stop, strict=True))])
-
-    def params(self, node: Node) -> Params:
-        lead = (1,) * (4 - len(self.start))
-        return {
-            "x_shape": np.array(lead + node.ins[0].type.shape, np.int32),
-            "y_shape": np.array(lead + node.out.type.shape, np.int32),
-            "start": np.array((0,) * len(lead) + self.start, np.int32),
-        }
 
 
 @op

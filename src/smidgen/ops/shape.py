@@ -1,4 +1,4 @@
-"""Ops that move bytes and compute nothing: pad, reshape, transpose, concatenate."""
+"""Ops that move bytes and compute nothing: pad, crop, reshape, transpose, concatenate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 
 from smidgen.errors import GraphError
 from smidgen.ir import MAX_RANK, Array, Builder, Node, Op, Params, Type, Value, op
-from smidgen.ops.select import Crop
 
 
 def _one_scale(what: str, x: Type) -> None:
@@ -59,6 +58,39 @@ class Pad(Op):
             "before": np.array(_four(self.before, 0), np.int32),
             "zero": x.zero,
         }  # fmt: skip
+
+
+@op
+@dataclass(frozen=True)
+class Crop(Op):
+    """The part of a tensor from `start` to `stop` in each dimension."""
+
+    start: tuple[int, ...]
+    stop: tuple[int, ...]
+
+    kernel = "smg_crop_s8"
+
+    def infer(self, x: Type) -> Type:
+        inside = len(self.start) == len(self.stop) == len(x.shape) and all(
+            0 <= a < b <= d for a, b, d in zip(self.start, self.stop, x.shape, strict=True)
+        )
+        if not inside:
+            raise GraphError(f"Crop from {self.start} to {self.stop} does not fit {list(x.shape)}")
+        return Type(tuple(b - a for a, b in zip(self.start, self.stop, strict=True)), x.dtype, x.q)
+
+    def ref(self, node: Node, x: Array) -> Array:
+        return np.ascontiguousarray(x[tuple(slice(a, b) for a, b in zip(self.start, self.stop, strict=True))])
+
+    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
+        after = tuple(d - b for d, b in zip(node.ins[0].type.shape, self.stop, strict=True))
+        return (g.emit(Pad(self.start, after), dy),)
+
+    def params(self, node: Node) -> Params:
+        return {
+            "x_shape": np.array(_four(node.ins[0].type.shape, 1), np.int32),
+            "y_shape": np.array(_four(node.out.type.shape, 1), np.int32),
+            "start": np.array(_four(self.start, 0), np.int32),
+        }
 
 
 @op

@@ -15,14 +15,17 @@ from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Activate, Add, Mul, Requantize
 from smidgen.ops.lookup import Lookup
 from smidgen.ops.maximum import Maximum
+from smidgen.ops.pick import Pick
 from smidgen.ops.pool import AvgPool, MaxPool, Mean
 from smidgen.ops.prelu import PRelu
-from smidgen.ops.shape import Concat, Pad, Reshape, Transpose
+from smidgen.ops.resize import ResizeBilinear
+from smidgen.ops.shape import Concat, Crop, Pad, Reshape, Transpose
 from smidgen.ops.softmax import OUTPUT, Softmax
 from smidgen.ops.weighted import Weighted
 from smidgen.quantization.calibration import QuantizationError, Range, scale_of
 
-KEEPS_QUANTIZATION = (MaxPool, AvgPool, Pad, Reshape, Transpose)  # the output has the input's quantization
+# The output has the input's quantization.
+KEEPS_QUANTIZATION = (MaxPool, AvgPool, Crop, Pad, Pick, Reshape, ResizeBilinear, Transpose)
 ONE_QUANTIZATION = (Concat, Maximum)  # inputs and output have the same
 NEW_QUANTIZATION = (Activate, Add, Mul, Mean, Lookup, PRelu)  # the output has one of its own
 UNWEIGHTED = (*KEEPS_QUANTIZATION, *ONE_QUANTIZATION, *NEW_QUANTIZATION)

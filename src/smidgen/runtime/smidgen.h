@@ -120,6 +120,22 @@ typedef struct {
     const int32_t *y_shape, *x_step;
 } smg_transpose_s8_params;
 
+typedef struct {
+    const int32_t *x_shape, *y_shape, *start;
+} smg_crop_s8_params;
+
+/* Of each rows_of rows, the rows_taken in `row` are taken, and of their elements so by column. */
+typedef struct {
+    int32_t x_w, c, y_h, y_w, rows_of, rows_taken, columns_of, columns_taken;
+    const int32_t *row, *column;
+} smg_pick_s8_params;
+
+/* Row i of a map lies row_first + i * row_step, in 1/1024 of a row, from the first of the map it is made of; so do
+ * columns. */
+typedef struct {
+    int32_t x_h, x_w, c, y_h, y_w, row_step, row_first, column_step, column_first;
+} smg_resize_bilinear_s8_params;
+
 /* Each of `outer` runs of the output takes part[i] contiguous elements of input i, for `count` inputs. */
 typedef struct {
     int32_t outer, count;
@@ -152,6 +168,9 @@ void smg_lookup_s8(const smg_lookup_s8_params *p, const int8_t *x, int8_t *y, in
 void smg_quantize_f32_s8(const smg_quantize_f32_s8_params *p, const float *x, int8_t *y, int32_t count);
 void smg_dequantize_s8_f32(const smg_dequantize_s8_f32_params *p, const int8_t *x, float *y, int32_t count);
 void smg_pad_s8(const smg_pad_s8_params *p, const int8_t *x, int8_t *y);
+void smg_crop_s8(const smg_crop_s8_params *p, const int8_t *x, int8_t *y);
+void smg_pick_s8(const smg_pick_s8_params *p, const int8_t *x, int8_t *y);
+void smg_resize_bilinear_s8(const smg_resize_bilinear_s8_params *p, const int8_t *x, int8_t *y);
 void smg_transpose_s8(const smg_transpose_s8_params *p, const int8_t *x, int8_t *y);
 void smg_concat_s8(const smg_concat_s8_params *p, const int8_t *const *x, int8_t *y);
 void smg_softmax_s8(const smg_softmax_s8_params *p, const int8_t *x, int8_t *y);

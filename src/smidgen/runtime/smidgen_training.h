@@ -54,10 +54,6 @@ typedef struct {
     int32_t bits, slot, stream;
 } smg_from_float_g8_params;
 
-typedef struct {
-    const int32_t *x_shape, *y_shape, *start;
-} smg_crop_s8_params;
-
 /* `n` runs of x_c channels, of which the y_c in `channel` are meant. */
 typedef struct {
     int32_t n, x_c, y_c;
@@ -87,6 +83,22 @@ typedef struct {
     int32_t share_bits;
     SMG_ROUNDING;
 } smg_avg_pool_grad_g8_params;
+
+/* As smg_pick_s8 took rows and columns: of each rows_of rows, row r was taken to the rows row[row_end[r - 1]] up to
+ * row[row_end[r] - 1], the first to those from 0 on, of each rows_taken of the gradient. */
+typedef struct {
+    int32_t x_h, x_w, c, y_w, rows_of, rows_taken, columns_of, columns_taken;
+    const int32_t *row, *row_end, *column, *column_end;
+    SMG_ROUNDING;
+} smg_pick_grad_g8_params;
+
+/* Row r of the map has row_share[i] of the rows row[i] of the gradient for i from row_end[r - 1], or 0, to row_end[r];
+ * so has each column. */
+typedef struct {
+    int32_t x_h, x_w, c, y_w;
+    const int32_t *row, *row_share, *row_end, *column, *column_share, *column_end;
+    SMG_ROUNDING;
+} smg_resize_bilinear_grad_g8_params;
 
 typedef struct {
     SMG_WINDOW;
@@ -221,7 +233,6 @@ void smg_repeat_grad_g8(const smg_repeat_grad_g8_params *p, const int8_t *dy, co
                         const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
 void smg_from_float_g8(const smg_from_float_g8_params *p, const float *dy, const float *g0, const int32_t *step_state,
                        int8_t *dx, int32_t *peak_bits);
-void smg_crop_s8(const smg_crop_s8_params *p, const int8_t *x, int8_t *y);
 void smg_gather_s8(const smg_gather_s8_params *p, const int8_t *x, int8_t *y);
 void smg_advance_step_state(const smg_advance_step_state_params *p, const int32_t *const *x, int32_t *after);
 void smg_channel_sum_g8(const smg_channel_sum_g8_params *p, const int8_t *dy, int32_t *sums);
@@ -231,6 +242,10 @@ void smg_avg_pool_grad_g8(const smg_avg_pool_grad_g8_params *p, const int8_t *dy
                           const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
 void smg_max_pool_grad_g8(const smg_max_pool_grad_g8_params *p, const int8_t *dy, const int8_t *x, const uint8_t *mask,
                           const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
+void smg_pick_grad_g8(const smg_pick_grad_g8_params *p, const int8_t *dy, const uint8_t *mask,
+                      const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
+void smg_resize_bilinear_grad_g8(const smg_resize_bilinear_grad_g8_params *p, const int8_t *dy, const uint8_t *mask,
+                                 const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
 void smg_conv2d_grad_g8(const smg_conv2d_grad_g8_params *p, const int8_t *dy, const smg_weights *w,
                         const uint8_t *mask, const int32_t *step_state, int8_t *dx, int32_t *peak_bits, void *scratch);
 void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *dy, const smg_weights *w,

@@ -13,6 +13,7 @@ from smidgen import numerics, ops
 from smidgen.ir import Node, Op, Type
 from smidgen.ops.conv import factors, multipliers
 from smidgen.ops.elementwise import ADD_SHIFT, ratio
+from smidgen.ops.resize import ONE
 from smidgen.ops.weighted import Windowed
 from smidgen.ops.window import Window
 from smidgen.simulation.arithmetic import EXACT_SUMS, Arithmetic
@@ -249,6 +250,48 @@ def _zeros_around(node: Node, a: Arithmetic) -> Function:
     assert isinstance(op, ops.Pad)
     pads = [p for pair in zip(reversed(op.before), reversed(op.after), strict=True) for p in pair]
     return lambda x: F.pad(x, pads, value=node.ins[0].type.zero)
+
+
+@rule(ops.Crop)
+def _crop(node: Node, a: Arithmetic) -> Function:
+    op = node.op
+    assert isinstance(op, ops.Crop)
+    parts = tuple(slice(start, stop) for start, stop in zip(op.start[1:], op.stop[1:], strict=True))
+    return lambda x: x[(slice(None) if op.stop[0] == 1 else slice(op.start[0], op.stop[0]), *parts)]
+
+
+@rule(ops.Pick)
+def _pick(node: Node, a: Arithmetic) -> Function:
+    op = node.op
+    assert isinstance(op, ops.Pick)
+    rows, columns = (torch.tensor(places, device=a.device) for places in (op.rows, op.columns))
+
+    def run(x: Tensor) -> Tensor:
+        y = x.index_select(1, rows) if op.rows else x
+        return y.index_select(2, columns) if op.columns else y
+
+    return run
+
+
+@rule(ops.ResizeBilinear)
+def _resize_bilinear(node: Node, a: Arithmetic) -> Function:
+    op, x, y = node.op, node.ins[0].type, node.out.type
+    assert isinstance(op, ops.ResizeBilinear)
+    between = [s.reals() if y.dtype == "float32" else s.integers() for s in op.spreads(x)]
+    rows, columns = (
+        torch.from_numpy(b.matrix(s.size).astype(np.float64)).to(a.device)
+        for b, s in zip(between, op.spreads(x), strict=True)
+    )
+    if y.dtype == "float32":
+        return lambda q: torch.einsum("yr,xc,nrck->nyxk", rows, columns, q.double()).to(q.dtype)
+    rows, columns = rows / ONE, columns / ONE
+    finish = a.requantizer(y, "none", (), lambda q: _half_away(q) - y.zero, clamps=False)
+
+    def run(q: Tensor) -> Tensor:
+        blended = torch.einsum("yr,xc,nrck->nyxk", rows, columns, q.double())
+        return finish(blended - y.zero, blended)
+
+    return run
 
 
 @rule(ops.Reshape)

@@ -17,10 +17,10 @@ from smidgen.ir.rewriting import producers, rewrite, uses
 from smidgen.numerics import stochastic
 from smidgen.ops.elementwise import DequantizeGrad
 from smidgen.ops.gradient import FromFloat, GradOp, RequantizeGrad
-from smidgen.ops.select import Crop, Gather
-from smidgen.ops.shape import Reshape, Transpose
+from smidgen.ops.select import Gather
+from smidgen.ops.shape import Crop, Pad, Reshape, Transpose
 
-MOVERS = (Reshape, Transpose, Crop, Gather)  # they move a gradient's bytes and keep its exponent
+MOVERS = (Reshape, Transpose, Crop, Pad, Gather)  # they move a gradient's bytes and keep its exponent
 
 
 def fuse_requantize_grads(graph: Graph) -> Graph:

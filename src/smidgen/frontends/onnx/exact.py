@@ -14,6 +14,7 @@ from onnx import helper
 from smidgen import numerics, ops
 from smidgen.errors import ExportError
 from smidgen.frontends.onnx.functions import DOMAIN, EXACT, LONG, OPERATORS, RECTIFIED, TABLES
+from smidgen.frontends.onnx.moves import bilinear_inputs
 from smidgen.frontends.onnx.requantization import Rounding, rounding, rounding_of_sums
 from smidgen.frontends.onnx.writer import (
     UINT8_SHIFT,
@@ -28,6 +29,7 @@ from smidgen.ir import Array, Graph, Node, Op, Value
 from smidgen.numerics import INT8_MAX, INT8_MIN, INT32_MAX
 from smidgen.ops.conv import multipliers
 from smidgen.ops.elementwise import ADD_SHIFT
+from smidgen.ops.resize import ONE
 from smidgen.ops.softmax import MAX_DIFF, SUM_BITS, exp_negative, high_mul, shift_right
 from smidgen.ops.weighted import Windowed
 
@@ -195,6 +197,16 @@ def _avg_pool(w: _Exact, node: Node) -> None:
     w.result(node, w.call(node, "AveragePool", *ins, **window_attributes(op.window)), True, op.activation)
 
 
+def _bilinear(w: _Exact, node: Node) -> None:
+    op, (x,) = node.op, node.ins
+    assert isinstance(op, ops.ResizeBilinear)
+    ins, how = bilinear_inputs(w, node)
+    rows, columns = (spread.integers().matrix(spread.size) / ONE for spread in op.spreads(x.type))
+    zero = w.number(node, "x_zero", x.type.zero, "float64")
+    shares = w.numbers(node, {"rows": rows, "columns": columns.T})
+    w.result(node, w.call(node, "Resize", *ins, w.step(x), zero, *shares, w.step(node.out), **how), True)
+
+
 def _table(w: _Exact, node: Node, code: str, *more: str, **attributes: object) -> str:
     """A layer that reads one int8 value alone, as the real numbers of its 256 results, those from zero on first."""
     (x,), y = node.ins, node.out.type
@@ -258,5 +270,6 @@ def _softmax(w: _Exact, node: Node) -> None:
 RULES: Mapping[type[Op], Callable[[_Exact, Node], None]] = {
     ops.Activate: _activate, ops.Add: _add, ops.AvgPool: _avg_pool, ops.Conv2D: _conv, ops.Dense: _dense,
     ops.Depthwise: _conv, ops.Dequantize: _dequantize, ops.Lookup: _lookup, ops.Mean: _mean, ops.Mul: _mul,
-    ops.PRelu: _prelu, ops.Quantize: _quantize, ops.Requantize: _activate, ops.Softmax: _softmax,
+    ops.PRelu: _prelu, ops.Quantize: _quantize, ops.Requantize: _activate, ops.ResizeBilinear: _bilinear,
+    ops.Softmax: _softmax,
 }  # fmt: skip

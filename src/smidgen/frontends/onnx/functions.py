@@ -182,6 +182,23 @@ AveragePool <kernel_shape, strides, pads> (x, x_step, size, zeros, zero, factor,
     y = smidgen.Real(whole, step)
 }
 
+# Rows and columns hold each point's shares of the four nearest; int8 itself is rounded, halves away from its zero.
+Resize <mode, coordinate_transformation_mode> (x, roi, scales, sizes, x_step, zero, rows, columns, step) => (y) {
+    n = smidgen.Steps(x, x_step)
+    wide = Cast<to = double>(n)
+    all = Add(wide, zero)
+    down = MatMul(rows, all)
+    sums = MatMul(down, columns)
+    size = Abs(sums)
+    half = Constant<value = double {0.5}>()
+    up = Add(size, half)
+    cut = Floor(up)
+    side = Sign(sums)
+    signed = Mul(cut, side)
+    whole = Sub(signed, zero)
+    y = smidgen.Real(whole, step)
+}
+
 Quantized (x, step) => (y) {
     ratio = Div(x, step)
     one = Constant<value = double {1.0}>()
@@ -304,6 +321,7 @@ LAYERS: dict[str, tuple[str, int]] = {
     **{code: (code, 3 if code == "Clip" else 1) for code in TABLES},
     "Add": ("Add", 2), "AveragePool": ("AveragePool", 1), "GlobalAveragePool": ("GlobalAveragePool", 1),
     "Mul": ("Mul", 2), "PRelu": ("PRelu", 2), "Quantized": ("Identity", 1), "Requantized": ("Identity", 1),
+    "Resize": ("Resize", 4),
     "Softmax": ("Softmax", 1),
 }  # fmt: skip
 

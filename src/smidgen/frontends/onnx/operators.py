@@ -12,11 +12,12 @@ from smidgen.errors import ImportModelError
 from smidgen.frontends.channels import Constant, FileTensor, Operand, Spans
 from smidgen.frontends.layout import Shape
 from smidgen.frontends.onnx.context import OnnxCall
+from smidgen.frontends.onnx.moving import MOVING_RULES
 from smidgen.frontends.onnx.quantized import dequantize, quantize
 from smidgen.ir import Op
 from smidgen.ops.tflite_tables import TABLES as TFLITE_TABLES
 
-OnnxRule = Callable[[OnnxCall], Operand]
+OnnxRule = Callable[[OnnxCall], Operand | tuple[FileTensor, ...]]
 
 
 def _pads(call: OnnxCall, x: FileTensor, size: Shape, stride: Shape, dilation: Shape) -> Spans:
@@ -54,6 +55,20 @@ def _conv(call: OnnxCall) -> FileTensor:
         raise ImportModelError(f"its kernel_shape is not that of its weights {list(w.shape)}; export the model again")
     stride, pads, dilation = _window(call, x, size)
     return call.c.conv(x, w, call.optional(2), stride, pads, dilation, call.integer("group", 1))
+
+
+def _conv_transpose(call: OnnxCall) -> FileTensor:
+    x, w = call.tensor(0), call.constant(1)
+    count, size = len(x.shape) - 2, w.shape[2:]
+    stride, extra = call.integers("strides", (1,) * count), call.integers("output_padding", (0,) * count)
+    pads = call.integers("pads", (0,) * 2 * count)
+    call.forbid("dilations", (1,) * count)
+    for name, allowed in (("auto_pad", "NOTSET"), ("output_shape", None), ("kernel_shape", size)):
+        call.forbid(name, allowed)
+    if not len(size) == len(stride) == len(extra) == len(pads) / 2 == count or min((*pads, *extra, *stride, 0)) < 0:
+        raise ImportModelError(f"strides {list(stride)} and pads {list(pads)} do not fit weights {list(w.shape)}")
+    spans = tuple(zip(pads[:count], pads[count:], strict=True))
+    return call.c.conv_transpose(x, w, call.optional(2), stride, spans, extra, call.integer("group", 1))
 
 
 def _gemm(call: OnnxCall) -> FileTensor:
@@ -313,8 +328,10 @@ def _swish(call: OnnxCall) -> FileTensor:
 
 
 OPERATOR_RULES: Mapping[str, OnnxRule] = {
+    **MOVING_RULES,
     "Abs": _lookup("abs"), "Add": _add, "AveragePool": _pool, "BatchNormalization": _batch_norm, "Cast": _cast,
     "Celu": _lookup("celu", 1.0), "Clip": _limits, "Concat": _concat, "Constant": _constant, "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
     "DequantizeLinear": dequantize, "Div": _div, "Dropout": _identity, "Elu": _lookup("elu", 1.0),
     "Erf": _lookup("erf"), "Exp": _lookup("exp"), "Flatten": _flatten, "Gelu": _function(_gelu), "Gemm": _gemm,
     "GlobalAveragePool": _global_pool, "GlobalMaxPool": _global_pool,

@@ -16,12 +16,14 @@ from smidgen.data.budget import Budget
 from smidgen.data.files import read_whole
 from smidgen.errors import ImportModelError
 from smidgen.frontends.onnx.classes import stated_classes
+from smidgen.frontends.onnx.converting import OLDEST, converted
 from smidgen.frontends.onnx.functions import DOMAIN, LAYERS, WEIGHTED
 from smidgen.ir import MAX_BYTES, Array
 
 MAX_ITEMS = 1 << 14  # nodes or constants in one model: hundreds of times what a microcontroller runs
-OLDEST = 13  # of the opsets read
 LARGEST_RANK = 8
+Shapes = Mapping[str, tuple[int, ...]]
+NO_SHAPES: Shapes = {}
 PARTS = 7  # inputs of a layer with weights that say what it is
 CONTROL_FLOW = ("If", "Loop", "Scan", "SequenceMap")
 _SINGLE = (onnx.AttributeProto.FLOAT, onnx.AttributeProto.INT, onnx.AttributeProto.STRING, onnx.AttributeProto.TENSOR)
@@ -64,8 +66,8 @@ class OnnxModel:
     classes: tuple[str, ...] = ()  # by name
 
 
-def decode(path: Path, budget: Budget) -> OnnxModel:
-    """The model in a file, and in the files of weights beside it."""
+def decode(path: Path, budget: Budget, shapes: Shapes = NO_SHAPES) -> OnnxModel:
+    """The model in a file, and in the files of weights beside it; `shapes` are those of inputs left open, by name."""
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(read_whole(path, budget.limit))
@@ -76,19 +78,24 @@ def decode(path: Path, budget: Budget) -> OnnxModel:
     if not all(isinstance(name, str) for name in names):  # protobuf returns bytes for names that are not text
         raise ImportModelError("it holds names that are not text; copy or export it again")
     opset = _opset(proto)
+    _fix_shapes(graph, shapes)
     if graph.sparse_initializer:
         raise ImportModelError("it holds sparse weights; export them dense")
     if max(len(graph.node), len(graph.initializer)) > MAX_ITEMS:
         raise ImportModelError(
             f"it has {len(graph.node):,} nodes and {len(graph.initializer):,} constants; up to {MAX_ITEMS:,} are read"
         )
+    classes = stated_classes(proto)
+    _check_nodes(graph)
+    if opset < OLDEST:
+        opset, graph = OLDEST, converted(proto, opset).graph
     constants = {tensor.name: array(tensor, path.parent, budget) for tensor in graph.initializer}
     inputs = tuple(_input(v) for v in graph.input if v.name not in constants)
     outputs = tuple(OnnxTensor(v.name, v.type.tensor_type.elem_type) for v in graph.output)
     operators = tuple(_operators(graph, path.parent, budget))
     if not outputs or not operators:
         raise ImportModelError("it computes nothing; export the model again")
-    return OnnxModel(opset, inputs, outputs, constants, operators, stated_classes(proto))
+    return OnnxModel(opset, inputs, outputs, constants, operators, classes)
 
 
 def _names(graph: onnx.GraphProto) -> Iterator[str]:
@@ -103,7 +110,7 @@ def _opset(proto: onnx.ModelProto) -> int:
     versions = {entry.domain: entry.version for entry in proto.opset_import}
     opset = versions.get("", versions.get("ai.onnx", 0))
     newest = onnx.defs.onnx_opset_version()
-    if not OLDEST <= opset <= newest:
+    if not 1 <= opset <= newest:
         raise ImportModelError(f"it uses opset {opset}; export it with one from {OLDEST} to {newest}")
     if any(function.domain != DOMAIN for function in proto.functions):
         names = ", ".join(sorted(f.name for f in proto.functions if f.domain != DOMAIN)[:3])
@@ -111,23 +118,40 @@ def _opset(proto: onnx.ModelProto) -> int:
     return int(opset)
 
 
+def _fix_shapes(graph: onnx.GraphProto, shapes: Shapes) -> None:
+    """Give open dimensions of inputs the sizes asked for; 1 to a batch of which nothing is said."""
+    held = {tensor.name for tensor in graph.initializer}
+    inputs = {v.name: v.type.tensor_type.shape.dim for v in graph.input if v.name not in held}
+    for name, shape in shapes.items():
+        if name not in inputs:
+            raise ImportModelError(f"it has no input '{name}' to give a shape to; its inputs are {', '.join(inputs)}")
+        given = [d.dim_value if d.HasField("dim_value") else None for d in inputs[name]]
+        if len(given) != len(shape) or any(g not in (None, n) for g, n in zip(given, shape, strict=True)):
+            stated = ", ".join("?" if g is None else str(g) for g in given)
+            raise ImportModelError(f"input '{name}' is [{stated}], which the shape {list(shape)} does not fit")
+        for dim, size in zip(inputs[name], shape, strict=True):
+            dim.dim_value = size
+    for dims in inputs.values():
+        if dims and not dims[0].HasField("dim_value"):
+            dims[0].dim_value = 1
+
+
 def _input(value: onnx.ValueInfoProto) -> OnnxTensor:
-    """An input with a fixed shape; a batch left open is 1."""
+    """An input with a fixed shape."""
     tensor = value.type.tensor_type
     what = f"input '{value.name}'"
     if not value.type.HasField("tensor_type") or not tensor.HasField("shape"):
         raise ImportModelError(f"{what} is not a tensor with a shape; export the model with example inputs")
     shape = []
     for place, dim in enumerate(tensor.shape.dim):
-        if not dim.HasField("dim_value") and place == 0:
-            shape.append(1)
-        elif not dim.HasField("dim_value") or dim.dim_value < 1:
+        if not dim.HasField("dim_value") or dim.dim_value < 1:
             name = f" ('{dim.dim_param}')" if dim.dim_param else ""
+            sizes = ",".join(str(d.dim_value) if d.dim_value else "N" for d in tensor.shape.dim)
             raise ImportModelError(
-                f"{what} leaves dimension {place}{name} open; export it with a fixed size, only the batch may be open"
+                f"{what} leaves dimension {place}{name} open; give its sizes as in --shape {value.name}={sizes} with "
+                "numbers for N, or export it with fixed sizes"
             )
-        else:
-            shape.append(dim.dim_value)
+        shape.append(dim.dim_value)
     if len(shape) > LARGEST_RANK or 4 * math.prod(shape) > MAX_BYTES:
         raise ImportModelError(
             f"{what} has shape {shape[:LARGEST_RANK]}, beyond {MAX_BYTES:,} bytes; use a smaller one"
@@ -135,9 +159,14 @@ def _input(value: onnx.ValueInfoProto) -> OnnxTensor:
     return OnnxTensor(value.name, tensor.elem_type, tuple(shape))
 
 
-def _operators(graph: onnx.GraphProto, folder: Path, budget: Budget) -> Iterator[OnnxOperator]:
+def _where(number: int, node: onnx.NodeProto) -> str:
+    return f"node '{node.name or number}' ({node.op_type})"
+
+
+def _check_nodes(graph: onnx.GraphProto) -> None:
+    """Raise where a node is control flow, or none of ONNX's own operators."""
     for number, node in enumerate(graph.node):
-        where = f"node '{node.name or number}' ({node.op_type})"
+        where = _where(number, node)
         if node.op_type in CONTROL_FLOW or any(a.HasField("g") or a.graphs for a in node.attribute):
             raise ImportModelError(
                 f"{where} is control flow; export the model for one fixed input, so that no branch or loop is left"
@@ -146,6 +175,11 @@ def _operators(graph: onnx.GraphProto, folder: Path, budget: Budget) -> Iterator
             raise ImportModelError(
                 f"{where} comes from the domain '{node.domain}'; export the model with ONNX's own operators"
             )
+
+
+def _operators(graph: onnx.GraphProto, folder: Path, budget: Budget) -> Iterator[OnnxOperator]:
+    for number, node in enumerate(graph.node):
+        where = _where(number, node)
         try:
             attributes = {a.name: _attribute(a, folder, budget) for a in node.attribute}
         except ImportModelError as error:

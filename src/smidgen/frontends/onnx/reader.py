@@ -18,7 +18,7 @@ from smidgen.frontends.obstacles import with_others
 from smidgen.frontends.onnx.constants import fold
 from smidgen.frontends.onnx.context import OnnxCall, OnnxImport
 from smidgen.frontends.onnx.operators import OPERATOR_RULES
-from smidgen.frontends.onnx.protobuf import OnnxModel, OnnxOperator, OnnxTensor, decode
+from smidgen.frontends.onnx.protobuf import NO_SHAPES, OnnxModel, OnnxOperator, OnnxTensor, Shapes, decode
 from smidgen.frontends.onnx.quantized import input_quantization, planned_quantizations
 from smidgen.frontends.tidy import fewest_transposes, tidy
 from smidgen.ir import Graph, QParams
@@ -29,22 +29,24 @@ CONVERTS = ("Cast", "DequantizeLinear", "Identity", "QuantizeLinear")  # the ord
 WEIGHTED = ("Conv", "Gemm", "MatMul")  # with these a first dimension is a batch
 # What to use instead of operators that people do export.
 INSTEAD = {
-    "ArgMax": "end the model at its logits", "ConvTranspose": "use Conv; upsampling is not supported",
+    "ArgMax": "end the model at its logits",
     "GRU": "use convolutions", "GroupNormalization": "use BatchNormalization",
     "InstanceNormalization": "use BatchNormalization", "LRN": "use BatchNormalization", "LSTM": "use convolutions",
     "LayerNormalization": "use BatchNormalization", "LogSoftmax": "end the model at its logits",
     "QLinearConv": "quantize the model in QDQ format", "QLinearMatMul": "quantize the model in QDQ format",
-    "RNN": "use convolutions", "ReduceSum": "use ReduceMean", "Resize": "upsampling is not supported",
-    "Slice": "use a strided Conv or MaxPool", "Split": "use one Conv for each part",
+    "RNN": "use convolutions", "ReduceSum": "use ReduceMean",
     "TopK": "end the model at its logits",
 }  # fmt: skip
 
 
-def read_onnx(path: Path, memory: int = MEMORY) -> Graph:
-    """The model in an `.onnx` file as a graph: float32, or int8 where the file quantizes (QDQ)."""
+def read_onnx(path: Path, memory: int = MEMORY, shapes: Shapes = NO_SHAPES) -> Graph:
+    """The model in an `.onnx` file as a graph: float32, or int8 where the file quantizes (QDQ).
+
+    `shapes` gives the inputs it names sizes where the file leaves them open.
+    """
     budget = Budget(memory)
     try:
-        model = decode(path, budget)
+        model = decode(path, budget, shapes)
         plan = planned_quantizations(model)
         last, own = (_graph(model, path.stem, plan, way, budget.copy()) for way in (True, False))
         graph = fewest_transposes(last, own, _images(model))
@@ -113,7 +115,9 @@ def _node(c: OnnxImport, operator: OnnxOperator) -> None:
         elif rule is None:
             raise ImportModelError(f"this operator is not supported; {_instead(operator.code)}")
         else:
-            c.values[c.output] = rule(call)
+            made = rule(call)
+            parts = made if isinstance(made, tuple) else (made,)
+            c.values.update(zip(operator.outputs, parts, strict=False))  # of other operators only the first is there
     except (GraphError, ImportModelError) as error:
         raise ImportModelError(f"{where}: {error}") from None
 

@@ -21,6 +21,7 @@ from smidgen import ops
 from smidgen.errors import ExportError
 from smidgen.frontends.onnx.classes import CLASSES
 from smidgen.frontends.onnx.functions import DOMAIN, OPERATORS, OPSET, VERSION, functions_needed
+from smidgen.frontends.onnx.moves import FIRST, LAST, MOVES
 from smidgen.ir import Array, Graph, Node, Op, QParams, Value, verify
 from smidgen.numerics import activation_limits
 from smidgen.ops.weighted import Windowed
@@ -28,8 +29,6 @@ from smidgen.ops.window import Window
 
 IR_VERSION = 9  # of the opset's time
 KINDS = {"float32": TensorProto.FLOAT, "int8": TensorProto.INT8, "int32": TensorProto.INT32}
-FIRST, LAST = (0, 3, 1, 2), (0, 2, 3, 1)  # from channels last to first, and back
-PLACES = (0, 2, 3, 1)  # where each dimension of a channels-last map is in a channels-first one
 UINT8_SHIFT = 128  # from int8 to uint8
 
 NamedConstant = tuple[Array, QParams | None, str]  # a constant, the quantization of its integers, and its name
@@ -337,42 +336,6 @@ def _mean(w: OnnxWriter, node: Node) -> None:
     w.result(node, name, node.op.keep_dims)
 
 
-def _pad(w: OnnxWriter, node: Node) -> None:
-    first = w.first(node.ins[0])
-    name = w.emit("Pad", f"{node.out.name}:padded", w.operand(node.ins[0], first), pads(w, node, first))
-    w.result(node, name, first)
-
-
-def pads(w: OnnxWriter, node: Node, first: bool) -> str:
-    assert isinstance(node.op, ops.Pad)
-    numbers = np.array([node.op.before, node.op.after], np.int64)
-    return _integers(w, node, numbers[:, list(FIRST)] if first else numbers)
-
-
-def _integers(w: OnnxWriter, node: Node, numbers: Array) -> str:
-    return w.constant(f"{node.out.name}:numbers", np.asarray(numbers, np.int64).reshape(-1))
-
-
-def _reshape(w: OnnxWriter, node: Node) -> None:
-    assert isinstance(node.op, ops.Reshape)
-    shape = _integers(w, node, np.array(node.op.shape))
-    w.result(node, w.emit("Reshape", f"{node.out.name}:shaped", w.operand(node.ins[0], False), shape), False)
-
-
-def _transpose(w: OnnxWriter, node: Node) -> None:
-    assert isinstance(node.op, ops.Transpose)
-    name = w.emit("Transpose", f"{node.out.name}:moved", w.operand(node.ins[0], False), perm=node.op.perm)
-    w.result(node, name, False)
-
-
-def _concat(w: OnnxWriter, node: Node) -> None:
-    assert isinstance(node.op, ops.Concat)
-    first = len(node.out.type.shape) == 4 and any(w.first(v) for v in node.ins)
-    axis = PLACES[node.op.axis] if first else node.op.axis
-    name = w.emit("Concat", f"{node.out.name}:joined", *(w.operand(v, first) for v in node.ins), axis=axis)
-    w.result(node, name, first)
-
-
 def _softmax(w: OnnxWriter, node: Node) -> None:
     assert isinstance(node.op, ops.Softmax)
     name = w.operand(node.ins[0], False)
@@ -390,9 +353,9 @@ def _batch_norm(w: OnnxWriter, node: Node) -> None:
 
 
 RULES: Mapping[type[Op], Callable[[OnnxWriter, Node], None]] = {
-    ops.Activate: _activate, ops.Add: _binary, ops.AvgPool: _pool, ops.BatchNorm: _batch_norm, ops.Concat: _concat,
-    ops.Conv2D: _conv, ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _activate, ops.Lookup: _lookup,
-    ops.Maximum: _maximum, ops.MaxPool: _pool, ops.Mean: _mean, ops.Mul: _binary, ops.Pad: _pad, ops.PRelu: _prelu,
-    ops.Quantize: _activate, ops.Requantize: _activate, ops.Reshape: _reshape, ops.Softmax: _softmax,
-    ops.Transpose: _transpose,
+    **MOVES,
+    ops.Activate: _activate, ops.Add: _binary, ops.AvgPool: _pool, ops.BatchNorm: _batch_norm, ops.Conv2D: _conv,
+    ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _activate, ops.Lookup: _lookup, ops.Maximum: _maximum,
+    ops.MaxPool: _pool, ops.Mean: _mean, ops.Mul: _binary, ops.PRelu: _prelu, ops.Quantize: _activate,
+    ops.Requantize: _activate, ops.Softmax: _softmax,
 }  # fmt: skip

@@ -25,6 +25,7 @@ OPERATORS: Mapping[str, int] = {
 _WINDOW = ("padding", "stride_w", "stride_h", "fused_activation_function")
 _DILATED = (*_WINDOW, "dilation_w_factor", "dilation_h_factor")
 _POOL = ("Pool2DOptions", (*_WINDOW, "filter_width", "filter_height"))
+_RESIZE = ("align_corners", "half_pixel_centers")
 _REDUCER = ("ReducerOptions", ("keep_dims",))
 CUSTOM = "the custom operator"  # and its name: what decoding calls an operator that is not TFLite's own
 ZERO_PLACE = 128  # of an int8 zero in a table of all int8 numbers
@@ -48,14 +49,20 @@ OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "CONCATENATION": ("ConcatenationOptions", ("axis", "fused_activation_function")),
     "SOFTMAX": ("SoftmaxOptions", ("beta",)),
     "CAST": ("CastOptions", ("in_data_type", "out_data_type")),
-    "PACK": ("PackOptions", ("values_count", "axis")),
     "REDUCE_PROD": _REDUCER,
+    "GATHER": ("GatherOptions", ("axis", "batch_dims")),
+    "PACK": ("PackOptions", ("values_count", "axis")),
+    "RESIZE_BILINEAR": ("ResizeBilinearOptions", _RESIZE),
+    "RESIZE_NEAREST_NEIGHBOR": ("ResizeNearestNeighborOptions", _RESIZE),
     "SHAPE": ("ShapeOptions", ("out_type",)),
+    "SPLIT": ("SplitOptions", ("num_splits",)),
+    "SPLIT_V": ("SplitVOptions", ("num_splits",)),
     "STRIDED_SLICE": (
         "StridedSliceOptions",
         ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"),
     ),
-    "GATHER": ("GatherOptions", ("axis", "batch_dims")),
+    "TRANSPOSE_CONV": ("TransposeConvOptions", _WINDOW),
+    "UNPACK": ("UnpackOptions", ("num", "axis")),
 }
 
 
@@ -87,6 +94,10 @@ class TfliteOptions:
     beta: float = 1.0
     values_count: int = 0
     out_type: int = tflite.TensorType.INT32
+    num_splits: int = 0
+    num: int = 0
+    align_corners: bool = False
+    half_pixel_centers: bool = False
     in_data_type: int = 0
     out_data_type: int = 0
 

@@ -14,8 +14,10 @@ from smidgen.frontends.tflite.arguments import NO_TENSOR
 from smidgen.frontends.tflite.arguments import activation_of as _activation
 from smidgen.frontends.tflite.arguments import inputs_of as _inputs
 from smidgen.frontends.tflite.context import TfliteImport
+from smidgen.frontends.tflite.enlarging import transpose_conv
 from smidgen.frontends.tflite.flatbuffer import SAME, VALID, ZERO_PLACE, TfliteOperator
 from smidgen.frontends.tflite.functions import FUNCTION_RULES
+from smidgen.frontends.tflite.moving import MOVING_RULES, gathered
 from smidgen.frontends.tflite.pairs import PAIR_RULES, wider_first
 from smidgen.frontends.tflite.reductions import REDUCTION_RULES
 from smidgen.ir import QParams, Type, Value
@@ -27,7 +29,7 @@ TABLE_NAME = re.compile(rf"(?P<slope>slope of )?(?P<function>\w+)\((?P<alpha>{NU
 BYTES = QParams.per_tensor(1.0, -ZERO_PLACE)  # uint8 without a scale, as int8
 
 
-TfliteRule = Callable[[TfliteImport, TfliteOperator], Value | None]
+TfliteRule = Callable[[TfliteImport, TfliteOperator], Value | tuple[Value, ...] | None]
 
 
 def _pad_of(operator: TfliteOperator, x: Type, size: tuple[int, int], dilation: tuple[int, int] = (1, 1)) -> Pad:
@@ -233,6 +235,8 @@ def _add(c: TfliteImport, operator: TfliteOperator) -> Value | None:
 def _gather(c: TfliteImport, operator: TfliteOperator) -> Value:
     """A table of int8 results that its name says the function of, as files of our own have it."""
     table, places = _inputs(operator, 2, 2)
+    if c.known(places):
+        return gathered(c, operator)
     what = "a GATHER from anything but a table of a known function is not supported; import the model it came from"
     x, zero = c.places.get(places, (None, 0))
     found = TABLE_NAME.fullmatch(c.tensor(table).name)
@@ -246,10 +250,11 @@ def _gather(c: TfliteImport, operator: TfliteOperator) -> Value:
 
 
 OPERATOR_RULES: Mapping[str, TfliteRule] = {
-    **FUNCTION_RULES, **PAIR_RULES, **REDUCTION_RULES,
+    **FUNCTION_RULES, **MOVING_RULES, **PAIR_RULES, **REDUCTION_RULES,
     "ADD": _add, "AVERAGE_POOL_2D": _pool, "CAST": _cast, "CONCATENATION": _concat, "CONV_2D": _conv,
     "DEPTHWISE_CONV_2D": _conv, "DEQUANTIZE": _dequantize, "EXPAND_DIMS": _reshape, "FULLY_CONNECTED": _dense,
     "GATHER": _gather, "MAXIMUM": _maximum, "MAX_POOL_2D": _pool, "MUL": _binary, "PAD": _pad,
     "PADV2": _pad_with, "QUANTIZE": _quantize, "RELU": _activate, "RELU6": _activate, "RELU_N1_TO_1": _activate,
     "RESHAPE": _reshape, "SOFTMAX": _softmax, "SQUEEZE": _reshape, "TRANSPOSE": _transpose,
+    "TRANSPOSE_CONV": transpose_conv,
 }  # fmt: skip

@@ -23,6 +23,7 @@ from smidgen.frontends.tflite.flatbuffer import (
 )
 from smidgen.frontends.tflite.functions import FUNCTION_OPERATORS
 from smidgen.frontends.tflite.metadata import class_metadata
+from smidgen.frontends.tflite.moves import MOVES
 from smidgen.ir import DTYPES, Array, Graph, Node, Op, Type, Value, verify
 from smidgen.numerics import INT32_MAX
 from smidgen.ops.elementwise import ADD_SHIFT
@@ -34,6 +35,7 @@ INT8_VERSION: Mapping[str, int] = {
     "ADD": 2, "AVERAGE_POOL_2D": 2, "CONCATENATION": 2, "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "DEQUANTIZE": 2,
     "FULLY_CONNECTED": 4, "GATHER": 2, "MAXIMUM": 2, "MAX_POOL_2D": 2, "MEAN": 2, "MUL": 2, "PAD": 2, "PADV2": 2,
     "PRELU": 1, "QUANTIZE": 1, "RELU": 2, "RELU6": 2, "RELU_N1_TO_1": 1, "RESHAPE": 1, "SOFTMAX": 2, "TRANSPOSE": 2,
+    "RESIZE_BILINEAR": 2, "RESIZE_NEAREST_NEIGHBOR": 2, "SLICE": 2,
 }  # fmt: skip
 REQUANTIZE_VERSION, DILATED_VERSION = 2, 2  # of QUANTIZE from int8, of DEPTHWISE_CONV_2D in float32
 GROUPED_VERSION, PER_CHANNEL_DENSE_VERSION = 6, 12  # of CONV_2D, of FULLY_CONNECTED
@@ -47,10 +49,12 @@ def write_tflite(graph: Graph) -> bytes:
         raise ExportError(
             f"{graph.name} trains: it updates {len(graph.updates)} values, TFLite only infers; export the learned model"
         )
-    return encode(_Lowering(graph).model())
+    return encode(Lowering(graph).model())
 
 
-class _Lowering:
+class Lowering:
+    """A file in the making: the graph's values as its tensors, its nodes as operators."""
+
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.tensors: list[TfliteTensor] = []
@@ -94,12 +98,14 @@ class _Lowering:
     def integers(self, name: str, data: Array) -> int:
         return self.constant(TfliteTensor(name, data.shape, "int32", data=data.astype("<i4").tobytes()))
 
-    def emit(self, code: str, node: Node, *ins: int, options: TfliteOptions | None = None, version: int = 0) -> None:
-        """Append the operator that computes the node's output."""
+    def emit(
+        self, code: str, node: Node, *ins: int, options: TfliteOptions | None = None, version: int = 0,
+        out: int | None = None,
+    ) -> None:  # fmt: skip
+        """Append the operator that computes the node's output, or a tensor on the way to it."""
+        outs = (self.place(node.out) if out is None else out,)
         self.operators.append(
-            TfliteOperator(
-                code, ins, (self.place(node.out),), options or TfliteOptions(), version or _version(code, node)
-            )
+            TfliteOperator(code, ins, outs, options or TfliteOptions(), version or _version(code, node))
         )
 
     def padded(self, code: str, node: Node, pad: Pad, *ins: int) -> int:
@@ -177,7 +183,7 @@ def _padding(window: Window, x: Type) -> int | None:
     return int(SAME) if window.pad == same_pad(x.shape, window.size, window.stride, window.dilation) else None
 
 
-def _conv(lowering: _Lowering, node: Node) -> None:
+def _conv(lowering: Lowering, node: Node) -> None:
     op = node.op
     assert isinstance(op, Windowed)
     x, w, _ = (value.type for value in node.ins)
@@ -195,7 +201,7 @@ def _conv(lowering: _Lowering, node: Node) -> None:
         lowering.emit("DEPTHWISE_CONV_2D", node, *ins, options=options, version=version)
 
 
-def _dense(lowering: _Lowering, node: Node) -> None:
+def _dense(lowering: Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.Dense)
     x, w, _ = node.ins
     per_channel = w.type.q is not None and len(w.type.q.scale) > 1
@@ -207,7 +213,7 @@ def _dense(lowering: _Lowering, node: Node) -> None:
     lowering.emit("FULLY_CONNECTED", node, *ins, options=options, version=version)
 
 
-def _check_product(lowering: _Lowering, node: Node) -> None:
+def _check_product(lowering: Lowering, node: Node) -> None:
     """TFLite converts the scaled sum to int32 before it saturates: beyond that range its result is undefined."""
     factor = float(np.max(node.op.params(node)["factor"]))
     bias = np.abs(lowering.data[node.ins[2]].astype(np.int64)).max() if node.ins[2] in lowering.data else 0
@@ -219,7 +225,7 @@ def _check_product(lowering: _Lowering, node: Node) -> None:
         )
 
 
-def _binary(lowering: _Lowering, node: Node) -> None:
+def _binary(lowering: Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.Add | ops.Mul)
     a, b, y = (*node.ins, node.out)
     if isinstance(node.op, ops.Add) and y.type.q and 2 * max(a.type.scale, b.type.scale) >= y.type.scale * 2**ADD_SHIFT:
@@ -232,16 +238,16 @@ def _binary(lowering: _Lowering, node: Node) -> None:
     lowering.emit("ADD" if isinstance(node.op, ops.Add) else "MUL", node, *ins, options=options)
 
 
-def _maximum(lowering: _Lowering, node: Node) -> None:
+def _maximum(lowering: Lowering, node: Node) -> None:
     lowering.emit("MAXIMUM", node, *(lowering.place(value) for value in node.ins))
 
 
-def _prelu(lowering: _Lowering, node: Node) -> None:
+def _prelu(lowering: Lowering, node: Node) -> None:
     x, slope = node.ins
     lowering.emit("PRELU", node, lowering.place(x), lowering.place(slope))
 
 
-def _max_pool(lowering: _Lowering, node: Node) -> None:
+def _max_pool(lowering: Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.MaxPool)
     x, window = node.ins[0].type, node.op.window
     padding = _padding(window, x)
@@ -255,7 +261,7 @@ def _max_pool(lowering: _Lowering, node: Node) -> None:
     lowering.emit("MAX_POOL_2D", node, lowering.padded("PADV2", node, node.op.pad, fill), options=options)
 
 
-def _avg_pool(lowering: _Lowering, node: Node) -> None:
+def _avg_pool(lowering: Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.AvgPool)
     x, window = node.ins[0].type, node.op.window
     padding = _padding(window, x)
@@ -268,42 +274,42 @@ def _avg_pool(lowering: _Lowering, node: Node) -> None:
     lowering.emit("AVERAGE_POOL_2D", node, lowering.place(node.ins[0]), options=options)
 
 
-def _mean(lowering: _Lowering, node: Node) -> None:
+def _mean(lowering: Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.Mean)
     axes = lowering.integers("height_and_width", np.array([1, 2]))
     options = TfliteOptions(keep_dims=node.op.keep_dims)
     lowering.emit("MEAN", node, lowering.place(node.ins[0]), axes, options=options)
 
 
-def _pad(lowering: _Lowering, node: Node) -> None:
+def _pad(lowering: Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.Pad)
     pads = lowering.integers("padding", np.array([node.op.before, node.op.after]).reshape(2, -1).T)
     lowering.emit("PAD", node, lowering.place(node.ins[0]), pads)
 
 
-def _reshape(lowering: _Lowering, node: Node) -> None:
+def _reshape(lowering: Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.Reshape)
     lowering.emit("RESHAPE", node, lowering.place(node.ins[0]), lowering.integers("shape", np.array(node.op.shape)))
 
 
-def _transpose(lowering: _Lowering, node: Node) -> None:
+def _transpose(lowering: Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.Transpose)
     perm = lowering.integers("permutation", np.array(node.op.perm))
     lowering.emit("TRANSPOSE", node, lowering.place(node.ins[0]), perm)
 
 
-def _concat(lowering: _Lowering, node: Node) -> None:
+def _concat(lowering: Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.Concat)
     ins = (lowering.place(value) for value in node.ins)
     lowering.emit("CONCATENATION", node, *ins, options=TfliteOptions(axis=node.op.axis))
 
 
-def _softmax(lowering: _Lowering, node: Node) -> None:
+def _softmax(lowering: Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.Softmax)
     lowering.emit("SOFTMAX", node, lowering.place(node.ins[0]), options=TfliteOptions(beta=node.op.beta))
 
 
-def _activate(lowering: _Lowering, node: Node) -> None:
+def _activate(lowering: Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.Activate)
     if node.op.activation not in ACTIVATION_OPERATORS:
         raise ExportError(
@@ -313,16 +319,16 @@ def _activate(lowering: _Lowering, node: Node) -> None:
     lowering.emit(ACTIVATION_OPERATORS[node.op.activation], node, lowering.place(node.ins[0]))
 
 
-def _quantize(lowering: _Lowering, node: Node) -> None:
+def _quantize(lowering: Lowering, node: Node) -> None:
     version = REQUANTIZE_VERSION if isinstance(node.op, ops.Requantize) else 0
     lowering.emit("QUANTIZE", node, lowering.place(node.ins[0]), version=version)
 
 
-def _dequantize(lowering: _Lowering, node: Node) -> None:
+def _dequantize(lowering: Lowering, node: Node) -> None:
     lowering.emit("DEQUANTIZE", node, lowering.place(node.ins[0]))
 
 
-def _lookup(lowering: _Lowering, node: Node) -> None:
+def _lookup(lowering: Lowering, node: Node) -> None:
     """TFLite's own function, or a table's elements at x + 128, whose name says what they are."""
     op, (x,), y = node.op, node.ins, node.out
     assert isinstance(op, ops.Lookup)
@@ -358,7 +364,8 @@ def _own_function(op: ops.Lookup) -> tuple[str, int] | None:
     return None
 
 
-LOWERINGS: Mapping[type[Op], Callable[[_Lowering, Node], None]] = {
+LOWERINGS: Mapping[type[Op], Callable[[Lowering, Node], None]] = {
+    **MOVES,
     ops.Activate: _activate, ops.Add: _binary, ops.AvgPool: _avg_pool, ops.Concat: _concat, ops.Conv2D: _conv,
     ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _dequantize, ops.Lookup: _lookup, ops.Maximum: _maximum,
     ops.MaxPool: _max_pool, ops.Mean: _mean, ops.Mul: _binary, ops.Pad: _pad, ops.PRelu: _prelu,

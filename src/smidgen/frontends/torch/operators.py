@@ -16,13 +16,13 @@ from smidgen.errors import ImportModelError
 from smidgen.frontends.channels import Constant, FileTensor, Operand, Spans
 from smidgen.frontends.layers import Layers
 from smidgen.frontends.layout import Shape
+from smidgen.frontends.parts import sliced
 from smidgen.ir import Op
 
 INSTEAD = {
     "_log_softmax": "end the module at its logits", "argmax": "end the module at its logits",
     "native_group_norm": "use BatchNorm", "native_layer_norm": "use BatchNorm",
-    "_scaled_dot_product_flash_attention_for_cpu": "use convolutions", "upsample_nearest2d": "upsampling is not "
-    "supported",
+    "_scaled_dot_product_flash_attention_for_cpu": "use convolutions",
 }  # fmt: skip
 
 
@@ -106,9 +106,12 @@ def _spans(pads: Shape) -> Spans:
 def _convolution(call: TorchCall) -> FileTensor:
     x, w = call.tensor(0), call.constant(1)
     count = len(x.shape) - 2
-    if call.raw(6):
-        raise ImportModelError("transposed convolutions are not supported; upsampling is not supported")
     stride, pads, dilation = (call.spread(i, count, (d,)) for i, d in ((3, 1), (4, 0), (5, 1)))
+    if call.raw(6):
+        if set(dilation) != {1}:
+            raise ImportModelError("a transposed convolution with dilation is not supported; use 1")
+        extra, groups = call.spread(7, count, (0,)), int(call.number(8, 1))
+        return call.c.conv_transpose(x, w, call.optional(2), stride, _spans(pads), extra, groups)
     return call.c.conv(x, w, call.optional(2), stride, _spans(pads), dilation, int(call.number(8, 1)))
 
 
@@ -232,11 +235,74 @@ def _pow(call: TorchCall) -> FileTensor:
     return call.c.multiply(x, x)
 
 
+def _slice(call: TorchCall) -> FileTensor:
+    x, rank = call.tensor(0), len(call.tensor(0).shape)
+    axis, (start, stop) = int(call.number(1, 0)) % rank, (call.raw(i) for i in (2, 3))
+    return call.c.take(x, {axis: sliced(x.shape[axis], start, stop, int(call.number(4, 1)))})
+
+
+def _select(call: TorchCall) -> FileTensor:
+    x, rank = call.tensor(0), len(call.tensor(0).shape)
+    axis, at = int(call.number(1, 0)) % rank, int(call.number(2, 0))
+    y = call.c.take(x, {axis: [at + x.shape[axis] if at < 0 else at]})
+    return call.c.reshape(y, (*x.shape[:axis], *x.shape[axis + 1 :]))
+
+
+def _index_select(call: TorchCall) -> FileTensor:
+    x = call.tensor(0)
+    return call.c.take(x, {int(call.number(1, 0)) % len(x.shape): [int(n) for n in call.constant(2).data.ravel()]})
+
+
+def _split(call: TorchCall) -> tuple[FileTensor, ...]:
+    """Into parts of given sizes, or of one size but for the last."""
+    x, sizes = call.tensor(0), call.integers(1)
+    axis = int(call.number(2, 0)) % len(x.shape)
+    if isinstance(call.raw(1), int):
+        total = x.shape[axis]
+        sizes = tuple(min(sizes[0], total - at) for at in range(0, total, max(sizes[0], 1)))
+    return call.c.split(x, axis, sizes)
+
+
+def _flip(call: TorchCall) -> FileTensor:
+    x = call.tensor(0)
+    return call.c.take(x, {a % len(x.shape): range(x.shape[a] - 1, -1, -1) for a in call.integers(1)})
+
+
+def _repeat(call: TorchCall) -> FileTensor:
+    x, times = call.tensor(0), call.integers(1)
+    x = call.c.reshape(x, (1,) * (len(times) - len(x.shape)) + x.shape)
+    return call.c.take(x, {i: list(range(x.shape[i])) * n for i, n in enumerate(times)})
+
+
+def _upsample_nearest(call: TorchCall) -> FileTensor:
+    """The place below each point; a factor that is given is what it is, else sizes tell it, in float32."""
+    x, sizes = call.tensor(0), tuple(int(n) for n in call.node.meta["val"].shape)[2:]
+    factors = call.raw(2) if call.node.target is not None and "vec" in str(call.node.target) else None
+    places = {}
+    for i, n in enumerate(sizes):
+        size = x.shape[2 + i]
+        step = np.float32(1 / factors[i]) if factors else np.float32(size) / np.float32(n)
+        found = np.floor(np.arange(n).astype(np.float32) * step)
+        places[2 + i] = [int(at) for at in np.minimum(found, size - 1)]
+    return call.c.take(x, places)
+
+
+def _upsample_bilinear(call: TorchCall) -> FileTensor:
+    x, sizes = call.tensor(0), tuple(int(n) for n in call.node.meta["val"].shape)[2:]
+    factors = call.raw(3) if "vec" in str(call.node.target) else None
+    if factors and any(n != m * f for n, m, f in zip(sizes, x.shape[2:], factors, strict=True)):
+        raise ImportModelError(f"{list(x.shape)} enlarged {list(factors)} times has no whole size; give a size")
+    return call.c.bilinear(x, sizes, bool(call.raw(2)), not call.raw(2))
+
+
 def _getitem(call: TorchCall) -> object:
-    """The first of several results: the others are not computed."""
+    """One of several results; of most operators only the first is computed."""
+    several = call.values[call.raw(0)]
+    if isinstance(several, tuple):
+        return several[call.raw(1)]
     if call.raw(1) != 0:
         raise ImportModelError("only the first result of an operator is supported; do not use the others")
-    return call.values[call.raw(0)]
+    return several
 
 
 def _elu(call: TorchCall) -> Op:
@@ -271,16 +337,21 @@ RULES: Mapping[str, Callable[[TorchCall], object]] = {
     "alias": lambda call: call.tensor(0), "avg_pool1d": _pool, "avg_pool2d": _pool, "cat": _cat,
     "celu": _unary(lambda call: ops.Lookup("celu", call.number(1, 1.0))), "clamp": _clamp,
     "clone": lambda call: call.tensor(0), "constant_pad_nd": _pad, "convolution": _convolution, "div": _div,
-    "elu": _unary(_elu), "erf": _lookup("erf"), "exp": _lookup("exp"), "expand": _expand, "gelu": _unary(_gelu),
+    "elu": _unary(_elu), "erf": _lookup("erf"), "exp": _lookup("exp"), "expand": _expand,
+    "flip": _flip, "gelu": _unary(_gelu),
     "getitem": _getitem, "hardsigmoid": _lookup("hard_sigmoid", 1 / 6, 0.5), "hardswish": _lookup("hard_swish"),
+    "index_select": _index_select,
     "hardtanh": lambda call: call.c.clip(call.tensor(0), call.number(1, -1.0), call.number(2, 1.0)),
     "leaky_relu": _unary(lambda call: ops.Lookup("leaky_relu", call.number(1, 0.01))),
     "max_pool2d_with_indices": _pool, "mean": _mean, "mish": _lookup("mish"), "mm": _matrix,
     "maximum": lambda call: call.c.maximum(call.operand(0), call.operand(1)),
     "mul": lambda call: call.c.multiply(call.operand(0), call.operand(1)),
     "neg": lambda call: call.c.negative(call.tensor(0)), "permute": _permute, "pow": _pow,
+    "repeat": _repeat, "select": _select, "slice": _slice, "split": _split, "split_with_sizes": _split,
     "relu": _unary(lambda call: ops.Activate("relu")),
     "selu": _lookup("selu", 1.6732632423543772, 1.0507009873554805), "sigmoid": _lookup("sigmoid"),
     "silu": _lookup("silu"), "softplus": _unary(_softplus), "squeeze": _recorded_shape,
-    "sub": lambda call: _sum(call, -1.0), "tanh": _lookup("tanh"), "unsqueeze": _recorded_shape, "view": _view,
+    "sub": lambda call: _sum(call, -1.0), "tanh": _lookup("tanh"), "unsqueeze": _recorded_shape,
+    "upsample_bilinear2d": _upsample_bilinear, "upsample_nearest1d": _upsample_nearest,
+    "upsample_nearest2d": _upsample_nearest, "view": _view,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-/* Kernels that move bytes and compute nothing: pad, transpose, concatenate. */
+/* Kernels that move bytes and compute nothing: pad, crop, pick, transpose, concatenate. */
 #include "smidgen.h"
 
 static inline void copy(int8_t *to, const int8_t *from, int32_t count) {
@@ -30,6 +30,30 @@ void smg_pad_s8(const smg_pad_s8_params *p, const int8_t *x, int8_t *y) {
             }
         }
     }
+}
+
+void smg_crop_s8(const smg_crop_s8_params *p, const int8_t *x, int8_t *y) {
+    const int32_t *n = p->y_shape, *from = p->x_shape;
+    for (int32_t i = 0; i < n[0]; i++) {
+        for (int32_t j = 0; j < n[1]; j++) {
+            for (int32_t k = 0; k < n[2]; k++, y += n[3]) {
+                const int32_t row = ((i + p->start[0]) * from[1] + j + p->start[1]) * from[2] + k + p->start[2];
+                copy(y, x + row * from[3] + p->start[3], n[3]);
+            }
+        }
+    }
+}
+
+/* One row of smg_pick_s8. */
+static inline void pick_row(const smg_pick_s8_params *p, const int8_t *x, int8_t *y) {
+    for (int32_t j = 0; j < p->y_w; j += p->columns_taken, x += p->columns_of * p->c)
+        for (int32_t k = 0; k < p->columns_taken; k++, y += p->c) copy(y, x + p->column[k] * p->c, p->c);
+}
+
+void smg_pick_s8(const smg_pick_s8_params *p, const int8_t *x, int8_t *y) {
+    const int32_t x_row = p->x_w * p->c, y_row = p->y_w * p->c;
+    for (int32_t i = 0; i < p->y_h; i += p->rows_taken, x += p->rows_of * x_row)
+        for (int32_t k = 0; k < p->rows_taken; k++, y += y_row) pick_row(p, x + p->row[k] * x_row, y);
 }
 
 void smg_transpose_s8(const smg_transpose_s8_params *p, const int8_t *x, int8_t *y) {
