@@ -16,7 +16,7 @@ from smidgen.data.pixels import PixelEncoding
 from smidgen.data.sample import read_sample
 from smidgen.ir import Array, Builder, Graph, QParams, Type, evaluate, evaluate_all
 from smidgen.ir.preprocessing import Preprocessing
-from smidgen.ops import BatchNorm, Concat, Conv2D, Crop, Dense, Lookup, MaxPool, Mean, Requantize, Softmax
+from smidgen.ops import BatchNorm, Concat, Conv2D, Dense, Gather, Lookup, MaxPool, Mean, Requantize, Softmax
 from smidgen.quantization import METHODS, Method, QuantizationError, QuantizationProgress, Recipe, quantize
 from smidgen.quantization.batch import run_batch
 from smidgen.quantization.calibration import calibrate, scale_of
@@ -255,7 +255,7 @@ def broken(value: float) -> Graph:
 
 def without_int8_form() -> Graph:
     n = FloatNet(0)
-    return n.g.graph(n.g.emit(Crop((0, 0, 0, 0), (1, 2, 2, 3)), n.x))
+    return n.g.graph(n.g.emit(Gather((0, 2)), n.x))
 
 
 def computed_weights() -> Graph:
@@ -278,7 +278,7 @@ FLAT = [np.full((32, 32, 3), shade, np.uint8) for shade in range(10)]
         (broken(np.nan), IMAGES, "holds 1 of 216 elements that are not finite"),
         (broken(np.inf), IMAGES, "not finite; fix the weights"),
         (small_network(), IMAGES, "small is int8 already"),
-        (without_int8_form(), noise(without_int8_form()), "Crop, which gives %v0, has no int8 form"),
+        (without_int8_form(), noise(without_int8_form()), "Gather, which gives %v0, has no int8 form"),
         (computed_weights(), noise(computed_weights()), "computes its weights; they must be constants"),
     ],
 )

@@ -37,7 +37,7 @@ def nan_conv() -> nn.Module:
 
 
 BAD: dict[str, tuple[nn.Module, tuple[int, ...], str]] = {
-    "enlarging": (nn.ConvTranspose2d(3, 4, 2), (1, 3, 4, 4), r"\(convolution\): transposed convolutions are not"),
+    "enlarging": (nn.ConvTranspose2d(3, 4, 2, dilation=2), (1, 3, 4, 4), "with dilation is not supported"),
     "normalized": (nn.LayerNorm(4), (1, 3, 4), r"\(native_layer_norm\): .*use BatchNorm"),
     "batch": (nn.Linear(3, 2), (8, 3), r"is a batch of 8, \[8, 3\]; give a batch of 1"),
     "log": (nn.LogSoftmax(1), (1, 3), "end the module at its logits"),

@@ -24,8 +24,8 @@ from tflite_cases import CASES, arrays, graphs
 
 SIGN = np.uint8(128)
 Q = QParams.per_tensor(0.05, 3)
-# A table is read at int8 places; averages of even numbers of uint8 round halves up.
-OTHERWISE = {"Lookup", "AvgPool"}
+# A table is read at int8 places; averages of even numbers of uint8 round halves up; uint8 is resized in float32.
+OTHERWISE = {"Lookup", "AvgPool", "ResizeBilinear"}
 
 
 def flipped(array: Array) -> Array:
@@ -171,3 +171,16 @@ def test_import_says_what_became_of_the_weights(tmp_path: Path) -> None:
     source.write_bytes(legacy(dense(np.ones((3, 4), np.int8))))
     printed = json.loads(invoke("import", str(source), "-o", str(tmp_path / "new.smg"), "--json"))
     assert printed["notes"] == ["uint8 became int8: the weights of all 1 layers exactly"]
+
+
+def test_bilinear_resizes_of_uint8_are_within_a_step_and_noted() -> None:
+    g = Builder("enlarged")
+    graph = g.graph(g.emit(ops.ResizeBilinear((7, 9)), g.input("x", Type((1, 3, 4, 2), "int8", Q))))
+    model = legacy(graph)
+    read = read_back(model)
+    assert any("1 bilinear resizes round as those of int8 do" in note for note in read.notes)
+    for seed in range(20):
+        ins = arrays(graph, seed)
+        (theirs,) = run_litert(model, *map(flipped, ins))
+        (mine,) = evaluate(read, *ins)
+        assert np.abs(mine.astype(int) - flipped(theirs).astype(int)).max() <= 1

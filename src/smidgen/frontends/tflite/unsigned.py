@@ -43,20 +43,24 @@ def as_signed(model: TfliteModel) -> tuple[TfliteModel, tuple[str, ...]]:
     for operator in model.operators:
         operators += _in_one_scale(_with_bias(operator, tensors, weights.coarser), model, tensors)
     averages = sum(_has_halves(model, operator) for operator in model.operators)
+    resizes = sum(o.code == "RESIZE_BILINEAR" and _reads_uint8(model, o) for o in model.operators)
     joins = len(operators) - len(model.operators)
-    return replace(model, tensors=tuple(tensors), operators=tuple(operators)), _notes(weights, averages, joins)
+    return replace(model, tensors=tuple(tensors), operators=tuple(operators)), _notes(weights, averages, resizes, joins)
 
 
 def _has_halves(model: TfliteModel, operator: TfliteOperator) -> bool:
     """Whether it averages even numbers of uint8, whose halves go up, those of int8 away from zero."""
-    options, index = operator.options, operator.inputs[0] if operator.inputs else -1
-    if operator.code != "AVERAGE_POOL_2D" or not 0 <= index < len(model.tensors):
-        return False
+    options = operator.options
     odd = options.filter_height % 2 and options.filter_width % 2 and options.padding == VALID
-    return model.tensors[index].dtype == "uint8" and not odd
+    return operator.code == "AVERAGE_POOL_2D" and not odd and _reads_uint8(model, operator)
 
 
-def _notes(weights: _Weights, averages: int, joins: int) -> tuple[str, ...]:
+def _reads_uint8(model: TfliteModel, operator: TfliteOperator) -> bool:
+    index = operator.inputs[0] if operator.inputs else -1
+    return 0 <= index < len(model.tensors) and model.tensors[index].dtype == "uint8"
+
+
+def _notes(weights: _Weights, averages: int, resizes: int, joins: int) -> tuple[str, ...]:
     layers, said = weights.exact + weights.rounded, []
     if weights.rounded:
         said.append(
@@ -67,6 +71,8 @@ def _notes(weights: _Weights, averages: int, joins: int) -> tuple[str, ...]:
         said.append(f"the weights of all {layers} layers exactly")
     if averages:
         said.append(f"halves in {averages} average pools go away from zero, not up")
+    if resizes:
+        said.append(f"{resizes} bilinear resizes round as those of int8 do, within a step")
     if joins:
         said.append(f"{joins} parts of concatenations are requantized to the scale of the whole, within a step")
     return (f"uint8 became int8: {'; '.join(said)}",) if said else ()
