@@ -9,12 +9,12 @@ import io
 import math
 import struct
 import zipfile
-import zlib
 
 import flatbuffers
 from flatbuffers.number_types import Float32Flags, UOffsetTFlags
 from flatbuffers.table import Table
 
+from smidgen.data.files import CORRUPT_ZIP
 from smidgen.errors import InputError
 from smidgen.ir.preprocessing import Preprocessing
 
@@ -32,7 +32,7 @@ LARGEST = 2**22  # bytes of such a file
 EPOCH = (1980, 1, 1, 0, 0, 0)  # of the archive's only member: the same model gives the same bytes
 # What reading raises where offsets lead out of the buffer or make no sense.
 DAMAGED = (struct.error, TypeError, ValueError, IndexError, OverflowError, InputError)
-NO_ARCHIVE = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, KeyError, OSError)
+NO_ARCHIVE = (*CORRUPT_ZIP, KeyError, OSError)
 
 
 def stated_preprocessing(data: bytes, channels: int) -> Preprocessing | None:
