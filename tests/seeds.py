@@ -38,6 +38,7 @@ from smidgen.training.passes import run
 from smidgen.training.scheme import Scheme, load_scheme
 from smidgen.zoo.draw import draw
 from smidgen.zoo.tables import Stage, Table
+from streams import streaming_network
 from test_fuzz_structures import onnx_files, pt2_members
 from test_moving import TAKEN, sizes_computed
 from test_onnx import model
@@ -122,6 +123,7 @@ def tflite(folder: Path) -> Files:
     yield "folded.tflite", encode(reshaped_by_its_own_shape())
     yield "reduced.tflite", Reduction("SUM", (1, 3, 4, 2), (1, 3), True, "int8").model()
     yield "own_functions.tflite", write_tflite(GRAPHS["tflite-leaky_relu"])
+    yield "streaming.tflite", write_tflite(streaming_network())
 
 
 def older_opset() -> bytes:

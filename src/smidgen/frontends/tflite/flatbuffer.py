@@ -63,6 +63,8 @@ OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "TRANSPOSE_CONV": ("TransposeConvOptions", _WINDOW),
     "UNPACK": ("UnpackOptions", ("num", "axis")),
+    "CALL_ONCE": ("CallOnceOptions", ("init_subgraph_index",)),
+    "VAR_HANDLE": ("VarHandleOptions", ("container", "shared_name")),
 }
 
 
@@ -100,6 +102,9 @@ class TfliteOptions:
     half_pixel_centers: bool = False
     in_data_type: int = 0
     out_data_type: int = 0
+    init_subgraph_index: int = 0
+    container: str = ""
+    shared_name: str = ""
 
 
 def camel(field: str) -> str:
@@ -141,13 +146,13 @@ class TfliteOperator:
 
 @dataclass(frozen=True)
 class TfliteModel:
-    """The first subgraph of a model."""
+    """The first subgraph of a model, and those behind it."""
 
     tensors: tuple[TfliteTensor, ...]
     operators: tuple[TfliteOperator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     name: str = "model"
-    subgraphs: int = 1  # that the model has
     metadata: bytes = b""  # the flatbuffer that says what its inputs and outputs are; empty where there is none
     classes: tuple[str, ...] = ()  # by name, in a file that the metadata leads to
+    others: tuple[TfliteModel, ...] = ()  # the further subgraphs
