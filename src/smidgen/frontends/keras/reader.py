@@ -44,7 +44,10 @@ def _check_known(model: Record) -> None:
     unknown = Counter(kind for kind in _kinds(model, 0) if kind not in (*LAYERS, *MODELS, "InputLayer"))
     if unknown:
         counted = ", ".join(f"{count} × {kind[:60]}" for kind, count in sorted(unknown.items()))
-        raise ImportModelError(f"not supported are {counted}; convert it to .tflite or .onnx, or leave them out")
+        raise ImportModelError(
+            f"not supported are {counted}; convert it to .tflite or .onnx, or leave them out (docs/keras.md lists what "
+            "is read)"
+        )
 
 
 def _kinds(layer: Record, depth: int) -> Iterator[str]:

@@ -11,7 +11,7 @@ from smidgen.data.budget import MEMORY, Budget
 from smidgen.data.files import read_whole
 from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends.naming import identifier
-from smidgen.frontends.obstacles import with_others
+from smidgen.frontends.obstacles import UnsupportedOperatorError, with_others
 from smidgen.frontends.tflite.context import TfliteImport
 from smidgen.frontends.tflite.decode import decode
 from smidgen.frontends.tflite.flatbuffer import CUSTOM, TfliteModel, TfliteOperator
@@ -90,10 +90,9 @@ def _node(c: TfliteImport, number: int, operator: TfliteOperator) -> None:
     """Translate one operator and hold the result against what the file declares."""
     where = f"operator {number} ({operator.code})"
     if operator.code.startswith(CUSTOM):
-        raise ImportModelError(f"{where} is not supported, its code is not in the file; cut the model before it")
+        raise UnsupportedOperatorError(where, operator.code, "its code is not in the file, cut the model before it")
     if operator.code not in OPERATOR_RULES and operator.code not in FOLDED_ONLY:
-        known = ", ".join(sorted(OPERATOR_RULES))
-        raise ImportModelError(f"{where} is not supported; build the model from {known}")
+        raise UnsupportedOperatorError(where, operator.code)
     count, expected = len(operator.outputs), "none" if operator.code in SILENT else "one"
     if count != (operator.code not in SILENT) and (operator.code not in SEVERAL_OUTPUTS or not count):
         raise ImportModelError(f"{where} has {count} outputs instead of {expected}; convert the model again")

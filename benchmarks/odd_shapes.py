@@ -1,7 +1,7 @@
 """Instructions per multiply-accumulate on the emulated Cortex-M7, layer by layer: where kernels do not keep up.
 
-`python benchmarks/shapes.py` measures shapes that networks from elsewhere have, streaming audio's above all;
-`python benchmarks/shapes.py model.tflite …` the layers of int8 model files, maps held whole. Each layer's bytes are
+`python benchmarks/odd_shapes.py` measures shapes that networks from elsewhere have, streaming audio's above all;
+`python benchmarks/odd_shapes.py model.tflite …` the layers of int8 model files, maps held whole. Each layer's bytes are
 compared with numpy's on the way.
 """
 
