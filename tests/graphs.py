@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from cases import FUNCTION_PARAMETERS
+from recurrent_cases import lstm
 from smidgen.ir import Array, Builder, Graph, QParams, Type, Value
 from smidgen.numerics import ACTIVATIONS
 from smidgen.ops import (
@@ -21,6 +22,7 @@ from smidgen.ops import (
     Depthwise,
     Dequantize,
     Lookup,
+    Lstm,
     Maximum,
     MaxPool,
     Mean,
@@ -265,9 +267,18 @@ def grow_softmax(s: Grower) -> Value:
     return s.g.emit(Softmax(s.draw(st.sampled_from((1.0, 0.5, 3.0)))), s.value())
 
 
+def grow_lstm(s: Grower) -> Value:
+    """A recurrent layer over any value as rows of any length; at times limited, at times its last state alone."""
+    x = s.value()
+    columns = s.draw(st.sampled_from([n for n in range(1, x.type.size + 1) if x.type.size % n == 0]))
+    op = Lstm(s.draw(st.booleans()), s.draw(st.sampled_from((0.0, 0.5, 10.0))), s.choose(0, 6))
+    rows = s.g.emit(Reshape((x.type.size // columns, columns)), x)
+    return lstm(s.g, s.rng, rows, s.choose(1, 6), op, y=s.q(1 / 128))
+
+
 ANY = (
     grow_dense, grow_add, grow_mul, grow_maximum, grow_reshape, grow_concat, grow_crop, grow_rescale, grow_float,
-    grow_softmax, grow_lookup, grow_own_function, grow_prelu,
+    grow_softmax, grow_lookup, grow_own_function, grow_prelu, grow_lstm,
 )  # fmt: skip
 ON_MAPS = (grow_conv, grow_depthwise, grow_pool, grow_mean, grow_pad, grow_pick, grow_bilinear, grow_transpose)
 

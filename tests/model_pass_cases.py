@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from smidgen.frontends.tidy import flatten_means, fold_biases, recognize, sink_functions
 from smidgen.frontends.transposes import cancel_transposes
-from smidgen.ops.fusing import fuse_activations, merge_pads
+from smidgen.ops.fusing import fuse_activations, keep_last_states, merge_pads
 from smidgen.quantization.folding import crop_kernels, drop_idle, fold_back, fold_forward, settle_affine
 from texts import Case
 
@@ -25,6 +25,51 @@ MODEL_CASES = (
         """
         input %x: float32[1,4]
         %y: float32[1,4] = Lookup(%x) function='hard_swish'
+        output %y
+        """,
+    ),
+    Case(
+        keep_last_states,
+        "of a recurrent layer whose last state alone is read, that state is kept",
+        """
+        input %x: float32[3,2]
+        const %w: float32[4,5,2]
+        const %u: float32[4,5,5]
+        const %b: float32[4,5]
+        %states: float32[3,5] = Lstm(%x, %w, %u, %b)
+        %sequence: float32[1,3,5] = Reshape(%states) shape=(1, 3, 5)
+        %y: float32[1,1,5] = Crop(%sequence) start=(0, 2, 0) stop=(1, 3, 5)
+        output %y
+        """,
+        """
+        input %x: float32[3,2]
+        const %w: float32[4,5,2]
+        const %u: float32[4,5,5]
+        const %b: float32[4,5]
+        %y.state: float32[1,5] = Lstm(%x, %w, %u, %b) whole=False
+        %y: float32[1,1,5] = Reshape(%y.state) shape=(1, 1, 5)
+        output %y
+        """,
+    ),
+    Case(
+        keep_last_states,
+        "but not where another is read as well",
+        """
+        input %x: float32[3,2]
+        const %w: float32[4,5,2]
+        const %u: float32[4,5,5]
+        const %b: float32[4,5]
+        %states: float32[3,5] = Lstm(%x, %w, %u, %b)
+        %y: float32[2,5] = Crop(%states) start=(1, 0) stop=(3, 5)
+        output %y
+        """,
+        """
+        input %x: float32[3,2]
+        const %w: float32[4,5,2]
+        const %u: float32[4,5,5]
+        const %b: float32[4,5]
+        %states: float32[3,5] = Lstm(%x, %w, %u, %b)
+        %y: float32[2,5] = Crop(%states) start=(1, 0) stop=(3, 5)
         output %y
         """,
     ),

@@ -35,6 +35,7 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
         "tanh",
         "ABS ELU EXP GATHER GELU HARD_SWISH LEAKY_RELU LOGISTIC TANH",
     ),
+    ops.Lstm: ("", "", "UNIDIRECTIONAL_SEQUENCE_LSTM"),
     ops.Maximum: ("Max", "maximum", "MAXIMUM MINIMUM"),
     ops.MaxPool: ("MaxPool GlobalMaxPool", "max_pool2d_with_indices adaptive_max_pool2d", "MAX_POOL_2D REDUCE_MAX"),
     ops.Mean: ("ReduceMean GlobalAveragePool", "mean adaptive_avg_pool1d _adaptive_avg_pool2d", "MEAN SUM"),

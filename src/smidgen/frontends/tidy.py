@@ -9,7 +9,7 @@ import numpy as np
 from smidgen import ops
 from smidgen.ir import Array, Builder, Graph, Node, Op, Type, Value, verify
 from smidgen.ir.rewriting import producers, prune, rewrite, uses
-from smidgen.ops.fusing import fuse_activations, merge_pads
+from smidgen.ops.fusing import fuse_activations, keep_last_states, merge_pads
 from smidgen.ops.weighted import Weighted
 
 GRID = np.concatenate([np.linspace(-9, 9, 361), [-40.0, -0.013, 0.0171, 33.0]]).astype(np.float32)
@@ -152,5 +152,5 @@ def flatten_means(graph: Graph) -> Graph:
 
 
 TIDY: tuple[Callable[[Graph], Graph], ...] = (
-    recognize, sink_functions, fold_biases, merge_pads, flatten_means, fuse_activations, prune,
+    recognize, sink_functions, fold_biases, merge_pads, flatten_means, fuse_activations, keep_last_states, prune,
 )  # fmt: skip
