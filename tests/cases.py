@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from recurrent_cases import LSTM_GRAPHS, build_lstm
+from recurrent_cases import DRAWN
 from smidgen import ops
 from smidgen.ir import Array, Builder, Graph, Node, Op, QParams, Type, Value
 from smidgen.numerics import ACTIVATIONS
@@ -308,8 +308,8 @@ def _shapes() -> Iterator[Case]:
 
 
 def _recurrent() -> Iterator[Case]:
-    for name in LSTM_GRAPHS:
-        yield Case(name, ops.Lstm, partial(build_lstm, name))
+    for name, drawn in DRAWN.items():
+        yield Case(name, type(drawn.op), drawn.build)
 
 
 CASES: tuple[Case, ...] = (

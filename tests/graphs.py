@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from cases import FUNCTION_PARAMETERS
-from recurrent_cases import lstm
+from recurrent_cases import recurrent
 from smidgen.ir import Array, Builder, Graph, QParams, Type, Value
 from smidgen.numerics import ACTIVATIONS
 from smidgen.ops import (
@@ -273,7 +273,7 @@ def grow_lstm(s: Grower) -> Value:
     columns = s.draw(st.sampled_from([n for n in range(1, x.type.size + 1) if x.type.size % n == 0]))
     op = Lstm(s.draw(st.booleans()), s.draw(st.sampled_from((0.0, 0.5, 10.0))), s.choose(0, 6))
     rows = s.g.emit(Reshape((x.type.size // columns, columns)), x)
-    return lstm(s.g, s.rng, rows, s.choose(1, 6), op, y=s.q(1 / 128))
+    return recurrent(s.g, s.rng, rows, s.choose(1, 6), op, y=s.q(1 / 128))
 
 
 ANY = (

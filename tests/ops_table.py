@@ -28,6 +28,7 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
     ops.Dense: ("Gemm MatMul", "addmm mm", "FULLY_CONNECTED"),
     ops.Depthwise: ("Conv", "convolution", "DEPTHWISE_CONV_2D"),
     ops.Dequantize: ("DequantizeLinear", "", "DEQUANTIZE"),
+    ops.Gru: ("GRU", "gru", ""),
     ops.Lookup: (
         "Abs Celu Clip Elu Erf Exp Gelu HardSigmoid HardSwish LeakyRelu Max Min Mish PRelu Selu Sigmoid Softplus "
         "Softsign Swish Tanh",
@@ -35,7 +36,7 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
         "tanh",
         "ABS ELU EXP GATHER GELU HARD_SWISH LEAKY_RELU LOGISTIC TANH",
     ),
-    ops.Lstm: ("", "", "UNIDIRECTIONAL_SEQUENCE_LSTM"),
+    ops.Lstm: ("LSTM", "lstm", "UNIDIRECTIONAL_SEQUENCE_LSTM"),
     ops.Maximum: ("Max", "maximum", "MAXIMUM MINIMUM"),
     ops.MaxPool: ("MaxPool GlobalMaxPool", "max_pool2d_with_indices adaptive_max_pool2d", "MAX_POOL_2D REDUCE_MAX"),
     ops.Mean: ("ReduceMean GlobalAveragePool", "mean adaptive_avg_pool1d _adaptive_avg_pool2d", "MEAN SUM"),

@@ -10,7 +10,7 @@ from smidgen.ir import Builder, Graph, Node, Value
 from smidgen.ir.rewriting import producers, prune, rewrite, uses
 from smidgen.ops.elementwise import Activate, Add, Mul
 from smidgen.ops.pool import AvgPool, MaxPool
-from smidgen.ops.recurrence import Lstm
+from smidgen.ops.recurrence import Recurrent
 from smidgen.ops.shape import Crop, Pad, Reshape
 from smidgen.ops.weighted import Weighted, Windowed
 
@@ -74,7 +74,7 @@ def keep_last_states(graph: Graph) -> Graph:
 
     def rule(g: Builder, node: Node) -> Node | None:
         layer = layer_before(node.ins[0]) if isinstance(node.op, Crop) else None
-        if layer is None or not isinstance(layer.op, Lstm) or not layer.op.whole:
+        if layer is None or not isinstance(layer.op, Recurrent) or not layer.op.whole:
             return None
         x, cells = node.ins[0].type, layer.out.type.shape[1]
         taken = np.asarray(node.op.ref(node, np.arange(x.size).reshape(x.shape))).ravel()

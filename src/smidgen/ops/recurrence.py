@@ -1,7 +1,7 @@
-"""Long short-term memory over a sequence of fixed length, in int8 as TFLite's kernel computes it.
+"""Recurrent layers over a sequence of fixed length: long short-term memory and the gated recurrent unit.
 
-Activations and the hidden state are int8; the gates and the cell state are int16. Every run begins with a state of
-zero.
+In int8, activations and what recurs are int8, gates and the state are int16: the LSTM as TFLite's kernel computes it,
+the GRU, which TFLite has no int8 kernel of, in the same arithmetic. Every run begins with a state of zero.
 """
 
 from __future__ import annotations
@@ -20,25 +20,64 @@ from smidgen.ops.checking import check_dtypes, check_rank
 
 MOST_SUMMED = 1 << 15  # products of one gate from one side: their sum stays in int32
 MOST_BITS = 6  # before the point of a cell state
+BIASES = 4  # rows of a bias: those of a GRU are r, z and n from x, and n from h
+SQUARED = 2.0**-30  # a step of the product of two numbers in Q0.15
 
 
-def check_recurrent(what: str, gates: int, x: Type, w: Type, u: Type) -> int:
-    """The number of cells, once x is [steps, inputs], w [gates, cells, inputs] and u [gates, cells, cells]."""
-    check_rank(what, 2, x)
-    check_rank(what, 3, w, u)
-    check_dtypes(what, ("int8", "float32"), x)
-    check_dtypes(what, (x.dtype,), w, u)
-    cells = w.shape[1]
-    if w.shape != (gates, cells, x.shape[1]) or u.shape != (gates, cells, cells):
-        raise GraphError(
-            f"{what} of {list(x.shape)} takes weights [{gates}, cells, {x.shape[1]}] and [{gates}, cells, cells], "
-            f"not {list(w.shape)} and {list(u.shape)}"
-        )
-    if max(cells, x.shape[1]) > MOST_SUMMED:
-        raise GraphError(f"{what} sums {max(cells, x.shape[1]):,} products for a gate; up to {MOST_SUMMED:,} fit int32")
-    if x.dtype == "int8":
-        _check_scales(what, gates, x, w, u)
-    return cells
+@dataclass(frozen=True)
+class Recurrent(Op):
+    """Hidden states h of x [steps, inputs], all of them or the last one alone, as [steps, cells].
+
+    Weights are [gates, cells, inputs] for x and [gates, cells, cells] for h; the bias is [4, cells].
+    """
+
+    gates: ClassVar[int]
+
+    whole: bool = True
+
+    requantizes = True
+    working_memory = True
+
+    def infer(self, x: Type, w: Type, u: Type, b: Type) -> Type:
+        what = type(self).__name__
+        check_rank(what, 2, x)
+        check_rank(what, 3, w, u)
+        check_dtypes(what, ("int8", "float32"), x)
+        check_dtypes(what, (x.dtype,), w, u)
+        cells, inputs = w.shape[1], x.shape[1]
+        shapes = (self.gates, cells, inputs), (self.gates, cells, cells), (BIASES, cells)
+        if (w.shape, u.shape, b.shape) != shapes:
+            raise GraphError(
+                f"{what} of {list(x.shape)} takes weights and a bias of {', '.join(str(list(s)) for s in shapes)}, not "
+                f"{list(w.shape)}, {list(u.shape)}, {list(b.shape)}"
+            )
+        check_dtypes(what, ("int32" if x.dtype == "int8" else "float32",), b)
+        if max(cells, inputs) > MOST_SUMMED:
+            raise GraphError(f"{what} sums {max(cells, inputs):,} products for a gate; up to {MOST_SUMMED:,} fit int32")
+        if x.dtype == "int8":
+            _check_scales(what, self.gates, x, w, u)
+        return Type((x.shape[0] if self.whole else 1, cells), x.dtype)
+
+    def ref(self, node: Node, x: Array, w: Array, u: Array, b: Array) -> Array:
+        hidden, _ = self.states(node, x, w, u, b)
+        return hidden if self.whole else hidden[-1:]
+
+    def states(self, node: Node, x: Array, w: Array, u: Array, b: Array) -> tuple[Array, Array]:
+        """The hidden state and the state behind it at every step."""
+        raise NotImplementedError
+
+    def params(self, node: Node) -> Params:
+        (x, w, u, _), y = (v.type for v in node.ins), node.out.type
+        (x_multiplier, x_shift), (h_multiplier, h_shift) = gate_multipliers(x, w), gate_multipliers(y, u)
+        return {
+            "steps": x.shape[0], "inputs": x.shape[1], "cells": y.shape[1], "whole": int(self.whole),
+            "x_zero": x.zero, "y_zero": y.zero,
+            "x_multiplier": x_multiplier, "h_multiplier": h_multiplier, "x_shift": x_shift, "h_shift": h_shift,
+        }  # fmt: skip
+
+    def macs(self, node: Node) -> int:
+        x, w, u, _ = (v.type for v in node.ins)
+        return x.shape[0] * (w.size + u.size)
 
 
 def _check_scales(what: str, gates: int, x: Type, w: Type, u: Type) -> None:
@@ -64,71 +103,55 @@ def gate_multipliers(x: Type, weights: Type) -> tuple[Array, Array]:
     return np.array([m for m, _ in pairs], np.int32), np.array([s for _, s in pairs], np.int8)
 
 
-def gate_sums(steps: Array, zero: int, weights: Array, bias: Array | int, scaling: tuple[Array, Array]) -> Array:
+def _gate_sums(rows: Array, zero: int, weights: Array, bias: Array | int, scaling: tuple[Array, Array]) -> Array:
     """What rows of int8 numbers give to each gate, [rows, gates, cells], in Q3.12 and not yet limited to int16."""
-    centred = steps.astype(np.float64) - zero
+    centred = rows.astype(np.float64) - zero
     acc = np.einsum("ri,gci->rgc", centred, weights.astype(np.float64)).astype(np.int64) + bias
     multiplier, shift = (part[:, None] for part in scaling)
     return numerics.multiply(acc.astype(np.int32), multiplier, shift)
 
 
+def _sigmoid(x: Array) -> Array:
+    y: Array = 0.5 + 0.5 * np.tanh(x / 2)
+    return y
+
+
 @op
 @dataclass(frozen=True)
-class Lstm(Op):
-    """c ← f·c + i·g, h ← o·tanh(c) at every step of x [steps, inputs]; y holds every h, or the last one alone.
+class Lstm(Recurrent):
+    """c ← f·c + i·g, h ← o·tanh(c); i, f and o are sigmoids, g is a tanh; weights hold them in the order i, f, g, o.
 
-    The gates i, f, g, o are [4, cells, …] of the weights of x, of those of h and of the bias, in that order; i, f and o
-    are sigmoids, g is a tanh. `clip` limits c, where it is above 0; `bits` are those before its point in int8.
+    `clip` limits c, where it is above 0; `bits` are those before its point in int8.
     """
 
     gates: ClassVar[int] = 4
 
-    whole: bool = True
     clip: float = 0.0
     bits: int = 3
 
     kernel = "smg_lstm_s8"
-    requantizes = True
-    working_memory = True
 
     def infer(self, x: Type, w: Type, u: Type, b: Type) -> Type:
-        cells = check_recurrent("Lstm", self.gates, x, w, u)
-        if b.shape != (self.gates, cells) or b.dtype != ("int32" if x.dtype == "int8" else "float32"):
-            raise GraphError(f"Lstm of {cells} cells takes a bias of [{self.gates}, {cells}], not {list(b.shape)}")
         if not 0 <= self.bits <= MOST_BITS or not (math.isfinite(self.clip) and self.clip >= 0):
             raise GraphError(
                 f"Lstm holds its cell state with {self.bits} bits before the point, limited to {self.clip}; "
                 f"give 0 to {MOST_BITS} bits, and a limit of 0 or more"
             )
-        return Type((x.shape[0] if self.whole else 1, cells), x.dtype)
+        return super().infer(x, w, u, b)
 
-    def ref(self, node: Node, x: Array, w: Array, u: Array, b: Array) -> Array:
-        hidden, _ = self.run(node, x, w, u, b)
-        return hidden if self.whole else hidden[-1:]
-
-    def run(self, node: Node, x: Array, w: Array, u: Array, b: Array) -> tuple[Array, Array]:
-        """Every hidden state and every cell state."""
-        return (_float_lstm(self, x, w, u, b)) if x.dtype == np.float32 else _int8_lstm(self, node, x, w, u, b)
+    def states(self, node: Node, x: Array, w: Array, u: Array, b: Array) -> tuple[Array, Array]:
+        return _float_lstm(self, x, w, u, b) if x.dtype == np.float32 else _int8_lstm(self, node, x, w, u, b)
 
     def cell_limit(self) -> int:
         """The limit of the cell state in its own steps; 0 for none."""
         return int(min(float(np.float32(self.clip)) * 2.0 ** (int16.FRACTION - self.bits), int16.INT16_MAX))
 
     def params(self, node: Node) -> Params:
-        x, w, u, _ = (v.type for v in node.ins)
-        y = node.out.type
-        (x_multiplier, x_shift), (h_multiplier, h_shift) = gate_multipliers(x, w), gate_multipliers(y, u)
-        y_multiplier, y_shift = numerics.quantize_single(2.0**-30, over=y.scale)
+        y_multiplier, y_shift = numerics.quantize_single(SQUARED, over=node.out.type.scale)
         return {
-            "steps": x.shape[0], "inputs": x.shape[1], "cells": y.shape[1], "whole": int(self.whole),
-            "x_zero": x.zero, "y_zero": y.zero, "bits": self.bits, "limit": self.cell_limit(),
-            "y_multiplier": y_multiplier, "y_shift": y_shift,
-            "x_multiplier": x_multiplier, "x_shift": x_shift, "h_multiplier": h_multiplier, "h_shift": h_shift,
+            **super().params(node), "y_multiplier": y_multiplier, "y_shift": y_shift,
+            "bits": self.bits, "limit": self.cell_limit(),
         }  # fmt: skip
-
-    def macs(self, node: Node) -> int:
-        x, w, u, _ = (v.type for v in node.ins)
-        return x.shape[0] * (w.size + u.size)
 
 
 def _float_lstm(op: Lstm, x: Array, w: Array, u: Array, b: Array) -> tuple[Array, Array]:
@@ -136,7 +159,7 @@ def _float_lstm(op: Lstm, x: Array, w: Array, u: Array, b: Array) -> tuple[Array
     h = c = np.zeros(w.shape[1], np.float32)
     for t, now in enumerate(x):
         sums = w @ now + u @ h + b
-        i, f, _, o = 0.5 + 0.5 * np.tanh(sums / 2)
+        i, f, _, o = _sigmoid(sums)
         c = f * c + i * np.tanh(sums[2])
         c = np.clip(c, -op.clip, op.clip) if op.clip else c
         h = o * np.tanh(c)
@@ -146,13 +169,13 @@ def _float_lstm(op: Lstm, x: Array, w: Array, u: Array, b: Array) -> tuple[Array
 
 def _int8_lstm(op: Lstm, node: Node, x: Array, w: Array, u: Array, b: Array) -> tuple[Array, Array]:
     (x_type, w_type, u_type, _), y = (v.type for v in node.ins), node.out.type
-    limit, last = op.cell_limit(), numerics.quantize_single(2.0**-30, over=y.scale)
+    limit, last = op.cell_limit(), numerics.quantize_single(SQUARED, over=y.scale)
     from_h = gate_multipliers(y, u_type)
-    given = int16.saturate(gate_sums(x, x_type.zero, w, b, gate_multipliers(x_type, w_type)))
+    given = int16.saturate(_gate_sums(x, x_type.zero, w, b, gate_multipliers(x_type, w_type)))
     hidden, cells = np.zeros((len(x), w.shape[1]), np.int8), np.zeros((len(x), w.shape[1]), np.int16)
     h, c = np.full(w.shape[1], y.zero, np.int8), np.zeros(w.shape[1], np.int64)
     for t, now in enumerate(given):
-        sums = int16.saturate(now + gate_sums(h[None], y.zero, u, 0, from_h)[0])
+        sums = int16.saturate(now + _gate_sums(h[None], y.zero, u, 0, from_h)[0])
         i, f, o = (int16.sigmoid(sums[gate]) for gate in (0, 1, 3))
         added = int16.shift_right(i * int16.tanh(sums[2], int16.GATE_BITS), int16.FRACTION + op.bits)
         c = int16.saturate(int16.shift_right(f * c, int16.FRACTION) + added)
@@ -160,3 +183,66 @@ def _int8_lstm(op: Lstm, node: Node, x: Array, w: Array, u: Array, b: Array) -> 
         h = numerics.to_int8(numerics.multiply(o * int16.tanh(c, op.bits), *last), y.zero)
         hidden[t], cells[t] = h, c
     return hidden, cells
+
+
+@op
+@dataclass(frozen=True)
+class Gru(Recurrent):
+    """h ← (1 − z)·n + z·h; r and z are sigmoids, n is a tanh; weights hold them in the order r, z, n.
+
+    n is given U(r·h) by the state or, with `reset_after`, r·(U h + b₃), where b₃ is the last row of the bias.
+    """
+
+    gates: ClassVar[int] = 3
+
+    reset_after: bool = True
+
+    kernel = "smg_gru_s8"
+
+    def states(self, node: Node, x: Array, w: Array, u: Array, b: Array) -> tuple[Array, Array]:
+        return _float_gru(self, x, w, u, b) if x.dtype == np.float32 else _int8_gru(self, node, x, w, u, b)
+
+    def params(self, node: Node) -> Params:
+        y = node.out.type
+        (y_multiplier, y_shift), (gated_multiplier, gated_shift) = (
+            numerics.quantize_single(step, over=y.scale) for step in (2.0**-int16.FRACTION, SQUARED)
+        )
+        return {
+            **super().params(node), "y_multiplier": y_multiplier, "y_shift": y_shift,
+            "reset_after": int(self.reset_after), "gated_multiplier": gated_multiplier, "gated_shift": gated_shift,
+        }  # fmt: skip
+
+
+def _float_gru(op: Gru, x: Array, w: Array, u: Array, b: Array) -> tuple[Array, Array]:
+    hidden = np.zeros((len(x), w.shape[1]), np.float32)
+    h = np.zeros(w.shape[1], np.float32)
+    for t, now in enumerate(x):
+        given = w @ now + b[:3]
+        r, z = _sigmoid(given[:2] + u[:2] @ h)
+        old = r * (u[2] @ h + b[3]) if op.reset_after else u[2] @ (r * h) + b[3]
+        h = (1 - z) * np.tanh(given[2] + old) + z * h
+        hidden[t] = h
+    return hidden, hidden
+
+
+def _int8_gru(op: Gru, node: Node, x: Array, w: Array, u: Array, b: Array) -> tuple[Array, Array]:
+    (x_type, w_type, u_type, _), y = (v.type for v in node.ins), node.out.type
+    from_h, one = gate_multipliers(y, u_type), 1 << int16.FRACTION
+    to_y, to_gated = (numerics.quantize_single(step, over=y.scale) for step in (1 / one, SQUARED))
+    bias = np.concatenate([np.zeros_like(b[:2]), b[3:]])
+    given = int16.saturate(_gate_sums(x, x_type.zero, w, b[:3], gate_multipliers(x_type, w_type)))
+    hidden, states = np.zeros((len(x), w.shape[1]), np.int8), np.zeros((len(x), w.shape[1]), np.int16)
+    h, state = np.full(w.shape[1], y.zero, np.int8), np.zeros(w.shape[1], np.int64)
+    for t, now in enumerate(given):
+        kept = _gate_sums(h[None], y.zero, u, bias, from_h)[0]
+        r, z = int16.sigmoid(int16.saturate(now[:2] + kept[:2]))
+        if op.reset_after:
+            old = int16.shift_right(r * int16.saturate(kept[2]), int16.FRACTION)
+        else:
+            gated = numerics.to_int8(numerics.multiply(r * state, *to_gated), y.zero)
+            old = _gate_sums(gated[None], y.zero, u, bias, from_h)[0, 2]
+        n = int16.tanh(int16.saturate(now[2] + old), int16.GATE_BITS)
+        state = int16.shift_right((one - z) * n + z * state, int16.FRACTION)
+        h = numerics.to_int8(numerics.multiply(state, *to_y), y.zero)
+        hidden[t], states[t] = h, state
+    return hidden, states

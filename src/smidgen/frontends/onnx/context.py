@@ -106,6 +106,13 @@ class OnnxCall:
             raise ImportModelError(f"its attribute {name} should be text, is {value!r:.40}")
         return value
 
+    def listed(self, name: str) -> tuple[object, ...]:
+        """A list of anything; none where it is left out."""
+        value = self.operator.attributes.get(name, ())
+        if not isinstance(value, tuple):
+            raise ImportModelError(f"its attribute {name} should be a list, is {value!r:.40}")
+        return value
+
     def forbid(self, name: str, allowed: object) -> None:
         """Raise unless an attribute is left out or has the one value that is supported."""
         value = self.operator.attributes.get(name, allowed)
