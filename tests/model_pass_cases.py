@@ -70,22 +70,22 @@ MODEL_CASES = (
         keep_last_states,
         "of a recurrent layer whose last state alone is read, that state is kept",
         """
-        input %x: float32[3,2]
+        input %x: float32[1,3,2]
         const %w: float32[4,5,2]
         const %u: float32[4,5,5]
         const %b: float32[4,5]
-        %states: float32[3,5] = Lstm(%x, %w, %u, %b)
-        %sequence: float32[1,3,5] = Reshape(%states) shape=(1, 3, 5)
-        %y: float32[1,1,5] = Crop(%sequence) start=(0, 2, 0) stop=(1, 3, 5)
+        %states: float32[1,3,5] = Lstm(%x, %w, %u, %b)
+        %rows: float32[3,5] = Reshape(%states) shape=(3, 5)
+        %y: float32[1,5] = Crop(%rows) start=(2, 0) stop=(3, 5)
         output %y
         """,
         """
-        input %x: float32[3,2]
+        input %x: float32[1,3,2]
         const %w: float32[4,5,2]
         const %u: float32[4,5,5]
         const %b: float32[4,5]
         %y.state: float32[1,5] = Lstm(%x, %w, %u, %b) whole=False
-        %y: float32[1,1,5] = Reshape(%y.state) shape=(1, 1, 5)
+        %y: float32[1,5] = Reshape(%y.state) shape=(1, 5)
         output %y
         """,
     ),
@@ -93,21 +93,21 @@ MODEL_CASES = (
         keep_last_states,
         "but not where another is read as well",
         """
-        input %x: float32[3,2]
+        input %x: float32[1,3,2]
         const %w: float32[4,5,2]
         const %u: float32[4,5,5]
         const %b: float32[4,5]
-        %states: float32[3,5] = Lstm(%x, %w, %u, %b)
-        %y: float32[2,5] = Crop(%states) start=(1, 0) stop=(3, 5)
+        %states: float32[1,3,5] = Lstm(%x, %w, %u, %b)
+        %y: float32[1,2,5] = Crop(%states) start=(0, 1, 0) stop=(1, 3, 5)
         output %y
         """,
         """
-        input %x: float32[3,2]
+        input %x: float32[1,3,2]
         const %w: float32[4,5,2]
         const %u: float32[4,5,5]
         const %b: float32[4,5]
-        %states: float32[3,5] = Lstm(%x, %w, %u, %b)
-        %y: float32[2,5] = Crop(%states) start=(1, 0) stop=(3, 5)
+        %states: float32[1,3,5] = Lstm(%x, %w, %u, %b)
+        %y: float32[1,2,5] = Crop(%states) start=(0, 1, 0) stop=(1, 3, 5)
         output %y
         """,
     ),

@@ -25,8 +25,8 @@ def gate_weights(g: Builder, rng: Rng, name: str, shape: tuple[int, ...], scale:
 def recurrent(
     g: Builder, rng: Rng, x: Value, cells: int, op: Layer, scale: float = 0.01, bias: int = 3000, y: QParams = HIDDEN
 ) -> Value:
-    """A layer of random weights that reads x [steps, inputs]."""
-    w = gate_weights(g, rng, g.fresh("w"), (op.gates, cells, x.type.shape[1]), scale)
+    """A layer of random weights that reads x [1, steps, inputs]."""
+    w = gate_weights(g, rng, g.fresh("w"), (op.gates, cells, x.type.shape[2]), scale)
     u = gate_weights(g, rng, g.fresh("u"), (op.gates, cells, cells), scale)
     b = g.constant(g.fresh("b"), rng.integers(-bias, bias + 1, (4, cells)).astype(np.int32))
     return g.emit(op, x, w, u, b, q=y)
@@ -46,7 +46,7 @@ class Drawn:
 
     def build(self, rng: Rng) -> Graph:
         g = Builder("case")
-        x = g.input("x", Type((self.steps, self.inputs), "int8", Q(0.05, -3)))
+        x = g.input("x", Type((1, self.steps, self.inputs), "int8", Q(0.05, -3)))
         return g.graph(recurrent(g, rng, x, self.cells, self.op, self.scale, self.bias, self.y))
 
 

@@ -270,7 +270,7 @@ def concat(c: Case) -> Value:
 def lstm(c: Case) -> Value:
     shape, cells = c.pair(1, 6), c.integer(1, 5)
     op = ops.Lstm(c.draw(st.booleans()), c.draw(st.sampled_from((0.0, 0.3, 10.0))), c.integer(0, 6))
-    x = c.input(*shape)
+    x = c.input(1, *shape)
     if c.dtype == "float32":
         sizes = (("w", (4, cells, shape[1])), ("u", (4, cells, cells)), ("b", (4, cells)))
         held = (c.g.constant(name, c.rng.normal(size=size).astype(np.float32)) for name, size in sizes)

@@ -54,7 +54,7 @@ def recur(c: Layers, x: FileTensor, time: int, cells: Cells, reverse: bool = Fal
     x = _reversed(c, x, time) if reverse else x
     x = c.arranged(x, x.layout.order(tuple(range(len(x.shape)))))
     held = (c.constant(role, data) for role, data in (("w", cells.w), ("u", cells.u), ("b", cells.b)))
-    value = c.emit(cells.op, c.view(x.value, (steps, inputs)), *held)
+    value = c.emit(cells.op, c.view(x.value, (1, steps, inputs)), *held)
     y = FileTensor(value, TensorLayout.of((*x.shape[:-1], cells.w.shape[1])))
     last = c.take(y, {time: [steps - 1]})
     return (_reversed(c, y, time) if reverse else y), last

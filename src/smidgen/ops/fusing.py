@@ -76,7 +76,7 @@ def keep_last_states(graph: Graph) -> Graph:
         layer = layer_before(node.ins[0]) if isinstance(node.op, Crop) else None
         if layer is None or not isinstance(layer.op, Recurrent) or not layer.op.whole:
             return None
-        x, cells = node.ins[0].type, layer.out.type.shape[1]
+        x, cells = node.ins[0].type, layer.out.type.shape[-1]
         taken = np.asarray(node.op.ref(node, np.arange(x.size).reshape(x.shape))).ravel()
         if not np.array_equal(taken, np.arange(x.size - cells, x.size)):
             return None

@@ -26,7 +26,7 @@ SQUARED = 2.0**-30  # a step of the product of two numbers in Q0.15
 
 @dataclass(frozen=True)
 class Recurrent(Op):
-    """Hidden states h of x [steps, inputs], all of them or the last one alone, as [steps, cells].
+    """Hidden states h of x [1, steps, inputs]: all of them as [1, steps, cells], or the last one as [1, cells].
 
     Weights are [gates, cells, inputs] for x and [gates, cells, cells] for h; the bias is [4, cells].
     """
@@ -40,15 +40,15 @@ class Recurrent(Op):
 
     def infer(self, x: Type, w: Type, u: Type, b: Type) -> Type:
         what = type(self).__name__
-        check_rank(what, 2, x)
-        check_rank(what, 3, w, u)
+        check_rank(what, 3, x, w, u)
         check_dtypes(what, ("int8", "float32"), x)
         check_dtypes(what, (x.dtype,), w, u)
-        cells, inputs = w.shape[1], x.shape[1]
+        cells, inputs = w.shape[1], x.shape[2]
         shapes = (self.gates, cells, inputs), (self.gates, cells, cells), (BIASES, cells)
-        if (w.shape, u.shape, b.shape) != shapes:
+        if x.shape[0] != 1 or (w.shape, u.shape, b.shape) != shapes:
             raise GraphError(
-                f"{what} of {list(x.shape)} takes weights and a bias of {', '.join(str(list(s)) for s in shapes)}, not "
+                f"{what} takes [1, steps, {inputs}] with weights and a bias of "
+                f"{', '.join(str(list(s)) for s in shapes)}, not {list(x.shape)} with "
                 f"{list(w.shape)}, {list(u.shape)}, {list(b.shape)}"
             )
         check_dtypes(what, ("int32" if x.dtype == "int8" else "float32",), b)
@@ -56,28 +56,28 @@ class Recurrent(Op):
             raise GraphError(f"{what} sums {max(cells, inputs):,} products for a gate; up to {MOST_SUMMED:,} fit int32")
         if x.dtype == "int8":
             _check_scales(what, self.gates, x, w, u)
-        return Type((x.shape[0] if self.whole else 1, cells), x.dtype)
+        return Type((1, x.shape[1], cells) if self.whole else (1, cells), x.dtype)
 
     def ref(self, node: Node, x: Array, w: Array, u: Array, b: Array) -> Array:
-        hidden, _ = self.states(node, x, w, u, b)
-        return hidden if self.whole else hidden[-1:]
+        hidden, _ = self.states(node, x[0], w, u, b)
+        return hidden[None] if self.whole else hidden[-1:]
 
     def states(self, node: Node, x: Array, w: Array, u: Array, b: Array) -> tuple[Array, Array]:
-        """The hidden state and the state behind it at every step."""
+        """The hidden state and the state behind it at every step of x [steps, inputs]."""
         raise NotImplementedError
 
     def params(self, node: Node) -> Params:
         (x, w, u, _), y = (v.type for v in node.ins), node.out.type
         (x_multiplier, x_shift), (h_multiplier, h_shift) = gate_multipliers(x, w), gate_multipliers(y, u)
         return {
-            "steps": x.shape[0], "inputs": x.shape[1], "cells": y.shape[1], "whole": int(self.whole),
+            "steps": x.shape[1], "inputs": x.shape[2], "cells": y.shape[-1], "whole": int(self.whole),
             "x_zero": x.zero, "y_zero": y.zero,
             "x_multiplier": x_multiplier, "h_multiplier": h_multiplier, "x_shift": x_shift, "h_shift": h_shift,
         }  # fmt: skip
 
     def macs(self, node: Node) -> int:
         x, w, u, _ = (v.type for v in node.ins)
-        return x.shape[0] * (w.size + u.size)
+        return x.shape[1] * (w.size + u.size)
 
 
 def _check_scales(what: str, gates: int, x: Type, w: Type, u: Type) -> None:

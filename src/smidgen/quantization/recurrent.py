@@ -13,7 +13,6 @@ from smidgen.ops.recurrence import MOST_BITS, Lstm
 from smidgen.quantization.batch import run_batch
 from smidgen.quantization.calibration import ProgressCallback, batches
 
-
 ROOM = 2.0  # a cell state may become so many times larger than on the samples
 
 
@@ -27,7 +26,7 @@ def fit_cells(graph: Graph, samples: Array, on_progress: ProgressCallback) -> Gr
         for node in read_by.get(value, ()):
             if isinstance(node.op, Lstm):
                 w, u, b = (graph.constants[v] for v in node.ins[1:])
-                cells = (node.op.states(node, x, w, u, b)[1] for x in array)
+                cells = (node.op.states(node, x[0], w, u, b)[1] for x in array)
                 largest[node.out] = max(largest.get(node.out, 0.0), *(float(np.abs(c).max()) for c in cells))
 
     for batch in batches(samples, "looking at cells", on_progress):

@@ -23,9 +23,12 @@ class OnnxImport(Layers):
     def __init__(self, model: OnnxModel, name: str, plan: Mapping[str, QParams], budget: Budget) -> None:
         super().__init__(name, plan, budget)
         self.model = model
+        self.withheld: set[str] = set()  # results that are not computed
         self.values: dict[str, Operand] = {n: Constant(data) for n, data in model.constants.items()}
 
     def operand(self, name: str) -> Operand:
+        if name in self.withheld:
+            raise ImportModelError(f"'{name}' is the last cell state of an LSTM; only its hidden states are read")
         if name not in self.values:
             raise ImportModelError(f"'{name}' is read before anything writes it; export the model again")
         return self.values[name]

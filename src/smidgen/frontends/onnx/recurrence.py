@@ -34,6 +34,7 @@ def _op(call: OnnxCall) -> ops.Lstm | ops.Gru:
 def recurrent(call: OnnxCall) -> tuple[FileTensor, ...]:
     """Y, the hidden states of all directions, and Y_h, the last of each."""
     op, x, c = _op(call), call.tensor(0), call.c
+    c.withheld.update(call.operator.outputs[2:])
     if len(x.shape) != 3:
         raise ImportModelError(f"its input is {list(x.shape)}, not [steps, batch, inputs]")
     first = bool(call.integer("layout", 0))

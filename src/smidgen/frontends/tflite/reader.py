@@ -43,6 +43,7 @@ def read_tflite(path: Path, memory: int = MEMORY) -> Graph:
 
 
 def _graph(model: TfliteModel, name: str, budget: Budget) -> Graph:
+    _check_loops(model)
     model, notes = as_signed(model)
     c, reached = TfliteImport(model, name, budget), 0
     try:
@@ -60,6 +61,15 @@ def _graph(model: TfliteModel, name: str, budget: Budget) -> Graph:
     classes = model.classes if fits_scores(model.classes, graph.scores.type) else ()
     notes += _widened(c) + _states(graph)
     return replace(graph, preprocessing=_preprocessing(model, graph), classes=classes, notes=notes)
+
+
+def _check_loops(model: TfliteModel) -> None:
+    """Raise where a file has a loop, as Keras' recurrent layers become unless the converter fuses or unrolls them."""
+    if any(operator.code == "WHILE" for operator in model.operators):
+        raise ImportModelError(
+            "it has a loop (WHILE), as recurrent layers in Keras become; for one LSTM operator convert a saved model "
+            "with a batch of 1 and a fixed length, for a GRU give the layer unroll=True"
+        )
 
 
 def _widened(c: TfliteImport) -> tuple[str, ...]:

@@ -32,16 +32,17 @@ def sequence_lstm(c: TfliteImport, operator: TfliteOperator) -> Value:
     batch, steps = (x.type.shape[1], x.type.shape[0]) if operator.options.time_major else x.type.shape[:2]
     if len(x.type.shape) != 3 or batch != 1:
         raise ImportModelError(f"its input is {list(x.type.shape)}; one sequence of [steps, inputs] is supported")
-    name, rows = c.name(operator.outputs[0]), (steps, x.type.shape[2])
-    flat = c.builder.emit(ops.Reshape(rows), x, name=f"{x.name}.rows")
+    name, shape = c.name(operator.outputs[0]), (1, steps, x.type.shape[2])
+    sequence = x if x.type.shape == shape else c.builder.emit(ops.Reshape(shape), x, name=f"{x.name}.sequence")
     w, u = (_stacked(c, inputs[first : first + 4], x, f"{name}.{role}") for first, role in ((W, "w"), (U, "u")))
     bias = np.stack([c.data(index) for index in inputs[BIAS : BIAS + 4]])
     b = c.builder.constant(f"{name}.b", bias)
     op = ops.Lstm(clip=float(operator.options.cell_clip), bits=_cell_bits(c, inputs, operator, x))
-    y = c.builder.emit(op, flat, w, u, b, q=c.q(operator.outputs[0]), name=f"{name}.rows")
-    if y.type.dtype == "int8":
+    first = c.builder.emit(op, sequence, w, u, b, q=c.q(operator.outputs[0]), name=name)
+    if first.type.dtype == "int8":
         op.params(c.builder.last)
-    return c.builder.emit(ops.Reshape(c.type(operator.outputs[0]).shape), y, name=name)
+    declared = c.type(operator.outputs[0]).shape
+    return first if declared == first.type.shape else c.builder.emit(ops.Reshape(declared), first)
 
 
 def _check_kind(operator: TfliteOperator, inputs: tuple[int, ...]) -> None:
@@ -79,7 +80,9 @@ def _cell_bits(c: TfliteImport, inputs: tuple[int, ...], operator: TfliteOperato
         raise ImportModelError(
             f"its cell state is {cell.dtype} in steps of {scale:.3g}; int16 in steps of 2^-15 … 2^-9 is supported"
         )
-    hidden = operator.intermediates[HIDDEN] if len(operator.intermediates) > HIDDEN else NO_TENSOR
+    if len(operator.intermediates) <= HIDDEN:
+        raise ImportModelError("it does not say how its hidden state is rounded; convert the model again")
+    hidden = operator.intermediates[HIDDEN]
     wanted = c.q(operator.outputs[0])
     if any(c.q(index) != wanted for index in (inputs[STATE], hidden)):
         raise ImportModelError("its hidden state and its output have different scales; convert the model again")

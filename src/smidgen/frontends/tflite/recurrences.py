@@ -26,35 +26,31 @@ GATES = ("input", "forget", "cell", "output")
 def _lstm(lowering: Lowering, node: Node) -> None:
     op, x, y = node.op, node.ins[0], node.out.type
     assert isinstance(op, ops.Lstm)
-    (steps, inputs), cells = x.type.shape, y.shape[1]
-    sequence = lowering.temporary(f"{node.out.name}.sequence", Type((1, steps, inputs), x.type.dtype, x.type.q))
-    shape = lowering.integers("shape", np.array([1, steps, inputs]))
-    lowering.operators.append(TfliteOperator("RESHAPE", (lowering.place(x), shape), (sequence,)))
+    steps, cells = x.type.shape[1], y.shape[-1]
     weights, recurrent = (_gates(lowering, value) for value in node.ins[1:3])
     hidden, cell = (
         lowering.append(TfliteTensor(f"{node.out.name}.{role}", (1, cells), *kind, variable=True))
         for role, kind in (("hidden", _hidden(y)), ("cell", _cell(op, y)))
     )
     ins = (
-        sequence, *weights, *recurrent, *ABSENT[:3], *_biases(lowering, node), *ABSENT[:2], hidden, cell, *ABSENT
+        lowering.place(x), *weights, *recurrent, *ABSENT[:3], *_biases(lowering, node), *ABSENT[:2], hidden, cell,
+        *ABSENT,
     )  # fmt: skip
-    states = lowering.temporary(f"{node.out.name}.states", Type((1, steps, cells), y.dtype, y.q))
     options = TfliteOptions(fused_activation_function=TANH, cell_clip=op.clip)
     between = _between(lowering, node) if y.dtype == "int8" else ()
+    states = lowering.place(node.out)
+    if not op.whole:
+        states = lowering.temporary(f"{node.out.name}.states", Type((1, steps, cells), y.dtype, y.q))
     lowering.operators.append(
         TfliteOperator("UNIDIRECTIONAL_SEQUENCE_LSTM", ins, (states,), options, intermediates=between)
     )
     if not op.whole:
         last = lowering.temporary(f"{node.out.name}.last", Type((1, 1, cells), y.dtype, y.q))
-        start, size = (lowering.integers(*part) for part in _last_of(steps, cells))
+        part = {"start": (0, steps - 1, 0), "size": (1, 1, cells)}
+        start, size = (lowering.integers(what, np.array(numbers)) for what, numbers in part.items())
         version = 2 if y.dtype == "int8" else 1
         lowering.operators.append(TfliteOperator("SLICE", (states, start, size), (last,), version=version))
-        states = last
-    lowering.emit("RESHAPE", node, states, lowering.integers("shape", np.array(y.shape)))
-
-
-def _last_of(steps: int, cells: int) -> tuple[tuple[str, np.ndarray], tuple[str, np.ndarray]]:
-    return ("start", np.array([0, steps - 1, 0])), ("size", np.array([1, 1, cells]))
+        lowering.emit("RESHAPE", node, last, lowering.integers("shape", np.array(y.shape)))
 
 
 def _hidden(y: Type) -> tuple[str, tuple[float, ...], tuple[int, ...]]:

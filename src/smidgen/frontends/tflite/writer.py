@@ -70,7 +70,9 @@ class Lowering:
             lower = LOWERINGS.get(type(node.op))
             if lower is None:
                 known = ", ".join(sorted(op.__name__ for op in LOWERINGS))
-                raise ExportError(f"{where(node)}: TFLite has no such operator; supported are {known}")
+                raise ExportError(
+                    f"{where(node)}: TFLite has no such operator; supported are {known}; others go to .onnx or .smg"
+                )
             _check_scales(node)
             lower(self, node)
         outputs = tuple(self.place(value) for value in self.graph.outputs)

@@ -66,9 +66,9 @@ def _sums(axes: Callable[[tuple[int, ...]], tuple[int, ...]]) -> Callable[[Node,
 def _recurrent(node: Node, by_row: bool) -> int:
     """A state of int16, the hidden state before the last where that alone is given, and a GRU's times its gates."""
     assert isinstance(node.op, Lstm | Gru)
-    before = not node.op.whole and node.ins[0].type.shape[0] > 1
+    before = not node.op.whole and node.ins[0].type.shape[1] > 1
     gated = isinstance(node.op, Gru) and not node.op.reset_after
-    return (2 + before + gated) * node.out.type.shape[1]
+    return (2 + before + gated) * node.out.type.shape[-1]
 
 
 NEEDS: Mapping[str, Callable[[Node, bool], int]] = {
