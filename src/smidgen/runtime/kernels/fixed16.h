@@ -12,23 +12,25 @@ enum { SMG_FRACTION = 15, SMG_GATE_BITS = 3, SMG_ONE_Q2 = 1 << 13, SMG_EXP_STEPS
 
 static inline int32_t smg_saturate16(int32_t x) { return smg_clamp(x, INT16_MIN, INT16_MAX); }
 
-/* The rounded upper half of 2ab of two int16 numbers, saturated. */
-static inline int32_t smg_half_mul(int32_t a, int32_t b) { return smg_min((a * b + (1 << 14)) >> 15, INT16_MAX); }
+/* The rounded upper half of 2ab of two int16 numbers, not both -2^15. */
+static inline int32_t smg_half_mul(int32_t a, int32_t b) { return (a * b + (1 << 14)) >> 15; }
 
 /* exp(a) in Q0.15 for a <= 0 with `whole` bits before the point. */
 static inline int32_t smg_exp_negative16(int32_t a, int32_t whole) {
     /* exp(-2^k) for k = -2 ... 4, in Q0.15: the factors of a barrel shifter. */
     static const int16_t factors[SMG_EXP_STEPS] = {25520, 19875, 12055, 4435, 600, 11, 0};
     const int32_t exp_eighth = 28918, third = 10923, fraction = SMG_FRACTION - whole, quarter = 1 << (fraction - 2);
-    const int32_t offset = (a & (quarter - 1)) - quarter, remainder = offset - a;
+    const int32_t offset = (a & (quarter - 1)) - quarter;
     const int32_t x = offset * (1 << whole) + (1 << 12);
     const int32_t x2 = smg_half_mul(x, x), x3 = smg_half_mul(x2, x), x4 = smg_half_mul(x2, x2);
     const int32_t tail = smg_shift_right(smg_half_mul(smg_shift_right(x4, 2) + x3, third) + x2, 1);
     int32_t result = smg_saturate16(exp_eighth + smg_half_mul(exp_eighth, x + tail));
-    for (int32_t k = 0; k < SMG_EXP_STEPS && k < whole + 2; k++)
-        if (remainder & (1 << (fraction - 2 + k))) result = smg_half_mul(result, factors[k]);
-    if (whole > 5 && a < -(32 << fraction)) result = 0;
-    return a == 0 ? INT16_MAX : result;
+    if (a == 0) return INT16_MAX;
+    if (whole > 5 && a < -(32 << fraction)) return 0;
+    const int16_t *factor = factors;
+    for (int32_t quarters = (offset - a) >> (fraction - 2); quarters; quarters >>= 1, factor++)
+        if (quarters & 1) result = smg_half_mul(result, *factor);
+    return result;
 }
 
 /* 2 / (1 + x) in Q2.13 for x in Q0.15, from 0 to 1. */

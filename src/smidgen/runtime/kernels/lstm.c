@@ -2,20 +2,24 @@
 #include "smidgen.h"
 
 #include "arithmetic.h"
+#include "dots.h"
 #include "fixed16.h"
 #include "recurrence.h"
 
 enum { GATES = 4 };
 
-/* What cell `at` of a gate is given by x and by the hidden state before, which is zero in the first step. */
-static int32_t gate_sum(const smg_lstm_s8_params *p, int32_t gate, int32_t at, const int8_t *x, const int8_t *h,
-                        const int8_t *w, const int8_t *u, const int32_t *b) {
-    const int32_t row = gate * p->cells + at;
-    const int32_t given = smg_saturate16(smg_gate_part(x, w + row * p->inputs, p->inputs, p->x_zero, b[row],
-                                                       p->x_multiplier[gate], p->x_shift[gate]));
-    if (!h) return given;
-    return smg_saturate16(given + smg_gate_part(h, u + row * p->cells, p->cells, p->y_zero, 0, p->h_multiplier[gate],
-                                                p->h_shift[gate]));
+/* What x and the hidden state before, which is zero in the first step, give to the gates of cell `at`. */
+static void gate_sums(const smg_lstm_s8_params *p, int32_t at, const int8_t *x, const int8_t *h, const int8_t *w,
+                      const int8_t *u, const int32_t *b, int32_t *sums) {
+    int32_t kept[GATES];
+    smg_dots(sums, GATES, x, w + at * p->inputs, p->cells * p->inputs, p->inputs, p->x_zero);
+    if (h) smg_dots(kept, GATES, h, u + at * p->cells, p->cells * p->cells, p->cells, p->y_zero);
+    for (int32_t gate = 0; gate < GATES; gate++) {
+        const int32_t bias = b[gate * p->cells + at];
+        sums[gate] = smg_saturate16(smg_gate_part(sums[gate], bias, p->x_multiplier[gate], p->x_shift[gate]));
+        if (h) sums[gate] += smg_gate_part(kept[gate], 0, p->h_multiplier[gate], p->h_shift[gate]);
+        sums[gate] = smg_saturate16(sums[gate]);
+    }
 }
 
 void smg_lstm_s8(const smg_lstm_s8_params *p, const int8_t *x, const int8_t *w, const int8_t *u, const int32_t *b,
@@ -28,7 +32,7 @@ void smg_lstm_s8(const smg_lstm_s8_params *p, const int8_t *x, const int8_t *w, 
         int8_t *const now = smg_hidden_at(y, spare, p->whole, t, p->steps, p->cells);
         for (int32_t i = 0; i < p->cells; i++) {
             int32_t sums[GATES];
-            for (int32_t gate = 0; gate < GATES; gate++) sums[gate] = gate_sum(p, gate, i, x, before, w, u, b);
+            gate_sums(p, i, x, before, w, u, b, sums);
             const int32_t added = smg_sigmoid16(sums[0]) * smg_tanh16(sums[2], SMG_GATE_BITS);
             int32_t c = smg_shift_right(smg_sigmoid16(sums[1]) * cell[i], SMG_FRACTION);
             c = smg_saturate16(c + smg_shift_right(added, SMG_FRACTION + p->bits));
