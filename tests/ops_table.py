@@ -95,8 +95,8 @@ def page() -> str:
     tail = f"""
 `Lookup` is a table of 256 results in int8; its functions are {functions}. Where a file writes hard-swish,
 SiLU, GELU or a similar function as several nodes, it is recognized. `BatchNorm` and float activations are folded and
-fused when a model is quantized. `Lstm` and `Gru` run over one sequence of fixed length from a state of zero; what stands
-behind them can learn ([tflite.md](tflite.md)).
+fused when a model is quantized. `Lstm` and `Gru` run over one sequence of fixed length from a state of zero; what
+stands behind them can learn ([tflite.md](tflite.md)).
 """
     return HEAD + "\n".join(rows) + "\n" + tail
 

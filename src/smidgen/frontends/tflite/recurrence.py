@@ -60,6 +60,7 @@ def _check_kind(operator: TfliteOperator, inputs: tuple[int, ...]) -> None:
 def _stacked(c: TfliteImport, indices: tuple[int, ...], x: Value, name: str) -> Value:
     """The four gates' weights as one constant with a scale for each."""
     if x.type.dtype == "float32":
+        c.widened.update(index for index in indices if c.tensor(index).dtype == "int8")
         return c.builder.constant(name, np.stack([c.real(index) for index in indices]))
     held, qs = [c.data(index) for index in indices], [c.q(index) for index in indices]
     if any(part.shape != held[0].shape for part in held):
