@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from recurrent_cases import DRAWN
 from smidgen import ops
 from smidgen.ir import Array, Builder, Graph, Node, Op, QParams, Type, Value
 from smidgen.numerics import ACTIVATIONS
@@ -306,7 +307,14 @@ def _shapes() -> Iterator[Case]:
     yield unary("softmax-most", ops.Softmax(), 1, 4095)
 
 
-CASES: tuple[Case, ...] = (*_convs(), *_depthwises(), *_denses(), *_elementwises(), *_pools(), *_shapes())
+def _recurrent() -> Iterator[Case]:
+    for name, drawn in DRAWN.items():
+        yield Case(name, type(drawn.op), drawn.build)
+
+
+CASES: tuple[Case, ...] = (
+    *_convs(), *_depthwises(), *_denses(), *_elementwises(), *_pools(), *_shapes(), *_recurrent()
+)  # fmt: skip
 
 
 GRAPHS = {case.name: case.build(np.random.default_rng(index)) for index, case in enumerate(CASES)}

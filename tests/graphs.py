@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from cases import FUNCTION_PARAMETERS
+from recurrent_cases import recurrent as recurrent_layer
 from smidgen.ir import Array, Builder, Graph, QParams, Type, Value
 from smidgen.numerics import ACTIVATIONS
 from smidgen.ops import (
@@ -21,6 +22,7 @@ from smidgen.ops import (
     Depthwise,
     Dequantize,
     Lookup,
+    Lstm,
     Maximum,
     MaxPool,
     Mean,
@@ -265,6 +267,15 @@ def grow_softmax(s: Grower) -> Value:
     return s.g.emit(Softmax(s.draw(st.sampled_from((1.0, 0.5, 3.0)))), s.value())
 
 
+def grow_lstm(s: Grower) -> Value:
+    """A recurrent layer over any value as rows of any length; at times limited, at times its last state alone."""
+    x = s.value()
+    columns = s.draw(st.sampled_from([n for n in range(1, x.type.size + 1) if x.type.size % n == 0]))
+    op = Lstm(s.draw(st.booleans()), s.draw(st.sampled_from((0.0, 0.5, 10.0))), s.choose(0, 6))
+    rows = s.g.emit(Reshape((1, x.type.size // columns, columns)), x)
+    return recurrent_layer(s.g, s.rng, rows, s.choose(1, 6), op, y=s.q(1 / 128))
+
+
 ANY = (
     grow_dense, grow_add, grow_mul, grow_maximum, grow_reshape, grow_concat, grow_crop, grow_rescale, grow_float,
     grow_softmax, grow_lookup, grow_own_function, grow_prelu,
@@ -273,7 +284,7 @@ ON_MAPS = (grow_conv, grow_depthwise, grow_pool, grow_mean, grow_pad, grow_pick,
 
 
 @st.composite
-def int8_graphs(draw: st.DrawFn, max_nodes: int = 7) -> Graph:
+def int8_graphs(draw: st.DrawFn, max_nodes: int = 7, recurrent: bool = True) -> Graph:
     """A graph of a few nodes, any op, any wiring; what nobody reads is an output."""
     g = Builder("random")
     s = Grower(draw, np.random.default_rng(draw(st.integers(0, 2**32 - 1))), g, [])
@@ -285,7 +296,7 @@ def int8_graphs(draw: st.DrawFn, max_nodes: int = 7) -> Graph:
             s.keep(g.emit(Quantize(), g.input(f"x{index}", Type(shape, "float32")), q=s.q(0.05)))
     for _ in range(s.choose(1, max_nodes)):
         maps = any(len(v.type.shape) == 4 for v in s.pool[-4:])
-        options = [*ANY, *(ON_MAPS * 2 if maps else ())]
+        options = [*ANY, *(ON_MAPS * 2 if maps else ()), *((grow_lstm,) if recurrent else ())]
         value = draw(st.sampled_from(options))(s)
         if value.type.size <= MAX_SIZE:
             s.keep(value)

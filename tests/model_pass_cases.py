@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from smidgen.frontends.tidy import flatten_means, fold_biases, recognize, sink_functions
+from smidgen.frontends.tidy import crop_parts, flatten_means, fold_biases, recognize, sink_functions
 from smidgen.frontends.transposes import cancel_transposes
-from smidgen.ops.fusing import fuse_activations, merge_pads
+from smidgen.ops.fusing import fuse_activations, keep_last_states, merge_pads
 from smidgen.quantization.folding import crop_kernels, drop_idle, fold_back, fold_forward, settle_affine
 from texts import Case
 
@@ -25,6 +25,89 @@ MODEL_CASES = (
         """
         input %x: float32[1,4]
         %y: float32[1,4] = Lookup(%x) function='hard_swish'
+        output %y
+        """,
+    ),
+    Case(
+        crop_parts,
+        "what is cut out of one part of a concatenation",
+        """
+        input %a: float32[1,4]
+        input %b: float32[3,4]
+        %c: float32[4,4] = Concat(%a, %b) axis=0
+        %y: float32[2,3] = Crop(%c) start=(2, 1) stop=(4, 4)
+        output %y
+        """,
+        """
+        input %a: float32[1,4]
+        input %b: float32[3,4]
+        %y: float32[2,3] = Crop(%b) start=(1, 1) stop=(3, 4)
+        output %y
+        """,
+    ),
+    Case(
+        crop_parts,
+        "all of one part is that part; what lies in two is left",
+        """
+        input %a: float32[1,4]
+        input %b: float32[3,4]
+        %c: float32[4,4] = Concat(%a, %b) axis=0
+        %part: float32[3,4] = Crop(%c) start=(1, 0) stop=(4, 4)
+        %y: float32[3,4] = Activate(%part) activation='relu'
+        %z: float32[2,4] = Crop(%c) start=(0, 0) stop=(2, 4)
+        output %y, %z
+        """,
+        """
+        input %a: float32[1,4]
+        input %b: float32[3,4]
+        %c: float32[4,4] = Concat(%a, %b) axis=0
+        %y: float32[3,4] = Activate(%b) activation='relu'
+        %z: float32[2,4] = Crop(%c) start=(0, 0) stop=(2, 4)
+        output %y, %z
+        """,
+    ),
+    Case(
+        keep_last_states,
+        "of a recurrent layer whose last state alone is read, that state is kept",
+        """
+        input %x: float32[1,3,2]
+        const %w: float32[4,5,2]
+        const %u: float32[4,5,5]
+        const %b: float32[4,5]
+        %states: float32[1,3,5] = Lstm(%x, %w, %u, %b)
+        %rows: float32[3,5] = Reshape(%states) shape=(3, 5)
+        %y: float32[1,5] = Crop(%rows) start=(2, 0) stop=(3, 5)
+        output %y
+        """,
+        """
+        input %x: float32[1,3,2]
+        const %w: float32[4,5,2]
+        const %u: float32[4,5,5]
+        const %b: float32[4,5]
+        %y.state: float32[1,5] = Lstm(%x, %w, %u, %b) whole=False
+        %y: float32[1,5] = Reshape(%y.state) shape=(1, 5)
+        output %y
+        """,
+    ),
+    Case(
+        keep_last_states,
+        "but not where another is read as well",
+        """
+        input %x: float32[1,3,2]
+        const %w: float32[4,5,2]
+        const %u: float32[4,5,5]
+        const %b: float32[4,5]
+        %states: float32[1,3,5] = Lstm(%x, %w, %u, %b)
+        %y: float32[1,2,5] = Crop(%states) start=(0, 1, 0) stop=(1, 3, 5)
+        output %y
+        """,
+        """
+        input %x: float32[1,3,2]
+        const %w: float32[4,5,2]
+        const %u: float32[4,5,5]
+        const %b: float32[4,5]
+        %states: float32[1,3,5] = Lstm(%x, %w, %u, %b)
+        %y: float32[1,2,5] = Crop(%states) start=(0, 1, 0) stop=(1, 3, 5)
         output %y
         """,
     ),

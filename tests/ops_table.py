@@ -28,6 +28,7 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
     ops.Dense: ("Gemm MatMul", "addmm mm", "FULLY_CONNECTED"),
     ops.Depthwise: ("Conv", "convolution", "DEPTHWISE_CONV_2D"),
     ops.Dequantize: ("DequantizeLinear", "", "DEQUANTIZE"),
+    ops.Gru: ("GRU", "gru", ""),
     ops.Lookup: (
         "Abs Celu Clip Elu Erf Exp Gelu HardSigmoid HardSwish LeakyRelu Max Min Mish PRelu Selu Sigmoid Softplus "
         "Softsign Swish Tanh",
@@ -35,6 +36,7 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
         "tanh",
         "ABS ELU EXP GATHER GELU HARD_SWISH LEAKY_RELU LOGISTIC TANH",
     ),
+    ops.Lstm: ("LSTM", "lstm", "UNIDIRECTIONAL_SEQUENCE_LSTM"),
     ops.Maximum: ("Max", "maximum", "MAXIMUM MINIMUM"),
     ops.MaxPool: ("MaxPool GlobalMaxPool", "max_pool2d_with_indices adaptive_max_pool2d", "MAX_POOL_2D REDUCE_MAX"),
     ops.Mean: ("ReduceMean GlobalAveragePool", "mean adaptive_avg_pool1d _adaptive_avg_pool2d", "MEAN SUM"),
@@ -93,7 +95,8 @@ def page() -> str:
     tail = f"""
 `Lookup` is a table of 256 results in int8; its functions are {functions}. Where a file writes hard-swish,
 SiLU, GELU or a similar function as several nodes, it is recognized. `BatchNorm` and float activations are folded and
-fused when a model is quantized.
+fused when a model is quantized. `Lstm` and `Gru` run over one sequence of fixed length from a state of zero; what
+stands behind them can learn ([tflite.md](tflite.md)).
 """
     return HEAD + "\n".join(rows) + "\n" + tail
 

@@ -64,9 +64,9 @@ SEVERAL = model(
     [
         helper.make_node("TopK", ["x", "k"], ["a", "b"], name="it"),
         helper.make_node("Sin", ["k"], ["c"]),  # of a constant, which is no obstacle
-        helper.make_node("GRU", ["a"], ["d"]),
+        helper.make_node("RNN", ["a"], ["d"]),
         helper.make_node("Relu", ["d"], ["e"]),
-        helper.make_node("GRU", ["e"], ["y"]),
+        helper.make_node("RNN", ["e"], ["y"]),
     ],
     (1, 3, 4, 4),
     {"k": np.ones(1, np.float32)},
@@ -79,7 +79,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "open height": (relu((1, 3, "height", 4)), r"input 'x' leaves dimension 2 \('height'\) open"),
     "control flow": (changed(relu(), branch), r"node 'choice' \(If\) is control flow"),
     "enlarging": (one("ConvTranspose", "w", constants={"w": W}), r"\(ConvTranspose\): input .* takes one group"),
-    "several": (SEVERAL, r"'it' \(TopK\): .*logits; not supported either, further on: 2 × GRU$"),
+    "several": (SEVERAL, r"'it' \(TopK\): .*logits; not supported either, further on: 2 × RNN$"),
     "near": (one("ReduceMax"), r"node 'it' \(ReduceMax\): this operator is not supported; nearest is ReduceMean"),
     "normalized": (one("LayerNormalization", "w", constants={"w": W}), "use BatchNormalization"),
     "not a number": (one("Conv", "w", constants={"w": W * np.nan}), r"'it' \(Conv\): 54 of the 54 numbers .* are NaN"),

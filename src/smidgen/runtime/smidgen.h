@@ -147,6 +147,25 @@ typedef struct {
     int32_t rows, c, multiplier, shift, least;
 } smg_softmax_s8_params;
 
+/* What recurrent layers' parameters begin with: each gate's sums are scaled to Q3.12 by factors of its own. Only the last
+ * hidden state is given unless `whole`. */
+#define SMG_RECURRENT                                                           \
+    int32_t steps, inputs, cells, whole, x_zero, y_zero, y_multiplier, y_shift; \
+    const int32_t *x_multiplier, *h_multiplier;                                 \
+    const int8_t *x_shift, *h_shift
+
+/* Gates i, f, g, o; `bits` are those before the point of the cell state, `limit` its largest magnitude unless 0. */
+typedef struct {
+    SMG_RECURRENT;
+    int32_t bits, limit;
+} smg_lstm_s8_params;
+
+/* Gates r, z, n; r acts on the state itself or, with reset_after, on what the state gives to n. */
+typedef struct {
+    SMG_RECURRENT;
+    int32_t reset_after, gated_multiplier, gated_shift;
+} smg_gru_s8_params;
+
 typedef struct {
     int32_t rows, x_c, y_c;
 } smg_dense_f32_params;
@@ -174,6 +193,10 @@ void smg_resize_bilinear_s8(const smg_resize_bilinear_s8_params *p, const int8_t
 void smg_transpose_s8(const smg_transpose_s8_params *p, const int8_t *x, int8_t *y);
 void smg_concat_s8(const smg_concat_s8_params *p, const int8_t *const *x, int8_t *y);
 void smg_softmax_s8(const smg_softmax_s8_params *p, const int8_t *x, int8_t *y);
+void smg_lstm_s8(const smg_lstm_s8_params *p, const int8_t *x, const int8_t *w, const int8_t *u, const int32_t *b,
+                 int8_t *y, void *scratch);
+void smg_gru_s8(const smg_gru_s8_params *p, const int8_t *x, const int8_t *w, const int8_t *u, const int32_t *b,
+                int8_t *y, void *scratch);
 void smg_dense_f32(const smg_dense_f32_params *p, const float *x, const float *w, const float *b, float *y);
 
 #ifdef __cplusplus

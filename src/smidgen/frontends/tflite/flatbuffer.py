@@ -62,6 +62,10 @@ OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"),
     ),
     "TRANSPOSE_CONV": ("TransposeConvOptions", _WINDOW),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": (
+        "UnidirectionalSequenceLSTMOptions",
+        ("fused_activation_function", "cell_clip", "time_major", "diagonal_recurrent_tensors"),
+    ),
     "UNPACK": ("UnpackOptions", ("num", "axis")),
 }
 
@@ -100,6 +104,9 @@ class TfliteOptions:
     half_pixel_centers: bool = False
     in_data_type: int = 0
     out_data_type: int = 0
+    cell_clip: float = 0.0
+    time_major: bool = False
+    diagonal_recurrent_tensors: bool = False
 
 
 def camel(field: str) -> str:
@@ -120,6 +127,7 @@ class TfliteTensor:
     data: bytes | None = None
     signature: tuple[int, ...] = ()
     plain: bool = True  # neither sparse nor a variable that keeps its value between runs
+    variable: bool = False  # written as one that does
 
     def array(self) -> np.ndarray[Any, np.dtype[Any]]:
         """A constant's elements."""
@@ -137,6 +145,7 @@ class TfliteOperator:
     outputs: tuple[int, ...]
     options: TfliteOptions = TfliteOptions()
     version: int = 1
+    intermediates: tuple[int, ...] = ()  # tensors that say how results on the way are quantized
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from smidgen.frontends.tflite.flatbuffer import SAME, VALID, ZERO_PLACE, TfliteO
 from smidgen.frontends.tflite.functions import FUNCTION_RULES
 from smidgen.frontends.tflite.moving import MOVING_RULES, gathered
 from smidgen.frontends.tflite.pairs import PAIR_RULES, wider_first
+from smidgen.frontends.tflite.recurrence import sequence_lstm
 from smidgen.frontends.tflite.reductions import REDUCTION_RULES
 from smidgen.ir import QParams, Type, Value
 from smidgen.ops.functions import FUNCTIONS
@@ -256,5 +257,5 @@ OPERATOR_RULES: Mapping[str, TfliteRule] = {
     "GATHER": _gather, "MAXIMUM": _maximum, "MAX_POOL_2D": _pool, "MUL": _binary, "PAD": _pad,
     "PADV2": _pad_with, "QUANTIZE": _quantize, "RELU": _activate, "RELU6": _activate, "RELU_N1_TO_1": _activate,
     "RESHAPE": _reshape, "SOFTMAX": _softmax, "SQUEEZE": _reshape, "TRANSPOSE": _transpose,
-    "TRANSPOSE_CONV": transpose_conv,
+    "TRANSPOSE_CONV": transpose_conv, "UNIDIRECTIONAL_SEQUENCE_LSTM": sequence_lstm,
 }  # fmt: skip

@@ -24,7 +24,8 @@ from smidgen.frontends.tflite.flatbuffer import (
 from smidgen.frontends.tflite.functions import FUNCTION_OPERATORS
 from smidgen.frontends.tflite.metadata import class_metadata
 from smidgen.frontends.tflite.moves import MOVES
-from smidgen.ir import DTYPES, Array, Graph, Node, Op, Type, Value, verify
+from smidgen.frontends.tflite.recurrences import RECURRENCES
+from smidgen.ir import DTYPES, Array, Graph, Node, Op, QParams, Type, Value, verify
 from smidgen.numerics import INT32_MAX
 from smidgen.ops.elementwise import ADD_SHIFT
 from smidgen.ops.weighted import Windowed
@@ -69,7 +70,9 @@ class Lowering:
             lower = LOWERINGS.get(type(node.op))
             if lower is None:
                 known = ", ".join(sorted(op.__name__ for op in LOWERINGS))
-                raise ExportError(f"{where(node)}: TFLite has no such operator; supported are {known}")
+                raise ExportError(
+                    f"{where(node)}: TFLite has no such operator; supported are {known}; others go to .onnx or .smg"
+                )
             _check_scales(node)
             lower(self, node)
         outputs = tuple(self.place(value) for value in self.graph.outputs)
@@ -94,6 +97,14 @@ class Lowering:
         if tensor not in self.added:
             self.added[tensor] = self.append(tensor)
         return self.added[tensor]
+
+    def temporary(self, name: str, type_: Type) -> int:
+        """The index of a tensor on the way from one operator to the next."""
+        return self.append(_tensor(Value(name, type_), None))
+
+    def held(self, name: str, data: Array, q: QParams | None = None) -> int:
+        """The index of a constant of this data."""
+        return self.constant(_tensor(Value(name, Type(data.shape, data.dtype.name, q)), data))
 
     def integers(self, name: str, data: Array) -> int:
         return self.constant(TfliteTensor(name, data.shape, "int32", data=data.astype("<i4").tobytes()))
@@ -365,7 +376,7 @@ def _own_function(op: ops.Lookup) -> tuple[str, int] | None:
 
 
 LOWERINGS: Mapping[type[Op], Callable[[Lowering, Node], None]] = {
-    **MOVES,
+    **MOVES, **RECURRENCES,
     ops.Activate: _activate, ops.Add: _binary, ops.AvgPool: _avg_pool, ops.Concat: _concat, ops.Conv2D: _conv,
     ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _dequantize, ops.Lookup: _lookup, ops.Maximum: _maximum,
     ops.MaxPool: _max_pool, ops.Mean: _mean, ops.Mul: _binary, ops.Pad: _pad, ops.PRelu: _prelu,
