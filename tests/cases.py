@@ -176,6 +176,20 @@ def _convs() -> Iterator[Case]:
     yield conv("one-scale", (4, 4, 9), 7, weights=Weights(shared=True))
 
 
+def _pixels() -> Iterator[Case]:
+    """Convolutions of one pixel, or of a narrow map, as streaming audio has them."""
+    for out in (1, 4, 7, 12):
+        yield conv(f"pixel-{out}", (1, 1, 20), out, k=(1, 1))
+    yield conv("pixel-odd", (1, 1, 7), 9, k=(1, 1))
+    yield conv("column", (5, 1, 12), 10, k=(5, 1), stride=(3, 1), same=False)
+    yield conv("columns-bordered", (6, 3, 8), 6, k=(3, 3))
+    yield conv("columns-grouped", (4, 3, 8), 8, groups=2)
+    yield conv("pixel-floor", (1, 1, 16), 8, k=(1, 1), y=Q(0.3, -128), activation="relu")
+    yield conv("pixel-wraps", (1, 1, 16), 8, k=(1, 1), weights=SATURATING)
+    yield conv("pixel-large-multipliers", (1, 1, 16), 8, k=(1, 1), y=Q(1e-5))
+    yield conv("pixel-deep", (3, 3, 32), 21, same=False)
+
+
 def _depthwises() -> Iterator[Case]:
     for c in (1, 3, 5, 8, 16, 17, 31, 32, 40, 48, 96, 100):
         yield depthwise(f"3x3-{c}", (6, 5, c))
@@ -202,6 +216,12 @@ def _depthwises() -> Iterator[Case]:
     yield depthwise("wraps-at-the-ends", (4, 4, 20), x=Q(0.05, 127), weights=SATURATING)
     yield depthwise("large-multipliers", (4, 4, 20), y=Q(1e-5))
     yield depthwise("tiny-multipliers", (4, 4, 20), y=Q(1e5), weights=Weights(bias=2**31 - 1))
+    # Streaming audio: one column of time, or one row of it.
+    yield depthwise("29x1", (29, 1, 22), k=(29, 1), same=False)
+    yield depthwise("29x1-wraps", (29, 1, 20), k=(29, 1), same=False, weights=SATURATING)
+    yield depthwise("13x1-floor", (17, 1, 24), k=(13, 1), same=False, y=Q(0.3, -128))
+    yield depthwise("1x3-causal", (1, 24, 32), k=(1, 3), dilation=(1, 2))
+    yield depthwise("5x1-large-multipliers", (5, 1, 12), k=(5, 1), same=False, y=Q(1e-5))
 
 
 def _denses() -> Iterator[Case]:
@@ -313,7 +333,7 @@ def _recurrent() -> Iterator[Case]:
 
 
 CASES: tuple[Case, ...] = (
-    *_convs(), *_depthwises(), *_denses(), *_elementwises(), *_pools(), *_shapes(), *_recurrent()
+    *_convs(), *_pixels(), *_depthwises(), *_denses(), *_elementwises(), *_pools(), *_shapes(), *_recurrent()
 )  # fmt: skip
 
 

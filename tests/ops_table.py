@@ -18,6 +18,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "ops.md"
 NAMES: dict[type[Op], tuple[str, str, str]] = {
     ops.Activate: ("Relu Clip", "relu hardtanh clamp", "RELU RELU6 RELU_N1_TO_1"),
     ops.Add: ("Add Sub Sum", "add sub", "ADD SUB"),
+    ops.Assign: ("", "", "ASSIGN_VARIABLE CALL_ONCE READ_VARIABLE VAR_HANDLE"),
     ops.AvgPool: (
         "AveragePool", "avg_pool1d avg_pool2d adaptive_avg_pool1d _adaptive_avg_pool2d", "AVERAGE_POOL_2D",
     ),
@@ -85,7 +86,7 @@ def names(which: int) -> set[str]:
 def page() -> str:
     rows = []
     for op, entry in sorted(NAMES.items(), key=lambda item: item[0].__name__):
-        written = [name for name, rules in ((".tflite", TO_TFLITE), (".onnx", TO_ONNX)) if op in rules]
+        written = [name for name, rules in ((".tflite", {*TO_TFLITE, ops.Assign}), (".onnx", TO_ONNX)) if op in rules]
         kernel = "no code runs" if op.view else "yes" if op.kernel or op is ops.Dense else "no"
         gradient = "yes" if op.grad is not Op.grad else "no"
         cells = (f"`{op.__name__}`", *(_listed(text) for text in entry), ", ".join(written), kernel, gradient)

@@ -79,8 +79,11 @@ BAD: dict[str, tuple[bytes, str]] = {
     "open height": (relu((1, 3, "height", 4)), r"input 'x' leaves dimension 2 \('height'\) open"),
     "control flow": (changed(relu(), branch), r"node 'choice' \(If\) is control flow"),
     "enlarging": (one("ConvTranspose", "w", constants={"w": W}), r"\(ConvTranspose\): input .* takes one group"),
-    "several": (SEVERAL, r"'it' \(TopK\): .*logits; not supported either, further on: 2 × RNN$"),
-    "near": (one("ReduceMax"), r"node 'it' \(ReduceMax\): this operator is not supported; nearest is ReduceMean"),
+    "several": (
+        SEVERAL,
+        r"not supported are 2 × RNN, 1 × TopK; the first is node 'it' \(TopK\): .*logits \(docs",
+    ),
+    "near": (one("ReduceMax"), r"node 'it' \(ReduceMax\) is not supported; nearest is ReduceMean"),
     "normalized": (one("LayerNormalization", "w", constants={"w": W}), "use BatchNormalization"),
     "not a number": (one("Conv", "w", constants={"w": W * np.nan}), r"'it' \(Conv\): 54 of the 54 numbers .* are NaN"),
     "rank": (one("Conv", "w", constants={"w": W[0]}), r"window \[3\], strides \[1, 1\]"),

@@ -46,3 +46,4 @@ from smidgen.ops.softmax import Softmax as Softmax
 from smidgen.ops.update import BiasStep as BiasStep
 from smidgen.ops.update import DenseStep as DenseStep
 from smidgen.ops.update import WeightStep as WeightStep
+from smidgen.ops.variable import Assign as Assign

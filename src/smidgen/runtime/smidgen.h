@@ -92,6 +92,10 @@ typedef struct {
     int32_t b_period;
 } smg_maximum_s8_params;
 
+typedef struct {
+    int32_t n;
+} smg_assign_s8_params;
+
 /* The slope repeats every slope_period elements; its factor is that of the product. */
 typedef struct {
     int32_t x_zero, slope_zero, y_zero, slope_period, multiplier, shift, slope_multiplier, slope_shift;
@@ -180,6 +184,7 @@ void smg_avg_pool_s8(const smg_avg_pool_s8_params *p, const smg_map *x, const sm
 void smg_mean_s8(const smg_mean_s8_params *p, const int8_t *x, int8_t *y);
 void smg_add_s8(const smg_add_s8_params *p, const int8_t *a, const int8_t *b, int8_t *y, int32_t count);
 void smg_mul_s8(const smg_mul_s8_params *p, const int8_t *a, const int8_t *b, int8_t *y, int32_t count);
+void smg_assign_s8(const smg_assign_s8_params *p, const int8_t *x, int8_t *y);
 void smg_maximum_s8(const smg_maximum_s8_params *p, const int8_t *a, const int8_t *b, int8_t *y, int32_t count);
 void smg_prelu_s8(const smg_prelu_s8_params *p, const int8_t *x, const int8_t *slope, int8_t *y, int32_t count);
 void smg_rescale_s8(const smg_rescale_s8_params *p, const int8_t *x, int8_t *y, int32_t count);

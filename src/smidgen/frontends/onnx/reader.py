@@ -14,7 +14,7 @@ from smidgen.data.budget import MEMORY, Budget
 from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends.channels import Constant, FileTensor
 from smidgen.frontends.naming import identifier
-from smidgen.frontends.obstacles import with_others
+from smidgen.frontends.obstacles import CUT, UnsupportedOperatorError, with_others
 from smidgen.frontends.onnx.constants import fold
 from smidgen.frontends.onnx.context import OnnxCall, OnnxImport
 from smidgen.frontends.onnx.operators import OPERATOR_RULES
@@ -116,11 +116,13 @@ def _node(c: OnnxImport, operator: OnnxOperator) -> None:
             arrays = tuple(x.data if isinstance(x, Constant) else None for x in ins)
             c.values[c.output] = Constant(fold(operator, c.model.opset, arrays, c.budget))
         elif rule is None:
-            raise ImportModelError(f"this operator is not supported; {_instead(operator.code)}")
+            raise UnsupportedOperatorError(where, operator.code, _instead(operator.code))
         else:
             made = rule(call)
             parts = made if isinstance(made, tuple) else (made,)
             c.values.update(zip(operator.outputs, parts, strict=False))  # of other operators only the first is there
+    except UnsupportedOperatorError:
+        raise
     except (GraphError, ImportModelError) as error:
         raise ImportModelError(f"{where}: {error}") from None
 
@@ -141,4 +143,4 @@ def _instead(code: str) -> str:
     if code in INSTEAD:
         return INSTEAD[code]
     near = difflib.get_close_matches(code, OPERATOR_RULES, 1, 0.5)
-    return f"nearest is {near[0]}" if near else f"supported are {', '.join(OPERATOR_RULES)}"
+    return f"nearest is {near[0]}" if near else CUT

@@ -44,6 +44,10 @@ def serialize(writer: OnnxWriter) -> bytes:
     """What a writer makes of its graph, as a file."""
     graph = writer.graph
     verify(graph)
+    if graph.variables:
+        raise ExportError(
+            f"{graph.name} carries {len(graph.variables)} variables from run to run, which ONNX lacks; write .tflite"
+        )
     if graph.updates:
         raise ExportError(
             f"{graph.name} trains: it updates {len(graph.updates)} values, ONNX only infers; export the learned model"

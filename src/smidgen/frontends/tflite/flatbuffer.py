@@ -67,6 +67,8 @@ OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("fused_activation_function", "cell_clip", "time_major", "diagonal_recurrent_tensors"),
     ),
     "UNPACK": ("UnpackOptions", ("num", "axis")),
+    "CALL_ONCE": ("CallOnceOptions", ("init_subgraph_index",)),
+    "VAR_HANDLE": ("VarHandleOptions", ("container", "shared_name")),
 }
 
 
@@ -107,6 +109,9 @@ class TfliteOptions:
     cell_clip: float = 0.0
     time_major: bool = False
     diagonal_recurrent_tensors: bool = False
+    init_subgraph_index: int = 0
+    container: str = ""
+    shared_name: str = ""
 
 
 def camel(field: str) -> str:
@@ -150,13 +155,13 @@ class TfliteOperator:
 
 @dataclass(frozen=True)
 class TfliteModel:
-    """The first subgraph of a model."""
+    """The first subgraph of a model, and those behind it."""
 
     tensors: tuple[TfliteTensor, ...]
     operators: tuple[TfliteOperator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     name: str = "model"
-    subgraphs: int = 1  # that the model has
     metadata: bytes = b""  # the flatbuffer that says what its inputs and outputs are; empty where there is none
     classes: tuple[str, ...] = ()  # by name, in a file that the metadata leads to
+    others: tuple[TfliteModel, ...] = ()  # the further subgraphs

@@ -9,6 +9,7 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.errors import ExportError, GraphError
+from smidgen.frontends.tflite.assignments import Keeping
 from smidgen.frontends.tflite.encode import encode
 from smidgen.frontends.tflite.flatbuffer import (
     ACTIVATIONS,
@@ -46,9 +47,10 @@ ACTIVATION_OPERATORS: Mapping[str, str] = {"relu": "RELU", "relu6": "RELU6", "re
 def write_tflite(graph: Graph) -> bytes:
     """The graph as the bytes of a `.tflite` file, on which LiteRT's reference kernels give the same bytes."""
     verify(graph)
-    if graph.updates:
+    learning = len(graph.updates) - len(graph.variables)
+    if learning:
         raise ExportError(
-            f"{graph.name} trains: it updates {len(graph.updates)} values, TFLite only infers; export the learned model"
+            f"{graph.name} trains: it updates {learning} values, TFLite only infers; export the learned model"
         )
     return encode(Lowering(graph).model())
 
@@ -60,13 +62,23 @@ class Lowering:
         self.graph = graph
         self.tensors: list[TfliteTensor] = []
         self.operators: list[TfliteOperator] = []
-        self.data = {**graph.constants, **graph.state}
+        self.keeping = Keeping(graph.variables)
+        self.data = {
+            v: data for v, data in (*graph.constants.items(), *graph.state.items()) if v not in graph.variables
+        }
         self.places: dict[Value, int] = {}
         self.added: dict[TfliteTensor, int] = {}
 
     def model(self) -> TfliteModel:
         inputs = tuple(self.place(value) for value in self.graph.inputs)
+        for variable in self.graph.variables:
+            self.place(variable)
+        self.operators += self.keeping.read(self.tensors, self.places)
         for node in self.graph.nodes:
+            if isinstance(node.op, ops.Assign):
+                self.places[node.out] = self.place(node.ins[1])
+                self.operators.append(self.keeping.assign(node, self.places[node.out]))
+                continue
             lower = LOWERINGS.get(type(node.op))
             if lower is None:
                 known = ", ".join(sorted(op.__name__ for op in LOWERINGS))
@@ -78,9 +90,8 @@ class Lowering:
         outputs = tuple(self.place(value) for value in self.graph.outputs)
         classes, name = self.graph.classes, self.graph.name
         metadata = class_metadata(name) if classes else b""
-        return TfliteModel(
-            tuple(self.tensors), tuple(self.operators), inputs, outputs, name, metadata=metadata, classes=classes
-        )
+        others = self.keeping.initial([_tensor(v, self.graph.state[v]) for v in self.graph.variables])
+        return TfliteModel(tuple(self.tensors), tuple(self.operators), inputs, outputs, name, metadata, classes, others)
 
     def place(self, value: Value) -> int:
         """The index of a value's tensor, added at the first call."""

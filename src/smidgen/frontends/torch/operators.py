@@ -16,6 +16,7 @@ from smidgen.errors import ImportModelError
 from smidgen.frontends.channels import Constant, FileTensor, Operand, Spans
 from smidgen.frontends.layers import Layers
 from smidgen.frontends.layout import Shape
+from smidgen.frontends.obstacles import CUT
 from smidgen.frontends.parts import sliced
 from smidgen.frontends.torch.recurrence import RECURRENT_RULES
 from smidgen.ir import Op
@@ -36,7 +37,7 @@ def instead_of(name: str) -> str:
     if name in INSTEAD:
         return INSTEAD[name]
     near = difflib.get_close_matches(name, RULES, 1, 0.6)
-    return f"nearest is {near[0]}" if near else f"supported are {', '.join(RULES)}"
+    return f"nearest is {near[0]}" if near else CUT
 
 
 @dataclass(frozen=True, eq=False)

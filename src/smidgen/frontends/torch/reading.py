@@ -23,7 +23,7 @@ from smidgen.data.files import first_line
 from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends.channels import Constant, FileTensor, Operand
 from smidgen.frontends.layers import Layers
-from smidgen.frontends.obstacles import with_others
+from smidgen.frontends.obstacles import UnsupportedOperatorError, with_others
 from smidgen.frontends.tidy import fewest_transposes, tidy
 from smidgen.frontends.torch.archive import read_archive
 from smidgen.frontends.torch.operators import RULES, TorchCall, instead_of, name_of
@@ -164,8 +164,10 @@ def _call(c: Layers, node: fx.Node, values: Mapping[fx.Node, object]) -> object:
             return _fold_constant(c, node, values)
         rule = RULES.get(name)
         if rule is None:
-            raise ImportModelError(f"this operator is not supported; {instead_of(name)}")
+            raise UnsupportedOperatorError(f"'{node.name}' ({name})", name, instead_of(name))
         return rule(TorchCall(c, node, values))
+    except UnsupportedOperatorError:
+        raise
     except (GraphError, ImportModelError, IndexError) as error:
         raise ImportModelError(f"'{node.name}' ({name}): {error}") from None
 
