@@ -201,7 +201,25 @@ def overlay(v: Leaves) -> Value:
     return v.g.emit(ops.Conv2D(), v(1, 2, 2, 4), whole, v(2))
 
 
-CASES = (*_weighted(), *_elementwise(), *_moves())
+def normalize(name: str, op: ops.Normalize, *shape: int) -> GradientCase:
+    def draw(v: Leaves) -> Value:
+        scale, shift = (v.rng.normal(0.5, 1, shape[-1:]).astype(np.float32) for _ in range(2))
+        return v.g.emit(op, v(*shape), v.g.constant("scale", scale), v.g.constant("shift", shift))
+
+    return GradientCase(f"normalize-{name}", ops.Normalize, draw)
+
+
+def _attention() -> Iterator[GradientCase]:
+    for turned in ((False, False), (False, True), (True, False), (True, True)):
+        a, b = (3, 4)[:: -1 if turned[0] else 1], (4, 2)[:: -1 if turned[1] else 1]
+        yield binary(f"matmul-{turned[0]}-{turned[1]}", ops.MatMul(*turned), (1, 2, *a), (1, 2, *b))
+    yield unary("softmax", ops.Softmax(), 1, 2, 5)
+    yield unary("softmax-beta", ops.Softmax(0.3), 3, 4)
+    yield normalize("rows", ops.Normalize(), 3, 7)
+    yield normalize("groups", ops.Normalize(0.1, 2, whole=True), 1, 3, 2, 4)
+
+
+CASES = (*_weighted(), *_elementwise(), *_moves(), *_attention())
 
 
 def residual(v: Leaves) -> Value:

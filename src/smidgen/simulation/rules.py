@@ -16,11 +16,10 @@ from smidgen.ops.elementwise import ADD_SHIFT, ratio
 from smidgen.ops.resize import ONE
 from smidgen.ops.weighted import Windowed
 from smidgen.ops.window import Window
-from smidgen.simulation.arithmetic import EXACT_SUMS, Arithmetic
+from smidgen.simulation.arithmetic import EXACT_SUMS, Arithmetic, Function, TorchRule
+from smidgen.simulation.attention import ATTENTION_RULES
 
-Function = Callable[..., Tensor | tuple[Tensor, ...]]
-TorchRule = Callable[[Node, Arithmetic], Function]
-RULES: dict[type[Op], TorchRule] = {}
+RULES: dict[type[Op], TorchRule] = dict(ATTENTION_RULES)
 
 
 def rule(*kinds: type[Op]) -> Callable[[TorchRule], TorchRule]:
@@ -298,7 +297,7 @@ def _resize_bilinear(node: Node, a: Arithmetic) -> Function:
 def _reshape(node: Node, a: Arithmetic) -> Function:
     op = node.op
     assert isinstance(op, ops.Reshape)
-    return lambda x: x.reshape(-1, *op.shape[1:]) if op.shape[:1] == (1,) else x.reshape(op.shape)
+    return lambda x: x.reshape(-1, *op.shape[1:])  # so that a batch runs along the first dimension
 
 
 @rule(ops.Transpose)
