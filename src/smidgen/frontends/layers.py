@@ -10,18 +10,19 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.errors import ImportModelError
-from smidgen.frontends.channels import Channels, Constant, FileTensor, Operand, Spans, int8_steps
+from smidgen.frontends.attention import Attending
+from smidgen.frontends.channels import Constant, FileTensor, Operand, Spans, int8_steps
 from smidgen.frontends.enlarging import Enlarging, enlarge
 from smidgen.frontends.layout import Shape, TensorLayout, channels_last
 from smidgen.frontends.parts import check_places, take
-from smidgen.ir import Array, QParams, Value
+from smidgen.ir import MAX_RANK, Array, QParams, Value
 from smidgen.numerics import activation_limits
 
 SMALLEST = 2.0**-60  # of a bias's step: below, it stands for nothing
 LIMIT = float(np.finfo(np.float32).max)  # stands for a limit that is infinite
 
 
-class Layers(Channels):
+class Layers(Attending):
     """What rules for a file's operators call."""
 
     def conv(
@@ -189,12 +190,21 @@ class Layers(Channels):
         )
 
     def take(self, x: FileTensor, places: Mapping[int, Sequence[int]]) -> FileTensor:
-        """The elements at places along some dimensions."""
-        x, order = self._whole_dimensions(x)
+        """The elements at places along some dimensions; others that lie side by side in memory are taken as one."""
+        x, order = self._whole_dimensions(x, len(x.shape))
         every = [places.get(i, range(n)) for i, n in enumerate(x.shape)]
         check_places(x.shape, every)
-        view = self.view(x.value, tuple(x.shape[i] for i in order))
-        value = take(self.builder, view, [every[i] for i in order], self.name)
+        runs: list[list[int]] = []
+        for i in order:
+            if len(order) > MAX_RANK and runs and i not in places and runs[-1][-1] not in places:
+                runs[-1].append(i)
+            else:
+                runs.append([i])
+        if len(runs) > MAX_RANK:
+            raise ImportModelError(f"it takes parts of {list(x.shape)} along {len(places)} dimensions; take fewer")
+        view = self.view(x.value, tuple(math.prod(x.shape[i] for i in run) for run in runs))
+        along = [every[run[0]] if len(run) == 1 else range(n) for run, n in zip(runs, view.type.shape, strict=True)]
+        value = take(self.builder, view, along, self.name)
         return FileTensor(value, TensorLayout.of(tuple(len(p) for p in every), order))
 
     def bilinear(self, x: FileTensor, size: Shape, align_corners: bool, half_pixel: bool) -> FileTensor:
@@ -228,7 +238,7 @@ class Layers(Channels):
             )
         axis %= rank
         wholes = [self._whole_dimensions(t) for t in tensors]
-        order = wholes[0][1]
+        order = max(wholes, key=lambda whole: sum(n > 1 for n in whole[0].shape))[1]  # a vector has any
         values = []
         for x, _ in wholes:
             x = self.arranged(FileTensor(x.value, self._unsplit(x)), self._unsplit(x).order(order))
@@ -242,20 +252,11 @@ class Layers(Channels):
         layout = x.layout.refined(tuple((d,) if d > 1 else () for d in x.shape))
         return x.layout if layout is None else layout
 
-    def softmax(self, x: FileTensor, axis: int, beta: float = 1.0) -> FileTensor:
-        """exp(βx) / Σ exp(βx) along a dimension."""
-        axis %= len(x.shape)
-        last = x.layout.places(axis)
-        x = self.arranged(x, tuple(i for i in x.layout.memory if i not in last) + last)
-        if x.value.type.shape[-1] != x.shape[axis]:
-            x = FileTensor(self.view(x.value, (x.size // x.shape[axis], x.shape[axis])), x.layout)
-        return FileTensor(self.emit(ops.Softmax(beta), x.value), x.layout)
-
-    def _whole_dimensions(self, x: FileTensor) -> tuple[FileTensor, Shape]:
-        """The tensor with each dimension whole in memory, and their order there; up to four."""
+    def _whole_dimensions(self, x: FileTensor, most: int = MAX_RANK) -> tuple[FileTensor, Shape]:
+        """The tensor with each dimension whole in memory, and their order there; up to so many."""
         rank = len(x.shape)
-        if rank > 4:
-            raise ImportModelError(f"{list(x.shape)} has {rank} dimensions; up to four are supported here")
+        if rank > most:
+            raise ImportModelError(f"{list(x.shape)} has {rank} dimensions; up to {most} are supported here")
         order = _order(x.layout)
         if order is None:
             x = self.arranged(x, tuple(range(len(x.layout.memory))))

@@ -14,7 +14,7 @@ import numpy as np
 
 from smidgen import numerics
 from smidgen.errors import GraphError
-from smidgen.ir import Array, Builder, Node, Op, Params, Type, Value, op
+from smidgen.ir import Array, Builder, Node, Op, Params, QParams, Type, Value, op
 from smidgen.ops.checking import shown
 from smidgen.ops.gradient import GRADIENT_MOST, GradOp, requantize_grad
 
@@ -24,6 +24,7 @@ SCALE_BITS = 15  # of a scale; SMG_SCALE_BITS in C
 SHIFT_BITS = 10  # of a step of the output after the point; SMG_SHIFT_BITS in C
 ROOT_BITS = 62  # a reciprocal root times a root; SMG_ROOT_BITS in C
 COARSE_BITS = 10  # of a normalized number after the point, in gradients; SMG_COARSE_BITS in C
+LARGEST_SCALE, LARGEST_SHIFT = 2**15 - 1, 2**30
 SUM_BITS = 29  # that sums of a gradient may have
 
 
@@ -116,6 +117,22 @@ def scores_of(x: Array, size: int, epsilon: int) -> Scores:
 def _inverse_root(v: int) -> tuple[int, int]:
     half = (64 - v.bit_length()) // 2
     return min((1 << ROOT_BITS) // math.isqrt(v << 2 * half), numerics.INT32_MAX), half
+
+
+@dataclass(frozen=True, eq=False)
+class RoundedConstants:
+    """Scales in int16 with their quantization, and shifts in 1/1024 of the output's step."""
+
+    scale: Array
+    q: QParams
+    shift: Array
+
+
+def rounded_constants(scale: Array, shift: Array, y: QParams) -> RoundedConstants:
+    """A normalization's constants for an int8 output of this quantization."""
+    q = QParams.per_tensor((float(np.abs(scale).max()) or 1.0) / LARGEST_SCALE)
+    steps = np.clip(np.rint(shift / (y.one / (1 << SHIFT_BITS))), -LARGEST_SHIFT, LARGEST_SHIFT)
+    return RoundedConstants(np.rint(scale / q.one).astype(np.int16), q, steps.astype(np.int32))
 
 
 @op
