@@ -11,6 +11,7 @@ from smidgen import ops
 from smidgen.errors import ImportModelError
 from smidgen.frontends.channels import Constant, FileTensor, Operand, Spans
 from smidgen.frontends.layout import Shape
+from smidgen.frontends.onnx.attention import ATTENTION_RULES
 from smidgen.frontends.onnx.context import OnnxCall
 from smidgen.frontends.onnx.moving import MOVING_RULES
 from smidgen.frontends.onnx.quantized import dequantize, quantize
@@ -84,21 +85,6 @@ def _gemm(call: OnnxCall) -> FileTensor:
         y = call.c.dense(x, w)
         return call.c.add(y, Constant(b.data * np.float32(beta)))
     return call.c.dense(x, w, b if b is None or beta == 1.0 else Constant(b.data * np.float32(beta)))
-
-
-def _matmul(call: OnnxCall) -> FileTensor:
-    a, b = call.operand(0), call.operand(1)
-    if not isinstance(b, Constant) or not isinstance(a, FileTensor):
-        raise ImportModelError(
-            "its second input must be a constant and its first computed, as in a dense layer; attention and other "
-            "products "
-            "are not supported"
-        )
-    if len(b.shape) < 2 or math.prod(b.shape[:-2]) != 1 or len(a.shape) < 2:
-        raise ImportModelError(f"a product of {list(a.shape)} and {list(b.shape)} is not supported; use matrices")
-    matrix = b if len(b.shape) == 2 else Constant(b.data.reshape(b.shape[-2:]))
-    y = call.c.dense(a, matrix.transposed((1, 0)))
-    return call.c.reshape(y, (1,) * max(0, len(b.shape) - len(a.shape)) + y.shape)
 
 
 def _batch_norm(call: OnnxCall) -> FileTensor:
@@ -328,7 +314,7 @@ def _swish(call: OnnxCall) -> FileTensor:
 
 
 OPERATOR_RULES: Mapping[str, OnnxRule] = {
-    **MOVING_RULES,
+    **ATTENTION_RULES, **MOVING_RULES,
     "Abs": _lookup("abs"), "Add": _add, "AveragePool": _pool, "BatchNormalization": _batch_norm, "Cast": _cast,
     "Celu": _lookup("celu", 1.0), "Clip": _limits, "Concat": _concat, "Constant": _constant, "Conv": _conv,
     "ConvTranspose": _conv_transpose,
@@ -336,7 +322,7 @@ OPERATOR_RULES: Mapping[str, OnnxRule] = {
     "Erf": _lookup("erf"), "Exp": _lookup("exp"), "Flatten": _flatten, "Gelu": _function(_gelu), "Gemm": _gemm,
     "GlobalAveragePool": _global_pool, "GlobalMaxPool": _global_pool,
     "HardSigmoid": _lookup("hard_sigmoid", 0.2, 0.5), "HardSwish": _lookup("hard_swish"), "Identity": _identity,
-    "LeakyRelu": _lookup("leaky_relu", 0.01), "MatMul": _matmul, "Max": _limits, "MaxPool": _pool, "Min": _limits,
+    "LeakyRelu": _lookup("leaky_relu", 0.01), "Max": _limits, "MaxPool": _pool, "Min": _limits,
     "Mish": _lookup("mish"), "Mul": _mul, "Neg": lambda call: call.c.negative(call.tensor(0)), "PRelu": _prelu,
     "Pad": _pad, "Pow": _pow, "QuantizeLinear": quantize, "ReduceMean": _mean,
     "Relu": _function(lambda call: ops.Activate("relu")), "Reshape": _reshape,
