@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smidgen.frontends.tidy import flatten_means, fold_biases, recognize, sink_functions
+from smidgen.frontends.tidy import flatten_means, fold_biases, fold_normalizations, recognize, sink_functions
 from smidgen.frontends.transposes import cancel_transposes
 from smidgen.ops.fusing import fuse_activations, merge_pads
 from smidgen.quantization.folding import crop_kernels, drop_idle, fold_back, fold_forward, settle_affine
@@ -64,6 +64,28 @@ MODEL_CASES = (
         const %b.z.out: float32[3]
         %out: float32[1,3] = Dense(%x, %w, %b.z.out)
         output %out
+        """,
+    ),
+    Case(
+        fold_normalizations,
+        "scales and shifts behind a normalization become its own",
+        """
+        input %x: float32[3,2]
+        const %s: float32[2] = 1
+        const %t: float32[2]
+        const %c: float32[2] = 2
+        const %d: float32[2] = 3
+        %n: float32[3,2] = Normalize(%x, %s, %t)
+        %m: float32[3,2] = Mul(%n, %c)
+        %y: float32[3,2] = Add(%m, %d)
+        output %y
+        """,
+        """
+        input %x: float32[3,2]
+        const %s.m.y: float32[2]
+        const %t.m.y: float32[2]
+        %y: float32[3,2] = Normalize(%x, %s.m.y, %t.m.y)
+        output %y
         """,
     ),
     Case(

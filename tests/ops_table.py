@@ -35,10 +35,17 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
         "tanh",
         "ABS ELU EXP GATHER GELU HARD_SWISH LEAKY_RELU LOGISTIC TANH",
     ),
+    ops.MatMul: (
+        "MatMul Attention", "bmm mm matmul baddbmm scaled_dot_product_attention", "BATCH_MATMUL",
+    ),
     ops.Maximum: ("Max", "maximum", "MAXIMUM MINIMUM"),
     ops.MaxPool: ("MaxPool GlobalMaxPool", "max_pool2d_with_indices adaptive_max_pool2d", "MAX_POOL_2D REDUCE_MAX"),
     ops.Mean: ("ReduceMean GlobalAveragePool", "mean adaptive_avg_pool1d _adaptive_avg_pool2d", "MEAN SUM"),
     ops.Mul: ("Mul Div Neg Pow", "mul div neg pow", "MUL DIV"),
+    ops.Normalize: (
+        "LayerNormalization GroupNormalization InstanceNormalization",
+        "native_layer_norm native_group_norm _native_batch_norm_legit", "",
+    ),
     ops.Pad: ("Pad", "constant_pad_nd", "PAD PADV2"),
     ops.Pick: (
         "Resize Slice Gather Tile", "upsample_nearest1d upsample_nearest2d slice index_select flip repeat",

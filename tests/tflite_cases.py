@@ -145,6 +145,16 @@ def maximum(c: Case) -> Value:
     return c.g.emit(ops.Maximum(), a, b)
 
 
+def matmul(c: Case) -> Value:
+    outer = c.draw(st.sampled_from(((), (1,), (3,), (2, 3), (1, 4))))
+    (rows, depth), columns = c.pair(1, 9), c.integer(1, 70)
+    turned = c.draw(st.booleans()), c.draw(st.booleans())
+    shapes = (rows, depth)[:: -1 if turned[0] else 1], (depth, columns)[:: -1 if turned[1] else 1]
+    a = c.input(*outer, *shapes[0])
+    b = c.g.input("y", Type((*outer, *shapes[1]), c.dtype, c.q()))
+    return c.g.emit(ops.MatMul(*turned), a, b, q=_spread(c, a, b, depth))
+
+
 def prelu(c: Case) -> Value:
     x, slope = _operands(c)
     return c.g.emit(ops.PRelu(), x, slope, q=c.q(x.type.scale) if x.type.q else None)
@@ -268,7 +278,8 @@ def concat(c: Case) -> Value:
 
 CASES: Mapping[str, Callable[[Case], Value]] = {
     "Activate": activate, "Add": add, "AvgPool": avg_pool, "Concat": concat, "Conv2D": conv, "Crop": crop,
-    "Dense": dense, "Depthwise": depthwise, "Dequantize": dequantize, "Lookup": lookup, "Maximum": maximum,
+    "Dense": dense, "Depthwise": depthwise, "Dequantize": dequantize, "Lookup": lookup, "MatMul": matmul,
+    "Maximum": maximum,
     "MaxPool": max_pool, "Mean": mean, "Mul": mul, "Pad": pad, "Pick": pick, "PRelu": prelu, "Quantize": quantize,
     "Requantize": requantize, "Reshape": reshape, "ResizeBilinear": bilinear, "Softmax": softmax,
     "Transpose": transpose,

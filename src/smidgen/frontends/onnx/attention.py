@@ -61,6 +61,9 @@ def _attention(call: OnnxCall) -> FileTensor:
         raise ImportModelError(f"attention of {list(q.shape)} and {list(k.shape)} is not supported; split it by heads")
     for name in ("is_causal", "qk_matmul_output_mode", "softcap"):
         call.forbid(name, 0)
+    others = set(call.operator.attributes) - {"is_causal", "qk_matmul_output_mode", "scale", "softcap"}
+    if others - {"softmax_precision"}:
+        raise ImportModelError(f"attention with {', '.join(sorted(others))[:80]} is not supported; spell it out")
     if any(call.has_input(place) for place in range(4, len(call))) or any(call.operator.outputs[1:]):
         raise ImportModelError("attention with a past is not supported; export the model without")
     mask = call.optional(3)
