@@ -109,7 +109,13 @@ class Unet(nn.Module):
         return made
 
 
-@pytest.mark.parametrize("kind", [nn.ConvTranspose2d(3, 4, 3, 2, 1, 1), nn.ConvTranspose2d(3, 4, 4, 2, 1), Unet()])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        nn.ConvTranspose2d(3, 4, 3, 2, 1, 1), nn.ConvTranspose2d(3, 4, 4, 2, 1), Unet(),
+        nn.ConvTranspose2d(3, 4, 3, 2, 1, dilation=2), nn.ConvTranspose2d(3, 4, (2, 3), (1, 3), dilation=(3, 1)),
+    ],
+)  # fmt: skip
 def test_modules_enlarge_as_pytorch(kind: nn.Module) -> None:
     module, x = kind.eval(), torch.randn(1, 3, 8, 12)
     graph = smidgen.from_torch(module, x)

@@ -48,15 +48,17 @@ class Layers(Attending):
         return self.from_map(value, rank)
 
     def conv_transpose(
-        self, x: FileTensor, w: Constant, b: Constant | None, stride: Shape, pads: Spans, extra: Shape, groups: int
-    ) -> FileTensor:
+        self, x: FileTensor, w: Constant, b: Constant | None, stride: Shape, pads: Spans, extra: Shape, dilation: Shape,
+        groups: int,
+    ) -> FileTensor:  # fmt: skip
         """Transposed convolution; weights are [in, out, rows, columns] or [in, out, length], `extra` is put behind."""
         rank = len(x.shape)
         if rank not in (3, 4) or len(w.shape) != rank or w.shape[0] != x.shape[1] or groups != 1:
             raise ImportModelError(
                 f"input {list(x.shape)} and weights {list(w.shape)} in {groups} groups: a transposed convolution takes "
-                "one group over one or two dimensions"
+                "one group over one or two dimensions; enlarge by Upsample and a grouped convolution instead"
             )
+        w = self._spread(w, dilation)
         kernel, steps, more = _pair(w.shape[2:]), _pair(stride), (0, *extra)[-2:]
         spans, sizes = ((0, 0), *pads)[-2:], _pair(x.shape[2:])
         output = [
@@ -74,6 +76,23 @@ class Layers(Attending):
         real = np.zeros(first.shape[0]) if b is None else np.broadcast_to(b.data.reshape(-1), first.shape[:1])
         bias = self._bias(source, weights, Constant(np.tile(real, how.phases)), how.phases * first.shape[0])
         return self.from_map(enlarge(self.builder, how, "none", source, weights, bias, self.q, self.name), rank)
+
+    def _spread(self, w: Constant, dilation: Shape) -> Constant:
+        """Weights [in, out, …] with zeros between them, which is what dilation is."""
+        if set(dilation) == {1}:
+            return w
+        if len(dilation) != len(w.shape) - 2 or min(dilation) < 1:
+            raise ImportModelError(f"dilations {list(dilation)} do not fit weights {list(w.shape)}")
+        shape = (*w.shape[:2], *((k - 1) * d + 1 for k, d in zip(w.shape[2:], dilation, strict=True)))
+        self.budget.check("its weights, dilated,", 8 * math.prod(shape))
+        taken = (slice(None), slice(None), *(slice(None, None, d) for d in dilation))
+
+        def between(a: Array) -> Array:
+            whole = np.zeros(shape, a.dtype)
+            whole[taken] = a
+            return whole
+
+        return _each(w, between)
 
     def dense(self, x: FileTensor, w: Constant, b: Constant | None = None) -> FileTensor:
         """x · wᵀ + b along the last dimension; weights are [out, in], their columns put in the order of memory."""

@@ -63,13 +63,13 @@ def _conv_transpose(call: OnnxCall) -> FileTensor:
     count, size = len(x.shape) - 2, w.shape[2:]
     stride, extra = call.integers("strides", (1,) * count), call.integers("output_padding", (0,) * count)
     pads = call.integers("pads", (0,) * 2 * count)
-    call.forbid("dilations", (1,) * count)
+    dilation = call.integers("dilations", (1,) * count)
     for name, allowed in (("auto_pad", "NOTSET"), ("output_shape", None), ("kernel_shape", size)):
         call.forbid(name, allowed)
     if not len(size) == len(stride) == len(extra) == len(pads) / 2 == count or min((*pads, *extra, *stride, 0)) < 0:
         raise ImportModelError(f"strides {list(stride)} and pads {list(pads)} do not fit weights {list(w.shape)}")
     spans = tuple(zip(pads[:count], pads[count:], strict=True))
-    return call.c.conv_transpose(x, w, call.optional(2), stride, spans, extra, call.integer("group", 1))
+    return call.c.conv_transpose(x, w, call.optional(2), stride, spans, extra, dilation, call.integer("group", 1))
 
 
 def _gemm(call: OnnxCall) -> FileTensor:

@@ -39,10 +39,8 @@ def _convolution(call: TorchCall) -> FileTensor:
     count = len(x.shape) - 2
     stride, pads, dilation = (call.spread(i, count, (d,)) for i, d in ((3, 1), (4, 0), (5, 1)))
     if call.raw(6):
-        if set(dilation) != {1}:
-            raise ImportModelError("a transposed convolution with dilation is not supported; use 1")
         extra, groups = call.spread(7, count, (0,)), int(call.number(8, 1))
-        return call.c.conv_transpose(x, w, call.optional(2), stride, _spans(pads), extra, groups)
+        return call.c.conv_transpose(x, w, call.optional(2), stride, _spans(pads), extra, dilation, groups)
     return call.c.conv(x, w, call.optional(2), stride, _spans(pads), dilation, int(call.number(8, 1)))
 
 
