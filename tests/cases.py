@@ -21,7 +21,7 @@ Rng = np.random.Generator
 # Every function of `Lookup` with an alpha and a beta such as networks give it.
 FUNCTION_PARAMETERS = tuple(
     (name, *{"celu": (1.5, 0.0), "clip": (-0.5, 2.0), "elu": (0.8, 0.0), "hard_sigmoid": (0.2, 0.5),
-             "leaky_relu": (0.01, 0.0), "selu": (1.67, 1.05)}.get(name, (0.0, 0.0)))
+             "leaky_relu": (0.01, 0.0), "power": (0.5, 0.0), "selu": (1.67, 1.05)}.get(name, (0.0, 0.0)))
     for name in FUNCTIONS
 )  # fmt: skip
 
@@ -245,7 +245,7 @@ def _elementwises() -> Iterator[Case]:
         yield unary(f"lookup-{function}", ops.Lookup(function, alpha, beta), 1, 3, 4, 9, y=Q(0.03, -20))
         yield unary(f"slope-{function}", ops.Lookup(function, alpha, beta, slope=True), 2, 77, y=Q(0.02, 10))
     for function in TFLITE_TABLES:
-        alpha = {"elu": 1.0, "leaky_relu": 0.3}.get(function, 0.0)
+        alpha = {"elu": 1.0, "leaky_relu": 0.3, "power": -0.5}.get(function, 0.0)
         yield unary(f"tflite-{function}", ops.Lookup(function, alpha, tflite=True), 1, 3, 4, 9, y=Q(0.03, -20))
     yield unary("lookup-one", ops.Lookup("tanh"), 1, x=Q(1e4, 127), y=Q(1e-6, 3))
     for y in (Q(0.05, -3), Q(0.02, 100), Q(1.0), Q(1e-6, 3), Q(1e6)):

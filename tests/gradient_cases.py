@@ -122,6 +122,11 @@ def unary(name: str, op: Op, *shape: int) -> GradientCase:
     return GradientCase(name, type(op), lambda v: v.g.emit(op, v(*shape)))
 
 
+def positive(name: str, op: Op, *shape: int) -> GradientCase:
+    """A function of numbers well above zero."""
+    return GradientCase(name, type(op), lambda v: v.g.emit(op, v.of(v.rng.uniform(0.5, 3, shape).astype(np.float32))))
+
+
 def pool(name: str, op: Op, *shape: int) -> GradientCase:
     return GradientCase(name, type(op), lambda v: v.g.emit(op, v.apart(*shape)))
 
@@ -160,7 +165,10 @@ def _elementwise() -> Iterator[GradientCase]:
     for activation in ("relu", "relu6", "relu_n1_to_1"):
         yield unary(f"activate-{activation}", ops.Activate(activation), 2, 9)
     for function, alpha, beta in FUNCTION_PARAMETERS:
-        yield unary(f"lookup-{function}", ops.Lookup(function, alpha, beta), 1, 3, 11)
+        above = function in ("log", "power")
+        yield (positive if above else unary)(f"lookup-{function}", ops.Lookup(function, alpha, beta), 1, 3, 11)
+    yield positive("lookup-reciprocal", ops.Lookup("power", -1.0), 1, 9)
+    yield unary("lookup-cube", ops.Lookup("power", 3.0), 1, 9)
     # Ops of int8 alone, where a step of the input is a whole number of steps of the output: rounding does nothing.
     fine = QParams.per_tensor(2.0**-9, -5)
     yield GradientCase(

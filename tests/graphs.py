@@ -40,8 +40,8 @@ from smidgen.ops import (
 from smidgen.ops.window import Pad as Padding
 from smidgen.ops.window import same_pad
 
-# ELU is not among LiteRT's reference kernels.
-OWN_FUNCTIONS = ("abs", "exp", "gelu", "gelu_tanh", "hard_swish", "leaky_relu", "sigmoid", "tanh")
+# ELU is not among LiteRT's reference kernels, whose roots take nothing below zero.
+OWN_FUNCTIONS = ("abs", "exp", "gelu", "gelu_tanh", "hard_swish", "leaky_relu", "log", "sigmoid", "tanh")
 MAX_SIZE = 4096  # elements of one tensor: keeps the slowest oracle quick
 
 

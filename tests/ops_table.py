@@ -29,11 +29,11 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
     ops.Depthwise: ("Conv", "convolution", "DEPTHWISE_CONV_2D"),
     ops.Dequantize: ("DequantizeLinear", "", "DEQUANTIZE"),
     ops.Lookup: (
-        "Abs Celu Clip Elu Erf Exp Gelu HardSigmoid HardSwish LeakyRelu Max Min Mish PRelu Selu Sigmoid Softplus "
-        "Softsign Swish Tanh",
-        "abs celu clamp elu erf exp gelu hardsigmoid hardswish hardtanh leaky_relu mish selu sigmoid silu softplus "
-        "tanh",
-        "ABS ELU EXP GATHER GELU HARD_SWISH LEAKY_RELU LOGISTIC TANH",
+        "Abs Celu Clip Elu Erf Exp Gelu HardSigmoid HardSwish LeakyRelu Log Max Min Mish Pow PRelu Reciprocal Selu "
+        "Sigmoid Softplus Softsign Sqrt Swish Tanh",
+        "abs celu clamp elu erf exp gelu hardsigmoid hardswish hardtanh leaky_relu log mish pow reciprocal rsqrt selu "
+        "sigmoid silu softplus sqrt tanh",
+        "ABS ELU EXP GATHER GELU HARD_SWISH LEAKY_RELU LOG LOGISTIC RSQRT SQRT TANH",
     ),
     ops.MatMul: (
         "MatMul Attention", "bmm mm matmul baddbmm scaled_dot_product_attention", "BATCH_MATMUL",

@@ -87,6 +87,10 @@ class Attending(Channels):
             x = FileTensor(self.view(x.value, (x.size // x.shape[axis], x.shape[axis])), x.layout)
         return FileTensor(self.emit(ops.Softmax(beta), x.value), x.layout)
 
+    def power(self, x: FileTensor, exponent: float) -> FileTensor:
+        """x to a constant power."""
+        return self.multiply(x, x) if exponent == 2 else self.unary(ops.Lookup("power", exponent), x)
+
     def layer_norm(
         self, x: FileTensor, count: int, scale: Constant | None, shift: Constant | None, epsilon: float
     ) -> FileTensor:

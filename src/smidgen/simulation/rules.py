@@ -13,6 +13,7 @@ from smidgen import numerics, ops
 from smidgen.ir import Node, Op, Type
 from smidgen.ops.conv import factors, multipliers
 from smidgen.ops.elementwise import ADD_SHIFT, ratio
+from smidgen.ops.functions import LEAST
 from smidgen.ops.resize import ONE
 from smidgen.ops.weighted import Windowed
 from smidgen.ops.window import Window
@@ -162,7 +163,9 @@ _FUNCTIONS: Mapping[str, Callable[[Tensor, float, float], Tensor]] = {
     "elu": lambda x, a, b: F.elu(x, a), "erf": lambda x, a, b: x.erf(), "exp": lambda x, a, b: x.exp(),
     "gelu": lambda x, a, b: F.gelu(x), "gelu_tanh": lambda x, a, b: F.gelu(x, approximate="tanh"),
     "hard_sigmoid": lambda x, a, b: (a * x + b).clamp(0, 1), "hard_swish": lambda x, a, b: F.hardswish(x),
-    "leaky_relu": lambda x, a, b: F.leaky_relu(x, a), "mish": lambda x, a, b: F.mish(x),
+    "leaky_relu": lambda x, a, b: F.leaky_relu(x, a), "log": lambda x, a, b: x.clamp(min=LEAST).log(),
+    "mish": lambda x, a, b: F.mish(x),
+    "power": lambda x, a, b: x**a if a == int(a) else x.clamp(min=LEAST) ** a,
     "selu": lambda x, a, b: b * F.elu(x, a), "sigmoid": lambda x, a, b: x.sigmoid(), "silu": lambda x, a, b: F.silu(x),
     "softplus": lambda x, a, b: F.softplus(x), "softsign": lambda x, a, b: F.softsign(x),
     "tanh": lambda x, a, b: x.tanh(),

@@ -234,8 +234,8 @@ def _lookup(w: _Exact, node: Node) -> None:
         code = "Swish"
     elif op.function == "gelu_tanh":
         attributes = {"approximate": "tanh"}
-    elif op.function == "clip":
-        more = w.limits(op.alpha, op.beta)
+    elif op.function in ("clip", "power"):
+        more = w.limits(op.alpha, op.beta) if op.function == "clip" else w.limits(op.alpha)
     if "tflite" in TABLES.get(code, ("", ""))[0]:
         attributes["tflite"] = int(op.tflite)
     w.result(node, _table(w, node, code, *more, **attributes), w.first(node.ins[0]))

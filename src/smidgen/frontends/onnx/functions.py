@@ -299,7 +299,8 @@ OPERATORS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "abs": ("Abs", ()), "celu": ("Celu", ("alpha",)), "clip": ("Clip", ()), "elu": ("Elu", ("alpha",)),
     "erf": ("Erf", ()), "exp": ("Exp", ()), "gelu": ("Gelu", ()), "gelu_tanh": ("Gelu", ()),
     "hard_sigmoid": ("HardSigmoid", ("alpha", "beta")), "hard_swish": ("HardSwish", ()),
-    "leaky_relu": ("LeakyRelu", ("alpha",)), "mish": ("Mish", ()), "selu": ("Selu", ("alpha", "gamma")),
+    "leaky_relu": ("LeakyRelu", ("alpha",)), "log": ("Log", ()), "mish": ("Mish", ()), "power": ("Pow", ()),
+    "selu": ("Selu", ("alpha", "gamma")),
     "sigmoid": ("Sigmoid", ()), "silu": ("Sigmoid", ()), "softplus": ("Softplus", ()), "softsign": ("Softsign", ()),
     "tanh": ("Tanh", ()),
 }  # fmt: skip
@@ -310,7 +311,8 @@ TABLES: dict[str, tuple[str, str]] = {
         code: (", ".join((*attributes, *(("tflite",) if function in TFLITE_TABLES else ()))), "")
         for function, (code, attributes) in OPERATORS.items()
     },
-    "Clip": ("", "low, high, "), "Gelu": ("approximate, tflite", ""), "Requantized": ("", ""),
+    "Clip": ("", "low, high, "), "Pow": ("tflite", "exponent, "), "Gelu": ("approximate, tflite", ""),
+    "Requantized": ("", ""),
     "Sigmoid": ("tflite", ""), "Swish": ("", ""),
 }  # fmt: skip
 WEIGHTED = {
@@ -318,7 +320,7 @@ WEIGHTED = {
 }  # fmt: skip
 # What a function that stands for any other layer is read as, and how many of its inputs that takes.
 LAYERS: dict[str, tuple[str, int]] = {
-    **{code: (code, 3 if code == "Clip" else 1) for code in TABLES},
+    **{code: (code, {"Clip": 3, "Pow": 2}.get(code, 1)) for code in TABLES},
     "Add": ("Add", 2), "AveragePool": ("AveragePool", 1), "GlobalAveragePool": ("GlobalAveragePool", 1),
     "Mul": ("Mul", 2), "PRelu": ("PRelu", 2), "Quantized": ("Identity", 1), "Requantized": ("Identity", 1),
     "Resize": ("Resize", 4),

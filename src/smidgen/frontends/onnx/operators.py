@@ -222,10 +222,11 @@ def _div(call: OnnxCall) -> FileTensor:
 
 
 def _pow(call: OnnxCall) -> FileTensor:
-    if call.number(1, 0.0) != 2.0:
-        raise ImportModelError(f"the power {call.number(1, 0.0)} is not supported; only 2 is")
-    x = call.tensor(0)
-    return call.c.multiply(x, x)
+    """A constant power; the square of a number that is no table is a product."""
+    x, exponent, tflite = call.tensor(0), call.number(1, 0.0), call.integer("tflite", -1)  # which our own files give
+    return (
+        call.c.power(x, exponent) if tflite < 0 else call.c.unary(ops.Lookup("power", exponent, tflite=tflite == 1), x)
+    )
 
 
 def _limits(call: OnnxCall) -> FileTensor:
@@ -322,12 +323,14 @@ OPERATOR_RULES: Mapping[str, OnnxRule] = {
     "Erf": _lookup("erf"), "Exp": _lookup("exp"), "Flatten": _flatten, "Gelu": _function(_gelu), "Gemm": _gemm,
     "GlobalAveragePool": _global_pool, "GlobalMaxPool": _global_pool,
     "HardSigmoid": _lookup("hard_sigmoid", 0.2, 0.5), "HardSwish": _lookup("hard_swish"), "Identity": _identity,
-    "LeakyRelu": _lookup("leaky_relu", 0.01), "Max": _limits, "MaxPool": _pool, "Min": _limits,
+    "LeakyRelu": _lookup("leaky_relu", 0.01), "Log": _lookup("log"), "Max": _limits, "MaxPool": _pool, "Min": _limits,
     "Mish": _lookup("mish"), "Mul": _mul, "Neg": lambda call: call.c.negative(call.tensor(0)), "PRelu": _prelu,
-    "Pad": _pad, "Pow": _pow, "QuantizeLinear": quantize, "ReduceMean": _mean,
+    "Pad": _pad, "Pow": _pow, "QuantizeLinear": quantize, "Reciprocal": lambda call: call.c.power(call.tensor(0), -1.0),
+    "ReduceMean": _mean,
     "Relu": _function(lambda call: ops.Activate("relu")), "Reshape": _reshape,
     "Selu": _lookup("selu", 1.67326319217681884765625, 1.05070102214813232421875, "gamma"), "Shape": _shape,
-    "Sigmoid": _lookup("sigmoid"), "Softmax": _softmax, "Softplus": _lookup("softplus"),
+    "Sigmoid": _lookup("sigmoid"), "Softmax": _softmax, "Sqrt": lambda call: call.c.power(call.tensor(0), 0.5),
+    "Softplus": _lookup("softplus"),
     "Softsign": _lookup("softsign"), "Squeeze": _squeeze, "Sub": _sub, "Sum": _add, "Swish": _swish,
     "Tanh": _lookup("tanh"), "Transpose": _transpose, "Unsqueeze": _unsqueeze,
 }  # fmt: skip

@@ -311,8 +311,8 @@ def _lookup(w: OnnxWriter, node: Node) -> None:
     out = f"{node.out.name}:function"
     if op.function == "silu":
         w.emit("Mul", out, name, w.emit("Sigmoid", f"{out}:gate", name))
-    elif op.function == "clip":
-        w.emit("Clip", out, name, *w.limits(op.alpha, op.beta))
+    elif op.function in ("clip", "power"):
+        w.emit(code, out, name, *w.limits(*(op.alpha, op.beta)[: 2 if code == "Clip" else 1]))
     elif op.function == "gelu_tanh":
         w.emit("Gelu", out, name, approximate="tanh")
     else:

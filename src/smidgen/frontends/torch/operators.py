@@ -157,11 +157,9 @@ def _clamp(call: TorchCall) -> FileTensor:
     return call.c.clip(call.tensor(0), call.number(1, -math.inf), call.number(2, math.inf))
 
 
-def _pow(call: TorchCall) -> FileTensor:
-    x = call.tensor(0)
-    if call.number(1, 0) != 2:
-        raise ImportModelError(f"the power {call.number(1, 0)} is not supported; only 2 is")
-    return call.c.multiply(x, x)
+def _power(exponent: float | None = None) -> Callable[[TorchCall], FileTensor]:
+    """A power by name, or by the second argument."""
+    return lambda call: call.c.power(call.tensor(0), call.number(1, 1.0) if exponent is None else exponent)
 
 
 def _slice(call: TorchCall) -> FileTensor:
@@ -276,7 +274,8 @@ RULES: Mapping[str, Callable[[TorchCall], object]] = {
     "max_pool2d_with_indices": _pool, "mean": _mean, "mish": _lookup("mish"), "mm": _matrix,
     "maximum": lambda call: call.c.maximum(call.operand(0), call.operand(1)),
     "mul": lambda call: call.c.multiply(call.operand(0), call.operand(1)),
-    "neg": lambda call: call.c.negative(call.tensor(0)), "permute": _permute, "pow": _pow,
+    "neg": lambda call: call.c.negative(call.tensor(0)), "permute": _permute, "pow": _power(),
+    "reciprocal": _power(-1.0), "rsqrt": _power(-0.5), "sqrt": _power(0.5), "log": _lookup("log"),
     "repeat": _repeat, "select": _select, "slice": _slice, "split": _split, "split_with_sizes": _split,
     "relu": _unary(lambda call: ops.Activate("relu")),
     "selu": _lookup("selu", 1.6732632423543772, 1.0507009873554805), "sigmoid": _lookup("sigmoid"),
