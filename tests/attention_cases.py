@@ -53,9 +53,9 @@ NORMALIZED: dict[str, tuple[tuple[int, ...], ops.Normalize]] = {
     "rows": ((5, 19), ops.Normalize()),
     "row": ((1, 300), ops.Normalize(1e-12)),
     "one": ((3, 1), ops.Normalize()),
-    "map": ((1, 4, 5, 12), ops.Normalize(1e-5, 3, whole=True)),
-    "channels": ((1, 3, 4, 7), ops.Normalize(0.1, 7, whole=True)),
-    "wide": ((1, 2, 2, 140), ops.Normalize(1e-3, 1, whole=True)),
+    "map": ((1, 4, 5, 12), ops.Normalize(1e-5, 3)),
+    "channels": ((1, 3, 4, 7), ops.Normalize(0.1, 7)),
+    "wide": ((1, 2, 2, 140), ops.Normalize(1e-3, 1)),
 }
 
 

@@ -329,9 +329,9 @@ def _attention() -> Iterator[Case]:
     yield normalize("rows", ops.Normalize(), 5, 19)
     yield normalize("row", ops.Normalize(1e-12), 1, 300, x=Q(1e-4, 127), y=Q(1e-3))
     yield normalize("one", ops.Normalize(), 3, 1, y=Q(10.0))
-    yield normalize("map", ops.Normalize(groups=3, whole=True), 1, 4, 5, 12)
-    yield normalize("channels", ops.Normalize(0.1, 7, whole=True), 1, 3, 4, 7, x=Q(3.0, -128))
-    yield normalize("whole", ops.Normalize(whole=True), 1, 9, 9, 5)
+    yield normalize("map", ops.Normalize(groups=3), 1, 4, 5, 12)
+    yield normalize("channels", ops.Normalize(0.1, 7), 1, 3, 4, 7, x=Q(3.0, -128))
+    yield normalize("whole", ops.Normalize(groups=1), 1, 9, 9, 5)
 
 
 CASES: tuple[Case, ...] = (

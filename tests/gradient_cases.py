@@ -224,7 +224,7 @@ def _attention() -> Iterator[GradientCase]:
     yield unary("softmax", ops.Softmax(), 1, 2, 5)
     yield unary("softmax-beta", ops.Softmax(0.3), 3, 4)
     yield normalize("rows", ops.Normalize(), 3, 7)
-    yield normalize("groups", ops.Normalize(0.1, 2, whole=True), 1, 3, 2, 4)
+    yield normalize("groups", ops.Normalize(0.1, 2), 1, 3, 2, 4)
 
 
 CASES = (*_weighted(), *_elementwise(), *_moves(), *_attention())

@@ -186,7 +186,7 @@ def grow_normalize(s: Grower) -> Value:
     groups = s.draw(st.sampled_from([n for n in range(1, channels + 1) if channels % n == 0]))
     scale = s.rng.integers(-32767, 32768, channels).astype(np.int16)
     shift = s.rng.integers(-20_000, 20_001, channels).astype(np.int32)
-    op = Normalize(s.draw(st.sampled_from((1e-5, 1e-12, 0.01, 1.0))), groups, whole=bool(s.choose(0, 1)))
+    op = Normalize(s.draw(st.sampled_from((1e-5, 1e-12, 0.01, 1.0))), groups if s.choose(0, 1) else 0)
     parts = s.g.constant("scale", scale, QParams.per_tensor(4e-5)), s.g.constant("shift", shift)
     return s.g.emit(op, x, *parts, q=s.q(0.03))
 

@@ -127,7 +127,7 @@ class Attending(Channels):
             np.broadcast_to(np.asarray(part.data.reshape(-1) if part else number, np.float64), (channels,))
             for part, number in ((scale, 1.0), (shift, 0.0))
         ]
-        return self.from_map(self._normalized(ops.Normalize(epsilon, groups, whole=True), source, *parts), rank)
+        return self.from_map(self._normalized(ops.Normalize(epsilon, groups), source, *parts), rank)
 
     def _normalized(self, op: ops.Normalize, x: Value, scale: Array, shift: Array) -> Value:
         """A normalization with its constants, rounded where it is in int8."""

@@ -22,7 +22,7 @@ MOST_ELEMENTS = 1 << 20  # that share statistics: more would leave 64 bits
 SCORE_BITS = 20  # of a normalized number after the point; SCORE_BITS in C
 SCALE_BITS = 15  # of a scale; SMG_SCALE_BITS in C
 SHIFT_BITS = 10  # of a step of the output after the point; SMG_SHIFT_BITS in C
-ROOT_BITS = 62  # a reciprocal root times a root; SMG_ROOT_BITS in C
+ROOT_BITS = 61  # a reciprocal root times a root; SMG_ROOT_BITS in C
 COARSE_BITS = 10  # of a normalized number after the point, in gradients; SMG_COARSE_BITS in C
 LARGEST_SCALE, LARGEST_SHIFT = 2**15 - 1, 2**30
 SUM_BITS = 29  # that sums of a gradient may have
@@ -69,14 +69,14 @@ class Groups:
         }  # fmt: skip
 
 
-def groups_of(what: str, x: Type, groups: int, whole: bool, epsilon: float) -> Groups:
-    """The groups of a tensor; GraphError where there are none, or too many elements in one."""
-    if not x.shape or groups < 1 or x.shape[-1] % groups:
+def groups_of(what: str, x: Type, groups: int, epsilon: float) -> Groups:
+    """The groups of a tensor, of which each row is one where there are 0; GraphError where they do not fit."""
+    if not x.shape or groups < 0 or (groups and x.shape[-1] % groups):
         raise GraphError(f"{what} of {shown(x)} in {groups} groups: its last dimension must divide into them")
     if not (math.isfinite(epsilon) and epsilon >= 0):
         raise GraphError(f"{what} has the epsilon {epsilon}; give a number from 0 on")
     channels, rows = x.shape[-1], x.size // x.shape[-1]
-    made = Groups(1 if whole else rows, rows if whole else 1, groups, channels // groups)
+    made = Groups(1, rows, groups, channels // groups) if groups else Groups(rows, 1, 1, channels)
     if made.size >= MOST_ELEMENTS:
         raise GraphError(f"{what} over {made.size:,} elements leaves 64 bits; {MOST_ELEMENTS - 1:,} fit")
     return made
@@ -115,7 +115,7 @@ def scores_of(x: Array, size: int, epsilon: int) -> Scores:
 
 
 def _inverse_root(v: int) -> tuple[int, int]:
-    half = (64 - v.bit_length()) // 2
+    half = (62 - v.bit_length()) // 2
     return min((1 << ROOT_BITS) // math.isqrt(v << 2 * half), numerics.INT32_MAX), half
 
 
@@ -140,19 +140,18 @@ def rounded_constants(scale: Array, shift: Array, y: QParams) -> RoundedConstant
 class Normalize(Op):
     """y = (x − mean) / √(variance + ε) · scale + shift; channels run along the last dimension.
 
-    Statistics are those of each row, or with `whole` of all rows, and of each group of channels. In int8 scales are
+    Statistics are those of each row or, with groups, of the channels of a group in all rows. In int8 scales are
     int16, and shifts are in 1/1024 of the output's step.
     """
 
     epsilon: float = 1e-5
-    groups: int = 1
-    whole: bool = False
+    groups: int = 0  # of channels; 0: each row by itself
 
     kernel = "smg_normalize_s8"
     requantizes = True
 
     def infer(self, x: Type, scale: Type, shift: Type) -> Type:
-        groups_of("Normalize", x, self.groups, self.whole, self.epsilon)
+        groups_of("Normalize", x, self.groups, self.epsilon)
         channels = x.shape[-1]
         if x.dtype not in ("int8", "float32") or (x.dtype == "int8" and (x.q is None or x.q.axis is not None)):
             raise GraphError(f"Normalize takes float32, or int8 with one scale, not {shown(x)}")
@@ -165,7 +164,7 @@ class Normalize(Op):
         return Type(x.shape, x.dtype)
 
     def split(self, x: Type) -> Groups:
-        return groups_of("Normalize", x, self.groups, self.whole, self.epsilon)
+        return groups_of("Normalize", x, self.groups, self.epsilon)
 
     def multiplier(self, node: Node) -> tuple[int, int]:
         """From a normalized number times a scale to 1/1024 of a step."""
@@ -200,7 +199,7 @@ class Normalize(Op):
         fraction = 0
         if x.type.dtype == "int8":
             fraction = SUM_BITS - largest_sum(x.type, self.split(x.type).size, self.epsilon).bit_length()
-        op = NormalizeGrad(epsilon=self.epsilon, groups=self.groups, whole=self.whole, fraction=fraction)
+        op = NormalizeGrad(epsilon=self.epsilon, groups=self.groups, fraction=fraction)
         return g.emit(op, dz, x, scale), None, None
 
 
@@ -216,8 +215,7 @@ class NormalizeGrad(GradOp):
     """dx = (g − mean(g) − z · mean(g · z)) / deviation, with g = dy · scale and z the normalized input."""
 
     epsilon: float = 1e-5
-    groups: int = 1
-    whole: bool = False
+    groups: int = 0  # of channels; 0: each row by itself
     fraction: int = 0  # lowered: bits of a sum after the point
 
     kernel = "smg_normalize_grad_g8"
@@ -226,13 +224,13 @@ class NormalizeGrad(GradOp):
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
         dy, x, scale = operands
-        groups_of("NormalizeGrad", x, self.groups, self.whole, self.epsilon)
+        groups_of("NormalizeGrad", x, self.groups, self.epsilon)
         if dy.shape != x.shape or scale.shape != x.shape[-1:] or (x.dtype == "int8") != (scale.dtype == "int16"):
             raise GraphError(f"NormalizeGrad of {shown(x)} and scales {shown(scale)} does not fit {shown(dy)}")
         return x.shape
 
     def split(self, node: Node) -> Groups:
-        return groups_of("NormalizeGrad", node.ins[1].type, self.groups, self.whole, self.epsilon)
+        return groups_of("NormalizeGrad", node.ins[1].type, self.groups, self.epsilon)
 
     def sums(self, node: Node, *operands: Array) -> Array:
         dy, x, scale = operands

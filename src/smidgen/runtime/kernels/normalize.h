@@ -6,7 +6,7 @@
 
 /* Bits after the point: of normalized numbers, fine and in gradients; of scales; of shifts. And those of a root times
  * its reciprocal. */
-enum { SMG_SCORE_BITS = 20, SMG_COARSE_BITS = 10, SMG_SCALE_BITS = 15, SMG_SHIFT_BITS = 10, SMG_ROOT_BITS = 62 };
+enum { SMG_SCORE_BITS = 20, SMG_COARSE_BITS = 10, SMG_SCALE_BITS = 15, SMG_SHIFT_BITS = 10, SMG_ROOT_BITS = 61 };
 
 #define SMG_EPSILON(p) ((int64_t)(p)->epsilon_high * ((int64_t)1 << 31) + (p)->epsilon_low)
 
@@ -39,7 +39,7 @@ static inline smg_statistics smg_statistics_of(const smg_group *g, const int8_t 
         }
     const int64_t spread = s.n * squares - (int64_t)s.total * s.total + epsilon;
     uint64_t v = (uint64_t)(spread > 1 ? spread : 1);
-    while (!(v >> 62)) v <<= 2, s.half++;
+    while (!(v >> 60)) v <<= 2, s.half++;
     const uint64_t inverse = ((uint64_t)1 << SMG_ROOT_BITS) / smg_root(v);
     s.inverse = (int64_t)(inverse > INT32_MAX ? INT32_MAX : inverse);
     s.right = SMG_ROOT_BITS - SMG_SCORE_BITS - s.half;
