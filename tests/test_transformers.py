@@ -14,8 +14,9 @@ from torch import nn
 import smidgen
 from float_models import close, run, runtime
 from loss_tasks import Told, compare
-from smidgen.frontends import import_model
-from smidgen.ir import Array, Graph
+from smidgen.errors import ExportError
+from smidgen.frontends import export_model, import_model
+from smidgen.ir import Array, Graph, evaluate
 from smidgen.ops.matmul import MatMulGrad
 from smidgen.ops.normalize import NormalizeGrad
 from smidgen.ops.softmax import SoftmaxGrad
@@ -123,3 +124,20 @@ def test_they_learn_through_attention_the_same_bytes_as_numpy(
     assert {MatMulGrad, NormalizeGrad, SoftmaxGrad} <= {type(node.op) for node in program.graph.nodes}
     with program.start() as device:
         compare(program, device, steps(graph, KINDS[kind].classes), RATE)
+
+
+@kinds
+def test_onnx_runtime_computes_the_bytes_of_what_is_exported_and_it_is_read_again(kind: str, tmp_path: Path) -> None:
+    graph = quantized(kind, "torch", tmp_path).graph
+    ((image, _), *_) = steps(graph, KINDS[kind].classes)
+    (expected,) = evaluate(graph, image)
+    export_model(graph, tmp_path / "model.onnx")
+    (theirs,) = runtime(tmp_path / "model.onnx", image)
+    assert np.array_equal(theirs, expected)
+    again = import_model(tmp_path / "model.onnx")
+    assert np.array_equal(evaluate(again, image.reshape(again.inputs[0].type.shape))[0], expected)
+
+
+def test_tflite_has_no_normalization_and_a_sentence_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match=r"Normalize of %.*: TFLite has no such operator"):
+        export_model(quantized("hears", "torch", tmp_path).graph, tmp_path / "model.tflite")

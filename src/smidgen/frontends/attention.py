@@ -107,13 +107,15 @@ class Attending(Channels):
         size = math.prod(shape)
         factors = [f for dim in x.layout.dims[rank - count :] for f in dim]
         order = [place - min(places) for place in fast] if places else []
-        parts = [
+        scales, shifts = (
             np.broadcast_to(np.asarray(part.data if part else number, np.float64), shape)
             .reshape(factors).transpose(order).reshape(-1)
             for part, number in ((scale, 1.0), (shift, 0.0))
-        ]  # fmt: skip
+        )  # fmt: skip
         source = self.view(x.value, (x.size // size, size))
-        return FileTensor(self._normalized(ops.Normalize(epsilon), source, *parts), x.layout)
+        return FileTensor(
+            self._normalized(ops.Normalize(single(epsilon)), source, scales, shifts, _step(scale)), x.layout
+        )
 
     def group_norm(
         self, x: FileTensor, groups: int, scale: Constant | None, shift: Constant | None, epsilon: float
@@ -123,20 +125,31 @@ class Attending(Channels):
         if rank not in (3, 4):
             raise ImportModelError(f"it normalizes groups of {list(x.shape)}; give one or two dimensions of a map")
         source, channels = self.to_map(self.int8_if_planned(x)), x.shape[1]
-        parts = [
+        scales, shifts = (
             np.broadcast_to(np.asarray(part.data.reshape(-1) if part else number, np.float64), (channels,))
             for part, number in ((scale, 1.0), (shift, 0.0))
-        ]
-        return self.from_map(self._normalized(ops.Normalize(epsilon, groups), source, *parts), rank)
+        )
+        op = ops.Normalize(single(epsilon), groups)
+        return self.from_map(self._normalized(op, source, scales, shifts, _step(scale)), rank)
 
-    def _normalized(self, op: ops.Normalize, x: Value, scale: Array, shift: Array) -> Value:
-        """A normalization with its constants, rounded where it is in int8."""
+    def _normalized(self, op: ops.Normalize, x: Value, scale: Array, shift: Array, step: float | None) -> Value:
+        """A normalization with its constants, rounded where it is in int8; `step` is what the file rounds scales to."""
         if x.type.dtype == "float32":
             parts = [
                 self.constant(role, data.astype(np.float32)) for role, data in (("scale", scale), ("shift", shift))
             ]
             return self.emit(op, x, *parts)
         assert self.q is not None
-        rounded = rounded_constants(scale, shift, self.q)
+        rounded = rounded_constants(scale, shift, self.q, step)
         held = self.constant("scale", rounded.scale, rounded.q), self.constant("shift", rounded.shift)
         return self.emit(op, x, *held, q=self.q)
+
+
+def single(number: float) -> float:
+    """A number as float32 holds it, which is how files do."""
+    return float(np.float32(number))
+
+
+def _step(scale: Constant | None) -> float | None:
+    """The step of a constant that the file holds quantized as a whole."""
+    return scale.scales[0] if scale is not None and len(scale.scales) == 1 and scale.zero == 0 else None

@@ -128,9 +128,11 @@ class RoundedConstants:
     shift: Array
 
 
-def rounded_constants(scale: Array, shift: Array, y: QParams) -> RoundedConstants:
-    """A normalization's constants for an int8 output of this quantization."""
-    q = QParams.per_tensor((float(np.abs(scale).max()) or 1.0) / LARGEST_SCALE)
+def rounded_constants(scale: Array, shift: Array, y: QParams, step: float | None = None) -> RoundedConstants:
+    """A normalization's constants for an int8 output of this quantization; `step`, where given, is the scales' own."""
+    largest = float(np.abs(scale).max()) or 1.0
+    fits = step is not None and largest < step * (LARGEST_SCALE + 0.5)
+    q = QParams.per_tensor(step if step is not None and fits else largest / LARGEST_SCALE)
     steps = np.clip(np.rint(shift / (y.one / (1 << SHIFT_BITS))), -LARGEST_SHIFT, LARGEST_SHIFT)
     return RoundedConstants(np.rint(scale / q.one).astype(np.int16), q, steps.astype(np.int32))
 

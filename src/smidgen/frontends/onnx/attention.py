@@ -13,9 +13,14 @@ from smidgen.frontends.onnx.context import OnnxCall
 
 
 def _matmul(call: OnnxCall) -> FileTensor:
-    """A dense layer where the second factor is one constant matrix, else a product of two tensors."""
+    """A dense layer where the second factor is one constant matrix, else a product of two tensors.
+
+    What is int8 and not two-dimensional, or has a zero point, is no weights: our own files have such constants.
+    """
     a, b = call.operand(0), call.operand(1)
     if not isinstance(b, Constant) or not isinstance(a, FileTensor) or math.prod(b.shape[:-2]) != 1:
+        return call.c.matmul(a, b)
+    if b.steps is not None and (len(b.shape) > 2 or b.zero) and len(b.scales) == 1:
         return call.c.matmul(a, b)
     if len(b.shape) < 2 or len(a.shape) < 2:
         raise ImportModelError(f"a product of {list(a.shape)} and {list(b.shape)} is not supported; use matrices")
@@ -50,7 +55,10 @@ def _group_norm(call: OnnxCall) -> FileTensor:
     groups = channels if call.operator.code == "InstanceNormalization" else call.integer("num_groups", 1)
     if groups < 1 or channels % groups or {scale.data.size, shift.data.size} - {groups, channels}:
         raise ImportModelError(f"{groups} groups and {scale.data.size} scales do not fit {list(x.shape)}")
-    scales, shifts = (Constant(np.repeat(c.data.reshape(-1), channels // c.data.size)) for c in (scale, shift))
+    scales, shifts = (
+        Constant(np.repeat(c.data.reshape(-1), channels // c.data.size), scales=c.scales, zero=c.zero)
+        for c in (scale, shift)
+    )
     return call.c.group_norm(x, groups, scales, shifts, call.real("epsilon", 1e-5))
 
 

@@ -13,6 +13,7 @@ from functools import cache
 
 from onnx import FunctionProto, TensorProto, parser
 
+from smidgen.frontends.onnx.attention_functions import ATTENTION_LAYERS, ATTENTION_NUMBERS, ATTENTION_TEXT
 from smidgen.ops.softmax import C_32_17, C_48_17, SUM_BITS
 from smidgen.ops.tflite_tables import TABLES as TFLITE_TABLES
 
@@ -285,6 +286,7 @@ Raised (x, factor) => (y) {
 }
 """
 NUMBERS = {
+    **ATTENTION_NUMBERS,
     "POWERS": ", ".join(str(1 << (32 - SUM_BITS + k)) for k in range(SUM_BITS - 1)),
     "LIFTS": ", ".join(str(1 << (SUM_BITS - k)) for k in range(SUM_BITS)),
     "SLOPE": str(C_32_17), "START": str(C_48_17), "ONE": str(1 << 29),
@@ -324,14 +326,14 @@ LAYERS: dict[str, tuple[str, int]] = {
     "Add": ("Add", 2), "AveragePool": ("AveragePool", 1), "GlobalAveragePool": ("GlobalAveragePool", 1),
     "Mul": ("Mul", 2), "PRelu": ("PRelu", 2), "Quantized": ("Identity", 1), "Requantized": ("Identity", 1),
     "Resize": ("Resize", 4),
-    "Softmax": ("Softmax", 1),
+    "Softmax": ("Softmax", 1), **ATTENTION_LAYERS,
 }  # fmt: skip
 
 
 @cache
 def library() -> dict[str, FunctionProto]:
     """Every function, by name."""
-    text = re.sub(r"(?m)^#.*\n", "", TEXT)
+    text = re.sub(r"(?m)^#.*\n", "", TEXT.rstrip() + "\n" + ATTENTION_TEXT)
     text = re.sub(r"[A-Z_]{3,}", lambda found: NUMBERS[found[0]], text)
     text = re.sub(r"to = (\w+)", lambda found: f"to = {KINDS[found[1]]}", text)
     bodies = text.strip().split("\n\n")

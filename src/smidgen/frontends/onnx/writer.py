@@ -22,6 +22,7 @@ from smidgen.errors import ExportError
 from smidgen.frontends.onnx.classes import CLASSES
 from smidgen.frontends.onnx.functions import DOMAIN, OPERATORS, OPSET, VERSION, functions_needed
 from smidgen.frontends.onnx.moves import FIRST, LAST, MOVES
+from smidgen.frontends.onnx.products import PRODUCTS
 from smidgen.ir import Array, Graph, Node, Op, QParams, Value, verify
 from smidgen.numerics import activation_limits
 from smidgen.ops.weighted import Windowed
@@ -353,7 +354,7 @@ def _batch_norm(w: OnnxWriter, node: Node) -> None:
 
 
 RULES: Mapping[type[Op], Callable[[OnnxWriter, Node], None]] = {
-    **MOVES,
+    **MOVES, **PRODUCTS,
     ops.Activate: _activate, ops.Add: _binary, ops.AvgPool: _pool, ops.BatchNorm: _batch_norm, ops.Conv2D: _conv,
     ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _activate, ops.Lookup: _lookup, ops.Maximum: _maximum,
     ops.MaxPool: _pool, ops.Mean: _mean, ops.Mul: _binary, ops.PRelu: _prelu, ops.Quantize: _activate,
