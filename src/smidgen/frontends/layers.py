@@ -103,9 +103,13 @@ class Layers(Attending):
         places = x.layout.places(len(x.shape) - 1)
         order = [i - places[0] + 1 for i in x.layout.memory if i in places] if places else []
         cut = (n, *x.layout.dims[-1])
-        source = self.view(x.value, (x.size // k, k))
-        weights = self._weights(source, w, 0, lambda a: a.reshape(cut).transpose(0, *order).reshape(n, k))
-        value = self.emit(ops.Dense(), source, weights, self._bias(source, weights, b, n), q=self.q)
+        rows = x.size // k
+        pixels = rows > 1 and x.value.type.dtype == "float32"  # a 1×1 convolution: in int8, the quicker of the two
+        source = self.view(x.value, (1, rows, 1, k) if pixels else (rows, k))
+        shape = (n, 1, 1, k) if pixels else (n, k)
+        weights = self._weights(source, w, 0, lambda a: a.reshape(cut).transpose(0, *order).reshape(shape))
+        op = ops.Conv2D() if pixels else ops.Dense()
+        value = self.emit(op, source, weights, self._bias(source, weights, b, n), q=self.q)
         outer = TensorLayout(x.layout.dims[:-1], tuple(i for i in x.layout.memory if i not in places))
         last = ((n,),) if n > 1 else ((),)
         return FileTensor(
