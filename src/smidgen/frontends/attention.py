@@ -9,7 +9,7 @@ import numpy as np
 from smidgen import ops
 from smidgen.errors import ImportModelError
 from smidgen.frontends.channels import Channels, Constant, FileTensor, Operand, together
-from smidgen.frontends.layout import TensorLayout
+from smidgen.frontends.layout import Shape, TensorLayout
 from smidgen.ir import Array, QParams, Value
 from smidgen.numerics import INT8_MAX
 from smidgen.ops.normalize import rounded_constants
@@ -108,10 +108,9 @@ class Attending(Channels):
         factors = [f for dim in x.layout.dims[rank - count :] for f in dim]
         order = [place - min(places) for place in fast] if places else []
         scales, shifts = (
-            np.broadcast_to(np.asarray(part.data if part else number, np.float64), shape)
-            .reshape(factors).transpose(order).reshape(-1)
+            _spread(part, number, shape).reshape(factors).transpose(order).reshape(-1)
             for part, number in ((scale, 1.0), (shift, 0.0))
-        )  # fmt: skip
+        )
         source = self.view(x.value, (x.size // size, size))
         return FileTensor(
             self._normalized(ops.Normalize(single(epsilon)), source, scales, shifts, _step(scale)), x.layout
@@ -125,10 +124,7 @@ class Attending(Channels):
         if rank not in (3, 4):
             raise ImportModelError(f"it normalizes groups of {list(x.shape)}; give one or two dimensions of a map")
         source, channels = self.to_map(self.int8_if_planned(x)), x.shape[1]
-        scales, shifts = (
-            np.broadcast_to(np.asarray(part.data.reshape(-1) if part else number, np.float64), (channels,))
-            for part, number in ((scale, 1.0), (shift, 0.0))
-        )
+        scales, shifts = (_spread(part, number, (channels,)) for part, number in ((scale, 1.0), (shift, 0.0)))
         op = ops.Normalize(single(epsilon), groups)
         return self.from_map(self._normalized(op, source, scales, shifts, _step(scale)), rank)
 
@@ -148,6 +144,16 @@ class Attending(Channels):
 def single(number: float) -> float:
     """A number as float32 holds it, which is how files do."""
     return float(np.float32(number))
+
+
+def _spread(part: Constant | None, number: float, shape: Shape) -> Array:
+    """A constant, or one number, for each element of a shape."""
+    data = np.asarray(number if part is None else part.data, np.float64)
+    if data.size not in (1, math.prod(shape)) and together(data.shape, shape) != shape:
+        raise ImportModelError(f"scales or shifts {list(data.shape)} do not fit {list(shape)}; export the model again")
+    if data.size == math.prod(shape):
+        return data.reshape(shape)
+    return np.broadcast_to(data.reshape(()) if data.size == 1 else data, shape)
 
 
 def _step(scale: Constant | None) -> float | None:
