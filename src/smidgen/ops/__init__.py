@@ -24,9 +24,11 @@ from smidgen.ops.losses import CellCrossEntropy as CellCrossEntropy
 from smidgen.ops.losses import MeanSquaredError as MeanSquaredError
 from smidgen.ops.losses import ReconstructionError as ReconstructionError
 from smidgen.ops.losses import SigmoidCrossEntropy as SigmoidCrossEntropy
+from smidgen.ops.matmul import MatMul as MatMul
 from smidgen.ops.maximum import Compare as Compare
 from smidgen.ops.maximum import Maximum as Maximum
 from smidgen.ops.norm import BatchNorm as BatchNorm
+from smidgen.ops.normalize import Normalize as Normalize
 from smidgen.ops.overlay import Overlay as Overlay
 from smidgen.ops.pick import Pick as Pick
 from smidgen.ops.pool import AvgPool as AvgPool

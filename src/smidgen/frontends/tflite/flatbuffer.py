@@ -36,6 +36,7 @@ OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "FULLY_CONNECTED": ("FullyConnectedOptions", ("fused_activation_function", "weights_format", "keep_num_dims")),
     "MAX_POOL_2D": _POOL,
     "AVERAGE_POOL_2D": _POOL,
+    "BATCH_MATMUL": ("BatchMatMulOptions", ("adj_x", "adj_y")),
     "ADD": ("AddOptions", ("fused_activation_function",)),
     "MUL": ("MulOptions", ("fused_activation_function",)),
     "SUB": ("SubOptions", ("fused_activation_function",)),
@@ -88,6 +89,8 @@ class TfliteOptions:
     weights_format: int = 0
     keep_num_dims: bool = False
     keep_dims: bool = False
+    adj_x: bool = False
+    adj_y: bool = False
     approximate: bool = False
     begin_mask: int = 0
     end_mask: int = 0

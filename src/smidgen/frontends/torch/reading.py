@@ -26,14 +26,18 @@ from smidgen.frontends.layers import Layers
 from smidgen.frontends.obstacles import UnsupportedOperatorError, with_others
 from smidgen.frontends.tidy import fewest_transposes, tidy
 from smidgen.frontends.torch.archive import read_archive
-from smidgen.frontends.torch.operators import RULES, TorchCall, instead_of, name_of
+from smidgen.frontends.torch.call import TorchCall, name_of
+from smidgen.frontends.torch.operators import RULES, instead_of
 from smidgen.frontends.torch.program import parse
 from smidgen.frontends.torch.recurrence import RECURRENT_RULES
 from smidgen.frontends.torch.replay import Replay, examples
 from smidgen.ir import Graph
 
 # Functions that PyTorch would take apart, and Smidgen has whole.
-KEPT = ("hardswish", "hardsigmoid", "silu", "mish", "softplus", "celu", "selu", "gelu", "elu", "leaky_relu", "hardtanh")
+KEPT = (
+    "hardswish", "hardsigmoid", "silu", "mish", "softplus", "celu", "selu", "gelu", "elu", "leaky_relu", "hardtanh",
+    "scaled_dot_product_attention",
+)  # fmt: skip
 
 # Operators beside PyTorch's core ones that are computed where all they read is constant.
 PLAIN = (*KEPT, "lift_fresh_copy", "detach")
