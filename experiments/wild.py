@@ -117,6 +117,7 @@ class _LiteRT:
     def run(self, *arrays: Array) -> tuple[Array, ...]:
         for detail, array in zip(self.interpreter.get_input_details(), arrays, strict=True):
             self.interpreter.set_tensor(detail["index"], _as_bytes(array, detail["dtype"]).reshape(detail["shape"]))
+        self.interpreter.reset_all_variables()  # of recurrent layers, which begin at zero here in every run
         self.interpreter.invoke()
         outputs = (self.interpreter.get_tensor(detail["index"]) for detail in self.interpreter.get_output_details())
         return tuple(_as_bytes(output, np.int8) if output.dtype == np.uint8 else output for output in outputs)

@@ -29,17 +29,26 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
     ops.Dense: ("Gemm MatMul", "addmm mm", "FULLY_CONNECTED"),
     ops.Depthwise: ("Conv", "convolution", "DEPTHWISE_CONV_2D"),
     ops.Dequantize: ("DequantizeLinear", "", "DEQUANTIZE"),
+    ops.Gru: ("GRU", "gru", ""),
     ops.Lookup: (
-        "Abs Celu Clip Elu Erf Exp Gelu HardSigmoid HardSwish LeakyRelu Max Min Mish PRelu Selu Sigmoid Softplus "
-        "Softsign Swish Tanh",
-        "abs celu clamp elu erf exp gelu hardsigmoid hardswish hardtanh leaky_relu mish selu sigmoid silu softplus "
-        "tanh",
-        "ABS ELU EXP GATHER GELU HARD_SWISH LEAKY_RELU LOGISTIC TANH",
+        "Abs Celu Clip Elu Erf Exp Gelu HardSigmoid HardSwish LeakyRelu Log Max Min Mish Pow PRelu Reciprocal Selu "
+        "Sigmoid Softplus Softsign Sqrt Swish Tanh",
+        "abs celu clamp elu erf exp gelu hardsigmoid hardswish hardtanh leaky_relu log mish pow reciprocal rsqrt selu "
+        "sigmoid silu softplus sqrt tanh",
+        "ABS ELU EXP GATHER GELU HARD_SWISH LEAKY_RELU LOG LOGISTIC RSQRT SQRT TANH",
     ),
+    ops.MatMul: (
+        "MatMul Attention", "bmm mm matmul baddbmm scaled_dot_product_attention", "BATCH_MATMUL",
+    ),
+    ops.Lstm: ("LSTM", "lstm", "UNIDIRECTIONAL_SEQUENCE_LSTM"),
     ops.Maximum: ("Max", "maximum", "MAXIMUM MINIMUM"),
     ops.MaxPool: ("MaxPool GlobalMaxPool", "max_pool2d_with_indices adaptive_max_pool2d", "MAX_POOL_2D REDUCE_MAX"),
     ops.Mean: ("ReduceMean GlobalAveragePool", "mean adaptive_avg_pool1d _adaptive_avg_pool2d", "MEAN SUM"),
     ops.Mul: ("Mul Div Neg Pow", "mul div neg pow", "MUL DIV"),
+    ops.Normalize: (
+        "LayerNormalization GroupNormalization InstanceNormalization",
+        "native_layer_norm native_group_norm _native_batch_norm_legit", "",
+    ),
     ops.Pad: ("Pad", "constant_pad_nd", "PAD PADV2"),
     ops.Pick: (
         "Resize Slice Gather Tile", "upsample_nearest1d upsample_nearest2d slice index_select flip repeat",
@@ -94,7 +103,8 @@ def page() -> str:
     tail = f"""
 `Lookup` is a table of 256 results in int8; its functions are {functions}. Where a file writes hard-swish,
 SiLU, GELU or a similar function as several nodes, it is recognized. `BatchNorm` and float activations are folded and
-fused when a model is quantized.
+fused when a model is quantized. `Lstm` and `Gru` run over one sequence of fixed length from a state of zero; what
+stands behind them can learn ([tflite.md](tflite.md)).
 """
     return HEAD + "\n".join(rows) + "\n" + tail
 

@@ -40,6 +40,7 @@ from smidgen.training.scheme import Scheme, load_scheme
 from smidgen.zoo.draw import draw
 from smidgen.zoo.tables import Stage, Table
 from streams import streaming_network
+from test_attention import spelled
 from test_fuzz_structures import onnx_files, pt2_members
 from test_keras import import_keras, nested
 from test_moving import TAKEN, sizes_computed
@@ -53,6 +54,7 @@ from wav_files import FLOAT, wav
 
 CORPUS = Path(__file__).parent / "corpus"
 Files = Iterator[tuple[str, bytes]]
+EXACT = ("dense-3", "add-1", "mean-1", "matmul-False-True", "normalize-map", "normalize-rows")  # cases with functions
 IMAGES = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 SAME_DAY = (2020, 1, 1, 0, 0, 0)  # of every member, so that the same contents are the same archive
 
@@ -149,8 +151,8 @@ def onnx(folder: Path) -> Files:
     yield "older_opset.onnx", older_opset()
     yield "parts_taken.onnx", parts_taken()
     yield from ((f"{name}.onnx", data) for name, data in written_by(write_plain))
-    yield from ((f"exact_{name}.onnx", write_onnx(GRAPHS[name])) for name in ("dense-3", "add-1", "mean-1"))
-
+    yield from ((f"exact_{name}.onnx", write_onnx(GRAPHS[name])) for name in EXACT)
+    yield "spelled_norm.onnx", spelled("Pow")
     yield "named.onnx", write_plain(named())
 
 
@@ -160,10 +162,12 @@ def pt2(folder: Path) -> Files:
     net = torch.nn.Sequential(
         torch.nn.BatchNorm2d(2), torch.nn.MaxPool2d(2), torch.nn.Hardswish(), torch.nn.Flatten(), torch.nn.Softmax(1)
     )
-    path = folder / "second.pt2"
-    torch.export.save(torch.export.export(net.eval(), (torch.zeros(1, 2, 4, 4),)), path)
-    with zipfile.ZipFile(path) as archive:
-        yield "pool.pt2", packed({name: archive.read(name) for name in archive.namelist()})
+    attention = torch.nn.TransformerEncoderLayer(4, 2, 8, batch_first=True, norm_first=True)
+    for name, module, x in (("pool", net, torch.zeros(1, 2, 4, 4)), ("attention", attention, torch.zeros(1, 3, 4))):
+        path = folder / "second.pt2"
+        torch.export.save(torch.export.export(module.eval(), (x,)), path)
+        with zipfile.ZipFile(path) as archive:
+            yield f"{name}.pt2", packed({member: archive.read(member) for member in archive.namelist()})
 
 
 def keras(folder: Path) -> Files:

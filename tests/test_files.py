@@ -35,7 +35,7 @@ def tiny() -> Graph:
     return build(tiny_network(), "tiny")
 
 
-@given(graph=int8_graphs())
+@given(graph=int8_graphs(beyond=True))
 @REUSE_FOLDER
 def test_any_graph_comes_back_equal_from_smg(graph: Graph, tmp_path: Path) -> None:
     write_smg(graph, tmp_path / "any.smg")

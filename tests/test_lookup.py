@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from cases import FUNCTION_PARAMETERS, Q
+from case_parts import FUNCTION_PARAMETERS, Q
 from litert import run_litert
 from smidgen.errors import GraphError, TargetError
 from smidgen.frontends.tflite import read_tflite, write_tflite

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cases import GRAPHS, RUNS, Q, Weights, inputs, together
+from case_parts import Q, Weights
+from cases import GRAPHS, RUNS, inputs, together
 from guarded import GuardedBoard, watched
 from smidgen import codegen, ops
 from smidgen.ir import Array, Builder, Graph, Op, QParams, Type, evaluate

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from cases import FUNCTION_PARAMETERS
+import recurrent_cases
+from case_parts import FUNCTION_PARAMETERS
 from graphs import OWN_FUNCTIONS
 from smidgen import ops
 from smidgen.ir import Array, Builder, Graph, Op, QParams, Type, Value
@@ -145,6 +146,16 @@ def maximum(c: Case) -> Value:
     return c.g.emit(ops.Maximum(), a, b)
 
 
+def matmul(c: Case) -> Value:
+    outer = c.draw(st.sampled_from(((), (1,), (3,), (2, 3), (1, 4))))
+    (rows, depth), columns = c.pair(1, 9), c.integer(1, 70)
+    turned = c.draw(st.booleans()), c.draw(st.booleans())
+    shapes = (rows, depth)[:: -1 if turned[0] else 1], (depth, columns)[:: -1 if turned[1] else 1]
+    a = c.input(*outer, *shapes[0])
+    b = c.g.input("y", Type((*outer, *shapes[1]), c.dtype, c.q()))
+    return c.g.emit(ops.MatMul(*turned), a, b, q=_spread(c, a, b, depth))
+
+
 def prelu(c: Case) -> Value:
     x, slope = _operands(c)
     return c.g.emit(ops.PRelu(), x, slope, q=c.q(x.type.scale) if x.type.q else None)
@@ -266,9 +277,22 @@ def concat(c: Case) -> Value:
     return c.g.emit(ops.Concat(axis), *parts)
 
 
+def lstm(c: Case) -> Value:
+    shape, cells = c.pair(1, 6), c.integer(1, 5)
+    op = ops.Lstm(c.draw(st.booleans()), c.draw(st.sampled_from((0.0, 0.3, 10.0))), c.integer(0, 6))
+    x = c.input(1, *shape)
+    if c.dtype == "float32":
+        sizes = (("w", (4, cells, shape[1])), ("u", (4, cells, cells)), ("b", (4, cells)))
+        held = (c.g.constant(name, c.rng.normal(size=size).astype(np.float32)) for name, size in sizes)
+        return c.g.emit(op, x, *held)
+    q = c.q(1 / 128) or recurrent_cases.HIDDEN
+    return recurrent_cases.recurrent(c.g, c.rng, x, cells, op, c.draw(st.sampled_from((0.001, 0.02, 0.1))), y=q)
+
+
 CASES: Mapping[str, Callable[[Case], Value]] = {
     "Activate": activate, "Add": add, "AvgPool": avg_pool, "Concat": concat, "Conv2D": conv, "Crop": crop,
-    "Dense": dense, "Depthwise": depthwise, "Dequantize": dequantize, "Lookup": lookup, "Maximum": maximum,
+    "Dense": dense, "Depthwise": depthwise, "Dequantize": dequantize, "Lookup": lookup, "Lstm": lstm, "MatMul": matmul,
+    "Maximum": maximum,
     "MaxPool": max_pool, "Mean": mean, "Mul": mul, "Pad": pad, "Pick": pick, "PRelu": prelu, "Quantize": quantize,
     "Requantize": requantize, "Reshape": reshape, "ResizeBilinear": bilinear, "Softmax": softmax,
     "Transpose": transpose,

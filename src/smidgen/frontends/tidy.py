@@ -9,7 +9,7 @@ import numpy as np
 from smidgen import ops
 from smidgen.ir import Array, Builder, Graph, Node, Op, Type, Value, verify
 from smidgen.ir.rewriting import producers, prune, rewrite, uses
-from smidgen.ops.fusing import fuse_activations, merge_pads
+from smidgen.ops.fusing import fuse_activations, keep_last_states, merge_pads
 from smidgen.ops.weighted import Weighted
 
 GRID = np.concatenate([np.linspace(-9, 9, 361), [-40.0, -0.013, 0.0171, 33.0]]).astype(np.float32)
@@ -122,6 +122,38 @@ def _bias(layer: Node, bias: Array | None, added: Array | None) -> Array | None:
     return np.asarray(bias + added.reshape(-1), np.float32)
 
 
+def fold_normalizations(graph: Graph) -> Graph:
+    """A constant for each channel that a float normalization is multiplied by, or that is added, is a part of it."""
+    made_by, used = dict[Value, Node](), uses(graph)
+
+    def rule(g: Builder, node: Node) -> Node:
+        before = made_by.get(node.ins[0])
+        if before is not None and node.op in (ops.Mul(), ops.Add()) and used[before.out] == 1:
+            node = _normalization(g, before, node) or node
+        if isinstance(node.op, ops.Normalize) and node.out.type.dtype == "float32":
+            made_by[node.out] = node
+        return node
+
+    return prune(rewrite(graph, rule))
+
+
+def _normalization(g: Builder, before: Node, node: Node) -> Node | None:
+    """A normalization together with what follows it, where all are constants of its channels."""
+    x, scale, shift = before.ins
+    scales, shifts, by = (g.data(v) for v in (scale, shift, node.ins[1]))
+    if by is None or scales is None or shifts is None or by.size not in (1, x.type.shape[-1]):
+        return None
+    if isinstance(node.op, ops.Mul):
+        scales, shifts = scales * by.reshape(-1), shifts * by.reshape(-1)
+    else:
+        shifts = shifts + by.reshape(-1)
+    parts = [
+        g.constant(f"{v.name}.{node.out.name}", np.asarray(data, np.float32))
+        for v, data in ((scale, scales), (shift, shifts))
+    ]
+    return Node(before.op, (x, *parts), node.outs)
+
+
 def sink_functions(graph: Graph) -> Graph:
     """A function of int8 numbers that become int8 again is a table of int8 numbers."""
     made_by = producers(graph)
@@ -151,6 +183,34 @@ def flatten_means(graph: Graph) -> Graph:
     return prune(rewrite(graph, rule))
 
 
+def crop_parts(graph: Graph) -> Graph:
+    """What is cut out of a single part of a concatenation is cut out of that part."""
+    made_by = producers(graph)
+
+    def rule(g: Builder, node: Node) -> Node | Value | None:
+        whole = made_by.get(node.ins[0])
+        if whole is None or not isinstance(node.op, ops.Crop) or not isinstance(whole.op, ops.Concat):
+            return None
+        axis, first = whole.op.axis, 0
+        start, stop = node.op.start[axis], node.op.stop[axis]
+        for part in whole.ins:
+            end = first + part.type.shape[axis]
+            if first <= start and stop <= end:
+                if part.type.shape == node.out.type.shape:
+                    return part
+                moved = (_with(node.op.start, axis, start - first), _with(node.op.stop, axis, stop - first))
+                return Node(ops.Crop(*moved), (part,), node.outs)
+            first = end
+        return None
+
+    return prune(rewrite(graph, rule))
+
+
+def _with(numbers: tuple[int, ...], place: int, number: int) -> tuple[int, ...]:
+    return (*numbers[:place], number, *numbers[place + 1 :])
+
+
 TIDY: tuple[Callable[[Graph], Graph], ...] = (
-    recognize, sink_functions, fold_biases, merge_pads, flatten_means, fuse_activations, prune,
+    recognize, sink_functions, fold_biases, fold_normalizations, merge_pads, flatten_means, fuse_activations,
+    crop_parts, keep_last_states, prune,
 )  # fmt: skip

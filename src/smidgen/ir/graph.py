@@ -69,7 +69,9 @@ class Op:
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
         """Emit the gradient with respect to each input (None where there is none), given that of the first output."""
-        raise GraphError(f"{type(self).__name__}, which gives %{node.outs[0].name}, has no gradient")
+        raise GraphError(
+            f"{type(self).__name__}, which gives %{node.outs[0].name}, has no gradient; train only layers behind it"
+        )
 
     @property
     def title(self) -> str:

@@ -28,6 +28,7 @@ from smidgen.quantization.correcting import correct_biases
 from smidgen.quantization.equalising import equalise
 from smidgen.quantization.folding import fold
 from smidgen.quantization.int8 import check_ops, input_scale, round_graph, share_scales
+from smidgen.quantization.recurrent import fit_cells
 from smidgen.quantization.report import Accuracy, Report, compare, scored_classes, top1
 
 FEWEST = 8  # samples; a hundred are better
@@ -100,6 +101,7 @@ def quantize(
     used, others = _split_samples(len(samples))
     if recipe.equalise:
         real = equalise(real, samples[used], on_progress)
+    real = fit_cells(real, samples[used], on_progress)
     ranges = calibrate(real, samples[used], recipe.method, recipe.percentile, on_progress)
     given = input_scale(choice.preprocessing, samples.shape[-1]) if choice else None
     rounded = round_graph(real, share_scales(real, ranges, given))

@@ -62,6 +62,12 @@ typedef struct {
     const double *factor; /* TFLite scales this layer alone in double */
 } smg_dense_s8_params;
 
+/* `count` products of a matrix of rows by depth and one of depth by columns; each is `row` or `column` elements from a
+ * row or a column to the next and `step` from a product's factor to the next. */
+typedef struct {
+    int32_t count, rows, columns, depth, a_row, a_step, b_step, b_column, a_zero, b_zero, y_zero, multiplier, shift;
+} smg_matmul_s8_params;
+
 typedef struct {
     SMG_WINDOW;
     int32_t lo, hi;
@@ -151,6 +157,32 @@ typedef struct {
     int32_t rows, c, multiplier, shift, least;
 } smg_softmax_s8_params;
 
+/* What recurrent layers' parameters begin with: each gate's sums are scaled to Q3.12 by factors of its own. Only the last
+ * hidden state is given unless `whole`. */
+#define SMG_RECURRENT                                                           \
+    int32_t steps, inputs, cells, whole, x_zero, y_zero, y_multiplier, y_shift; \
+    const int32_t *x_multiplier, *h_multiplier;                                 \
+    const int8_t *x_shift, *h_shift
+
+/* Gates i, f, g, o; `bits` are those before the point of the cell state, `limit` its largest magnitude unless 0. */
+typedef struct {
+    SMG_RECURRENT;
+    int32_t bits, limit;
+} smg_lstm_s8_params;
+
+/* Gates r, z, n; r acts on the state itself or, with reset_after, on what the state gives to n. */
+typedef struct {
+    SMG_RECURRENT;
+    int32_t reset_after, gated_multiplier, gated_shift;
+} smg_gru_s8_params;
+
+/* `rows` tensors of `positions` times `groups` times `width` elements, each with one scale and one shift for each of its
+ * groups * width channels; statistics are those of a group. epsilon, in units of n * n times the variance of
+ * int8, is epsilon_high * 2^31 + epsilon_low. */
+typedef struct {
+    int32_t rows, positions, groups, width, epsilon_high, epsilon_low, y_zero, multiplier, shift;
+} smg_normalize_s8_params;
+
 typedef struct {
     int32_t rows, x_c, y_c;
 } smg_dense_f32_params;
@@ -160,6 +192,7 @@ void smg_conv2d_s8(const smg_conv2d_s8_params *p, const smg_map *x, const smg_we
 void smg_depthwise_s8(const smg_depthwise_s8_params *p, const smg_map *x, const smg_weights *w, const int32_t *b,
                       const smg_map *y, int32_t y0, int32_t y1, void *scratch);
 void smg_dense_s8(const smg_dense_s8_params *p, const int8_t *x, const int8_t *w, const int32_t *b, int8_t *y);
+void smg_matmul_s8(const smg_matmul_s8_params *p, const int8_t *a, const int8_t *b, int8_t *y);
 void smg_max_pool_s8(const smg_max_pool_s8_params *p, const smg_map *x, const smg_map *y, int32_t y0, int32_t y1);
 void smg_avg_pool_s8(const smg_avg_pool_s8_params *p, const smg_map *x, const smg_map *y, int32_t y0, int32_t y1);
 void smg_mean_s8(const smg_mean_s8_params *p, const int8_t *x, int8_t *y);
@@ -179,6 +212,12 @@ void smg_resize_bilinear_s8(const smg_resize_bilinear_s8_params *p, const int8_t
 void smg_transpose_s8(const smg_transpose_s8_params *p, const int8_t *x, int8_t *y);
 void smg_concat_s8(const smg_concat_s8_params *p, const int8_t *const *x, int8_t *y);
 void smg_softmax_s8(const smg_softmax_s8_params *p, const int8_t *x, int8_t *y);
+void smg_lstm_s8(const smg_lstm_s8_params *p, const int8_t *x, const int8_t *w, const int8_t *u, const int32_t *b,
+                 int8_t *y, void *scratch);
+void smg_gru_s8(const smg_gru_s8_params *p, const int8_t *x, const int8_t *w, const int8_t *u, const int32_t *b,
+                int8_t *y, void *scratch);
+void smg_normalize_s8(const smg_normalize_s8_params *p, const int8_t *x, const int16_t *scale, const int32_t *shift,
+                      int8_t *y);
 void smg_dense_f32(const smg_dense_f32_params *p, const float *x, const float *w, const float *b, float *y);
 
 #ifdef __cplusplus

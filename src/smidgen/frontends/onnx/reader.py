@@ -15,11 +15,14 @@ from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends.channels import Constant, FileTensor
 from smidgen.frontends.naming import identifier
 from smidgen.frontends.obstacles import CUT, UnsupportedOperatorError, with_others
+from smidgen.frontends.onnx.attention import SPELLED_NORM, spelled_norm
 from smidgen.frontends.onnx.constants import fold
 from smidgen.frontends.onnx.context import OnnxCall, OnnxImport
+from smidgen.frontends.onnx.normalizing import join_normalizations
 from smidgen.frontends.onnx.operators import OPERATOR_RULES
 from smidgen.frontends.onnx.protobuf import NO_SHAPES, OnnxModel, OnnxOperator, OnnxTensor, Shapes, decode
 from smidgen.frontends.onnx.quantized import input_quantization, planned_quantizations
+from smidgen.frontends.onnx.recurrence import RECURRENT_RULES
 from smidgen.frontends.tidy import fewest_transposes, tidy
 from smidgen.ir import Graph, QParams
 from smidgen.ir.verifying import fits_scores
@@ -30,11 +33,9 @@ WEIGHTED = ("Conv", "Gemm", "MatMul")  # with these a first dimension is a batch
 # What to use instead of operators that people do export.
 INSTEAD = {
     "ArgMax": "end the model at its logits",
-    "GRU": "use convolutions", "GroupNormalization": "use BatchNormalization",
-    "InstanceNormalization": "use BatchNormalization", "LRN": "use BatchNormalization", "LSTM": "use convolutions",
-    "LayerNormalization": "use BatchNormalization", "LogSoftmax": "end the model at its logits",
+    "LRN": "use BatchNormalization", "LogSoftmax": "end the model at its logits",
     "QLinearConv": "quantize the model in QDQ format", "QLinearMatMul": "quantize the model in QDQ format",
-    "RNN": "use convolutions", "ReduceSum": "use ReduceMean",
+    "RNN": "use LSTM or GRU", "ReduceSum": "use ReduceMean",
     "TopK": "end the model at its logits",
 }  # fmt: skip
 
@@ -46,7 +47,7 @@ def read_onnx(path: Path, memory: int = MEMORY, shapes: Shapes = NO_SHAPES) -> G
     """
     budget = Budget(memory)
     try:
-        model = decode(path, budget, shapes)
+        model = join_normalizations(decode(path, budget, shapes))
         plan = planned_quantizations(model)
         last, own = (_graph(model, path.stem, plan, way, budget.copy()) for way in (True, False))
         graph = fewest_transposes(last, own, _images(model))
@@ -71,8 +72,10 @@ def _images(model: OnnxModel) -> bool:
 def _graph(model: OnnxModel, name: str, plan: Mapping[str, QParams], last: bool, budget: Budget) -> Graph:
     c = OnnxImport(model, identifier(name) or "model", plan, budget)
     learns = any(operator.code in WEIGHTED for operator in model.operators)
+    sequences = {o.inputs[0] for o in model.operators if o.code in RECURRENT_RULES and o.inputs}
     for value in model.inputs:
-        if learns and len(value.shape) > 1 and value.shape[0] != 1:
+        steps_first = len(value.shape) == 3 and value.shape[1] == 1 and value.name in sequences
+        if learns and len(value.shape) > 1 and value.shape[0] != 1 and not steps_first:
             raise ImportModelError(
                 f"input '{value.name}' is a batch of {value.shape[0]}, {list(value.shape)}; export it with a batch of 1"
             )
@@ -101,8 +104,8 @@ def _output(c: OnnxImport, declared: OnnxTensor) -> FileTensor:
 def _node(c: OnnxImport, operator: OnnxOperator) -> None:
     """Translate one operator; what it says of itself stands before every complaint."""
     where = f"node '{operator.name}' ({operator.code})"
-    rule = OPERATOR_RULES.get(operator.code)
-    c.output = operator.outputs[0] if operator.outputs else ""
+    rule = spelled_norm if operator.code == SPELLED_NORM else OPERATOR_RULES.get(operator.code)
+    c.output = next(filter(None, operator.outputs), "")
     if not c.output or c.output in c.values:
         raise ImportModelError(f"{where} has no output, or one that another node writes; export the model again")
     call = OnnxCall(c, operator)

@@ -22,6 +22,8 @@ from smidgen.errors import ExportError
 from smidgen.frontends.onnx.classes import CLASSES
 from smidgen.frontends.onnx.functions import DOMAIN, OPERATORS, OPSET, VERSION, functions_needed
 from smidgen.frontends.onnx.moves import FIRST, LAST, MOVES
+from smidgen.frontends.onnx.products import PRODUCTS
+from smidgen.frontends.onnx.recurrences import RECURRENCES
 from smidgen.ir import Array, Graph, Node, Op, QParams, Value, verify
 from smidgen.numerics import activation_limits
 from smidgen.ops.weighted import Windowed
@@ -119,8 +121,11 @@ class OnnxWriter:
             self.emit("Identity", value.name, name)
 
     def emit(self, code: str, out: str, *ins: str, **attributes: object) -> str:
-        self.nodes.append(helper.make_node(code, list(ins), [out], **attributes))  # type: ignore[arg-type]
+        self.emit_all(code, (out,), *ins, **attributes)
         return out
+
+    def emit_all(self, code: str, outs: tuple[str, ...], *ins: str, **attributes: object) -> None:
+        self.nodes.append(helper.make_node(code, list(ins), list(outs), **attributes))  # type: ignore[arg-type]
 
     def constant(self, name: str, data: Array) -> str:
         if name not in self.held:
@@ -315,8 +320,8 @@ def _lookup(w: OnnxWriter, node: Node) -> None:
     out = f"{node.out.name}:function"
     if op.function == "silu":
         w.emit("Mul", out, name, w.emit("Sigmoid", f"{out}:gate", name))
-    elif op.function == "clip":
-        w.emit("Clip", out, name, *w.limits(op.alpha, op.beta))
+    elif op.function in ("clip", "power"):
+        w.emit(code, out, name, *w.limits(*(op.alpha, op.beta)[: 2 if code == "Clip" else 1]))
     elif op.function == "gelu_tanh":
         w.emit("Gelu", out, name, approximate="tanh")
     else:
@@ -357,7 +362,7 @@ def _batch_norm(w: OnnxWriter, node: Node) -> None:
 
 
 RULES: Mapping[type[Op], Callable[[OnnxWriter, Node], None]] = {
-    **MOVES,
+    **MOVES, **PRODUCTS, **RECURRENCES,
     ops.Activate: _activate, ops.Add: _binary, ops.AvgPool: _pool, ops.BatchNorm: _batch_norm, ops.Conv2D: _conv,
     ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _activate, ops.Lookup: _lookup, ops.Maximum: _maximum,
     ops.MaxPool: _pool, ops.Mean: _mean, ops.Mul: _binary, ops.PRelu: _prelu, ops.Quantize: _activate,

@@ -160,6 +160,7 @@ class _Decoder:
             self.numbers(operator, "Inputs"),
             self.numbers(operator, "Outputs"),
             self.options(operator, codes[index]),
+            intermediates=self.numbers(operator, "Intermediates"),
         )
 
     def options(self, operator: Any, code: str) -> TfliteOptions:

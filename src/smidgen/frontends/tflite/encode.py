@@ -124,6 +124,8 @@ def _tensor(builder: flatbuffers.Builder, tensor: TfliteTensor, places: dict[byt
         tflite.TensorAddQuantization(builder, quantization)
     if signature is not None:
         tflite.TensorAddShapeSignature(builder, signature)
+    if tensor.variable:
+        tflite.TensorAddIsVariable(builder, True)
     tflite.TensorAddHasRank(builder, True)
     return int(tflite.TensorEnd(builder))
 
@@ -139,11 +141,14 @@ def _quantization(builder: flatbuffers.Builder, tensor: TfliteTensor) -> int:
 
 def _operator(builder: flatbuffers.Builder, operator: TfliteOperator, codes: list[tuple[str, int]]) -> int:
     inputs, outputs = _numbers(builder, operator.inputs), _numbers(builder, operator.outputs)
+    intermediates = _numbers(builder, operator.intermediates) if operator.intermediates else None
     options = _options(builder, operator) if operator.code in OPTIONS else None
     tflite.OperatorStart(builder)
     tflite.OperatorAddOpcodeIndex(builder, codes.index((operator.code, operator.version)))
     tflite.OperatorAddInputs(builder, inputs)
     tflite.OperatorAddOutputs(builder, outputs)
+    if intermediates is not None:
+        tflite.OperatorAddIntermediates(builder, intermediates)
     if options is not None:
         kind = getattr(tflite.BuiltinOptions, OPTIONS[operator.code][0])
         tflite.OperatorAddBuiltinOptionsType(builder, kind)

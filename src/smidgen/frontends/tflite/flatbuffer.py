@@ -36,6 +36,7 @@ OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "FULLY_CONNECTED": ("FullyConnectedOptions", ("fused_activation_function", "weights_format", "keep_num_dims")),
     "MAX_POOL_2D": _POOL,
     "AVERAGE_POOL_2D": _POOL,
+    "BATCH_MATMUL": ("BatchMatMulOptions", ("adj_x", "adj_y")),
     "ADD": ("AddOptions", ("fused_activation_function",)),
     "MUL": ("MulOptions", ("fused_activation_function",)),
     "SUB": ("SubOptions", ("fused_activation_function",)),
@@ -62,6 +63,10 @@ OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"),
     ),
     "TRANSPOSE_CONV": ("TransposeConvOptions", _WINDOW),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": (
+        "UnidirectionalSequenceLSTMOptions",
+        ("fused_activation_function", "cell_clip", "time_major", "diagonal_recurrent_tensors"),
+    ),
     "UNPACK": ("UnpackOptions", ("num", "axis")),
     "CALL_ONCE": ("CallOnceOptions", ("init_subgraph_index",)),
     "VAR_HANDLE": ("VarHandleOptions", ("container", "shared_name")),
@@ -84,6 +89,8 @@ class TfliteOptions:
     weights_format: int = 0
     keep_num_dims: bool = False
     keep_dims: bool = False
+    adj_x: bool = False
+    adj_y: bool = False
     approximate: bool = False
     begin_mask: int = 0
     end_mask: int = 0
@@ -102,6 +109,9 @@ class TfliteOptions:
     half_pixel_centers: bool = False
     in_data_type: int = 0
     out_data_type: int = 0
+    cell_clip: float = 0.0
+    time_major: bool = False
+    diagonal_recurrent_tensors: bool = False
     init_subgraph_index: int = 0
     container: str = ""
     shared_name: str = ""
@@ -125,6 +135,7 @@ class TfliteTensor:
     data: bytes | None = None
     signature: tuple[int, ...] = ()
     plain: bool = True  # neither sparse nor a variable that keeps its value between runs
+    variable: bool = False  # written as one that does
 
     def array(self) -> np.ndarray[Any, np.dtype[Any]]:
         """A constant's elements."""
@@ -142,6 +153,7 @@ class TfliteOperator:
     outputs: tuple[int, ...]
     options: TfliteOptions = TfliteOptions()
     version: int = 1
+    intermediates: tuple[int, ...] = ()  # tensors that say how results on the way are quantized
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ from smidgen.frontends.tflite.flatbuffer import SAME, VALID, ZERO_PLACE, TfliteO
 from smidgen.frontends.tflite.functions import FUNCTION_RULES
 from smidgen.frontends.tflite.moving import MOVING_RULES, gathered
 from smidgen.frontends.tflite.pairs import PAIR_RULES, wider_first
+from smidgen.frontends.tflite.products import PRODUCT_RULES
+from smidgen.frontends.tflite.recurrence import sequence_lstm
 from smidgen.frontends.tflite.reductions import REDUCTION_RULES
 from smidgen.frontends.tflite.variables import VARIABLE_RULES
 from smidgen.ir import QParams, Type, Value
@@ -268,11 +270,11 @@ def _gather(c: TfliteImport, operator: TfliteOperator) -> Value:
 
 
 OPERATOR_RULES: Mapping[str, TfliteRule] = {
-    **FUNCTION_RULES, **MOVING_RULES, **PAIR_RULES, **REDUCTION_RULES, **VARIABLE_RULES,
+    **FUNCTION_RULES, **MOVING_RULES, **PAIR_RULES, **PRODUCT_RULES, **REDUCTION_RULES, **VARIABLE_RULES,
     "ADD": _add, "AVERAGE_POOL_2D": _pool, "CAST": _cast, "CONCATENATION": _concat, "CONV_2D": _conv,
     "DEPTHWISE_CONV_2D": _conv, "DEQUANTIZE": _dequantize, "EXPAND_DIMS": _reshape, "FULLY_CONNECTED": _dense,
     "GATHER": _gather, "MAXIMUM": _maximum, "MAX_POOL_2D": _pool, "MUL": _binary, "PAD": _pad,
     "PADV2": _pad_with, "QUANTIZE": _quantize, "RELU": _activate, "RELU6": _activate, "RELU_N1_TO_1": _activate,
     "RESHAPE": _reshape, "SOFTMAX": _softmax, "SQUEEZE": _reshape, "TRANSPOSE": _transpose,
-    "TRANSPOSE_CONV": transpose_conv,
+    "TRANSPOSE_CONV": transpose_conv, "UNIDIRECTIONAL_SEQUENCE_LSTM": sequence_lstm,
 }  # fmt: skip

@@ -25,10 +25,11 @@ from smidgen.frontends.transposes import cancel_transposes
 from smidgen.ir import Graph, Type, Value
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ir.verifying import fits_scores
-from smidgen.ops.fusing import merge_pads
+from smidgen.ops.fusing import keep_last_states, merge_pads
+from smidgen.ops.recurrence import Lstm
 
 # What files spell out in more nodes and more memory than it takes, without another byte.
-FEWER: tuple[Callable[[Graph], Graph], ...] = (merge_pads, cancel_transposes, assign_early)
+FEWER: tuple[Callable[[Graph], Graph], ...] = (merge_pads, cancel_transposes, keep_last_states, assign_early)
 
 
 def read_tflite(path: Path, memory: int = MEMORY) -> Graph:
@@ -43,6 +44,7 @@ def read_tflite(path: Path, memory: int = MEMORY) -> Graph:
 
 
 def _graph(model: TfliteModel, name: str, budget: Budget) -> Graph:
+    _check_loops(model)
     model, notes = as_signed(model)
     c, reached = TfliteImport(model, name, budget), 0
     try:
@@ -59,7 +61,17 @@ def _graph(model: TfliteModel, name: str, budget: Budget) -> Graph:
     for one in FEWER:
         graph = one(graph)
     classes = model.classes if fits_scores(model.classes, graph.scores.type) else ()
-    return replace(graph, preprocessing=_preprocessing(model, graph), classes=classes, notes=notes + _widened(c))
+    notes += _widened(c) + _states(graph)
+    return replace(graph, preprocessing=_preprocessing(model, graph), classes=classes, notes=notes)
+
+
+def _check_loops(model: TfliteModel) -> None:
+    """Raise where a file has a loop, as Keras' recurrent layers become unless the converter fuses or unrolls them."""
+    if any(operator.code == "WHILE" for operator in model.operators):
+        raise ImportModelError(
+            "it has a loop (WHILE), as recurrent layers in Keras become; for one LSTM operator convert a saved model "
+            "with a batch of 1 and a fixed length, for a GRU give the layer unroll=True"
+        )
 
 
 def _widened(c: TfliteImport) -> tuple[str, ...]:
@@ -67,6 +79,13 @@ def _widened(c: TfliteImport) -> tuple[str, ...]:
     if not c.widened:
         return ()
     return (f"the weights of {len(c.widened)} layers are int8 and were read as float32, as their inputs are: quantize",)
+
+
+def _states(graph: Graph) -> tuple[str, ...]:
+    """A note on recurrent layers, whose state TFLite keeps from one run to the next unless it is told otherwise."""
+    count = sum(isinstance(node.op, Lstm) for node in graph.nodes)
+    said = f"the state of {count} LSTM layers begins at zero in every run, as after LiteRT's reset_all_variables"
+    return (said,) if count else ()
 
 
 def _inputs(c: TfliteImport) -> None:

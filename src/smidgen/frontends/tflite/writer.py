@@ -25,7 +25,8 @@ from smidgen.frontends.tflite.flatbuffer import (
 from smidgen.frontends.tflite.functions import FUNCTION_OPERATORS
 from smidgen.frontends.tflite.metadata import class_metadata
 from smidgen.frontends.tflite.moves import MOVES
-from smidgen.ir import DTYPES, Array, Graph, Node, Op, Type, Value, verify
+from smidgen.frontends.tflite.recurrences import RECURRENCES
+from smidgen.ir import DTYPES, Array, Graph, Node, Op, QParams, Type, Value, verify
 from smidgen.numerics import INT32_MAX
 from smidgen.ops.elementwise import ADD_SHIFT
 from smidgen.ops.weighted import Windowed
@@ -33,7 +34,8 @@ from smidgen.ops.window import Pad, Window, same_pad
 
 # The least version of each operator that takes int8; in float32, version 1 does.
 INT8_VERSION: Mapping[str, int] = {
-    "ADD": 2, "AVERAGE_POOL_2D": 2, "CONCATENATION": 2, "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "DEQUANTIZE": 2,
+    "ADD": 2, "AVERAGE_POOL_2D": 2, "BATCH_MATMUL": 2, "CONCATENATION": 2, "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3,
+    "DEQUANTIZE": 2,
     "FULLY_CONNECTED": 4, "GATHER": 2, "MAXIMUM": 2, "MAX_POOL_2D": 2, "MEAN": 2, "MUL": 2, "PAD": 2, "PADV2": 2,
     "PRELU": 1, "QUANTIZE": 1, "RELU": 2, "RELU6": 2, "RELU_N1_TO_1": 1, "RESHAPE": 1, "SOFTMAX": 2, "TRANSPOSE": 2,
     "RESIZE_BILINEAR": 2, "RESIZE_NEAREST_NEIGHBOR": 2, "SLICE": 2,
@@ -81,7 +83,9 @@ class Lowering:
             lower = LOWERINGS.get(type(node.op))
             if lower is None:
                 known = ", ".join(sorted(op.__name__ for op in LOWERINGS))
-                raise ExportError(f"{where(node)}: TFLite has no such operator; supported are {known}")
+                raise ExportError(
+                    f"{where(node)}: TFLite has no such operator; supported are {known}; others go to .onnx or .smg"
+                )
             _check_scales(node)
             lower(self, node)
         outputs = tuple(self.place(value) for value in self.graph.outputs)
@@ -105,6 +109,14 @@ class Lowering:
         if tensor not in self.added:
             self.added[tensor] = self.append(tensor)
         return self.added[tensor]
+
+    def temporary(self, name: str, type_: Type) -> int:
+        """The index of a tensor on the way from one operator to the next."""
+        return self.append(_tensor(Value(name, type_), None))
+
+    def held(self, name: str, data: Array, q: QParams | None = None) -> int:
+        """The index of a constant of this data."""
+        return self.constant(_tensor(Value(name, Type(data.shape, data.dtype.name, q)), data))
 
     def integers(self, name: str, data: Array) -> int:
         return self.constant(TfliteTensor(name, data.shape, "int32", data=data.astype("<i4").tobytes()))
@@ -253,6 +265,12 @@ def _maximum(lowering: Lowering, node: Node) -> None:
     lowering.emit("MAXIMUM", node, *(lowering.place(value) for value in node.ins))
 
 
+def _matmul(lowering: Lowering, node: Node) -> None:
+    assert isinstance(node.op, ops.MatMul)
+    options = TfliteOptions(adj_x=node.op.transpose_a, adj_y=node.op.transpose_b)
+    lowering.emit("BATCH_MATMUL", node, *(lowering.place(value) for value in node.ins), options=options)
+
+
 def _prelu(lowering: Lowering, node: Node) -> None:
     x, slope = node.ins
     lowering.emit("PRELU", node, lowering.place(x), lowering.place(slope))
@@ -290,29 +308,6 @@ def _mean(lowering: Lowering, node: Node) -> None:
     axes = lowering.integers("height_and_width", np.array([1, 2]))
     options = TfliteOptions(keep_dims=node.op.keep_dims)
     lowering.emit("MEAN", node, lowering.place(node.ins[0]), axes, options=options)
-
-
-def _pad(lowering: Lowering, node: Node) -> None:
-    assert isinstance(node.op, ops.Pad)
-    pads = lowering.integers("padding", np.array([node.op.before, node.op.after]).reshape(2, -1).T)
-    lowering.emit("PAD", node, lowering.place(node.ins[0]), pads)
-
-
-def _reshape(lowering: Lowering, node: Node) -> None:
-    assert isinstance(node.op, ops.Reshape)
-    lowering.emit("RESHAPE", node, lowering.place(node.ins[0]), lowering.integers("shape", np.array(node.op.shape)))
-
-
-def _transpose(lowering: Lowering, node: Node) -> None:
-    assert isinstance(node.op, ops.Transpose)
-    perm = lowering.integers("permutation", np.array(node.op.perm))
-    lowering.emit("TRANSPOSE", node, lowering.place(node.ins[0]), perm)
-
-
-def _concat(lowering: Lowering, node: Node) -> None:
-    assert isinstance(node.op, ops.Concat)
-    ins = (lowering.place(value) for value in node.ins)
-    lowering.emit("CONCATENATION", node, *ins, options=TfliteOptions(axis=node.op.axis))
 
 
 def _softmax(lowering: Lowering, node: Node) -> None:
@@ -376,10 +371,10 @@ def _own_function(op: ops.Lookup) -> tuple[str, int] | None:
 
 
 LOWERINGS: Mapping[type[Op], Callable[[Lowering, Node], None]] = {
-    **MOVES,
-    ops.Activate: _activate, ops.Add: _binary, ops.AvgPool: _avg_pool, ops.Concat: _concat, ops.Conv2D: _conv,
-    ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _dequantize, ops.Lookup: _lookup, ops.Maximum: _maximum,
-    ops.MaxPool: _max_pool, ops.Mean: _mean, ops.Mul: _binary, ops.Pad: _pad, ops.PRelu: _prelu,
-    ops.Quantize: _quantize, ops.Requantize: _quantize, ops.Reshape: _reshape, ops.Softmax: _softmax,
-    ops.Transpose: _transpose,
+    **MOVES, **RECURRENCES,
+    ops.Activate: _activate, ops.Add: _binary, ops.AvgPool: _avg_pool, ops.Conv2D: _conv,
+    ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _dequantize, ops.Lookup: _lookup, ops.MatMul: _matmul,
+    ops.Maximum: _maximum,
+    ops.MaxPool: _max_pool, ops.Mean: _mean, ops.Mul: _binary, ops.PRelu: _prelu,
+    ops.Quantize: _quantize, ops.Requantize: _quantize, ops.Softmax: _softmax,
 }  # fmt: skip
