@@ -201,7 +201,18 @@ def overlay(v: Leaves) -> Value:
     return v.g.emit(ops.Conv2D(), v(1, 2, 2, 4), whole, v(2))
 
 
-CASES = (*_weighted(), *_elementwise(), *_moves())
+def _recurrent() -> Iterator[GradientCase]:
+    for name, op in (("whole", ops.Lstm()), ("last", ops.Lstm(whole=False)), ("limited", ops.Lstm(clip=0.4))):
+
+        def draw(v: Leaves, op: ops.Lstm = op) -> Value:
+            shapes = (("w", (4, 3, 2)), ("u", (4, 3, 3)), ("b", (4, 3)))
+            held = (v.g.constant(what, v.rng.normal(0, 0.8, shape).astype(np.float32)) for what, shape in shapes)
+            return v.g.emit(op, v(1, 4, 2), *held)
+
+        yield GradientCase(f"lstm-{name}", ops.Lstm, draw)
+
+
+CASES = (*_weighted(), *_elementwise(), *_moves(), *_recurrent())
 
 
 def residual(v: Leaves) -> Value:
