@@ -227,7 +227,18 @@ def _attention() -> Iterator[GradientCase]:
     yield normalize("groups", ops.Normalize(0.1, 2), 1, 3, 2, 4)
 
 
-CASES = (*_weighted(), *_elementwise(), *_moves(), *_attention())
+def _recurrent() -> Iterator[GradientCase]:
+    for name, op in (("whole", ops.Lstm()), ("last", ops.Lstm(whole=False)), ("limited", ops.Lstm(clip=0.4))):
+
+        def draw(v: Leaves, op: ops.Lstm = op) -> Value:
+            shapes = (("w", (4, 3, 2)), ("u", (4, 3, 3)), ("b", (4, 3)))
+            held = (v.g.constant(what, v.rng.normal(0, 0.8, shape).astype(np.float32)) for what, shape in shapes)
+            return v.g.emit(op, v(1, 4, 2), *held)
+
+        yield GradientCase(f"lstm-{name}", ops.Lstm, draw)
+
+
+CASES = (*_weighted(), *_elementwise(), *_moves(), *_attention(), *_recurrent())
 
 
 def residual(v: Leaves) -> Value:
