@@ -20,7 +20,7 @@ from smidgen.data.samples import evenly
 from smidgen.errors import SmidgenError
 from smidgen.frontends import READERS
 from smidgen.frontends.tflite import write_tflite
-from smidgen.ir import Array, Graph, evaluate
+from smidgen.ir import Array, Graph, evaluate_step
 from smidgen.targets.device import Device
 
 INPUTS = 20
@@ -88,7 +88,7 @@ class _Ours:
     """The graph in C on this machine; float32, which has no C of its own, in numpy."""
 
     def __init__(self, graph: Graph, compiled: bool) -> None:
-        self.graph = graph
+        self.graph, self.state = graph, graph.state
         self.device: Device | None = sm.compile(graph).start() if compiled else None
 
     def __enter__(self) -> _Ours:
@@ -99,7 +99,10 @@ class _Ours:
             self.device.close()
 
     def run(self, *arrays: Array) -> tuple[Array, ...]:
-        return evaluate(self.graph, *arrays) if self.device is None else self.device.run(*arrays)
+        if self.device is not None:
+            return self.device.run(*arrays)
+        outputs, self.state = evaluate_step(self.graph, self.state, *arrays)
+        return outputs
 
 
 class _LiteRT:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cases import Case, Rng
-from smidgen.ir import Array, Builder, Graph, Op, QParams, Type, Value
+from case_parts import Case, Rng
+from smidgen.ir import Array, Builder, Graph, Node, Op, QParams, Type, Value
 from smidgen.numerics import stochastic
-from smidgen.ops.gradient import mask_bytes
+from smidgen.ops.gradient import GradOp, mask_bytes
 from smidgen.ops.window import Pad, Window, same_pad
 
 RUNS = 6
@@ -186,3 +186,37 @@ DEPTHWISES = {
     "times-2": Shape((5, 6, 7), 14, k=(3, 3)),
     "times-of-one-channel": Shape((6, 6, 1), 24, k=(3, 3), stride=(2, 2)),
 }  # fmt: skip
+
+
+FACTORS = (0.37, 1.9, 0.0011, 3.1e-7, 12.0)
+SHIFTS = (-12, -3, 0, 7, 15, 22, 24, 40, 70)  # by which sums are divided: raised, whole, rounded, deep, vanished
+
+
+def channel_factors(c: int) -> tuple[float, ...]:
+    return tuple(FACTORS[i % len(FACTORS)] * (1 + i / 7) for i in range(c))
+
+
+def gradients(name: str, op: GradOp, *operands: Feed, shift: int = 17) -> TrainingCase:
+    """A lowered gradient whose sums are divided by 2^shift."""
+    out = op.shape(*(feed.type for feed in operands))
+    op = replace(op, slots=tuple(range(op.gradients + 1)), stream=2 * len(name))
+    feeds = (*operands, *([mask(int(np.prod(out)))] if op.masked else []))
+    node = Node(op, tuple(Value(f"x{i}", feed.type) for i, feed in enumerate(feeds)), (Value("dx", Type(out)),))
+    exponents = (3, -6)[: op.gradients]
+    unit = op.reference(step_state(*exponents, 0).draw(np.random.default_rng(0)))
+    here = shift + unit + op.multipliers()[1] - op.lift(node)
+    return case(name, type(op), (*feeds, step_state(*exponents, here)), lambda g, _, x: g.emit_all(op, *x))
+
+
+def plain(name: str, op: Op, *feeds: Feed) -> TrainingCase:
+    """An op that needs nothing special."""
+    return case(name, type(op), feeds, lambda g, _, x: g.emit_all(op, *x))
+
+
+def every_way(name: str, op: GradOp, *operands: Feed) -> Iterator[TrainingCase]:
+    """With and without a mask, with one factor and one a channel."""
+    c = op.shape(*(feed.type for feed in operands))[-1]
+    for masked in (False, True):
+        for how, factors in (("", ()), ("-factor", (0.0123,)), ("-factors", channel_factors(c))):
+            changed = replace(op, masked=masked, factors=factors)
+            yield gradients(f"{name}{how}{'-masked' if masked else ''}", changed, *operands)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cases import FUNCTION_PARAMETERS
+from case_parts import FUNCTION_PARAMETERS
 from smidgen import ops
 from smidgen.ir import Array, Builder, Graph, Op, QParams, Value
 from smidgen.ops.window import same_pad
@@ -122,6 +122,11 @@ def unary(name: str, op: Op, *shape: int) -> GradientCase:
     return GradientCase(name, type(op), lambda v: v.g.emit(op, v(*shape)))
 
 
+def positive(name: str, op: Op, *shape: int) -> GradientCase:
+    """A function of numbers well above zero."""
+    return GradientCase(name, type(op), lambda v: v.g.emit(op, v.of(v.rng.uniform(0.5, 3, shape).astype(np.float32))))
+
+
 def pool(name: str, op: Op, *shape: int) -> GradientCase:
     return GradientCase(name, type(op), lambda v: v.g.emit(op, v.apart(*shape)))
 
@@ -160,7 +165,10 @@ def _elementwise() -> Iterator[GradientCase]:
     for activation in ("relu", "relu6", "relu_n1_to_1"):
         yield unary(f"activate-{activation}", ops.Activate(activation), 2, 9)
     for function, alpha, beta in FUNCTION_PARAMETERS:
-        yield unary(f"lookup-{function}", ops.Lookup(function, alpha, beta), 1, 3, 11)
+        above = function in ("log", "power")
+        yield (positive if above else unary)(f"lookup-{function}", ops.Lookup(function, alpha, beta), 1, 3, 11)
+    yield positive("lookup-reciprocal", ops.Lookup("power", -1.0), 1, 9)
+    yield unary("lookup-cube", ops.Lookup("power", 3.0), 1, 9)
     # Ops of int8 alone, where a step of the input is a whole number of steps of the output: rounding does nothing.
     fine = QParams.per_tensor(2.0**-9, -5)
     yield GradientCase(
@@ -212,7 +220,25 @@ def _recurrent() -> Iterator[GradientCase]:
         yield GradientCase(f"lstm-{name}", ops.Lstm, draw)
 
 
-CASES = (*_weighted(), *_elementwise(), *_moves(), *_recurrent())
+def normalize(name: str, op: ops.Normalize, *shape: int) -> GradientCase:
+    def draw(v: Leaves) -> Value:
+        scale, shift = (v.rng.normal(0.5, 1, shape[-1:]).astype(np.float32) for _ in range(2))
+        return v.g.emit(op, v(*shape), v.g.constant("scale", scale), v.g.constant("shift", shift))
+
+    return GradientCase(f"normalize-{name}", ops.Normalize, draw)
+
+
+def _attention() -> Iterator[GradientCase]:
+    for turned in ((False, False), (False, True), (True, False), (True, True)):
+        a, b = (3, 4)[:: -1 if turned[0] else 1], (4, 2)[:: -1 if turned[1] else 1]
+        yield binary(f"matmul-{turned[0]}-{turned[1]}", ops.MatMul(*turned), (1, 2, *a), (1, 2, *b))
+    yield unary("softmax", ops.Softmax(), 1, 2, 5)
+    yield unary("softmax-beta", ops.Softmax(0.3), 3, 4)
+    yield normalize("rows", ops.Normalize(), 3, 7)
+    yield normalize("groups", ops.Normalize(0.1, 2), 1, 3, 2, 4)
+
+
+CASES = (*_weighted(), *_elementwise(), *_moves(), *_attention(), *_recurrent())
 
 
 def residual(v: Leaves) -> Value:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from cases import FUNCTION_PARAMETERS
+from case_parts import FUNCTION_PARAMETERS
 from recurrent_cases import recurrent as recurrent_layer
 from smidgen.ir import Array, Builder, Graph, QParams, Type, Value
 from smidgen.numerics import ACTIVATIONS
@@ -23,10 +23,12 @@ from smidgen.ops import (
     Dequantize,
     Lookup,
     Lstm,
+    MatMul,
     Maximum,
     MaxPool,
     Mean,
     Mul,
+    Normalize,
     Pad,
     Pick,
     PRelu,
@@ -40,8 +42,8 @@ from smidgen.ops import (
 from smidgen.ops.window import Pad as Padding
 from smidgen.ops.window import same_pad
 
-# ELU is not among LiteRT's reference kernels.
-OWN_FUNCTIONS = ("abs", "exp", "gelu", "gelu_tanh", "hard_swish", "leaky_relu", "sigmoid", "tanh")
+# ELU is not among LiteRT's reference kernels, whose roots take nothing below zero.
+OWN_FUNCTIONS = ("abs", "exp", "gelu", "gelu_tanh", "hard_swish", "leaky_relu", "log", "sigmoid", "tanh")
 MAX_SIZE = 4096  # elements of one tensor: keeps the slowest oracle quick
 
 
@@ -163,6 +165,34 @@ def grow_maximum(s: Grower) -> Value:
     return s.g.emit(Maximum(), a, b)
 
 
+def grow_matmul(s: Grower) -> Value:
+    """A value times its own transpose, times another of its shape or times a constant, transposed or not."""
+    a = s.value()
+    *outer, rows, columns = a.type.shape
+    turned = bool(s.choose(0, 1))
+    depth = rows if turned else columns
+    alike = [v for v in s.pool if v.type.shape == a.type.shape]
+    if s.choose(0, 1):
+        b, other = s.draw(st.sampled_from(alike)), not turned  # a · bᵀ, or aᵀ · b
+    else:
+        shape, other = (*outer, depth, s.choose(1, 9)), bool(s.choose(0, 1))
+        shape = (*shape[:-2], shape[-1], shape[-2]) if other else shape
+        b = s.g.constant("k", s.rng.integers(-128, 128, shape).astype(np.int8), s.q(a.type.scale))
+    return s.g.emit(MatMul(turned, other), a, b, q=s.q(a.type.scale * b.type.scale * depth**0.5 * 5000))
+
+
+def grow_normalize(s: Grower) -> Value:
+    """By rows, or by groups of channels of all rows."""
+    x = s.value()
+    channels = x.type.shape[-1]
+    groups = s.draw(st.sampled_from([n for n in range(1, channels + 1) if channels % n == 0]))
+    scale = s.rng.integers(-32767, 32768, channels).astype(np.int16)
+    shift = s.rng.integers(-20_000, 20_001, channels).astype(np.int32)
+    op = Normalize(s.draw(st.sampled_from((1e-5, 1e-12, 0.01, 1.0))), groups if s.choose(0, 1) else 0)
+    parts = s.g.constant("scale", scale, QParams.per_tensor(4e-5)), s.g.constant("shift", shift)
+    return s.g.emit(op, x, *parts, q=s.q(0.03))
+
+
 def grow_prelu(s: Grower) -> Value:
     x = s.value()
     shape = s.draw(st.sampled_from((x.type.shape, x.type.shape[-1:], (1,))))
@@ -278,14 +308,20 @@ def grow_lstm(s: Grower) -> Value:
 
 ANY = (
     grow_dense, grow_add, grow_mul, grow_maximum, grow_reshape, grow_concat, grow_crop, grow_rescale, grow_float,
-    grow_softmax, grow_lookup, grow_own_function, grow_prelu,
+    grow_softmax, grow_lookup, grow_own_function, grow_prelu, grow_matmul,
 )  # fmt: skip
 ON_MAPS = (grow_conv, grow_depthwise, grow_pool, grow_mean, grow_pad, grow_pick, grow_bilinear, grow_transpose)
 
 
+BEYOND_TFLITE = (grow_normalize,)
+
+
 @st.composite
-def int8_graphs(draw: st.DrawFn, max_nodes: int = 7, recurrent: bool = True) -> Graph:
-    """A graph of a few nodes, any op, any wiring; what nobody reads is an output."""
+def int8_graphs(draw: st.DrawFn, max_nodes: int = 7, *, recurrent: bool = True, beyond: bool = False) -> Graph:
+    """A graph of a few nodes, any op, any wiring; what nobody reads is an output.
+
+    With `beyond`, ops that TFLite has no operator for are among them.
+    """
     g = Builder("random")
     s = Grower(draw, np.random.default_rng(draw(st.integers(0, 2**32 - 1))), g, [])
     for index in range(s.choose(1, 2)):
@@ -296,7 +332,8 @@ def int8_graphs(draw: st.DrawFn, max_nodes: int = 7, recurrent: bool = True) -> 
             s.keep(g.emit(Quantize(), g.input(f"x{index}", Type(shape, "float32")), q=s.q(0.05)))
     for _ in range(s.choose(1, max_nodes)):
         maps = any(len(v.type.shape) == 4 for v in s.pool[-4:])
-        options = [*ANY, *(ON_MAPS * 2 if maps else ()), *((grow_lstm,) if recurrent else ())]
+        others = [*((grow_lstm,) if recurrent else ()), *(BEYOND_TFLITE * 3 if beyond else ())]
+        options = [*ANY, *(ON_MAPS * 2 if maps else ()), *others]
         value = draw(st.sampled_from(options))(s)
         if value.type.size <= MAX_SIZE:
             s.keep(value)

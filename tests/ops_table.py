@@ -18,6 +18,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "ops.md"
 NAMES: dict[type[Op], tuple[str, str, str]] = {
     ops.Activate: ("Relu Clip", "relu hardtanh clamp", "RELU RELU6 RELU_N1_TO_1"),
     ops.Add: ("Add Sub Sum", "add sub", "ADD SUB"),
+    ops.Assign: ("", "", "ASSIGN_VARIABLE CALL_ONCE READ_VARIABLE VAR_HANDLE"),
     ops.AvgPool: (
         "AveragePool", "avg_pool1d avg_pool2d adaptive_avg_pool1d _adaptive_avg_pool2d", "AVERAGE_POOL_2D",
     ),
@@ -30,17 +31,24 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
     ops.Dequantize: ("DequantizeLinear", "", "DEQUANTIZE"),
     ops.Gru: ("GRU", "gru", ""),
     ops.Lookup: (
-        "Abs Celu Clip Elu Erf Exp Gelu HardSigmoid HardSwish LeakyRelu Max Min Mish PRelu Selu Sigmoid Softplus "
-        "Softsign Swish Tanh",
-        "abs celu clamp elu erf exp gelu hardsigmoid hardswish hardtanh leaky_relu mish selu sigmoid silu softplus "
-        "tanh",
-        "ABS ELU EXP GATHER GELU HARD_SWISH LEAKY_RELU LOGISTIC TANH",
+        "Abs Celu Clip Elu Erf Exp Gelu HardSigmoid HardSwish LeakyRelu Log Max Min Mish Pow PRelu Reciprocal Selu "
+        "Sigmoid Softplus Softsign Sqrt Swish Tanh",
+        "abs celu clamp elu erf exp gelu hardsigmoid hardswish hardtanh leaky_relu log mish pow reciprocal rsqrt selu "
+        "sigmoid silu softplus sqrt tanh",
+        "ABS ELU EXP GATHER GELU HARD_SWISH LEAKY_RELU LOG LOGISTIC RSQRT SQRT TANH",
+    ),
+    ops.MatMul: (
+        "MatMul Attention", "bmm mm matmul baddbmm scaled_dot_product_attention", "BATCH_MATMUL",
     ),
     ops.Lstm: ("LSTM", "lstm", "UNIDIRECTIONAL_SEQUENCE_LSTM"),
     ops.Maximum: ("Max", "maximum", "MAXIMUM MINIMUM"),
     ops.MaxPool: ("MaxPool GlobalMaxPool", "max_pool2d_with_indices adaptive_max_pool2d", "MAX_POOL_2D REDUCE_MAX"),
     ops.Mean: ("ReduceMean GlobalAveragePool", "mean adaptive_avg_pool1d _adaptive_avg_pool2d", "MEAN SUM"),
     ops.Mul: ("Mul Div Neg Pow", "mul div neg pow", "MUL DIV"),
+    ops.Normalize: (
+        "LayerNormalization GroupNormalization InstanceNormalization",
+        "native_layer_norm native_group_norm _native_batch_norm_legit", "",
+    ),
     ops.Pad: ("Pad", "constant_pad_nd", "PAD PADV2"),
     ops.Pick: (
         "Resize Slice Gather Tile", "upsample_nearest1d upsample_nearest2d slice index_select flip repeat",
@@ -85,7 +93,7 @@ def names(which: int) -> set[str]:
 def page() -> str:
     rows = []
     for op, entry in sorted(NAMES.items(), key=lambda item: item[0].__name__):
-        written = [name for name, rules in ((".tflite", TO_TFLITE), (".onnx", TO_ONNX)) if op in rules]
+        written = [name for name, rules in ((".tflite", {*TO_TFLITE, ops.Assign}), (".onnx", TO_ONNX)) if op in rules]
         kernel = "no code runs" if op.view else "yes" if op.kernel or op is ops.Dense else "no"
         gradient = "yes" if op.grad is not Op.grad else "no"
         cells = (f"`{op.__name__}`", *(_listed(text) for text in entry), ", ".join(written), kernel, gradient)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import smidgen as sm
 from cases import together
-from feeds import RUNS, Shape, TrainingCase
+from feeds import RUNS, Shape, TrainingCase, every_way
 from guarded import GuardedBoard, watched
 from qemu import run_firmware
 from release_files import SHARED
@@ -33,7 +33,6 @@ from training_cases import (
     How,
     conv_grad,
     depthwise_grad,
-    every_way,
     fused,
     masked_overlay,
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -17,18 +16,22 @@ from torch import nn
 import smidgen
 from float_models import close, run
 from litert import run_litert
-from loss_tasks import compare
+from loss_tasks import Told, compare
 from smidgen import numerics, ops
+from smidgen.frontends import import_model
 from smidgen.frontends.tflite.encode import encode
 from smidgen.frontends.tflite.flatbuffer import SAME, VALID, TfliteModel, TfliteOperator, TfliteOptions, TfliteTensor
 from smidgen.ir import Array, Graph, evaluate
+from smidgen.ops.loss import Loss
 from smidgen.ops.pick import PickGrad
 from smidgen.quantization import quantize
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.host import Host
+from test_architectures import export
 from test_moving import int8, integers, read_file
 from test_onnx import agrees, model, quick
 
+written = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")  # of the older exporter
 pairs = st.tuples(st.integers(1, 4), st.integers(1, 4))
 
 
@@ -106,7 +109,13 @@ class Unet(nn.Module):
         return made
 
 
-@pytest.mark.parametrize("kind", [nn.ConvTranspose2d(3, 4, 3, 2, 1, 1), nn.ConvTranspose2d(3, 4, 4, 2, 1), Unet()])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        nn.ConvTranspose2d(3, 4, 3, 2, 1, 1), nn.ConvTranspose2d(3, 4, 4, 2, 1), Unet(),
+        nn.ConvTranspose2d(3, 4, 3, 2, 1, dilation=2), nn.ConvTranspose2d(3, 4, (2, 3), (1, 3), dilation=(3, 1)),
+    ],
+)  # fmt: skip
 def test_modules_enlarge_as_pytorch(kind: nn.Module) -> None:
     module, x = kind.eval(), torch.randn(1, 3, 8, 12)
     graph = smidgen.from_torch(module, x)
@@ -120,40 +129,70 @@ def test_a_kernel_as_large_as_its_stride_wastes_no_product() -> None:
     assert conv.op.macs(conv) == 5 * 7 * 16 * 8 * 2 * 2
 
 
-@cache
-def quantized_unet() -> Graph:
+class Autoencoder(nn.Module):
+    """A picture through a narrow map and back, by transposed convolutions with a stride and an overlap."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.ReLU(), nn.Conv2d(8, 4, 3, 2, 1), nn.ReLU())
+        self.up = nn.Sequential(nn.ConvTranspose2d(4, 8, 3, 2, 1, 1), nn.ReLU(), nn.ConvTranspose2d(8, 8, 4, 2, 1))
+        self.last = nn.Conv2d(8, 3, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.last(torch.relu(self.up(self.down(x))))
+        return made
+
+
+SIZE = (8, 12)
+LEARNERS: dict[str, tuple[type[nn.Module], Loss, str]] = {  # a network, its loss, and what of it learns
+    "unet": (Unet, "cells", "last:3"),
+    "unet, all of it": (Unet, "cells", "full"),
+    "autoencoder": (Autoencoder, "reconstruction", "last:3"),
+}
+
+
+def read_network(name: str, source: str, folder: Path) -> Graph:
     torch.manual_seed(0)
-    graph = smidgen.from_torch(Unet().eval(), torch.randn(1, 3, 8, 12))
-    rng = np.random.default_rng(0)
-    return quantize(graph, tuple(rng.normal(0, 1, (8, 12, 3)).astype(np.float32) for _ in range(8))).graph
+    module, x = LEARNERS[name][0]().eval(), torch.randn(1, 3, *SIZE)
+    if source == "torch":
+        return smidgen.from_torch(module, x)
+    return import_model(export(module, x, folder / "model.onnx", folded=True))
 
 
-def steps(count: int) -> list[tuple[Array, Array]]:
+def quantized(name: str, source: str, folder: Path) -> Graph:
+    rng, graph = np.random.default_rng(0), read_network(name, source, folder)
+    return quantize(graph, tuple(rng.normal(0, 1, (*SIZE, 3)).astype(np.float32) for _ in range(8))).graph
+
+
+def steps(count: int, loss: str) -> list[tuple[Array, Told]]:
     rng = np.random.default_rng(1)
-    return [
-        (rng.integers(-128, 128, (1, 8, 12, 3)).astype(np.int8), rng.integers(0, 3, (8, 12)).astype(np.uint8))
-        for _ in range(count)
-    ]
+    images = [rng.integers(-128, 128, (1, *SIZE, 3)).astype(np.int8) for _ in range(count)]
+    return [(x, rng.integers(0, 3, SIZE).astype(np.uint8) if loss == "cells" else None) for x in images]
 
 
 @pytest.mark.parametrize("target", ["host", "board"])
-def test_a_unet_learns_through_all_that_enlarges_it_the_same_bytes_as_numpy(
-    target: str, host: Host, cache: Path
+@pytest.mark.parametrize("source", ["torch", "onnx"])
+@pytest.mark.parametrize("name", LEARNERS)
+@written
+def test_networks_learn_through_all_that_enlarges_them_the_same_bytes_as_numpy(
+    name: str, source: str, target: str, host: Host, cache: Path, tmp_path: Path
 ) -> None:
-    options = smidgen.Options(loss="cells")
+    _, loss, scheme = LEARNERS[name]
     where: Host | CortexM = host if target == "host" else CortexM(cache=cache)
-    program = smidgen.compile(quantized_unet(), "full", where, options=options)
+    graph = quantized(name, source, tmp_path)
+    program = smidgen.compile(graph, scheme, where, options=smidgen.Options(loss=loss))
     used = {type(node.op) for node in program.graph.nodes}
-    assert {PickGrad, ops.Crop, ops.Transpose} <= used
+    assert used >= ({PickGrad, ops.Crop, ops.Transpose} if name == "unet, all of it" else {ops.Transpose})
     with program.start() as device:
-        compare(program, device, list(steps(10)), 0.02)
+        compare(program, device, steps(10, loss), 0.02)
 
 
-def test_a_unet_in_int8_stays_near_its_float_self() -> None:
-    torch.manual_seed(0)
-    graph = smidgen.from_torch(Unet().eval(), torch.randn(1, 3, 8, 12))
-    x = np.random.default_rng(5).normal(0, 1, (1, 8, 12, 3)).astype(np.float32)
-    int8 = quantized_unet()
+@pytest.mark.parametrize("source", ["torch", "onnx"])
+@pytest.mark.parametrize("name", ["unet", "autoencoder"])
+@written
+def test_in_int8_they_stay_near_their_float_selves(name: str, source: str, tmp_path: Path) -> None:
+    graph, int8 = read_network(name, source, tmp_path), quantized(name, source, tmp_path)
+    x = np.random.default_rng(5).normal(0, 1, (1, *SIZE, 3)).astype(np.float32)
     assert int8.inputs[0].type.q is not None
     (real,), (found,) = evaluate(graph, x), evaluate(int8, numerics.quantize(x, int8.inputs[0].type.q))
     y = int8.outputs[0].type

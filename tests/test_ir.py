@@ -25,7 +25,7 @@ def small() -> Graph:
     return g.graph(g.emit(Conv2D(), x, w, b, q=QParams.per_tensor(0.2)))
 
 
-@given(int8_graphs())
+@given(int8_graphs(beyond=True))
 @settings(max_examples=150, deadline=None)
 def test_parsing_the_printed_graph_gives_it_back(graph: Graph) -> None:
     assert parse_graph(print_graph(graph), graph.constants) == graph

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cases import CASES, GRAPHS, RUNS, Case, conv, depthwise, inputs, together
+from case_parts import Case, conv, depthwise
+from cases import CASES, GRAPHS, RUNS, inputs, together
 from graphs import int8_graphs, random_inputs
 from native import Kernels, Map, argument, build_sanitized, pointer
 from smidgen.codegen import PORTABLE, RUNTIME
@@ -69,7 +70,7 @@ def test_another_compiler_gives_the_same_bytes(other: str, cache: Path, recorded
 
 
 @settings(max_examples=25, deadline=None)
-@given(graph=int8_graphs(), seed=st.integers(0, 2**31))
+@given(graph=int8_graphs(beyond=True), seed=st.integers(0, 2**31))
 def test_random_graphs_on_the_host_agree_with_numpy(host: Host, graph: Graph, seed: int) -> None:
     arrays = random_inputs(graph, np.random.default_rng(seed))
     with compile(graph, target=host).start() as device:

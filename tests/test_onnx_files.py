@@ -59,7 +59,6 @@ def elsewhere(location: str) -> Callable[[onnx.ModelProto], None]:
 
 
 W = np.ones((2, 3, 3, 3), np.float32)
-ATTENTION = model([helper.make_node("MatMul", ["x", "x"], ["y"])], (1, 4, 4), {})
 SEVERAL = model(
     [
         helper.make_node("TopK", ["x", "k"], ["a", "b"], name="it"),
@@ -79,9 +78,22 @@ BAD: dict[str, tuple[bytes, str]] = {
     "open height": (relu((1, 3, "height", 4)), r"input 'x' leaves dimension 2 \('height'\) open"),
     "control flow": (changed(relu(), branch), r"node 'choice' \(If\) is control flow"),
     "enlarging": (one("ConvTranspose", "w", constants={"w": W}), r"\(ConvTranspose\): input .* takes one group"),
-    "several": (SEVERAL, r"'it' \(TopK\): .*logits; not supported either, further on: 2 × RNN$"),
-    "near": (one("ReduceMax"), r"node 'it' \(ReduceMax\): this operator is not supported; nearest is ReduceMean"),
-    "normalized": (one("LayerNormalization", "w", constants={"w": W}), "use BatchNormalization"),
+    "several": (
+        SEVERAL,
+        r"not supported are 2 × RNN, 1 × TopK; the first is node 'it' \(TopK\): .*logits \(docs",
+    ),
+    "near": (one("ReduceMax"), r"node 'it' \(ReduceMax\) is not supported; nearest is ReduceMean"),
+    "normalized": (one("LayerNormalization", "w", constants={"w": W}), r"shapes \[2, 3, 3, 3\] and \[4\] cannot be"),
+    "scales": (
+        one("LayerNormalization", "w", constants={"w": W[:, 0, 0, :1]}),
+        r"scales or shifts \[2, 1\] do not fit",
+    ),
+    "groups": (
+        one("GroupNormalization", "w", "w", constants={"w": W[0, 0, 0]}, num_groups=2),
+        "2 groups and 3 scales do not",
+    ),
+    "attention": (one("Attention", "x", "x", is_causal=1), "is_causal = 1 is not supported; use 0"),
+    "matrices": (one("MatMul", "w", constants={"w": W[0, 0, 0]}), r"a product of \[1, 3, 4, 4\] and \[3\]"),
     "not a number": (one("Conv", "w", constants={"w": W * np.nan}), r"'it' \(Conv\): 54 of the 54 numbers .* are NaN"),
     "rank": (one("Conv", "w", constants={"w": W[0]}), r"window \[3\], strides \[1, 1\]"),
     "channels": (one("Conv", "w", constants={"w": W[:, :2]}), r"input \[1, 3, 4, 4\] and weights \[2, 2, 3, 3\]"),
@@ -97,7 +109,6 @@ BAD: dict[str, tuple[bytes, str]] = {
     "weights outside": (changed(relu(), elsewhere("../../secret")), "outside the model's folder"),
     "foreign": (changed(relu(), lambda p: setattr(p.graph.node[0], "domain", "com.microsoft")), "com.microsoft"),
     "no output": (changed(relu(), lambda p: p.graph.ClearField("output")), "it computes nothing"),
-    "attention": (ATTENTION, "its second input must be a constant"),
     "quantized operators": (one("QLinearConv", "w", constants={"w": W}), "quantize the model in QDQ format"),
 }
 

@@ -60,7 +60,7 @@ def test_a_buffer_out_of_line_is_refused(many: tuple[Buffer, ...], by: int) -> N
 
 
 @settings(deadline=None)
-@given(int8_graphs())
+@given(int8_graphs(beyond=True))
 def test_plans_of_random_graphs_replay(graph: Graph) -> None:
     plan = greedy(buffers(graph, working=portable))
     check(graph, plan, working=portable)

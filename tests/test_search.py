@@ -20,6 +20,7 @@ from smidgen.results.profiling import profile
 from smidgen.selection.exact import BestFirst, promise
 from smidgen.selection.problem import UNIT, Candidate, Choice, Layer, Problem, pose_analytic, pose_planned
 from smidgen.selection.searching import Searcher
+from smidgen.selection.smoothing import smoothed
 from smidgen.targets.cortex_m import BESIDES, CortexM
 from smidgen.targets.finding import find
 from smidgen.training.scheme import Scheme, analytic_memory
@@ -199,7 +200,7 @@ def test_a_search_is_repeated_to_the_byte_and_proven(mcunet: Graph) -> None:
     assert first == second
     assert first.scheme.to_json() == second.scheme.to_json()
     assert first.proven
-    assert first.gain == pytest.approx(contributions.predict_gain(first.scheme, first.weight_bits), abs=1e-9)
+    assert first.gain == pytest.approx(smoothed(contributions).predict_gain(first.scheme, first.weight_bits), abs=1e-9)
     assert first.schemes_planned < 20
 
 
@@ -222,7 +223,7 @@ def test_every_point_of_the_curve_is_what_a_single_search_finds() -> None:
 def test_the_exact_search_of_a_small_network_finds_what_planning_everything_finds() -> None:
     graph, options, board = inverted_residual(1), sm.Options(CLASSES, weight_bits=8), find("cortex-m7")
     contributions = measured(graph, 4, shares=(Fraction(1),))
-    (problem,) = pose_planned(graph, contributions, (8,), options, board.working, board.besides, True)
+    (problem,) = pose_planned(graph, smoothed(contributions), (8,), options, board.working, board.besides, True)
     rows = []
     for gain, _, biases, choices in everything(problem):
         candidate = problem.candidate(biases, choices)

@@ -160,6 +160,15 @@ def test_every_int8_has_litert_s_own_result_of_a_function(function: str) -> None
     check()
 
 
+@pytest.mark.parametrize("exponent", [0.5, -0.5])
+@settings(deadline=None, max_examples=40)
+@given(x=QUANTIZATIONS, y=QUANTIZATIONS)
+def test_every_int8_from_zero_on_has_litert_s_own_root(exponent: float, x: QParams, y: QParams) -> None:
+    g = Builder()
+    graph = g.graph(g.emit(ops.Lookup("power", exponent, tflite=True), g.input("x", Type((256,), "int8", x)), q=y))
+    assert_alike(graph, np.maximum(EVERY_INT8, x.zero).astype(np.int8))
+
+
 def test_elu_has_the_table_of_litert_s_kernel() -> None:
     """It is not among the reference kernels: the usual ones, which read a table too, are the judge."""
     g = Builder()

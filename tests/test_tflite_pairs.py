@@ -66,6 +66,25 @@ def test_the_smaller_of_every_pair_of_int8_is_litert_s(q: QParams) -> None:
     assert_alike(pair("MINIMUM", tensor("a", shape, q), limit, tensor("y", shape, q)), GRID[0])
 
 
+@settings(deadline=None, max_examples=40)
+@given(
+    seed=st.integers(0, 2**32 - 1), shape=st.sampled_from(((1, 256, 3), (256, 3), (1, 16, 16, 3))),
+    one=st.booleans(), activation=st.sampled_from(("none", "relu")),
+)  # fmt: skip
+def test_int8_is_divided_by_constants_as_in_litert(
+    seed: int, shape: tuple[int, ...], one: bool, activation: str
+) -> None:
+    rng = np.random.default_rng(seed)
+    x, k = (QParams.per_tensor(2.0 ** rng.uniform(-8, 1), int(rng.integers(-128, 128))) for _ in range(2))
+    steps = rng.choice([-100, -3, -1, 1, 2, 50, 90], 1 if one else 3)
+    data = np.clip(steps + k.zero, -128, 127).astype(np.int8)
+    data = np.where(data == k.zero, data - 1 if k.zero > -128 else data + 1, data).astype(np.int8)
+    large = float(np.abs(data.astype(int) - k.zero).max()) * k.one  # by it, LiteRT's kernel loses what is below a step
+    y = QParams.per_tensor(x.one / large * 2.0 ** rng.uniform(-2, 0), int(rng.integers(-128, 128)))
+    model = pair("DIV", tensor("x", shape, x), tensor("k", data.shape, k, data), tensor("y", shape, y), activation)
+    assert_alike(model, np.repeat(EVERY_INT8.reshape(-1, 1), 3, axis=1).reshape(shape))
+
+
 @pytest.mark.parametrize("code", ["SUB", "MINIMUM", "MAXIMUM", "DIV"])
 def test_floats_agree_with_litert(code: str) -> None:
     rng = np.random.default_rng(1)

@@ -26,6 +26,7 @@ def wild(name: str) -> str:
 READ = {
     "coral-mobilenet_v1_0.25_128_quant.tflite": "int8",
     "coral-keras_lstm_mnist_ptq.tflite": "int8",
+    "esphome-vad-v2.tflite": "int8",
     "mlperf-ad01-int8.tflite": "int8",
     "mlperf-kws-float.tflite": "float32",
     "openmv-face_landmarks_192.tflite": "int8",

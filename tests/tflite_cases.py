@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import recurrent_cases
-from cases import FUNCTION_PARAMETERS
+from case_parts import FUNCTION_PARAMETERS
 from graphs import OWN_FUNCTIONS
 from smidgen import ops
 from smidgen.ir import Array, Builder, Graph, Op, QParams, Type, Value
@@ -144,6 +144,16 @@ def maximum(c: Case) -> Value:
     a, b = _operands(c)
     b = b if a.type.q is None else c.g.emit(ops.Requantize(), b, q=a.type.q)
     return c.g.emit(ops.Maximum(), a, b)
+
+
+def matmul(c: Case) -> Value:
+    outer = c.draw(st.sampled_from(((), (1,), (3,), (2, 3), (1, 4))))
+    (rows, depth), columns = c.pair(1, 9), c.integer(1, 70)
+    turned = c.draw(st.booleans()), c.draw(st.booleans())
+    shapes = (rows, depth)[:: -1 if turned[0] else 1], (depth, columns)[:: -1 if turned[1] else 1]
+    a = c.input(*outer, *shapes[0])
+    b = c.g.input("y", Type((*outer, *shapes[1]), c.dtype, c.q()))
+    return c.g.emit(ops.MatMul(*turned), a, b, q=_spread(c, a, b, depth))
 
 
 def prelu(c: Case) -> Value:
@@ -281,7 +291,7 @@ def lstm(c: Case) -> Value:
 
 CASES: Mapping[str, Callable[[Case], Value]] = {
     "Activate": activate, "Add": add, "AvgPool": avg_pool, "Concat": concat, "Conv2D": conv, "Crop": crop,
-    "Dense": dense, "Depthwise": depthwise, "Dequantize": dequantize, "Lookup": lookup, "Lstm": lstm,
+    "Dense": dense, "Depthwise": depthwise, "Dequantize": dequantize, "Lookup": lookup, "Lstm": lstm, "MatMul": matmul,
     "Maximum": maximum,
     "MaxPool": max_pool, "Mean": mean, "Mul": mul, "Pad": pad, "Pick": pick, "PRelu": prelu, "Quantize": quantize,
     "Requantize": requantize, "Reshape": reshape, "ResizeBilinear": bilinear, "Softmax": softmax,

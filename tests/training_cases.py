@@ -10,27 +10,33 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cases import Rng
+from attention_cases import ATTENTION_CASES
+from case_parts import Rng
 from feeds import (
     CONVS,
     DEPTHWISES,
+    SHIFTS,
     Feed,
     Shape,
     TrainingCase,
     activation,
     case,
     cells,
+    channel_factors,
+    every_way,
     gradient,
+    gradients,
     integers,
     label,
     mask,
+    plain,
     rate,
     reals,
     step_state,
 )
 from recurrent_steps import recurrent_steps
 from smidgen import ops
-from smidgen.ir import Array, Builder, Node, Op, QParams, Type, Value
+from smidgen.ir import Array, Builder, Op, QParams, Type, Value
 from smidgen.ops.conv_grad import (
     ConvGradInput,
     ConvGradWeight,
@@ -46,39 +52,6 @@ from smidgen.ops.pool_grad import AvgPoolGrad, MaxPoolGrad, MeanGrad, MulGrad, R
 from smidgen.ops.resize import ResizeBilinearGrad
 from smidgen.ops.rules import SGD, Momentum, Sgd, UpdateRule
 from smidgen.ops.update import FusedBiasStep, FusedWeightStep, Step, pack
-
-FACTORS = (0.37, 1.9, 0.0011, 3.1e-7, 12.0)
-SHIFTS = (-12, -3, 0, 7, 15, 22, 24, 40, 70)  # by which sums are divided: raised, whole, rounded, deep, vanished
-
-
-def channel_factors(c: int) -> tuple[float, ...]:
-    return tuple(FACTORS[i % len(FACTORS)] * (1 + i / 7) for i in range(c))
-
-
-def gradients(name: str, op: GradOp, *operands: Feed, shift: int = 17) -> TrainingCase:
-    """A lowered gradient whose sums are divided by 2^shift."""
-    out = op.shape(*(feed.type for feed in operands))
-    op = replace(op, slots=tuple(range(op.gradients + 1)), stream=2 * len(name))
-    feeds = (*operands, *([mask(int(np.prod(out)))] if op.masked else []))
-    node = Node(op, tuple(Value(f"x{i}", feed.type) for i, feed in enumerate(feeds)), (Value("dx", Type(out)),))
-    exponents = (3, -6)[: op.gradients]
-    unit = op.reference(step_state(*exponents, 0).draw(np.random.default_rng(0)))
-    here = shift + unit + op.multipliers()[1] - op.lift(node)
-    return case(name, type(op), (*feeds, step_state(*exponents, here)), lambda g, _, x: g.emit_all(op, *x))
-
-
-def plain(name: str, op: Op, *feeds: Feed) -> TrainingCase:
-    """An op that needs nothing special."""
-    return case(name, type(op), feeds, lambda g, _, x: g.emit_all(op, *x))
-
-
-def every_way(name: str, op: GradOp, *operands: Feed) -> Iterator[TrainingCase]:
-    """With and without a mask, with one factor and one a channel."""
-    c = op.shape(*(feed.type for feed in operands))[-1]
-    for masked in (False, True):
-        for how, factors in (("", ()), ("-factor", (0.0123,)), ("-factors", channel_factors(c))):
-            changed = replace(op, masked=masked, factors=factors)
-            yield gradients(f"{name}{how}{'-masked' if masked else ''}", changed, *operands)
 
 
 def conv_grad(shape: Shape) -> tuple[GradOp, Feed, Feed]:
@@ -180,6 +153,18 @@ def _moves() -> Iterator[TrainingCase]:
     wild = Feed(Type((5,), "int32"), lambda rng: rng.integers(-(2**31), 2**31, 5).astype(np.int32))
     yield plain("step_state-restored-wild", ops.AdvanceStepState(), wild, *[peak_bits] * 3)
     yield case("step_state-in-place", ops.AdvanceStepState, (peak_bits, peak_bits), _carry_in_place)
+    for size in (1, 37):
+        yield case(f"assign-{size}", ops.Assign, (activation(1, size),), _assign)
+
+
+def _assign(g: Builder, rng: Rng, x: tuple[Value, ...]) -> tuple[Value, ...]:
+    """A variable that each run reads before it is replaced."""
+    type_ = x[0].type
+    variable = g.persistent("variable", rng.integers(-128, 128, type_.shape).astype(np.int8), type_.q)
+    seen = g.emit(ops.Add(), x[0], variable, q=QParams.per_tensor(0.11, 4))
+    after = g.emit(ops.Assign(), variable, x[0])
+    g.update((variable,), (after,))
+    return seen, after
 
 
 def _overlays() -> Iterator[TrainingCase]:
@@ -386,5 +371,6 @@ def head_step(name: str, how: How) -> TrainingCase:
 TRAINING_CASES: tuple[TrainingCase, ...] = (
     *_windows(), *_elements(), *_overlays(), *_moves(), *_losses(), *_weight_gradients(), *_steps(),
     *recurrent_steps(every_way),
+    *ATTENTION_CASES,
 )  # fmt: skip
 TRAINING_GRAPHS = {case.name: case.build(np.random.default_rng(index)) for index, case in enumerate(TRAINING_CASES)}

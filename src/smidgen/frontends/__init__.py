@@ -11,6 +11,7 @@ import numpy as np
 from smidgen.data.budget import MEMORY
 from smidgen.data.files import write_whole
 from smidgen.errors import ImportModelError, InputError
+from smidgen.frontends.keras import read_keras
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.frontends.release import read_pkl, read_release_npz
 from smidgen.frontends.tflite import read_tflite, write_tflite
@@ -52,6 +53,9 @@ READERS: dict[str, Callable[[Path, int], Graph]] = {
     ".pkl": read_pkl,
     ".onnx": _read_onnx,
     ".pt2": _read_pt2,
+    ".keras": read_keras,
+    ".h5": read_keras,
+    ".hdf5": read_keras,
 }
 
 

@@ -10,18 +10,19 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.errors import ImportModelError
-from smidgen.frontends.channels import Channels, Constant, FileTensor, Operand, Spans, int8_steps
+from smidgen.frontends.attention import Attending
+from smidgen.frontends.channels import Constant, FileTensor, Operand, Spans, int8_steps
 from smidgen.frontends.enlarging import Enlarging, enlarge
 from smidgen.frontends.layout import Shape, TensorLayout, channels_last
 from smidgen.frontends.parts import check_places, take
-from smidgen.ir import Array, QParams, Value
+from smidgen.ir import MAX_RANK, Array, QParams, Value
 from smidgen.numerics import activation_limits
 
 SMALLEST = 2.0**-60  # of a bias's step: below, it stands for nothing
 LIMIT = float(np.finfo(np.float32).max)  # stands for a limit that is infinite
 
 
-class Layers(Channels):
+class Layers(Attending):
     """What rules for a file's operators call."""
 
     def conv(
@@ -47,15 +48,17 @@ class Layers(Channels):
         return self.from_map(value, rank)
 
     def conv_transpose(
-        self, x: FileTensor, w: Constant, b: Constant | None, stride: Shape, pads: Spans, extra: Shape, groups: int
-    ) -> FileTensor:
+        self, x: FileTensor, w: Constant, b: Constant | None, stride: Shape, pads: Spans, extra: Shape, dilation: Shape,
+        groups: int,
+    ) -> FileTensor:  # fmt: skip
         """Transposed convolution; weights are [in, out, rows, columns] or [in, out, length], `extra` is put behind."""
         rank = len(x.shape)
         if rank not in (3, 4) or len(w.shape) != rank or w.shape[0] != x.shape[1] or groups != 1:
             raise ImportModelError(
                 f"input {list(x.shape)} and weights {list(w.shape)} in {groups} groups: a transposed convolution takes "
-                "one group over one or two dimensions"
+                "one group over one or two dimensions; enlarge by Upsample and a grouped convolution instead"
             )
+        w = self._spread(w, dilation)
         kernel, steps, more = _pair(w.shape[2:]), _pair(stride), (0, *extra)[-2:]
         spans, sizes = ((0, 0), *pads)[-2:], _pair(x.shape[2:])
         output = [
@@ -74,6 +77,23 @@ class Layers(Channels):
         bias = self._bias(source, weights, Constant(np.tile(real, how.phases)), how.phases * first.shape[0])
         return self.from_map(enlarge(self.builder, how, "none", source, weights, bias, self.q, self.name), rank)
 
+    def _spread(self, w: Constant, dilation: Shape) -> Constant:
+        """Weights [in, out, …] with zeros between them, which is what dilation is."""
+        if set(dilation) == {1}:
+            return w
+        if len(dilation) != len(w.shape) - 2 or min(dilation) < 1:
+            raise ImportModelError(f"dilations {list(dilation)} do not fit weights {list(w.shape)}")
+        shape = (*w.shape[:2], *((k - 1) * d + 1 for k, d in zip(w.shape[2:], dilation, strict=True)))
+        self.budget.check("its weights, dilated,", 8 * math.prod(shape))
+        taken = (slice(None), slice(None), *(slice(None, None, d) for d in dilation))
+
+        def between(a: Array) -> Array:
+            whole = np.zeros(shape, a.dtype)
+            whole[taken] = a
+            return whole
+
+        return _each(w, between)
+
     def dense(self, x: FileTensor, w: Constant, b: Constant | None = None) -> FileTensor:
         """x · wᵀ + b along the last dimension; weights are [out, in], their columns put in the order of memory."""
         if len(w.shape) != 2 or not x.shape or x.shape[-1] != w.shape[1]:
@@ -83,9 +103,13 @@ class Layers(Channels):
         places = x.layout.places(len(x.shape) - 1)
         order = [i - places[0] + 1 for i in x.layout.memory if i in places] if places else []
         cut = (n, *x.layout.dims[-1])
-        source = self.view(x.value, (x.size // k, k))
-        weights = self._weights(source, w, 0, lambda a: a.reshape(cut).transpose(0, *order).reshape(n, k))
-        value = self.emit(ops.Dense(), source, weights, self._bias(source, weights, b, n), q=self.q)
+        rows = x.size // k
+        pixels = rows > 1 and x.value.type.dtype == "float32"  # a 1×1 convolution: in int8, the quicker of the two
+        source = self.view(x.value, (1, rows, 1, k) if pixels else (rows, k))
+        shape = (n, 1, 1, k) if pixels else (n, k)
+        weights = self._weights(source, w, 0, lambda a: a.reshape(cut).transpose(0, *order).reshape(shape))
+        op = ops.Conv2D() if pixels else ops.Dense()
+        value = self.emit(op, source, weights, self._bias(source, weights, b, n), q=self.q)
         outer = TensorLayout(x.layout.dims[:-1], tuple(i for i in x.layout.memory if i not in places))
         last = ((n,),) if n > 1 else ((),)
         return FileTensor(
@@ -189,12 +213,21 @@ class Layers(Channels):
         )
 
     def take(self, x: FileTensor, places: Mapping[int, Sequence[int]]) -> FileTensor:
-        """The elements at places along some dimensions."""
-        x, order = self._whole_dimensions(x)
+        """The elements at places along some dimensions; others that lie side by side in memory are taken as one."""
+        x, order = self._whole_dimensions(x, len(x.shape))
         every = [places.get(i, range(n)) for i, n in enumerate(x.shape)]
         check_places(x.shape, every)
-        view = self.view(x.value, tuple(x.shape[i] for i in order))
-        value = take(self.builder, view, [every[i] for i in order], self.name)
+        runs: list[list[int]] = []
+        for i in order:
+            if len(order) > MAX_RANK and runs and i not in places and runs[-1][-1] not in places:
+                runs[-1].append(i)
+            else:
+                runs.append([i])
+        if len(runs) > MAX_RANK:
+            raise ImportModelError(f"it takes parts of {list(x.shape)} along {len(places)} dimensions; take fewer")
+        view = self.view(x.value, tuple(math.prod(x.shape[i] for i in run) for run in runs))
+        along = [every[run[0]] if len(run) == 1 else range(n) for run, n in zip(runs, view.type.shape, strict=True)]
+        value = take(self.builder, view, along, self.name)
         return FileTensor(value, TensorLayout.of(tuple(len(p) for p in every), order))
 
     def bilinear(self, x: FileTensor, size: Shape, align_corners: bool, half_pixel: bool) -> FileTensor:
@@ -228,7 +261,7 @@ class Layers(Channels):
             )
         axis %= rank
         wholes = [self._whole_dimensions(t) for t in tensors]
-        order = wholes[0][1]
+        order = max(wholes, key=lambda whole: sum(n > 1 for n in whole[0].shape))[1]  # a vector has any
         values = []
         for x, _ in wholes:
             x = self.arranged(FileTensor(x.value, self._unsplit(x)), self._unsplit(x).order(order))
@@ -242,20 +275,11 @@ class Layers(Channels):
         layout = x.layout.refined(tuple((d,) if d > 1 else () for d in x.shape))
         return x.layout if layout is None else layout
 
-    def softmax(self, x: FileTensor, axis: int, beta: float = 1.0) -> FileTensor:
-        """exp(βx) / Σ exp(βx) along a dimension."""
-        axis %= len(x.shape)
-        last = x.layout.places(axis)
-        x = self.arranged(x, tuple(i for i in x.layout.memory if i not in last) + last)
-        if x.value.type.shape[-1] != x.shape[axis]:
-            x = FileTensor(self.view(x.value, (x.size // x.shape[axis], x.shape[axis])), x.layout)
-        return FileTensor(self.emit(ops.Softmax(beta), x.value), x.layout)
-
-    def _whole_dimensions(self, x: FileTensor) -> tuple[FileTensor, Shape]:
-        """The tensor with each dimension whole in memory, and their order there; up to four."""
+    def _whole_dimensions(self, x: FileTensor, most: int = MAX_RANK) -> tuple[FileTensor, Shape]:
+        """The tensor with each dimension whole in memory, and their order there; up to so many."""
         rank = len(x.shape)
-        if rank > 4:
-            raise ImportModelError(f"{list(x.shape)} has {rank} dimensions; up to four are supported here")
+        if rank > most:
+            raise ImportModelError(f"{list(x.shape)} has {rank} dimensions; up to {most} are supported here")
         order = _order(x.layout)
         if order is None:
             x = self.arranged(x, tuple(range(len(x.layout.memory))))

@@ -122,6 +122,38 @@ def _bias(layer: Node, bias: Array | None, added: Array | None) -> Array | None:
     return np.asarray(bias + added.reshape(-1), np.float32)
 
 
+def fold_normalizations(graph: Graph) -> Graph:
+    """A constant for each channel that a float normalization is multiplied by, or that is added, is a part of it."""
+    made_by, used = dict[Value, Node](), uses(graph)
+
+    def rule(g: Builder, node: Node) -> Node:
+        before = made_by.get(node.ins[0])
+        if before is not None and node.op in (ops.Mul(), ops.Add()) and used[before.out] == 1:
+            node = _normalization(g, before, node) or node
+        if isinstance(node.op, ops.Normalize) and node.out.type.dtype == "float32":
+            made_by[node.out] = node
+        return node
+
+    return prune(rewrite(graph, rule))
+
+
+def _normalization(g: Builder, before: Node, node: Node) -> Node | None:
+    """A normalization together with what follows it, where all are constants of its channels."""
+    x, scale, shift = before.ins
+    scales, shifts, by = (g.data(v) for v in (scale, shift, node.ins[1]))
+    if by is None or scales is None or shifts is None or by.size not in (1, x.type.shape[-1]):
+        return None
+    if isinstance(node.op, ops.Mul):
+        scales, shifts = scales * by.reshape(-1), shifts * by.reshape(-1)
+    else:
+        shifts = shifts + by.reshape(-1)
+    parts = [
+        g.constant(f"{v.name}.{node.out.name}", np.asarray(data, np.float32))
+        for v, data in ((scale, scales), (shift, shifts))
+    ]
+    return Node(before.op, (x, *parts), node.outs)
+
+
 def sink_functions(graph: Graph) -> Graph:
     """A function of int8 numbers that become int8 again is a table of int8 numbers."""
     made_by = producers(graph)
@@ -179,6 +211,6 @@ def _with(numbers: tuple[int, ...], place: int, number: int) -> tuple[int, ...]:
 
 
 TIDY: tuple[Callable[[Graph], Graph], ...] = (
-    recognize, sink_functions, fold_biases, merge_pads, flatten_means, fuse_activations, crop_parts,
-    keep_last_states, prune,
+    recognize, sink_functions, fold_biases, fold_normalizations, merge_pads, flatten_means, fuse_activations,
+    crop_parts, keep_last_states, prune,
 )  # fmt: skip

@@ -27,9 +27,11 @@ from smidgen.ops.losses import SigmoidCrossEntropy as SigmoidCrossEntropy
 from smidgen.ops.lstm import Lstm as Lstm
 from smidgen.ops.lstm import LstmSlopes as LstmSlopes
 from smidgen.ops.lstm_grad import LstmGrad as LstmGrad
+from smidgen.ops.matmul import MatMul as MatMul
 from smidgen.ops.maximum import Compare as Compare
 from smidgen.ops.maximum import Maximum as Maximum
 from smidgen.ops.norm import BatchNorm as BatchNorm
+from smidgen.ops.normalize import Normalize as Normalize
 from smidgen.ops.overlay import Overlay as Overlay
 from smidgen.ops.pick import Pick as Pick
 from smidgen.ops.pool import AvgPool as AvgPool
@@ -48,3 +50,4 @@ from smidgen.ops.softmax import Softmax as Softmax
 from smidgen.ops.update import BiasStep as BiasStep
 from smidgen.ops.update import DenseStep as DenseStep
 from smidgen.ops.update import WeightStep as WeightStep
+from smidgen.ops.variable import Assign as Assign

@@ -65,6 +65,31 @@ def _inside(x: Real, low: float, high: float) -> Real:
     return inside
 
 
+def _inverse(x: Real) -> Real:
+    return np.where(x > LEAST, 1 / np.maximum(x, LEAST), 0.0)
+
+
+LEAST = 1e-12  # stands for 0 and all below it where a function has no value there
+
+
+def _base(x: Real, exponent: float) -> Real:
+    """What is raised to a power: a root needs numbers above 0, a quotient some that are not 0."""
+    if exponent != int(exponent):
+        return np.maximum(x, LEAST)
+    return x if exponent >= 0 else np.where(np.abs(x) < LEAST, LEAST, x)
+
+
+def _power(x: Real, exponent: float) -> Real:
+    y: Real = _base(x, exponent) ** exponent
+    return y
+
+
+def _power_slope(x: Real, exponent: float) -> Real:
+    """None where the base had to be changed."""
+    base = _base(x, exponent)
+    return np.where(base == x, exponent * base ** (exponent - 1) if exponent else 0.0, 0.0)
+
+
 GELU_INNER, GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
 
 
@@ -99,7 +124,9 @@ FUNCTIONS: Mapping[str, Function] = {
         lambda x, a, b: np.where(x <= -3, 0.0, np.where(x < 3, x / 3 + 0.5, 1.0)),
     ),
     "leaky_relu": Function(lambda x, a, b: np.where(x > 0, x, a * x), lambda x, a, b: np.where(x > 0, 1.0, a)),
+    "log": Function(lambda x, a, b: np.log(np.maximum(x, LEAST)), lambda x, a, b: _inverse(x)),
     "mish": Function(lambda x, a, b: x * np.tanh(_softplus(x)), lambda x, a, b: _mish_slope(x)),
+    "power": Function(lambda x, a, b: _power(x, a), lambda x, a, b: _power_slope(x, a)),
     "selu": Function(lambda x, a, b: b * _elu(x, a), lambda x, a, b: b * _elu_slope(x, a)),
     "sigmoid": Function(lambda x, a, b: _sigmoid(x), lambda x, a, b: _sigmoid_slope(x)),
     "silu": Function(lambda x, a, b: x * _sigmoid(x), lambda x, a, b: _sigmoid(x) + x * _sigmoid_slope(x)),

@@ -99,6 +99,7 @@ class GradOp(Op):
 
     operands: ClassVar[int] = 1  # inputs before mask and step_state; the first is a gradient
     gradients: ClassVar[int] = 1  # how many operands, from the first, are gradients
+    reads: ClassVar[tuple[str, ...]] = ("int8",)  # the dtypes of other operands, where they are quantized
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
         """The output's shape."""
@@ -124,7 +125,7 @@ class GradOp(Op):
         gradients, others = parts.operands[: self.gradients], parts.operands[self.gradients :]
         if any(t.dtype != ("int8" if self.lowered else "float32") for t in gradients):
             raise GraphError(f"{what} got {types[0].dtype} gradients, lowered: {self.lowered}")
-        check_dtypes(what, ("int8",) if self.lowered else ("int8", "float32"), *others)
+        check_dtypes(what, self.reads if self.lowered else (*self.reads, "float32"), *others)
         check_channels(what, *parts.operands)
         shape = self.shape(*parts.operands)
         check_shape(what, shape)

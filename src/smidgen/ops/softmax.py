@@ -9,12 +9,15 @@ import numpy as np
 
 from smidgen import numerics
 from smidgen.errors import GraphError
-from smidgen.ir import Array, Node, Op, Params, QParams, Type, op
+from smidgen.ir import Array, Builder, Node, Op, Params, QParams, Type, Value, op
+from smidgen.ops.gradient import GRADIENT_MOST, GradOp
 
 OUTPUT = QParams.per_tensor(1 / 256, -128)
 DIFF_BITS = 5  # integer bits of a scaled difference to the row's maximum
 SUM_BITS = 12  # integer bits of the sum of exponentials
 MAX_DIFF = 255  # of two int8 numbers
+SHARES = 256  # in steps of the output: one
+REST_BITS = 21  # of what a gradient is multiplied by its share with
 INT32_MAX, INT32_MIN = 2**31 - 1, -(2**31)
 # exp(−2^k) for k = −2 … 4, in Q0.31: the factors of a barrel shifter.
 EXP_FACTORS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
@@ -123,3 +126,58 @@ class Softmax(Op):
             "rows": x.size // x.shape[-1], "c": x.shape[-1],
             "multiplier": multiplier, "shift": shift, "least": least,
         }  # fmt: skip
+
+    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
+        x, y = node.ins[0].type, node.out
+        factor = self.beta if x.q is None else self.beta * x.scale / SHARES
+        dropped = max(0, largest_rest(x.shape[-1]).bit_length() - REST_BITS)
+        return (g.emit(SoftmaxGrad((factor,), dropped=dropped), dy, y),)
+
+
+def largest_rest(c: int) -> int:
+    """The largest magnitude of what a share of c is multiplied with in the gradient."""
+    return GRADIENT_MOST * (SHARES + MAX_DIFF * c)
+
+
+@op
+@dataclass(frozen=True)
+class SoftmaxGrad(GradOp):
+    """dx = y · (dy − Σ y·dy) along the last axis; of int8 y, whose steps are shares of 256, 256² times that."""
+
+    dropped: int = 0  # lowered: bits by which what a share is multiplied with is made smaller, so that products fit
+
+    kernel = "smg_softmax_grad_g8"
+    operands = 2
+
+    def shape(self, *operands: Type) -> tuple[int, ...]:
+        dy, y = operands
+        if dy.shape != y.shape or (y.dtype == "int8" and y.q != OUTPUT):
+            raise GraphError(
+                f"SoftmaxGrad takes what a Softmax gave, of {list(dy.shape)}, not {y.dtype}{list(y.shape)}"
+            )
+        return dy.shape
+
+    def sums(self, node: Node, *operands: Array) -> Array:
+        dy, y = operands
+        if y.dtype == np.float32:
+            real: Array = y * (dy - (y * dy).sum(axis=-1, keepdims=True))
+            return real
+        shares = y.astype(np.int64 if self.lowered else np.float64) - node.ins[1].type.zero
+        moved = dy.astype(shares.dtype)
+        rest = SHARES * moved - (shares * moved).sum(axis=-1, keepdims=True)
+        if self.lowered:
+            rest = rest >> self.dropped
+        product: Array = shares * rest
+        return product if self.lowered else product.astype(np.float32)
+
+    def multipliers(self) -> tuple[Array, int]:
+        multiplier, shift = super().multipliers()
+        return multiplier, shift + self.dropped
+
+    def bound(self, node: Node) -> int:
+        return MAX_DIFF * ((largest_rest(node.ins[0].type.shape[-1]) >> self.dropped) + 1)
+
+    def params(self, node: Node) -> Params:
+        x = node.ins[0].type
+        sizes = {"rows": x.size // x.shape[-1], "c": x.shape[-1], "dropped": self.dropped}
+        return {**sizes, **self.rounding(node)}

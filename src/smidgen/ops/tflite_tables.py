@@ -6,6 +6,7 @@ runs in 16 bits. Each rounds in its own way, so that a table of the nearest resu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -17,6 +18,7 @@ from smidgen.ops.functions import FUNCTIONS
 
 Table = Callable[[Type, Type, float], Array]  # of an input and an output, and the function's alpha
 EVERY = np.arange(numerics.INT8_MIN, numerics.INT8_MAX + 1)
+ROOT, INVERSE_BITS, HALF_ROOT_2 = 0.5, 20, 1518500250  # an exponent; bits of a reciprocal root; √2 / 2 in Q0.31
 HIRES_BITS = 7  # by which hard-swish moves int8 into the upper half of 16 bits
 INT16_MIN, INT16_MAX = -(2**15), 2**15 - 1
 
@@ -89,6 +91,56 @@ def _hard_swish(x: Type, y: Type, alpha: float) -> Array:
     return numerics.to_int8(_shift_right(product, -shift), y.zero)
 
 
+def _log(x: Type, y: Type, alpha: float) -> Array:
+    """What is not above zero has the least result."""
+    above = _single(_function("log"))(x, y, alpha)
+    return np.where(x.zero < EVERY, above, np.int8(numerics.INT8_MIN))
+
+
+def _power(x: Type, y: Type, alpha: float) -> Array:
+    """Roots, cut to whole steps, and reciprocal ones in fixed point."""
+    steps = np.maximum(EVERY - x.zero, 0)
+    if alpha == ROOT:
+        real = np.sqrt(np.float32(x.scale) * steps.astype(np.float32))
+        with np.errstate(over="ignore"):
+            whole = np.trunc(np.minimum(real / np.float32(y.scale), np.float32(1e6)))
+        return numerics.to_int8(whole.astype(np.int64), y.zero)
+    if alpha != -ROOT:
+        raise GraphError(f"TFLite has no power of {alpha}; known are {ROOT} and {-ROOT}")
+    multiplier, shift = numerics.quantize_multiplier(1 / (math.sqrt(x.scale) * y.scale))
+    inverse = np.array([inverse_root(int(n)) for n in steps], np.int64)
+    one = numerics.multiply(np.ones_like(steps), inverse[:, 0], inverse[:, 1] + INVERSE_BITS)
+    scaled = numerics.multiply(one, multiplier, shift - INVERSE_BITS)
+    return np.where(steps == 0, np.int8(numerics.INT8_MAX), numerics.to_int8(scaled, y.zero))
+
+
+def inverse_root(n: int) -> tuple[int, int]:
+    """1 / √n as a multiplier and its shift, by gemmlowp's fixed-point numbers and five steps of Newton's."""
+    if n <= 1:
+        return numerics.INT32_MAX, 0
+    right = 11
+    while n >= 1 << 29:
+        n, right = n // 4, right + 1
+    pairs = (32 - n.bit_length() - 1) // 2 - 1
+    right -= pairs
+    whole = (n << (2 * pairs)) >> 1
+    half, x = (whole >> 1) + (whole & 1), 1 << 28
+    for _ in range(5):
+        cube = _raised(_high(_high(x, x), x), 6)
+        x = _raised(_high(3 << 27, x) - _high(half, cube), 3)
+    x = _high(x, HALF_ROOT_2)
+    return (x << -right, 0) if right < 0 else (x, -right)
+
+
+def _high(a: int, b: int) -> int:
+    """The upper half of twice a product, halves up: gemmlowp's product of numbers above zero."""
+    return (a * b + (1 << 30)) >> 31
+
+
+def _raised(x: int, left: int) -> int:
+    return min(x << left, numerics.INT32_MAX)
+
+
 def _half_multiplier(real: float) -> tuple[int, int]:
     """A factor as 15 bits and a shift."""
     multiplier, shift = numerics.quantize_multiplier(real)
@@ -122,6 +174,8 @@ TABLES: Mapping[str, Table] = {
     "gelu_tanh": _single(_function("gelu_tanh")),
     "hard_swish": _hard_swish,
     "leaky_relu": _leaky_relu,
+    "log": _log,
+    "power": _power,
     "sigmoid": _single(_sigmoid),
     "tanh": _single(_function("tanh")),
 }

@@ -15,7 +15,9 @@ from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Activate, Add, Mul, Requantize
 from smidgen.ops.lookup import Lookup
 from smidgen.ops.lstm import Lstm
+from smidgen.ops.matmul import MatMul
 from smidgen.ops.maximum import Maximum
+from smidgen.ops.normalize import Normalize, rounded_constants
 from smidgen.ops.pick import Pick
 from smidgen.ops.pool import AvgPool, MaxPool, Mean
 from smidgen.ops.prelu import PRelu
@@ -29,7 +31,8 @@ from smidgen.quantization.calibration import QuantizationError, Range, scale_of
 # The output has the input's quantization.
 KEEPS_QUANTIZATION = (MaxPool, AvgPool, Crop, Pad, Pick, Reshape, ResizeBilinear, Transpose)
 ONE_QUANTIZATION = (Concat, Maximum)  # inputs and output have the same
-NEW_QUANTIZATION = (Activate, Add, Gru, Lstm, Mul, Mean, Lookup, PRelu)  # the output has one of its own
+# The output has one of its own.
+NEW_QUANTIZATION = (Activate, Add, Gru, Lstm, MatMul, Mul, Mean, Lookup, Normalize, PRelu)
 UNWEIGHTED = (*KEEPS_QUANTIZATION, *ONE_QUANTIZATION, *NEW_QUANTIZATION)
 WEIGHT_STEPS = 127
 LARGEST_BIAS = 2**29  # leaves the accumulator room for the products
@@ -59,7 +62,8 @@ def check_ops(graph: Graph) -> None:
             raise QuantizationError(
                 f"{type(node.op).__name__}, which gives %{node.outs[0].name}, has no int8 form; leave it out"
             )
-        if isinstance(node.op, Weighted | Recurrent) and not all(v in graph.constants for v in node.ins[1:]):
+        held = isinstance(node.op, Weighted | Recurrent | Normalize)
+        if held and not all(v in graph.constants for v in node.ins[1:]):
             raise QuantizationError(
                 f"{type(node.op).__name__}, which gives %{node.out.name}, computes its weights; they must be constants"
             )
@@ -108,10 +112,13 @@ def round_graph(graph: Graph, scales: Mapping[Value, QParams]) -> Graph:
         elif isinstance(op, Recurrent):
             x = values[node.ins[0]]
             ins = (x, *_gate_constants(g, graph, node, x.type.scale, q.one))
+        elif isinstance(op, Normalize):
+            scale, shift = (graph.constants[v] for v in node.ins[1:])
+            ins = (values[node.ins[0]], *_normalization(g, node, scale, shift, q))
+        elif isinstance(op, ONE_QUANTIZATION):
+            ins = tuple(_in_scale(g, graph, values, v, q) for v in node.ins)
         else:
             ins = tuple(_operand(g, graph, values, v) for v in node.ins)
-        if isinstance(op, ONE_QUANTIZATION):
-            ins = tuple(_requantize(g, v, q) for v in ins)
         rounded = _without_redundant_activation(op, node.out.type.shape, q)
         values[node.out] = g.emit(rounded, *ins, q=q, name=node.out.name)
     return g.graph(*(values[v] for v in graph.outputs))
@@ -126,8 +133,18 @@ def _operand(g: Builder, graph: Graph, values: Mapping[Value, Value], value: Val
     return g.constant(value.name, numerics.quantize(data, q), q)
 
 
-def _requantize(g: Builder, value: Value, q: QParams) -> Value:
-    return value if value.type.q == q else g.emit(Requantize(), value, q=q, name=f"{value.name}.requantized")
+def _in_scale(g: Builder, graph: Graph, values: Mapping[Value, Value], value: Value, q: QParams) -> Value:
+    """What a node reads, in this quantization."""
+    if value in graph.constants:
+        return g.constant(value.name, numerics.quantize(graph.constants[value], q), q)
+    made = values[value]
+    return made if made.type.q == q else g.emit(Requantize(), made, q=q, name=f"{made.name}.requantized")
+
+
+def _normalization(g: Builder, node: Node, scale: Array, shift: Array, q: QParams) -> tuple[Value, Value]:
+    """Scales in int16 and shifts in parts of the output's step."""
+    rounded = rounded_constants(scale, shift, q)
+    return g.constant(node.ins[1].name, rounded.scale, rounded.q), g.constant(node.ins[2].name, rounded.shift)
 
 
 def _without_redundant_activation(op: Op, shape: tuple[int, ...], q: QParams) -> Op:

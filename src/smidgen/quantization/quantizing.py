@@ -165,7 +165,9 @@ def _check_float(graph: Graph) -> None:
     if len(graph.inputs) != 1 or graph.inputs[0].type.dtype != "float32":
         raise QuantizationError(f"{graph.name} has {len(graph.inputs)} inputs; one of float32 can be quantized")
     if graph.state:
-        raise QuantizationError(f"{graph.name} holds state that learns; quantize the model it came from")
+        raise QuantizationError(
+            f"{graph.name} holds state, which learns or is carried from run to run; quantize the model it came from"
+        )
     for value, data in graph.constants.items():
         if not np.isfinite(data).all():
             bad = int((~np.isfinite(data)).sum())

@@ -62,6 +62,12 @@ typedef struct {
     const double *factor; /* TFLite scales this layer alone in double */
 } smg_dense_s8_params;
 
+/* `count` products of a matrix of rows by depth and one of depth by columns; each is `row` or `column` elements from a
+ * row or a column to the next and `step` from a product's factor to the next. */
+typedef struct {
+    int32_t count, rows, columns, depth, a_row, a_step, b_step, b_column, a_zero, b_zero, y_zero, multiplier, shift;
+} smg_matmul_s8_params;
+
 typedef struct {
     SMG_WINDOW;
     int32_t lo, hi;
@@ -91,6 +97,10 @@ typedef struct {
 typedef struct {
     int32_t b_period;
 } smg_maximum_s8_params;
+
+typedef struct {
+    int32_t n;
+} smg_assign_s8_params;
 
 /* The slope repeats every slope_period elements; its factor is that of the product. */
 typedef struct {
@@ -166,6 +176,13 @@ typedef struct {
     int32_t reset_after, gated_multiplier, gated_shift;
 } smg_gru_s8_params;
 
+/* `rows` tensors of `positions` times `groups` times `width` elements, each with one scale and one shift for each of its
+ * groups * width channels; statistics are those of a group. epsilon, in units of n * n times the variance of
+ * int8, is epsilon_high * 2^31 + epsilon_low. */
+typedef struct {
+    int32_t rows, positions, groups, width, epsilon_high, epsilon_low, y_zero, multiplier, shift;
+} smg_normalize_s8_params;
+
 typedef struct {
     int32_t rows, x_c, y_c;
 } smg_dense_f32_params;
@@ -175,11 +192,13 @@ void smg_conv2d_s8(const smg_conv2d_s8_params *p, const smg_map *x, const smg_we
 void smg_depthwise_s8(const smg_depthwise_s8_params *p, const smg_map *x, const smg_weights *w, const int32_t *b,
                       const smg_map *y, int32_t y0, int32_t y1, void *scratch);
 void smg_dense_s8(const smg_dense_s8_params *p, const int8_t *x, const int8_t *w, const int32_t *b, int8_t *y);
+void smg_matmul_s8(const smg_matmul_s8_params *p, const int8_t *a, const int8_t *b, int8_t *y);
 void smg_max_pool_s8(const smg_max_pool_s8_params *p, const smg_map *x, const smg_map *y, int32_t y0, int32_t y1);
 void smg_avg_pool_s8(const smg_avg_pool_s8_params *p, const smg_map *x, const smg_map *y, int32_t y0, int32_t y1);
 void smg_mean_s8(const smg_mean_s8_params *p, const int8_t *x, int8_t *y);
 void smg_add_s8(const smg_add_s8_params *p, const int8_t *a, const int8_t *b, int8_t *y, int32_t count);
 void smg_mul_s8(const smg_mul_s8_params *p, const int8_t *a, const int8_t *b, int8_t *y, int32_t count);
+void smg_assign_s8(const smg_assign_s8_params *p, const int8_t *x, int8_t *y);
 void smg_maximum_s8(const smg_maximum_s8_params *p, const int8_t *a, const int8_t *b, int8_t *y, int32_t count);
 void smg_prelu_s8(const smg_prelu_s8_params *p, const int8_t *x, const int8_t *slope, int8_t *y, int32_t count);
 void smg_rescale_s8(const smg_rescale_s8_params *p, const int8_t *x, int8_t *y, int32_t count);
@@ -197,6 +216,8 @@ void smg_lstm_s8(const smg_lstm_s8_params *p, const int8_t *x, const int8_t *w, 
                  int8_t *y, void *scratch);
 void smg_gru_s8(const smg_gru_s8_params *p, const int8_t *x, const int8_t *w, const int8_t *u, const int32_t *b,
                 int8_t *y, void *scratch);
+void smg_normalize_s8(const smg_normalize_s8_params *p, const int8_t *x, const int16_t *scale, const int32_t *shift,
+                      int8_t *y);
 void smg_dense_f32(const smg_dense_f32_params *p, const float *x, const float *w, const float *b, float *y);
 
 #ifdef __cplusplus

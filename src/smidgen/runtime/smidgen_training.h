@@ -125,6 +125,24 @@ typedef struct {
     SMG_ROUNDING;
 } smg_dense_grad_g8_params;
 
+/* As smg_matmul_s8, of which one factor is a gradient and the other an operand with a zero point. */
+typedef struct {
+    int32_t count, rows, columns, depth, gradient_first, left_row, left_step, right_step, right_column, zero;
+    SMG_ROUNDING;
+} smg_matmul_grad_g8_params;
+
+/* What shares are multiplied with is smaller by `dropped` bits. */
+typedef struct {
+    int32_t rows, c, dropped;
+    SMG_ROUNDING;
+} smg_softmax_grad_g8_params;
+
+/* As smg_normalize_s8; the elements of a group are `size_bits` bits many, sums have `fraction` bits after the point. */
+typedef struct {
+    int32_t rows, positions, groups, width, epsilon_high, epsilon_low, size_bits, fraction;
+    SMG_ROUNDING;
+} smg_normalize_grad_g8_params;
+
 typedef smg_dense_f32_params smg_dense_grad_f32_params;
 
 typedef struct {
@@ -270,6 +288,13 @@ void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *
                            void *scratch);
 void smg_dense_grad_g8(const smg_dense_grad_g8_params *p, const int8_t *dy, const int8_t *w, const uint8_t *mask,
                        const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
+void smg_matmul_grad_g8(const smg_matmul_grad_g8_params *p, const int8_t *dy, const int8_t *other, const uint8_t *mask,
+                        const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
+void smg_softmax_grad_g8(const smg_softmax_grad_g8_params *p, const int8_t *dy, const int8_t *y, const uint8_t *mask,
+                         const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
+void smg_normalize_grad_g8(const smg_normalize_grad_g8_params *p, const int8_t *dy, const int8_t *x,
+                           const int16_t *scale, const uint8_t *mask, const int32_t *step_state, int8_t *dx,
+                           int32_t *peak_bits);
 void smg_conv2d_grad_weight_g8(const smg_conv2d_grad_weight_g8_params *p, const int8_t *x, const int8_t *dy,
                                int32_t *dw);
 void smg_depthwise_grad_weight_g8(const smg_depthwise_grad_weight_g8_params *p, const int8_t *x, const int8_t *dy,

@@ -19,6 +19,7 @@ from smidgen.selection.problem import UNIT, Candidate, Problem, SearchError, pos
 from smidgen.selection.refining import Refinement
 from smidgen.selection.sampling import EVALUATIONS, Trials
 from smidgen.selection.shipped import shipped_contributions
+from smidgen.selection.smoothing import smoothed
 from smidgen.targets.boards import parse_size
 from smidgen.targets.device import Target
 from smidgen.targets.finding import find
@@ -91,7 +92,7 @@ class Searcher:
         streamed_input: bool,
         on_plan: PlanCallback,
     ) -> None:
-        known = contributions or shipped_contributions(model)
+        known = smoothed(contributions or shipped_contributions(model))
         known.check(model)
         chosen = options or Options(known.conditions.classes)
         chosen.check()

@@ -11,9 +11,12 @@ import torch
 from torch import Tensor
 
 from smidgen import numerics
-from smidgen.ir import Array, Type
+from smidgen.ir import Array, Node, Type
 
 EXACT_SUMS = (1 << 24) // (128 * 255)  # products of int8 numbers that float32 adds up without rounding
+
+Function = Callable[..., Tensor | tuple[Tensor, ...]]
+TorchRule = Callable[[Node, "Arithmetic"], Function]
 
 
 class _StraightThrough(torch.autograd.Function):

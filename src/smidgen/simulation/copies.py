@@ -20,9 +20,9 @@ from smidgen.ir import Graph, Node, Value
 from smidgen.ops.conv import factors, multipliers
 from smidgen.ops.elementwise import ratio
 from smidgen.ops.weighted import Weighted, Windowed
-from smidgen.simulation.arithmetic import Arithmetic
+from smidgen.simulation.arithmetic import Arithmetic, Function
 from smidgen.simulation.finishing import finisher
-from smidgen.simulation.rules import RULES, Function, by_reference
+from smidgen.simulation.rules import RULES, by_reference
 
 SMALLEST_UNIT = 2.0**-30  # of a weight: a dead channel's, by which gradients are divided, stays a number
 

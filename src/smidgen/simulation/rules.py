@@ -13,14 +13,15 @@ from smidgen import numerics, ops
 from smidgen.ir import Node, Op, Type
 from smidgen.ops.conv import factors, multipliers
 from smidgen.ops.elementwise import ADD_SHIFT, ratio
+from smidgen.ops.functions import LEAST
 from smidgen.ops.resize import ONE
 from smidgen.ops.weighted import Windowed
 from smidgen.ops.window import Window
-from smidgen.simulation.arithmetic import EXACT_SUMS, Arithmetic
+from smidgen.simulation.arithmetic import EXACT_SUMS, Arithmetic, Function, TorchRule
+from smidgen.simulation.attention import ATTENTION_RULES
+from smidgen.simulation.recurrent import RECURRENT_RULES
 
-Function = Callable[..., Tensor | tuple[Tensor, ...]]
-TorchRule = Callable[[Node, Arithmetic], Function]
-RULES: dict[type[Op], TorchRule] = {}
+RULES: dict[type[Op], TorchRule] = {**ATTENTION_RULES, **RECURRENT_RULES}
 
 
 def rule(*kinds: type[Op]) -> Callable[[TorchRule], TorchRule]:
@@ -163,7 +164,9 @@ _FUNCTIONS: Mapping[str, Callable[[Tensor, float, float], Tensor]] = {
     "elu": lambda x, a, b: F.elu(x, a), "erf": lambda x, a, b: x.erf(), "exp": lambda x, a, b: x.exp(),
     "gelu": lambda x, a, b: F.gelu(x), "gelu_tanh": lambda x, a, b: F.gelu(x, approximate="tanh"),
     "hard_sigmoid": lambda x, a, b: (a * x + b).clamp(0, 1), "hard_swish": lambda x, a, b: F.hardswish(x),
-    "leaky_relu": lambda x, a, b: F.leaky_relu(x, a), "mish": lambda x, a, b: F.mish(x),
+    "leaky_relu": lambda x, a, b: F.leaky_relu(x, a), "log": lambda x, a, b: x.clamp(min=LEAST).log(),
+    "mish": lambda x, a, b: F.mish(x),
+    "power": lambda x, a, b: x**a if a == int(a) else x.clamp(min=LEAST) ** a,
     "selu": lambda x, a, b: b * F.elu(x, a), "sigmoid": lambda x, a, b: x.sigmoid(), "silu": lambda x, a, b: F.silu(x),
     "softplus": lambda x, a, b: F.softplus(x), "softsign": lambda x, a, b: F.softsign(x),
     "tanh": lambda x, a, b: x.tanh(),
@@ -298,7 +301,7 @@ def _resize_bilinear(node: Node, a: Arithmetic) -> Function:
 def _reshape(node: Node, a: Arithmetic) -> Function:
     op = node.op
     assert isinstance(op, ops.Reshape)
-    return lambda x: x.reshape(-1, *op.shape[1:]) if op.shape[:1] == (1,) else x.reshape(op.shape)
+    return lambda x: x.reshape(-1, *op.shape[1:])  # so that a batch runs along the first dimension
 
 
 @rule(ops.Transpose)

@@ -15,6 +15,7 @@ from smidgen import numerics, ops
 from smidgen.errors import ExportError
 from smidgen.frontends.onnx.functions import DOMAIN, EXACT, LONG, OPERATORS, RECTIFIED, TABLES
 from smidgen.frontends.onnx.moves import bilinear_inputs
+from smidgen.frontends.onnx.products import exact_matmul, exact_normalize
 from smidgen.frontends.onnx.requantization import Rounding, rounding, rounding_of_sums
 from smidgen.frontends.onnx.writer import (
     UINT8_SHIFT,
@@ -39,10 +40,10 @@ LARGEST = INT8_MAX - INT8_MIN  # number of steps from a zero point
 
 def write_onnx(graph: Graph) -> bytes:
     """The graph as the bytes of an `.onnx` file."""
-    return serialize(_Exact(graph))
+    return serialize(ExactWriter(graph))
 
 
-class _Exact(OnnxWriter):
+class ExactWriter(OnnxWriter):
     """Functions where the plain form leaves rounding to the runtime."""
 
     def apply(self, node: Node) -> None:
@@ -73,6 +74,14 @@ class _Exact(OnnxWriter):
         """How a layer's sums become its output, whose step comes last."""
         return *self.numbers(node, how.parts()), self.step(node.out)
 
+    def of_sums(self, node: Node, largest: int, multiplier: int, shift: int) -> Rounding:
+        """How sums of this magnitude are scaled."""
+        if largest << max(shift, 0) > INT32_MAX:
+            raise ExportError(
+                f"{_where(node)}: its sums can wrap beyond 32 bits; calibrate it again, or export it plain"
+            )
+        return rounding_of_sums(multiplier, shift, _where(node))
+
     def limited(self, node: Node, name: str, activation: str) -> str:
         """As they are, unless QuantizeLinear would round a limit that lies between two steps the other way."""
         y = node.out.type
@@ -89,7 +98,7 @@ def _where(node: Node) -> str:
     return f"{type(node.op).__name__} of %{node.out.name}"
 
 
-def _largest_sums(w: _Exact, node: Node, order: tuple[int, ...]) -> Array:
+def _largest_sums(w: ExactWriter, node: Node, order: tuple[int, ...]) -> Array:
     """The largest that each output's sum, bias included, can be in magnitude."""
     zero, (weights, _, _), (bias, _, _) = node.ins[0].type.zero, w.weights(node, order), w.bias(node)
     size = np.abs(weights.astype(np.int64)).reshape(len(weights), -1).sum(1)
@@ -97,7 +106,7 @@ def _largest_sums(w: _Exact, node: Node, order: tuple[int, ...]) -> Array:
     return total
 
 
-def _weighted(w: _Exact, node: Node, first: bool, order: tuple[int, ...]) -> tuple[str, ...]:
+def _weighted(w: ExactWriter, node: Node, first: bool, order: tuple[int, ...]) -> tuple[str, ...]:
     """What a layer with weights reads, up to what says how its sums are scaled."""
     (weights, wq, w_name), (bias, bq, b_name) = w.weights(node, order), w.bias(node)
     assert wq is not None
@@ -106,7 +115,7 @@ def _weighted(w: _Exact, node: Node, first: bool, order: tuple[int, ...]) -> tup
     return w.operand(node.ins[0], first), w_steps, b_steps, *w_more, *b_more, w.step(node.ins[0])
 
 
-def _conv(w: _Exact, node: Node) -> None:
+def _conv(w: ExactWriter, node: Node) -> None:
     assert isinstance(node.op, Windowed)
     order = conv_order(node.op)
     multiplier, shift = (array.astype(np.int64).reshape(-1, 1, 1) for array in multipliers(node))
@@ -125,7 +134,7 @@ def _conv(w: _Exact, node: Node) -> None:
     w.result(node, name, True, node.op.activation)
 
 
-def _dense(w: _Exact, node: Node) -> None:
+def _dense(w: ExactWriter, node: Node) -> None:
     assert isinstance(node.op, ops.Dense)
     code, ins = "Gemm", _weighted(w, node, False, (0, 1))
     if (_largest_sums(w, node, (0, 1)) > EXACT).any():
@@ -134,56 +143,49 @@ def _dense(w: _Exact, node: Node) -> None:
     w.result(node, w.call(node, code, *ins, factor, w.step(node.out), transB=1), False, node.op.activation)
 
 
-def _uint8_zero(w: _Exact, node: Node) -> str:
+def _uint8_zero(w: ExactWriter, node: Node) -> str:
     return w.number(node, "x_zero", node.ins[0].type.zero + UINT8_SHIFT, "uint8")
 
 
-def _of_sums(node: Node, largest: int, multiplier: int, shift: int) -> Rounding:
-    """How sums of this magnitude are scaled."""
-    if largest << max(shift, 0) > INT32_MAX:
-        raise ExportError(f"{_where(node)}: its sums can wrap beyond 32 bits; calibrate it again, or export it plain")
-    return rounding_of_sums(multiplier, shift, _where(node))
-
-
-def _add(w: _Exact, node: Node) -> None:
+def _add(w: ExactWriter, node: Node) -> None:
     assert isinstance(node.op, ops.Add)
     first = w.both_first(*node.ins)
     left, right, last = node.op.multipliers(node)
     ins = (*(w.operand(value, first) for value in node.ins), *map(w.step, node.ins))
     sides = rounding(*left, ADD_SHIFT).parts("left:") | rounding(*right, ADD_SHIFT).parts("right:")
-    how = _of_sums(node, LARGEST << ADD_SHIFT, *last)  # each side is at most half of that
+    how = w.of_sums(node, LARGEST << ADD_SHIFT, *last)  # each side is at most half of that
     name = w.call(node, "Add", *ins, *w.numbers(node, sides), *w.scaling(node, how))
     w.result(node, name, first, node.op.activation)
 
 
-def _mul(w: _Exact, node: Node) -> None:
+def _mul(w: ExactWriter, node: Node) -> None:
     assert isinstance(node.op, ops.Mul)
     first = w.both_first(*node.ins)
     ins = (*(w.operand(value, first) for value in node.ins), *map(w.step, node.ins))
-    how = _of_sums(node, LARGEST**2, *node.op.multiplier(node))
+    how = w.of_sums(node, LARGEST**2, *node.op.multiplier(node))
     w.result(node, w.call(node, "Mul", *ins, *w.scaling(node, how)), first, node.op.activation)
 
 
-def _prelu(w: _Exact, node: Node) -> None:
+def _prelu(w: ExactWriter, node: Node) -> None:
     assert isinstance(node.op, ops.PRelu)
     first = w.both_first(*node.ins)
     above, below = node.op.multipliers(node)
     ins = (*(w.operand(value, first) for value in node.ins), *map(w.step, node.ins))
-    up, how = _of_sums(node, LARGEST, *above), _of_sums(node, LARGEST**2, *below)
+    up, how = w.of_sums(node, LARGEST, *above), w.of_sums(node, LARGEST**2, *below)
     w.result(node, w.call(node, "PRelu", *ins, *w.numbers(node, up.parts("up:")), *w.scaling(node, how)), first)
 
 
-def _mean(w: _Exact, node: Node) -> None:
+def _mean(w: ExactWriter, node: Node) -> None:
     assert isinstance(node.op, ops.Mean)
     (x,) = node.ins
-    how = _of_sums(node, LARGEST * x.type.shape[1] * x.type.shape[2], *node.op.multiplier(node))
+    how = w.of_sums(node, LARGEST * x.type.shape[1] * x.type.shape[2], *node.op.multiplier(node))
     name = w.call(node, "GlobalAveragePool", w.operand(x, True), w.step(x), *w.scaling(node, how))
     if not node.op.keep_dims:
         name = w.emit("Flatten", f"{node.out.name}:flat", name)
     w.result(node, name, node.op.keep_dims)
 
 
-def _avg_pool(w: _Exact, node: Node) -> None:
+def _avg_pool(w: ExactWriter, node: Node) -> None:
     op, (x,) = node.op, node.ins
     assert isinstance(op, ops.AvgPool)
     inside = np.ones((*x.type.shape[:3], 1), np.int64)
@@ -197,7 +199,7 @@ def _avg_pool(w: _Exact, node: Node) -> None:
     w.result(node, w.call(node, "AveragePool", *ins, **window_attributes(op.window)), True, op.activation)
 
 
-def _bilinear(w: _Exact, node: Node) -> None:
+def _bilinear(w: ExactWriter, node: Node) -> None:
     op, (x,) = node.op, node.ins
     assert isinstance(op, ops.ResizeBilinear)
     ins, how = bilinear_inputs(w, node)
@@ -207,7 +209,7 @@ def _bilinear(w: _Exact, node: Node) -> None:
     w.result(node, w.call(node, "Resize", *ins, w.step(x), zero, *shares, w.step(node.out), **how), True)
 
 
-def _table(w: _Exact, node: Node, code: str, *more: str, **attributes: object) -> str:
+def _table(w: ExactWriter, node: Node, code: str, *more: str, **attributes: object) -> str:
     """A layer that reads one int8 value alone, as the real numbers of its 256 results, those from zero on first."""
     (x,), y = node.ins, node.out.type
     results = node.op.ref(node, EVERY)
@@ -217,12 +219,12 @@ def _table(w: _Exact, node: Node, code: str, *more: str, **attributes: object) -
     return w.call(node, code, w.operand(x, w.first(x)), *more, w.step(x), table, **attributes)
 
 
-def _activate(w: _Exact, node: Node) -> None:
+def _activate(w: ExactWriter, node: Node) -> None:
     activation = node.op.activation if isinstance(node.op, ops.Activate) else "none"
     w.result(node, _table(w, node, "Requantized"), w.first(node.ins[0]), activation)
 
 
-def _lookup(w: _Exact, node: Node) -> None:
+def _lookup(w: ExactWriter, node: Node) -> None:
     op = node.op
     assert isinstance(op, ops.Lookup)
     code, names = OPERATORS[op.function]
@@ -234,19 +236,19 @@ def _lookup(w: _Exact, node: Node) -> None:
         code = "Swish"
     elif op.function == "gelu_tanh":
         attributes = {"approximate": "tanh"}
-    elif op.function == "clip":
-        more = w.limits(op.alpha, op.beta)
+    elif op.function in ("clip", "power"):
+        more = w.limits(op.alpha, op.beta) if op.function == "clip" else w.limits(op.alpha)
     if "tflite" in TABLES.get(code, ("", ""))[0]:
         attributes["tflite"] = int(op.tflite)
     w.result(node, _table(w, node, code, *more, **attributes), w.first(node.ins[0]))
 
 
-def _quantize(w: _Exact, node: Node) -> None:
+def _quantize(w: ExactWriter, node: Node) -> None:
     (x,), first = node.ins, w.first(node.ins[0])
     w.result(node, w.call(node, "Quantized", w.operand(x, first), w.step(node.out)), first)
 
 
-def _dequantize(w: _Exact, node: Node) -> None:
+def _dequantize(w: ExactWriter, node: Node) -> None:
     """As it is, unless the scale is not a float32 number."""
     x = node.ins[0].type
     if x.scale == np.float32(x.scale):
@@ -255,7 +257,7 @@ def _dequantize(w: _Exact, node: Node) -> None:
         w.result(node, _table(w, node, "Requantized"), w.first(node.ins[0]))
 
 
-def _softmax(w: _Exact, node: Node) -> None:
+def _softmax(w: ExactWriter, node: Node) -> None:
     op, x = node.op, node.ins[0]
     assert isinstance(op, ops.Softmax)
     multiplier, shift, least = op.scaling(x.type)
@@ -267,9 +269,10 @@ def _softmax(w: _Exact, node: Node) -> None:
     w.result(node, w.call(node, "Softmax", *ins, axis=-1, beta=op.beta), False)
 
 
-RULES: Mapping[type[Op], Callable[[_Exact, Node], None]] = {
+RULES: Mapping[type[Op], Callable[[ExactWriter, Node], None]] = {
     ops.Activate: _activate, ops.Add: _add, ops.AvgPool: _avg_pool, ops.Conv2D: _conv, ops.Dense: _dense,
-    ops.Depthwise: _conv, ops.Dequantize: _dequantize, ops.Lookup: _lookup, ops.Mean: _mean, ops.Mul: _mul,
+    ops.Depthwise: _conv, ops.Dequantize: _dequantize, ops.Lookup: _lookup, ops.MatMul: exact_matmul,
+    ops.Mean: _mean, ops.Mul: _mul, ops.Normalize: exact_normalize,
     ops.PRelu: _prelu, ops.Quantize: _quantize, ops.Requantize: _activate, ops.ResizeBilinear: _bilinear,
     ops.Softmax: _softmax,
 }  # fmt: skip

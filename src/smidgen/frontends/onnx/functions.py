@@ -13,6 +13,7 @@ from functools import cache
 
 from onnx import FunctionProto, TensorProto, parser
 
+from smidgen.frontends.onnx.attention_functions import ATTENTION_LAYERS, ATTENTION_NUMBERS, ATTENTION_TEXT
 from smidgen.ops.softmax import C_32_17, C_48_17, SUM_BITS
 from smidgen.ops.tflite_tables import TABLES as TFLITE_TABLES
 
@@ -285,6 +286,7 @@ Raised (x, factor) => (y) {
 }
 """
 NUMBERS = {
+    **ATTENTION_NUMBERS,
     "POWERS": ", ".join(str(1 << (32 - SUM_BITS + k)) for k in range(SUM_BITS - 1)),
     "LIFTS": ", ".join(str(1 << (SUM_BITS - k)) for k in range(SUM_BITS)),
     "SLOPE": str(C_32_17), "START": str(C_48_17), "ONE": str(1 << 29),
@@ -299,7 +301,8 @@ OPERATORS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "abs": ("Abs", ()), "celu": ("Celu", ("alpha",)), "clip": ("Clip", ()), "elu": ("Elu", ("alpha",)),
     "erf": ("Erf", ()), "exp": ("Exp", ()), "gelu": ("Gelu", ()), "gelu_tanh": ("Gelu", ()),
     "hard_sigmoid": ("HardSigmoid", ("alpha", "beta")), "hard_swish": ("HardSwish", ()),
-    "leaky_relu": ("LeakyRelu", ("alpha",)), "mish": ("Mish", ()), "selu": ("Selu", ("alpha", "gamma")),
+    "leaky_relu": ("LeakyRelu", ("alpha",)), "log": ("Log", ()), "mish": ("Mish", ()), "power": ("Pow", ()),
+    "selu": ("Selu", ("alpha", "gamma")),
     "sigmoid": ("Sigmoid", ()), "silu": ("Sigmoid", ()), "softplus": ("Softplus", ()), "softsign": ("Softsign", ()),
     "tanh": ("Tanh", ()),
 }  # fmt: skip
@@ -310,7 +313,8 @@ TABLES: dict[str, tuple[str, str]] = {
         code: (", ".join((*attributes, *(("tflite",) if function in TFLITE_TABLES else ()))), "")
         for function, (code, attributes) in OPERATORS.items()
     },
-    "Clip": ("", "low, high, "), "Gelu": ("approximate, tflite", ""), "Requantized": ("", ""),
+    "Clip": ("", "low, high, "), "Pow": ("tflite", "exponent, "), "Gelu": ("approximate, tflite", ""),
+    "Requantized": ("", ""),
     "Sigmoid": ("tflite", ""), "Swish": ("", ""),
 }  # fmt: skip
 WEIGHTED = {
@@ -318,18 +322,18 @@ WEIGHTED = {
 }  # fmt: skip
 # What a function that stands for any other layer is read as, and how many of its inputs that takes.
 LAYERS: dict[str, tuple[str, int]] = {
-    **{code: (code, 3 if code == "Clip" else 1) for code in TABLES},
+    **{code: (code, {"Clip": 3, "Pow": 2}.get(code, 1)) for code in TABLES},
     "Add": ("Add", 2), "AveragePool": ("AveragePool", 1), "GlobalAveragePool": ("GlobalAveragePool", 1),
     "Mul": ("Mul", 2), "PRelu": ("PRelu", 2), "Quantized": ("Identity", 1), "Requantized": ("Identity", 1),
     "Resize": ("Resize", 4),
-    "Softmax": ("Softmax", 1),
+    "Softmax": ("Softmax", 1), **ATTENTION_LAYERS,
 }  # fmt: skip
 
 
 @cache
 def library() -> dict[str, FunctionProto]:
     """Every function, by name."""
-    text = re.sub(r"(?m)^#.*\n", "", TEXT)
+    text = re.sub(r"(?m)^#.*\n", "", TEXT.rstrip() + "\n" + ATTENTION_TEXT)
     text = re.sub(r"[A-Z_]{3,}", lambda found: NUMBERS[found[0]], text)
     text = re.sub(r"to = (\w+)", lambda found: f"to = {KINDS[found[1]]}", text)
     bodies = text.strip().split("\n\n")

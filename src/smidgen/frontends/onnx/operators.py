@@ -11,6 +11,7 @@ from smidgen import ops
 from smidgen.errors import ImportModelError
 from smidgen.frontends.channels import Constant, FileTensor, Operand, Spans
 from smidgen.frontends.layout import Shape
+from smidgen.frontends.onnx.attention import ATTENTION_RULES
 from smidgen.frontends.onnx.context import OnnxCall
 from smidgen.frontends.onnx.moving import MOVING_RULES
 from smidgen.frontends.onnx.quantized import dequantize, quantize
@@ -63,13 +64,13 @@ def _conv_transpose(call: OnnxCall) -> FileTensor:
     count, size = len(x.shape) - 2, w.shape[2:]
     stride, extra = call.integers("strides", (1,) * count), call.integers("output_padding", (0,) * count)
     pads = call.integers("pads", (0,) * 2 * count)
-    call.forbid("dilations", (1,) * count)
+    dilation = call.integers("dilations", (1,) * count)
     for name, allowed in (("auto_pad", "NOTSET"), ("output_shape", None), ("kernel_shape", size)):
         call.forbid(name, allowed)
     if not len(size) == len(stride) == len(extra) == len(pads) / 2 == count or min((*pads, *extra, *stride, 0)) < 0:
         raise ImportModelError(f"strides {list(stride)} and pads {list(pads)} do not fit weights {list(w.shape)}")
     spans = tuple(zip(pads[:count], pads[count:], strict=True))
-    return call.c.conv_transpose(x, w, call.optional(2), stride, spans, extra, call.integer("group", 1))
+    return call.c.conv_transpose(x, w, call.optional(2), stride, spans, extra, dilation, call.integer("group", 1))
 
 
 def _gemm(call: OnnxCall) -> FileTensor:
@@ -85,21 +86,6 @@ def _gemm(call: OnnxCall) -> FileTensor:
         y = call.c.dense(x, w)
         return call.c.add(y, Constant(b.data * np.float32(beta)))
     return call.c.dense(x, w, b if b is None or beta == 1.0 else Constant(b.data * np.float32(beta)))
-
-
-def _matmul(call: OnnxCall) -> FileTensor:
-    a, b = call.operand(0), call.operand(1)
-    if not isinstance(b, Constant) or not isinstance(a, FileTensor):
-        raise ImportModelError(
-            "its second input must be a constant and its first computed, as in a dense layer; attention and other "
-            "products "
-            "are not supported"
-        )
-    if len(b.shape) < 2 or math.prod(b.shape[:-2]) != 1 or len(a.shape) < 2:
-        raise ImportModelError(f"a product of {list(a.shape)} and {list(b.shape)} is not supported; use matrices")
-    matrix = b if len(b.shape) == 2 else Constant(b.data.reshape(b.shape[-2:]))
-    y = call.c.dense(a, matrix.transposed((1, 0)))
-    return call.c.reshape(y, (1,) * max(0, len(b.shape) - len(a.shape)) + y.shape)
 
 
 def _batch_norm(call: OnnxCall) -> FileTensor:
@@ -237,10 +223,11 @@ def _div(call: OnnxCall) -> FileTensor:
 
 
 def _pow(call: OnnxCall) -> FileTensor:
-    if call.number(1, 0.0) != 2.0:
-        raise ImportModelError(f"the power {call.number(1, 0.0)} is not supported; only 2 is")
-    x = call.tensor(0)
-    return call.c.multiply(x, x)
+    """A constant power; the square of a number that is no table is a product."""
+    x, exponent, tflite = call.tensor(0), call.number(1, 0.0), call.integer("tflite", -1)  # which our own files give
+    return (
+        call.c.power(x, exponent) if tflite < 0 else call.c.unary(ops.Lookup("power", exponent, tflite=tflite == 1), x)
+    )
 
 
 def _limits(call: OnnxCall) -> FileTensor:
@@ -329,7 +316,7 @@ def _swish(call: OnnxCall) -> FileTensor:
 
 
 OPERATOR_RULES: Mapping[str, OnnxRule] = {
-    **MOVING_RULES, **RECURRENT_RULES,
+    **ATTENTION_RULES, **MOVING_RULES, **RECURRENT_RULES,
     "Abs": _lookup("abs"), "Add": _add, "AveragePool": _pool, "BatchNormalization": _batch_norm, "Cast": _cast,
     "Celu": _lookup("celu", 1.0), "Clip": _limits, "Concat": _concat, "Constant": _constant, "Conv": _conv,
     "ConvTranspose": _conv_transpose,
@@ -337,12 +324,14 @@ OPERATOR_RULES: Mapping[str, OnnxRule] = {
     "Erf": _lookup("erf"), "Exp": _lookup("exp"), "Flatten": _flatten, "Gelu": _function(_gelu), "Gemm": _gemm,
     "GlobalAveragePool": _global_pool, "GlobalMaxPool": _global_pool,
     "HardSigmoid": _lookup("hard_sigmoid", 0.2, 0.5), "HardSwish": _lookup("hard_swish"), "Identity": _identity,
-    "LeakyRelu": _lookup("leaky_relu", 0.01), "MatMul": _matmul, "Max": _limits, "MaxPool": _pool, "Min": _limits,
+    "LeakyRelu": _lookup("leaky_relu", 0.01), "Log": _lookup("log"), "Max": _limits, "MaxPool": _pool, "Min": _limits,
     "Mish": _lookup("mish"), "Mul": _mul, "Neg": lambda call: call.c.negative(call.tensor(0)), "PRelu": _prelu,
-    "Pad": _pad, "Pow": _pow, "QuantizeLinear": quantize, "ReduceMean": _mean,
+    "Pad": _pad, "Pow": _pow, "QuantizeLinear": quantize, "Reciprocal": lambda call: call.c.power(call.tensor(0), -1.0),
+    "ReduceMean": _mean,
     "Relu": _function(lambda call: ops.Activate("relu")), "Reshape": _reshape,
     "Selu": _lookup("selu", 1.67326319217681884765625, 1.05070102214813232421875, "gamma"), "Shape": _shape,
-    "Sigmoid": _lookup("sigmoid"), "Softmax": _softmax, "Softplus": _lookup("softplus"),
+    "Sigmoid": _lookup("sigmoid"), "Softmax": _softmax, "Sqrt": lambda call: call.c.power(call.tensor(0), 0.5),
+    "Softplus": _lookup("softplus"),
     "Softsign": _lookup("softsign"), "Squeeze": _squeeze, "Sub": _sub, "Sum": _add, "Swish": _swish,
     "Tanh": _lookup("tanh"), "Transpose": _transpose, "Unsqueeze": _unsqueeze,
 }  # fmt: skip

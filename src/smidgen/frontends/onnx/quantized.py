@@ -19,7 +19,7 @@ BETWEEN = ("Relu", "Clip", "Flatten", "Identity", "Reshape", "Squeeze", "Transpo
 
 def planned_quantizations(model: OnnxModel) -> dict[str, QParams]:
     """The int8 quantization each output gets: that of the only QuantizeLinear that reads it, or its activation."""
-    constants = _constants(model)
+    constants = held_constants(model)
     readers: dict[str, list[OnnxOperator]] = {}
     for operator in model.operators:
         for name in operator.inputs:
@@ -37,14 +37,15 @@ def planned_quantizations(model: OnnxModel) -> dict[str, QParams]:
     return plan
 
 
-def _constants(model: OnnxModel) -> dict[str, Array]:
+def held_constants(model: OnnxModel) -> dict[str, Array]:
+    """The constants of a file by name, those that nodes hold among them."""
     held = {o.outputs[0]: _constant_value(o) for o in model.operators if o.outputs}
     return {**model.constants, **{name: data for name, data in held.items() if data is not None}}
 
 
 def input_quantization(model: OnnxModel, name: str) -> QParams:
     """The quantization of an int8 or uint8 input: that of the DequantizeLinear that reads it."""
-    constants = _constants(model)
+    constants = held_constants(model)
     for operator in model.operators:
         reads = operator.inputs[:1] == (name,) and operator.code == "DequantizeLinear"
         if reads and all(n in constants for n in operator.inputs[1:]):

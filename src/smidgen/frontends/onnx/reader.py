@@ -14,9 +14,11 @@ from smidgen.data.budget import MEMORY, Budget
 from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends.channels import Constant, FileTensor
 from smidgen.frontends.naming import identifier
-from smidgen.frontends.obstacles import with_others
+from smidgen.frontends.obstacles import CUT, UnsupportedOperatorError, with_others
+from smidgen.frontends.onnx.attention import SPELLED_NORM, spelled_norm
 from smidgen.frontends.onnx.constants import fold
 from smidgen.frontends.onnx.context import OnnxCall, OnnxImport
+from smidgen.frontends.onnx.normalizing import join_normalizations
 from smidgen.frontends.onnx.operators import OPERATOR_RULES
 from smidgen.frontends.onnx.protobuf import NO_SHAPES, OnnxModel, OnnxOperator, OnnxTensor, Shapes, decode
 from smidgen.frontends.onnx.quantized import input_quantization, planned_quantizations
@@ -31,9 +33,7 @@ WEIGHTED = ("Conv", "Gemm", "MatMul")  # with these a first dimension is a batch
 # What to use instead of operators that people do export.
 INSTEAD = {
     "ArgMax": "end the model at its logits",
-    "GroupNormalization": "use BatchNormalization",
-    "InstanceNormalization": "use BatchNormalization", "LRN": "use BatchNormalization",
-    "LayerNormalization": "use BatchNormalization", "LogSoftmax": "end the model at its logits",
+    "LRN": "use BatchNormalization", "LogSoftmax": "end the model at its logits",
     "QLinearConv": "quantize the model in QDQ format", "QLinearMatMul": "quantize the model in QDQ format",
     "RNN": "use LSTM or GRU", "ReduceSum": "use ReduceMean",
     "TopK": "end the model at its logits",
@@ -47,7 +47,7 @@ def read_onnx(path: Path, memory: int = MEMORY, shapes: Shapes = NO_SHAPES) -> G
     """
     budget = Budget(memory)
     try:
-        model = decode(path, budget, shapes)
+        model = join_normalizations(decode(path, budget, shapes))
         plan = planned_quantizations(model)
         last, own = (_graph(model, path.stem, plan, way, budget.copy()) for way in (True, False))
         graph = fewest_transposes(last, own, _images(model))
@@ -104,7 +104,7 @@ def _output(c: OnnxImport, declared: OnnxTensor) -> FileTensor:
 def _node(c: OnnxImport, operator: OnnxOperator) -> None:
     """Translate one operator; what it says of itself stands before every complaint."""
     where = f"node '{operator.name}' ({operator.code})"
-    rule = OPERATOR_RULES.get(operator.code)
+    rule = spelled_norm if operator.code == SPELLED_NORM else OPERATOR_RULES.get(operator.code)
     c.output = next(filter(None, operator.outputs), "")
     if not c.output or c.output in c.values:
         raise ImportModelError(f"{where} has no output, or one that another node writes; export the model again")
@@ -116,11 +116,13 @@ def _node(c: OnnxImport, operator: OnnxOperator) -> None:
             arrays = tuple(x.data if isinstance(x, Constant) else None for x in ins)
             c.values[c.output] = Constant(fold(operator, c.model.opset, arrays, c.budget))
         elif rule is None:
-            raise ImportModelError(f"this operator is not supported; {_instead(operator.code)}")
+            raise UnsupportedOperatorError(where, operator.code, _instead(operator.code))
         else:
             made = rule(call)
             parts = made if isinstance(made, tuple) else (made,)
             c.values.update(zip(operator.outputs, parts, strict=False))  # of other operators only the first is there
+    except UnsupportedOperatorError:
+        raise
     except (GraphError, ImportModelError) as error:
         raise ImportModelError(f"{where}: {error}") from None
 
@@ -141,4 +143,4 @@ def _instead(code: str) -> str:
     if code in INSTEAD:
         return INSTEAD[code]
     near = difflib.get_close_matches(code, OPERATOR_RULES, 1, 0.5)
-    return f"nearest is {near[0]}" if near else f"supported are {', '.join(OPERATOR_RULES)}"
+    return f"nearest is {near[0]}" if near else CUT

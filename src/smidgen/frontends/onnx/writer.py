@@ -22,6 +22,7 @@ from smidgen.errors import ExportError
 from smidgen.frontends.onnx.classes import CLASSES
 from smidgen.frontends.onnx.functions import DOMAIN, OPERATORS, OPSET, VERSION, functions_needed
 from smidgen.frontends.onnx.moves import FIRST, LAST, MOVES
+from smidgen.frontends.onnx.products import PRODUCTS
 from smidgen.frontends.onnx.recurrences import RECURRENCES
 from smidgen.ir import Array, Graph, Node, Op, QParams, Value, verify
 from smidgen.numerics import activation_limits
@@ -44,6 +45,10 @@ def serialize(writer: OnnxWriter) -> bytes:
     """What a writer makes of its graph, as a file."""
     graph = writer.graph
     verify(graph)
+    if graph.variables:
+        raise ExportError(
+            f"{graph.name} carries {len(graph.variables)} variables from run to run, which ONNX lacks; write .tflite"
+        )
     if graph.updates:
         raise ExportError(
             f"{graph.name} trains: it updates {len(graph.updates)} values, ONNX only infers; export the learned model"
@@ -315,8 +320,8 @@ def _lookup(w: OnnxWriter, node: Node) -> None:
     out = f"{node.out.name}:function"
     if op.function == "silu":
         w.emit("Mul", out, name, w.emit("Sigmoid", f"{out}:gate", name))
-    elif op.function == "clip":
-        w.emit("Clip", out, name, *w.limits(op.alpha, op.beta))
+    elif op.function in ("clip", "power"):
+        w.emit(code, out, name, *w.limits(*(op.alpha, op.beta)[: 2 if code == "Clip" else 1]))
     elif op.function == "gelu_tanh":
         w.emit("Gelu", out, name, approximate="tanh")
     else:
@@ -357,7 +362,7 @@ def _batch_norm(w: OnnxWriter, node: Node) -> None:
 
 
 RULES: Mapping[type[Op], Callable[[OnnxWriter, Node], None]] = {
-    **MOVES, **RECURRENCES,
+    **MOVES, **PRODUCTS, **RECURRENCES,
     ops.Activate: _activate, ops.Add: _binary, ops.AvgPool: _pool, ops.BatchNorm: _batch_norm, ops.Conv2D: _conv,
     ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _activate, ops.Lookup: _lookup, ops.Maximum: _maximum,
     ops.MaxPool: _pool, ops.Mean: _mean, ops.Mul: _binary, ops.PRelu: _prelu, ops.Quantize: _activate,

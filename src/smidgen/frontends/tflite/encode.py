@@ -29,14 +29,15 @@ LAST_DEPRECATED_CODE = 127  # the old one-byte field holds this for every later 
 def encode(model: TfliteModel) -> bytes:
     """The file; constants with equal bytes share one buffer."""
     builder = flatbuffers.Builder(1024)
-    datas = dict.fromkeys(tensor.data for tensor in model.tensors if tensor.data is not None)
+    models = (model, *model.others)
+    datas = dict.fromkeys(tensor.data for one in models for tensor in one.tensors if tensor.data is not None)
     if model.metadata:
         datas[model.metadata] = None
     places = {data: index for index, data in enumerate(datas, start=1)}  # buffer 0 is the empty one
     buffers = _tables(builder, [_buffer(builder, data) for data in (None, *datas)])
-    codes = list(dict.fromkeys((operator.code, operator.version) for operator in model.operators))
+    codes = list(dict.fromkeys((operator.code, operator.version) for one in models for operator in one.operators))
     operator_codes = _tables(builder, [_code(builder, *code) for code in codes])
-    subgraphs = _tables(builder, [_subgraph(builder, model, places, codes)])
+    subgraphs = _tables(builder, [_subgraph(builder, one, places, codes) for one in models])
     metadata = _metadata(builder, places[model.metadata]) if model.metadata else None
     description = builder.CreateString("Smidgen")
     tflite.ModelStart(builder)
@@ -157,7 +158,9 @@ def _operator(builder: flatbuffers.Builder, operator: TfliteOperator, codes: lis
 
 def _options(builder: flatbuffers.Builder, operator: TfliteOperator) -> int:
     name, fields = OPTIONS[operator.code]
+    values = {field: getattr(operator.options, field) for field in fields}
+    values |= {field: builder.CreateString(text) for field, text in values.items() if isinstance(text, str)}
     getattr(tflite, f"{name}Start")(builder)
-    for field in fields:
-        getattr(tflite, f"{name}Add{camel(field)}")(builder, getattr(operator.options, field))
+    for field, value in values.items():
+        getattr(tflite, f"{name}Add{camel(field)}")(builder, value)
     return int(getattr(tflite, f"{name}End")(builder))

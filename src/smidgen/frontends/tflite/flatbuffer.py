@@ -36,6 +36,7 @@ OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "FULLY_CONNECTED": ("FullyConnectedOptions", ("fused_activation_function", "weights_format", "keep_num_dims")),
     "MAX_POOL_2D": _POOL,
     "AVERAGE_POOL_2D": _POOL,
+    "BATCH_MATMUL": ("BatchMatMulOptions", ("adj_x", "adj_y")),
     "ADD": ("AddOptions", ("fused_activation_function",)),
     "MUL": ("MulOptions", ("fused_activation_function",)),
     "SUB": ("SubOptions", ("fused_activation_function",)),
@@ -67,6 +68,8 @@ OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("fused_activation_function", "cell_clip", "time_major", "diagonal_recurrent_tensors"),
     ),
     "UNPACK": ("UnpackOptions", ("num", "axis")),
+    "CALL_ONCE": ("CallOnceOptions", ("init_subgraph_index",)),
+    "VAR_HANDLE": ("VarHandleOptions", ("container", "shared_name")),
 }
 
 
@@ -86,6 +89,8 @@ class TfliteOptions:
     weights_format: int = 0
     keep_num_dims: bool = False
     keep_dims: bool = False
+    adj_x: bool = False
+    adj_y: bool = False
     approximate: bool = False
     begin_mask: int = 0
     end_mask: int = 0
@@ -107,6 +112,9 @@ class TfliteOptions:
     cell_clip: float = 0.0
     time_major: bool = False
     diagonal_recurrent_tensors: bool = False
+    init_subgraph_index: int = 0
+    container: str = ""
+    shared_name: str = ""
 
 
 def camel(field: str) -> str:
@@ -150,13 +158,13 @@ class TfliteOperator:
 
 @dataclass(frozen=True)
 class TfliteModel:
-    """The first subgraph of a model."""
+    """The first subgraph of a model, and those behind it."""
 
     tensors: tuple[TfliteTensor, ...]
     operators: tuple[TfliteOperator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     name: str = "model"
-    subgraphs: int = 1  # that the model has
     metadata: bytes = b""  # the flatbuffer that says what its inputs and outputs are; empty where there is none
     classes: tuple[str, ...] = ()  # by name, in a file that the metadata leads to
+    others: tuple[TfliteModel, ...] = ()  # the further subgraphs

@@ -14,7 +14,7 @@ from smidgen.ir import Value
 FUNCTION_OPERATORS: Mapping[str, tuple[str, float, int]] = {
     "ABS": ("abs", 0.0, 2), "ELU": ("elu", 1.0, 1), "EXP": ("exp", 0.0, 2), "GELU": ("gelu", 0.0, 2),
     "HARD_SWISH": ("hard_swish", 0.0, 1), "LEAKY_RELU": ("leaky_relu", 0.0, 2), "LOGISTIC": ("sigmoid", 0.0, 2),
-    "TANH": ("tanh", 0.0, 2),
+    "LOG": ("log", 0.0, 2), "RSQRT": ("power", -0.5, 2), "SQRT": ("power", 0.5, 1), "TANH": ("tanh", 0.0, 2),
 }  # fmt: skip
 
 

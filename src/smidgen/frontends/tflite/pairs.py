@@ -15,7 +15,7 @@ from smidgen.errors import ImportModelError
 from smidgen.frontends.tflite.arguments import activation_of, inputs_of
 from smidgen.frontends.tflite.context import TfliteImport
 from smidgen.frontends.tflite.flatbuffer import TfliteOperator
-from smidgen.ir import QParams, Type, Value
+from smidgen.ir import Array, QParams, Type, Value
 
 LIMIT = float(np.finfo(np.float32).max)  # stands for a limit that is infinite
 
@@ -44,7 +44,7 @@ def _sub(c: TfliteImport, operator: TfliteOperator) -> Value:
 
 
 def _div(c: TfliteImport, operator: TfliteOperator) -> Value:
-    """Division by a constant, a product with its reciprocal; in int8 by one number."""
+    """Division by a constant, a product with its reciprocal; in int8 by one number, or by one for each channel."""
     a, b = (c.value(index) for index in inputs_of(operator, 2, 2))
     data = c.builder.data(b)
     if data is None or not np.all(real := data.astype(np.float64) - b.type.zero):
@@ -56,8 +56,25 @@ def _div(c: TfliteImport, operator: TfliteOperator) -> Value:
         q = QParams.per_tensor(abs(1 / number))
         times = c.builder.constant(f"{b.name}.reciprocal", np.array([np.sign(number)], np.int8), q)
     else:
-        raise ImportModelError(f"it divides int8 by {data.size} numbers; divide by one, or multiply")
+        return _divided_channels(c, operator, a, real.reshape(-1) * b.type.scale)
     return c.emit(operator, ops.Mul(activation_of(operator)), a, times)
+
+
+def _divided_channels(c: TfliteImport, operator: TfliteOperator, x: Value, numbers: Array) -> Value:
+    """Each channel by a number of its own: a depthwise layer of one weight, ±1, at the reciprocal's scale."""
+    shape, channels = x.type.shape, len(numbers)
+    if not shape or shape[-1] != channels:
+        raise ImportModelError(f"it divides {list(shape)} by {channels} numbers; divide by one, or one per channel")
+    lined = (1, x.type.size // channels, 1, channels)
+    source = x if len(shape) == 4 and shape[0] == 1 else c.builder.emit(ops.Reshape(lined), x, name=f"{x.name}.lined")
+    signs = np.sign(numbers).astype(np.int8).reshape(1, 1, 1, channels)
+    w = c.builder.constant(f"{x.name}.reciprocals", signs, QParams.per_channel(np.abs(1 / numbers), 3))
+    b = c.builder.constant(f"{x.name}.nothing", np.zeros(channels, np.int32))
+    op = ops.Depthwise(activation=activation_of(operator))
+    if source is x:
+        return c.emit(operator, op, source, w, b)
+    y = c.builder.emit(op, source, w, b, q=c.q(operator.outputs[0]))
+    return c.emit(operator, ops.Reshape(shape), y)
 
 
 def _minimum(c: TfliteImport, operator: TfliteOperator) -> Value:

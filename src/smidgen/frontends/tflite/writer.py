@@ -9,6 +9,7 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.errors import ExportError, GraphError
+from smidgen.frontends.tflite.assignments import Keeping
 from smidgen.frontends.tflite.encode import encode
 from smidgen.frontends.tflite.flatbuffer import (
     ACTIVATIONS,
@@ -33,7 +34,8 @@ from smidgen.ops.window import Pad, Window, same_pad
 
 # The least version of each operator that takes int8; in float32, version 1 does.
 INT8_VERSION: Mapping[str, int] = {
-    "ADD": 2, "AVERAGE_POOL_2D": 2, "CONCATENATION": 2, "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "DEQUANTIZE": 2,
+    "ADD": 2, "AVERAGE_POOL_2D": 2, "BATCH_MATMUL": 2, "CONCATENATION": 2, "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3,
+    "DEQUANTIZE": 2,
     "FULLY_CONNECTED": 4, "GATHER": 2, "MAXIMUM": 2, "MAX_POOL_2D": 2, "MEAN": 2, "MUL": 2, "PAD": 2, "PADV2": 2,
     "PRELU": 1, "QUANTIZE": 1, "RELU": 2, "RELU6": 2, "RELU_N1_TO_1": 1, "RESHAPE": 1, "SOFTMAX": 2, "TRANSPOSE": 2,
     "RESIZE_BILINEAR": 2, "RESIZE_NEAREST_NEIGHBOR": 2, "SLICE": 2,
@@ -46,9 +48,10 @@ ACTIVATION_OPERATORS: Mapping[str, str] = {"relu": "RELU", "relu6": "RELU6", "re
 def write_tflite(graph: Graph) -> bytes:
     """The graph as the bytes of a `.tflite` file, on which LiteRT's reference kernels give the same bytes."""
     verify(graph)
-    if graph.updates:
+    learning = len(graph.updates) - len(graph.variables)
+    if learning:
         raise ExportError(
-            f"{graph.name} trains: it updates {len(graph.updates)} values, TFLite only infers; export the learned model"
+            f"{graph.name} trains: it updates {learning} values, TFLite only infers; export the learned model"
         )
     return encode(Lowering(graph).model())
 
@@ -60,13 +63,23 @@ class Lowering:
         self.graph = graph
         self.tensors: list[TfliteTensor] = []
         self.operators: list[TfliteOperator] = []
-        self.data = {**graph.constants, **graph.state}
+        self.keeping = Keeping(graph.variables)
+        self.data = {
+            v: data for v, data in (*graph.constants.items(), *graph.state.items()) if v not in graph.variables
+        }
         self.places: dict[Value, int] = {}
         self.added: dict[TfliteTensor, int] = {}
 
     def model(self) -> TfliteModel:
         inputs = tuple(self.place(value) for value in self.graph.inputs)
+        for variable in self.graph.variables:
+            self.place(variable)
+        self.operators += self.keeping.read(self.tensors, self.places)
         for node in self.graph.nodes:
+            if isinstance(node.op, ops.Assign):
+                self.places[node.out] = self.place(node.ins[1])
+                self.operators.append(self.keeping.assign(node, self.places[node.out]))
+                continue
             lower = LOWERINGS.get(type(node.op))
             if lower is None:
                 known = ", ".join(sorted(op.__name__ for op in LOWERINGS))
@@ -78,9 +91,8 @@ class Lowering:
         outputs = tuple(self.place(value) for value in self.graph.outputs)
         classes, name = self.graph.classes, self.graph.name
         metadata = class_metadata(name) if classes else b""
-        return TfliteModel(
-            tuple(self.tensors), tuple(self.operators), inputs, outputs, name, metadata=metadata, classes=classes
-        )
+        others = self.keeping.initial([_tensor(v, self.graph.state[v]) for v in self.graph.variables])
+        return TfliteModel(tuple(self.tensors), tuple(self.operators), inputs, outputs, name, metadata, classes, others)
 
     def place(self, value: Value) -> int:
         """The index of a value's tensor, added at the first call."""
@@ -253,6 +265,12 @@ def _maximum(lowering: Lowering, node: Node) -> None:
     lowering.emit("MAXIMUM", node, *(lowering.place(value) for value in node.ins))
 
 
+def _matmul(lowering: Lowering, node: Node) -> None:
+    assert isinstance(node.op, ops.MatMul)
+    options = TfliteOptions(adj_x=node.op.transpose_a, adj_y=node.op.transpose_b)
+    lowering.emit("BATCH_MATMUL", node, *(lowering.place(value) for value in node.ins), options=options)
+
+
 def _prelu(lowering: Lowering, node: Node) -> None:
     x, slope = node.ins
     lowering.emit("PRELU", node, lowering.place(x), lowering.place(slope))
@@ -290,29 +308,6 @@ def _mean(lowering: Lowering, node: Node) -> None:
     axes = lowering.integers("height_and_width", np.array([1, 2]))
     options = TfliteOptions(keep_dims=node.op.keep_dims)
     lowering.emit("MEAN", node, lowering.place(node.ins[0]), axes, options=options)
-
-
-def _pad(lowering: Lowering, node: Node) -> None:
-    assert isinstance(node.op, ops.Pad)
-    pads = lowering.integers("padding", np.array([node.op.before, node.op.after]).reshape(2, -1).T)
-    lowering.emit("PAD", node, lowering.place(node.ins[0]), pads)
-
-
-def _reshape(lowering: Lowering, node: Node) -> None:
-    assert isinstance(node.op, ops.Reshape)
-    lowering.emit("RESHAPE", node, lowering.place(node.ins[0]), lowering.integers("shape", np.array(node.op.shape)))
-
-
-def _transpose(lowering: Lowering, node: Node) -> None:
-    assert isinstance(node.op, ops.Transpose)
-    perm = lowering.integers("permutation", np.array(node.op.perm))
-    lowering.emit("TRANSPOSE", node, lowering.place(node.ins[0]), perm)
-
-
-def _concat(lowering: Lowering, node: Node) -> None:
-    assert isinstance(node.op, ops.Concat)
-    ins = (lowering.place(value) for value in node.ins)
-    lowering.emit("CONCATENATION", node, *ins, options=TfliteOptions(axis=node.op.axis))
 
 
 def _softmax(lowering: Lowering, node: Node) -> None:
@@ -377,9 +372,9 @@ def _own_function(op: ops.Lookup) -> tuple[str, int] | None:
 
 LOWERINGS: Mapping[type[Op], Callable[[Lowering, Node], None]] = {
     **MOVES, **RECURRENCES,
-    ops.Activate: _activate, ops.Add: _binary, ops.AvgPool: _avg_pool, ops.Concat: _concat, ops.Conv2D: _conv,
-    ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _dequantize, ops.Lookup: _lookup, ops.Maximum: _maximum,
-    ops.MaxPool: _max_pool, ops.Mean: _mean, ops.Mul: _binary, ops.Pad: _pad, ops.PRelu: _prelu,
-    ops.Quantize: _quantize, ops.Requantize: _quantize, ops.Reshape: _reshape, ops.Softmax: _softmax,
-    ops.Transpose: _transpose,
+    ops.Activate: _activate, ops.Add: _binary, ops.AvgPool: _avg_pool, ops.Conv2D: _conv,
+    ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _dequantize, ops.Lookup: _lookup, ops.MatMul: _matmul,
+    ops.Maximum: _maximum,
+    ops.MaxPool: _max_pool, ops.Mean: _mean, ops.Mul: _binary, ops.PRelu: _prelu,
+    ops.Quantize: _quantize, ops.Requantize: _quantize, ops.Softmax: _softmax,
 }  # fmt: skip

@@ -5,99 +5,31 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from smidgen import ops
 from smidgen.errors import ImportModelError
-from smidgen.frontends.channels import Constant, FileTensor, Operand, Spans
-from smidgen.frontends.layers import Layers
+from smidgen.frontends.channels import Constant, FileTensor, Spans
 from smidgen.frontends.layout import Shape
+from smidgen.frontends.obstacles import CUT
 from smidgen.frontends.parts import sliced
+from smidgen.frontends.torch.attention import ATTENTION_RULES, product
+from smidgen.frontends.torch.call import TorchCall, name_of
 from smidgen.frontends.torch.recurrence import RECURRENT_RULES
 from smidgen.ir import Op
 
 INSTEAD = {
     "_log_softmax": "end the module at its logits", "argmax": "end the module at its logits",
-    "native_group_norm": "use BatchNorm", "native_layer_norm": "use BatchNorm",
-    "_scaled_dot_product_flash_attention_for_cpu": "use convolutions",
 }  # fmt: skip
-
-
-def name_of(target: object) -> str:
-    """An operator's name without its overload."""
-    return str(getattr(target, "__name__", target)).split(".")[0]
 
 
 def instead_of(name: str) -> str:
     if name in INSTEAD:
         return INSTEAD[name]
     near = difflib.get_close_matches(name, RULES, 1, 0.6)
-    return f"nearest is {near[0]}" if near else f"supported are {', '.join(RULES)}"
-
-
-@dataclass(frozen=True, eq=False)
-class TorchCall:
-    """One call about to be translated, its arguments by place or by name."""
-
-    c: Layers
-    node: Any  # of torch.fx
-    values: Mapping[Any, object]  # what stands for each node before it
-
-    def raw(self, place: int, default: object = None) -> Any:
-        args = self.node.args
-        if place < len(args):
-            return args[place]
-        schema = getattr(self.node.target, "_schema", None)
-        if schema is not None and place < len(schema.arguments):
-            argument = schema.arguments[place]
-            given = self.node.kwargs.get(argument.name, argument.default_value)
-            return default if given is None else given
-        return default
-
-    def operand(self, place: int) -> Operand:
-        item = self.raw(place)
-        if isinstance(item, int | float):
-            return Constant(np.array(item, np.float32))
-        value = self.values.get(item)
-        if isinstance(value, FileTensor | Constant):
-            return value
-        raise ImportModelError(f"its argument {place} is neither a tensor nor a number")
-
-    def tensor(self, place: int) -> FileTensor:
-        x = self.operand(place)
-        return x if isinstance(x, FileTensor) else self.c.real(x)
-
-    def constant(self, place: int) -> Constant:
-        x = self.operand(place)
-        if isinstance(x, FileTensor):
-            raise ImportModelError(f"its argument {place} is computed; it has to be a constant")
-        return x
-
-    def optional(self, place: int) -> Constant | None:
-        return None if self.raw(place) is None else self.constant(place)
-
-    def number(self, place: int, default: float) -> float:
-        value = self.raw(place, default)
-        if not isinstance(value, int | float):
-            raise ImportModelError(f"its argument {place} should be a number")
-        return float(value)
-
-    def integers(self, place: int, default: Sequence[int] = ()) -> Shape:
-        """One integer or several; sizes must be fixed."""
-        value = self.raw(place, default)
-        numbers = [value] if isinstance(value, int) else list(value)
-        if not all(isinstance(n, int) for n in numbers):
-            raise ImportModelError(f"its argument {place} depends on the input's size; export it with fixed sizes")
-        return tuple(numbers)
-
-    def spread(self, place: int, count: int, default: Sequence[int]) -> Shape:
-        """One number for each dimension of a map, given once or for each."""
-        numbers = self.integers(place, default) or tuple(default)
-        return numbers * count if len(numbers) == 1 else numbers
+    return f"nearest is {near[0]}" if near else CUT
 
 
 def _spans(pads: Shape) -> Spans:
@@ -109,10 +41,8 @@ def _convolution(call: TorchCall) -> FileTensor:
     count = len(x.shape) - 2
     stride, pads, dilation = (call.spread(i, count, (d,)) for i, d in ((3, 1), (4, 0), (5, 1)))
     if call.raw(6):
-        if set(dilation) != {1}:
-            raise ImportModelError("a transposed convolution with dilation is not supported; use 1")
         extra, groups = call.spread(7, count, (0,)), int(call.number(8, 1))
-        return call.c.conv_transpose(x, w, call.optional(2), stride, _spans(pads), extra, groups)
+        return call.c.conv_transpose(x, w, call.optional(2), stride, _spans(pads), extra, dilation, groups)
     return call.c.conv(x, w, call.optional(2), stride, _spans(pads), dilation, int(call.number(8, 1)))
 
 
@@ -128,9 +58,9 @@ def _batch_norm(call: TorchCall) -> FileTensor:
 def _matrix(call: TorchCall) -> FileTensor:
     """mm(x, w), and addmm(b, x, w) with factors beta and alpha."""
     at = 1 if name_of(call.node.target) == "addmm" else 0
-    x, w = call.tensor(at), call.constant(at + 1).transposed((1, 0))
     if not at:
-        return call.c.dense(x, w)
+        return product(call.c, call.operand(0), call.operand(1))
+    x, w = call.tensor(at), call.constant(at + 1).transposed((1, 0))
     beta, alpha = (float(call.node.kwargs.get(k, 1)) for k in ("beta", "alpha"))
     if (beta, alpha) != (1.0, 1.0):
         raise ImportModelError(f"factors {beta} and {alpha} in a matrix product are not supported; use 1")
@@ -229,11 +159,9 @@ def _clamp(call: TorchCall) -> FileTensor:
     return call.c.clip(call.tensor(0), call.number(1, -math.inf), call.number(2, math.inf))
 
 
-def _pow(call: TorchCall) -> FileTensor:
-    x = call.tensor(0)
-    if call.number(1, 0) != 2:
-        raise ImportModelError(f"the power {call.number(1, 0)} is not supported; only 2 is")
-    return call.c.multiply(x, x)
+def _power(exponent: float | None = None) -> Callable[[TorchCall], FileTensor]:
+    """A power by name, or by the second argument."""
+    return lambda call: call.c.power(call.tensor(0), call.number(1, 1.0) if exponent is None else exponent)
 
 
 def _slice(call: TorchCall) -> FileTensor:
@@ -331,7 +259,7 @@ def _gelu(call: TorchCall) -> Op:
 
 
 RULES: Mapping[str, Callable[[TorchCall], object]] = {
-    **RECURRENT_RULES,
+    **ATTENTION_RULES, **RECURRENT_RULES,
     "_adaptive_avg_pool2d": _adaptive_pool, "_native_batch_norm_legit_no_training": _batch_norm,
     "_softmax": _softmax, "_to_copy": lambda call: call.tensor(0), "abs": _lookup("abs"),
     "adaptive_avg_pool1d": _adaptive_pool, "adaptive_max_pool2d": _adaptive_pool, "add": _sum, "addmm": _matrix,
@@ -347,7 +275,8 @@ RULES: Mapping[str, Callable[[TorchCall], object]] = {
     "max_pool2d_with_indices": _pool, "mean": _mean, "mish": _lookup("mish"), "mm": _matrix,
     "maximum": lambda call: call.c.maximum(call.operand(0), call.operand(1)),
     "mul": lambda call: call.c.multiply(call.operand(0), call.operand(1)),
-    "neg": lambda call: call.c.negative(call.tensor(0)), "permute": _permute, "pow": _pow,
+    "neg": lambda call: call.c.negative(call.tensor(0)), "permute": _permute, "pow": _power(),
+    "reciprocal": _power(-1.0), "rsqrt": _power(-0.5), "sqrt": _power(0.5), "log": _lookup("log"),
     "repeat": _repeat, "select": _select, "slice": _slice, "split": _split, "split_with_sizes": _split,
     "relu": _unary(lambda call: ops.Activate("relu")),
     "selu": _lookup("selu", 1.6732632423543772, 1.0507009873554805), "sigmoid": _lookup("sigmoid"),

@@ -23,17 +23,21 @@ from smidgen.data.files import first_line
 from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends.channels import Constant, FileTensor, Operand
 from smidgen.frontends.layers import Layers
-from smidgen.frontends.obstacles import with_others
+from smidgen.frontends.obstacles import UnsupportedOperatorError, with_others
 from smidgen.frontends.tidy import fewest_transposes, tidy
 from smidgen.frontends.torch.archive import read_archive
-from smidgen.frontends.torch.operators import RULES, TorchCall, instead_of, name_of
+from smidgen.frontends.torch.call import TorchCall, name_of
+from smidgen.frontends.torch.operators import RULES, instead_of
 from smidgen.frontends.torch.program import parse
 from smidgen.frontends.torch.recurrence import RECURRENT_RULES
 from smidgen.frontends.torch.replay import Replay, examples
 from smidgen.ir import Graph
 
 # Functions that PyTorch would take apart, and Smidgen has whole.
-KEPT = ("hardswish", "hardsigmoid", "silu", "mish", "softplus", "celu", "selu", "gelu", "elu", "leaky_relu", "hardtanh")
+KEPT = (
+    "hardswish", "hardsigmoid", "silu", "mish", "softplus", "celu", "selu", "gelu", "elu", "leaky_relu", "hardtanh",
+    "scaled_dot_product_attention",
+)  # fmt: skip
 
 # Operators beside PyTorch's core ones that are computed where all they read is constant.
 PLAIN = (*KEPT, "lift_fresh_copy", "detach")
@@ -164,8 +168,10 @@ def _call(c: Layers, node: fx.Node, values: Mapping[fx.Node, object]) -> object:
             return _fold_constant(c, node, values)
         rule = RULES.get(name)
         if rule is None:
-            raise ImportModelError(f"this operator is not supported; {instead_of(name)}")
+            raise UnsupportedOperatorError(f"'{node.name}' ({name})", name, instead_of(name))
         return rule(TorchCall(c, node, values))
+    except UnsupportedOperatorError:
+        raise
     except (GraphError, ImportModelError, IndexError) as error:
         raise ImportModelError(f"'{node.name}' ({name}): {error}") from None
 

@@ -14,7 +14,7 @@ from smidgen.frontends.recurrence import Cells, check_zero, recur
 from smidgen.ir import Array
 
 if TYPE_CHECKING:
-    from smidgen.frontends.torch.operators import TorchCall
+    from smidgen.frontends.torch.call import TorchCall
 
 X, STATES, WEIGHTS, BIASED, LAYERS, BOTH, BATCH_FIRST = 0, 1, 2, 3, 4, 7, 8  # places of arguments
 

@@ -1,9 +1,11 @@
 /* Depthwise convolution in packed halfwords: four channels at a time, whose rows are packed two by two to strips.
  *
- * Filters of 3, 5 and 7 rows and columns slide over the strips; what is rarer is added up tap by tap. */
+ * Filters of 3, 5 and 7 rows and columns slide over the strips; others, and those over narrow maps, are added up tap by
+ * tap, four channels at a time where these lie side by side. */
 #include "smidgen.h"
 
 #include "arithmetic.h"
+#include "fours.h"
 #include "noinline.h"
 #include "packed.h"
 #include "scales.h"
@@ -25,7 +27,8 @@ typedef struct {
     smg_map x, y;
     smg_weights w;
     const int32_t *b;
-    int32_t times, k, usual; /* usual: the assembly can scale all channels */
+    int32_t times, k, usual; /* usual: what slides can scale all channels */
+    int32_t words;       /* four channels lie side by side, and so do their weights */
     int32_t single;      /* one row of outputs: the last row of its windows is packed alone */
     int32_t width, band; /* output columns and rows whose strips are held */
     int32_t half, strip; /* words of a strip for one parity of columns, and for all */
@@ -309,7 +312,57 @@ static int8_t add_taps(const layer *l, smg_map x, int32_t c, int32_t at, int32_t
     return smg_to_int8(scaled, p->y_zero, p->lo, p->hi);
 }
 
-/* A block tap by tap; its input is copied first where the output is about to take its place. */
+/* Taps as runs: along rows or along columns, whichever there are more of. 0 where a ring of rows ends between them. */
+static int32_t list_taps(const layer *l, smg_map x, int32_t c, int32_t oy, int32_t ox, smg_block_job *job) {
+    const smg_depthwise_s8_params *p = l->p;
+    const int32_t top = oy * p->stride_h - p->pad_h, left = ox * p->stride_w - p->pad_w, row = p->x_w * c;
+    const smg_taps rows = smg_taps_inside(top, p->k_h, p->dilation_h, p->x_h);
+    const smg_taps columns = smg_taps_inside(left, p->k_w, p->dilation_w, p->x_w);
+    const int32_t high = rows.to - rows.from, wide = columns.to - columns.from, down = high > wide;
+    const int32_t first = top + rows.from * p->dilation_h, last = first + (high - 1) * p->dilation_h;
+    job->x = x.data;
+    job->w = l->w.data;
+    job->runs = down ? wide : high;
+    job->count = down ? high : wide;
+    if (high <= 0 || wide <= 0) {
+        job->runs = 1;
+        job->count = 0;
+        return 1;
+    }
+    if (last >= x.rows && first / x.rows != last / x.rows) return 0;
+    job->x = smg_row(x, first, row) + (left + columns.from * p->dilation_w) * c;
+    job->w = l->w.data + (rows.from * p->k_w + columns.from) * p->y_c;
+    job->x_on = down ? p->dilation_h * row : p->dilation_w * c;
+    job->w_on = down ? p->k_w * p->y_c : p->y_c;
+    job->x_row = down ? p->dilation_w * c : p->dilation_h * row;
+    job->w_row = down ? p->y_c : p->k_w * p->y_c;
+    return 1;
+}
+
+/* One output of some channels, from those from `at` on of a map of c channels: four at a time where that can be. */
+static void add_pixel(const layer *l, block of, smg_map x, int32_t c, int32_t at, int32_t oy, int32_t ox, int8_t *y) {
+    const smg_depthwise_s8_params *p = l->p;
+    smg_block_job job = {.minus = smg_both(-p->x_zero), .zero = 2 * p->y_zero + 1};
+    const int32_t whole = l->words && list_taps(l, x, c, oy, ox, &job) ? of.count & ~(BLOCK - 1) : 0;
+    const int8_t *from = job.x + at, *w = job.w + of.first;
+    for (int32_t n = 0; n < of.count; n++) {
+        if (n < whole && n % BLOCK == 0) {
+            job.x = from + n;
+            job.w = w + n;
+            job.blocks = (whole - n) / BLOCK;
+            job.bias = l->b + of.first + n;
+            job.multiplier = p->multiplier + of.first + n;
+            job.shift = p->shift + of.first + n;
+            job.y = y + n;
+            n = whole - BLOCK * smg_cross(&job);
+        }
+        const int32_t channel = l->times == 1 ? at + n : (of.first + n) / l->times;
+        if (n < of.count) y[n] = add_taps(l, x, c, channel, of.first + n, oy, ox);
+    }
+}
+
+/* Some channels tap by tap; where the output is about to take the place of their input, which are a block, that is
+ * copied first. */
 static SMG_NOINLINE void add_up(const layer *l, block of, int32_t y0, int32_t y1, int8_t *copy) {
     const smg_depthwise_s8_params *p = l->p;
     const int32_t in_place = l->x.data == l->y.data;
@@ -318,20 +371,20 @@ static SMG_NOINLINE void add_up(const layer *l, block of, int32_t y0, int32_t y1
     for (int32_t oy = y0; oy < y1; oy++) {
         int8_t *y = smg_row(l->y, oy, p->y_w * p->y_c) + of.first;
         for (int32_t ox = 0; ox < p->y_w; ox++, y += p->y_c)
-            for (int32_t n = 0; n < of.count; n++)
-                y[n] = add_taps(l, in_place ? copied : l->x, in_place ? BLOCK : p->x_c,
-                                in_place ? n : (of.first + n) / l->times, of.first + n, oy, ox);
+            add_pixel(l, of, in_place ? copied : l->x, in_place ? BLOCK : p->x_c, in_place ? 0 : of.first, oy, ox, y);
     }
 }
 
 void smg_depthwise_s8(const smg_depthwise_s8_params *p, const smg_map *x, const smg_weights *w, const int32_t *b,
                       const smg_map *y, int32_t y0, int32_t y1, void *scratch) {
     layer l = {.p = p, .x = *x, .y = *y, .w = *w, .b = b, .times = p->y_c / p->x_c, .k = p->k_w};
-    const int32_t slides = prepare(&l, y1 - y0, scratch);
-    l.usual = usual(p, 0, p->y_c);
+    const int32_t slides = prepare(&l, y1 - y0, scratch), in_place = x->data == y->data;
+    l.words = l.times == 1 && w->count == 0;
+    l.usual = slides && usual(p, 0, p->y_c);
     l.zeros = (uint32_t)(uint8_t)p->x_zero * 0x01010101u;
-    for (block of = {0, 0}; of.first < p->y_c && !(slides && l.usual); of.first += BLOCK) {
-        of.count = smg_min(BLOCK, p->y_c - of.first);
+    const int32_t singly = slides || in_place, whole = p->y_c & ~(BLOCK - 1);
+    for (block of = {0, 0}; of.first < p->y_c && !l.usual; of.first += of.count) {
+        of.count = smg_min(!singly && of.first < whole ? whole : BLOCK, p->y_c - of.first);
         if (!slides || !usual(p, of.first, of.first + of.count)) add_up(&l, of, y0, y1, scratch);
     }
     for (int32_t ox = 0; slides && ox < p->y_w; ox += l.width) {
