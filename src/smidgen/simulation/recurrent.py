@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import numpy as np
 import torch
 from torch import Tensor
 
 from smidgen import ops
-from smidgen.ir import Node
+from smidgen.ir import Node, Op
 from smidgen.ops.recurrence import gate_scales
-from smidgen.simulation.arithmetic import Arithmetic, Function
-from smidgen.simulation.rules import by_reference, rule
+from smidgen.simulation.arithmetic import Arithmetic, Function, TorchRule
 
 
-@rule(ops.Lstm)
-def lstm(node: Node, a: Arithmetic) -> Function:
+def _lstm(node: Node, a: Arithmetic) -> Function:
     """In int8 the numpy reference's bytes, with the gradient straight through their rounding."""
     op, (x_type, w_type, u_type, _), y = node.op, (v.type for v in node.ins), node.out.type
     assert isinstance(op, ops.Lstm)
     if y.q is None:
         return lambda *xs: _real(op, *xs)
-    exact = by_reference(node, a)
     of_x, of_h = (torch.tensor(gate_scales(t), device=a.device).reshape(-1, 1, 1) for t in (w_type, u_type))
 
     def run(x: Tensor, w: Tensor, u: Tensor, b: Tensor) -> Tensor:
@@ -27,9 +27,10 @@ def lstm(node: Node, a: Arithmetic) -> Function:
         real = _real(op, (x - x_type.zero) * x_type.scale, w * of_x, u * of_h, bias) / y.scale + y.zero
         if not a.rounded:
             return real
-        rounded = exact(x, w, u, b)
-        assert isinstance(rounded, Tensor)
-        return rounded + (real - real.detach())
+        pairs = zip((x, w, u, b), node.ins, strict=True)
+        sample, *held = (t.detach().cpu().numpy().astype(v.type.dtype) for t, v in pairs)
+        made = [np.asarray(op.ref(node, sample[i : i + 1], *held)) for i in range(len(sample))]
+        return torch.from_numpy(np.concatenate(made).astype(np.float32)).to(a.device) + (real - real.detach())
 
     return run
 
@@ -44,3 +45,6 @@ def _real(op: ops.Lstm, x: Tensor, w: Tensor, u: Tensor, b: Tensor) -> Tensor:
         h = torch.sigmoid(o) * torch.tanh(c)
         states.append(h)
     return torch.stack(states, 1) if op.whole else h
+
+
+RECURRENT_RULES: Mapping[type[Op], TorchRule] = {ops.Lstm: _lstm}
