@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
+from case_parts import SECOND as SECOND
+from case_parts import Case as Case
+from case_parts import Q as Q
+from case_parts import Rng as Rng
+from case_parts import X as X
+from case_parts import Y as Y
+from case_parts import binary as binary
+from case_parts import twice as twice
+from case_parts import unary as unary
 from smidgen import ops
-from smidgen.ir import Array, Builder, Graph, Node, Op, QParams, Type, Value
+from smidgen.ir import Array, Builder, Graph, Node, QParams, Type, Value
 from smidgen.numerics import ACTIVATIONS
 from smidgen.ops.functions import FUNCTIONS
 from smidgen.ops.tflite_tables import TABLES as TFLITE_TABLES
 from smidgen.ops.window import same_pad
+from transformer_cases import ATTENTION
 
-Q = QParams.per_tensor
-X, SECOND, Y = Q(0.05, -3), Q(0.07, 90), Q(0.1, 5)  # quantizations of a case that asks for none
-Rng = np.random.Generator
 # Every function of `Lookup` with an alpha and a beta such as networks give it.
 FUNCTION_PARAMETERS = tuple(
     (name, *{"celu": (1.5, 0.0), "clip": (-0.5, 2.0), "elu": (0.8, 0.0), "hard_sigmoid": (0.2, 0.5),
              "leaky_relu": (0.01, 0.0), "power": (0.5, 0.0), "selu": (1.67, 1.05)}.get(name, (0.0, 0.0)))
     for name in FUNCTIONS
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Case:
-    """A graph around one op; `build` draws its constants."""
-
-    name: str
-    op: type[Op]
-    build: Callable[[Rng], Graph]
 
 
 @dataclass(frozen=True)
@@ -97,38 +95,6 @@ def dense(
         return g.graph(g.emit(ops.Dense(activation), x, *weights.draw(g, rng, (n, c), 0), q=y))
 
     return Case(f"dense-{name}", ops.Dense, build)
-
-
-def unary(name: str, op: Op, *shape: int, dtype: str = "int8", x: QParams | None = X,
-          y: QParams | None = None) -> Case:  # fmt: skip
-    def build(rng: Rng) -> Graph:
-        g = Builder("case")
-        return g.graph(g.emit(op, g.input("x", Type(shape, dtype, x)), q=y))
-
-    return Case(name, type(op), build)
-
-
-def binary(name: str, op: Op, a: tuple[int, ...], b: tuple[int, ...], *, constant: bool = False,
-           qa: QParams = X, qb: QParams = SECOND, y: QParams = Y) -> Case:  # fmt: skip
-    def build(rng: Rng) -> Graph:
-        g = Builder("case")
-        left = g.input("a", Type(a, "int8", qa))
-        data = rng.integers(-128, 128, b).astype(np.int8)
-        right = g.constant("b", data, qb) if constant else g.input("b", Type(b, "int8", qb))
-        return g.graph(g.emit(op, left, right, q=y))
-
-    return Case(name, type(op), build)
-
-
-def twice(name: str, op: Op, *shape: int) -> Case:
-    """An op whose two inputs are one value, in whose place its output may lie."""
-
-    def build(rng: Rng) -> Graph:
-        g = Builder("case")
-        x = g.input("x", Type(shape, "int8", X))
-        return g.graph(g.emit(op, x, x, q=Y))
-
-    return Case(name, type(op), build)
 
 
 def concat(name: str, axis: int, *shapes: tuple[int, ...]) -> Case:
@@ -306,36 +272,8 @@ def _shapes() -> Iterator[Case]:
     yield unary("softmax-most", ops.Softmax(), 1, 4095)
 
 
-def normalize(name: str, op: ops.Normalize, *shape: int, x: QParams = X, y: QParams = Y) -> Case:
-    def build(rng: Rng) -> Graph:
-        g = Builder("case")
-        scale = rng.integers(-32767, 32768, shape[-1]).astype(np.int16)
-        shift = rng.integers(-30_000, 30_001, shape[-1]).astype(np.int32)
-        parts = g.constant("scale", scale, Q(5e-5)), g.constant("shift", shift)
-        return g.graph(g.emit(op, g.input("x", Type(shape, "int8", x)), *parts, q=y))
-
-    return Case(f"normalize-{name}", ops.Normalize, build)
-
-
-def _attention() -> Iterator[Case]:
-    for turned in ((False, False), (False, True), (True, False), (True, True)):
-        a, b = (6, 5)[:: -1 if turned[0] else 1], (5, 7)[:: -1 if turned[1] else 1]
-        yield binary(f"matmul-{turned[0]}-{turned[1]}", ops.MatMul(*turned), (1, 3, *a), (1, 3, *b), y=Q(0.3, 5))
-    yield binary("matmul-wide", ops.MatMul(), (4, 30), (30, 131), qb=Q(0.07, 127), y=Q(1.0))
-    yield binary("matmul-deep", ops.MatMul(transpose_b=True), (2, 3, 300), (2, 9, 300), constant=True, y=Q(2.0))
-    yield binary("matmul-large-multiplier", ops.MatMul(), (3, 4), (4, 5), y=Q(1e-6))
-    yield binary("matmul-tiny-multiplier", ops.MatMul(), (3, 4), (4, 5), y=Q(1e6))
-    yield twice("matmul-itself", ops.MatMul(transpose_b=True), 1, 5, 5, 3)
-    yield normalize("rows", ops.Normalize(), 5, 19)
-    yield normalize("row", ops.Normalize(1e-12), 1, 300, x=Q(1e-4, 127), y=Q(1e-3))
-    yield normalize("one", ops.Normalize(), 3, 1, y=Q(10.0))
-    yield normalize("map", ops.Normalize(groups=3), 1, 4, 5, 12)
-    yield normalize("channels", ops.Normalize(0.1, 7), 1, 3, 4, 7, x=Q(3.0, -128))
-    yield normalize("whole", ops.Normalize(groups=1), 1, 9, 9, 5)
-
-
 CASES: tuple[Case, ...] = (
-    *_convs(), *_depthwises(), *_denses(), *_elementwises(), *_pools(), *_shapes(), *_attention(),
+    *_convs(), *_depthwises(), *_denses(), *_elementwises(), *_pools(), *_shapes(), *ATTENTION,
 )  # fmt: skip
 
 

@@ -125,4 +125,17 @@ def exact_normalize(w: ExactWriter, node: Node) -> None:
     _from_map(w, node, w.call(node, "GroupNormalization", *ins, num_groups=op.groups, epsilon=op.epsilon))
 
 
-PRODUCTS: Mapping[type[Op], Callable[[OnnxWriter, Node], None]] = {ops.MatMul: _matmul, ops.Normalize: _normalize}
+def _unit_norm(w: OnnxWriter, node: Node) -> None:
+    x = w.operand(node.ins[0], False)
+    w.result(node, w.emit("LpNormalization", f"{node.out.name}:unit", x, axis=-1, p=2), False)
+
+
+def exact_unit_norm(w: ExactWriter, node: Node) -> None:
+    (x,) = node.ins
+    ins = w.operand(x, False), w.step(x), w.step(node.out)
+    w.result(node, w.call(node, "LpNormalization", *ins, axis=-1, p=2), False)
+
+
+PRODUCTS: Mapping[type[Op], Callable[[OnnxWriter, Node], None]] = {
+    ops.MatMul: _matmul, ops.Normalize: _normalize, ops.UnitNorm: _unit_norm,
+}  # fmt: skip
