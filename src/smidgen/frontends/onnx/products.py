@@ -80,11 +80,11 @@ def _map(w: OnnxWriter, node: Node) -> str:
     x, out = node.ins[0], node.out.name
     shape = (1, x.type.size // x.type.shape[-1], x.type.shape[-1])
     flat = w.emit("Reshape", f"{out}:rows", w.operand(x, False), w.constant(f"{out}:rows_of", np.array(shape)))
-    return w.emit("Transpose", f"{out}:first", flat, perm=(0, 2, 1))
+    return w.emit("Transpose", f"{out}:rows_first", flat, perm=(0, 2, 1))
 
 
 def _from_map(w: OnnxWriter, node: Node, name: str) -> None:
-    last, out = w.emit("Transpose", f"{node.out.name}:last", name, perm=(0, 2, 1)), node.out
+    last, out = w.emit("Transpose", f"{node.out.name}:rows_last", name, perm=(0, 2, 1)), node.out
     shape = w.constant(f"{out.name}:shape", np.array(out.type.shape, np.int64))
     w.result(node, w.emit("Reshape", f"{out.name}:reshaped", last, shape), False)
 
