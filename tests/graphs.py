@@ -38,6 +38,7 @@ from smidgen.ops import (
     ResizeBilinear,
     Softmax,
     Transpose,
+    UnitNorm,
 )
 from smidgen.ops.window import Pad as Padding
 from smidgen.ops.window import same_pad
@@ -306,9 +307,13 @@ def grow_lstm(s: Grower) -> Value:
     return recurrent_layer(s.g, s.rng, rows, s.choose(1, 6), op, y=s.q(1 / 128))
 
 
+def grow_unit_norm(s: Grower) -> Value:
+    return s.g.emit(UnitNorm(), s.value())
+
+
 ANY = (
     grow_dense, grow_add, grow_mul, grow_maximum, grow_reshape, grow_concat, grow_crop, grow_rescale, grow_float,
-    grow_softmax, grow_lookup, grow_own_function, grow_prelu, grow_matmul,
+    grow_softmax, grow_lookup, grow_own_function, grow_prelu, grow_matmul, grow_unit_norm,
 )  # fmt: skip
 ON_MAPS = (grow_conv, grow_depthwise, grow_pool, grow_mean, grow_pad, grow_pick, grow_bilinear, grow_transpose)
 

@@ -80,12 +80,22 @@ class Attending(Channels):
 
     def softmax(self, x: FileTensor, axis: int, beta: float = 1.0) -> FileTensor:
         """exp(βx) / Σ exp(βx) along a dimension."""
+        x = self._last(x, axis)
+        return FileTensor(self.emit(ops.Softmax(beta), x.value), x.layout)
+
+    def unit_norm(self, x: FileTensor, axis: int) -> FileTensor:
+        """x / √Σ x² along a dimension."""
+        x = self._last(x, axis)
+        return FileTensor(self.emit(ops.UnitNorm(), x.value), x.layout)
+
+    def _last(self, x: FileTensor, axis: int) -> FileTensor:
+        """The tensor with a dimension last in memory."""
         axis %= len(x.shape)
         last = x.layout.places(axis)
         x = self.arranged(x, tuple(i for i in x.layout.memory if i not in last) + last)
         if x.value.type.shape[-1] != x.shape[axis]:
             x = FileTensor(self.view(x.value, (x.size // x.shape[axis], x.shape[axis])), x.layout)
-        return FileTensor(self.emit(ops.Softmax(beta), x.value), x.layout)
+        return x
 
     def power(self, x: FileTensor, exponent: float) -> FileTensor:
         """x to a constant power."""

@@ -47,6 +47,7 @@ from smidgen.ops.shape import Pad as Pad
 from smidgen.ops.shape import Reshape as Reshape
 from smidgen.ops.shape import Transpose as Transpose
 from smidgen.ops.softmax import Softmax as Softmax
+from smidgen.ops.unit_norm import UnitNorm as UnitNorm
 from smidgen.ops.update import BiasStep as BiasStep
 from smidgen.ops.update import DenseStep as DenseStep
 from smidgen.ops.update import WeightStep as WeightStep

@@ -143,6 +143,12 @@ typedef struct {
     SMG_ROUNDING;
 } smg_normalize_grad_g8_params;
 
+/* Sums have `fraction` bits after the point. */
+typedef struct {
+    int32_t rows, c, x_zero, fraction;
+    SMG_ROUNDING;
+} smg_unit_norm_grad_g8_params;
+
 typedef smg_dense_f32_params smg_dense_grad_f32_params;
 
 typedef struct {
@@ -295,6 +301,8 @@ void smg_softmax_grad_g8(const smg_softmax_grad_g8_params *p, const int8_t *dy, 
 void smg_normalize_grad_g8(const smg_normalize_grad_g8_params *p, const int8_t *dy, const int8_t *x,
                            const int16_t *scale, const uint8_t *mask, const int32_t *step_state, int8_t *dx,
                            int32_t *peak_bits);
+void smg_unit_norm_grad_g8(const smg_unit_norm_grad_g8_params *p, const int8_t *dy, const int8_t *x,
+                           const uint8_t *mask, const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
 void smg_conv2d_grad_weight_g8(const smg_conv2d_grad_weight_g8_params *p, const int8_t *x, const int8_t *dy,
                                int32_t *dw);
 void smg_depthwise_grad_weight_g8(const smg_depthwise_grad_weight_g8_params *p, const int8_t *x, const int8_t *dy,

@@ -1,4 +1,4 @@
-"""TFLite's product of two tensors, matrix by matrix."""
+"""TFLite's products of two tensors, matrix by matrix, and rows brought to the length of one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.errors import ImportModelError
-from smidgen.frontends.tflite.arguments import inputs_of
+from smidgen.frontends.tflite.arguments import activation_of, inputs_of
 from smidgen.frontends.tflite.context import TfliteImport
 from smidgen.frontends.tflite.flatbuffer import TfliteOperator
 from smidgen.ir import MAX_RANK, Value
+from smidgen.ops.unit_norm import UNIT
 
 Shape = tuple[int, ...]
 
@@ -45,4 +46,13 @@ def _repeated(c: TfliteImport, x: Value, outer: Shape) -> Value:
     return c.builder.emit(ops.Reshape((*outer, rows, columns)), x)
 
 
-PRODUCT_RULES: Mapping[str, Callable[[TfliteImport, TfliteOperator], Value]] = {"BATCH_MATMUL": _batch_matmul}
+def _unit_norm(c: TfliteImport, operator: TfliteOperator) -> Value:
+    (x,) = (c.value(index) for index in inputs_of(operator, 1, 1))
+    if activation_of(operator) != "none" or (x.type.q is not None and c.q(operator.outputs[0]) != UNIT):
+        raise ImportModelError(f"its output has another scale than {UNIT.one}, or an activation; convert it again")
+    return c.emit(operator, ops.UnitNorm(), x)
+
+
+PRODUCT_RULES: Mapping[str, Callable[[TfliteImport, TfliteOperator], Value]] = {
+    "BATCH_MATMUL": _batch_matmul, "L2_NORMALIZATION": _unit_norm,
+}  # fmt: skip
