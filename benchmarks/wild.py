@@ -1,7 +1,8 @@
 """A folder of models from elsewhere: which are read, and whether they compute what LiteRT's reference kernels compute.
 
 `python benchmarks/wild.py DIR` tries every model file in it with 20 random inputs and, where they take images, 20
-photographs of `vww.zip` beside the checkout.
+photographs of `vww.zip` beside the checkout. Inputs are runs of one stream: a network's variables carry on from one to
+the next, on both sides. The table shortens what is said of a file; `--json` has all of it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from smidgen.errors import InputError
 sys.path.append(str(Path(__file__).parents[1]))
 from experiments.wild import Compared, Tried, try_all
 
+MOST = 72  # characters of what is said of a file in the table
 PHOTOGRAPHS = SHARED / "data" / "vww.zip"
 
 
@@ -37,12 +39,17 @@ def shown(found: Compared | None) -> str:
     return f"{found.equal}/{found.inputs}{apart}"
 
 
+def brief(one: Tried) -> str:
+    """What is refused or noted, in a few words; `--json` has it whole."""
+    said = one.refused.removeprefix(f"{one.file}: ") or "; ".join(one.notes)
+    return said if len(said) <= MOST else f"{said[: MOST - 1].rstrip()}…"
+
+
 def show(results: list[Tried]) -> None:
     table = Table("file", "layers", "computes", "random inputs equal", "photographs equal", "refused, or noted")
     for one in results:
-        said = one.refused or "; ".join(one.notes)
         layers = "" if one.refused else str(one.layers)
-        table.add_row(one.file, layers, one.computes, shown(one.random), shown(one.real), said)
+        table.add_row(one.file, layers, one.computes, shown(one.random), shown(one.real), brief(one))
     read = sum(not one.refused for one in results)
     table.title = f"{read} of {len(results)} are read"
     Console().print(table)

@@ -20,7 +20,7 @@ from smidgen.data.samples import evenly
 from smidgen.errors import SmidgenError
 from smidgen.frontends import READERS
 from smidgen.frontends.tflite import write_tflite
-from smidgen.ir import Array, Graph, evaluate
+from smidgen.ir import Array, Graph, evaluate_step
 from smidgen.targets.device import Device
 
 INPUTS = 20
@@ -88,7 +88,7 @@ class _Ours:
     """The graph in C on this machine; float32, which has no C of its own, in numpy."""
 
     def __init__(self, graph: Graph, compiled: bool) -> None:
-        self.graph = graph
+        self.graph, self.state = graph, graph.state
         self.device: Device | None = sm.compile(graph).start() if compiled else None
 
     def __enter__(self) -> _Ours:
@@ -99,7 +99,10 @@ class _Ours:
             self.device.close()
 
     def run(self, *arrays: Array) -> tuple[Array, ...]:
-        return evaluate(self.graph, *arrays) if self.device is None else self.device.run(*arrays)
+        if self.device is not None:
+            return self.device.run(*arrays)
+        outputs, self.state = evaluate_step(self.graph, self.state, *arrays)
+        return outputs
 
 
 class _LiteRT:
@@ -114,6 +117,7 @@ class _LiteRT:
     def run(self, *arrays: Array) -> tuple[Array, ...]:
         for detail, array in zip(self.interpreter.get_input_details(), arrays, strict=True):
             self.interpreter.set_tensor(detail["index"], _as_bytes(array, detail["dtype"]).reshape(detail["shape"]))
+        self.interpreter.reset_all_variables()  # of recurrent layers, which begin at zero here in every run
         self.interpreter.invoke()
         outputs = (self.interpreter.get_tensor(detail["index"]) for detail in self.interpreter.get_output_details())
         return tuple(_as_bytes(output, np.int8) if output.dtype == np.uint8 else output for output in outputs)

@@ -3,107 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from case_parts import SECOND as SECOND
-from case_parts import Case as Case
-from case_parts import Q as Q
-from case_parts import Rng as Rng
-from case_parts import X as X
-from case_parts import Y as Y
-from case_parts import binary as binary
-from case_parts import twice as twice
-from case_parts import unary as unary
+from case_parts import (
+    FUNCTION_PARAMETERS,
+    SATURATING,
+    Case,
+    Q,
+    Rng,
+    Weights,
+    X,
+    binary,
+    concat,
+    conv,
+    dense,
+    depthwise,
+    normalize,
+    twice,
+    unary,
+)
+from recurrent_cases import DRAWN
 from smidgen import ops
-from smidgen.ir import Array, Builder, Graph, Node, QParams, Type, Value
+from smidgen.ir import Array, Graph, Node, Type, Value
 from smidgen.numerics import ACTIVATIONS
-from smidgen.ops.functions import FUNCTIONS
 from smidgen.ops.tflite_tables import TABLES as TFLITE_TABLES
-from smidgen.ops.window import same_pad
-from transformer_cases import ATTENTION
-
-# Every function of `Lookup` with an alpha and a beta such as networks give it.
-FUNCTION_PARAMETERS = tuple(
-    (name, *{"celu": (1.5, 0.0), "clip": (-0.5, 2.0), "elu": (0.8, 0.0), "hard_sigmoid": (0.2, 0.5),
-             "leaky_relu": (0.01, 0.0), "power": (0.5, 0.0), "selu": (1.67, 1.05)}.get(name, (0.0, 0.0)))
-    for name in FUNCTIONS
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Weights:
-    """How constants are drawn: the largest weight and bias, the spread of scales, or one scale for all."""
-
-    largest: int = 127
-    bias: int = 3000
-    scale: float = 0.01
-    shared: bool = False
-
-    def draw(self, g: Builder, rng: Rng, shape: tuple[int, ...], axis: int) -> tuple[Value, Value]:
-        channels = shape[axis]
-        scales = self.scale * 2.0 ** rng.uniform(-2, 2, channels)
-        q = Q(scales[0]) if self.shared else QParams.per_channel(scales, axis)
-        w = rng.integers(-self.largest, self.largest + 1, shape).clip(-128, 127).astype(np.int8)
-        b = rng.integers(-self.bias, self.bias + 1, channels).astype(np.int32)
-        return g.constant("w", w, q), g.constant("b", b)
-
-
-PLAIN = Weights()
-SATURATING = Weights(largest=1000, bias=2**31 - 1)  # weights of −128 and 127, sums that wrap
-
-
-def _conv(
-    op: ops.Conv2D | ops.Depthwise, size: tuple[int, int, int], w: tuple[int, ...], x: QParams, y: QParams,
-    weights: Weights, rng: Rng,
-) -> Graph:  # fmt: skip
-    g = Builder("case")
-    source = g.input("x", Type((1, *size), "int8", x))
-    axis = 3 if isinstance(op, ops.Depthwise) else 0
-    return g.graph(g.emit(op, source, *weights.draw(g, rng, w, axis), q=y))
-
-
-def conv(
-    name: str, size: tuple[int, int, int], out: int, k: tuple[int, int] = (3, 3), stride: tuple[int, int] = (1, 1),
-    same: bool = True, dilation: tuple[int, int] = (1, 1), groups: int = 1, activation: str = "none",
-    x: QParams = X, y: QParams = Y, weights: Weights = PLAIN,
-) -> Case:  # fmt: skip
-    pad = same_pad((1, *size), k, stride, dilation) if same else (0, 0, 0, 0)
-    op = ops.Conv2D(stride, pad, dilation, groups, activation)
-    shape = (out, *k, size[2] // groups)
-    return Case(f"conv-{name}", ops.Conv2D, partial(_conv, op, size, shape, x, y, weights))
-
-
-def depthwise(
-    name: str, size: tuple[int, int, int], times: int = 1, k: tuple[int, int] = (3, 3),
-    stride: tuple[int, int] = (1, 1), same: bool = True, dilation: tuple[int, int] = (1, 1), activation: str = "none",
-    x: QParams = X, y: QParams = Y, weights: Weights = PLAIN,
-) -> Case:  # fmt: skip
-    pad = same_pad((1, *size), k, stride, dilation) if same else (0, 0, 0, 0)
-    op = ops.Depthwise(stride, pad, dilation, activation)
-    return Case(f"depthwise-{name}", ops.Depthwise, partial(_conv, op, size, (1, *k, size[2] * times), x, y, weights))
-
-
-def dense(
-    name: str, rows: int, c: int, n: int, activation: str = "none", y: QParams = Y, weights: Weights = PLAIN
-) -> Case:
-    def build(rng: Rng) -> Graph:
-        g = Builder("case")
-        x = g.input("x", Type((rows, c), "int8", Q(0.05, -9)))
-        return g.graph(g.emit(ops.Dense(activation), x, *weights.draw(g, rng, (n, c), 0), q=y))
-
-    return Case(f"dense-{name}", ops.Dense, build)
-
-
-def concat(name: str, axis: int, *shapes: tuple[int, ...]) -> Case:
-    def build(rng: Rng) -> Graph:
-        g = Builder("case")
-        parts = [g.input(f"x{i}", Type(shape, "int8", X)) for i, shape in enumerate(shapes)]
-        return g.graph(g.emit(ops.Concat(axis), *parts))
-
-    return Case(f"concat-{name}", ops.Concat, build)
 
 
 def _convs() -> Iterator[Case]:
@@ -141,6 +66,20 @@ def _convs() -> Iterator[Case]:
     yield conv("one-scale", (4, 4, 9), 7, weights=Weights(shared=True))
 
 
+def _pixels() -> Iterator[Case]:
+    """Convolutions of one pixel, or of a narrow map, as streaming audio has them."""
+    for out in (1, 4, 7, 12):
+        yield conv(f"pixel-{out}", (1, 1, 20), out, k=(1, 1))
+    yield conv("pixel-odd", (1, 1, 7), 9, k=(1, 1))
+    yield conv("column", (5, 1, 12), 10, k=(5, 1), stride=(3, 1), same=False)
+    yield conv("columns-bordered", (6, 3, 8), 6, k=(3, 3))
+    yield conv("columns-grouped", (4, 3, 8), 8, groups=2)
+    yield conv("pixel-floor", (1, 1, 16), 8, k=(1, 1), y=Q(0.3, -128), activation="relu")
+    yield conv("pixel-wraps", (1, 1, 16), 8, k=(1, 1), weights=SATURATING)
+    yield conv("pixel-large-multipliers", (1, 1, 16), 8, k=(1, 1), y=Q(1e-5))
+    yield conv("pixel-deep", (3, 3, 32), 21, same=False)
+
+
 def _depthwises() -> Iterator[Case]:
     for c in (1, 3, 5, 8, 16, 17, 31, 32, 40, 48, 96, 100):
         yield depthwise(f"3x3-{c}", (6, 5, c))
@@ -167,6 +106,12 @@ def _depthwises() -> Iterator[Case]:
     yield depthwise("wraps-at-the-ends", (4, 4, 20), x=Q(0.05, 127), weights=SATURATING)
     yield depthwise("large-multipliers", (4, 4, 20), y=Q(1e-5))
     yield depthwise("tiny-multipliers", (4, 4, 20), y=Q(1e5), weights=Weights(bias=2**31 - 1))
+    # Streaming audio: one column of time, or one row of it.
+    yield depthwise("29x1", (29, 1, 22), k=(29, 1), same=False)
+    yield depthwise("29x1-wraps", (29, 1, 20), k=(29, 1), same=False, weights=SATURATING)
+    yield depthwise("13x1-floor", (17, 1, 24), k=(13, 1), same=False, y=Q(0.3, -128))
+    yield depthwise("1x3-causal", (1, 24, 32), k=(1, 3), dilation=(1, 2))
+    yield depthwise("5x1-large-multipliers", (5, 1, 12), k=(5, 1), same=False, y=Q(1e-5))
 
 
 def _denses() -> Iterator[Case]:
@@ -272,8 +217,33 @@ def _shapes() -> Iterator[Case]:
     yield unary("softmax-most", ops.Softmax(), 1, 4095)
 
 
+def _recurrent() -> Iterator[Case]:
+    for name, drawn in DRAWN.items():
+        yield Case(name, type(drawn.op), drawn.build)
+
+
+def _attention() -> Iterator[Case]:
+    for turned in ((False, False), (False, True), (True, False), (True, True)):
+        a, b = (6, 5)[:: -1 if turned[0] else 1], (5, 7)[:: -1 if turned[1] else 1]
+        yield binary(f"matmul-{turned[0]}-{turned[1]}", ops.MatMul(*turned), (1, 3, *a), (1, 3, *b), y=Q(0.3, 5))
+    yield binary("matmul-wide", ops.MatMul(), (4, 30), (30, 131), qb=Q(0.07, 127), y=Q(1.0))
+    yield binary("matmul-deep", ops.MatMul(transpose_b=True), (2, 3, 300), (2, 9, 300), constant=True, y=Q(2.0))
+    yield binary("matmul-large-multiplier", ops.MatMul(), (3, 4), (4, 5), y=Q(1e-6))
+    yield binary("matmul-tiny-multiplier", ops.MatMul(), (3, 4), (4, 5), y=Q(1e6))
+    yield twice("matmul-itself", ops.MatMul(transpose_b=True), 1, 5, 5, 3)
+    for c in (1, 19, 1000):
+        yield unary(f"unit-norm-{c}", ops.UnitNorm(), 3, c, x=Q(0.05, 127 if c == 1000 else -3))
+    yield normalize("rows", ops.Normalize(), 5, 19)
+    yield normalize("row", ops.Normalize(1e-12), 1, 300, x=Q(1e-4, 127), y=Q(1e-3))
+    yield normalize("one", ops.Normalize(), 3, 1, y=Q(10.0))
+    yield normalize("map", ops.Normalize(groups=3), 1, 4, 5, 12)
+    yield normalize("channels", ops.Normalize(0.1, 7), 1, 3, 4, 7, x=Q(3.0, -128))
+    yield normalize("whole", ops.Normalize(groups=1), 1, 9, 9, 5)
+
+
 CASES: tuple[Case, ...] = (
-    *_convs(), *_depthwises(), *_denses(), *_elementwises(), *_pools(), *_shapes(), *ATTENTION,
+    *_convs(), *_pixels(), *_depthwises(), *_denses(), *_elementwises(), *_pools(), *_shapes(), *_recurrent(),
+    *_attention(),
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cases import Case, Rng
+from case_parts import Case, Rng
 from smidgen.ir import Array, Builder, Graph, Node, Op, QParams, Type, Value
 from smidgen.numerics import stochastic
 from smidgen.ops.gradient import GradOp, mask_bytes

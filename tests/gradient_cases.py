@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cases import FUNCTION_PARAMETERS
+from case_parts import FUNCTION_PARAMETERS
 from smidgen import ops
 from smidgen.ir import Array, Builder, Graph, Op, QParams, Value
 from smidgen.ops.window import same_pad

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from cases import FUNCTION_PARAMETERS
+from case_parts import FUNCTION_PARAMETERS
+from recurrent_cases import recurrent as recurrent_layer
 from smidgen.ir import Array, Builder, Graph, QParams, Type, Value
 from smidgen.numerics import ACTIVATIONS
 from smidgen.ops import (
@@ -21,6 +22,7 @@ from smidgen.ops import (
     Depthwise,
     Dequantize,
     Lookup,
+    Lstm,
     MatMul,
     Maximum,
     MaxPool,
@@ -300,6 +302,15 @@ def grow_unit_norm(s: Grower) -> Value:
     return s.g.emit(UnitNorm(), s.value())
 
 
+def grow_lstm(s: Grower) -> Value:
+    """A recurrent layer over any value as rows of any length; at times limited, at times its last state alone."""
+    x = s.value()
+    columns = s.draw(st.sampled_from([n for n in range(1, x.type.size + 1) if x.type.size % n == 0]))
+    op = Lstm(s.draw(st.booleans()), s.draw(st.sampled_from((0.0, 0.5, 10.0))), s.choose(0, 6))
+    rows = s.g.emit(Reshape((1, x.type.size // columns, columns)), x)
+    return recurrent_layer(s.g, s.rng, rows, s.choose(1, 6), op, y=s.q(1 / 128))
+
+
 ANY = (
     grow_dense, grow_add, grow_mul, grow_maximum, grow_reshape, grow_concat, grow_crop, grow_rescale, grow_float,
     grow_softmax, grow_lookup, grow_own_function, grow_prelu, grow_matmul, grow_unit_norm,
@@ -311,7 +322,7 @@ BEYOND_TFLITE = (grow_normalize,)
 
 
 @st.composite
-def int8_graphs(draw: st.DrawFn, max_nodes: int = 7, *, beyond: bool = False) -> Graph:
+def int8_graphs(draw: st.DrawFn, max_nodes: int = 7, *, recurrent: bool = True, beyond: bool = False) -> Graph:
     """A graph of a few nodes, any op, any wiring; what nobody reads is an output.
 
     With `beyond`, ops that TFLite has no operator for are among them.
@@ -326,7 +337,8 @@ def int8_graphs(draw: st.DrawFn, max_nodes: int = 7, *, beyond: bool = False) ->
             s.keep(g.emit(Quantize(), g.input(f"x{index}", Type(shape, "float32")), q=s.q(0.05)))
     for _ in range(s.choose(1, max_nodes)):
         maps = any(len(v.type.shape) == 4 for v in s.pool[-4:])
-        options = [*ANY, *(ON_MAPS * 2 if maps else ()), *(BEYOND_TFLITE * 3 if beyond else ())]
+        others = [*((grow_lstm,) if recurrent else ()), *(BEYOND_TFLITE * 3 if beyond else ())]
+        options = [*ANY, *(ON_MAPS * 2 if maps else ()), *others]
         value = draw(st.sampled_from(options))(s)
         if value.type.size <= MAX_SIZE:
             s.keep(value)

@@ -19,6 +19,7 @@ class LiteRT:
     def run(self, *arrays: Array) -> tuple[Array, ...]:
         for index, array in zip(self.inputs, arrays, strict=True):
             self.interpreter.set_tensor(index, array)
+        self.interpreter.reset_all_variables()  # of recurrent layers, which begin at zero here in every run
         self.interpreter.invoke()
         return tuple(self.interpreter.get_tensor(index) for index in self.outputs)
 

@@ -1,11 +1,17 @@
-"""What passes over models, as files give them and as quantization folds them, leave of tiny ones."""
+"""What passes over models, as files give them, leave of tiny ones."""
 
 from __future__ import annotations
 
-from smidgen.frontends.tidy import flatten_means, fold_biases, fold_normalizations, recognize, sink_functions
+from smidgen.frontends.tidy import (
+    crop_parts,
+    flatten_means,
+    fold_biases,
+    fold_normalizations,
+    recognize,
+    sink_functions,
+)
 from smidgen.frontends.transposes import cancel_transposes
-from smidgen.ops.fusing import fuse_activations, merge_pads
-from smidgen.quantization.folding import crop_kernels, drop_idle, fold_back, fold_forward, settle_affine
+from smidgen.ops.fusing import fuse_activations, keep_last_states, merge_pads
 from texts import Case
 
 MODEL_CASES = (
@@ -25,6 +31,89 @@ MODEL_CASES = (
         """
         input %x: float32[1,4]
         %y: float32[1,4] = Lookup(%x) function='hard_swish'
+        output %y
+        """,
+    ),
+    Case(
+        crop_parts,
+        "what is cut out of one part of a concatenation",
+        """
+        input %a: float32[1,4]
+        input %b: float32[3,4]
+        %c: float32[4,4] = Concat(%a, %b) axis=0
+        %y: float32[2,3] = Crop(%c) start=(2, 1) stop=(4, 4)
+        output %y
+        """,
+        """
+        input %a: float32[1,4]
+        input %b: float32[3,4]
+        %y: float32[2,3] = Crop(%b) start=(1, 1) stop=(3, 4)
+        output %y
+        """,
+    ),
+    Case(
+        crop_parts,
+        "all of one part is that part; what lies in two is left",
+        """
+        input %a: float32[1,4]
+        input %b: float32[3,4]
+        %c: float32[4,4] = Concat(%a, %b) axis=0
+        %part: float32[3,4] = Crop(%c) start=(1, 0) stop=(4, 4)
+        %y: float32[3,4] = Activate(%part) activation='relu'
+        %z: float32[2,4] = Crop(%c) start=(0, 0) stop=(2, 4)
+        output %y, %z
+        """,
+        """
+        input %a: float32[1,4]
+        input %b: float32[3,4]
+        %c: float32[4,4] = Concat(%a, %b) axis=0
+        %y: float32[3,4] = Activate(%b) activation='relu'
+        %z: float32[2,4] = Crop(%c) start=(0, 0) stop=(2, 4)
+        output %y, %z
+        """,
+    ),
+    Case(
+        keep_last_states,
+        "of a recurrent layer whose last state alone is read, that state is kept",
+        """
+        input %x: float32[1,3,2]
+        const %w: float32[4,5,2]
+        const %u: float32[4,5,5]
+        const %b: float32[4,5]
+        %states: float32[1,3,5] = Lstm(%x, %w, %u, %b)
+        %rows: float32[3,5] = Reshape(%states) shape=(3, 5)
+        %y: float32[1,5] = Crop(%rows) start=(2, 0) stop=(3, 5)
+        output %y
+        """,
+        """
+        input %x: float32[1,3,2]
+        const %w: float32[4,5,2]
+        const %u: float32[4,5,5]
+        const %b: float32[4,5]
+        %y.state: float32[1,5] = Lstm(%x, %w, %u, %b) whole=False
+        %y: float32[1,5] = Reshape(%y.state) shape=(1, 5)
+        output %y
+        """,
+    ),
+    Case(
+        keep_last_states,
+        "but not where another is read as well",
+        """
+        input %x: float32[1,3,2]
+        const %w: float32[4,5,2]
+        const %u: float32[4,5,5]
+        const %b: float32[4,5]
+        %states: float32[1,3,5] = Lstm(%x, %w, %u, %b)
+        %y: float32[1,2,5] = Crop(%states) start=(0, 1, 0) stop=(1, 3, 5)
+        output %y
+        """,
+        """
+        input %x: float32[1,3,2]
+        const %w: float32[4,5,2]
+        const %u: float32[4,5,5]
+        const %b: float32[4,5]
+        %states: float32[1,3,5] = Lstm(%x, %w, %u, %b)
+        %y: float32[1,2,5] = Crop(%states) start=(0, 1, 0) stop=(1, 3, 5)
         output %y
         """,
     ),
@@ -210,124 +299,6 @@ MODEL_CASES = (
         %s: int8[1,2] q = Add(%r, %c)
         %t: int8[1,2] q(0.25; 0) = Activate(%s)
         output %t
-        """,
-    ),
-    Case(
-        drop_idle,
-        "what changes nothing goes",
-        """
-        input %x: float32[1,2,3,1]
-        %a: float32[1,2,3,1] = Activate(%x) activation='none'
-        %b: float32[1,2,3,1] = Pad(%a) before=(0, 0, 0, 0) after=(0, 0, 0, 0)
-        %c: float32[1,2,3,1] = Transpose(%b) perm=(0, 1, 2, 3)
-        %d: float32[1,2,3,1] = Concat(%c) axis=1
-        %e: float32[1,2,3,1] = Reshape(%d) shape=(1, 2, 3, 1)
-        %y: float32[1,6] = Reshape(%e) shape=(1, 6)
-        output %y
-        """,
-        """
-        input %x: float32[1,2,3,1]
-        %y: float32[1,6] = Reshape(%x) shape=(1, 6)
-        output %y
-        """,
-    ),
-    Case(
-        crop_kernels,
-        "rows of a kernel that meet padding alone are cut off",
-        """
-        input %x: float32[1,1,2,1]
-        const %w: float32[1,3,3,1]
-        const %b: float32[1]
-        %y: float32[1,1,2,1] = Conv2D(%x, %w, %b) pad=(1, 1, 1, 1)
-        output %y
-        """,
-        """
-        input %x: float32[1,1,2,1]
-        const %y.w: float32[1,1,3,1]
-        const %y.b: float32[1]
-        %y: float32[1,1,2,1] = Conv2D(%x, %y.w, %y.b) pad=(0, 0, 1, 1)
-        output %y
-        """,
-    ),
-    Case(
-        fold_back,
-        "a batch norm joins the convolution before it",
-        """
-        input %x: float32[1,2,2,2]
-        const %w: float32[3,1,1,2]
-        const %b: float32[3]
-        const %scale: float32[3] = 2
-        const %shift: float32[3]
-        %y: float32[1,2,2,3] = Conv2D(%x, %w, %b)
-        %n: float32[1,2,2,3] = BatchNorm(%y, %scale, %shift)
-        %r: float32[1,2,2,3] = Activate(%n)
-        output %r
-        """,
-        """
-        input %x: float32[1,2,2,2]
-        const %y.w: float32[3,1,1,2]
-        const %y.b: float32[3]
-        %y: float32[1,2,2,3] = Conv2D(%x, %y.w, %y.b)
-        %r: float32[1,2,2,3] = Activate(%y)
-        output %r
-        """,
-    ),
-    Case(
-        fold_forward,
-        "a product joins the layer behind it",
-        """
-        input %x: float32[1,2,2,2]
-        const %c: float32[2] = 2
-        const %w: float32[3,1,1,2]
-        const %b: float32[3]
-        %scaled: float32[1,2,2,2] = Mul(%x, %c)
-        %y: float32[1,3,3,3] = Conv2D(%scaled, %w, %b) pad=(1, 0, 1, 0)
-        output %y
-        """,
-        """
-        input %x: float32[1,2,2,2]
-        const %y.w: float32[3,1,1,2]
-        const %y.b: float32[3]
-        %y: float32[1,3,3,3] = Conv2D(%x, %y.w, %y.b) pad=(1, 0, 1, 0)
-        output %y
-        """,
-    ),
-    Case(
-        fold_forward,
-        "a sum stays in front of padding, which is zero without it",
-        """
-        input %x: float32[1,2,2,2]
-        const %c: float32[2] = 2
-        const %w: float32[3,1,1,2]
-        const %b: float32[3]
-        %moved: float32[1,2,2,2] = Add(%x, %c)
-        %y: float32[1,4,4,3] = Conv2D(%moved, %w, %b) pad=(1, 1, 1, 1)
-        output %y
-        """,
-    ),
-    Case(
-        settle_affine,
-        "a batch norm on a map becomes a depthwise layer, elsewhere a product and a sum",
-        """
-        input %x: float32[1,2,2,2]
-        input %f: float32[1,2]
-        const %scale: float32[2] = 2
-        const %shift: float32[2]
-        %y: float32[1,2,2,2] = BatchNorm(%x, %scale, %shift)
-        %z: float32[1,2] = BatchNorm(%f, %scale, %shift)
-        output %y, %z
-        """,
-        """
-        input %x: float32[1,2,2,2]
-        input %f: float32[1,2]
-        const %y.w: float32[1,1,1,2]
-        const %y.b: float32[2]
-        const %z.scale: float32[2]
-        const %z.shift: float32[2]
-        %y: float32[1,2,2,2] = Depthwise(%x, %y.w, %y.b)
-        %z.scaled: float32[1,2] = Mul(%f, %z.scale)
-        %z: float32[1,2] = Add(%z.scaled, %z.shift)
-        output %y, %z
         """,
     ),
 )

@@ -18,6 +18,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "ops.md"
 NAMES: dict[type[Op], tuple[str, str, str]] = {
     ops.Activate: ("Relu Clip", "relu hardtanh clamp", "RELU RELU6 RELU_N1_TO_1"),
     ops.Add: ("Add Sub Sum", "add sub", "ADD SUB"),
+    ops.Assign: ("", "", "ASSIGN_VARIABLE CALL_ONCE READ_VARIABLE VAR_HANDLE"),
     ops.AvgPool: (
         "AveragePool", "avg_pool1d avg_pool2d adaptive_avg_pool1d _adaptive_avg_pool2d", "AVERAGE_POOL_2D",
     ),
@@ -28,6 +29,7 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
     ops.Dense: ("Gemm MatMul", "addmm mm", "FULLY_CONNECTED"),
     ops.Depthwise: ("Conv", "convolution", "DEPTHWISE_CONV_2D"),
     ops.Dequantize: ("DequantizeLinear", "", "DEQUANTIZE"),
+    ops.Gru: ("GRU", "gru", ""),
     ops.Lookup: (
         "Abs Celu Clip Elu Erf Exp Gelu HardSigmoid HardSwish LeakyRelu Log Max Min Mish Pow PRelu Reciprocal Selu "
         "Sigmoid Softplus Softsign Sqrt Swish Tanh",
@@ -38,6 +40,7 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
     ops.MatMul: (
         "MatMul Attention", "bmm mm matmul baddbmm scaled_dot_product_attention", "BATCH_MATMUL",
     ),
+    ops.Lstm: ("LSTM", "lstm", "UNIDIRECTIONAL_SEQUENCE_LSTM"),
     ops.Maximum: ("Max", "maximum", "MAXIMUM MINIMUM"),
     ops.MaxPool: ("MaxPool GlobalMaxPool", "max_pool2d_with_indices adaptive_max_pool2d", "MAX_POOL_2D REDUCE_MAX"),
     ops.Mean: ("ReduceMean GlobalAveragePool", "mean adaptive_avg_pool1d _adaptive_avg_pool2d", "MEAN SUM"),
@@ -91,7 +94,7 @@ def names(which: int) -> set[str]:
 def page() -> str:
     rows = []
     for op, entry in sorted(NAMES.items(), key=lambda item: item[0].__name__):
-        written = [name for name, rules in ((".tflite", TO_TFLITE), (".onnx", TO_ONNX)) if op in rules]
+        written = [name for name, rules in ((".tflite", {*TO_TFLITE, ops.Assign}), (".onnx", TO_ONNX)) if op in rules]
         kernel = "no code runs" if op.view else "yes" if op.kernel or op is ops.Dense else "no"
         gradient = "yes" if op.grad is not Op.grad else "no"
         cells = (f"`{op.__name__}`", *(_listed(text) for text in entry), ", ".join(written), kernel, gradient)
@@ -101,7 +104,8 @@ def page() -> str:
     tail = f"""
 `Lookup` is a table of 256 results in int8; its functions are {functions}. Where a file writes hard-swish,
 SiLU, GELU or a similar function as several nodes, it is recognized. `BatchNorm` and float activations are folded and
-fused when a model is quantized.
+fused when a model is quantized. `Lstm` and `Gru` run over one sequence of fixed length from a state of zero; what
+stands behind them can learn ([tflite.md](tflite.md)).
 """
     return HEAD + "\n".join(rows) + "\n" + tail
 

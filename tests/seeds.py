@@ -6,6 +6,7 @@ python tests/seeds.py        # writes them anew; files of findings, whose names 
 from __future__ import annotations
 
 import io
+import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -38,8 +39,10 @@ from smidgen.training.passes import run
 from smidgen.training.scheme import Scheme, load_scheme
 from smidgen.zoo.draw import draw
 from smidgen.zoo.tables import Stage, Table
+from streams import streaming_network
 from test_attention import spelled
 from test_fuzz_structures import onnx_files, pt2_members
+from test_keras import import_keras, nested
 from test_moving import TAKEN, sizes_computed
 from test_onnx import model
 from test_tflite_folding import reshaped_by_its_own_shape
@@ -124,6 +127,7 @@ def tflite(folder: Path) -> Files:
     yield "folded.tflite", encode(reshaped_by_its_own_shape())
     yield "reduced.tflite", Reduction("SUM", (1, 3, 4, 2), (1, 3), True, "int8").model()
     yield "own_functions.tflite", write_tflite(GRAPHS["tflite-leaky_relu"])
+    yield "streaming.tflite", write_tflite(streaming_network())
 
 
 def older_opset() -> bytes:
@@ -164,6 +168,22 @@ def pt2(folder: Path) -> Files:
         torch.export.save(torch.export.export(module.eval(), (x,)), path)
         with zipfile.ZipFile(path) as archive:
             yield f"{name}.pt2", packed({member: archive.read(member) for member in archive.namelist()})
+
+
+def keras(folder: Path) -> Files:
+    """Models within models, as both kinds of file; those that are there stay where Keras is not installed."""
+    try:
+        model = nested(import_keras())
+    except ModuleNotFoundError:
+        yield from ((path.name, path.read_bytes()) for path in sorted((CORPUS / "keras").glob("nested.*")))
+        return
+    for name in ("nested.keras", "nested.h5"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.save(folder / name)
+    with zipfile.ZipFile(folder / "nested.keras") as archive:
+        yield "nested.keras", packed({name: archive.read(name) for name in archive.namelist()})
+    yield "nested.h5", (folder / "nested.h5").read_bytes()
 
 
 def smg(folder: Path) -> Files:
@@ -274,8 +294,9 @@ def scheme(folder: Path) -> Files:
 
 
 PARSERS: dict[str, Callable[[Path], Files]] = {
-    "tflite": tflite, "onnx": onnx, "pt2": pt2, "smg": smg, "npz": npz, "pkl": pkl, "image": image, "zip": zips,
-    "arrays": arrays, "npy": lone_array, "table": table, "sound": sound, "ckpt": ckpt, "text": text, "scheme": scheme,
+    "tflite": tflite, "onnx": onnx, "pt2": pt2, "keras": keras, "smg": smg, "npz": npz, "pkl": pkl, "image": image,
+    "zip": zips, "arrays": arrays, "npy": lone_array, "table": table, "sound": sound, "ckpt": ckpt, "text": text,
+    "scheme": scheme,
 }  # fmt: skip
 
 
@@ -283,12 +304,13 @@ def main() -> None:
     for parser, files in PARSERS.items():
         own = CORPUS / parser
         own.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory() as folder:
+            made = dict(files(Path(folder)))
         for path in own.iterdir():
             if not path.name.startswith("found"):
                 path.unlink()
-        with TemporaryDirectory() as folder:
-            for name, data in files(Path(folder)):
-                (own / name).write_bytes(data)
+        for name, data in made.items():
+            (own / name).write_bytes(data)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import layout_trees as trees
 from house import TOP
 from smidgen.frontends.native import write_smg
 from smidgen.frontends.tflite import write_tflite
+from streams import streaming_network
 from toys import small_network
 
 ACCURACY = ("exports", "flowers", "gradients", "pixels", "quantization", "ratios", "step", "zoo")
@@ -84,7 +85,7 @@ def test_a_folder_of_models_is_tried_whatever_is_in_it(clone: Path) -> None:
     assert "SKIPPED: real inputs, vww.zip is not beside the checkout" in done.stderr
     damaged, keras, small = json.loads(done.stdout)
     assert "not a TFLite model" in damaged["refused"]
-    assert "'.keras' files are not supported" in keras["refused"]
+    assert "net.keras is not a complete archive" in keras["refused"]
     assert (small["refused"], small["computes"], small["random"]) == (
         "", "int8", {"inputs": 20, "equal": 20, "apart": 0.0}
     )  # fmt: skip
@@ -98,3 +99,12 @@ def test_data_that_cannot_be_read_ends_a_benchmark_in_one_sentence(clone: Path, 
     assert done.returncode == 1
     assert done.stderr.strip().splitlines()[-1].startswith("there is no absent; give a folder of images")
     assert "Traceback" not in done.stderr
+
+
+def test_the_layers_of_a_model_are_measured_on_a_board(clone: Path) -> None:
+    (clone / "stream.tflite").write_bytes(write_tflite(streaming_network()))
+    done = run(clone, "odd_shapes", "stream.tflite", "--json")
+    assert done.returncode == 0, done.stderr[-400:]
+    rows = json.loads(done.stdout)
+    assert [row["layer"].split()[0] for row in rows] == ["Conv2D", "Depthwise", "Conv2D", "Dense"]
+    assert all(row["exact"] and 0 < row["per_mac"] < 100 for row in rows)

@@ -82,8 +82,8 @@ def read_scheme(path: Path) -> object:
 
 
 PARSERS: dict[str, Callable[[Path], object]] = {
-    "tflite": read_model, "onnx": read_model, "pt2": read_model, "smg": read_model, "npz": read_model,
-    "pkl": read_model, "image": read_image, "zip": read_data, "arrays": read_data, "npy": read_data,
+    "tflite": read_model, "onnx": read_model, "pt2": read_model, "keras": read_model, "smg": read_model,
+    "npz": read_model, "pkl": read_model, "image": read_image, "zip": read_data, "arrays": read_data, "npy": read_data,
     "table": read_table, "sound": read_sound, "ckpt": read_checkpoint, "text": read_text, "scheme": read_scheme,
 }  # fmt: skip
 UNTRACED = ("pt2",)  # PyTorch, of which the first file imports parts, would take a minute

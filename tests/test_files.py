@@ -188,7 +188,7 @@ def test_npy_files_that_lie_or_hold_objects_are_refused() -> None:
 
 def test_unsupported_missing_and_misplaced_files_are_named(tmp_path: Path) -> None:
     supported = ", ".join(READERS)
-    for name in ("net.pth", "net.h5", "net"):
+    for name in ("net.pth", "net.pb", "net"):
         with pytest.raises(ImportModelError, match=f"not supported; supported are {supported}"):
             import_model(tmp_path / name)
     with pytest.raises(ImportModelError, match="there is no file"):

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cases import CASES, GRAPHS, RUNS, Case, conv, depthwise, inputs, together
+from case_parts import Case, conv, depthwise
+from cases import CASES, GRAPHS, RUNS, inputs, together
 from graphs import int8_graphs, random_inputs
 from native import Kernels, Map, argument, build_sanitized, pointer
 from smidgen.codegen import PORTABLE, RUNTIME

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
-from cases import FUNCTION_PARAMETERS, Q
+from case_parts import FUNCTION_PARAMETERS, Q
+from litert import run_litert
 from smidgen.errors import GraphError, TargetError
-from smidgen.ir import Builder, Type, evaluate
+from smidgen.frontends.tflite import read_tflite, write_tflite
+from smidgen.frontends.tflite.decode import decode
+from smidgen.frontends.tflite.encode import encode
+from smidgen.frontends.tflite.flatbuffer import ACTIVATIONS as FUSED
+from smidgen.frontends.tflite.flatbuffer import TfliteOptions
+from smidgen.ir import Builder, QParams, Type, evaluate
+from smidgen.numerics import ACTIVATIONS
 from smidgen.ops import BatchNorm, Lookup
 from smidgen.pipeline import compile
 from smidgen.simulation import Simulator
@@ -69,3 +79,23 @@ def test_batch_normalization_is_refused_in_int8_and_with_other_channels() -> Non
         g.emit(BatchNorm(), g.input("q", Type((1, 3), "int8", Q(0.1))), one, one)
     with pytest.raises(GraphError, match=r"BatchNorm of \[1, 4\] needs one scale and one shift per channel"):
         g.emit(BatchNorm(), g.input("x", Type((1, 4), "float32")), one, one)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_an_activation_fused_to_the_sum_before_a_table_limits_its_places(activation: str, tmp_path: Path) -> None:
+    """As LiteRT does it, for every int8: the places of the table, x + 128, are what is limited."""
+    g = Builder()
+    x = g.input("x", Type((1, 256), "int8", QParams.per_tensor(0.05, -120)))
+    model = decode(write_tflite(g.graph(g.emit(Lookup("tanh"), x, q=QParams.per_tensor(0.01)))))
+    limit = TfliteOptions(fused_activation_function=FUSED[activation])
+    changed = replace(
+        model, operators=tuple(replace(o, options=limit) if o.code == "ADD" else o for o in model.operators)
+    )
+    path = tmp_path / "limited.tflite"
+    path.write_bytes(encode(changed))
+    every = np.arange(-128, 128).astype(np.int8)[None]
+    (found,), (expected,) = evaluate(read_tflite(path), every), run_litert(path.read_bytes(), every)
+    np.testing.assert_array_equal(found, expected)
+    distinct = len(set(found.ravel().tolist()))
+    assert distinct == {"relu6": 7, "relu_n1_to_1": 2}.get(activation, distinct)
+    assert activation not in ("none", "relu") or distinct > 30

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cases import GRAPHS, RUNS, Q, Weights, inputs, together
+from case_parts import Q, Weights
+from cases import GRAPHS, RUNS, inputs, together
 from guarded import GuardedBoard, watched
 from smidgen import codegen, ops
-from smidgen.ir import Array, Builder, Graph, Op, Type, evaluate
+from smidgen.ir import Array, Builder, Graph, Op, QParams, Type, evaluate
 from smidgen.ops.window import same_pad
 from smidgen.pipeline import Program, compile
 from smidgen.targets.boards import BOARDS, resize
@@ -105,12 +106,14 @@ def layers(draw: st.DrawFn) -> Graph:
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     deep, groups = draw(st.booleans()), draw(st.sampled_from([1, 1, 1, 2, 3]))
     height, width, channels = (
-        draw(st.integers(1, 9)),
-        draw(st.integers(1, 20)),
+        draw(st.sampled_from([*range(1, 10), 30])),
+        draw(st.one_of(st.integers(1, 3), st.integers(1, 20))),
         groups * draw(st.integers(1, 40 // groups)),
     )
     odd = st.sampled_from(
-        [(3, 3), (5, 5), (7, 7), (1, 1), (2, 3), (3, 1)] if deep else [(1, 1), (1, 1), (3, 3), (2, 5)]
+        [(3, 3), (5, 5), (7, 7), (1, 1), (2, 3), (3, 1), (29, 1), (8, 1), (1, 3)]
+        if deep
+        else [(1, 1), (1, 1), (3, 3), (2, 5), (5, 1)]
     )
     k, stride = draw(odd), draw(st.sampled_from([(1, 1), (1, 1), (2, 2), (2, 1), (1, 2), (3, 3)]))
     dilation = draw(st.sampled_from([(1, 1), (1, 1), (1, 1), (2, 2)]))
@@ -139,6 +142,29 @@ def test_layers_of_any_geometry_agree_with_numpy(m7: CortexM, graphs: list[Graph
     named = {f"{i} {graph.nodes[-1]}": graph for i, graph in enumerate(graphs)}
     runs = [{name: inputs(graph, run) for name, graph in named.items()} for run in (2, 3 + seed)]
     agrees(named, runs, compile(together(named), target=replace(m7, frugal=frugal)))
+
+
+@st.composite
+def dense_layers(draw: st.DrawFn) -> Graph:
+    """A fully connected layer; with scales of powers of two, many of its sums lie half between two steps."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    rows, k, n = draw(st.integers(1, 3)), draw(st.integers(1, 70)), draw(st.integers(1, 13))
+    power, even = draw(st.integers(-12, 12)), draw(st.booleans())
+    scales = np.full(n, 2.0**-6) if even else 2.0 ** rng.uniform(-20, 8, n)
+    g = Builder("dense")
+    x = g.input("x", Type((rows, k), "int8", Q(2.0**-4 if even else 0.037, draw(st.integers(-128, 127)))))
+    w = g.constant("w", rng.integers(-128, 128, (n, k)).astype(np.int8), QParams.per_channel(scales, 0))
+    limit = draw(st.sampled_from([3, 3000, 2**31 - 1]))
+    b = g.constant("b", rng.integers(-limit, limit, n, endpoint=True).astype(np.int32))
+    return g.graph(g.emit(ops.Dense(), x, w, b, q=Q(2.0**power * (1 if even else 1.37), draw(st.integers(-128, 127)))))
+
+
+@settings(max_examples=6, deadline=None)
+@given(graphs=st.lists(dense_layers(), min_size=40, max_size=40), seed=st.integers(0, 2**31))
+def test_fully_connected_layers_round_as_a_double_does(m7: CortexM, graphs: list[Graph], seed: int) -> None:
+    named = {f"{i}": graph for i, graph in enumerate(graphs)}
+    runs = [{name: inputs(graph, run) for name, graph in named.items()} for run in (2, 3 + seed)]
+    agrees(named, runs, compile(together(named), target=m7))
 
 
 def test_a_depthwise_layer_takes_its_inputs_place(m7: CortexM) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from folding_pass_cases import FOLDING_CASES
 from model_pass_cases import MODEL_CASES
 from smidgen.frontends.tflite.reader import FEWER
 from smidgen.frontends.tidy import TIDY
@@ -17,7 +18,7 @@ from smidgen.training.passes import TRAINING
 from texts import Case, graph_of, text_of
 from training_pass_cases import TRAINING_CASES
 
-CASES = (*MODEL_CASES, *TRAINING_CASES)
+CASES = (*MODEL_CASES, *FOLDING_CASES, *TRAINING_CASES)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

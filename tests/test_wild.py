@@ -25,12 +25,15 @@ def wild(name: str) -> str:
 # What of the corpus this reader takes: whether it computes in int8 or in float32.
 READ = {
     "coral-mobilenet_v1_0.25_128_quant.tflite": "int8",
+    "coral-keras_lstm_mnist_ptq.tflite": "int8",
+    "esphome-vad-v2.tflite": "int8",
     "mlperf-ad01-int8.tflite": "int8",
     "mlperf-kws-float.tflite": "float32",
     "openmv-face_landmarks_192.tflite": "int8",
     "openmv-fomo_face_detection.tflite": "int8",
     "openmv-force_int_quant.tflite": "int8",
     "openmv-yolo_lc_192.tflite": "int8",
+    "tflm-mnist-lstm-int8.tflite": "int8",
     "tflm-person-detect-int8.tflite": "int8",
     "tinyengine-detection-int8.tflite": "int8",
     "tinyengine-vww-int8.tflite": "int8",

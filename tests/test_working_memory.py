@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cases import GRAPHS, RUNS, Q, Weights, inputs, together
+from case_parts import Q, Weights
+from cases import GRAPHS, RUNS, inputs, together
 from guarded import GuardedBoard, touched, uses, watched
 from native import declarations
 from smidgen import ops

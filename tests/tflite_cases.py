@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from cases import FUNCTION_PARAMETERS
+import recurrent_cases
+from case_parts import FUNCTION_PARAMETERS
 from graphs import OWN_FUNCTIONS
 from smidgen import ops
 from smidgen.ir import Array, Builder, Graph, Op, QParams, Type, Value
@@ -280,9 +281,21 @@ def concat(c: Case) -> Value:
     return c.g.emit(ops.Concat(axis), *parts)
 
 
+def lstm(c: Case) -> Value:
+    shape, cells = c.pair(1, 6), c.integer(1, 5)
+    op = ops.Lstm(c.draw(st.booleans()), c.draw(st.sampled_from((0.0, 0.3, 10.0))), c.integer(0, 6))
+    x = c.input(1, *shape)
+    if c.dtype == "float32":
+        sizes = (("w", (4, cells, shape[1])), ("u", (4, cells, cells)), ("b", (4, cells)))
+        held = (c.g.constant(name, c.rng.normal(size=size).astype(np.float32)) for name, size in sizes)
+        return c.g.emit(op, x, *held)
+    q = c.q(1 / 128) or recurrent_cases.HIDDEN
+    return recurrent_cases.recurrent(c.g, c.rng, x, cells, op, c.draw(st.sampled_from((0.001, 0.02, 0.1))), y=q)
+
+
 CASES: Mapping[str, Callable[[Case], Value]] = {
     "Activate": activate, "Add": add, "AvgPool": avg_pool, "Concat": concat, "Conv2D": conv, "Crop": crop,
-    "Dense": dense, "Depthwise": depthwise, "Dequantize": dequantize, "Lookup": lookup, "MatMul": matmul,
+    "Dense": dense, "Depthwise": depthwise, "Dequantize": dequantize, "Lookup": lookup, "Lstm": lstm, "MatMul": matmul,
     "Maximum": maximum,
     "MaxPool": max_pool, "Mean": mean, "Mul": mul, "Pad": pad, "Pick": pick, "PRelu": prelu, "Quantize": quantize,
     "Requantize": requantize, "Reshape": reshape, "ResizeBilinear": bilinear, "Softmax": softmax,

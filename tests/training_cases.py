@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attention_cases import ATTENTION_CASES
-from cases import Rng
+from case_parts import Rng
 from feeds import (
     CONVS,
     DEPTHWISES,
@@ -152,6 +152,18 @@ def _moves() -> Iterator[TrainingCase]:
     wild = Feed(Type((5,), "int32"), lambda rng: rng.integers(-(2**31), 2**31, 5).astype(np.int32))
     yield plain("step_state-restored-wild", ops.AdvanceStepState(), wild, *[peak_bits] * 3)
     yield case("step_state-in-place", ops.AdvanceStepState, (peak_bits, peak_bits), _carry_in_place)
+    for size in (1, 37):
+        yield case(f"assign-{size}", ops.Assign, (activation(1, size),), _assign)
+
+
+def _assign(g: Builder, rng: Rng, x: tuple[Value, ...]) -> tuple[Value, ...]:
+    """A variable that each run reads before it is replaced."""
+    type_ = x[0].type
+    variable = g.persistent("variable", rng.integers(-128, 128, type_.shape).astype(np.int8), type_.q)
+    seen = g.emit(ops.Add(), x[0], variable, q=QParams.per_tensor(0.11, 4))
+    after = g.emit(ops.Assign(), variable, x[0])
+    g.update((variable,), (after,))
+    return seen, after
 
 
 def _overlays() -> Iterator[TrainingCase]:

@@ -133,6 +133,14 @@ _arrays = in_archive(
     lambda name: npy, ("x.npy", "y.npy", "x_test.npy", "y_test.npy", "x_train.npy", "meta.npy", "classes.npy")
 )
 _pt2 = in_archive(_in_torch_archive)
+_keras_archive = in_archive(_in_torch_archive, ("config.json", "metadata.json", "model.weights.h5"))
+
+
+def _keras(data: bytes, rng: Random) -> bytes:
+    """An archive, or an HDF5 file alone."""
+    return _keras_archive(data, rng) if data[:2] == b"PK" else raw(data, rng)
+
+
 _onnx = protobuf((*OPERATOR_RULES, *ATTRIBUTES))
 
 TARGETS = {
@@ -140,6 +148,7 @@ TARGETS = {
     "onnx": Target(".onnx", model, _onnx, 40_000),
     "pt2": Target(".pt2", exported, _pt2, 40_000),
     "pt2-export": Target(".pt2", model, _pt2, 100, "pt2"),
+    "keras": Target(".keras", model, _keras, 40_000),
     "smg": Target(".smg", model, tensor_file(graph_in_metadata), 50_000),
     "npz": Target(".npz", model, _arrays, 40_000),
     "pkl": Target(".pkl", model, _pickle, 25_000),

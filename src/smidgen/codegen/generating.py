@@ -121,6 +121,7 @@ def interface(graph: Graph, sources: Sources) -> dict[str, object]:
         "hand_over": _hand_over(sources), **taught(graph, sources.prefix),
         "classes": class_usage(graph.classes, sources.prefix), "hears": int(sources.audio_bytes > 0),
         "heard_rows": heard_rows, "heard_row": heard_row,
+        "streams": _streams(graph, sources.prefix),
         "pixels": f"- {rule}\n" if (rule := pixel_rule(pixel_encoding(graph))) else "",
     }  # fmt: skip
 
@@ -129,6 +130,16 @@ def hearing_usage(graph: Graph, sources: Sources) -> str:
     """How a program hears, as its README says it; nothing for one that does not."""
     heard = hearing(graph, sources.prefix)
     return render("audio_usage.md", prefix=sources.prefix, **heard.fields(streamed=False)) if heard else ""
+
+
+def _streams(graph: Graph, prefix: str) -> str:
+    """How runs follow each other where each goes on from the last, as a README says it."""
+    if not graph.variables:
+        return ""
+    return (
+        f"- Each run goes on from where the last one ended: hand inputs over in order, and call `{prefix}_reset()` "
+        "where a new\n  stream begins.\n"
+    )
 
 
 def _hand_over(sources: Sources) -> str:

@@ -61,8 +61,8 @@ class Writer:
             "kernels_header": "smidgen_training.h" if self.state else "smidgen.h",
         }  # fmt: skip
         extra = {
-            "state_header": render("state.h", **common) if self.state else "",
-            "state_body": render("state.c", **common) if self.state else "",
+            "state_header": (render("state.h", **common) + self._reset("reset.h")) if self.state else "",
+            "state_body": (render("state.c", **common) + self._reset("reset.c")) if self.state else "",
             "train_header": train_header(self.graph.roles, common) if self.graph.roles else "",
             "train_body": render("train.c", **common, **self._step(self.graph.roles)) if self.graph.roles else "",
             "source_header": render("source.h", **common) if self.schedule.streamed_input else "",
@@ -75,6 +75,11 @@ class Writer:
             f"{self.prefix}_weights.h": render("weights.h", **common, declarations="\n".join(self._declarations())),
             f"{self.prefix}_weights.c": render("weights.c", **common, definitions="\n\n".join(self._definitions())),
         }
+
+    def _reset(self, template: str) -> str:
+        """What puts variables back to where they began; nothing without any."""
+        count = len(self.graph.variables)
+        return render(template, prefix=self.prefix, count=count) if count else ""
 
     def _audio(self, common: Mapping[str, object]) -> dict[str, str]:
         """What a program that hears has besides; nothing for others."""
@@ -171,8 +176,8 @@ class Writer:
         """The block of state, and tables of what it begins as."""
         if self.state:
             yield f"static SMG_ALIGNED uint8_t state[{state_bytes(self.graph)}];\n"
-        plain, gathered = [], []
-        for start in self.initial:
+        plain, gathered, variables = [], [], self.graph.variables
+        for start in sorted(self.initial, key=lambda start: start.value not in variables):  # those to reset come first
             if isinstance(start, Gathered):
                 *rows, channels = start.frozen.type.shape
                 sizes = f"{start.offset}, {math.prod(rows)}, {channels}, {start.value.type.shape[-1]}"

@@ -11,11 +11,12 @@ import numpy as np
 from smidgen.data.budget import MEMORY
 from smidgen.data.files import write_whole
 from smidgen.errors import ImportModelError, InputError
+from smidgen.frontends.keras import read_keras
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.frontends.release import read_pkl, read_release_npz
 from smidgen.frontends.tflite import read_tflite, write_tflite
-from smidgen.ir import Graph
-from smidgen.ops import Lookup
+from smidgen.ir import Graph, Op
+from smidgen.ops import Gru, Lookup
 
 NO_TORCH = "needs PyTorch to be read, which is not installed; install smidgen[torch], or export the model to .onnx"
 
@@ -52,6 +53,9 @@ READERS: dict[str, Callable[[Path, int], Graph]] = {
     ".pkl": read_pkl,
     ".onnx": _read_onnx,
     ".pt2": _read_pt2,
+    ".keras": read_keras,
+    ".h5": read_keras,
+    ".hdf5": read_keras,
 }
 
 
@@ -99,8 +103,11 @@ def export_model(graph: Graph, path: str | Path, plain: bool = False) -> None:
 
 def exchange_suffix(graph: Graph) -> str:
     """The kind of file in which a model goes elsewhere: .tflite, or .onnx where TFLite lacks its functions."""
-    tables = (node.op for node in graph.nodes if isinstance(node.op, Lookup))
-    return ".tflite" if all(op.tflite for op in tables) else ".onnx"
+    return ".onnx" if any(_beyond_tflite(node.op) for node in graph.nodes) else ".tflite"
+
+
+def _beyond_tflite(op: Op) -> bool:
+    return isinstance(op, Gru) or (isinstance(op, Lookup) and not op.tflite)
 
 
 def import_model(path: str | Path, memory: int = MEMORY, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Graph:

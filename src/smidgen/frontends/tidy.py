@@ -9,7 +9,7 @@ import numpy as np
 from smidgen import ops
 from smidgen.ir import Array, Builder, Graph, Node, Op, Type, Value, verify
 from smidgen.ir.rewriting import producers, prune, rewrite, uses
-from smidgen.ops.fusing import fuse_activations, merge_pads
+from smidgen.ops.fusing import fuse_activations, keep_last_states, merge_pads
 from smidgen.ops.weighted import Weighted
 
 GRID = np.concatenate([np.linspace(-9, 9, 361), [-40.0, -0.013, 0.0171, 33.0]]).astype(np.float32)
@@ -183,6 +183,34 @@ def flatten_means(graph: Graph) -> Graph:
     return prune(rewrite(graph, rule))
 
 
+def crop_parts(graph: Graph) -> Graph:
+    """What is cut out of a single part of a concatenation is cut out of that part."""
+    made_by = producers(graph)
+
+    def rule(g: Builder, node: Node) -> Node | Value | None:
+        whole = made_by.get(node.ins[0])
+        if whole is None or not isinstance(node.op, ops.Crop) or not isinstance(whole.op, ops.Concat):
+            return None
+        axis, first = whole.op.axis, 0
+        start, stop = node.op.start[axis], node.op.stop[axis]
+        for part in whole.ins:
+            end = first + part.type.shape[axis]
+            if first <= start and stop <= end:
+                if part.type.shape == node.out.type.shape:
+                    return part
+                moved = (_with(node.op.start, axis, start - first), _with(node.op.stop, axis, stop - first))
+                return Node(ops.Crop(*moved), (part,), node.outs)
+            first = end
+        return None
+
+    return prune(rewrite(graph, rule))
+
+
+def _with(numbers: tuple[int, ...], place: int, number: int) -> tuple[int, ...]:
+    return (*numbers[:place], number, *numbers[place + 1 :])
+
+
 TIDY: tuple[Callable[[Graph], Graph], ...] = (
-    recognize, sink_functions, fold_biases, fold_normalizations, merge_pads, flatten_means, fuse_activations, prune,
+    recognize, sink_functions, fold_biases, fold_normalizations, merge_pads, flatten_means, fuse_activations,
+    crop_parts, keep_last_states, prune,
 )  # fmt: skip

@@ -53,6 +53,11 @@ def test(
     """
     if images is not None and images < 1:
         raise InputError(f"a model cannot be tested on {images} samples; give 1 or more")
+    if images is not None and model.variables:
+        raise InputError(
+            f"{model.name} carries {len(model.variables)} variables from sample to sample: some of them, taken evenly, "
+            "are no stream; test it on all"
+        )
     samples = data.test if images is None else data.test.spread(images)
     model = with_front_end(model, samples.images, audio)
     run = _Test(model, data, samples, where_to_run(model, target), on_progress)

@@ -20,6 +20,7 @@ from smidgen.ir.graph import (
     infer,
     memory_read,
     op,
+    refuse_variables,
     roles_of,
     virtual_sources,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "infer",
     "memory_read",
     "op",
+    "refuse_variables",
     "roles_of",
     "verify",
     "virtual_sources",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
-from smidgen.errors import GraphError
+from smidgen.errors import GraphError, InputError
 from smidgen.ir.log_mel import LogMel
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ir.types import Array, Params, Type
@@ -65,10 +65,13 @@ class Op:
     working_memory: ClassVar[bool] = False  # the kernel takes a pointer to working memory, of its target's size
     saved: ClassVar[bool] = False  # the output is what the backward pass keeps of the forward pass: taken early
     view: ClassVar[bool] = False  # the output is the first input's memory under another type: no code runs
+    carries: ClassVar[bool] = False  # what it gives replaces state in every run, predictions too: a variable
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
         """Emit the gradient with respect to each input (None where there is none), given that of the first output."""
-        raise GraphError(f"{type(self).__name__}, which gives %{node.outs[0].name}, has no gradient")
+        raise GraphError(
+            f"{type(self).__name__}, which gives %{node.outs[0].name}, has no gradient; train only layers behind it"
+        )
 
     @property
     def title(self) -> str:
@@ -204,6 +207,12 @@ class Graph:
         return next(behind, len(self.nodes))
 
     @property
+    def variables(self) -> tuple[Value, ...]:
+        """State that every run goes on from and replaces, one that only predicts as well."""
+        carried = {v for node in self.nodes if node.op.carries for v in node.outs}
+        return tuple(old for old, new in self.updates.items() if new in carried)
+
+    @property
     def scores(self) -> Value:
         """The output whose largest element is what a graph predicts: the first one, of a training step the logits."""
         return self.roles.logits if self.roles else self.outputs[0]
@@ -229,6 +238,15 @@ def roles_of(graph: Graph) -> Roles:
     if graph.roles is None:
         raise GraphError(f"{graph.name} is not a training step; build one with build_training")
     return graph.roles
+
+
+def refuse_variables(graph: Graph, what: str) -> None:
+    """Raise InputError for a streaming network where samples are not shown one after the other."""
+    if graph.variables:
+        raise InputError(
+            f"{graph.name} carries {len(graph.variables)} variables from run to run, and {what} shows samples in any "
+            "order; give a learning rate and a scheme, and train it on one stream"
+        )
 
 
 def infer(op: Op, types: tuple[Type, ...]) -> tuple[Type, ...]:

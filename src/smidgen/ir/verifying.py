@@ -91,14 +91,16 @@ def _is_label(type_: Type) -> bool:
 
 
 def _verify_prediction(graph: Graph, roles: Roles) -> None:
-    """What runs before the label is read gives the logits, and changes nothing that learns."""
+    """What runs before the label is read gives the logits, and changes all variables and nothing that learns."""
     before = graph.nodes[: graph.prediction_end]
     made = {v for node in before for v in node.outs}
     if any(roles.logits in node.outs for node in graph.nodes) and roles.logits not in made:
         raise GraphError(f"%{roles.logits.name}, the logits of {graph.name}, is computed after the label is read")
-    for new in graph.updates.values():
-        if new in made:
-            raise GraphError(f"%{new.name} replaces state of {graph.name} before the label is read")
+    variables = graph.variables
+    for old, new in graph.updates.items():
+        if (new in made) != (old in variables):
+            when = "before" if new in made else "only after"
+            raise GraphError(f"%{new.name} replaces state of {graph.name} {when} the label is read")
 
 
 def _verify_preprocessing(graph: Graph) -> None:

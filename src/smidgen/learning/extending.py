@@ -13,7 +13,7 @@ import numpy as np
 
 from smidgen.data import Data, Samples, as_input, pixel_encoding
 from smidgen.errors import InputError
-from smidgen.ir import Array, Graph
+from smidgen.ir import Array, Graph, refuse_variables
 from smidgen.ir.rewriting import producers, prune
 from smidgen.learning.freezing import learned_graph
 from smidgen.pipeline import compile
@@ -53,6 +53,7 @@ def extend(model: Graph, data: Data) -> Extended:
 
     The data need not have examples of the known classes; where it has, they are not used here.
     """
+    refuse_variables(model, "what finds a class's prototype")
     known, ending = model.classes, ending_of(model)
     if not known:
         raise InputError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from smidgen.learning.course import Course, Epoch, LearningProgress, RunPosition
 from smidgen.learning.freezing import learned_graph
 from smidgen.learning.testing import Guess, Tested, check_labels, guess, label_of, measure
 from smidgen.pipeline import Program
-from smidgen.targets.device import Device
+from smidgen.targets.device import Device, restart
 
 SAVE_STEPS = 1000  # steps between checkpoints within an epoch
 SATURATED = 0.05  # of the trained weights may come to their limits before it is said
@@ -144,7 +144,9 @@ class _Run:
     def epoch(self) -> None:
         """The steps of the epoch that are left, the test after it, and its checkpoint."""
         train, number = self.data.train, self.position.epoch
-        for step, index in enumerate(self.course.order(number, len(train))):
+        if self.position.step == 0:
+            restart(self.device)
+        for step, index in enumerate(self._order(number, len(train))):
             if step < self.position.step:
                 continue
             self.step(index)
@@ -158,6 +160,10 @@ class _Run:
         record = (*self.position.record, epoch)
         self.position = replace(self.position, epoch=number + 1, step=0, losses=0.0, record=record)
         self.save(self.position)
+
+    def _order(self, epoch: int, count: int) -> Sequence[int]:
+        """Which sample each step takes; of a streaming network one after the other, as they follow each other."""
+        return range(count) if self.device.graph.variables else self.course.order(epoch, count)
 
     def finish(self) -> None:
         """The test after the last epoch, where the run was to have more of them and none was due after this one."""
@@ -226,7 +232,8 @@ def not_finite(state: Mapping[str, Array]) -> str | None:
 
 def saturation(graph: Graph, state: Mapping[str, Array]) -> float:
     """The share of the trained int8 weights that stand at their limits, ±127."""
-    weights = [state[v.name] for v in graph.updates if v.type.dtype == "int8"]
+    variables = graph.variables
+    weights = [state[v.name] for v in graph.updates if v.type.dtype == "int8" and v not in variables]
     at_limit = sum(int((np.abs(w.astype(np.int16)) >= LIMIT).sum()) for w in weights)
     return at_limit / max(sum(w.size for w in weights), 1)
 

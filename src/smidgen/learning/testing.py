@@ -12,7 +12,7 @@ from smidgen.data import Data, Samples, as_input, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Roles, Told, roles_of
 from smidgen.ops.loss import Loss, loss_kind, loss_node
-from smidgen.targets.device import Device, told_array
+from smidgen.targets.device import Device, restart, told_array
 
 Count = Callable[[int], None]
 GUESSED = 256  # samples, at most, whose variance is taken
@@ -46,7 +46,8 @@ class Tested:
 
 
 def measure(device: Device, samples: Samples, on_progress: Count = lambda _: None) -> Tested:
-    """Test a device that learns with the samples; `on_progress` gets how many were tried."""
+    """Test a device that learns with the samples, of a streaming network one stream; `on_progress` gets how many."""
+    restart(device)
     if loss_kind(device.graph) in (None, "softmax"):
         return Tested(top1(device, samples, on_progress))
     roles, encoding = roles_of(device.graph), pixel_encoding(device.graph)

@@ -35,6 +35,8 @@ from smidgen.ops.pool import AvgPool as AvgPool
 from smidgen.ops.pool import MaxPool as MaxPool
 from smidgen.ops.pool import Mean as Mean
 from smidgen.ops.prelu import PRelu as PRelu
+from smidgen.ops.recurrence import Gru as Gru
+from smidgen.ops.recurrence import Lstm as Lstm
 from smidgen.ops.resize import ResizeBilinear as ResizeBilinear
 from smidgen.ops.select import Gather as Gather
 from smidgen.ops.shape import Concat as Concat
@@ -47,3 +49,4 @@ from smidgen.ops.unit_norm import UnitNorm as UnitNorm
 from smidgen.ops.update import BiasStep as BiasStep
 from smidgen.ops.update import DenseStep as DenseStep
 from smidgen.ops.update import WeightStep as WeightStep
+from smidgen.ops.variable import Assign as Assign

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from smidgen.ir import Builder, Graph, Node
+import numpy as np
+
+from smidgen.ir import Builder, Graph, Node, Value
 from smidgen.ir.rewriting import producers, prune, rewrite, uses
 from smidgen.ops.elementwise import Activate, Add, Mul
 from smidgen.ops.pool import AvgPool, MaxPool
-from smidgen.ops.shape import Pad
+from smidgen.ops.recurrence import Recurrent
+from smidgen.ops.shape import Crop, Pad, Reshape
 from smidgen.ops.weighted import Weighted, Windowed
 
 Fusing = Weighted | Add | Mul | AvgPool | MaxPool  # ops with an activation of their own
@@ -56,3 +59,29 @@ def fuse_activations(graph: Graph) -> Graph:
         return Node(op, before.ins, before.outs if before.out.type.dtype == "float32" else node.outs)
 
     return rewrite(graph, rule, set(pairs.values()))
+
+
+def keep_last_states(graph: Graph) -> Graph:
+    """A recurrent layer of which only the last state is read keeps no others."""
+    made_by, used = producers(graph), uses(graph)
+
+    def layer_before(value: Value) -> Node | None:
+        """The layer whose states these are, where nobody else reads them."""
+        made = made_by.get(value)
+        if made is None or used[value] != 1:
+            return None
+        return layer_before(made.ins[0]) if made.op.view else made
+
+    def rule(g: Builder, node: Node) -> Node | None:
+        layer = layer_before(node.ins[0]) if isinstance(node.op, Crop) else None
+        if layer is None or not isinstance(layer.op, Recurrent) or not layer.op.whole:
+            return None
+        x, cells = node.ins[0].type, layer.out.type.shape[-1]
+        taken = np.asarray(node.op.ref(node, np.arange(x.size).reshape(x.shape))).ravel()
+        if not np.array_equal(taken, np.arange(x.size - cells, x.size)):
+            return None
+        name = f"{node.out.name}.state"
+        last = g.emit(replace(layer.op, whole=False), *layer.ins, q=layer.out.type.q, name=name)
+        return Node(Reshape(node.out.type.shape), (last,), node.outs)
+
+    return prune(rewrite(graph, rule))

@@ -20,6 +20,7 @@ from smidgen.ops.normalize import Normalize, rounded_constants
 from smidgen.ops.pick import Pick
 from smidgen.ops.pool import AvgPool, MaxPool, Mean
 from smidgen.ops.prelu import PRelu
+from smidgen.ops.recurrence import Gru, Lstm, Recurrent
 from smidgen.ops.resize import ResizeBilinear
 from smidgen.ops.shape import Concat, Crop, Pad, Reshape, Transpose
 from smidgen.ops.softmax import OUTPUT, Softmax
@@ -30,7 +31,8 @@ from smidgen.quantization.calibration import QuantizationError, Range, scale_of
 # The output has the input's quantization.
 KEEPS_QUANTIZATION = (MaxPool, AvgPool, Crop, Pad, Pick, Reshape, ResizeBilinear, Transpose)
 ONE_QUANTIZATION = (Concat, Maximum)  # inputs and output have the same
-NEW_QUANTIZATION = (Activate, Add, MatMul, Mul, Mean, Lookup, Normalize, PRelu)  # the output has one of its own
+# The output has one of its own.
+NEW_QUANTIZATION = (Activate, Add, Gru, Lstm, MatMul, Mul, Mean, Lookup, Normalize, PRelu)
 FIXED: Mapping[type[Op], QParams] = {Softmax: OUTPUT, UnitNorm: UNIT}  # the output has always the same
 UNWEIGHTED = (*KEEPS_QUANTIZATION, *ONE_QUANTIZATION, *NEW_QUANTIZATION)
 WEIGHT_STEPS = 127
@@ -61,7 +63,8 @@ def check_ops(graph: Graph) -> None:
             raise QuantizationError(
                 f"{type(node.op).__name__}, which gives %{node.outs[0].name}, has no int8 form; leave it out"
             )
-        if isinstance(node.op, Weighted | Normalize) and not all(v in graph.constants for v in node.ins[1:]):
+        held = isinstance(node.op, Weighted | Recurrent | Normalize)
+        if held and not all(v in graph.constants for v in node.ins[1:]):
             raise QuantizationError(
                 f"{type(node.op).__name__}, which gives %{node.out.name}, computes its weights; they must be constants"
             )
@@ -107,6 +110,9 @@ def round_graph(graph: Graph, scales: Mapping[Value, QParams]) -> Graph:
             x = values[node.ins[0]]
             w, b = (graph.constants[v] for v in node.ins[1:])
             ins: tuple[Value, ...] = (x, *_layer_constants(g, node, x.type, w, b))
+        elif isinstance(op, Recurrent):
+            x = values[node.ins[0]]
+            ins = (x, *_gate_constants(g, graph, node, x.type.scale, q.one))
         elif isinstance(op, Normalize):
             scale, shift = (graph.constants[v] for v in node.ins[1:])
             ins = (values[node.ins[0]], *_normalization(g, node, scale, shift, q))
@@ -161,6 +167,22 @@ def _layer_constants(g: Builder, node: Node, x: Type, w: Array, b: Array) -> tup
     bias = np.rint(b / (x.scale * scales)).astype(np.int32)
     weights = g.constant(node.ins[1].name, rounded, QParams.per_channel(scales, axis))
     return weights, g.constant(node.ins[2].name, bias)
+
+
+def _gate_constants(g: Builder, graph: Graph, node: Node, x_scale: float, y_scale: float) -> tuple[Value, ...]:
+    """Weights of x and of the hidden state rounded gate by gate, and the bias in steps of the sums it belongs to."""
+    w, u, b = (graph.constants[v] for v in node.ins[1:])
+    gates = len(w)
+    beside = np.zeros((gates, b.shape[1]))  # what is added to the sums of the hidden state
+    beside[-1] = b[-1] if len(b) > gates else 0.0
+    made, steps = [], []
+    for value, weights, bias, scale in ((node.ins[1], w, b[:gates], x_scale), (node.ins[2], u, beside, y_scale)):
+        scales = weight_scales(weights, np.abs(bias).max(axis=1), 0, scale)
+        rounded = np.clip(np.rint(weights / scales[:, None, None]), -WEIGHT_STEPS, WEIGHT_STEPS).astype(np.int8)
+        made.append(g.constant(value.name, rounded, QParams.per_channel(scales, 0)))
+        steps.append(np.rint(bias / (scale * scales[:, None])))
+    rows = [*steps[0], *steps[1][-1:]][: len(b)]
+    return (*made, g.constant(node.ins[3].name, np.array(rows).astype(np.int32)))
 
 
 def weight_scales(w: Array, b: Array, axis: int, x_scale: float) -> Array:

@@ -28,6 +28,7 @@ from smidgen.quantization.correcting import correct_biases
 from smidgen.quantization.equalising import equalise
 from smidgen.quantization.folding import fold
 from smidgen.quantization.int8 import check_ops, input_scale, round_graph, share_scales
+from smidgen.quantization.recurrent import fit_cells
 from smidgen.quantization.report import Accuracy, Report, compare, scored_classes, top1
 
 FEWEST = 8  # samples; a hundred are better
@@ -100,6 +101,7 @@ def quantize(
     used, others = _split_samples(len(samples))
     if recipe.equalise:
         real = equalise(real, samples[used], on_progress)
+    real = fit_cells(real, samples[used], on_progress)
     ranges = calibrate(real, samples[used], recipe.method, recipe.percentile, on_progress)
     given = input_scale(choice.preprocessing, samples.shape[-1]) if choice else None
     rounded = round_graph(real, share_scales(real, ranges, given))
@@ -163,7 +165,9 @@ def _check_float(graph: Graph) -> None:
     if len(graph.inputs) != 1 or graph.inputs[0].type.dtype != "float32":
         raise QuantizationError(f"{graph.name} has {len(graph.inputs)} inputs; one of float32 can be quantized")
     if graph.state:
-        raise QuantizationError(f"{graph.name} holds state that learns; quantize the model it came from")
+        raise QuantizationError(
+            f"{graph.name} holds state, which learns or is carried from run to run; quantize the model it came from"
+        )
     for value, data in graph.constants.items():
         if not np.isfinite(data).all():
             bad = int((~np.isfinite(data)).sum())

@@ -11,11 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from smidgen.errors import InputError
-from smidgen.ir import Array, Graph, Type, Value, evaluate, evaluate_step, roles_of
+from smidgen.ir import Array, Graph, Type, Value, evaluate_step, roles_of
 from smidgen.memory import PeakParts
 from smidgen.pipeline import Program
 from smidgen.targets.boards import Clock, shown_time
-from smidgen.targets.device import Device
+from smidgen.targets.device import Device, restart
 from smidgen.training.losses import example_label
 
 LEARNING_RATE = 0.01  # of the steps that are compared
@@ -188,6 +188,7 @@ def profile(program: Program, steps: int = 3, seed: int = 0) -> Profile:
         rng = np.random.default_rng(seed)
         device.predict(*_random_inputs(program.graph.prediction_inputs, rng))
         forward = device.counts()
+        restart(device)
         compare = _compare_training if program.training else _compare_inference
         differences = list(compare(program, device, steps, rng))
         counts, memory = device.counts() if program.training else forward, device.memory()
@@ -227,10 +228,11 @@ def _compare_training(program: Program, device: Device, steps: int, rng: np.rand
 
 def _compare_inference(program: Program, device: Device, runs: int, rng: np.random.Generator) -> Iterator[str]:
     """Run on noise; what differs from the reference."""
-    graph = program.graph
+    graph, state = program.graph, program.graph.state
     for run in range(runs):
         arrays = _random_inputs(graph.inputs, rng)
-        yield from _differences(graph.outputs, evaluate(graph, *arrays), device.run(*arrays), run)
+        outputs, state = evaluate_step(graph, state, *arrays)
+        yield from _differences(graph.outputs, outputs, device.run(*arrays), run)
 
 
 def _differences(

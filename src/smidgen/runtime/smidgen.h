@@ -98,6 +98,10 @@ typedef struct {
     int32_t b_period;
 } smg_maximum_s8_params;
 
+typedef struct {
+    int32_t n;
+} smg_assign_s8_params;
+
 /* The slope repeats every slope_period elements; its factor is that of the product. */
 typedef struct {
     int32_t x_zero, slope_zero, y_zero, slope_period, multiplier, shift, slope_multiplier, slope_shift;
@@ -153,6 +157,25 @@ typedef struct {
     int32_t rows, c, multiplier, shift, least;
 } smg_softmax_s8_params;
 
+/* What recurrent layers' parameters begin with: each gate's sums are scaled to Q3.12 by factors of its own. Only the last
+ * hidden state is given unless `whole`. */
+#define SMG_RECURRENT                                                           \
+    int32_t steps, inputs, cells, whole, x_zero, y_zero, y_multiplier, y_shift; \
+    const int32_t *x_multiplier, *h_multiplier;                                 \
+    const int8_t *x_shift, *h_shift
+
+/* Gates i, f, g, o; `bits` are those before the point of the cell state, `limit` its largest magnitude unless 0. */
+typedef struct {
+    SMG_RECURRENT;
+    int32_t bits, limit;
+} smg_lstm_s8_params;
+
+/* Gates r, z, n; r acts on the state itself or, with reset_after, on what the state gives to n. */
+typedef struct {
+    SMG_RECURRENT;
+    int32_t reset_after, gated_multiplier, gated_shift;
+} smg_gru_s8_params;
+
 /* `rows` tensors of `positions` times `groups` times `width` elements, each with one scale and one shift for each of its
  * groups * width channels; statistics are those of a group. epsilon, in units of n * n times the variance of
  * int8, is epsilon_high * 2^31 + epsilon_low. */
@@ -179,6 +202,7 @@ void smg_avg_pool_s8(const smg_avg_pool_s8_params *p, const smg_map *x, const sm
 void smg_mean_s8(const smg_mean_s8_params *p, const int8_t *x, int8_t *y);
 void smg_add_s8(const smg_add_s8_params *p, const int8_t *a, const int8_t *b, int8_t *y, int32_t count);
 void smg_mul_s8(const smg_mul_s8_params *p, const int8_t *a, const int8_t *b, int8_t *y, int32_t count);
+void smg_assign_s8(const smg_assign_s8_params *p, const int8_t *x, int8_t *y);
 void smg_maximum_s8(const smg_maximum_s8_params *p, const int8_t *a, const int8_t *b, int8_t *y, int32_t count);
 void smg_prelu_s8(const smg_prelu_s8_params *p, const int8_t *x, const int8_t *slope, int8_t *y, int32_t count);
 void smg_rescale_s8(const smg_rescale_s8_params *p, const int8_t *x, int8_t *y, int32_t count);
@@ -192,6 +216,10 @@ void smg_resize_bilinear_s8(const smg_resize_bilinear_s8_params *p, const int8_t
 void smg_transpose_s8(const smg_transpose_s8_params *p, const int8_t *x, int8_t *y);
 void smg_concat_s8(const smg_concat_s8_params *p, const int8_t *const *x, int8_t *y);
 void smg_softmax_s8(const smg_softmax_s8_params *p, const int8_t *x, int8_t *y);
+void smg_lstm_s8(const smg_lstm_s8_params *p, const int8_t *x, const int8_t *w, const int8_t *u, const int32_t *b,
+                 int8_t *y, void *scratch);
+void smg_gru_s8(const smg_gru_s8_params *p, const int8_t *x, const int8_t *w, const int8_t *u, const int32_t *b,
+                int8_t *y, void *scratch);
 void smg_normalize_s8(const smg_normalize_s8_params *p, const int8_t *x, const int16_t *scale, const int32_t *shift,
                       int8_t *y);
 void smg_unit_norm_s8(const smg_unit_norm_s8_params *p, const int8_t *x, int8_t *y);

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from smidgen.data import Data
 from smidgen.errors import InputError
-from smidgen.ir import Graph, verify
+from smidgen.ir import Graph, refuse_variables, verify
 from smidgen.learning import Course
 from smidgen.selection.cluster import OnRay
 from smidgen.selection.contributions import (
@@ -79,6 +79,7 @@ def analyze(
     used where it has any and the target is not "host". Neither changes a number.
     """
     verify(model)
+    refuse_variables(model, "an analysis")
     data.check_classes("what a part adds is judged")
     launcher = find_launcher(target, workers, ray)
     if not 1 <= seeds <= MOST_SEEDS:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from smidgen.data import Data, DataError, as_input, pixel_encoding
 from smidgen.errors import InputError
-from smidgen.ir import Array, Graph, roles_of
+from smidgen.ir import Array, Graph, refuse_variables, roles_of
 from smidgen.learning import Course, LearningError
 from smidgen.learning.run import check_course, not_finite
 from smidgen.learning.testing import check_labels, guess, label_of
@@ -115,6 +115,7 @@ def choose_rate(
     if program.training is None or program.target.name != "host":
         raise InputError(f"rates are tried by programs that learn on this machine; {program.graph.name} is not one")
     course.check()
+    refuse_variables(program.graph, "a trial of rates")
     check_labels(program.graph, data)
     check_course(course, data)
     try:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from smidgen.data import Data, pixel_encoding
 from smidgen.errors import InputError
-from smidgen.ir import Graph
+from smidgen.ir import Graph, refuse_variables
 from smidgen.learning.course import Course
 from smidgen.simulation.copies import Front
 from smidgen.simulation.images import CourseImages, centred
@@ -200,6 +200,7 @@ def _top1(
 
 def _check(forward: Graph, runs: Sequence[Baseline], data: Data, course: Course, batch: int, together: int) -> None:
     course.check()
+    refuse_variables(forward, "a simulation")
     for run in runs:
         run.check()
     if not runs:

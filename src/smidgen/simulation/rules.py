@@ -34,11 +34,11 @@ def rule(*kinds: type[Op]) -> Callable[[TorchRule], TorchRule]:
 
 
 def by_reference(node: Node, a: Arithmetic) -> Function:
-    """An op without a gradient is its numpy reference, one sample after another."""
+    """An op without a gradient is its numpy reference, one sample of its first input after another."""
 
     def run(*xs: Tensor) -> Tensor:
-        arrays = [x.detach().cpu().numpy().astype(v.type.dtype) for x, v in zip(xs, node.ins, strict=True)]
-        made = [np.asarray(node.op.ref(node, *(array[i : i + 1] for array in arrays))) for i in range(len(arrays[0]))]
+        x, *others = (t.detach().cpu().numpy().astype(v.type.dtype) for t, v in zip(xs, node.ins, strict=True))
+        made = [np.asarray(node.op.ref(node, x[i : i + 1], *others)) for i in range(len(x))]
         return torch.from_numpy(np.concatenate(made).astype(np.float32)).to(a.device)
 
     return run

@@ -144,6 +144,13 @@ def _as_vector(label: int, outputs: int) -> Array:
     return target
 
 
+def restart(device: Device) -> None:
+    """Put the variables of a streaming network back to what they begin with; what was learned stays."""
+    first = {v.name: device.graph.state[v] for v in device.graph.variables}
+    if first:
+        device.restore({**device.state(), **first})
+
+
 def check_hearing(graph: Graph, samples: Array) -> tuple[int, int]:
     """The rows of a program's input, and what is in a row; InputError unless it hears, and these are samples."""
     spec = graph.preprocessing

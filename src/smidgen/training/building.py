@@ -95,12 +95,13 @@ def _check_int8(graph: Graph, features: Value, trained: tuple[Trained, ...]) -> 
 def _learnable(
     graph: Graph, features: Value, trained: tuple[Trained, ...], qas: bool
 ) -> tuple[Builder, dict[Value, Value], tuple[Weight, ...]]:
-    """The nodes up to the features, with everything that learns turned from constant into state."""
+    """The nodes up to the features and to what replaces variables, all that learns turned from constant into state."""
     by_output = {t.node.out: t for t in trained}
     g = Builder(graph.name, graph.preprocessing)
     values: dict[Value, Value] = {v: g.input(v.name, v.type) for v in graph.inputs}
+    values |= {v: g.persistent(v.name, data, v.type.q) for v, data in graph.state.items()}
     weights: list[Weight] = []
-    for node in needed(graph, features):
+    for node in needed(graph, features, *graph.updates.values()):
         layer = by_output.get(node.outs[0])
         for index, value in enumerate(node.ins):
             if value in graph.constants and value not in values:
@@ -112,6 +113,7 @@ def _learnable(
                     values[value] = g.constant(value.name, graph.constants[value], value.type.q)
         outs = g.emit_all(node.op, *(values[v] for v in node.ins), q=node.outs[0].type.q, name=node.outs[0].name)
         values.update(zip(node.outs, outs, strict=True))
+    g.update((values[v] for v in graph.updates), (values[v] for v in graph.updates.values()))
     return g, values, tuple(weights)
 
 

@@ -23,9 +23,12 @@ class OnnxImport(Layers):
     def __init__(self, model: OnnxModel, name: str, plan: Mapping[str, QParams], budget: Budget) -> None:
         super().__init__(name, plan, budget)
         self.model = model
+        self.withheld: set[str] = set()  # results that are not computed
         self.values: dict[str, Operand] = {n: Constant(data) for n, data in model.constants.items()}
 
     def operand(self, name: str) -> Operand:
+        if name in self.withheld:
+            raise ImportModelError(f"'{name}' is the last cell state of an LSTM; only its hidden states are read")
         if name not in self.values:
             raise ImportModelError(f"'{name}' is read before anything writes it; export the model again")
         return self.values[name]
@@ -104,6 +107,13 @@ class OnnxCall:
         value = self.operator.attributes.get(name, default)
         if not isinstance(value, str):
             raise ImportModelError(f"its attribute {name} should be text, is {value!r:.40}")
+        return value
+
+    def listed(self, name: str) -> tuple[object, ...]:
+        """A list of anything; none where it is left out."""
+        value = self.operator.attributes.get(name, ())
+        if not isinstance(value, tuple):
+            raise ImportModelError(f"its attribute {name} should be a list, is {value!r:.40}")
         return value
 
     def forbid(self, name: str, allowed: object) -> None:

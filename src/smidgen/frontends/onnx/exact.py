@@ -1,7 +1,7 @@
 """Graph → QDQ ONNX that rounds as we do: layers are functions that make a runtime compute the same int8 numbers.
 
 What only moves elements or compares them is as in the plain form, and so are layers in float32, which a runtime sums in
-its own order.
+its own order, and recurrent layers, whose gates it computes in float32.
 """
 
 from __future__ import annotations

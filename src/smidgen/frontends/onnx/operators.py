@@ -15,6 +15,7 @@ from smidgen.frontends.onnx.attention import ATTENTION_RULES
 from smidgen.frontends.onnx.context import OnnxCall
 from smidgen.frontends.onnx.moving import MOVING_RULES
 from smidgen.frontends.onnx.quantized import dequantize, quantize
+from smidgen.frontends.onnx.recurrence import RECURRENT_RULES
 from smidgen.ir import Op
 from smidgen.ops.tflite_tables import TABLES as TFLITE_TABLES
 
@@ -315,7 +316,7 @@ def _swish(call: OnnxCall) -> FileTensor:
 
 
 OPERATOR_RULES: Mapping[str, OnnxRule] = {
-    **ATTENTION_RULES, **MOVING_RULES,
+    **ATTENTION_RULES, **MOVING_RULES, **RECURRENT_RULES,
     "Abs": _lookup("abs"), "Add": _add, "AveragePool": _pool, "BatchNormalization": _batch_norm, "Cast": _cast,
     "Celu": _lookup("celu", 1.0), "Clip": _limits, "Concat": _concat, "Constant": _constant, "Conv": _conv,
     "ConvTranspose": _conv_transpose,

@@ -14,7 +14,7 @@ from smidgen.data.budget import MEMORY, Budget
 from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends.channels import Constant, FileTensor
 from smidgen.frontends.naming import identifier
-from smidgen.frontends.obstacles import with_others
+from smidgen.frontends.obstacles import CUT, UnsupportedOperatorError, with_others
 from smidgen.frontends.onnx.attention import SPELLED_NORM, spelled_norm
 from smidgen.frontends.onnx.constants import fold
 from smidgen.frontends.onnx.context import OnnxCall, OnnxImport
@@ -22,6 +22,7 @@ from smidgen.frontends.onnx.normalizing import join_normalizations
 from smidgen.frontends.onnx.operators import OPERATOR_RULES
 from smidgen.frontends.onnx.protobuf import NO_SHAPES, OnnxModel, OnnxOperator, OnnxTensor, Shapes, decode
 from smidgen.frontends.onnx.quantized import input_quantization, planned_quantizations
+from smidgen.frontends.onnx.recurrence import RECURRENT_RULES
 from smidgen.frontends.tidy import fewest_transposes, tidy
 from smidgen.ir import Graph, QParams
 from smidgen.ir.verifying import fits_scores
@@ -32,10 +33,9 @@ WEIGHTED = ("Conv", "Gemm", "MatMul")  # with these a first dimension is a batch
 # What to use instead of operators that people do export.
 INSTEAD = {
     "ArgMax": "end the model at its logits",
-    "GRU": "use convolutions", "LRN": "use BatchNormalization", "LSTM": "use convolutions",
-    "LogSoftmax": "end the model at its logits",
+    "LRN": "use BatchNormalization", "LogSoftmax": "end the model at its logits",
     "QLinearConv": "quantize the model in QDQ format", "QLinearMatMul": "quantize the model in QDQ format",
-    "RNN": "use convolutions", "ReduceSum": "use ReduceMean",
+    "RNN": "use LSTM or GRU", "ReduceSum": "use ReduceMean",
     "TopK": "end the model at its logits",
 }  # fmt: skip
 
@@ -72,8 +72,10 @@ def _images(model: OnnxModel) -> bool:
 def _graph(model: OnnxModel, name: str, plan: Mapping[str, QParams], last: bool, budget: Budget) -> Graph:
     c = OnnxImport(model, identifier(name) or "model", plan, budget)
     learns = any(operator.code in WEIGHTED for operator in model.operators)
+    sequences = {o.inputs[0] for o in model.operators if o.code in RECURRENT_RULES and o.inputs}
     for value in model.inputs:
-        if learns and len(value.shape) > 1 and value.shape[0] != 1:
+        steps_first = len(value.shape) == 3 and value.shape[1] == 1 and value.name in sequences
+        if learns and len(value.shape) > 1 and value.shape[0] != 1 and not steps_first:
             raise ImportModelError(
                 f"input '{value.name}' is a batch of {value.shape[0]}, {list(value.shape)}; export it with a batch of 1"
             )
@@ -103,7 +105,7 @@ def _node(c: OnnxImport, operator: OnnxOperator) -> None:
     """Translate one operator; what it says of itself stands before every complaint."""
     where = f"node '{operator.name}' ({operator.code})"
     rule = spelled_norm if operator.code == SPELLED_NORM else OPERATOR_RULES.get(operator.code)
-    c.output = operator.outputs[0] if operator.outputs else ""
+    c.output = next(filter(None, operator.outputs), "")
     if not c.output or c.output in c.values:
         raise ImportModelError(f"{where} has no output, or one that another node writes; export the model again")
     call = OnnxCall(c, operator)
@@ -114,11 +116,13 @@ def _node(c: OnnxImport, operator: OnnxOperator) -> None:
             arrays = tuple(x.data if isinstance(x, Constant) else None for x in ins)
             c.values[c.output] = Constant(fold(operator, c.model.opset, arrays, c.budget))
         elif rule is None:
-            raise ImportModelError(f"this operator is not supported; {_instead(operator.code)}")
+            raise UnsupportedOperatorError(where, operator.code, _instead(operator.code))
         else:
             made = rule(call)
             parts = made if isinstance(made, tuple) else (made,)
             c.values.update(zip(operator.outputs, parts, strict=False))  # of other operators only the first is there
+    except UnsupportedOperatorError:
+        raise
     except (GraphError, ImportModelError) as error:
         raise ImportModelError(f"{where}: {error}") from None
 
@@ -139,4 +143,4 @@ def _instead(code: str) -> str:
     if code in INSTEAD:
         return INSTEAD[code]
     near = difflib.get_close_matches(code, OPERATOR_RULES, 1, 0.5)
-    return f"nearest is {near[0]}" if near else f"supported are {', '.join(OPERATOR_RULES)}"
+    return f"nearest is {near[0]}" if near else CUT

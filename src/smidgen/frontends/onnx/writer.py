@@ -23,6 +23,7 @@ from smidgen.frontends.onnx.classes import CLASSES
 from smidgen.frontends.onnx.functions import DOMAIN, OPERATORS, OPSET, VERSION, functions_needed
 from smidgen.frontends.onnx.moves import FIRST, LAST, MOVES
 from smidgen.frontends.onnx.products import PRODUCTS
+from smidgen.frontends.onnx.recurrences import RECURRENCES
 from smidgen.ir import Array, Graph, Node, Op, QParams, Value, verify
 from smidgen.numerics import activation_limits
 from smidgen.ops.weighted import Windowed
@@ -44,6 +45,10 @@ def serialize(writer: OnnxWriter) -> bytes:
     """What a writer makes of its graph, as a file."""
     graph = writer.graph
     verify(graph)
+    if graph.variables:
+        raise ExportError(
+            f"{graph.name} carries {len(graph.variables)} variables from run to run, which ONNX lacks; write .tflite"
+        )
     if graph.updates:
         raise ExportError(
             f"{graph.name} trains: it updates {len(graph.updates)} values, ONNX only infers; export the learned model"
@@ -116,8 +121,11 @@ class OnnxWriter:
             self.emit("Identity", value.name, name)
 
     def emit(self, code: str, out: str, *ins: str, **attributes: object) -> str:
-        self.nodes.append(helper.make_node(code, list(ins), [out], **attributes))  # type: ignore[arg-type]
+        self.emit_all(code, (out,), *ins, **attributes)
         return out
+
+    def emit_all(self, code: str, outs: tuple[str, ...], *ins: str, **attributes: object) -> None:
+        self.nodes.append(helper.make_node(code, list(ins), list(outs), **attributes))  # type: ignore[arg-type]
 
     def constant(self, name: str, data: Array) -> str:
         if name not in self.held:
@@ -354,7 +362,7 @@ def _batch_norm(w: OnnxWriter, node: Node) -> None:
 
 
 RULES: Mapping[type[Op], Callable[[OnnxWriter, Node], None]] = {
-    **MOVES, **PRODUCTS,
+    **MOVES, **PRODUCTS, **RECURRENCES,
     ops.Activate: _activate, ops.Add: _binary, ops.AvgPool: _pool, ops.BatchNorm: _batch_norm, ops.Conv2D: _conv,
     ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _activate, ops.Lookup: _lookup, ops.Maximum: _maximum,
     ops.MaxPool: _pool, ops.Mean: _mean, ops.Mul: _binary, ops.PRelu: _prelu, ops.Quantize: _activate,

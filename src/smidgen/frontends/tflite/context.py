@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -13,6 +14,17 @@ from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator, Tfl
 from smidgen.ir import DTYPES, MAX_BYTES, MAX_RANK, Array, Builder, Op, QParams, Type, Value
 
 MAX_INTEGERS = 16  # elements of a constant shape, permutation, …
+Variable = tuple[str, str]  # the container it is in, and its name
+
+
+@dataclass
+class Variables:
+    """What outlives a run: which tensors stand for a variable, what it begins as, and what it holds by now."""
+
+    handles: dict[int, Variable] = field(default_factory=dict)
+    first: dict[Variable, Array] = field(default_factory=dict)
+    read: dict[Variable, Value] = field(default_factory=dict)  # as a run finds it
+    assigned: dict[Variable, Value] = field(default_factory=dict)
 
 
 class TfliteImport:
@@ -30,6 +42,7 @@ class TfliteImport:
         self.places: dict[int, tuple[Value, int]] = {}
         self.folded: dict[int, Array] = {}  # what operators computed from constants
         self.widened: set[int] = set()  # weights in int8 that layers of float32 read
+        self.variables = Variables()
 
     def tensor(self, index: int) -> TfliteTensor:
         if not 0 <= index < len(self.model.tensors):
@@ -57,9 +70,12 @@ class TfliteImport:
 
     def name(self, index: int) -> str:
         """A name for the tensor's value, no other tensor's."""
-        name = identifier(self.tensor(index).name) or f"t{index}"
+        return self.free(identifier(self.tensor(index).name) or f"t{index}", index)
+
+    def free(self, name: str, number: int = 1) -> str:
+        """A name, with a number where it is taken."""
         if name in self.names:
-            name = f"{name}_{index}"
+            name = f"{name}_{number}"
         self.names.add(name)
         return name
 

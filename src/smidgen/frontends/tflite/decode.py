@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import Any
 
 import tflite
@@ -82,19 +83,20 @@ class _Decoder:
         subgraphs = self.items(root, "Subgraphs")
         if not subgraphs:
             raise ImportModelError("the model has 0 subgraphs, one is supported; copy or convert it again")
-        graph = subgraphs[0]
         codes = [self.code(code) for code in self.items(root, "OperatorCodes")]
         buffers = [self.buffer(i, buffer) for i, buffer in enumerate(self.items(root, "Buffers"))]
         metadata = self.metadata(root, buffers)
+        first, *others = (self.subgraph(graph, codes, buffers) for graph in subgraphs)
+        classes = stated_classes(metadata, self.data)
+        return replace(first, metadata=metadata, classes=classes, others=tuple(others))
+
+    def subgraph(self, graph: Any, codes: list[str], buffers: list[bytes | None]) -> TfliteModel:
         return TfliteModel(
             tuple(self.tensor(tensor, buffers) for tensor in self.items(graph, "Tensors")),
             tuple(self.operator(operator, codes) for operator in self.items(graph, "Operators")),
             self.numbers(graph, "Inputs"),
             self.numbers(graph, "Outputs"),
             self.text(graph.Name()) or "model",
-            len(subgraphs),
-            metadata,
-            stated_classes(metadata, self.data),
         )
 
     def metadata(self, root: Any, buffers: list[bytes | None]) -> bytes:
@@ -158,6 +160,7 @@ class _Decoder:
             self.numbers(operator, "Inputs"),
             self.numbers(operator, "Outputs"),
             self.options(operator, codes[index]),
+            intermediates=self.numbers(operator, "Intermediates"),
         )
 
     def options(self, operator: Any, code: str) -> TfliteOptions:
@@ -169,4 +172,11 @@ class _Decoder:
             raise ImportModelError(f"a {code} has no {name}; copy or convert the model again")
         table = getattr(tflite, name)()
         table.Init(union.Bytes, union.Pos)
-        return TfliteOptions(**{field: getattr(table, camel(field))() for field in fields})
+        return TfliteOptions(**{field: self.option(getattr(table, camel(field))()) for field in fields})
+
+    def option(self, value: Any) -> Any:
+        """An attribute as it is; of one that is text, which may be absent and hold any bytes, all of it."""
+        if value is not None and not isinstance(value, bytes):
+            return value
+        self.budget -= len(value or b"")
+        return (value or b"").decode("utf-8", "backslashreplace")

@@ -29,14 +29,15 @@ LAST_DEPRECATED_CODE = 127  # the old one-byte field holds this for every later 
 def encode(model: TfliteModel) -> bytes:
     """The file; constants with equal bytes share one buffer."""
     builder = flatbuffers.Builder(1024)
-    datas = dict.fromkeys(tensor.data for tensor in model.tensors if tensor.data is not None)
+    models = (model, *model.others)
+    datas = dict.fromkeys(tensor.data for one in models for tensor in one.tensors if tensor.data is not None)
     if model.metadata:
         datas[model.metadata] = None
     places = {data: index for index, data in enumerate(datas, start=1)}  # buffer 0 is the empty one
     buffers = _tables(builder, [_buffer(builder, data) for data in (None, *datas)])
-    codes = list(dict.fromkeys((operator.code, operator.version) for operator in model.operators))
+    codes = list(dict.fromkeys((operator.code, operator.version) for one in models for operator in one.operators))
     operator_codes = _tables(builder, [_code(builder, *code) for code in codes])
-    subgraphs = _tables(builder, [_subgraph(builder, model, places, codes)])
+    subgraphs = _tables(builder, [_subgraph(builder, one, places, codes) for one in models])
     metadata = _metadata(builder, places[model.metadata]) if model.metadata else None
     description = builder.CreateString("Smidgen")
     tflite.ModelStart(builder)
@@ -123,6 +124,8 @@ def _tensor(builder: flatbuffers.Builder, tensor: TfliteTensor, places: dict[byt
         tflite.TensorAddQuantization(builder, quantization)
     if signature is not None:
         tflite.TensorAddShapeSignature(builder, signature)
+    if tensor.variable:
+        tflite.TensorAddIsVariable(builder, True)
     tflite.TensorAddHasRank(builder, True)
     return int(tflite.TensorEnd(builder))
 
@@ -138,11 +141,14 @@ def _quantization(builder: flatbuffers.Builder, tensor: TfliteTensor) -> int:
 
 def _operator(builder: flatbuffers.Builder, operator: TfliteOperator, codes: list[tuple[str, int]]) -> int:
     inputs, outputs = _numbers(builder, operator.inputs), _numbers(builder, operator.outputs)
+    intermediates = _numbers(builder, operator.intermediates) if operator.intermediates else None
     options = _options(builder, operator) if operator.code in OPTIONS else None
     tflite.OperatorStart(builder)
     tflite.OperatorAddOpcodeIndex(builder, codes.index((operator.code, operator.version)))
     tflite.OperatorAddInputs(builder, inputs)
     tflite.OperatorAddOutputs(builder, outputs)
+    if intermediates is not None:
+        tflite.OperatorAddIntermediates(builder, intermediates)
     if options is not None:
         kind = getattr(tflite.BuiltinOptions, OPTIONS[operator.code][0])
         tflite.OperatorAddBuiltinOptionsType(builder, kind)
@@ -152,7 +158,9 @@ def _operator(builder: flatbuffers.Builder, operator: TfliteOperator, codes: lis
 
 def _options(builder: flatbuffers.Builder, operator: TfliteOperator) -> int:
     name, fields = OPTIONS[operator.code]
+    values = {field: getattr(operator.options, field) for field in fields}
+    values |= {field: builder.CreateString(text) for field, text in values.items() if isinstance(text, str)}
     getattr(tflite, f"{name}Start")(builder)
-    for field in fields:
-        getattr(tflite, f"{name}Add{camel(field)}")(builder, getattr(operator.options, field))
+    for field, value in values.items():
+        getattr(tflite, f"{name}Add{camel(field)}")(builder, value)
     return int(getattr(tflite, f"{name}End")(builder))

@@ -63,7 +63,13 @@ OPTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"),
     ),
     "TRANSPOSE_CONV": ("TransposeConvOptions", _WINDOW),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": (
+        "UnidirectionalSequenceLSTMOptions",
+        ("fused_activation_function", "cell_clip", "time_major", "diagonal_recurrent_tensors"),
+    ),
     "UNPACK": ("UnpackOptions", ("num", "axis")),
+    "CALL_ONCE": ("CallOnceOptions", ("init_subgraph_index",)),
+    "VAR_HANDLE": ("VarHandleOptions", ("container", "shared_name")),
 }
 
 
@@ -103,6 +109,12 @@ class TfliteOptions:
     half_pixel_centers: bool = False
     in_data_type: int = 0
     out_data_type: int = 0
+    cell_clip: float = 0.0
+    time_major: bool = False
+    diagonal_recurrent_tensors: bool = False
+    init_subgraph_index: int = 0
+    container: str = ""
+    shared_name: str = ""
 
 
 def camel(field: str) -> str:
@@ -123,6 +135,7 @@ class TfliteTensor:
     data: bytes | None = None
     signature: tuple[int, ...] = ()
     plain: bool = True  # neither sparse nor a variable that keeps its value between runs
+    variable: bool = False  # written as one that does
 
     def array(self) -> np.ndarray[Any, np.dtype[Any]]:
         """A constant's elements."""
@@ -140,17 +153,18 @@ class TfliteOperator:
     outputs: tuple[int, ...]
     options: TfliteOptions = TfliteOptions()
     version: int = 1
+    intermediates: tuple[int, ...] = ()  # tensors that say how results on the way are quantized
 
 
 @dataclass(frozen=True)
 class TfliteModel:
-    """The first subgraph of a model."""
+    """The first subgraph of a model, and those behind it."""
 
     tensors: tuple[TfliteTensor, ...]
     operators: tuple[TfliteOperator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     name: str = "model"
-    subgraphs: int = 1  # that the model has
     metadata: bytes = b""  # the flatbuffer that says what its inputs and outputs are; empty where there is none
     classes: tuple[str, ...] = ()  # by name, in a file that the metadata leads to
+    others: tuple[TfliteModel, ...] = ()  # the further subgraphs

@@ -1,4 +1,4 @@
-"""Parts of tensors as TFLite's operators: slices, resizes, gathers."""
+"""What moves elements and computes none, as TFLite's operators: shapes, slices, resizes, gathers."""
 
 from __future__ import annotations
 
@@ -58,6 +58,30 @@ def _bilinear(lowering: Lowering, node: Node) -> None:
     lowering.emit("RESIZE_BILINEAR", node, *ins, options=options, version=version)
 
 
+def _pad(lowering: Lowering, node: Node) -> None:
+    assert isinstance(node.op, ops.Pad)
+    pads = lowering.integers("padding", np.array([node.op.before, node.op.after]).reshape(2, -1).T)
+    lowering.emit("PAD", node, lowering.place(node.ins[0]), pads)
+
+
+def _reshape(lowering: Lowering, node: Node) -> None:
+    assert isinstance(node.op, ops.Reshape)
+    lowering.emit("RESHAPE", node, lowering.place(node.ins[0]), lowering.integers("shape", np.array(node.op.shape)))
+
+
+def _transpose(lowering: Lowering, node: Node) -> None:
+    assert isinstance(node.op, ops.Transpose)
+    perm = lowering.integers("permutation", np.array(node.op.perm))
+    lowering.emit("TRANSPOSE", node, lowering.place(node.ins[0]), perm)
+
+
+def _concat(lowering: Lowering, node: Node) -> None:
+    assert isinstance(node.op, ops.Concat)
+    ins = (lowering.place(value) for value in node.ins)
+    lowering.emit("CONCATENATION", node, *ins, options=TfliteOptions(axis=node.op.axis))
+
+
 MOVES: Mapping[type[Op], Callable[[Lowering, Node], None]] = {
+    ops.Concat: _concat, ops.Pad: _pad, ops.Reshape: _reshape, ops.Transpose: _transpose,
     ops.Crop: _crop, ops.Pick: _pick, ops.ResizeBilinear: _bilinear,
 }  # fmt: skip

@@ -20,13 +20,19 @@ from smidgen.frontends.tflite.functions import FUNCTION_RULES
 from smidgen.frontends.tflite.moving import MOVING_RULES, gathered
 from smidgen.frontends.tflite.pairs import PAIR_RULES, wider_first
 from smidgen.frontends.tflite.products import PRODUCT_RULES
+from smidgen.frontends.tflite.recurrence import sequence_lstm
 from smidgen.frontends.tflite.reductions import REDUCTION_RULES
+from smidgen.frontends.tflite.variables import VARIABLE_RULES
 from smidgen.ir import QParams, Type, Value
 from smidgen.ops.functions import FUNCTIONS
 from smidgen.ops.window import Pad, same_pad
 
 NUMBER = r"-?\d+(\.\d+)?(e[+-]?\d+)?"
 TABLE_NAME = re.compile(rf"(?P<slope>slope of )?(?P<function>\w+)\((?P<alpha>{NUMBER}), (?P<beta>{NUMBER})\)")
+# What activations of int32 limit to.
+PLACE_LIMITS: Mapping[str, tuple[int | None, int | None]] = {
+    "none": (None, None), "relu": (0, None), "relu6": (0, 6), "relu_n1_to_1": (-1, 1),
+}  # fmt: skip
 BYTES = QParams.per_tensor(1.0, -ZERO_PLACE)  # uint8 without a scale, as int8
 
 
@@ -229,8 +235,21 @@ def _add(c: TfliteImport, operator: TfliteOperator) -> Value | None:
     (x, offset), numbers = c.places[a], c.integers(b)
     if len(numbers) != 1:
         raise ImportModelError(f"it adds {len(numbers)} numbers to int8 as int32; add one")
-    c.places[operator.outputs[0]] = x, offset + numbers[0]
+    offset += numbers[0]
+    c.places[operator.outputs[0]] = _limited(c, x, offset, _activation(operator)), offset
     return None
+
+
+def _limited(c: TfliteImport, x: Value, offset: int, activation: str) -> Value:
+    """The int8 numbers that are, with an offset as int32, within the limits of an activation."""
+    least, most = (limit if limit is None else limit - offset for limit in PLACE_LIMITS[activation])
+    low, high = max(-128, -128 if least is None else least), min(127, 127 if most is None else most)
+    if low > 127 or high < -128 or x.type.q is None:
+        raise ImportModelError(f"its activation, {activation}, leaves one place of a table; compute nothing there")
+    if (low, high) == (-128, 127):
+        return x
+    alpha, beta = ((limit - x.type.zero) * x.type.scale for limit in (low, high))
+    return c.builder.emit(ops.Lookup("clip", alpha, beta), x, q=x.type.q, name=f"{x.name}.limited")
 
 
 def _gather(c: TfliteImport, operator: TfliteOperator) -> Value:
@@ -251,11 +270,11 @@ def _gather(c: TfliteImport, operator: TfliteOperator) -> Value:
 
 
 OPERATOR_RULES: Mapping[str, TfliteRule] = {
-    **FUNCTION_RULES, **MOVING_RULES, **PAIR_RULES, **PRODUCT_RULES, **REDUCTION_RULES,
+    **FUNCTION_RULES, **MOVING_RULES, **PAIR_RULES, **PRODUCT_RULES, **REDUCTION_RULES, **VARIABLE_RULES,
     "ADD": _add, "AVERAGE_POOL_2D": _pool, "CAST": _cast, "CONCATENATION": _concat, "CONV_2D": _conv,
     "DEPTHWISE_CONV_2D": _conv, "DEQUANTIZE": _dequantize, "EXPAND_DIMS": _reshape, "FULLY_CONNECTED": _dense,
     "GATHER": _gather, "MAXIMUM": _maximum, "MAX_POOL_2D": _pool, "MUL": _binary, "PAD": _pad,
     "PADV2": _pad_with, "QUANTIZE": _quantize, "RELU": _activate, "RELU6": _activate, "RELU_N1_TO_1": _activate,
     "RESHAPE": _reshape, "SOFTMAX": _softmax, "SQUEEZE": _reshape, "TRANSPOSE": _transpose,
-    "TRANSPOSE_CONV": transpose_conv,
+    "TRANSPOSE_CONV": transpose_conv, "UNIDIRECTIONAL_SEQUENCE_LSTM": sequence_lstm,
 }  # fmt: skip

@@ -11,7 +11,7 @@ from smidgen.data.budget import MEMORY, Budget
 from smidgen.data.files import read_whole
 from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends.naming import identifier
-from smidgen.frontends.obstacles import with_others
+from smidgen.frontends.obstacles import UnsupportedOperatorError, with_others
 from smidgen.frontends.tflite.context import TfliteImport
 from smidgen.frontends.tflite.decode import decode
 from smidgen.frontends.tflite.flatbuffer import CUSTOM, TfliteModel, TfliteOperator
@@ -20,14 +20,16 @@ from smidgen.frontends.tflite.metadata import stated_preprocessing
 from smidgen.frontends.tflite.moving import SEVERAL_OUTPUTS
 from smidgen.frontends.tflite.operators import OPERATOR_RULES
 from smidgen.frontends.tflite.unsigned import as_signed
+from smidgen.frontends.tflite.variables import SILENT, assign_early, assign_variables, begin_variables
 from smidgen.frontends.transposes import cancel_transposes
 from smidgen.ir import Graph, Type, Value
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ir.verifying import fits_scores
-from smidgen.ops.fusing import merge_pads
+from smidgen.ops.fusing import keep_last_states, merge_pads
+from smidgen.ops.recurrence import Lstm
 
 # What files spell out in more nodes and more memory than it takes, without another byte.
-FEWER: tuple[Callable[[Graph], Graph], ...] = (merge_pads, cancel_transposes)
+FEWER: tuple[Callable[[Graph], Graph], ...] = (merge_pads, cancel_transposes, keep_last_states, assign_early)
 
 
 def read_tflite(path: Path, memory: int = MEMORY) -> Graph:
@@ -42,6 +44,7 @@ def read_tflite(path: Path, memory: int = MEMORY) -> Graph:
 
 
 def _graph(model: TfliteModel, name: str, budget: Budget) -> Graph:
+    _check_loops(model)
     model, notes = as_signed(model)
     c, reached = TfliteImport(model, name, budget), 0
     try:
@@ -49,6 +52,7 @@ def _graph(model: TfliteModel, name: str, budget: Budget) -> Graph:
         for number, operator in enumerate(model.operators):
             reached = number + 1
             _node(c, number, operator)
+        assign_variables(c)
     except ImportModelError as error:
         known = FOLDED_ONLY.union(OPERATOR_RULES)
         others = Counter(o.code for o in model.operators[reached:] if o.code not in known)
@@ -57,7 +61,17 @@ def _graph(model: TfliteModel, name: str, budget: Budget) -> Graph:
     for one in FEWER:
         graph = one(graph)
     classes = model.classes if fits_scores(model.classes, graph.scores.type) else ()
-    return replace(graph, preprocessing=_preprocessing(model, graph), classes=classes, notes=notes + _widened(c))
+    notes += _widened(c) + _states(graph)
+    return replace(graph, preprocessing=_preprocessing(model, graph), classes=classes, notes=notes)
+
+
+def _check_loops(model: TfliteModel) -> None:
+    """Raise where a file has a loop, as Keras' recurrent layers become unless the converter fuses or unrolls them."""
+    if any(operator.code == "WHILE" for operator in model.operators):
+        raise ImportModelError(
+            "it has a loop (WHILE), as recurrent layers in Keras become; for one LSTM operator convert a saved model "
+            "with a batch of 1 and a fixed length, for a GRU give the layer unroll=True"
+        )
 
 
 def _widened(c: TfliteImport) -> tuple[str, ...]:
@@ -67,11 +81,15 @@ def _widened(c: TfliteImport) -> tuple[str, ...]:
     return (f"the weights of {len(c.widened)} layers are int8 and were read as float32, as their inputs are: quantize",)
 
 
+def _states(graph: Graph) -> tuple[str, ...]:
+    """A note on recurrent layers, whose state TFLite keeps from one run to the next unless it is told otherwise."""
+    count = sum(isinstance(node.op, Lstm) for node in graph.nodes)
+    said = f"the state of {count} LSTM layers begins at zero in every run, as after LiteRT's reset_all_variables"
+    return (said,) if count else ()
+
+
 def _inputs(c: TfliteImport) -> None:
-    if c.model.subgraphs != 1:
-        raise ImportModelError(
-            f"the model has {c.model.subgraphs} subgraphs, one is supported; convert it without control flow"
-        )
+    begin_variables(c)
     for index in c.model.inputs:
         tensor = c.tensor(index)
         if index in c.values or tensor.data is not None:
@@ -91,14 +109,14 @@ def _node(c: TfliteImport, number: int, operator: TfliteOperator) -> None:
     """Translate one operator and hold the result against what the file declares."""
     where = f"operator {number} ({operator.code})"
     if operator.code.startswith(CUSTOM):
-        raise ImportModelError(f"{where} is not supported, its code is not in the file; cut the model before it")
+        raise UnsupportedOperatorError(where, operator.code, "its code is not in the file, cut the model before it")
     if operator.code not in OPERATOR_RULES and operator.code not in FOLDED_ONLY:
-        known = ", ".join(sorted(OPERATOR_RULES))
-        raise ImportModelError(f"{where} is not supported; build the model from {known}")
-    if len(operator.outputs) != 1 and (operator.code not in SEVERAL_OUTPUTS or not operator.outputs):
-        raise ImportModelError(f"{where} has {len(operator.outputs)} outputs instead of one; convert the model again")
+        raise UnsupportedOperatorError(where, operator.code)
+    count, expected = len(operator.outputs), "none" if operator.code in SILENT else "one"
+    if count != (operator.code not in SILENT) and (operator.code not in SEVERAL_OUTPUTS or not count):
+        raise ImportModelError(f"{where} has {count} outputs instead of {expected}; convert the model again")
     try:
-        where += f" of '{c.tensor(operator.outputs[0]).name}'"
+        where += "".join(f" of '{c.tensor(out).name}'" for out in operator.outputs[:1])
         if any(out in c.values or c.tensor(out).data is not None for out in operator.outputs):
             raise ImportModelError("it writes a tensor that has a value already; convert the model again")
         constant = fold(c, operator)

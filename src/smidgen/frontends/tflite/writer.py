@@ -9,6 +9,7 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.errors import ExportError, GraphError
+from smidgen.frontends.tflite.assignments import Keeping
 from smidgen.frontends.tflite.encode import encode
 from smidgen.frontends.tflite.flatbuffer import (
     ACTIVATIONS,
@@ -24,7 +25,8 @@ from smidgen.frontends.tflite.flatbuffer import (
 from smidgen.frontends.tflite.functions import FUNCTION_OPERATORS
 from smidgen.frontends.tflite.metadata import class_metadata
 from smidgen.frontends.tflite.moves import MOVES
-from smidgen.ir import DTYPES, Array, Graph, Node, Op, Type, Value, verify
+from smidgen.frontends.tflite.recurrences import RECURRENCES
+from smidgen.ir import DTYPES, Array, Graph, Node, Op, QParams, Type, Value, verify
 from smidgen.numerics import INT32_MAX
 from smidgen.ops.elementwise import ADD_SHIFT
 from smidgen.ops.weighted import Windowed
@@ -47,9 +49,10 @@ ACTIVATION_OPERATORS: Mapping[str, str] = {"relu": "RELU", "relu6": "RELU6", "re
 def write_tflite(graph: Graph) -> bytes:
     """The graph as the bytes of a `.tflite` file, on which LiteRT's reference kernels give the same bytes."""
     verify(graph)
-    if graph.updates:
+    learning = len(graph.updates) - len(graph.variables)
+    if learning:
         raise ExportError(
-            f"{graph.name} trains: it updates {len(graph.updates)} values, TFLite only infers; export the learned model"
+            f"{graph.name} trains: it updates {learning} values, TFLite only infers; export the learned model"
         )
     return encode(Lowering(graph).model())
 
@@ -61,25 +64,36 @@ class Lowering:
         self.graph = graph
         self.tensors: list[TfliteTensor] = []
         self.operators: list[TfliteOperator] = []
-        self.data = {**graph.constants, **graph.state}
+        self.keeping = Keeping(graph.variables)
+        self.data = {
+            v: data for v, data in (*graph.constants.items(), *graph.state.items()) if v not in graph.variables
+        }
         self.places: dict[Value, int] = {}
         self.added: dict[TfliteTensor, int] = {}
 
     def model(self) -> TfliteModel:
         inputs = tuple(self.place(value) for value in self.graph.inputs)
+        for variable in self.graph.variables:
+            self.place(variable)
+        self.operators += self.keeping.read(self.tensors, self.places)
         for node in self.graph.nodes:
+            if isinstance(node.op, ops.Assign):
+                self.places[node.out] = self.place(node.ins[1])
+                self.operators.append(self.keeping.assign(node, self.places[node.out]))
+                continue
             lower = LOWERINGS.get(type(node.op))
             if lower is None:
                 known = ", ".join(sorted(op.__name__ for op in LOWERINGS))
-                raise ExportError(f"{where(node)}: TFLite has no such operator; supported are {known}")
+                raise ExportError(
+                    f"{where(node)}: TFLite has no such operator; supported are {known}; others go to .onnx or .smg"
+                )
             _check_scales(node)
             lower(self, node)
         outputs = tuple(self.place(value) for value in self.graph.outputs)
         classes, name = self.graph.classes, self.graph.name
         metadata = class_metadata(name) if classes else b""
-        return TfliteModel(
-            tuple(self.tensors), tuple(self.operators), inputs, outputs, name, metadata=metadata, classes=classes
-        )
+        others = self.keeping.initial([_tensor(v, self.graph.state[v]) for v in self.graph.variables])
+        return TfliteModel(tuple(self.tensors), tuple(self.operators), inputs, outputs, name, metadata, classes, others)
 
     def place(self, value: Value) -> int:
         """The index of a value's tensor, added at the first call."""
@@ -96,6 +110,14 @@ class Lowering:
         if tensor not in self.added:
             self.added[tensor] = self.append(tensor)
         return self.added[tensor]
+
+    def temporary(self, name: str, type_: Type) -> int:
+        """The index of a tensor on the way from one operator to the next."""
+        return self.append(_tensor(Value(name, type_), None))
+
+    def held(self, name: str, data: Array, q: QParams | None = None) -> int:
+        """The index of a constant of this data."""
+        return self.constant(_tensor(Value(name, Type(data.shape, data.dtype.name, q)), data))
 
     def integers(self, name: str, data: Array) -> int:
         return self.constant(TfliteTensor(name, data.shape, "int32", data=data.astype("<i4").tobytes()))
@@ -289,29 +311,6 @@ def _mean(lowering: Lowering, node: Node) -> None:
     lowering.emit("MEAN", node, lowering.place(node.ins[0]), axes, options=options)
 
 
-def _pad(lowering: Lowering, node: Node) -> None:
-    assert isinstance(node.op, ops.Pad)
-    pads = lowering.integers("padding", np.array([node.op.before, node.op.after]).reshape(2, -1).T)
-    lowering.emit("PAD", node, lowering.place(node.ins[0]), pads)
-
-
-def _reshape(lowering: Lowering, node: Node) -> None:
-    assert isinstance(node.op, ops.Reshape)
-    lowering.emit("RESHAPE", node, lowering.place(node.ins[0]), lowering.integers("shape", np.array(node.op.shape)))
-
-
-def _transpose(lowering: Lowering, node: Node) -> None:
-    assert isinstance(node.op, ops.Transpose)
-    perm = lowering.integers("permutation", np.array(node.op.perm))
-    lowering.emit("TRANSPOSE", node, lowering.place(node.ins[0]), perm)
-
-
-def _concat(lowering: Lowering, node: Node) -> None:
-    assert isinstance(node.op, ops.Concat)
-    ins = (lowering.place(value) for value in node.ins)
-    lowering.emit("CONCATENATION", node, *ins, options=TfliteOptions(axis=node.op.axis))
-
-
 def _softmax(lowering: Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.Softmax)
     lowering.emit("SOFTMAX", node, lowering.place(node.ins[0]), options=TfliteOptions(beta=node.op.beta))
@@ -377,11 +376,10 @@ def _own_function(op: ops.Lookup) -> tuple[str, int] | None:
 
 
 LOWERINGS: Mapping[type[Op], Callable[[Lowering, Node], None]] = {
-    **MOVES,
-    ops.Activate: _activate, ops.Add: _binary, ops.AvgPool: _avg_pool, ops.Concat: _concat, ops.Conv2D: _conv,
+    **MOVES, **RECURRENCES,
+    ops.Activate: _activate, ops.Add: _binary, ops.AvgPool: _avg_pool, ops.Conv2D: _conv,
     ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _dequantize, ops.Lookup: _lookup, ops.MatMul: _matmul,
     ops.Maximum: _maximum,
-    ops.MaxPool: _max_pool, ops.Mean: _mean, ops.Mul: _binary, ops.Pad: _pad, ops.PRelu: _prelu,
-    ops.Quantize: _quantize, ops.Requantize: _quantize, ops.Reshape: _reshape, ops.Softmax: _softmax,
-    ops.Transpose: _transpose, ops.UnitNorm: _unit_norm,
+    ops.MaxPool: _max_pool, ops.Mean: _mean, ops.Mul: _binary, ops.PRelu: _prelu,
+    ops.Quantize: _quantize, ops.Requantize: _quantize, ops.Softmax: _softmax, ops.UnitNorm: _unit_norm,
 }  # fmt: skip

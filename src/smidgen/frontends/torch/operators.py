@@ -13,9 +13,11 @@ from smidgen import ops
 from smidgen.errors import ImportModelError
 from smidgen.frontends.channels import Constant, FileTensor, Spans
 from smidgen.frontends.layout import Shape
+from smidgen.frontends.obstacles import CUT
 from smidgen.frontends.parts import sliced
 from smidgen.frontends.torch.attention import ATTENTION_RULES, product
 from smidgen.frontends.torch.call import TorchCall, name_of
+from smidgen.frontends.torch.recurrence import RECURRENT_RULES
 from smidgen.ir import Op
 
 INSTEAD = {
@@ -27,7 +29,7 @@ def instead_of(name: str) -> str:
     if name in INSTEAD:
         return INSTEAD[name]
     near = difflib.get_close_matches(name, RULES, 1, 0.6)
-    return f"nearest is {near[0]}" if near else f"supported are {', '.join(RULES)}"
+    return f"nearest is {near[0]}" if near else CUT
 
 
 def _spans(pads: Shape) -> Spans:
@@ -225,11 +227,10 @@ def _upsample_bilinear(call: TorchCall) -> FileTensor:
 def _getitem(call: TorchCall) -> object:
     """One of several results; of most operators only the first is computed."""
     several = call.values[call.raw(0)]
-    if isinstance(several, tuple):
-        return several[call.raw(1)]
-    if call.raw(1) != 0:
-        raise ImportModelError("only the first result of an operator is supported; do not use the others")
-    return several
+    results = several if isinstance(several, tuple) else (several,)
+    if not 0 <= call.raw(1) < len(results):
+        raise ImportModelError(f"only the first {len(results)} results of it are supported; do not use the others")
+    return results[call.raw(1)]
 
 
 def _elu(call: TorchCall) -> Op:
@@ -258,7 +259,7 @@ def _gelu(call: TorchCall) -> Op:
 
 
 RULES: Mapping[str, Callable[[TorchCall], object]] = {
-    **ATTENTION_RULES,
+    **ATTENTION_RULES, **RECURRENT_RULES,
     "_adaptive_avg_pool2d": _adaptive_pool, "_native_batch_norm_legit_no_training": _batch_norm,
     "_softmax": _softmax, "_to_copy": lambda call: call.tensor(0), "abs": _lookup("abs"),
     "adaptive_avg_pool1d": _adaptive_pool, "adaptive_max_pool2d": _adaptive_pool, "add": _sum, "addmm": _matrix,

@@ -23,12 +23,13 @@ from smidgen.data.files import first_line
 from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends.channels import Constant, FileTensor, Operand
 from smidgen.frontends.layers import Layers
-from smidgen.frontends.obstacles import with_others
+from smidgen.frontends.obstacles import UnsupportedOperatorError, with_others
 from smidgen.frontends.tidy import fewest_transposes, tidy
 from smidgen.frontends.torch.archive import read_archive
 from smidgen.frontends.torch.call import TorchCall, name_of
 from smidgen.frontends.torch.operators import RULES, instead_of
 from smidgen.frontends.torch.program import parse
+from smidgen.frontends.torch.recurrence import RECURRENT_RULES
 from smidgen.frontends.torch.replay import Replay, examples
 from smidgen.ir import Graph
 
@@ -92,7 +93,7 @@ def _read(program: ExportedProgram, name: str, where: str, inputs: tuple[str, ..
 
 def _decompositions() -> dict[Any, Callable[..., Any]]:
     table: Mapping[Any, Callable[..., Any]] = dict(torch.export.default_decompositions())
-    return {op: rule for op, rule in table.items() if name_of(op) not in KEPT}
+    return {op: rule for op, rule in table.items() if name_of(op) not in (*KEPT, *RECURRENT_RULES)}
 
 
 @contextmanager
@@ -144,7 +145,9 @@ def _placeholder(
         if not isinstance(size, int):
             raise ImportModelError(f"input '{name}' leaves dimension {place} open; export it with fixed sizes")
     shape = tuple(value.shape)
-    if len(shape) > 1 and shape[0] != 1:
+    recurs = any(name_of(user.target) in RECURRENT_RULES for user in node.users)
+    steps_first = recurs and (len(shape) == 2 or shape[1:2] == (1,))
+    if len(shape) > 1 and shape[0] != 1 and not steps_first:
         raise ImportModelError(f"input '{name}' is a batch of {shape[0]}, {list(shape)}; give a batch of 1")
     return c.input(name, shape, last)
 
@@ -165,8 +168,10 @@ def _call(c: Layers, node: fx.Node, values: Mapping[fx.Node, object]) -> object:
             return _fold_constant(c, node, values)
         rule = RULES.get(name)
         if rule is None:
-            raise ImportModelError(f"this operator is not supported; {instead_of(name)}")
+            raise UnsupportedOperatorError(f"'{node.name}' ({name})", name, instead_of(name))
         return rule(TorchCall(c, node, values))
+    except UnsupportedOperatorError:
+        raise
     except (GraphError, ImportModelError, IndexError) as error:
         raise ImportModelError(f"'{node.name}' ({name}): {error}") from None
 

@@ -5,6 +5,7 @@
 #include "smidgen.h"
 
 #include "arithmetic.h"
+#include "fours.h"
 #include "multiply.h"
 #include "noinline.h"
 #include "packed.h"
@@ -297,10 +298,54 @@ static void convolve(const layer *l, int32_t oy, int32_t ox, int32_t tiles, int8
     }
 }
 
+/* Channel n of the group at one pixel, from its window. */
+static SMG_NOINLINE int8_t add_row(const layer *l, const int8_t *x, int32_t n) {
+    const smg_conv2d_s8_params *p = l->p;
+    const int32_t c = l->first + n;
+    uint32_t sum = (uint32_t)l->b[c];
+    for (int32_t i = 0; i < l->k; i++) sum += (uint32_t)((x[i] - p->x_zero) * l->w.data[n * l->k + i]);
+    return smg_to_int8(smg_multiply((int32_t)sum, p->multiplier[c], p->shift[c]), p->y_zero, p->lo, p->hi);
+}
+
+/* The window at output pixel (oy, ox) as bytes, where it lies or put together. */
+static const int8_t *window(const layer *l, int32_t oy, int32_t ox) {
+    const smg_conv2d_s8_params *p = l->p;
+    const int32_t top = oy * p->stride_h - p->pad_h, left = ox * p->stride_w - p->pad_w;
+    const int32_t wide = p->k_h == 1 || (p->k_w == p->x_w && p->dilation_h == 1 && l->x.rows >= p->x_h);
+    const span all = {0, l->k};
+    if (l->in == p->x_c && p->dilation_w == 1 && wide && top >= 0 && left >= 0 && top + p->k_h <= p->x_h &&
+        left + p->k_w <= p->x_w)
+        return smg_row(l->x, top, p->x_w * p->x_c) + left * p->x_c;
+    gather(l, oy, ox, all, (int8_t *)l->windows);
+    return (int8_t *)l->windows;
+}
+
+/* One pixel alone, whose window is whole words: four rows of weights at a time. */
+static SMG_NOINLINE void convolve_pixel(const layer *l, int32_t oy, int32_t ox, int8_t *y) {
+    const smg_conv2d_s8_params *p = l->p;
+    const int8_t *const x = window(l, oy, ox);
+    const int32_t whole = l->out & ~3;
+    for (int32_t n = 0; n < l->out; n++) {
+        if (n < whole && n % 4 == 0) {
+            smg_block_job job = {
+                .x = x, .w = l->w.data + n * l->k, .w_on = l->k, .minus = smg_both(-p->x_zero), .count = l->k / 4,
+                .blocks = (whole - n) / 4, .zero = 2 * p->y_zero + 1, .bias = l->b + l->first + n,
+                .multiplier = p->multiplier + l->first + n, .shift = p->shift + l->first + n, .y = y + n,
+            };
+            n = whole - 4 * smg_rows(&job);
+        }
+        if (n < l->out) y[n] = add_row(l, x, n);
+    }
+}
+
 /* Row oy: blocks of pixels, the last of which reaches back over the one before to be whole. */
 static void convolve_row(const layer *l, smg_map y, int32_t oy) {
     const smg_conv2d_s8_params *p = l->p;
     int8_t *row = smg_row(y, oy, p->y_w * p->y_c);
+    if (p->y_w < 4 && l->w.count == 0 && l->k % 4 == 0) {
+        for (int32_t ox = 0; ox < p->y_w; ox++) convolve_pixel(l, oy, ox, row + ox * p->y_c + l->first);
+        return;
+    }
     if (p->y_w < 4) {
         for (int32_t ox = 0; ox < p->y_w; ox++) convolve(l, oy, ox, 1, row + ox * p->y_c, 0);
         return;

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from smidgen.ir import Node
 from smidgen.ops.conv import Conv2D, Depthwise
+from smidgen.ops.recurrence import Gru, Lstm
 from smidgen.runtime.sizes import read_sizes
 
 SIZES = read_sizes(Path(__file__).with_name("working.h"))
@@ -62,10 +63,20 @@ def _sums(axes: Callable[[tuple[int, ...]], tuple[int, ...]]) -> Callable[[Node,
     return lambda node, by_row: 4 * math.prod(axes(node.ins[0].type.shape))
 
 
+def _recurrent(node: Node, by_row: bool) -> int:
+    """A state of int16, the hidden state before the last where that alone is given, and a GRU's times its gates."""
+    assert isinstance(node.op, Lstm | Gru)
+    before = not node.op.whole and node.ins[0].type.shape[1] > 1
+    gated = isinstance(node.op, Gru) and not node.op.reset_after
+    return (2 + before + gated) * node.out.type.shape[-1]
+
+
 NEEDS: Mapping[str, Callable[[Node, bool], int]] = {
     "smg_conv2d_s8": _conv2d,
     "smg_depthwise_s8": _depthwise,
     "smg_depthwise_grad_g8": _depthwise_grad,
+    "smg_lstm_s8": _recurrent,
+    "smg_gru_s8": _recurrent,
     "smg_conv2d_weight_step": _sums(lambda shape: shape[1:]),  # an output channel's
     "smg_depthwise_weight_step": _sums(lambda shape: shape[3:]),  # a tap's
     "smg_dense_weight_step": _sums(lambda shape: shape[1:]),  # an output's

@@ -68,6 +68,23 @@ def _outs(node: Node, arrays: list[Array]) -> tuple[Array, ...]:
     return outs if isinstance(outs, tuple) else (outs,)
 
 
+@rule(ops.Gru, ops.Lstm, into=FORWARD)
+def _recurrent(node: Node, s: Setting) -> Function:
+    """Recurrent layers never learn: their numpy reference, with the same weights on every device."""
+    s.by_reference.append(type(node.op).__name__)
+    x_type, *types = (v.type for v in node.ins)
+
+    def run(x: Tensor, *held: Tensor) -> Tensor:
+        weights = [from_lanes(one, type_)[0].reshape(type_.shape) for one, type_ in zip(held, types, strict=True)]
+        made = [
+            np.concatenate([np.asarray(node.op.ref(node, image[None], *weights)) for image in lane])
+            for lane in from_lanes(x, x_type)
+        ]
+        return torch.cat([to_lanes(lane, node.out.type) for lane in made]).to(s.device)
+
+    return run
+
+
 @rule(ops.Conv2D, into=FORWARD)
 def _conv(node: Node, s: Setting) -> Function:
     op, w_type, y = node.op, node.ins[1].type, node.out.type

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from smidgen.errors import InputError
-from smidgen.ir import Array, Graph, Node, Op, Type, Value, roles_of
+from smidgen.ir import Array, Graph, Node, Op, Type, Value, refuse_variables, roles_of
 from smidgen.ir.rewriting import producers
 from smidgen.ops.gradient import AdvanceStepState, FromFloat, GradOp, Mask, ParameterGrad
 from smidgen.ops.maximum import Compare
@@ -99,6 +99,7 @@ def merge(graphs: Sequence[Graph]) -> Fleet:
     """The fleet of these training steps, which take the same image and label."""
     merger = _Merger()
     for graph in graphs:
+        refuse_variables(graph, "a fleet")
         merger.add(graph)
     return merger.fleet()
 

@@ -139,7 +139,7 @@ class Simulation:
     def _front(self, images: Tensor) -> list[Tensor]:
         type_ = self.merged.image.type
         shifted = images.to(self.s.device, torch.float32) - zero_of(type_)
-        values = {**self.constants, self.merged.image: shifted.permute(3, 0, 1, 2).unsqueeze(0).contiguous()}
+        values = {**self.constants, self.merged.image: shifted.movedim(-1, 0).unsqueeze(0).contiguous()}
         for node in self._front_nodes:
             self._run(node, values)
         return [values[v][0].transpose(0, 1).contiguous() for v in self.boundary]

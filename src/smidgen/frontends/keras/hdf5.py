@@ -1,0 +1,244 @@
+"""HDF5 files as Keras writes them, read here: groups, attributes that are text, and arrays of floats.
+
+That is version 0 of the format, which h5py writes unless it is asked for another: symbol tables, object headers of
+version 1, contiguous arrays. Links, filters and chunks are refused. The HDF5 library never sees the file: it was not
+made for files of strangers.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from smidgen.data.budget import Budget
+from smidgen.errors import ImportModelError
+from smidgen.ir import Array
+
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+UNDEFINED = 0xFFFF_FFFF_FFFF_FFFF  # the address of what is not there
+ROOT = 64  # where the address of the root's header is
+MAX_OBJECTS = 1 << 16  # groups, arrays and blocks of one file
+MAX_DEPTH = 24
+MAX_RANK = 8
+DATASPACE, DATATYPE, LAYOUT, FILTERS, ATTRIBUTE, CONTINUED, TABLE = 0x01, 0x03, 0x08, 0x0B, 0x0C, 0x10, 0x11
+LINK, LINKS = 0x06, 0x02  # of newer versions
+FLOAT, TEXT, VARIABLE = 1, 3, 9  # classes of elements
+COMPACT, CONTIGUOUS = 0, 1
+# Bits of exponent and mantissa, by bytes.
+FLOATS = {2: (5, 10), 4: (8, 23), 8: (11, 52)}
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """An array that is still in the file."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    at: int
+
+
+@dataclass
+class Group:
+    """What lies in a group, by name, and the attributes that are text, or lists of it."""
+
+    members: dict[str, Group | Dataset] = field(default_factory=dict)
+    attributes: dict[str, str | tuple[str, ...]] = field(default_factory=dict)
+
+    def group(self, *names: str) -> Group | None:
+        """A group further down; None where there is none."""
+        found: Group | Dataset | None = self
+        for name in names:
+            found = found.members.get(name) if isinstance(found, Group) else None
+        return found if isinstance(found, Group) else None
+
+
+def read_hdf5(data: bytes, where: str) -> Group:
+    """The root group of a file, or an ImportModelError that says what is wrong with it."""
+    if data[:8] != SIGNATURE:
+        raise ImportModelError(f"{where} is not an HDF5 file: it begins with {data[:8]!r}; save the model again")
+    try:
+        return _Reader(data, where).root()
+    except (struct.error, IndexError, ValueError) as error:
+        raise ImportModelError(f"{where} is damaged: {str(error)[:80]}; save the model again") from None
+
+
+def array_of(dataset: Dataset, data: bytes, what: str, budget: Budget) -> Array:
+    """A dataset's numbers as float32."""
+    count = math.prod(dataset.shape)
+    budget.take(what, 4 * count)
+    found = np.frombuffer(data, dataset.dtype, count, dataset.at)
+    return found.reshape(dataset.shape).astype(np.float32)
+
+
+class _Reader:
+    def __init__(self, data: bytes, where: str) -> None:
+        self.data, self.where, self.objects = data, where, 0
+        # An honest file's blocks share no bytes; a forged one could make us read the same ones without end.
+        self.left = 8 * len(data)
+
+    def refuse(self, what: str) -> ImportModelError:
+        return ImportModelError(f"{self.where} {what}; save the model with keras' own model.save()")
+
+    def bytes_at(self, at: int, size: int) -> bytes:
+        """Bytes that the file must have; all count, so that a forged file cannot lead in circles."""
+        self.left -= size
+        if self.left < 0:
+            raise self.refuse("is damaged: its blocks lie in each other")
+        self.check(at, size)
+        return self.data[at : at + size]
+
+    def check(self, at: int, size: int) -> None:
+        if at < 0 or size < 0 or at + size > len(self.data):
+            raise self.refuse(f"is damaged: {size:,} bytes at {at:,} are beyond its {len(self.data):,}")
+
+    def numbers(self, at: int, form: str) -> tuple[int, ...]:
+        return struct.unpack("<" + form, self.bytes_at(at, struct.calcsize("<" + form)))
+
+    def root(self) -> Group:
+        version, offsets, lengths, (base,) = self.data[8], self.data[13], self.data[14], self.numbers(24, "Q")
+        if version != 0 or (offsets, lengths, base) != (8, 8, 0):
+            raise self.refuse(f"is of version {version} of HDF5, or of another shape than 0 has")
+        found = self.object(self.numbers(ROOT, "Q")[0], 0)
+        if not isinstance(found, Group):
+            raise self.refuse("has no root")
+        return found
+
+    def object(self, at: int, depth: int) -> Group | Dataset | None:
+        """A group or an array; None for an array that holds no floats, which no weights are."""
+        self.objects += 1
+        if depth > MAX_DEPTH or self.objects > MAX_OBJECTS:
+            raise self.refuse(f"holds {self.objects:,} objects, or some {depth} deep")
+        messages = list(self.messages(at))
+        kinds = dict(messages)
+        if LINK in kinds or LINKS in kinds or FILTERS in kinds:
+            raise self.refuse("has groups of a newer version of HDF5, or compressed arrays")
+        if LAYOUT in kinds:
+            return self.dataset(kinds)
+        group = Group(attributes=dict(a for kind, body in messages if kind == ATTRIBUTE for a in self.attribute(body)))
+        if TABLE in kinds:
+            tree, heap = struct.unpack_from("<QQ", kinds[TABLE])
+            for name, where in self.entries(tree, self.heap(heap), depth):
+                found = self.object(where, depth + 1)
+                if found is not None:
+                    group.members[name] = found
+        return group
+
+    def messages(self, at: int) -> Iterator[tuple[int, bytes]]:
+        """What an object's header says, in its own block and those that continue it."""
+        version, _, count, _, size = self.numbers(at, "BBHII")
+        if version != 1:
+            raise self.refuse(f"has an object of version {version}")
+        blocks = [(at + 16, size)]
+        while blocks:
+            place, left = blocks.pop(0)
+            while left >= 8 and count:
+                kind, length, _ = self.numbers(place, "HHI")
+                body = self.bytes_at(place + 8, length)
+                place, left, count = place + 8 + length, left - 8 - length, count - 1
+                if kind == CONTINUED:
+                    blocks.append(struct.unpack_from("<QQ", body))
+                else:
+                    yield kind, body
+
+    def heap(self, at: int) -> bytes:
+        """The block of names that a group keeps."""
+        if self.bytes_at(at, 4) != b"HEAP":
+            raise self.refuse(f"is damaged: there are no names at {at:,}")
+        size, _, place = self.numbers(at + 8, "QQQ")
+        return self.bytes_at(place, size)
+
+    def entries(self, at: int, names: bytes, depth: int) -> Iterator[tuple[str, int]]:
+        """The members of a group, by name, and where their headers are."""
+        if depth > MAX_DEPTH:
+            raise self.refuse(f"is damaged: tables lie {depth} deep")
+        kind = self.bytes_at(at, 4)
+        if kind == b"TREE":
+            _, _, count = self.numbers(at + 4, "BBH")
+            for index in range(count):
+                yield from self.entries(self.numbers(at + 32 + 16 * index, "Q")[0], names, depth + 1)
+        elif kind == b"SNOD":
+            _, _, count = self.numbers(at + 4, "BBH")
+            for index in range(count):
+                name, header, cached = self.numbers(at + 8 + 40 * index, "QQI")
+                if cached == 2 or header == UNDEFINED:
+                    raise self.refuse("holds links in place of groups")
+                yield names[name : names.index(b"\0", name)].decode(), header
+        else:
+            raise self.refuse(f"is damaged: there is no table of members at {at:,}")
+
+    def dataset(self, kinds: Mapping[int, bytes]) -> Dataset | None:
+        layout = kinds[LAYOUT]
+        shape, element = _shape(kinds.get(DATASPACE, b"")), kinds.get(DATATYPE, b"")
+        dtype = _float(element)
+        if shape is None or dtype is None:
+            return None
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        if layout[:2] != bytes((3, CONTIGUOUS)):
+            raise self.refuse("keeps an array in chunks, or in a way of another version")
+        at, held = struct.unpack_from("<QQ", layout, 2)
+        if size == 0:
+            return Dataset(shape, dtype, 0)
+        if held != size or at == UNDEFINED:
+            raise self.refuse(f"is damaged: an array of {list(shape)} has {held:,} bytes")
+        self.check(at, size)
+        return Dataset(shape, dtype, at)
+
+    def attribute(self, body: bytes) -> Iterator[tuple[str, str | tuple[str, ...]]]:
+        """An attribute that is text, or a list of it; no other."""
+        version, _, name_size, type_size, space_size = struct.unpack_from("<BBHHH", body)
+        if version not in (1, 2, 3):
+            raise self.refuse(f"has an attribute of version {version}")
+        step, at = 8 if version == 1 else 1, 9 if version == 3 else 8
+        ends = []
+        for size in (name_size, type_size, space_size):
+            ends.append((at, at + size))
+            at += -(-size // step) * step
+        name, element, space = (body[begin:end] for begin, end in ends)
+        shape, data = _shape(space), body[at:]
+        if shape is None or not element:
+            return
+        count, kind, (size,) = math.prod(shape), element[0] & 15, struct.unpack_from("<I", element, 4)
+        if kind == TEXT and size > 0 and count * size <= len(data):
+            found = tuple(data[i * size : (i + 1) * size] for i in range(count))
+        elif kind == VARIABLE and size == 16 and count * size <= len(data) and element[1] & 15 == 1:
+            found = tuple(self.variable(data, i * size) for i in range(count))
+        else:
+            return
+        texts = tuple(text.rstrip(b"\0").decode() for text in found)
+        yield name.rstrip(b"\0").decode(), texts if shape else texts[0]
+
+    def variable(self, data: bytes, at: int) -> bytes:
+        """A text whose length is not fixed, from the heap of such things."""
+        length, place, index = struct.unpack_from("<IQI", data, at)
+        if length == 0:
+            return b""
+        if self.bytes_at(place, 4) != b"GCOL":
+            raise self.refuse(f"is damaged: there is no text at {place:,}")
+        (end,), at = self.numbers(place + 8, "Q"), place + 16
+        while at + 16 <= place + end:
+            number, _, _, size = self.numbers(at, "HHIQ")
+            if number == index:
+                return self.bytes_at(at + 16, min(length, size))
+            at += 16 + -(-size // 8) * 8
+        raise self.refuse(f"is damaged: text {index} is not where it should be")
+
+
+def _shape(body: bytes) -> tuple[int, ...] | None:
+    """The sizes of an array; None where the file leaves them open or says them in a way of another version."""
+    if len(body) < 4 or body[0] not in (1, 2) or body[1] > MAX_RANK:
+        return None
+    begin = 8 if body[0] == 1 else 4
+    return struct.unpack_from(f"<{body[1]}Q", body, begin)
+
+
+def _float(body: bytes) -> str | None:
+    """A float's type as numpy calls it; None for what is none, or not of IEEE 754 in little-endian order."""
+    if len(body) < 20 or body[0] & 15 != FLOAT or body[1] & 0x41:
+        return None
+    (size,) = struct.unpack_from("<I", body, 4)
+    exponent, mantissa = body[13], body[15]
+    return f"<f{size}" if FLOATS.get(size) == (exponent, mantissa) else None

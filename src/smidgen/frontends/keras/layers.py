@@ -1,0 +1,275 @@
+"""What each Keras layer means: one rule per class, from its config and weights to nodes of the graph."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from smidgen import ops
+from smidgen.errors import ImportModelError
+from smidgen.frontends.enlarging import Enlarging, enlarge
+from smidgen.frontends.keras.activations import activate, elu, leaky, prelu, relu, softmax
+from smidgen.frontends.keras.calls import Call, Pair
+from smidgen.ir import Array, Value
+from smidgen.ops.pick import nearest
+
+Rule = Callable[[Call], Value]
+
+
+def _activated(call: Call, y: Value) -> Value:
+    return activate(call, y, call.config.values.get("activation", "linear"))
+
+
+def _conv(call: Call) -> Value:
+    x = call.map()
+    size, stride, dilation = call.pair("kernel_size"), call.pair("strides"), call.pair("dilation_rate")
+    groups, filters = call.size("groups", 1), call.size("filters", 1)
+    channels = x.type.shape[3]
+    if channels % groups:
+        raise ImportModelError(f"its {channels} channels are not divided by {groups} groups")
+    w = call.array(0, *size[-1 if call.flat else 0 :], channels // groups, filters).reshape(*size, -1, filters)
+    op = ops.Conv2D(stride, call.padding(x, size, stride, dilation), dilation, groups)
+    y = call.emit(op, x, call.constant("w", w.transpose(3, 0, 1, 2)), call.bias(1, filters))
+    return _activated(call, call.back(y))
+
+
+def _across(call: Call, x: Value, bias: Value | None) -> Value:
+    """The depthwise convolution of a layer, whose kernel is its first weight."""
+    size, stride, dilation = call.pair("kernel_size"), call.pair("strides"), call.pair("dilation_rate")
+    channels, times = x.type.shape[3], call.size("depth_multiplier", 1)
+    w = call.array(0, *size[-1 if call.flat else 0 :], channels, times).reshape(1, *size, channels * times)
+    op = ops.Depthwise(stride, call.padding(x, size, stride, dilation), dilation)
+    if bias is None:
+        bias = call.constant("depthwise.b", np.zeros(channels * times, np.float32))
+    return call.emit(op, x, call.constant("depthwise.w", w), bias)
+
+
+def _depthwise(call: Call) -> Value:
+    x = call.map()
+    return _activated(
+        call, call.back(_across(call, x, call.bias(1, x.type.shape[3] * call.size("depth_multiplier", 1))))
+    )
+
+
+def _separable(call: Call) -> Value:
+    y, filters = _across(call, call.map(), None), call.size("filters", 1)
+    ones = (1,) if call.flat else (1, 1)
+    w = call.array(1, *ones, y.type.shape[3], filters).reshape(-1, filters)
+    y = call.emit(ops.Conv2D(), y, call.constant("w", w.T.reshape(filters, 1, 1, -1)), call.bias(2, filters))
+    return _activated(call, call.back(y))
+
+
+def _transposed(call: Call) -> Value:
+    x = call.map()
+    size, stride, filters = call.pair("kernel_size"), call.pair("strides"), call.size("filters", 1)
+    padding = call.config.values.get("padding", "valid")
+    if call.pair("dilation_rate") != (1, 1) or call.config.values.get("output_padding") is not None:
+        raise ImportModelError("its dilation or output padding is not supported; use neither")
+    if padding not in ("valid", "same"):
+        raise ImportModelError(f"its padding is {str(padding)[:40]!r}; valid and same are read")
+    same = padding == "same"
+    more = [0 if same else max(k - s, 0) for k, s in zip(size, stride, strict=True)]
+    output = [n * s + m for n, s, m in zip(x.type.shape[1:3], stride, more, strict=True)]
+    cut = [max(k - s, 0) // 2 if same else 0 for k, s in zip(size, stride, strict=True)]
+    how = Enlarging(size, stride, (cut[0], cut[1]), (output[0], output[1]))
+    how.check()
+    kernel = call.array(0, *size[-1 if call.flat else 0 :], filters, x.type.shape[3]).reshape(*size, filters, -1)
+    call.budget.check("its weights by phases", 8 * kernel.size * how.phases)
+    w = call.constant("w", how.weights(kernel.transpose(2, 0, 1, 3)))
+    bias = call.array(1, filters) if call.flag("use_bias", True) else np.zeros(filters, np.float32)
+    y = enlarge(call.builder, how, "none", x, w, call.constant("b", np.tile(bias, how.phases)), None, call.name)
+    return _activated(call, call.back(y))
+
+
+def _dense(call: Call) -> Value:
+    x, units = call.x, call.size("units", 1)
+    shape, features = x.type.shape, x.type.shape[-1]
+    rows = (x.type.size // features, features)
+    flat = x if shape == rows else call.emit(ops.Reshape(rows), x)
+    w = call.constant("w", call.array(0, features, units).T)
+    y = call.emit(ops.Dense(), flat, w, call.bias(1, units))
+    if shape != rows:
+        y = call.emit(ops.Reshape((*shape[:-1], units)), y)
+    return _activated(call, y)
+
+
+def _last_axis(call: Call) -> int:
+    axis, rank = call.config.values.get("axis", -1), len(call.x.type.shape)
+    axis = axis[0] if isinstance(axis, list) and len(axis) == 1 else axis
+    if axis not in (-1, rank - 1):
+        raise ImportModelError(f"it runs along dimension {str(axis)[:40]}; the last is read, as of channels_last")
+    return int(call.x.type.shape[-1])
+
+
+def _batch_norm(call: Call) -> Value:
+    channels, at = _last_axis(call), 0
+    scale, shift = np.ones(channels, np.float32), np.zeros(channels, np.float32)
+    if call.flag("scale", True):
+        scale, at = call.array(at, channels), at + 1
+    if call.flag("center", True):
+        shift, at = call.array(at, channels), at + 1
+    mean, variance = call.array(at, channels), call.array(at + 1, channels)
+    factor = scale.astype(np.float64) / np.sqrt(variance.astype(np.float64) + call.number("epsilon", 1e-3))
+    return _scaled(call, call.x, factor, shift - mean * factor)
+
+
+def _scaled(call: Call, x: Value, factor: Array, shift: Array) -> Value:
+    return call.emit(ops.BatchNorm(), x, call.constant("scale", factor), call.constant("shift", shift))
+
+
+def _rescaling(call: Call) -> Value:
+    channels = call.x.type.shape[-1]
+    scale, offset = call.number("scale", 1.0), call.number("offset", 0.0)
+    return _scaled(call, call.x, np.full(channels, scale), np.full(channels, offset))
+
+
+def _normalization(call: Call) -> Value:
+    channels = _last_axis(call)
+    given = [call.config.values.get(key) for key in ("mean", "variance")]
+    if all(one is not None for one in given):
+        mean, variance = (_spread(call, one, channels) for one in given)
+    else:
+        mean, variance = call.array(0, channels), call.array(1, channels)
+    factor = 1 / np.maximum(np.sqrt(variance.astype(np.float64)), 1e-7)
+    return _scaled(call, call.x, factor, -mean * factor)
+
+
+def _spread(call: Call, given: object, channels: int) -> Array:
+    """Numbers of a config, one for each channel or one for all."""
+    try:
+        return np.broadcast_to(np.array(given, np.float32).reshape(-1), (channels,))
+    except (ValueError, TypeError):
+        raise ImportModelError(f"its numbers {str(given)[:40]} do not fit {channels} channels") from None
+
+
+def _pool(call: Call) -> Value:
+    x = call.map()
+    size = call.pair("pool_size", (1, 2) if call.flat else (2, 2))
+    stride = call.pair("strides", size)
+    op = ops.MaxPool if call.kind.startswith("Max") else ops.AvgPool
+    return call.back(call.emit(op(size, stride, call.padding(x, size, stride)), x))
+
+
+def _global_pool(call: Call) -> Value:
+    x = call.map()
+    if "Average" in call.kind:
+        y = call.emit(ops.Mean(), x)
+    else:
+        whole = (x.type.shape[1], x.type.shape[2])
+        y = call.emit(ops.Reshape((1, x.type.shape[3])), call.emit(ops.MaxPool(whole, whole), x))
+    ones = (1,) if call.flat else (1, 1)
+    return call.emit(ops.Reshape((1, *ones, y.type.shape[1])), y) if call.flag("keepdims", False) else y
+
+
+def _flatten(call: Call) -> Value:
+    shape = (1, call.x.type.size)
+    return call.x if call.x.type.shape == shape else call.emit(ops.Reshape(shape), call.x)
+
+
+def _reshape(call: Call) -> Value:
+    asked, size = call.config.integers("target_shape"), call.x.type.size
+    known = math.prod(d for d in asked if d != -1)
+    if asked.count(-1) > 1 or known < 1 or size % known:
+        raise ImportModelError(f"it reshapes {size:,} elements to {list(asked[:8])}, which do not fit")
+    return call.emit(ops.Reshape((1, *(size // known if d == -1 else d for d in asked))), call.x)
+
+
+def _permute(call: Call) -> Value:
+    order = call.config.integers("dims")
+    if sorted(order) != list(range(1, len(call.x.type.shape))):
+        raise ImportModelError(f"it puts dimensions into the order {list(order[:8])}, which are not all there")
+    return call.emit(ops.Transpose((0, *order)), call.x)
+
+
+def _sides(call: Call, key: str) -> tuple[Pair, Pair]:
+    """What is added or cut off before and after, of rows and of columns."""
+    found = call.config.entry(key)
+    given = [found, found] if isinstance(found, int) and not call.flat else found
+    given = [0, given] if call.flat else given
+    pairs = [[n, n] if isinstance(n, int) else n for n in given] if isinstance(given, list) else []
+    whole = len(pairs) == 2 and all(isinstance(p, list) and len(p) == 2 for p in pairs)
+    if not whole or not all(isinstance(n, int) and 0 <= n <= 1 << 16 for p in pairs for n in p):
+        raise ImportModelError(f"its {key} is {str(found)[:40]}, which does not say rows and columns")
+    return (pairs[0][0], pairs[0][1]), (pairs[1][0], pairs[1][1])
+
+
+def _pad(call: Call) -> Value:
+    x, (rows, columns) = call.map(), _sides(call, "padding")
+    return call.back(call.emit(ops.Pad((0, rows[0], columns[0], 0), (0, rows[1], columns[1], 0)), x))
+
+
+def _crop(call: Call) -> Value:
+    x, (rows, columns) = call.map(), _sides(call, "cropping")
+    _, h, w, c = x.type.shape
+    return call.back(call.emit(ops.Crop((0, rows[0], columns[0], 0), (1, h - rows[1], w - columns[1], c)), x))
+
+
+def _enlarged(call: Call) -> Value:
+    x, times = call.map(), call.pair("size", (1, 2) if call.flat else (2, 2))
+    _, h, w, _ = x.type.shape
+    size, how = (h * times[0], w * times[1]), call.config.values.get("interpolation", "nearest")
+    if how == "nearest":
+        op: ops.Pick | ops.ResizeBilinear = ops.Pick(nearest(h, size[0]), nearest(w, size[1]))
+    elif how == "bilinear":
+        op = ops.ResizeBilinear(size, half_pixel=True)
+    else:
+        raise ImportModelError(f"its interpolation is {str(how)[:40]!r}; nearest and bilinear are read")
+    return call.back(call.emit(op, x))
+
+
+def _joined(call: Call) -> Value:
+    """Sums, products and maxima of several maps, one after the other."""
+    if len(call.ins) < 2:
+        raise ImportModelError(f"it joins {len(call.ins)} inputs; two or more are read")
+    made = {"Multiply": ops.Mul(), "Maximum": ops.Maximum()}.get(call.kind, ops.Add())
+    first, *others = sorted(call.ins, key=lambda v: -v.type.size)
+    for other in others:
+        first = call.emit(made, first, other)
+    if call.kind == "Average":
+        first = call.emit(ops.Mul(), first, call.constant("share", np.array([1 / len(call.ins)])))
+    return first
+
+
+def _subtract(call: Call) -> Value:
+    if len(call.ins) != 2:
+        raise ImportModelError(f"it takes {len(call.ins)} inputs instead of two")
+    a, b = call.ins
+    minus = call.emit(ops.Mul(), b, call.constant("minus", np.array([-1.0])))
+    return call.emit(ops.Add(), *sorted((a, minus), key=lambda v: -v.type.size))
+
+
+def _concatenate(call: Call) -> Value:
+    rank = len(call.ins[0].type.shape) if call.ins else 0
+    axis = int(call.number("axis", -1))
+    if not -rank <= axis < rank or not call.ins:
+        raise ImportModelError(f"it joins {len(call.ins)} inputs along dimension {axis}")
+    return call.emit(ops.Concat(axis % rank), *call.ins)
+
+
+def _same(call: Call) -> Value:
+    """What only changes training."""
+    return call.x
+
+
+ONLY_TRAINING = (
+    "ActivityRegularization", "AlphaDropout", "Dropout", "GaussianDropout", "GaussianNoise", "RandomBrightness",
+    "RandomContrast", "RandomFlip", "RandomRotation", "RandomTranslation", "RandomZoom", "SpatialDropout1D",
+    "SpatialDropout2D",
+)  # fmt: skip
+LAYERS: Mapping[str, Rule] = {
+    **dict.fromkeys(ONLY_TRAINING, _same),
+    "Activation": lambda call: _activated(call, call.x), "Add": _joined, "Average": _joined,
+    "AveragePooling1D": _pool, "AveragePooling2D": _pool, "BatchNormalization": _batch_norm,
+    "Concatenate": _concatenate, "Conv1D": _conv, "Conv2D": _conv, "Conv1DTranspose": _transposed,
+    "Conv2DTranspose": _transposed, "Cropping1D": _crop, "Cropping2D": _crop, "Dense": _dense,
+    "DepthwiseConv1D": _depthwise, "DepthwiseConv2D": _depthwise, "ELU": elu, "Flatten": _flatten,
+    "GlobalAveragePooling1D": _global_pool, "GlobalAveragePooling2D": _global_pool,
+    "GlobalMaxPooling1D": _global_pool, "GlobalMaxPooling2D": _global_pool, "LeakyReLU": leaky,
+    "MaxPooling1D": _pool, "MaxPooling2D": _pool, "Maximum": _joined, "Multiply": _joined,
+    "Normalization": _normalization, "PReLU": prelu, "Permute": _permute, "ReLU": relu, "Rescaling": _rescaling,
+    "Reshape": _reshape, "SeparableConv1D": _separable, "SeparableConv2D": _separable, "Softmax": softmax,
+    "Subtract": _subtract, "UpSampling1D": _enlarged, "UpSampling2D": _enlarged, "ZeroPadding1D": _pad,
+    "ZeroPadding2D": _pad,
+}  # fmt: skip

@@ -1,0 +1,41 @@
+"""Room for the cell states of recurrent layers, as far as samples tell."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from smidgen.ir import Array, Graph, Node, Value
+from smidgen.ir.rewriting import readers
+from smidgen.ops.recurrence import MOST_BITS, Lstm
+from smidgen.quantization.batch import run_batch
+from smidgen.quantization.calibration import ProgressCallback, batches
+
+ROOM = 2.0  # a cell state may become so many times larger than on the samples
+
+
+def fit_cells(graph: Graph, samples: Array, on_progress: ProgressCallback) -> Graph:
+    """The graph with as many bits before the point of every cell state as the samples need."""
+    if not any(isinstance(node.op, Lstm) for node in graph.nodes):
+        return graph
+    read_by, largest = readers(graph), dict[Value, float]()
+
+    def look(value: Value, array: Array) -> None:
+        for node in read_by.get(value, ()):
+            if isinstance(node.op, Lstm):
+                w, u, b = (graph.constants[v] for v in node.ins[1:])
+                cells = (node.op.states(node, x[0], w, u, b)[1] for x in array)
+                largest[node.out] = max(largest.get(node.out, 0.0), *(float(np.abs(c).max()) for c in cells))
+
+    for batch in batches(samples, "looking at cells", on_progress):
+        run_batch(graph, batch, look)
+    return replace(graph, nodes=tuple(_fitted(node, largest.get(node.outs[0], 1.0)) for node in graph.nodes))
+
+
+def _fitted(node: Node, largest: float) -> Node:
+    if not isinstance(node.op, Lstm):
+        return node
+    bits = math.ceil(math.log2(max(ROOM * largest, 1.0)))
+    return replace(node, op=replace(node.op, bits=min(bits, MOST_BITS)))

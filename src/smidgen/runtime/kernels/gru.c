@@ -1,0 +1,87 @@
+/* The gated recurrent unit in int8: gates and hidden state are int16, and the state is rounded to int8 once a step. */
+#include "smidgen.h"
+
+#include "arithmetic.h"
+#include "dots.h"
+#include "fixed16.h"
+#include "recurrence.h"
+
+enum { RESET, UPDATE, NEW, GATES, FROM_STATE = GATES }; /* the bias has one row more: of NEW, beside the state */
+
+typedef struct {
+    const int8_t *w, *u;
+    const int32_t *b;
+} weights;
+
+/* What x gives to `count` gates, from `gate` on, of cell `at`. */
+static void given(const smg_gru_s8_params *p, int32_t gate, int32_t count, int32_t at, const int8_t *x,
+                  const weights *v, int32_t *sums) {
+    const int32_t row = gate * p->cells + at;
+    smg_dots(sums, count, x, v->w + row * p->inputs, p->cells * p->inputs, p->inputs, p->x_zero);
+    for (int32_t i = 0; i < count; i++) {
+        const int32_t bias = v->b[row + i * p->cells];
+        sums[i] = smg_saturate16(smg_gate_part(sums[i], bias, p->x_multiplier[gate + i], p->x_shift[gate + i]));
+    }
+}
+
+/* What a hidden state gives to them; none is zero, as in the first step. */
+static void kept(const smg_gru_s8_params *p, int32_t gate, int32_t count, int32_t at, const int8_t *h,
+                 const weights *v, int32_t *sums) {
+    const int32_t row = gate * p->cells + at, wide = h ? p->cells : 0;
+    smg_dots(sums, count, h, v->u + row * p->cells, p->cells * p->cells, wide, p->y_zero);
+    for (int32_t i = 0; i < count; i++) {
+        const int32_t bias = gate + i == NEW ? v->b[FROM_STATE * p->cells + at] : 0;
+        sums[i] = smg_gate_part(sums[i], bias, p->h_multiplier[gate + i], p->h_shift[gate + i]);
+    }
+}
+
+/* The states times their reset gates, in int8. */
+static void reset(const smg_gru_s8_params *p, const int8_t *x, const int8_t *h, const weights *v,
+                  const int16_t *state, int8_t *gated) {
+    for (int32_t i = 0; i < p->cells; i++) {
+        int32_t from_x, from_h;
+        given(p, RESET, 1, i, x, v, &from_x);
+        kept(p, RESET, 1, i, h, v, &from_h);
+        const int32_t product = smg_sigmoid16(smg_saturate16(from_x + from_h)) * state[i];
+        const int32_t steps = smg_multiply(product, p->gated_multiplier, p->gated_shift);
+        gated[i] = smg_to_int8(steps, p->y_zero, INT8_MIN, INT8_MAX);
+    }
+}
+
+/* The next state of cell `at`: a share of the one before, and the rest of what is new. */
+static int32_t next(const smg_gru_s8_params *p, int32_t at, const int8_t *x, const int8_t *h, const int8_t *gated,
+                    const weights *v, int32_t state) {
+    int32_t from_x[GATES], from_h[GATES];
+    const int32_t first = p->reset_after ? RESET : UPDATE;
+    given(p, first, GATES - first, at, x, v, from_x + first);
+    if (p->reset_after) {
+        kept(p, RESET, GATES, at, h, v, from_h);
+        const int32_t r = smg_sigmoid16(smg_saturate16(from_x[RESET] + from_h[RESET]));
+        from_h[NEW] = smg_shift_right(r * smg_saturate16(from_h[NEW]), SMG_FRACTION);
+    } else {
+        kept(p, UPDATE, 1, at, h, v, from_h + UPDATE);
+        kept(p, NEW, 1, at, gated, v, from_h + NEW);
+    }
+    const int32_t share = smg_sigmoid16(smg_saturate16(from_x[UPDATE] + from_h[UPDATE]));
+    const int32_t fresh = smg_tanh16(smg_saturate16(from_x[NEW] + from_h[NEW]), SMG_GATE_BITS);
+    return smg_shift_right(((1 << SMG_FRACTION) - share) * fresh + share * state, SMG_FRACTION);
+}
+
+void smg_gru_s8(const smg_gru_s8_params *p, const int8_t *x, const int8_t *w, const int8_t *u, const int32_t *b,
+                int8_t *y, void *scratch) {
+    int16_t *const state = scratch;
+    int8_t *const gated = (int8_t *)(state + p->cells), *const spare = p->reset_after ? gated : gated + p->cells;
+    const weights v = {w, u, b};
+    const int8_t *before = 0;
+    for (int32_t i = 0; i < p->cells; i++) state[i] = 0;
+    for (int32_t t = 0; t < p->steps; t++, x += p->inputs) {
+        int8_t *const now = smg_hidden_at(y, spare, p->whole, t, p->steps, p->cells);
+        if (!p->reset_after) reset(p, x, before, &v, state, gated);
+        for (int32_t i = 0; i < p->cells; i++) {
+            const int32_t h = next(p, i, x, before, gated, &v, state[i]);
+            state[i] = (int16_t)h;
+            now[i] = smg_to_int8(smg_multiply(h, p->y_multiplier, p->y_shift), p->y_zero, INT8_MIN, INT8_MAX);
+        }
+        before = now;
+    }
+}
