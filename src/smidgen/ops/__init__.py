@@ -24,6 +24,9 @@ from smidgen.ops.losses import CellCrossEntropy as CellCrossEntropy
 from smidgen.ops.losses import MeanSquaredError as MeanSquaredError
 from smidgen.ops.losses import ReconstructionError as ReconstructionError
 from smidgen.ops.losses import SigmoidCrossEntropy as SigmoidCrossEntropy
+from smidgen.ops.lstm import Lstm as Lstm
+from smidgen.ops.lstm import LstmSlopes as LstmSlopes
+from smidgen.ops.lstm_grad import LstmGrad as LstmGrad
 from smidgen.ops.matmul import MatMul as MatMul
 from smidgen.ops.maximum import Compare as Compare
 from smidgen.ops.maximum import Maximum as Maximum
@@ -36,7 +39,6 @@ from smidgen.ops.pool import MaxPool as MaxPool
 from smidgen.ops.pool import Mean as Mean
 from smidgen.ops.prelu import PRelu as PRelu
 from smidgen.ops.recurrence import Gru as Gru
-from smidgen.ops.recurrence import Lstm as Lstm
 from smidgen.ops.resize import ResizeBilinear as ResizeBilinear
 from smidgen.ops.select import Gather as Gather
 from smidgen.ops.shape import Concat as Concat

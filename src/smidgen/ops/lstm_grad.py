@@ -1,0 +1,166 @@
+"""The gradient of an LSTM's input, back through time, from slopes that the forward pass keeps.
+
+At every step, with h ← o·tanh(c) and c ← f·c + i·g, the slopes are what dh and dc are multiplied by on their way to the
+gates, to c, and to the c before. In int8 they are six bytes of each cell and step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from smidgen.errors import GraphError
+from smidgen.ir import Array, Node, Params, QParams, Type, op
+from smidgen.numerics import INT8_MAX, INT8_MIN, int16
+from smidgen.ops.checking import check_rank
+from smidgen.ops.gradient import GradOp
+
+SLOPES = 6  # from dh to o and to c; from dc to i, f and g, and to the c before
+STORED = QParams.per_tensor(1 / 128)  # what a step nominally is; each kind has a point of its own
+FINE, COARSE, SHARE = 9, 7, 8  # bits behind the point of slopes up to 1/4, up to 1, and of the share of c that is kept
+SHARE_ZERO = -128  # which goes from 0 to 1
+FRACTION = 12  # bits behind the point of gradients under way
+MOST = 1 << 23  # their largest magnitude
+MANTISSA, FARTHEST = 15, 48  # bits of a scale, and the largest exponent below its point
+ONE = 1 << int16.FRACTION
+
+
+def real_slopes(i: Array, f: Array, g: Array, o: Array, c: Array, before: Array, free: Array) -> Array:
+    """All six of each cell, [cells, 6]; where the cell state is limited, nothing passes back from it."""
+    tanh = np.tanh(c)
+    back = (g * i * (1 - i), before * f * (1 - f), i * (1 - g * g), f)
+    return np.stack([tanh * o * (1 - o), o * (1 - tanh * tanh), *(part * free for part in back)], axis=-1)
+
+
+def int8_slopes(i: Array, f: Array, g: Array, o: Array, tanh: Array, before: Array, free: Array) -> Array:
+    """The same of gates in Q0.15, rounded; that of the forget gate is as much coarser as the cell state is larger."""
+
+    def up_to_a_quarter(x: Array, gate: Array) -> Array:
+        slope: Array = (x * (gate * (ONE - gate) >> 15) + (1 << 20)) >> 21
+        return slope
+
+    def up_to_one(gate: Array, x: Array) -> Array:
+        slope: Array = (gate * (ONE - (x * x >> 15)) + (1 << 22)) >> 23
+        return slope
+
+    back = (up_to_a_quarter(g, i), up_to_a_quarter(before, f), up_to_one(i, g), (f + 64) >> 7)
+    kinds = [up_to_a_quarter(tanh, o), up_to_one(o, tanh), *(part * free for part in back)]
+    kinds[-1] = kinds[-1] + SHARE_ZERO
+    slopes: Array = np.clip(np.stack(kinds, axis=-1), INT8_MIN, INT8_MAX).astype(np.int8)
+    return slopes
+
+
+def mantissas(weights: Type) -> tuple[Array, int]:
+    """The scales of gates as whole numbers below 2^15 over one power of two, whose exponent comes second."""
+    assert weights.q is not None
+    scales = weights.q.scale * (weights.shape[0] if len(weights.q.scale) == 1 else 1)
+    places = min(max(MANTISSA - int(np.frexp(max(scales))[1]), 1), FARTHEST)
+    numbers = np.floor(np.ldexp(np.array(scales), places) + 0.5)
+    return np.minimum(numbers, (1 << MANTISSA) - 1).astype(np.int32), places
+
+
+def _limited(x: Array) -> Array:
+    limited: Array = np.clip(x, -MOST, MOST)
+    return limited
+
+
+def _shifted(x: Array, bits: int) -> Array:
+    """x / 2^bits, halves up."""
+    return (x + ((1 << bits) >> 1)) >> bits
+
+
+@op
+@dataclass(frozen=True)
+class LstmGrad(GradOp):
+    """dx of an LSTM from dy, its slopes, and its weights of x and of h; in int8 in units of 2^−12 steps of dy."""
+
+    bits: int = 3  # before the point of the cell state
+
+    kernel = "smg_lstm_grad_g8"
+    operands = 4
+    working_memory = True
+
+    def shape(self, *operands: Type) -> tuple[int, ...]:
+        dy, slopes, w, u = operands
+        check_rank("LstmGrad", 3, slopes, w, u)
+        (gates, cells, inputs), steps = w.shape, slopes.shape[1]
+        fits = dy.shape in ((1, steps, cells), (1, cells)) and slopes.shape == (1, steps, SLOPES * cells)
+        if not fits or gates != 4 or u.shape != (gates, cells, cells) or not 0 <= self.bits < FINE:
+            shapes = ", ".join(str(list(t.shape)) for t in operands)
+            raise GraphError(f"LstmGrad of {shapes}: gradient, slopes and weights are not those of one LSTM")
+        if slopes.dtype == "int8" and (w.q is None or u.q is None):
+            raise GraphError("LstmGrad takes int8 weights with scales")
+        return (1, steps, inputs)
+
+    def sums(self, node: Node, *operands: Array) -> Array:
+        dy, slopes, w, u = operands
+        steps, cells = slopes.shape[1], w.shape[1]
+        every = np.zeros((steps, cells), dy.dtype)
+        every[steps - dy.size // cells :] = dy.reshape(-1, cells)
+        kinds = slopes.reshape(steps, cells, SLOPES)
+        if self.lowered:
+            return self._integers(node, every, kinds.astype(np.int64), w, u)
+        if slopes.dtype == np.float32:
+            return _reals(every, kinds, w, u)
+        points = np.array([FINE, COARSE, FINE, FINE - self.bits, COARSE, SHARE])
+        real = (kinds - np.array([0] * (SLOPES - 1) + [SHARE_ZERO])) * 2.0**-points
+        whole = (data * _along(v.type) for data, v in zip((w, u), node.ins[2:4], strict=True))
+        return _reals(every, real.astype(np.float32), *whole) * np.float32(1 << FRACTION)
+
+    def _integers(self, node: Node, dy: Array, slopes: Array, w: Array, u: Array) -> Array:
+        to_x, to_h = (
+            (data.astype(np.int64), *mantissas(v.type)) for data, v in zip((w, u), node.ins[2:4], strict=True)
+        )
+        dh = dc = np.zeros(w.shape[1], np.int64)
+        found = np.zeros((len(dy), w.shape[2]), np.int64)
+        for t in range(len(dy) - 1, -1, -1):
+            o, c, i, f, g, share = slopes[t].T
+            dh = _limited((dy[t].astype(np.int64) << FRACTION) + dh)
+            dc = _limited(dc + _shifted(dh * c, COARSE))
+            kinds = ((dc * i, FINE), (dc * f, FINE - self.bits), (dc * g, COARSE), (dh * o, FINE))
+            dz = _limited(np.stack([_shifted(product, bits) for product, bits in kinds]))
+            dc = _shifted(dc * (share - SHARE_ZERO), SHARE)
+            found[t], dh = _through(dz, *to_x), _through(dz, *to_h)
+        return found[None]
+
+    def bound(self, node: Node) -> int:
+        return MOST
+
+    def params(self, node: Node) -> Params:
+        dy, slopes, w, u = (v.type for v in node.ins[:4])
+        (x_scale, x_places), (h_scale, h_places) = mantissas(w), mantissas(u)
+        return {
+            "steps": slopes.shape[1], "inputs": w.shape[2], "cells": w.shape[1], "whole": int(len(dy.shape) == 3),
+            "bits": self.bits, "x_places": x_places, "h_places": h_places, "x_scale": x_scale, "h_scale": h_scale,
+            **self.rounding(node),
+        }  # fmt: skip
+
+    def macs(self, node: Node) -> int:
+        _, slopes, w, u = (v.type for v in node.ins[:4])
+        return slopes.shape[1] * (w.size + u.size)
+
+
+def _along(weights: Type) -> Array:
+    """The scale of each gate, to be multiplied with its weights."""
+    assert weights.q is not None
+    return np.array(weights.q.scale, np.float32).reshape(-1, 1, 1)
+
+
+def _through(dz: Array, weights: Array, scale: Array, places: int) -> Array:
+    """What gates' gradients [gates, cells] are to what their weights are multiplied with."""
+    sums = np.einsum("gc,gci->gi", dz, weights)
+    return _limited(_shifted((sums * scale[:, None].astype(np.int64)).sum(axis=0), places))
+
+
+def _reals(dy: Array, slopes: Array, w: Array, u: Array) -> Array:
+    dh = dc = np.zeros(w.shape[1], np.float32)
+    found = np.zeros((1, len(dy), w.shape[2]), np.float32)
+    for t in range(len(dy) - 1, -1, -1):
+        o, c, i, f, g, share = slopes[t].T
+        dh = dy[t] + dh
+        dc = dc + dh * c
+        dz = np.stack([dc * i, dc * f, dc * g, dh * o])
+        dc = dc * share
+        found[0, t], dh = (np.einsum("gc,gci->i", dz, weights) for weights in (w, u))
+    return found
