@@ -225,6 +225,19 @@ def test_recurrent_networks_in_int8_stay_near_their_float_selves(source: str, fo
     assert report.output > 20
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_cells_that_grow_and_biases_that_count_keep_their_room_in_int8(kind: type[nn.LSTM] | type[nn.GRU]) -> None:
+    torch.manual_seed(4)
+    module = Listener(kind, batch_first=True).eval()
+    name = "bias_ih_l0" if kind is nn.LSTM else "bias_hh_l0"
+    setattr(module.layer, name, nn.Parameter(torch.full_like(getattr(module.layer, name), 2.0)))  # cells add up
+    made = quantize(sm.from_torch(module, example("batch-first")), sequences(60))
+    (layer,) = (node.op for node in made.graph.nodes if isinstance(node.op, Lstm | Gru))
+    assert not isinstance(layer, Lstm) or layer.bits >= 4
+    assert made.report.output is not None
+    assert made.report.output > 25
+
+
 @pytest.mark.parametrize("target", ["host", "board"])
 @pytest.mark.parametrize("source", ["torch", "onnx", "gru"])
 def test_dense_layers_behind_a_recurrent_one_learn_the_same_bytes_as_numpy(
