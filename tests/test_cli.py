@@ -195,7 +195,7 @@ def test_a_program_that_learns_compiles_to_an_example_that_learns(folder: Path) 
     assert len(losses) == 20
     assert sum(losses[-6:]) < 0.8 * sum(losses[:6])
     assert lines[-1] == "class 1 is seen as 1, and as 1 after saving and loading"
-    assert "what learns" in invoke("compile", "small.smg", *options[:-1], "out/d")
+    assert "what outlives a run" in invoke("compile", "small.smg", *options[:-1], "out/d")
 
 
 BAD_REQUESTS: tuple[tuple[dict[str, str], str], ...] = (

@@ -122,7 +122,7 @@ class CompiledProject:
     picture: str | None  # the file its memory is drawn in
 
     def __str__(self) -> str:
-        learns = f"{self.state_bytes:,} for what learns, " if self.state_bytes else ""
+        learns = f"{self.state_bytes:,} for what outlives a run, " if self.state_bytes else ""
         return (
             f"{self.model} for {self.target}: {len(self.files)} files → {self.folder}\n"
             f"arena {self.peak_bytes:,} bytes of SRAM (at least {self.lower_bound_bytes:,}), "

@@ -4,46 +4,14 @@
  * tap, four channels at a time where these lie side by side. */
 #include "smidgen.h"
 
-#include "arithmetic.h"
-#include "fours.h"
-#include "noinline.h"
-#include "packed.h"
-#include "scales.h"
 #include "slide.h"
 #include "strips.h"
-#include "window.h"
-#include "working_packed.h"
-
-enum { BLOCK = SMG_SLIDE_BLOCK }; /* channels at once */
+#include "tapwise.h"
 
 /* Lists of columns that are made once for all blocks, at most. */
 enum { LISTS = 20 };
 
 static const int8_t ZEROS[4];
-
-/* One call, and how it uses working memory. */
-typedef struct {
-    const smg_depthwise_s8_params *p;
-    smg_map x, y;
-    smg_weights w;
-    const int32_t *b;
-    int32_t times, k, usual; /* usual: what slides can scale all channels */
-    int32_t words;       /* four channels lie side by side, and so do their weights */
-    int32_t single;      /* one row of outputs: the last row of its windows is packed alone */
-    int32_t width, band; /* output columns and rows whose strips are held */
-    int32_t half, strip; /* words of a strip for one parity of columns, and for all */
-    smg_taps inside[2];  /* of them, by parity: what lies inside the map */
-    int32_t filter;      /* words of a packed filter */
-    uint32_t *filters;   /* [4 channels][phase][filter]: windows begin at a pair's first row, or at its second */
-    uint32_t *strips;    /* [pair of rows][4 channels][strip]; of a single row [2][strip] */
-    int8_t *taps, *rows; /* [k][k][4], and [2 rows][columns][4], where the channels of a block lie apart */
-    uint32_t zeros;      /* the input's zero point, four times */
-} layer;
-
-/* Channels [first, first + count). */
-typedef struct {
-    int32_t first, count;
-} block;
 
 static int32_t pairs(const layer *l, int32_t rows) { return ((rows - 1) * l->p->stride_h + l->k + 1) / 2; }
 
@@ -99,12 +67,6 @@ static SMG_NOINLINE int32_t prepare(layer *l, int32_t rows, void *scratch) {
         width = (p->y_w / ++tiles + 3) & ~3;
     }
     return !in_place || (l->band == rows && l->width == p->y_w);
-}
-
-/* The words of `columns` columns of a row, four channels each, put together from where they lie. */
-static SMG_NOINLINE void gather(const int8_t *x, int32_t step, int32_t columns, block of, int32_t times, int8_t *to) {
-    for (int32_t q = 0; q < columns; q++, x += step, to += BLOCK)
-        for (int32_t n = 0; n < BLOCK; n++) to[n] = n < of.count ? x[(of.first + n) / times] : 0;
 }
 
 /* Put a block's taps together, trained channels over the frozen ones; 0 where they lie together as they are. */
@@ -292,53 +254,6 @@ static void slide_tile(const layer *l, int32_t ox, int32_t y0, int32_t y1) {
     }
 }
 
-/* One output: tap by tap, from column `at` of a map of c channels. */
-static int8_t add_taps(const layer *l, smg_map x, int32_t c, int32_t at, int32_t n, int32_t oy, int32_t ox) {
-    const smg_depthwise_s8_params *p = l->p;
-    const int32_t top = oy * p->stride_h - p->pad_h, left = ox * p->stride_w - p->pad_w;
-    const smg_taps rows = smg_taps_inside(top, p->k_h, p->dilation_h, p->x_h);
-    const smg_taps columns = smg_taps_inside(left, p->k_w, p->dilation_w, p->x_w);
-    uint32_t sum = (uint32_t)l->b[n];
-    int32_t trained = 0;
-    while (trained < l->w.count && l->w.channel[trained] != n) trained++;
-    const int32_t step = trained < l->w.count ? l->w.count : p->y_c;
-    const int8_t *w = trained < l->w.count ? l->w.trained + trained : l->w.data + n;
-    for (int32_t i = rows.from; i < rows.to; i++) {
-        const int8_t *row = smg_row(x, top + i * p->dilation_h, p->x_w * c) + at;
-        for (int32_t j = columns.from; j < columns.to; j++)
-            sum += (uint32_t)((row[(left + j * p->dilation_w) * c] - p->x_zero) * w[(i * p->k_w + j) * step]);
-    }
-    const int32_t scaled = smg_multiply((int32_t)sum, p->multiplier[n], p->shift[n]);
-    return smg_to_int8(scaled, p->y_zero, p->lo, p->hi);
-}
-
-/* Taps as runs: along rows or along columns, whichever there are more of. 0 where a ring of rows ends between them. */
-static int32_t list_taps(const layer *l, smg_map x, int32_t c, int32_t oy, int32_t ox, smg_block_job *job) {
-    const smg_depthwise_s8_params *p = l->p;
-    const int32_t top = oy * p->stride_h - p->pad_h, left = ox * p->stride_w - p->pad_w, row = p->x_w * c;
-    const smg_taps rows = smg_taps_inside(top, p->k_h, p->dilation_h, p->x_h);
-    const smg_taps columns = smg_taps_inside(left, p->k_w, p->dilation_w, p->x_w);
-    const int32_t high = rows.to - rows.from, wide = columns.to - columns.from, down = high > wide;
-    const int32_t first = top + rows.from * p->dilation_h, last = first + (high - 1) * p->dilation_h;
-    job->x = x.data;
-    job->w = l->w.data;
-    job->runs = down ? wide : high;
-    job->count = down ? high : wide;
-    if (high <= 0 || wide <= 0) {
-        job->runs = 1;
-        job->count = 0;
-        return 1;
-    }
-    if (last >= x.rows && first / x.rows != last / x.rows) return 0;
-    job->x = smg_row(x, first, row) + (left + columns.from * p->dilation_w) * c;
-    job->w = l->w.data + (rows.from * p->k_w + columns.from) * p->y_c;
-    job->x_on = down ? p->dilation_h * row : p->dilation_w * c;
-    job->w_on = down ? p->k_w * p->y_c : p->y_c;
-    job->x_row = down ? p->dilation_w * c : p->dilation_h * row;
-    job->w_row = down ? p->y_c : p->k_w * p->y_c;
-    return 1;
-}
-
 /* One output of some channels, from those from `at` on of a map of c channels: four at a time where that can be. */
 static void add_pixel(const layer *l, block of, smg_map x, int32_t c, int32_t at, int32_t oy, int32_t ox, int8_t *y) {
     const smg_depthwise_s8_params *p = l->p;
@@ -361,6 +276,31 @@ static void add_pixel(const layer *l, block of, smg_map x, int32_t c, int32_t at
     }
 }
 
+/* Whether the assembly can scale channels of several outputs at once. */
+static int32_t near(const smg_depthwise_s8_params *p, block of) {
+    int32_t any = 0;
+    for (int32_t n = of.first; n < of.first + of.count; n++)
+        any |= smg_unusual(p->multiplier[n], p->shift[n]) | (-3 - p->shift[n]) | (p->shift[n] + 17);
+    return any >= 0;
+}
+
+/* Outputs of row oy from column ox on whose windows end at no side of the map: all at once; gives how many. */
+static int32_t add_pixels(const layer *l, block of, smg_map x, int32_t c, int32_t at, int32_t oy, int32_t ox, int8_t *y) {
+    const smg_depthwise_s8_params *p = l->p;
+    const int32_t left = ox * p->stride_w - p->pad_w, reach = (p->k_w - 1) * p->dilation_w + 1;
+    const int32_t count = smg_min((p->x_w - reach - left) / p->stride_w + 1, p->y_w - ox);
+    smg_block_job job = {
+        .minus = smg_both(-p->x_zero), .zero = 2 * p->y_zero + 1, .blocks = of.count / BLOCK, .bias = l->b + of.first,
+        .multiplier = p->multiplier + of.first, .shift = p->shift + of.first, .y = y, .pixels = count,
+        .x_step = p->stride_w * c, .y_step = p->y_c,
+    };
+    if (left < 0 || left + reach > p->x_w || count < 2 || !list_taps(l, x, c, oy, ox, &job)) return 0;
+    job.x += at;
+    job.w += of.first;
+    smg_cross_pixels(&job);
+    return count;
+}
+
 /* Some channels tap by tap; where the output is about to take the place of their input, which are a block, that is
  * copied first. */
 static SMG_NOINLINE void add_up(const layer *l, block of, int32_t y0, int32_t y1, int8_t *copy) {
@@ -368,10 +308,16 @@ static SMG_NOINLINE void add_up(const layer *l, block of, int32_t y0, int32_t y1
     const int32_t in_place = l->x.data == l->y.data;
     const smg_map copied = {copy, p->x_h};
     if (in_place) gather(l->x.data, p->x_c, p->x_h * p->x_w, of, 1, copy);
+    const smg_map x = in_place ? copied : l->x;
+    const int32_t c = in_place ? BLOCK : p->x_c, at = in_place ? 0 : of.first;
+    const int32_t many = p->y_w > 1 && l->words && of.count % BLOCK == 0 && near(p, of);
     for (int32_t oy = y0; oy < y1; oy++) {
         int8_t *y = smg_row(l->y, oy, p->y_w * p->y_c) + of.first;
-        for (int32_t ox = 0; ox < p->y_w; ox++, y += p->y_c)
-            add_pixel(l, of, in_place ? copied : l->x, in_place ? BLOCK : p->x_c, in_place ? 0 : of.first, oy, ox, y);
+        for (int32_t ox = 0; ox < p->y_w; ox++) {
+            const int32_t done = many ? add_pixels(l, of, x, c, at, oy, ox, y + ox * p->y_c) : 0;
+            if (done == 0) add_pixel(l, of, x, c, at, oy, ox, y + ox * p->y_c);
+            ox += smg_max(done - 1, 0);
+        }
     }
 }
 

@@ -16,10 +16,15 @@ typedef struct {
     const int32_t *bias, *multiplier;
     const int8_t *shift;
     int8_t *y;
+    int32_t pixels, x_step, y_step; /* of several outputs: bytes from one to the next */
 } smg_block_job;
 
 /* Multiply, add and scale, channel by channel; gives how many blocks are left where one has scales that are for C. */
 int32_t smg_cross(smg_block_job *job);
+
+/* The same for some outputs whose taps are alike, with multipliers of a half and more and shifts of 3 to 17 to the
+ * right. */
+void smg_cross_pixels(smg_block_job *job);
 
 /* The same of rows of weights. */
 int32_t smg_rows(smg_block_job *job);

@@ -1,9 +1,7 @@
 /* Kernels that move bytes and compute nothing: pad, crop, pick, transpose, concatenate. */
 #include "smidgen.h"
 
-static inline void copy(int8_t *to, const int8_t *from, int32_t count) {
-    for (int32_t i = 0; i < count; i++) to[i] = from[i];
-}
+#include "copying.h"
 
 static inline void fill(int8_t *to, int32_t value, int32_t count) {
     for (int32_t i = 0; i < count; i++) to[i] = (int8_t)value;
@@ -21,7 +19,7 @@ void smg_pad_s8(const smg_pad_s8_params *p, const int8_t *x, int8_t *y) {
             for (int32_t k = 0; k < n[2]; k++, y += n[3]) {
                 if (inside(p, 0, i) && inside(p, 1, j) && inside(p, 2, k)) {
                     fill(y, p->zero, p->before[3]);
-                    copy(y + p->before[3], x, row);
+                    smg_copy(y + p->before[3], x, row);
                     fill(y + p->before[3] + row, p->zero, after);
                     x += row;
                 } else {
@@ -38,7 +36,7 @@ void smg_crop_s8(const smg_crop_s8_params *p, const int8_t *x, int8_t *y) {
         for (int32_t j = 0; j < n[1]; j++) {
             for (int32_t k = 0; k < n[2]; k++, y += n[3]) {
                 const int32_t row = ((i + p->start[0]) * from[1] + j + p->start[1]) * from[2] + k + p->start[2];
-                copy(y, x + row * from[3] + p->start[3], n[3]);
+                smg_copy(y, x + row * from[3] + p->start[3], n[3]);
             }
         }
     }
@@ -47,7 +45,7 @@ void smg_crop_s8(const smg_crop_s8_params *p, const int8_t *x, int8_t *y) {
 /* One row of smg_pick_s8. */
 static inline void pick_row(const smg_pick_s8_params *p, const int8_t *x, int8_t *y) {
     for (int32_t j = 0; j < p->y_w; j += p->columns_taken, x += p->columns_of * p->c)
-        for (int32_t k = 0; k < p->columns_taken; k++, y += p->c) copy(y, x + p->column[k] * p->c, p->c);
+        for (int32_t k = 0; k < p->columns_taken; k++, y += p->c) smg_copy(y, x + p->column[k] * p->c, p->c);
 }
 
 void smg_pick_s8(const smg_pick_s8_params *p, const int8_t *x, int8_t *y) {
@@ -71,7 +69,7 @@ void smg_transpose_s8(const smg_transpose_s8_params *p, const int8_t *x, int8_t 
 void smg_concat_s8(const smg_concat_s8_params *p, const int8_t *const *x, int8_t *y) {
     for (int32_t i = 0; i < p->outer; i++) {
         for (int32_t j = 0; j < p->count; j++) {
-            copy(y, x[j] + i * p->part[j], p->part[j]);
+            smg_copy(y, x[j] + i * p->part[j], p->part[j]);
             y += p->part[j];
         }
     }
