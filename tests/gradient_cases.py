@@ -210,14 +210,17 @@ def overlay(v: Leaves) -> Value:
 
 
 def _recurrent() -> Iterator[GradientCase]:
-    for name, op in (("whole", ops.Lstm()), ("last", ops.Lstm(whole=False)), ("limited", ops.Lstm(clip=0.4))):
+    for name, op in (
+        ("whole", ops.Lstm()), ("last", ops.Lstm(whole=False)), ("limited", ops.Lstm(clip=0.4)),
+        ("whole", ops.Gru()), ("last", ops.Gru(whole=False)),
+    ):  # fmt: skip
 
-        def draw(v: Leaves, op: ops.Lstm = op) -> Value:
-            shapes = (("w", (4, 3, 2)), ("u", (4, 3, 3)), ("b", (4, 3)))
+        def draw(v: Leaves, op: ops.Lstm | ops.Gru = op) -> Value:
+            shapes = (("w", (op.gates, 3, 2)), ("u", (op.gates, 3, 3)), ("b", (4, 3)))
             held = (v.g.constant(what, v.rng.normal(0, 0.8, shape).astype(np.float32)) for what, shape in shapes)
             return v.g.emit(op, v(1, 4, 2), *held)
 
-        yield GradientCase(f"lstm-{name}", ops.Lstm, draw)
+        yield GradientCase(f"{type(op).__name__.lower()}-{name}", type(op), draw)
 
 
 def normalize(name: str, op: ops.Normalize, *shape: int) -> GradientCase:

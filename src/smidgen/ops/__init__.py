@@ -15,6 +15,9 @@ from smidgen.ops.gradient import FromFloat as FromFloat
 from smidgen.ops.gradient import Mask as Mask
 from smidgen.ops.gradient import RequantizeGrad as RequantizeGrad
 from smidgen.ops.gradient import SumGrads as SumGrads
+from smidgen.ops.gru import Gru as Gru
+from smidgen.ops.gru import GruSlopes as GruSlopes
+from smidgen.ops.gru_grad import GruGrad as GruGrad
 from smidgen.ops.lookup import Lookup as Lookup
 from smidgen.ops.loss import CrossEntropyGrad as CrossEntropyGrad
 from smidgen.ops.loss import MaxAbs as MaxAbs
@@ -38,7 +41,6 @@ from smidgen.ops.pool import AvgPool as AvgPool
 from smidgen.ops.pool import MaxPool as MaxPool
 from smidgen.ops.pool import Mean as Mean
 from smidgen.ops.prelu import PRelu as PRelu
-from smidgen.ops.recurrence import Gru as Gru
 from smidgen.ops.resize import ResizeBilinear as ResizeBilinear
 from smidgen.ops.select import Gather as Gather
 from smidgen.ops.shape import Concat as Concat
