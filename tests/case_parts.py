@@ -136,3 +136,14 @@ def concat(name: str, axis: int, *shapes: tuple[int, ...]) -> Case:
         return g.graph(g.emit(ops.Concat(axis), *parts))
 
     return Case(f"concat-{name}", ops.Concat, build)
+
+
+def normalize(name: str, op: ops.Normalize, *shape: int, x: QParams = X, y: QParams = Y) -> Case:
+    def build(rng: Rng) -> Graph:
+        g = Builder("case")
+        scale = rng.integers(-32767, 32768, shape[-1]).astype(np.int16)
+        shift = rng.integers(-30_000, 30_001, shape[-1]).astype(np.int32)
+        parts = g.constant("scale", scale, Q(5e-5)), g.constant("shift", shift)
+        return g.graph(g.emit(op, g.input("x", Type(shape, "int8", x)), *parts, q=y))
+
+    return Case(f"normalize-{name}", ops.Normalize, build)

@@ -20,6 +20,7 @@ from case_parts import (
     conv,
     dense,
     depthwise,
+    normalize,
     twice,
     unary,
 )
@@ -28,7 +29,6 @@ from smidgen import ops
 from smidgen.ir import Array, Graph, Node, Type, Value
 from smidgen.numerics import ACTIVATIONS
 from smidgen.ops.tflite_tables import TABLES as TFLITE_TABLES
-from transformer_cases import ATTENTION
 
 
 def _convs() -> Iterator[Case]:
@@ -222,9 +222,28 @@ def _recurrent() -> Iterator[Case]:
         yield Case(name, type(drawn.op), drawn.build)
 
 
+def _attention() -> Iterator[Case]:
+    for turned in ((False, False), (False, True), (True, False), (True, True)):
+        a, b = (6, 5)[:: -1 if turned[0] else 1], (5, 7)[:: -1 if turned[1] else 1]
+        yield binary(f"matmul-{turned[0]}-{turned[1]}", ops.MatMul(*turned), (1, 3, *a), (1, 3, *b), y=Q(0.3, 5))
+    yield binary("matmul-wide", ops.MatMul(), (4, 30), (30, 131), qb=Q(0.07, 127), y=Q(1.0))
+    yield binary("matmul-deep", ops.MatMul(transpose_b=True), (2, 3, 300), (2, 9, 300), constant=True, y=Q(2.0))
+    yield binary("matmul-large-multiplier", ops.MatMul(), (3, 4), (4, 5), y=Q(1e-6))
+    yield binary("matmul-tiny-multiplier", ops.MatMul(), (3, 4), (4, 5), y=Q(1e6))
+    yield twice("matmul-itself", ops.MatMul(transpose_b=True), 1, 5, 5, 3)
+    for c in (1, 19, 1000):
+        yield unary(f"unit-norm-{c}", ops.UnitNorm(), 3, c, x=Q(0.05, 127 if c == 1000 else -3))
+    yield normalize("rows", ops.Normalize(), 5, 19)
+    yield normalize("row", ops.Normalize(1e-12), 1, 300, x=Q(1e-4, 127), y=Q(1e-3))
+    yield normalize("one", ops.Normalize(), 3, 1, y=Q(10.0))
+    yield normalize("map", ops.Normalize(groups=3), 1, 4, 5, 12)
+    yield normalize("channels", ops.Normalize(0.1, 7), 1, 3, 4, 7, x=Q(3.0, -128))
+    yield normalize("whole", ops.Normalize(groups=1), 1, 9, 9, 5)
+
+
 CASES: tuple[Case, ...] = (
     *_convs(), *_pixels(), *_depthwises(), *_denses(), *_elementwises(), *_pools(), *_shapes(), *_recurrent(),
-    *ATTENTION,
+    *_attention(),
 )  # fmt: skip
 
 

@@ -298,6 +298,10 @@ def grow_softmax(s: Grower) -> Value:
     return s.g.emit(Softmax(s.draw(st.sampled_from((1.0, 0.5, 3.0)))), s.value())
 
 
+def grow_unit_norm(s: Grower) -> Value:
+    return s.g.emit(UnitNorm(), s.value())
+
+
 def grow_lstm(s: Grower) -> Value:
     """A recurrent layer over any value as rows of any length; at times limited, at times its last state alone."""
     x = s.value()
@@ -305,10 +309,6 @@ def grow_lstm(s: Grower) -> Value:
     op = Lstm(s.draw(st.booleans()), s.draw(st.sampled_from((0.0, 0.5, 10.0))), s.choose(0, 6))
     rows = s.g.emit(Reshape((1, x.type.size // columns, columns)), x)
     return recurrent_layer(s.g, s.rng, rows, s.choose(1, 6), op, y=s.q(1 / 128))
-
-
-def grow_unit_norm(s: Grower) -> Value:
-    return s.g.emit(UnitNorm(), s.value())
 
 
 ANY = (
