@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from smidgen.frontends.tflite.variables import assign_early
 from smidgen.frontends.tidy import (
     crop_parts,
     flatten_means,
@@ -299,6 +300,32 @@ MODEL_CASES = (
         %s: int8[1,2] q = Add(%r, %c)
         %t: int8[1,2] q(0.25; 0) = Activate(%s)
         output %t
+        """,
+    ),
+    Case(
+        assign_early,
+        "a variable is replaced as soon as its last value is read",
+        """
+        input %x: int8[2] q
+        const %c: int8[2] q
+        state %s: int8[2] q
+        %a: int8[2] q = Add(%x, %s)
+        %b: int8[2] q = Add(%a, %s)
+        %y: int8[2] q = Add(%b, %c)
+        %next: int8[2] q = Assign(%s, %a)
+        update %s: %next
+        output %y
+        """,
+        """
+        input %x: int8[2] q
+        const %c: int8[2] q
+        state %s: int8[2] q
+        %a: int8[2] q = Add(%x, %s)
+        %b: int8[2] q = Add(%a, %s)
+        %next: int8[2] q = Assign(%s, %a)
+        %y: int8[2] q = Add(%b, %c)
+        update %s: %next
+        output %y
         """,
     ),
 )

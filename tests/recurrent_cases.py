@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from smidgen import ops
-from smidgen.ir import Builder, Graph, QParams, Type, Value
+from smidgen.ir import Builder, Graph, Op, QParams, Type, Value
 
 Q = QParams.per_tensor
 Rng = np.random.Generator
@@ -26,10 +26,17 @@ def recurrent(
     g: Builder, rng: Rng, x: Value, cells: int, op: Layer, scale: float = 0.01, bias: int = 3000, y: QParams = HIDDEN
 ) -> Value:
     """A layer of random weights that reads x [1, steps, inputs]."""
+    return g.emit(op, x, *constants(g, rng, x, cells, op, scale, bias), q=y)
+
+
+def constants(
+    g: Builder, rng: Rng, x: Value, cells: int, op: Layer, scale: float, bias: int
+) -> tuple[Value, Value, Value]:
+    """The weights of x and of the hidden state, and the bias."""
     w = gate_weights(g, rng, g.fresh("w"), (op.gates, cells, x.type.shape[2]), scale)
     u = gate_weights(g, rng, g.fresh("u"), (op.gates, cells, cells), scale)
     b = g.constant(g.fresh("b"), rng.integers(-bias, bias + 1, (4, cells)).astype(np.int32))
-    return g.emit(op, x, w, u, b, q=y)
+    return w, u, b
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,14 @@ class Drawn:
     scale: float = 0.01
     bias: int = 3000
     y: QParams = HIDDEN
+
+    def beside(self, op: Op) -> Callable[[Builder, Rng, tuple[Value, ...]], tuple[Value, ...]]:
+        """Emits an op that reads what the layer reads."""
+
+        def emit(g: Builder, rng: Rng, x: tuple[Value, ...]) -> tuple[Value, ...]:
+            return g.emit_all(op, x[0], *constants(g, rng, x[0], self.cells, self.op, self.scale, self.bias))
+
+        return emit
 
     def build(self, rng: Rng) -> Graph:
         g = Builder("case")

@@ -34,6 +34,7 @@ from feeds import (
     reals,
     step_state,
 )
+from recurrent_steps import recurrent_steps
 from smidgen import ops
 from smidgen.ir import Array, Builder, Op, QParams, Type, Value
 from smidgen.ops.conv_grad import (
@@ -369,6 +370,7 @@ def head_step(name: str, how: How) -> TrainingCase:
 
 TRAINING_CASES: tuple[TrainingCase, ...] = (
     *_windows(), *_elements(), *_overlays(), *_moves(), *_losses(), *_weight_gradients(), *_steps(),
+    *recurrent_steps(every_way),
     *ATTENTION_CASES,
 )  # fmt: skip
 TRAINING_GRAPHS = {case.name: case.build(np.random.default_rng(index)) for index, case in enumerate(TRAINING_CASES)}

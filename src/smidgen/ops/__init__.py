@@ -15,6 +15,9 @@ from smidgen.ops.gradient import FromFloat as FromFloat
 from smidgen.ops.gradient import Mask as Mask
 from smidgen.ops.gradient import RequantizeGrad as RequantizeGrad
 from smidgen.ops.gradient import SumGrads as SumGrads
+from smidgen.ops.gru import Gru as Gru
+from smidgen.ops.gru import GruSlopes as GruSlopes
+from smidgen.ops.gru_grad import GruGrad as GruGrad
 from smidgen.ops.lookup import Lookup as Lookup
 from smidgen.ops.loss import CrossEntropyGrad as CrossEntropyGrad
 from smidgen.ops.loss import MaxAbs as MaxAbs
@@ -24,6 +27,9 @@ from smidgen.ops.losses import CellCrossEntropy as CellCrossEntropy
 from smidgen.ops.losses import MeanSquaredError as MeanSquaredError
 from smidgen.ops.losses import ReconstructionError as ReconstructionError
 from smidgen.ops.losses import SigmoidCrossEntropy as SigmoidCrossEntropy
+from smidgen.ops.lstm import Lstm as Lstm
+from smidgen.ops.lstm import LstmSlopes as LstmSlopes
+from smidgen.ops.lstm_grad import LstmGrad as LstmGrad
 from smidgen.ops.matmul import MatMul as MatMul
 from smidgen.ops.maximum import Compare as Compare
 from smidgen.ops.maximum import Maximum as Maximum
@@ -35,8 +41,6 @@ from smidgen.ops.pool import AvgPool as AvgPool
 from smidgen.ops.pool import MaxPool as MaxPool
 from smidgen.ops.pool import Mean as Mean
 from smidgen.ops.prelu import PRelu as PRelu
-from smidgen.ops.recurrence import Gru as Gru
-from smidgen.ops.recurrence import Lstm as Lstm
 from smidgen.ops.resize import ResizeBilinear as ResizeBilinear
 from smidgen.ops.select import Gather as Gather
 from smidgen.ops.shape import Concat as Concat

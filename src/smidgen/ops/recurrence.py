@@ -1,4 +1,4 @@
-"""Recurrent layers over a sequence of fixed length: long short-term memory and the gated recurrent unit.
+"""What recurrent layers over a sequence of fixed length share; `lstm` and `gru` have them.
 
 In int8, activations and what recurs are int8, gates and the state are int16: the LSTM as TFLite's kernel computes it,
 the GRU, which TFLite has no int8 kernel of, in the same arithmetic. Every run begins with a state of zero.
@@ -6,7 +6,6 @@ the GRU, which TFLite has no int8 kernel of, in the same arithmetic. Every run b
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,12 +13,11 @@ import numpy as np
 
 from smidgen import numerics
 from smidgen.errors import GraphError
-from smidgen.ir import Array, Node, Op, Params, Type, op
+from smidgen.ir import Array, Node, Op, Params, Type
 from smidgen.numerics import int16
 from smidgen.ops.checking import check_dtypes, check_rank
 
 MOST_SUMMED = 1 << 15  # products of one gate from one side: their sum stays in int32
-MOST_BITS = 6  # before the point of a cell state
 BIASES = 4  # rows of a bias: those of a GRU are r, z and n from x, and n from h
 SQUARED = 2.0**-30  # a step of the product of two numbers in Q0.15
 
@@ -32,6 +30,7 @@ class Recurrent(Op):
     """
 
     gates: ClassVar[int]
+    state_step: ClassVar[float]  # of what is rounded to a hidden state in int8
 
     whole: bool = True
 
@@ -69,9 +68,10 @@ class Recurrent(Op):
     def params(self, node: Node) -> Params:
         (x, w, u, _), y = (v.type for v in node.ins), node.out.type
         (x_multiplier, x_shift), (h_multiplier, h_shift) = gate_multipliers(x, w), gate_multipliers(y, u)
+        y_multiplier, y_shift = numerics.quantize_single(self.state_step, over=y.scale)
         return {
             "steps": x.shape[1], "inputs": x.shape[2], "cells": y.shape[-1], "whole": int(self.whole),
-            "x_zero": x.zero, "y_zero": y.zero,
+            "x_zero": x.zero, "y_zero": y.zero, "y_multiplier": y_multiplier, "y_shift": y_shift,
             "x_multiplier": x_multiplier, "h_multiplier": h_multiplier, "x_shift": x_shift, "h_shift": h_shift,
         }  # fmt: skip
 
@@ -103,7 +103,7 @@ def gate_multipliers(x: Type, weights: Type) -> tuple[Array, Array]:
     return np.array([m for m, _ in pairs], np.int32), np.array([s for _, s in pairs], np.int8)
 
 
-def _gate_sums(rows: Array, zero: int, weights: Array, bias: Array | int, scaling: tuple[Array, Array]) -> Array:
+def gate_sums(rows: Array, zero: int, weights: Array, bias: Array | int, scaling: tuple[Array, Array]) -> Array:
     """What rows of int8 numbers give to each gate, [rows, gates, cells], in Q3.12 and not yet limited to int16."""
     centred = rows.astype(np.float64) - zero
     acc = np.einsum("ri,gci->rgc", centred, weights.astype(np.float64)).astype(np.int64) + bias
@@ -111,138 +111,6 @@ def _gate_sums(rows: Array, zero: int, weights: Array, bias: Array | int, scalin
     return numerics.multiply(acc.astype(np.int32), multiplier, shift)
 
 
-def _sigmoid(x: Array) -> Array:
+def sigmoid(x: Array) -> Array:
     y: Array = 0.5 + 0.5 * np.tanh(x / 2)
     return y
-
-
-@op
-@dataclass(frozen=True)
-class Lstm(Recurrent):
-    """c ← f·c + i·g, h ← o·tanh(c); i, f and o are sigmoids, g is a tanh; weights hold them in the order i, f, g, o.
-
-    `clip` limits c, where it is above 0; `bits` are those before its point in int8.
-    """
-
-    gates: ClassVar[int] = 4
-
-    clip: float = 0.0
-    bits: int = 3
-
-    kernel = "smg_lstm_s8"
-
-    def infer(self, x: Type, w: Type, u: Type, b: Type) -> Type:
-        if not 0 <= self.bits <= MOST_BITS or not (math.isfinite(self.clip) and self.clip >= 0):
-            raise GraphError(
-                f"Lstm holds its cell state with {self.bits} bits before the point, limited to {self.clip}; "
-                f"give 0 to {MOST_BITS} bits, and a limit of 0 or more"
-            )
-        return super().infer(x, w, u, b)
-
-    def states(self, node: Node, x: Array, w: Array, u: Array, b: Array) -> tuple[Array, Array]:
-        return _float_lstm(self, x, w, u, b) if x.dtype == np.float32 else _int8_lstm(self, node, x, w, u, b)
-
-    def cell_limit(self) -> int:
-        """The limit of the cell state in its own steps; 0 for none."""
-        return int(min(float(np.float32(self.clip)) * 2.0 ** (int16.FRACTION - self.bits), int16.INT16_MAX))
-
-    def params(self, node: Node) -> Params:
-        y_multiplier, y_shift = numerics.quantize_single(SQUARED, over=node.out.type.scale)
-        return {
-            **super().params(node), "y_multiplier": y_multiplier, "y_shift": y_shift,
-            "bits": self.bits, "limit": self.cell_limit(),
-        }  # fmt: skip
-
-
-def _float_lstm(op: Lstm, x: Array, w: Array, u: Array, b: Array) -> tuple[Array, Array]:
-    hidden, cells = (np.zeros((len(x), w.shape[1]), np.float32) for _ in range(2))
-    h = c = np.zeros(w.shape[1], np.float32)
-    for t, now in enumerate(x):
-        sums = w @ now + u @ h + b
-        i, f, _, o = _sigmoid(sums)
-        c = f * c + i * np.tanh(sums[2])
-        c = np.clip(c, -op.clip, op.clip) if op.clip else c
-        h = o * np.tanh(c)
-        hidden[t], cells[t] = h, c
-    return hidden, cells
-
-
-def _int8_lstm(op: Lstm, node: Node, x: Array, w: Array, u: Array, b: Array) -> tuple[Array, Array]:
-    (x_type, w_type, u_type, _), y = (v.type for v in node.ins), node.out.type
-    limit, last = op.cell_limit(), numerics.quantize_single(SQUARED, over=y.scale)
-    from_h = gate_multipliers(y, u_type)
-    given = int16.saturate(_gate_sums(x, x_type.zero, w, b, gate_multipliers(x_type, w_type)))
-    hidden, cells = np.zeros((len(x), w.shape[1]), np.int8), np.zeros((len(x), w.shape[1]), np.int16)
-    h, c = np.full(w.shape[1], y.zero, np.int8), np.zeros(w.shape[1], np.int64)
-    for t, now in enumerate(given):
-        sums = int16.saturate(now + _gate_sums(h[None], y.zero, u, 0, from_h)[0])
-        i, f, o = (int16.sigmoid(sums[gate]) for gate in (0, 1, 3))
-        added = int16.shift_right(i * int16.tanh(sums[2], int16.GATE_BITS), int16.FRACTION + op.bits)
-        c = int16.saturate(int16.shift_right(f * c, int16.FRACTION) + added)
-        c = np.clip(c, -limit, limit) if limit else c
-        h = numerics.to_int8(numerics.multiply(o * int16.tanh(c, op.bits), *last), y.zero)
-        hidden[t], cells[t] = h, c
-    return hidden, cells
-
-
-@op
-@dataclass(frozen=True)
-class Gru(Recurrent):
-    """h ← (1 − z)·n + z·h; r and z are sigmoids, n is a tanh; weights hold them in the order r, z, n.
-
-    n is given U(r·h) by the state or, with `reset_after`, r·(U h + b₃), where b₃ is the last row of the bias.
-    """
-
-    gates: ClassVar[int] = 3
-
-    reset_after: bool = True
-
-    kernel = "smg_gru_s8"
-
-    def states(self, node: Node, x: Array, w: Array, u: Array, b: Array) -> tuple[Array, Array]:
-        return _float_gru(self, x, w, u, b) if x.dtype == np.float32 else _int8_gru(self, node, x, w, u, b)
-
-    def params(self, node: Node) -> Params:
-        y = node.out.type
-        (y_multiplier, y_shift), (gated_multiplier, gated_shift) = (
-            numerics.quantize_single(step, over=y.scale) for step in (2.0**-int16.FRACTION, SQUARED)
-        )
-        return {
-            **super().params(node), "y_multiplier": y_multiplier, "y_shift": y_shift,
-            "reset_after": int(self.reset_after), "gated_multiplier": gated_multiplier, "gated_shift": gated_shift,
-        }  # fmt: skip
-
-
-def _float_gru(op: Gru, x: Array, w: Array, u: Array, b: Array) -> tuple[Array, Array]:
-    hidden = np.zeros((len(x), w.shape[1]), np.float32)
-    h = np.zeros(w.shape[1], np.float32)
-    for t, now in enumerate(x):
-        given = w @ now + b[:3]
-        r, z = _sigmoid(given[:2] + u[:2] @ h)
-        old = r * (u[2] @ h + b[3]) if op.reset_after else u[2] @ (r * h) + b[3]
-        h = (1 - z) * np.tanh(given[2] + old) + z * h
-        hidden[t] = h
-    return hidden, hidden
-
-
-def _int8_gru(op: Gru, node: Node, x: Array, w: Array, u: Array, b: Array) -> tuple[Array, Array]:
-    (x_type, w_type, u_type, _), y = (v.type for v in node.ins), node.out.type
-    from_h, one = gate_multipliers(y, u_type), 1 << int16.FRACTION
-    to_y, to_gated = (numerics.quantize_single(step, over=y.scale) for step in (1 / one, SQUARED))
-    bias = np.concatenate([np.zeros_like(b[:2]), b[3:]])
-    given = int16.saturate(_gate_sums(x, x_type.zero, w, b[:3], gate_multipliers(x_type, w_type)))
-    hidden, states = np.zeros((len(x), w.shape[1]), np.int8), np.zeros((len(x), w.shape[1]), np.int16)
-    h, state = np.full(w.shape[1], y.zero, np.int8), np.zeros(w.shape[1], np.int64)
-    for t, now in enumerate(given):
-        kept = _gate_sums(h[None], y.zero, u, bias, from_h)[0]
-        r, z = int16.sigmoid(int16.saturate(now[:2] + kept[:2]))
-        if op.reset_after:
-            old = int16.shift_right(r * int16.saturate(kept[2]), int16.FRACTION)
-        else:
-            gated = numerics.to_int8(numerics.multiply(r * state, *to_gated), y.zero)
-            old = _gate_sums(gated[None], y.zero, u, bias, from_h)[0, 2]
-        n = int16.tanh(int16.saturate(now[2] + old), int16.GATE_BITS)
-        state = int16.shift_right((one - z) * n + z * state, int16.FRACTION)
-        h = numerics.to_int8(numerics.multiply(state, *to_y), y.zero)
-        hidden[t], states[t] = h, state
-    return hidden, states

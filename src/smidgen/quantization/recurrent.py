@@ -9,7 +9,7 @@ import numpy as np
 
 from smidgen.ir import Array, Graph, Node, Value
 from smidgen.ir.rewriting import readers
-from smidgen.ops.recurrence import MOST_BITS, Lstm
+from smidgen.ops.lstm import MOST_BITS, Lstm
 from smidgen.quantization.batch import run_batch
 from smidgen.quantization.calibration import ProgressCallback, batches
 

@@ -92,6 +92,23 @@ typedef struct {
     SMG_ROUNDING;
 } smg_pick_grad_g8_params;
 
+/* As smg_lstm_s8, for the slopes of its steps: six of each cell, from dh to o and c, and from dc to i, f, g and the c
+ * before. */
+typedef smg_lstm_s8_params smg_lstm_slopes_s8_params;
+
+/* As smg_gru_s8, which resets after: five of each cell, from dh to z and n, from dn to r, and z and r themselves. */
+typedef smg_gru_s8_params smg_gru_slopes_s8_params;
+
+/* The scales of each gate's weights are x_scale / 2^x_places and h_scale / 2^h_places. The gradient is of every hidden
+ * state, or of the last one alone unless `whole`. */
+typedef struct {
+    int32_t steps, inputs, cells, whole, bits, x_places, h_places;
+    const int32_t *x_scale, *h_scale;
+    SMG_ROUNDING;
+} smg_lstm_grad_g8_params;
+
+typedef smg_lstm_grad_g8_params smg_gru_grad_g8_params; /* without `bits` */
+
 /* Row r of the map has row_share[i] of the rows row[i] of the gradient for i from row_end[r - 1], or 0, to row_end[r];
  * so has each column. */
 typedef struct {
@@ -268,6 +285,16 @@ void smg_max_pool_grad_g8(const smg_max_pool_grad_g8_params *p, const int8_t *dy
                           const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
 void smg_pick_grad_g8(const smg_pick_grad_g8_params *p, const int8_t *dy, const uint8_t *mask,
                       const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
+void smg_lstm_slopes_s8(const smg_lstm_slopes_s8_params *p, const int8_t *x, const int8_t *w, const int8_t *u,
+                        const int32_t *b, int8_t *slopes, void *scratch);
+void smg_gru_slopes_s8(const smg_gru_slopes_s8_params *p, const int8_t *x, const int8_t *w, const int8_t *u,
+                       const int32_t *b, int8_t *slopes, void *scratch);
+void smg_gru_grad_g8(const smg_gru_grad_g8_params *p, const int8_t *dy, const int8_t *slopes, const int8_t *w,
+                     const int8_t *u, const uint8_t *mask, const int32_t *step_state, int8_t *dx, int32_t *peak_bits,
+                     void *scratch);
+void smg_lstm_grad_g8(const smg_lstm_grad_g8_params *p, const int8_t *dy, const int8_t *slopes, const int8_t *w,
+                      const int8_t *u, const uint8_t *mask, const int32_t *step_state, int8_t *dx, int32_t *peak_bits,
+                      void *scratch);
 void smg_resize_bilinear_grad_g8(const smg_resize_bilinear_grad_g8_params *p, const int8_t *dy, const uint8_t *mask,
                                  const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
 void smg_conv2d_grad_g8(const smg_conv2d_grad_g8_params *p, const int8_t *dy, const smg_weights *w,

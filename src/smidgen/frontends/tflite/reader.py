@@ -26,7 +26,7 @@ from smidgen.ir import Graph, Type, Value
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ir.verifying import fits_scores
 from smidgen.ops.fusing import keep_last_states, merge_pads
-from smidgen.ops.recurrence import Lstm
+from smidgen.ops.lstm import Lstm
 
 # What files spell out in more nodes and more memory than it takes, without another byte.
 FEWER: tuple[Callable[[Graph], Graph], ...] = (merge_pads, cancel_transposes, keep_last_states, assign_early)

@@ -14,7 +14,7 @@ from smidgen.frontends.tflite.context import TfliteImport
 from smidgen.frontends.tflite.flatbuffer import TfliteOperator
 from smidgen.ir import QParams, Value
 from smidgen.numerics.int16 import FRACTION
-from smidgen.ops.recurrence import MOST_BITS
+from smidgen.ops.lstm import MOST_BITS
 
 TANH = tflite.ActivationFunctionType.TANH
 INPUTS = 24  # of which the last four belong to layer normalization
