@@ -14,6 +14,8 @@ from smidgen.ir import Array, QParams, Value
 from smidgen.numerics import INT8_MAX
 from smidgen.ops.normalize import rounded_constants
 
+MOST_REPEATED = 1 << 14  # matrices
+
 
 class Attending(Channels):
     """Rules for operators that read two computed matrices, or statistics of what they read."""
@@ -52,8 +54,10 @@ class Attending(Channels):
         What is summed along lies side by side where the first factor is as it is and the second one turned.
         """
         rows, columns = x.shape[-2:]
-        if math.prod(x.shape[:-2]) not in (1, count):
-            raise ImportModelError(f"{list(x.shape)} would be repeated in part; repeat it as a whole")
+        if math.prod(x.shape[:-2]) not in (1, count) or (math.prod(x.shape[:-2]) != count and count > MOST_REPEATED):
+            raise ImportModelError(
+                f"{list(x.shape)} would be repeated to {count:,}; repeat it as a whole, {MOST_REPEATED:,} times at most"
+            )
         if math.prod(x.shape[:-2]) != count:
             x = self._repeated(x, count)
         x = self.reshape(x, (count, rows, columns))

@@ -16,6 +16,7 @@ from smidgen.ir import MAX_RANK, Value
 from smidgen.ops.unit_norm import UNIT
 
 Shape = tuple[int, ...]
+MOST_REPEATED = 1 << 14  # matrices
 
 
 def _batch_matmul(c: TfliteImport, operator: TfliteOperator) -> Value:
@@ -39,8 +40,10 @@ def _repeated(c: TfliteImport, x: Value, outer: Shape) -> Value:
     if shape[:-2] == outer:
         return x
     if math.prod(shape[:-2]) != math.prod(outer):
-        if math.prod(shape[:-2]) != 1:
-            raise ImportModelError(f"{list(shape)} is repeated in part to {list(outer)}; repeat it as a whole")
+        if math.prod(shape[:-2]) != 1 or math.prod(outer) > MOST_REPEATED:
+            raise ImportModelError(
+                f"{list(shape)} is repeated to {list(outer)}; repeat it as a whole, {MOST_REPEATED:,} times at most"
+            )
         flat = c.builder.emit(ops.Reshape((1, 1, 1, rows * columns)), x)
         x = c.builder.emit(ops.Pick((0,) * math.prod(outer)), flat, name=f"{x.name}.repeated")
     return c.builder.emit(ops.Reshape((*outer, rows, columns)), x)
