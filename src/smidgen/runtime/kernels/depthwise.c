@@ -5,6 +5,7 @@
 #include "smidgen.h"
 
 #include "arithmetic.h"
+#include "depthwise_vnni.h"
 #include "lanes.h"
 #include "window.h"
 #include "working.h"
@@ -124,6 +125,14 @@ void smg_depthwise_s8(const smg_depthwise_s8_params *p, const smg_map *x, const 
         smg_lanes_scales(&q, b + of.first, p->multiplier + of.first, p->shift + of.first, of.count);
         widen_weights(p, *w, &of);
         const source from = find(p, *x, *y, &of);
+#if defined(SMG_VNNI)
+        if (smg_vnni_fits(p)) {
+            smg_vnni_lanes lanes;
+            smg_vnni_begin(p, of.w, b, of.first, of.count, &lanes);
+            smg_vnni_depthwise(p, from.map, from.c, from.first, &lanes, *y, of.first, y0, y1);
+            continue;
+        }
+#endif
         for (int32_t ox = 0; ox < p->y_w; ox += of.tile) {
             const int32_t pixels = smg_min(of.tile, p->y_w - ox);
             for (int32_t oy = y0, held = 0; oy < y1; oy++) {
