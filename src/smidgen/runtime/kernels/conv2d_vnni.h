@@ -70,8 +70,12 @@ static inline void smg_vnni_window_row(const smg_conv2d_s8_params *p, smg_map x,
 static inline void smg_vnni_window(const smg_conv2d_s8_params *p, smg_map x, int32_t c, int32_t oy, int32_t ox,
                                    uint8_t *to) {
     const int32_t row = p->k_w * (p->x_c / p->groups), iy = oy * p->stride_h - p->pad_h;
-    for (int32_t i = 0; i < p->k_h; i++)
-        smg_vnni_window_row(p, x, c, iy + i * p->dilation_h, ox * p->stride_w - p->pad_w, to + i * row);
+    const int32_t ix = ox * p->stride_w - p->pad_w, whole = p->groups == 1 && p->dilation_h * p->dilation_w == 1;
+    if (whole && row <= 64 && iy >= 0 && iy + p->k_h <= p->x_h && ix >= 0 && ix + p->k_w <= p->x_w)
+        for (int32_t i = 0; i < p->k_h; i++)
+            smg_vnni_copy(smg_row(x, iy + i, p->x_w * p->x_c) + ix * p->x_c, row, to + i * row);
+    else
+        for (int32_t i = 0; i < p->k_h; i++) smg_vnni_window_row(p, x, c, iy + i * p->dilation_h, ix, to + i * row);
 }
 
 /* acc[pixel][set] of six windows and `sets` vectors of channels, which the compiler knows. */
@@ -118,8 +122,12 @@ static inline void smg_vnni_filter(const smg_conv2d_s8_params *p, smg_map x, con
         smg_vnni_sums(f, windows, acc);
         for (int32_t s = 0; s < f->sets; s++) {
             const smg_vnni_scales q = f->scales[s];
-            for (int32_t n = 0; n < pixels; n++)
-                smg_vnni_requantize(&q, acc[n * SMG_VNNI_SETS + s], to[n] + s * SMG_LANES);
+            const __m512i *from = acc + s;
+            int32_t n = 0;
+            for (; n + 1 < pixels; n += 2, from += 2 * SMG_VNNI_SETS)
+                smg_vnni_requantize_two(&q, from[0], from[SMG_VNNI_SETS], to[n] + s * SMG_LANES,
+                                        to[n + 1] + s * SMG_LANES);
+            if (n < pixels) smg_vnni_requantize(&q, *from, to[n] + s * SMG_LANES);
         }
     }
 }

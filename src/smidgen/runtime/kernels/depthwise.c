@@ -105,6 +105,10 @@ static inline source find(const smg_depthwise_s8_params *p, smg_map x, smg_map y
     if (x.data != y.data) return there;
     const int8_t *from = x.data + of->first;
     int8_t *to = of->copy;
+#if defined(SMG_VNNI)
+    smg_vnni_copy_lanes(from, p->x_h * p->x_w, p->x_c, of->count, to);
+    return copied;
+#endif
     for (int32_t i = 0; i < p->x_h * p->x_w; i++, from += p->x_c, to += SMG_LANES)
         if (of->count == SMG_LANES)
             for (int32_t n = 0; n < SMG_LANES; n++) to[n] = from[n];

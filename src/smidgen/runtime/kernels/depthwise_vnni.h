@@ -24,6 +24,13 @@ typedef struct {
     __m512i strip[SMG_VNNI_STRIP];
 } smg_vnni_lanes;
 
+/* to[pixel][lane] of `pixels` pixels that are x_c bytes apart. */
+static inline void smg_vnni_copy_lanes(const int8_t *from, int32_t pixels, int32_t x_c, int32_t count, int8_t *to) {
+    const __mmask16 channels = smg_vnni_first(count);
+    for (int32_t i = 0; i < pixels; i++, from += x_c, to += SMG_LANES)
+        _mm_storeu_si128((__m128i *)to, _mm_maskz_loadu_epi8(channels, from));
+}
+
 /* Columns of the input under so many output pixels. */
 static inline int32_t smg_vnni_columns(const smg_depthwise_s8_params *p, int32_t pixels) {
     return (pixels - 1) * p->stride_w + (p->k_w - 1) * p->dilation_w + 1;
@@ -91,21 +98,30 @@ static inline void smg_vnni_lay_strip(const smg_depthwise_s8_params *p, smg_map 
     for (int32_t c = to; c < columns; c++, strip += of->quads) *strip = outside;
 }
 
-/* `pixels` output pixels, y_c apart, of a strip; the compiler knows how many taps there are, where `taps` is not 0. */
+/* The sums of one output pixel; the compiler knows how many taps follow each other, where `taps` is not 0. */
+static inline __m512i smg_vnni_sum(const smg_depthwise_s8_params *p, const smg_vnni_lanes *of, const __m512i *x,
+                                   int32_t taps, int32_t quads) {
+    __m512i sum = of->start;
+    if (taps)
+        for (int32_t t = 0; t < taps * quads; t++) sum = _mm512_dpbusd_epi32(sum, x[t], of->w[t]);
+    else
+        for (int32_t t = 0; t < p->k_w; t++)
+            for (int32_t k = 0; k < quads; k++)
+                sum = _mm512_dpbusd_epi32(sum, x[t * p->dilation_w * quads + k], of->w[t * quads + k]);
+    return sum;
+}
+
+/* `pixels` output pixels of a strip, which are y_c apart. */
 static inline void smg_vnni_slide(const smg_depthwise_s8_params *p, const smg_vnni_lanes *of, int32_t pixels,
                                   int32_t taps, int32_t quads, int8_t *y) {
     const smg_vnni_scales q = of->scales;
+    const int32_t step = p->stride_w * quads, y_c = p->y_c;
     const __m512i *x = of->strip;
-    for (int32_t n = 0; n < pixels; n++, x += p->stride_w * quads, y += p->y_c) {
-        __m512i sum = of->start;
-        if (taps)
-            for (int32_t t = 0; t < taps * quads; t++) sum = _mm512_dpbusd_epi32(sum, x[t], of->w[t]);
-        else
-            for (int32_t t = 0; t < p->k_w; t++)
-                for (int32_t k = 0; k < quads; k++)
-                    sum = _mm512_dpbusd_epi32(sum, x[t * p->dilation_w * quads + k], of->w[t * quads + k]);
-        smg_vnni_requantize(&q, sum, y);
-    }
+    int32_t n = 0;
+    for (; n + 1 < pixels; n += 2, x += 2 * step, y += 2 * y_c)
+        smg_vnni_requantize_two(&q, smg_vnni_sum(p, of, x, taps, quads), smg_vnni_sum(p, of, x + step, taps, quads), y,
+                                y + y_c);
+    if (n < pixels) smg_vnni_requantize(&q, smg_vnni_sum(p, of, x, taps, quads), y);
 }
 
 /* Rows [y0, y1) of one block of channels, which begin at `first` of the x_c channels of x, and at y's first. */

@@ -13,11 +13,15 @@
 #include "arithmetic.h"
 #include "working.h"
 
-/* How sixteen sums become int8: as smg_requantizer has it. */
+/* How sixteen sums become int8: as smg_requantizer has it. Where every channel is shifted to the right, as is usual, all
+ * but the last bit of that shift comes first, and the last with the zero point, in 16 bits. */
 typedef struct {
     __m512i multiplier, left, right, mask, lo, hi, zero;
+    __m512i less, twice; /* right - 1; 2 zero + 1 in 16 bits */
+    __m256i lowest, highest;
     __mmask16 channels;
-    int lefts;
+    int32_t count;
+    int lefts, rights;
 } smg_vnni_scales;
 
 static inline __mmask16 smg_vnni_first(int32_t count) { return (__mmask16)((1u << count) - 1u); }
@@ -36,28 +40,70 @@ static inline smg_vnni_scales smg_vnni_scale_of(const int32_t *multiplier, const
     q.left = _mm512_max_epi32(by, none);
     q.right = _mm512_max_epi32(_mm512_sub_epi32(none, by), none);
     q.mask = _mm512_sub_epi32(_mm512_sllv_epi32(one, q.right), one);
+    q.less = _mm512_max_epi32(_mm512_sub_epi32(q.right, one), none);
+    q.twice = _mm512_set1_epi16((int16_t)(2 * zero + 1));
+    q.lowest = _mm256_set1_epi8((int8_t)lo);
+    q.highest = _mm256_set1_epi8((int8_t)hi);
+    q.count = channels;
     q.lefts = _mm512_cmpgt_epi32_mask(by, none) != 0;
+    q.rights = _mm512_mask_cmplt_epi32_mask(q.channels, by, none) == q.channels;
     q.zero = _mm512_set1_epi32(zero);
     q.lo = _mm512_set1_epi32(lo - zero);
     q.hi = _mm512_set1_epi32(hi - zero);
     return q;
 }
 
-/* Sixteen sums as int8 at `to`: smg_high_mul of even and of odd lanes, smg_shift_right_masked, smg_to_int8. */
-static inline void smg_vnni_requantize(const smg_vnni_scales *q, __m512i x, int8_t *to) {
+/* All of sixteen bytes, half of them, or some: a masked store takes several times as long. */
+static inline void smg_vnni_store(int8_t *to, const smg_vnni_scales *q, __m128i x) {
+    if (q->count == SMG_LANES)
+        _mm_storeu_si128((__m128i *)to, x);
+    else if (q->count == SMG_LANES / 2)
+        _mm_storel_epi64((__m128i *)to, x);
+    else
+        _mm_mask_storeu_epi8(to, q->channels, x);
+}
+
+/* smg_high_mul of even and of odd lanes. */
+static inline __m512i smg_vnni_high_mul(const smg_vnni_scales *q, __m512i x) {
     const __m512i nudge = _mm512_set1_epi64(1 << 30);
-    if (q->lefts) x = _mm512_sllv_epi32(x, q->left);
     const __m512i even = _mm512_add_epi64(_mm512_mul_epi32(x, q->multiplier), nudge);
     const __m512i odd = _mm512_add_epi64(
         _mm512_mul_epi32(_mm512_srli_epi64(x, 32), _mm512_srli_epi64(q->multiplier, 32)), nudge);
-    const __m512i high =
-        _mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 31), _mm512_slli_epi64(odd, 1));
+    return _mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 31), _mm512_slli_epi64(odd, 1));
+}
+
+/* Sixteen sums as int8 at `to`, whatever their shifts: smg_shift_right_masked, smg_to_int8. */
+static inline void smg_vnni_requantize(const smg_vnni_scales *q, __m512i x, int8_t *to) {
+    const __m512i high = smg_vnni_high_mul(q, q->lefts ? _mm512_sllv_epi32(x, q->left) : x);
     const __m512i limit = _mm512_sub_epi32(_mm512_srli_epi32(q->mask, 1), _mm512_srai_epi32(high, 31));
     const __mmask16 up = _mm512_cmpgt_epi32_mask(_mm512_and_si512(high, q->mask), limit);
     const __m512i down = _mm512_srav_epi32(high, q->right);
     const __m512i steps = _mm512_mask_sub_epi32(down, up, down, _mm512_set1_epi32(-1));
     const __m512i limited = _mm512_min_epi32(_mm512_max_epi32(steps, q->lo), q->hi);
-    _mm_mask_storeu_epi8(to, q->channels, _mm512_cvtepi32_epi8(_mm512_add_epi32(limited, q->zero)));
+    smg_vnni_store(to, q, _mm512_cvtepi32_epi8(_mm512_add_epi32(limited, q->zero)));
+}
+
+/* All but the last bit of a shift to the right, halves away from zero: one less where x < 0, then the floor. A product
+ * of smg_high_mul is at most 2^31 - 2 in size, so nothing is lost. */
+static inline __m512i smg_vnni_shift(const smg_vnni_scales *q, __m512i x) {
+    const __m512i high = smg_vnni_high_mul(q, x);
+    return _mm512_srav_epi32(_mm512_add_epi32(high, _mm512_srai_epi32(high, 31)), q->less);
+}
+
+/* Two times sixteen sums of the same channels. What does not fit 16 bits, or 8, does not fit the limits either. */
+static inline void smg_vnni_requantize_two(const smg_vnni_scales *q, __m512i a, __m512i b, int8_t *to_a, int8_t *to_b) {
+    if (!q->rights) {
+        smg_vnni_requantize(q, a, to_a);
+        smg_vnni_requantize(q, b, to_b);
+        return;
+    }
+    const __m512i both = _mm512_packs_epi32(smg_vnni_shift(q, a), smg_vnni_shift(q, b));
+    const __m512i whole = _mm512_srai_epi16(_mm512_adds_epi16(both, q->twice), 1);
+    const __m256i small = _mm256_max_epi8(_mm512_cvtsepi16_epi8(whole), q->lowest);
+    const __m256i order = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
+    const __m256i out = _mm256_permutevar8x32_epi32(_mm256_min_epi8(small, q->highest), order);
+    smg_vnni_store(to_a, q, _mm256_castsi256_si128(out));
+    smg_vnni_store(to_b, q, _mm256_extracti128_si256(out, 1));
 }
 
 /* The 128 by which inputs are raised, in every byte. */
