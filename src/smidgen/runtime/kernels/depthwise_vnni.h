@@ -63,17 +63,6 @@ static inline void smg_vnni_begin(const smg_depthwise_s8_params *p, const int32_
                                  _mm512_mullo_epi32(total, _mm512_set1_epi32(128 + p->x_zero)));
 }
 
-/* Four rows' bytes of one column, raised, side by side: first words to one quarter, then bytes within it. */
-static inline __m512i smg_vnni_quad(const int8_t *const *rows, const int32_t *at, __mmask16 channels) {
-    const __m512i words = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    const __m512i bytes = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
-    __m512i x = _mm512_castsi128_si512(_mm_maskz_loadu_epi8(channels, rows[0] + at[0]));
-    x = _mm512_inserti32x4(x, _mm_maskz_loadu_epi8(channels, rows[1] + at[1]), 1);
-    x = _mm512_inserti32x4(x, _mm_maskz_loadu_epi8(channels, rows[2] + at[2]), 2);
-    x = _mm512_inserti32x4(x, _mm_maskz_loadu_epi8(channels, rows[3] + at[3]), 3);
-    return _mm512_xor_si512(smg_vnni_raise(), _mm512_shuffle_epi8(_mm512_permutexvar_epi32(words, x), bytes));
-}
-
 /* One quad of the columns [left, left + columns) of the rows under it; the zero point outside the map. */
 static inline void smg_vnni_lay_strip(const smg_depthwise_s8_params *p, smg_map x, int32_t x_c, int32_t first,
                                       int32_t top, int32_t left, int32_t columns, int32_t quad, smg_vnni_lanes *of) {

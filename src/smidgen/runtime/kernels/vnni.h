@@ -1,7 +1,7 @@
 /* What lanes.c does, in the words of AVX-512 with VNNI: sixteen lanes, four products a lane and instruction.
  *
- * That instruction multiplies unsigned by signed bytes. Inputs are taken 128 higher, which makes them unsigned, and what
- * that adds to a sum, (128 + zero point) times its weights, is taken off its bias: all is exact, as sums wrap. */
+ * That instruction multiplies unsigned by signed bytes. Inputs are taken 128 higher, which makes them unsigned, and
+ * what that adds to a sum, (128 + zero point) times its weights, is taken off its bias: exact, as sums wrap. */
 #ifndef SMIDGEN_VNNI_H
 #define SMIDGEN_VNNI_H
 
@@ -13,8 +13,8 @@
 #include "arithmetic.h"
 #include "working.h"
 
-/* How sixteen sums become int8: as smg_requantizer has it. Where every channel is shifted to the right, as is usual, all
- * but the last bit of that shift comes first, and the last with the zero point, in 16 bits. */
+/* How sixteen sums become int8: as smg_requantizer has it. Where every channel is shifted to the right, as is usual,
+ * all but the last bit of that shift comes first, and the last with the zero point, in 16 bits. */
 typedef struct {
     __m512i multiplier, left, right, mask, lo, hi, zero;
     __m512i less, twice; /* right - 1; 2 zero + 1 in 16 bits */
@@ -114,6 +114,18 @@ static inline void smg_vnni_copy(const int8_t *from, int32_t count, uint8_t *to)
     for (int32_t i = 0; i < count; i += 64)
         _mm512_storeu_si512(to + i, _mm512_xor_si512(smg_vnni_raise(),
                                                      _mm512_maskz_loadu_epi8(smg_vnni_bytes(count - i), from + i)));
+}
+
+/* Of up to sixteen channels, the raised bytes of four rows side by side in every lane: first words to one quarter, then
+ * bytes within it. */
+static inline __m512i smg_vnni_quad(const int8_t *const *rows, const int32_t *at, __mmask16 channels) {
+    const __m512i words = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m512i bytes = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+    __m512i x = _mm512_castsi128_si512(_mm_maskz_loadu_epi8(channels, rows[0] + at[0]));
+    x = _mm512_inserti32x4(x, _mm_maskz_loadu_epi8(channels, rows[1] + at[1]), 1);
+    x = _mm512_inserti32x4(x, _mm_maskz_loadu_epi8(channels, rows[2] + at[2]), 2);
+    x = _mm512_inserti32x4(x, _mm_maskz_loadu_epi8(channels, rows[3] + at[3]), 3);
+    return _mm512_xor_si512(smg_vnni_raise(), _mm512_shuffle_epi8(_mm512_permutexvar_epi32(words, x), bytes));
 }
 
 /* Four vectors of sixteen words each, of which every quarter is turned: the first words of all four, and so on. */
