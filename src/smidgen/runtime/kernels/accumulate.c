@@ -3,10 +3,100 @@
 #include "accumulate.h"
 
 #include "arithmetic.h"
+#include "vnni.h"
 
 /* Rows that are looked through at once, and added at once. */
 enum { RUN = 64, ROWS = 4 };
 
+static inline void add(int32_t *sum, int32_t x) { *sum = (int32_t)((uint32_t)*sum + (uint32_t)x); }
+
+#if defined(SMG_VNNI)
+/* Rows that count, with their factors, zeros after the last; and what raised rows add to a sum: 128 times those. */
+typedef struct {
+    int8_t factor[RUN + SMG_LANES];
+    int32_t at[RUN + SMG_LANES];
+    int32_t count, extra;
+} picked;
+
+static inline void pick(picked *p, const int8_t *d, int32_t d_step, int32_t row_step, int32_t count) {
+    const __m512i counted = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    __m512i at = _mm512_mullo_epi32(counted, _mm512_set1_epi32(row_step)), total = _mm512_setzero_si512();
+    int8_t together[RUN];
+    if (d_step != 1) {
+        for (int32_t i = 0; i < count; i++) together[i] = d[i * d_step];
+        d = together;
+    }
+    p->count = 0;
+    for (int32_t i = 0; i < count; i += SMG_LANES) {
+        const __mmask16 some = smg_vnni_first(smg_min(SMG_LANES, count - i));
+        const __m512i x = _mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(some, d + i));
+        const __mmask16 found = _mm512_test_epi32_mask(x, x);
+        const __m512i factors = _mm512_maskz_compress_epi32(found, x);
+        _mm_storeu_si128((__m128i *)(p->factor + p->count), _mm512_cvtepi32_epi8(factors));
+        _mm512_storeu_si512(p->at + p->count, _mm512_maskz_compress_epi32(found, at));
+        p->count += _mm_popcnt_u32(found);
+        at = _mm512_add_epi32(at, _mm512_set1_epi32(SMG_LANES * row_step));
+        total = _mm512_add_epi32(total, x);
+    }
+    _mm_storeu_si128((__m128i *)(p->factor + p->count), _mm_setzero_si128());
+    _mm512_storeu_si512(p->at + p->count, _mm512_setzero_si512());
+    p->extra = 128 * _mm512_reduce_add_epi32(total);
+}
+
+static inline __m512i four_factors(const picked *p, int32_t i) {
+    int32_t word;
+    memcpy(&word, p->factor + i, sizeof word);
+    return _mm512_set1_epi32(word);
+}
+
+/* sums[n] += x[n] for n < count. */
+static inline void add_vector(int32_t *sums, int32_t count, __m512i x) {
+    const __mmask16 some = smg_vnni_first(smg_clamp(count, 0, SMG_LANES));
+    _mm512_mask_storeu_epi32(sums, some, _mm512_add_epi32(_mm512_maskz_loadu_epi32(some, sums), x));
+}
+
+/* Up to sixteen channels. */
+static inline void add_sixteen(int32_t *sums, int32_t c, const picked *p, const int8_t *rows) {
+    const int8_t *const all[ROWS] = {rows, rows, rows, rows};
+    __m512i acc = _mm512_set1_epi32(-p->extra);
+    for (int32_t i = 0; i < p->count; i += ROWS)
+        acc = _mm512_dpbusd_epi32(acc, smg_vnni_quad(all, p->at + i, smg_vnni_first(c)), four_factors(p, i));
+    add_vector(sums, c, acc);
+}
+
+/* Up to sixty-four: their rows' bytes are interleaved within quarters of vectors, which are put in order at the end. */
+static inline void add_sixty_four(int32_t *sums, int32_t c, const picked *p, const int8_t *rows) {
+    const __mmask64 some = smg_vnni_bytes(c);
+    __m512i acc[ROWS], x[ROWS];
+    for (int32_t k = 0; k < ROWS; k++) acc[k] = _mm512_set1_epi32(-p->extra);
+    for (int32_t i = 0; i < p->count; i += ROWS) {
+        for (int32_t k = 0; k < ROWS; k++)
+            x[k] = _mm512_xor_si512(smg_vnni_raise(), _mm512_maskz_loadu_epi8(some, rows + p->at[i + k]));
+        const __m512i low = _mm512_unpacklo_epi8(x[0], x[1]), high = _mm512_unpackhi_epi8(x[0], x[1]);
+        const __m512i low2 = _mm512_unpacklo_epi8(x[2], x[3]), high2 = _mm512_unpackhi_epi8(x[2], x[3]);
+        const __m512i four = four_factors(p, i);
+        acc[0] = _mm512_dpbusd_epi32(acc[0], _mm512_unpacklo_epi16(low, low2), four);
+        acc[1] = _mm512_dpbusd_epi32(acc[1], _mm512_unpackhi_epi16(low, low2), four);
+        acc[2] = _mm512_dpbusd_epi32(acc[2], _mm512_unpacklo_epi16(high, high2), four);
+        acc[3] = _mm512_dpbusd_epi32(acc[3], _mm512_unpackhi_epi16(high, high2), four);
+    }
+    smg_vnni_turn_quarters(acc, acc + 1, acc + 2, acc + 3);
+    for (int32_t k = 0; k < ROWS && k * SMG_LANES < c; k++) add_vector(sums + k * SMG_LANES, c - k * SMG_LANES, acc[k]);
+}
+
+void smg_accumulate(int32_t *sums, int32_t c, const int8_t *d, int32_t d_step, const int8_t *rows, int32_t row_step,
+                    int32_t count) {
+    picked p;
+    for (int32_t start = 0; start < count; start += RUN, rows += RUN * row_step) {
+        pick(&p, d + start * d_step, d_step, row_step, smg_min(RUN, count - start));
+        for (int32_t n = 0; n < c; n += 64)
+            if (c - n <= SMG_LANES)
+                add_sixteen(sums + n, c - n, &p, rows + n);
+            else
+                add_sixty_four(sums + n, c - n, &p, rows + n);
+    }
+}
+#else
 /* Channels are best taken in multiples of WIDE, or of NARROW where they are fewer. */
 enum { WIDE = 16, NARROW = 8 };
 
@@ -27,8 +117,6 @@ static inline void pick(picked *p, const int8_t *d, int32_t d_step, int32_t row_
     for (; found % ROWS; found++) p->factor[found] = 0, p->at[found] = 0;
     p->count = found;
 }
-
-static inline void add(int32_t *sum, int32_t x) { *sum = (int32_t)((uint32_t)*sum + (uint32_t)x); }
 
 /* sums[n] += Σ factor[i] * rows[at[i] + n] over four i. */
 static inline void four(int32_t *restrict sums, int32_t c, const int16_t *restrict factor, const int32_t *restrict at,
@@ -76,6 +164,7 @@ void smg_accumulate(int32_t *sums, int32_t c, const int8_t *d, int32_t d_step, c
     }
     for (int32_t n = 0; n < rest; n++) add(sums + c - rest + n, last[lanes - rest + n]);
 }
+#endif
 
 void smg_sum_rows(int32_t *sums, int32_t c, const int8_t *rows, int32_t count) {
     for (int32_t n = 0; n < c; n++) sums[n] = 0;

@@ -5,6 +5,7 @@
 #include "smidgen.h"
 
 #include "arithmetic.h"
+#include "conv2d_vnni.h"
 #include "lanes.h"
 #include "window.h"
 #include "working.h"
@@ -172,6 +173,9 @@ static void filter(const smg_conv2d_s8_params *p, smg_map x, const filters *f, s
 
 void smg_conv2d_s8(const smg_conv2d_s8_params *p, const smg_map *x, const smg_weights *w, const int32_t *b,
                    const smg_map *y, int32_t y0, int32_t y1, void *scratch) {
+#if defined(SMG_VNNI)
+    if (smg_conv2d_vnni(p, *x, *w, b, *y, y0, y1)) return;
+#endif
     const int32_t in = p->x_c / p->groups, out = p->y_c / p->groups, k = p->k_h * p->k_w * in;
     const int32_t little = y1 - y0 == 1 && k <= SMG_CONV_DEPTH, pixels = (y1 - y0) * p->y_w + SMG_PIXELS - 1;
     const int32_t tile = smg_min(little ? SMG_CONV_ROW_TILE : SMG_CONV_TILE, pixels - pixels % SMG_PIXELS);

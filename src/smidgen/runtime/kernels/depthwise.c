@@ -5,6 +5,7 @@
 #include "smidgen.h"
 
 #include "arithmetic.h"
+#include "depthwise_vnni.h"
 #include "lanes.h"
 #include "window.h"
 #include "working.h"
@@ -104,6 +105,10 @@ static inline source find(const smg_depthwise_s8_params *p, smg_map x, smg_map y
     if (x.data != y.data) return there;
     const int8_t *from = x.data + of->first;
     int8_t *to = of->copy;
+#if defined(SMG_VNNI)
+    smg_vnni_copy_lanes(from, p->x_h * p->x_w, p->x_c, of->count, to);
+    return copied;
+#endif
     for (int32_t i = 0; i < p->x_h * p->x_w; i++, from += p->x_c, to += SMG_LANES)
         if (of->count == SMG_LANES)
             for (int32_t n = 0; n < SMG_LANES; n++) to[n] = from[n];
@@ -124,6 +129,14 @@ void smg_depthwise_s8(const smg_depthwise_s8_params *p, const smg_map *x, const 
         smg_lanes_scales(&q, b + of.first, p->multiplier + of.first, p->shift + of.first, of.count);
         widen_weights(p, *w, &of);
         const source from = find(p, *x, *y, &of);
+#if defined(SMG_VNNI)
+        if (smg_vnni_fits(p)) {
+            smg_vnni_lanes lanes;
+            smg_vnni_begin(p, of.w, b, of.first, of.count, &lanes);
+            smg_vnni_depthwise(p, from.map, from.c, from.first, &lanes, *y, of.first, y0, y1);
+            continue;
+        }
+#endif
         for (int32_t ox = 0; ox < p->y_w; ox += of.tile) {
             const int32_t pixels = smg_min(of.tile, p->y_w - ox);
             for (int32_t oy = y0, held = 0; oy < y1; oy++) {
