@@ -32,7 +32,7 @@ class _Fields(ctypes.Structure):
         *((name, ctypes.c_uint64) for name in ("origin", "size", "total", "limit")),
         *((name, ctypes.c_int32) for name in ("stack_register", "link_register", "call_count", "node_count")),
         *((name, ctypes.c_int32) for name in ("called", "node", "inside", "after_generated")),
-        *((name, ctypes.c_uint32) for name in ("back", "lowest_stack")),
+        *((name, ctypes.c_uint32) for name in ("back", "lowest_stack", "fault", "last", "before", "_")),
     )
 
 
@@ -53,8 +53,18 @@ class Counter:
             self.blocks.ctypes.data, self.code.ctypes.data, self.calls.ctypes.data, self.nodes.ctypes.data,
             ctypes.cast(uclib.uc_reg_read, ctypes.c_void_p), ctypes.cast(uclib.uc_emu_stop, ctypes.c_void_p),
             text.address, self.code.nbytes, 0, 0, UC_ARM_REG_SP, UC_ARM_REG_LR,
-            self.calls.size, nodes, 0, nodes, 0, 0, 0, 0xFFFFFFFF,
+            self.calls.size, nodes, 0, nodes, 0, 0, 0, 0xFFFFFFFF, 0, 0, 0, 0,
         )  # fmt: skip
+
+    def share(self, path: Path) -> None:
+        """Move all of it to a file, where QEMU's plugin counts from now on: qemu_counter.c has the same order."""
+        parts = (np.frombuffer(self.fields, np.uint8), self.blocks, self.nodes, self.calls, self.code)
+        path.write_bytes(b"".join(part.tobytes() for part in parts))
+        mapped: Array = np.memmap(path, np.uint8, "r+")
+        fields, after = ctypes.sizeof(_Fields), ctypes.sizeof(_Fields) + self.blocks.nbytes
+        self.fields = _Fields.from_buffer(mapped)
+        self.blocks = mapped[fields:after].view(BLOCK)
+        self.nodes = mapped[after : after + self.nodes.nbytes].view(np.uint64)
 
     def attach(self, emulator: Uc, cache: Path) -> None:
         """Count what this emulator runs from now on."""
