@@ -63,7 +63,9 @@ class CortexM:
     @property
     def folders(self) -> tuple[str, ...]:
         """Faster kernels take the place of portable ones on a core with packed arithmetic, whose words lie anywhere."""
-        return (*PORTABLE, "cortex_m") if self.board.core.dsp and self.board.core.unaligned else PORTABLE
+        core = self.board.core
+        faster = {"cortex_m": core.dsp and core.unaligned, "helium": core.helium and core.dsp and core.unaligned}
+        return (*PORTABLE, *(folder for folder, fits in faster.items() if fits))
 
     @property
     def largest_budget(self) -> int:
@@ -123,13 +125,8 @@ class CortexM:
     def server(self, graph: Graph, sources: Sources) -> str:
         """The main that serves the host."""
         inputs, outputs = (", ".join(str(v.type.bytes) for v in vs) or "0" for vs in (graph.inputs, graph.outputs))
-        return render(
-            "board/serve.c",
-            **interface(graph, sources),
-            input_bytes=inputs,
-            output_bytes=outputs,
-            piped=int(self.board.core.helium),
-        )
+        sizes = {"input_bytes": inputs, "output_bytes": outputs, "piped": int(self.board.core.helium)}
+        return render("board/serve.c", **interface(graph, sources), **sizes)
 
     def start(self, graph: Graph, sources: Sources) -> BoardDevice:
         return BoardDevice(graph, sources, self, self.build(graph, sources))
