@@ -71,18 +71,21 @@ class QemuBoard:
         command += [part for loader in loaders for part in ("-device", loader)]
         folder = Path(__file__).parent
         sources = {name: (folder / name).read_text() for name in ("counter.c", "qemu_counter.c")}
-        said = b""
         for version in PLUGIN_VERSIONS:
             flags = ("-shared", "-D_DEFAULT_SOURCE", f"-DPLUGIN_VERSION={version}", "qemu_counter.c")
             plugin = Cache(cache, find_compiler()).build(".so", sources, *flags)
-            process = subprocess.Popen(
-                [*command, "-plugin", str(plugin)],
-                cwd=self._place, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            with (self._place / "said").open("wb") as said:
+                process = subprocess.Popen(
+                    [*command, "-plugin", str(plugin)],
+                    cwd=self._place, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
             )  # fmt: skip
             if self._opens(process):
                 return process
-            said = process.communicate()[1]
-        raise TargetError(f"{QEMU} does not run the program: {said.decode(errors='replace').strip()}")
+        raise TargetError(f"{QEMU} does not run the program: {self._said() or 'it gives no reason'}")
+
+    def _said(self) -> str:
+        """What QEMU complained of: its first line."""
+        return next(iter((self._place / "said").read_text(errors="replace").strip().splitlines()), "")
 
     def _opens(self, process: subprocess.Popen[bytes]) -> bool:
         """Whether the program says its first word; False where QEMU ends before that."""
@@ -143,14 +146,14 @@ class QemuBoard:
             )
         if fields.last == fields.fault:
             return f"the program on {name} faulted in {self.image.place(fields.before)}"
-        said = self._process.communicate()[1].decode(errors="replace").strip()
+        said = self._said()
         return f"the program on {name} ended in {place}" + (f": {said}" if said else "")
 
     def finish(self, limit: int) -> int:
         """Say that no request follows and let the program end; the instructions since reset."""
         self._ended = True
         os.close(self._files.pop(0))
-        self._process.communicate()
+        self._process.wait()
         return int(self.counter.fields.total)
 
     def peak_stack(self) -> int:
@@ -175,7 +178,7 @@ def find_qemu(board: Board) -> str:
 
 def _end(process: subprocess.Popen[bytes], files: list[int], folder: tempfile.TemporaryDirectory[str]) -> None:
     process.kill()
-    process.communicate()
+    process.wait()
     for file in files:
         os.close(file)
     folder.cleanup()

@@ -7,6 +7,8 @@
 #include "smidgen.h"
 
 #include "arithmetic.h"
+#include "noinline.h"
+#include "slide_windows.h"
 #include "window.h"
 #include "working_helium.h"
 
@@ -70,17 +72,19 @@ static void lay_filters(block *of, const smg_weights *w) {
     }
 }
 
-/* Lay out row i of the strips: so many columns that are `on` bytes apart. */
-static inline int8_t *lay(const block *of, const int8_t *x, int32_t on, int32_t count, int8_t *to) {
-    for (int32_t q = 0; q < count; q++, x += on, to += of->p->k_h)
-        vstrbq_scatter_offset_s16(to, of->to, vldrbq_gather_offset_s16(x, of->from));
-    return to;
+/* Lay out so many columns, `on` bytes from each to the next, of a row of the strips. */
+static SMG_NOINLINE void lay(const block *of, const int8_t *x, int32_t on, int32_t count, int8_t *to) {
+    const int32_t next = of->p->k_h;
+    const uint16x8_t from = of->from, strips = of->to;
+    for (; count > 0; count--, x += on, to += next)
+        vstrbq_scatter_offset_s16(to, strips, vldrbq_gather_offset_s16(x, from));
 }
 
-static inline int8_t *lay_zeros(const block *of, int32_t count, int8_t *to) {
+static SMG_NOINLINE void lay_zeros(const block *of, int32_t count, int8_t *to) {
+    const int32_t next = of->p->k_h;
+    const uint16x8_t strips = of->to;
     const int16x8_t zeros = vdupq_n_s16((int16_t)of->p->x_zero);
-    for (int32_t q = 0; q < count; q++, to += of->p->k_h) vstrbq_scatter_offset_s16(to, of->to, zeros);
-    return to;
+    for (; count > 0; count--, to += next) vstrbq_scatter_offset_s16(to, strips, zeros);
 }
 
 /* Columns from `left` on of an input row, of which there may be none: `on` bytes from each to the next. */
@@ -88,9 +92,10 @@ static void lay_columns(const block *of, const int8_t *row, int32_t on, int32_t 
                         int8_t *to) {
     smg_taps inside = smg_taps_inside(left, count, dilation, of->p->x_w);
     if (!row) inside.from = inside.to = 0;
-    to = lay_zeros(of, inside.from, to);
-    if (row) to = lay(of, row + (left + inside.from * dilation) * on, dilation * on, inside.to - inside.from, to);
-    lay_zeros(of, count - inside.to, to);
+    const int32_t next = of->p->k_h, within = inside.to - inside.from;
+    if (inside.from) lay_zeros(of, inside.from, to);
+    if (within) lay(of, row + (left + inside.from * dilation) * on, dilation * on, within, to + inside.from * next);
+    if (inside.to < count) lay_zeros(of, count - inside.to, to + inside.to * next);
 }
 
 /* Where the block's channels of input row r are: in the map, or in a copy; nowhere outside the map. */
@@ -130,50 +135,44 @@ static void lay_strips(const block *of, int32_t oy, int32_t ox, int32_t pixels) 
     }
 }
 
-/* One window. */
-static inline int32_t multiply(const int8_t *x, const int8_t *w, int32_t vectors) {
-    int32_t sum = 0;
-#pragma GCC unroll 4
-    for (int32_t v = 0; v < vectors; v++)
-        sum = vmladavaq_s8(sum, vldrbq_s8(x + v * VECTOR), vldrbq_s8(w + v * VECTOR));
-    return sum;
+/* One channel at some pixels, whatever scales it and however large its windows are. */
+static SMG_NOINLINE void convolve(const smg_slide_job *job, int32_t pixels) {
+    const int8_t *x = job->x;
+    int8_t *y = job->y;
+    for (int32_t n = 0; n < pixels; n++, x += job->step, y += job->y_on) {
+        int32_t sum = job->bias;
+        for (int32_t v = 0; v < job->vectors * VECTOR; v += VECTOR)
+            sum = vmladavaq_s8(sum, vldrbq_s8(x + v), vldrbq_s8(job->w + v));
+        *y = smg_to_int8(smg_multiply(sum, job->multiplier, job->shift), job->zero, job->lo, job->hi);
+    }
 }
 
-/* What scales one channel's sums, as TFLite does. */
-typedef struct {
-    int32_t bias, multiplier, left, right;
-} scales;
-
-/* One channel at some pixels, whose windows are of so many vectors. */
-static inline void convolve(const block *of, const int8_t *x, const int8_t *w, int32_t vectors, int32_t pixels,
-                            scales s, int8_t *y) {
-    const smg_depthwise_s8_params *p = of->p;
-    const int32_t step = (of->overlap ? p->stride_w : p->k_w) * p->k_h;
-    const uint32x4_t apart = vmulq_n_u32(vidupq_n_u32(0, 1), (uint32_t)p->y_c);
-    const int32x4_t lo = vdupq_n_s32(p->lo - p->y_zero), hi = vdupq_n_s32(p->hi - p->y_zero);
-    for (int32_t left = pixels; left > 0; left -= PIXELS, x += PIXELS * step, y += PIXELS * p->y_c) {
-        const int8_t *b = x + step, *c = b + step, *d = c + step;
-        int32x4_t sum = {multiply(x, w, vectors), multiply(b, w, vectors), multiply(c, w, vectors),
-                         multiply(d, w, vectors)};
-        sum = vqrdmulhq_n_s32(vshlq_r_s32(vaddq_n_s32(sum, s.bias), s.left), s.multiplier);
-        if (s.right) sum = vrshlq_n_s32(vqaddq_s32(sum, vshrq_n_s32(sum, 31)), s.right);
-        sum = vaddq_n_s32(vminq_s32(vmaxq_s32(sum, lo), hi), p->y_zero);
-        vstrbq_scatter_offset_p_s32(y, apart, sum, vctp32q((uint32_t)left));
-    }
+/* Four pixels or more of a channel that is scaled down: the last four reach back over those before. */
+static void slide(smg_slide_job job, int32_t pixels) {
+    const int32_t back = (PIXELS - pixels % PIXELS) % PIXELS;
+    job.tiles = pixels / PIXELS;
+    smg_slide_windows(&job);
+    if (!back) return;
+    job.x += (job.tiles * PIXELS - back) * job.step;
+    job.y += (job.tiles * PIXELS - back) * job.y_on;
+    job.tiles = 1;
+    smg_slide_windows(&job);
 }
 
 static void convolve_tile(const block *of, const int32_t *bias, int32_t pixels, int8_t *y) {
     const smg_depthwise_s8_params *p = of->p;
-    const int8_t *x = of->strips, *w = of->w;
-    for (int32_t n = 0; n < of->count; n++, x += of->apart, w += of->vectors * VECTOR, y++) {
-        const int32_t shift = p->shift[of->first + n];
-        const scales s = {bias[n], p->multiplier[of->first + n], smg_max(shift, 0), smg_min(shift, 0)};
-        if (of->vectors == 1)
-            convolve(of, x, w, 1, pixels, s, y);
-        else if (of->vectors == 2)
-            convolve(of, x, w, 2, pixels, s, y);
+    smg_slide_job job = {
+        .x = of->strips, .w = of->w, .zero = p->y_zero, .lo = p->lo, .hi = p->hi, .y = y, .y_on = p->y_c,
+        .step = (of->overlap ? p->stride_w : p->k_w) * p->k_h, .vectors = of->vectors,
+    };
+    for (int32_t n = 0; n < of->count; n++, job.x += of->apart, job.w += of->vectors * VECTOR, job.y++) {
+        job.bias = bias[n];
+        job.multiplier = p->multiplier[of->first + n];
+        job.shift = p->shift[of->first + n];
+        if (pixels >= PIXELS && job.shift < 0 && of->vectors <= 4 && of->vectors != 3)
+            slide(job, pixels);
         else
-            convolve(of, x, w, of->vectors, pixels, s, y);
+            convolve(&job, pixels);
     }
 }
 
