@@ -7,6 +7,7 @@ the same, some ten times slower.
 from __future__ import annotations
 
 import ctypes
+import mmap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -58,13 +59,14 @@ class Counter:
 
     def share(self, path: Path) -> None:
         """Move all of it to a file, where QEMU's plugin counts from now on: qemu_counter.c has the same order."""
-        parts = (np.frombuffer(self.fields, np.uint8), self.blocks, self.nodes, self.calls, self.code)
-        path.write_bytes(b"".join(part.tobytes() for part in parts))
-        mapped: Array = np.memmap(path, np.uint8, "r+")
-        fields, after = ctypes.sizeof(_Fields), ctypes.sizeof(_Fields) + self.blocks.nbytes
+        arrays = (self.blocks, self.nodes, self.calls, self.code)
+        path.write_bytes(bytes(self.fields) + b"".join(array.tobytes() for array in arrays))
+        with path.open("r+b") as file:
+            mapped = mmap.mmap(file.fileno(), 0)
+        fields, nodes = ctypes.sizeof(_Fields), self.nodes.size
+        self.blocks = np.frombuffer(mapped, BLOCK, self.blocks.size, fields)
+        self.nodes = np.frombuffer(mapped, np.uint64, nodes, fields + self.blocks.nbytes)
         self.fields = _Fields.from_buffer(mapped)
-        self.blocks = mapped[fields:after].view(BLOCK)
-        self.nodes = mapped[after : after + self.nodes.nbytes].view(np.uint64)
 
     def attach(self, emulator: Uc, cache: Path) -> None:
         """Count what this emulator runs from now on."""

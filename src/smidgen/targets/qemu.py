@@ -78,7 +78,7 @@ class QemuBoard:
                 process = subprocess.Popen(
                     [*command, "-plugin", str(plugin)],
                     cwd=self._place, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
-            )  # fmt: skip
+                )  # fmt: skip
             if self._opens(process):
                 return process
         raise TargetError(f"{QEMU} does not run the program: {self._said() or 'it gives no reason'}")
