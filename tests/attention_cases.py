@@ -13,6 +13,7 @@ from smidgen.ir import Array, Builder, QParams, Type
 from smidgen.ops.matmul import MatMulGrad
 from smidgen.ops.normalize import NormalizeGrad
 from smidgen.ops.softmax import OUTPUT, SoftmaxGrad
+from smidgen.ops.unit_norm import UnitNormGrad
 
 
 def shares(*shape: int) -> Feed:
@@ -77,6 +78,10 @@ def _attention() -> Iterator[TrainingCase]:
         x = activation(*shape)
         made = normalize_grad(x, normalize)
         yield gradients(f"normalize-grad-{name}", made, gradient(*shape), x, scales(shape[-1]))
+    for c in (1, 19, 300):
+        x, made_unit = activation(3, c), unit_grad(c)
+        yield gradients(f"unit-norm-grad-{c}", made_unit, gradient(3, c), x)
+    yield from every_way("unit-norm-grad", unit_grad(21), gradient(4, 21), activation(4, 21))
     x = activation(4, 21)
     yield from every_way("normalize-grad", normalize_grad(x, ops.Normalize()), gradient(4, 21), x, scales(21))
     for shift in SHIFTS:
@@ -92,6 +97,18 @@ def softmax_grad(c: int) -> SoftmaxGrad:
     assert dx is not None
     made = g.graph(dx).nodes[-1].op
     assert isinstance(made, SoftmaxGrad)
+    return made
+
+
+def unit_grad(c: int) -> UnitNormGrad:
+    """The gradient as the op emits it."""
+    g = Builder("drawn")
+    y = g.emit(ops.UnitNorm(), g.input("x", Type((1, c), "int8", QParams.per_tensor(0.1))))
+    (node,) = g.graph(y).nodes
+    (dx,) = node.op.grad(g, node, g.input("dy", Type((1, c), "float32")))
+    assert dx is not None
+    made = g.graph(dx).nodes[-1].op
+    assert isinstance(made, UnitNormGrad)
     return made
 
 

@@ -231,6 +231,8 @@ def _attention() -> Iterator[Case]:
     yield binary("matmul-large-multiplier", ops.MatMul(), (3, 4), (4, 5), y=Q(1e-6))
     yield binary("matmul-tiny-multiplier", ops.MatMul(), (3, 4), (4, 5), y=Q(1e6))
     yield twice("matmul-itself", ops.MatMul(transpose_b=True), 1, 5, 5, 3)
+    for c in (1, 19, 1000):
+        yield unary(f"unit-norm-{c}", ops.UnitNorm(), 3, c, x=Q(0.05, 127 if c == 1000 else -3))
     yield normalize("rows", ops.Normalize(), 5, 19)
     yield normalize("row", ops.Normalize(1e-12), 1, 300, x=Q(1e-4, 127), y=Q(1e-3))
     yield normalize("one", ops.Normalize(), 3, 1, y=Q(10.0))

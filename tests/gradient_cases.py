@@ -209,6 +209,20 @@ def overlay(v: Leaves) -> Value:
     return v.g.emit(ops.Conv2D(), v(1, 2, 2, 4), whole, v(2))
 
 
+def _recurrent() -> Iterator[GradientCase]:
+    for name, op in (
+        ("whole", ops.Lstm()), ("last", ops.Lstm(whole=False)), ("limited", ops.Lstm(clip=0.4)),
+        ("whole", ops.Gru()), ("last", ops.Gru(whole=False)),
+    ):  # fmt: skip
+
+        def draw(v: Leaves, op: ops.Lstm | ops.Gru = op) -> Value:
+            shapes = (("w", (op.gates, 3, 2)), ("u", (op.gates, 3, 3)), ("b", (4, 3)))
+            held = (v.g.constant(what, v.rng.normal(0, 0.8, shape).astype(np.float32)) for what, shape in shapes)
+            return v.g.emit(op, v(1, 4, 2), *held)
+
+        yield GradientCase(f"{type(op).__name__.lower()}-{name}", type(op), draw)
+
+
 def normalize(name: str, op: ops.Normalize, *shape: int) -> GradientCase:
     def draw(v: Leaves) -> Value:
         scale, shift = (v.rng.normal(0.5, 1, shape[-1:]).astype(np.float32) for _ in range(2))
@@ -223,19 +237,9 @@ def _attention() -> Iterator[GradientCase]:
         yield binary(f"matmul-{turned[0]}-{turned[1]}", ops.MatMul(*turned), (1, 2, *a), (1, 2, *b))
     yield unary("softmax", ops.Softmax(), 1, 2, 5)
     yield unary("softmax-beta", ops.Softmax(0.3), 3, 4)
+    yield unary("unit-norm", ops.UnitNorm(), 2, 5)
     yield normalize("rows", ops.Normalize(), 3, 7)
     yield normalize("groups", ops.Normalize(0.1, 2), 1, 3, 2, 4)
-
-
-def _recurrent() -> Iterator[GradientCase]:
-    for name, op in (("whole", ops.Lstm()), ("last", ops.Lstm(whole=False)), ("limited", ops.Lstm(clip=0.4))):
-
-        def draw(v: Leaves, op: ops.Lstm = op) -> Value:
-            shapes = (("w", (4, 3, 2)), ("u", (4, 3, 3)), ("b", (4, 3)))
-            held = (v.g.constant(what, v.rng.normal(0, 0.8, shape).astype(np.float32)) for what, shape in shapes)
-            return v.g.emit(op, v(1, 4, 2), *held)
-
-        yield GradientCase(f"lstm-{name}", ops.Lstm, draw)
 
 
 CASES = (*_weighted(), *_elementwise(), *_moves(), *_attention(), *_recurrent())

@@ -38,6 +38,7 @@ from smidgen.ops import (
     ResizeBilinear,
     Softmax,
     Transpose,
+    UnitNorm,
 )
 from smidgen.ops.window import Pad as Padding
 from smidgen.ops.window import same_pad
@@ -297,6 +298,10 @@ def grow_softmax(s: Grower) -> Value:
     return s.g.emit(Softmax(s.draw(st.sampled_from((1.0, 0.5, 3.0)))), s.value())
 
 
+def grow_unit_norm(s: Grower) -> Value:
+    return s.g.emit(UnitNorm(), s.value())
+
+
 def grow_lstm(s: Grower) -> Value:
     """A recurrent layer over any value as rows of any length; at times limited, at times its last state alone."""
     x = s.value()
@@ -308,7 +313,7 @@ def grow_lstm(s: Grower) -> Value:
 
 ANY = (
     grow_dense, grow_add, grow_mul, grow_maximum, grow_reshape, grow_concat, grow_crop, grow_rescale, grow_float,
-    grow_softmax, grow_lookup, grow_own_function, grow_prelu, grow_matmul,
+    grow_softmax, grow_lookup, grow_own_function, grow_prelu, grow_matmul, grow_unit_norm,
 )  # fmt: skip
 ON_MAPS = (grow_conv, grow_depthwise, grow_pool, grow_mean, grow_pad, grow_pick, grow_bilinear, grow_transpose)
 

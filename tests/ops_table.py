@@ -61,6 +61,7 @@ NAMES: dict[type[Op], tuple[str, str, str]] = {
     ops.ResizeBilinear: ("Resize", "upsample_bilinear2d", "RESIZE_BILINEAR"),
     ops.Softmax: ("Softmax", "_softmax", "SOFTMAX"),
     ops.Transpose: ("Transpose", "permute", "TRANSPOSE"),
+    ops.UnitNorm: ("LpNormalization", "", "L2_NORMALIZATION"),
 }  # fmt: skip
 FOLDED = (
     "Cast Constant Dropout Identity Shape",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from feeds import TrainingCase, activation, case, gradient
 from recurrent_cases import DRAWN
 from smidgen import ops
+from smidgen.ir import Op
 
 EveryWay = Callable[..., Iterator[TrainingCase]]  # a gradient op with and without masks and factors
 
@@ -18,7 +19,14 @@ def recurrent_steps(every_way: EveryWay) -> Iterator[TrainingCase]:
         name = f"lstm-grad-{steps}-{inputs}-{cells}"
         yield from every_way(name, ops.LstmGrad(), gradient(1, steps, cells), *held)
         yield from every_way(f"{name}-last", ops.LstmGrad(bits=6), gradient(1, cells), *held)
+        shapes = (1, steps, 5 * cells), (3, cells, inputs), (3, cells, cells)
+        held = [activation(*shape, zero=0) for shape in shapes]
+        name = f"gru-grad-{steps}-{inputs}-{cells}"
+        yield from every_way(name, ops.GruGrad(), gradient(1, steps, cells), *held)
+        yield from every_way(f"{name}-last", ops.GruGrad(), gradient(1, cells), *held)
     for name, drawn in DRAWN.items():
+        op: Op = ops.GruSlopes(drawn.y.one, drawn.y.zero)
         if isinstance(drawn.op, ops.Lstm):
             op = ops.LstmSlopes(drawn.op.clip, drawn.op.bits, drawn.y.one, drawn.y.zero)
-            yield case(f"slopes-{name}", ops.LstmSlopes, (activation(1, drawn.steps, drawn.inputs),), drawn.beside(op))
+        if isinstance(drawn.op, ops.Lstm) or drawn.op.reset_after:
+            yield case(f"slopes-{name}", type(op), (activation(1, drawn.steps, drawn.inputs),), drawn.beside(op))

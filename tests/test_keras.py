@@ -320,3 +320,17 @@ def test_our_reading_of_hdf5_is_that_of_its_library() -> None:
 def test_a_head_of_a_keras_model_is_its_last_dense_layer() -> None:
     graph = import_model(CORPUS / "nested.keras")
     assert isinstance(graph.nodes[-2].op, Dense)
+
+
+def test_names_too_long_for_one_attribute_are_read_from_several(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py", reason="SKIPPED: HDF5 is not written without its library, pip install h5py")
+    path = tmp_path / "model.h5"
+    path.write_bytes((CORPUS / "nested.h5").read_bytes())
+    with h5py.File(path, "r+") as file:
+        attributes = file["model_weights"]["base"].attrs
+        names = list(attributes["weight_names"])
+        del attributes["weight_names"]
+        attributes["weight_names0"], attributes["weight_names1"] = names[:1], names[1:]
+    x = np.random.default_rng(0).normal(size=(1, 8, 8, 3)).astype(np.float32)
+    (found,), (expected,) = evaluate(import_model(path), x), evaluate(import_model(CORPUS / "nested.h5"), x)
+    np.testing.assert_array_equal(found, expected)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends import export_model
 from smidgen.frontends.onnx import read_onnx, write_onnx
 from smidgen.ir import Array, Graph, evaluate, evaluate_all
-from smidgen.ops import Conv2D, Gru, Lstm, LstmGrad
+from smidgen.ops import Conv2D, Gru, GruGrad, Lstm, LstmGrad
 from smidgen.quantization import Quantized, quantize
 from smidgen.simulation.fleet import Simulation
 from smidgen.simulation.running import Simulator
@@ -225,6 +226,19 @@ def test_recurrent_networks_in_int8_stay_near_their_float_selves(source: str, fo
     assert report.output > 20
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_cells_that_grow_and_biases_that_count_keep_their_room_in_int8(kind: type[nn.LSTM] | type[nn.GRU]) -> None:
+    torch.manual_seed(4)
+    module = Listener(kind, batch_first=True).eval()
+    name = "bias_ih_l0" if kind is nn.LSTM else "bias_hh_l0"
+    setattr(module.layer, name, nn.Parameter(torch.full_like(getattr(module.layer, name), 2.0)))  # cells add up
+    made = quantize(sm.from_torch(module, example("batch-first")), sequences(60))
+    (layer,) = (node.op for node in made.graph.nodes if isinstance(node.op, Lstm | Gru))
+    assert not isinstance(layer, Lstm) or layer.bits >= 4
+    assert made.report.output is not None
+    assert made.report.output > 25
+
+
 @pytest.mark.parametrize("target", ["host", "board"])
 @pytest.mark.parametrize("source", ["torch", "onnx", "gru"])
 def test_dense_layers_behind_a_recurrent_one_learn_the_same_bytes_as_numpy(
@@ -261,9 +275,9 @@ class Early(Listener):
 
 
 @cache
-def quantized_early(kind: type[nn.LSTM] | type[nn.GRU], layers: int) -> Graph:
+def quantized_early(kind: str, layers: int) -> Graph:
     torch.manual_seed(0)
-    graph = sm.from_torch(Early(kind, num_layers=layers).eval(), torch.randn(1, 3, STEPS))
+    graph = sm.from_torch(Early(getattr(nn, kind), num_layers=layers).eval(), torch.randn(1, 3, STEPS))
     rng = np.random.default_rng(0)
     int8 = quantize(graph, [rng.normal(size=graph.inputs[0].type.shape).astype(np.float32) for _ in range(20)]).graph
     assert any(isinstance(node.op, Conv2D) for node in int8.nodes)
@@ -276,12 +290,16 @@ def early_samples(graph: Graph, count: int) -> list[tuple[Array, int]]:
     return [(rng.normal(0, 30, shape).clip(-128, 127).astype(np.int8), i % CLASSES) for i in range(count)]
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layers", [1, 2])
-def test_gradients_through_time_are_pytorch_s_but_for_the_rounding_of_slopes(layers: int) -> None:
-    graph = quantized_early(nn.LSTM, layers)
+def test_gradients_through_time_are_pytorch_s_but_for_the_rounding_of_slopes(
+    kind: type[nn.LSTM] | type[nn.GRU], layers: int
+) -> None:
+    graph = quantized_early(kind.__name__, layers)
     options = sm.Options(CLASSES, head="new")  # a kept head lets gradients through where its logits saturate
     reference = build_training(graph, sm.load_scheme("last:2", graph), options).reference
-    simulator, wanted = Simulator(reference.loss_graph()), tuple(reference.graph.state)
+    simulator = Simulator(reference.loss_graph())
+    wanted = tuple(v for v in reference.graph.state if v in reference.gradients)
     for image, label in early_samples(graph, 5):
         arrays = (image, np.array([label], np.int32))
         values = evaluate_all(reference.graph, reference.graph.state, *arrays)
@@ -291,14 +309,14 @@ def test_gradients_through_time_are_pytorch_s_but_for_the_rounding_of_slopes(lay
 
 
 @pytest.mark.parametrize("target", ["host", "board"])
-@pytest.mark.parametrize("layers", [1, 2])
-def test_a_convolution_before_lstms_learns_through_time_the_same_bytes_as_numpy(
-    layers: int, target: str, host: Host, cache: Path
+@pytest.mark.parametrize(("kind", "layers"), [(nn.LSTM, 1), (nn.LSTM, 2), (nn.GRU, 1)])
+def test_a_convolution_before_recurrent_layers_learns_through_time_the_same_bytes_as_numpy(
+    kind: type[nn.LSTM] | type[nn.GRU], layers: int, target: str, host: Host, cache: Path
 ) -> None:
-    graph = quantized_early(nn.LSTM, layers)
+    graph = quantized_early(kind.__name__, layers)
     where: Host | CortexM = host if target == "host" else CortexM(cache=cache)
     program = sm.compile(graph, "last:2", where, options=sm.Options(CLASSES))
-    assert sum(isinstance(node.op, LstmGrad) for node in program.graph.nodes) == layers
+    assert sum(isinstance(node.op, LstmGrad | GruGrad) for node in program.graph.nodes) == layers
     early = [v.name for v in program.graph.state if v.name.startswith("convolution")]
     with program.start() as device:
         before = {name: device.state()[name].copy() for name in early}
@@ -306,16 +324,19 @@ def test_a_convolution_before_lstms_learns_through_time_the_same_bytes_as_numpy(
         assert any(not np.array_equal(device.state()[name], before[name]) for name in early)
 
 
-def test_a_fleet_learns_through_time_what_numpy_learns() -> None:
-    graph = quantized_early(nn.LSTM, 1)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fleet_learns_through_time_what_numpy_learns(kind: type[nn.LSTM] | type[nn.GRU]) -> None:
+    graph = quantized_early(kind.__name__, 1)
     schemes = [sm.load_scheme(name, graph) for name in ("last:2", "bias:2", "head")]
     check_lockstep(graph, [sm.compile(graph, scheme, options=sm.Options(CLASSES)).graph for scheme in schemes])
 
 
-def test_what_lies_before_a_gru_cannot_learn_and_is_told_so() -> None:
-    graph = quantized_early(nn.GRU, 1)
+def test_what_lies_before_a_gru_that_resets_first_cannot_learn_and_is_told_so() -> None:
+    made = quantized_early("GRU", 1)
+    nodes = (replace(n, op=replace(n.op, reset_after=False)) if isinstance(n.op, Gru) else n for n in made.nodes)
+    graph = replace(made, nodes=tuple(nodes))
     sm.compile(graph, "last:1", options=sm.Options(CLASSES))
-    with pytest.raises(GraphError, match=r"Gru, which gives %.*, has no gradient; train only layers behind it"):
+    with pytest.raises(GraphError, match=r"Gru, which gives %.*, resets its state .* train only layers behind it"):
         sm.compile(graph, "last:2", options=sm.Options(CLASSES))
 
 

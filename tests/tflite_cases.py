@@ -209,6 +209,10 @@ def softmax(c: Case) -> Value:
     return c.g.emit(ops.Softmax(c.draw(st.sampled_from((1.0, 0.5, 2.0, 1.7)))), c.input(*shape))
 
 
+def unit_norm(c: Case) -> Value:
+    return c.g.emit(ops.UnitNorm(), c.input(*c.draw(st.sampled_from(((1, 10), (3, 2), (7,), (1, 2, 3, 4), (1, 300))))))
+
+
 def lookup(c: Case) -> Value:
     if c.dtype == "float32" or c.draw(st.booleans()):
         return own_function(c)
@@ -295,7 +299,7 @@ CASES: Mapping[str, Callable[[Case], Value]] = {
     "Maximum": maximum,
     "MaxPool": max_pool, "Mean": mean, "Mul": mul, "Pad": pad, "Pick": pick, "PRelu": prelu, "Quantize": quantize,
     "Requantize": requantize, "Reshape": reshape, "ResizeBilinear": bilinear, "Softmax": softmax,
-    "Transpose": transpose,
+    "Transpose": transpose, "UnitNorm": unit_norm,
 }  # fmt: skip
 
 

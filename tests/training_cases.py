@@ -370,7 +370,7 @@ def head_step(name: str, how: How) -> TrainingCase:
 
 TRAINING_CASES: tuple[TrainingCase, ...] = (
     *_windows(), *_elements(), *_overlays(), *_moves(), *_losses(), *_weight_gradients(), *_steps(),
-    *ATTENTION_CASES,
     *recurrent_steps(every_way),
+    *ATTENTION_CASES,
 )  # fmt: skip
 TRAINING_GRAPHS = {case.name: case.build(np.random.default_rng(index)) for index, case in enumerate(TRAINING_CASES)}

@@ -14,6 +14,8 @@ from smidgen.ir import Array, QParams, Value
 from smidgen.numerics import INT8_MAX
 from smidgen.ops.normalize import rounded_constants
 
+MOST_REPEATED = 1 << 14  # matrices
+
 
 class Attending(Channels):
     """Rules for operators that read two computed matrices, or statistics of what they read."""
@@ -52,8 +54,10 @@ class Attending(Channels):
         What is summed along lies side by side where the first factor is as it is and the second one turned.
         """
         rows, columns = x.shape[-2:]
-        if math.prod(x.shape[:-2]) not in (1, count):
-            raise ImportModelError(f"{list(x.shape)} would be repeated in part; repeat it as a whole")
+        if math.prod(x.shape[:-2]) not in (1, count) or (math.prod(x.shape[:-2]) != count and count > MOST_REPEATED):
+            raise ImportModelError(
+                f"{list(x.shape)} would be repeated to {count:,}; repeat it as a whole, {MOST_REPEATED:,} times at most"
+            )
         if math.prod(x.shape[:-2]) != count:
             x = self._repeated(x, count)
         x = self.reshape(x, (count, rows, columns))
@@ -80,12 +84,22 @@ class Attending(Channels):
 
     def softmax(self, x: FileTensor, axis: int, beta: float = 1.0) -> FileTensor:
         """exp(βx) / Σ exp(βx) along a dimension."""
+        x = self._last(x, axis)
+        return FileTensor(self.emit(ops.Softmax(beta), x.value), x.layout)
+
+    def unit_norm(self, x: FileTensor, axis: int) -> FileTensor:
+        """x / √Σ x² along a dimension."""
+        x = self._last(x, axis)
+        return FileTensor(self.emit(ops.UnitNorm(), x.value), x.layout)
+
+    def _last(self, x: FileTensor, axis: int) -> FileTensor:
+        """The tensor with a dimension last in memory."""
         axis %= len(x.shape)
         last = x.layout.places(axis)
         x = self.arranged(x, tuple(i for i in x.layout.memory if i not in last) + last)
         if x.value.type.shape[-1] != x.shape[axis]:
             x = FileTensor(self.view(x.value, (x.size // x.shape[axis], x.shape[axis])), x.layout)
-        return FileTensor(self.emit(ops.Softmax(beta), x.value), x.layout)
+        return x
 
     def power(self, x: FileTensor, exponent: float) -> FileTensor:
         """x to a constant power."""

@@ -16,10 +16,10 @@ def take(g: Builder, x: Value, places: Sequence[Places], name: str | None = None
     """The elements of x at these places: cropped where they follow one another, picked where they do not."""
     shape = x.type.shape
     check_places(shape, places)
-    whole = [list(p) == list(range(n)) for p, n in zip(places, shape, strict=True)]
+    whole = [_follow(p) and (p[0], len(p)) == (0, n) for p, n in zip(places, shape, strict=True)]
     if all(whole):
         return g.emit(ops.Reshape(shape), x, name=name)
-    runs = [list(p) == list(range(p[0], p[0] + len(p))) for p in places]
+    runs = [_follow(p) for p in places]
     if not all(w or not run for w, run in zip(whole, runs, strict=True)):
         spans = [(p[0], p[-1] + 1) if run else (0, n) for p, run, n in zip(places, runs, shape, strict=True)]
         x = g.emit(ops.Crop(tuple(a for a, _ in spans), tuple(b for _, b in spans)), x, name=name)
@@ -40,6 +40,13 @@ def pick(g: Builder, x: Value, places: dict[int, tuple[int, ...]], name: str | N
     return x
 
 
+def _follow(places: Places) -> bool:
+    """Whether each place is the one behind the last."""
+    if isinstance(places, range):
+        return places.step == 1 or len(places) == 1
+    return list(places) == list(range(places[0], places[0] + len(places)))
+
+
 def check_places(shape: tuple[int, ...], places: Sequence[Places]) -> None:
     """Raise unless something is taken along every dimension, and all of it is there."""
     if len(places) != len(shape):
@@ -47,8 +54,9 @@ def check_places(shape: tuple[int, ...], places: Sequence[Places]) -> None:
     for axis, (along, size) in enumerate(zip(places, shape, strict=True)):
         if not along:
             raise ImportModelError(f"it takes nothing of dimension {axis} of {list(shape)}; export the model again")
-        if min(along) < 0 or max(along) >= size:
-            raise ImportModelError(f"it takes places {min(along)} to {max(along)} of dimension {axis} of {list(shape)}")
+        ends = (along[0], along[-1]) if isinstance(along, range) else along  # a range of any length is looked at once
+        if min(ends) < 0 or max(ends) >= size:
+            raise ImportModelError(f"it takes places {min(ends)} to {max(ends)} of dimension {axis} of {list(shape)}")
     if 4 * math.prod(map(len, places)) > MAX_BYTES:
         raise ImportModelError(f"{[len(p) for p in places]} would take more than {MAX_BYTES:,} bytes; use less")
 

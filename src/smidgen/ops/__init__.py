@@ -15,6 +15,9 @@ from smidgen.ops.gradient import FromFloat as FromFloat
 from smidgen.ops.gradient import Mask as Mask
 from smidgen.ops.gradient import RequantizeGrad as RequantizeGrad
 from smidgen.ops.gradient import SumGrads as SumGrads
+from smidgen.ops.gru import Gru as Gru
+from smidgen.ops.gru import GruSlopes as GruSlopes
+from smidgen.ops.gru_grad import GruGrad as GruGrad
 from smidgen.ops.lookup import Lookup as Lookup
 from smidgen.ops.loss import CrossEntropyGrad as CrossEntropyGrad
 from smidgen.ops.loss import MaxAbs as MaxAbs
@@ -38,7 +41,6 @@ from smidgen.ops.pool import AvgPool as AvgPool
 from smidgen.ops.pool import MaxPool as MaxPool
 from smidgen.ops.pool import Mean as Mean
 from smidgen.ops.prelu import PRelu as PRelu
-from smidgen.ops.recurrence import Gru as Gru
 from smidgen.ops.resize import ResizeBilinear as ResizeBilinear
 from smidgen.ops.select import Gather as Gather
 from smidgen.ops.shape import Concat as Concat
@@ -47,6 +49,7 @@ from smidgen.ops.shape import Pad as Pad
 from smidgen.ops.shape import Reshape as Reshape
 from smidgen.ops.shape import Transpose as Transpose
 from smidgen.ops.softmax import Softmax as Softmax
+from smidgen.ops.unit_norm import UnitNorm as UnitNorm
 from smidgen.ops.update import BiasStep as BiasStep
 from smidgen.ops.update import DenseStep as DenseStep
 from smidgen.ops.update import WeightStep as WeightStep

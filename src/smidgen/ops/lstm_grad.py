@@ -7,6 +7,7 @@ gates, to c, and to the c before. In int8 they are six bytes of each cell and st
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -60,37 +61,60 @@ def mantissas(weights: Type) -> tuple[Array, int]:
     return np.minimum(numbers, (1 << MANTISSA) - 1).astype(np.int32), places
 
 
-def _limited(x: Array) -> Array:
+def limited(x: Array) -> Array:
     limited: Array = np.clip(x, -MOST, MOST)
     return limited
 
 
-def _shifted(x: Array, bits: int) -> Array:
+def shifted(x: Array, bits: int) -> Array:
     """x / 2^bits, halves up."""
     return (x + ((1 << bits) >> 1)) >> bits
 
 
-@op
+def _along(weights: Type) -> Array:
+    """The scale of each gate, to be multiplied with its weights."""
+    assert weights.q is not None
+    return np.array(weights.q.scale, np.float32).reshape(-1, 1, 1)
+
+
+def through(dz: Array, weights: Array, scale: Array, places: int) -> Array:
+    """What gates' gradients [gates, cells] are to what their weights are multiplied with."""
+    sums = np.einsum("gc,gci->gi", dz, weights)
+    return limited(shifted((sums * scale[:, None].astype(np.int64)).sum(axis=0), places))
+
+
 @dataclass(frozen=True)
-class LstmGrad(GradOp):
-    """dx of an LSTM from dy, its slopes, and its weights of x and of h; in int8 in units of 2^−12 steps of dy."""
+class RecurrentGrad(GradOp):
+    """dx of a recurrent layer from dy, its slopes, and its weights of x and of h."""
 
-    bits: int = 3  # before the point of the cell state
-
-    kernel = "smg_lstm_grad_g8"
+    gates: ClassVar[int]
+    slopes: ClassVar[int]  # kinds of them
     operands = 4
     working_memory = True
 
+    def real(self, kinds: Array) -> Array:
+        """int8 slopes [steps, cells, kinds] as the real numbers they stand for."""
+        raise NotImplementedError
+
+    def reals(self, dy: Array, slopes: Array, w: Array, u: Array) -> Array:
+        """dx in real numbers."""
+        raise NotImplementedError
+
+    def integers(self, node: Node, dy: Array, slopes: Array, w: Array, u: Array) -> Array:
+        """dx in units of 2^−12 steps of dy."""
+        raise NotImplementedError
+
     def shape(self, *operands: Type) -> tuple[int, ...]:
         dy, slopes, w, u = operands
-        check_rank("LstmGrad", 3, slopes, w, u)
+        what = type(self).__name__
+        check_rank(what, 3, slopes, w, u)
         (gates, cells, inputs), steps = w.shape, slopes.shape[1]
-        fits = dy.shape in ((1, steps, cells), (1, cells)) and slopes.shape == (1, steps, SLOPES * cells)
-        if not fits or gates != 4 or u.shape != (gates, cells, cells) or not 0 <= self.bits < FINE:
+        fits = dy.shape in ((1, steps, cells), (1, cells)) and slopes.shape == (1, steps, self.slopes * cells)
+        if not fits or gates != self.gates or u.shape != (gates, cells, cells):
             shapes = ", ".join(str(list(t.shape)) for t in operands)
-            raise GraphError(f"LstmGrad of {shapes}: gradient, slopes and weights are not those of one LSTM")
+            raise GraphError(f"{what} of {shapes}: gradient, slopes and weights are not those of one layer")
         if slopes.dtype == "int8" and (w.q is None or u.q is None):
-            raise GraphError("LstmGrad takes int8 weights with scales")
+            raise GraphError(f"{what} takes int8 weights with scales")
         return (1, steps, inputs)
 
     def sums(self, node: Node, *operands: Array) -> Array:
@@ -98,31 +122,18 @@ class LstmGrad(GradOp):
         steps, cells = slopes.shape[1], w.shape[1]
         every = np.zeros((steps, cells), dy.dtype)
         every[steps - dy.size // cells :] = dy.reshape(-1, cells)
-        kinds = slopes.reshape(steps, cells, SLOPES)
+        kinds = slopes.reshape(steps, cells, self.slopes)
         if self.lowered:
-            return self._integers(node, every, kinds.astype(np.int64), w, u)
+            return self.integers(node, every, kinds.astype(np.int64), w, u)
         if slopes.dtype == np.float32:
-            return _reals(every, kinds, w, u)
-        points = np.array([FINE, COARSE, FINE, FINE - self.bits, COARSE, SHARE])
-        real = (kinds - np.array([0] * (SLOPES - 1) + [SHARE_ZERO])) * 2.0**-points
+            return self.reals(every, kinds, w, u)
         whole = (data * _along(v.type) for data, v in zip((w, u), node.ins[2:4], strict=True))
-        return _reals(every, real.astype(np.float32), *whole) * np.float32(1 << FRACTION)
+        return self.reals(every, self.real(kinds), *whole) * np.float32(1 << FRACTION)
 
-    def _integers(self, node: Node, dy: Array, slopes: Array, w: Array, u: Array) -> Array:
-        to_x, to_h = (
-            (data.astype(np.int64), *mantissas(v.type)) for data, v in zip((w, u), node.ins[2:4], strict=True)
-        )
-        dh = dc = np.zeros(w.shape[1], np.int64)
-        found = np.zeros((len(dy), w.shape[2]), np.int64)
-        for t in range(len(dy) - 1, -1, -1):
-            o, c, i, f, g, share = slopes[t].T
-            dh = _limited((dy[t].astype(np.int64) << FRACTION) + dh)
-            dc = _limited(dc + _shifted(dh * c, COARSE))
-            kinds = ((dc * i, FINE), (dc * f, FINE - self.bits), (dc * g, COARSE), (dh * o, FINE))
-            dz = _limited(np.stack([_shifted(product, bits) for product, bits in kinds]))
-            dc = _shifted(dc * (share - SHARE_ZERO), SHARE)
-            found[t], dh = _through(dz, *to_x), _through(dz, *to_h)
-        return found[None]
+    def scaled(self, node: Node, w: Array, u: Array) -> tuple[tuple[Array, Array, int], tuple[Array, Array, int]]:
+        """The weights of x and of h, each with its scales as mantissas and their exponent."""
+        to_x, to_h = mantissas(node.ins[2].type), mantissas(node.ins[3].type)
+        return (w.astype(np.int64), *to_x), (u.astype(np.int64), *to_h)
 
     def bound(self, node: Node) -> int:
         return MOST
@@ -132,35 +143,67 @@ class LstmGrad(GradOp):
         (x_scale, x_places), (h_scale, h_places) = mantissas(w), mantissas(u)
         return {
             "steps": slopes.shape[1], "inputs": w.shape[2], "cells": w.shape[1], "whole": int(len(dy.shape) == 3),
-            "bits": self.bits, "x_places": x_places, "h_places": h_places, "x_scale": x_scale, "h_scale": h_scale,
+            "bits": self.cell_bits, "x_places": x_places, "h_places": h_places, "x_scale": x_scale, "h_scale": h_scale,
             **self.rounding(node),
         }  # fmt: skip
+
+    @property
+    def cell_bits(self) -> int:
+        """Bits before the point of a cell state, where there is one."""
+        return 0
 
     def macs(self, node: Node) -> int:
         _, slopes, w, u = (v.type for v in node.ins[:4])
         return slopes.shape[1] * (w.size + u.size)
 
 
-def _along(weights: Type) -> Array:
-    """The scale of each gate, to be multiplied with its weights."""
-    assert weights.q is not None
-    return np.array(weights.q.scale, np.float32).reshape(-1, 1, 1)
+@op
+@dataclass(frozen=True)
+class LstmGrad(RecurrentGrad):
+    """dx of an LSTM from dy, its slopes, and its weights of x and of h; in int8 in units of 2^−12 steps of dy."""
 
+    bits: int = 3  # before the point of the cell state
 
-def _through(dz: Array, weights: Array, scale: Array, places: int) -> Array:
-    """What gates' gradients [gates, cells] are to what their weights are multiplied with."""
-    sums = np.einsum("gc,gci->gi", dz, weights)
-    return _limited(_shifted((sums * scale[:, None].astype(np.int64)).sum(axis=0), places))
+    kernel = "smg_lstm_grad_g8"
+    gates = 4
+    slopes = SLOPES
 
+    def shape(self, *operands: Type) -> tuple[int, ...]:
+        if not 0 <= self.bits < FINE:
+            raise GraphError(f"LstmGrad of a cell state with {self.bits} bits before the point; give 0 to {FINE - 1}")
+        return super().shape(*operands)
 
-def _reals(dy: Array, slopes: Array, w: Array, u: Array) -> Array:
-    dh = dc = np.zeros(w.shape[1], np.float32)
-    found = np.zeros((1, len(dy), w.shape[2]), np.float32)
-    for t in range(len(dy) - 1, -1, -1):
-        o, c, i, f, g, share = slopes[t].T
-        dh = dy[t] + dh
-        dc = dc + dh * c
-        dz = np.stack([dc * i, dc * f, dc * g, dh * o])
-        dc = dc * share
-        found[0, t], dh = (np.einsum("gc,gci->i", dz, weights) for weights in (w, u))
-    return found
+    @property
+    def cell_bits(self) -> int:
+        return self.bits
+
+    def real(self, kinds: Array) -> Array:
+        points = np.array([FINE, COARSE, FINE, FINE - self.bits, COARSE, SHARE])
+        real: Array = (kinds - np.array([0] * (SLOPES - 1) + [SHARE_ZERO])) * 2.0**-points
+        return real.astype(np.float32)
+
+    def reals(self, dy: Array, slopes: Array, w: Array, u: Array) -> Array:
+        dh = dc = np.zeros(w.shape[1], np.float32)
+        found = np.zeros((1, len(dy), w.shape[2]), np.float32)
+        for t in range(len(dy) - 1, -1, -1):
+            o, c, i, f, g, share = slopes[t].T
+            dh = dy[t] + dh
+            dc = dc + dh * c
+            dz = np.stack([dc * i, dc * f, dc * g, dh * o])
+            dc = dc * share
+            found[0, t], dh = (np.einsum("gc,gci->i", dz, weights) for weights in (w, u))
+        return found
+
+    def integers(self, node: Node, dy: Array, slopes: Array, w: Array, u: Array) -> Array:
+        to_x, to_h = self.scaled(node, w, u)
+        dh = dc = np.zeros(w.shape[1], np.int64)
+        found = np.zeros((1, len(dy), w.shape[2]), np.int64)
+        for t in range(len(dy) - 1, -1, -1):
+            o, c, i, f, g, share = slopes[t].T
+            dh = limited((dy[t].astype(np.int64) << FRACTION) + dh)
+            dc = limited(dc + shifted(dh * c, COARSE))
+            kinds = ((dc * i, FINE), (dc * f, FINE - self.bits), (dc * g, COARSE), (dh * o, FINE))
+            dz = limited(np.stack([shifted(product, bits) for product, bits in kinds]))
+            dc = shifted(dc * (share - SHARE_ZERO), SHARE)
+            found[0, t], dh = through(dz, *to_x), through(dz, *to_h)
+        return found

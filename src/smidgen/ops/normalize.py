@@ -107,14 +107,15 @@ def scores_of(x: Array, size: int, epsilon: int) -> Scores:
     wide = x.astype(np.int64)
     total, squares = wide.sum(axis=2, keepdims=True), (wide * wide).sum(axis=2, keepdims=True)
     spread = size * squares - total * total + epsilon
-    roots = [_inverse_root(max(int(v), 1)) for v in spread.ravel()]
+    roots = [inverse_root_of(max(int(v), 1)) for v in spread.ravel()]
     inverse, half = (np.array(part, np.int64).reshape(spread.shape) for part in zip(*roots, strict=True))
     right = ROOT_BITS - SCORE_BITS - half
     scores: Array = ((size * wide - total) * inverse + (np.int64(1) << (right - 1))) >> right
     return Scores(scores, inverse, half)
 
 
-def _inverse_root(v: int) -> tuple[int, int]:
+def inverse_root_of(v: int) -> tuple[int, int]:
+    """1 / √v as inverse · 2^(half − ROOT_BITS), for v from 1 on and below 2^62."""
     half = (62 - v.bit_length()) // 2
     return min((1 << ROOT_BITS) // math.isqrt(v << 2 * half), numerics.INT32_MAX), half
 

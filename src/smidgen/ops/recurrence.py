@@ -1,7 +1,7 @@
-"""Recurrent layers over a sequence of fixed length: what they share, and the gated recurrent unit.
+"""What recurrent layers over a sequence of fixed length share; `lstm` and `gru` have them.
 
-In int8, activations and what recurs are int8, gates and the state are int16: the LSTM (`lstm`) as TFLite's kernel
-computes it, the GRU, which TFLite has no int8 kernel of, in the same arithmetic. Every run begins with a state of zero.
+In int8, activations and what recurs are int8, gates and the state are int16: the LSTM as TFLite's kernel computes it,
+the GRU, which TFLite has no int8 kernel of, in the same arithmetic. Every run begins with a state of zero.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from smidgen import numerics
 from smidgen.errors import GraphError
-from smidgen.ir import Array, Node, Op, Params, Type, op
+from smidgen.ir import Array, Node, Op, Params, Type
 from smidgen.numerics import int16
 from smidgen.ops.checking import check_dtypes, check_rank
 
@@ -114,62 +114,3 @@ def gate_sums(rows: Array, zero: int, weights: Array, bias: Array | int, scaling
 def sigmoid(x: Array) -> Array:
     y: Array = 0.5 + 0.5 * np.tanh(x / 2)
     return y
-
-
-@op
-@dataclass(frozen=True)
-class Gru(Recurrent):
-    """h ← (1 − z)·n + z·h; r and z are sigmoids, n is a tanh; weights hold them in the order r, z, n.
-
-    n is given U(r·h) by the state or, with `reset_after`, r·(U h + b₃), where b₃ is the last row of the bias.
-    """
-
-    gates: ClassVar[int] = 3
-    state_step: ClassVar[float] = 2.0**-int16.FRACTION
-
-    reset_after: bool = True
-
-    kernel = "smg_gru_s8"
-
-    def states(self, node: Node, x: Array, w: Array, u: Array, b: Array) -> tuple[Array, Array]:
-        return _float_gru(self, x, w, u, b) if x.dtype == np.float32 else _int8_gru(self, node, x, w, u, b)
-
-    def params(self, node: Node) -> Params:
-        multiplier, shift = numerics.quantize_single(SQUARED, over=node.out.type.scale)
-        more = {"reset_after": int(self.reset_after), "gated_multiplier": multiplier, "gated_shift": shift}
-        return {**super().params(node), **more}
-
-
-def _float_gru(op: Gru, x: Array, w: Array, u: Array, b: Array) -> tuple[Array, Array]:
-    hidden = np.zeros((len(x), w.shape[1]), np.float32)
-    h = np.zeros(w.shape[1], np.float32)
-    for t, now in enumerate(x):
-        given = w @ now + b[:3]
-        r, z = sigmoid(given[:2] + u[:2] @ h)
-        old = r * (u[2] @ h + b[3]) if op.reset_after else u[2] @ (r * h) + b[3]
-        h = (1 - z) * np.tanh(given[2] + old) + z * h
-        hidden[t] = h
-    return hidden, hidden
-
-
-def _int8_gru(op: Gru, node: Node, x: Array, w: Array, u: Array, b: Array) -> tuple[Array, Array]:
-    (x_type, w_type, u_type, _), y = (v.type for v in node.ins), node.out.type
-    from_h, one = gate_multipliers(y, u_type), 1 << int16.FRACTION
-    to_y, to_gated = (numerics.quantize_single(step, over=y.scale) for step in (op.state_step, SQUARED))
-    bias = np.concatenate([np.zeros_like(b[:2]), b[3:]])
-    given = int16.saturate(gate_sums(x, x_type.zero, w, b[:3], gate_multipliers(x_type, w_type)))
-    hidden, states = np.zeros((len(x), w.shape[1]), np.int8), np.zeros((len(x), w.shape[1]), np.int16)
-    h, state = np.full(w.shape[1], y.zero, np.int8), np.zeros(w.shape[1], np.int64)
-    for t, now in enumerate(given):
-        kept = gate_sums(h[None], y.zero, u, bias, from_h)[0]
-        r, z = int16.sigmoid(int16.saturate(now[:2] + kept[:2]))
-        if op.reset_after:
-            old = int16.shift_right(r * int16.saturate(kept[2]), int16.FRACTION)
-        else:
-            gated = numerics.to_int8(numerics.multiply(r * state, *to_gated), y.zero)
-            old = gate_sums(gated[None], y.zero, u, bias, from_h)[0, 2]
-        n = int16.tanh(int16.saturate(now[2] + old), int16.GATE_BITS)
-        state = int16.shift_right((one - z) * n + z * state, int16.FRACTION)
-        h = numerics.to_int8(numerics.multiply(state, *to_y), y.zero)
-        hidden[t], states[t] = h, state
-    return hidden, states

@@ -13,6 +13,7 @@ from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ops.conv import Conv2D, Depthwise
 from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Activate, Add, Mul, Requantize
+from smidgen.ops.gru import Gru
 from smidgen.ops.lookup import Lookup
 from smidgen.ops.lstm import Lstm
 from smidgen.ops.matmul import MatMul
@@ -21,10 +22,11 @@ from smidgen.ops.normalize import Normalize, rounded_constants
 from smidgen.ops.pick import Pick
 from smidgen.ops.pool import AvgPool, MaxPool, Mean
 from smidgen.ops.prelu import PRelu
-from smidgen.ops.recurrence import Gru, Recurrent
+from smidgen.ops.recurrence import Recurrent
 from smidgen.ops.resize import ResizeBilinear
 from smidgen.ops.shape import Concat, Crop, Pad, Reshape, Transpose
 from smidgen.ops.softmax import OUTPUT, Softmax
+from smidgen.ops.unit_norm import UNIT, UnitNorm
 from smidgen.ops.weighted import Weighted
 from smidgen.quantization.calibration import QuantizationError, Range, scale_of
 
@@ -33,6 +35,7 @@ KEEPS_QUANTIZATION = (MaxPool, AvgPool, Crop, Pad, Pick, Reshape, ResizeBilinear
 ONE_QUANTIZATION = (Concat, Maximum)  # inputs and output have the same
 # The output has one of its own.
 NEW_QUANTIZATION = (Activate, Add, Gru, Lstm, MatMul, Mul, Mean, Lookup, Normalize, PRelu)
+FIXED: Mapping[type[Op], QParams] = {Softmax: OUTPUT, UnitNorm: UNIT}  # the output has always the same
 UNWEIGHTED = (*KEEPS_QUANTIZATION, *ONE_QUANTIZATION, *NEW_QUANTIZATION)
 WEIGHT_STEPS = 127
 LARGEST_BIAS = 2**29  # leaves the accumulator room for the products
@@ -57,7 +60,7 @@ def check_ops(graph: Graph) -> None:
     """Raise QuantizationError where an op has no int8 form."""
     for node in graph.nodes:
         if not isinstance(
-            node.op, (Conv2D, Depthwise, Dense, *KEEPS_QUANTIZATION, *ONE_QUANTIZATION, *NEW_QUANTIZATION, Softmax)
+            node.op, (Conv2D, Depthwise, Dense, *KEEPS_QUANTIZATION, *ONE_QUANTIZATION, *NEW_QUANTIZATION, *FIXED)
         ):
             raise QuantizationError(
                 f"{type(node.op).__name__}, which gives %{node.outs[0].name}, has no int8 form; leave it out"
@@ -77,7 +80,7 @@ def share_scales(graph: Graph, ranges: Mapping[Value, Range], given: QParams | N
     """
     group: dict[Value, list[Value]] = {v: [v] for v in (*graph.inputs, *(n.out for n in graph.nodes))}
     fixed: dict[Value, QParams] = {} if given is None else {graph.inputs[0]: given}
-    fixed |= {node.out: OUTPUT for node in graph.nodes if isinstance(node.op, Softmax)}
+    fixed |= {node.out: FIXED[type(node.op)] for node in graph.nodes if type(node.op) in FIXED}
 
     def join(a: Value, b: Value) -> None:
         if group[a] is not group[b]:

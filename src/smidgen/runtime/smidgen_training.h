@@ -96,6 +96,9 @@ typedef struct {
  * before. */
 typedef smg_lstm_s8_params smg_lstm_slopes_s8_params;
 
+/* As smg_gru_s8, which resets after: five of each cell, from dh to z and n, from dn to r, and z and r themselves. */
+typedef smg_gru_s8_params smg_gru_slopes_s8_params;
+
 /* The scales of each gate's weights are x_scale / 2^x_places and h_scale / 2^h_places. The gradient is of every hidden
  * state, or of the last one alone unless `whole`. */
 typedef struct {
@@ -103,6 +106,8 @@ typedef struct {
     const int32_t *x_scale, *h_scale;
     SMG_ROUNDING;
 } smg_lstm_grad_g8_params;
+
+typedef smg_lstm_grad_g8_params smg_gru_grad_g8_params; /* without `bits` */
 
 /* Row r of the map has row_share[i] of the rows row[i] of the gradient for i from row_end[r - 1], or 0, to row_end[r];
  * so has each column. */
@@ -142,6 +147,12 @@ typedef struct {
     int32_t rows, positions, groups, width, epsilon_high, epsilon_low, size_bits, fraction;
     SMG_ROUNDING;
 } smg_normalize_grad_g8_params;
+
+/* Sums have `fraction` bits after the point. */
+typedef struct {
+    int32_t rows, c, x_zero, fraction;
+    SMG_ROUNDING;
+} smg_unit_norm_grad_g8_params;
 
 typedef smg_dense_f32_params smg_dense_grad_f32_params;
 
@@ -276,6 +287,11 @@ void smg_pick_grad_g8(const smg_pick_grad_g8_params *p, const int8_t *dy, const 
                       const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
 void smg_lstm_slopes_s8(const smg_lstm_slopes_s8_params *p, const int8_t *x, const int8_t *w, const int8_t *u,
                         const int32_t *b, int8_t *slopes, void *scratch);
+void smg_gru_slopes_s8(const smg_gru_slopes_s8_params *p, const int8_t *x, const int8_t *w, const int8_t *u,
+                       const int32_t *b, int8_t *slopes, void *scratch);
+void smg_gru_grad_g8(const smg_gru_grad_g8_params *p, const int8_t *dy, const int8_t *slopes, const int8_t *w,
+                     const int8_t *u, const uint8_t *mask, const int32_t *step_state, int8_t *dx, int32_t *peak_bits,
+                     void *scratch);
 void smg_lstm_grad_g8(const smg_lstm_grad_g8_params *p, const int8_t *dy, const int8_t *slopes, const int8_t *w,
                       const int8_t *u, const uint8_t *mask, const int32_t *step_state, int8_t *dx, int32_t *peak_bits,
                       void *scratch);
@@ -295,6 +311,8 @@ void smg_softmax_grad_g8(const smg_softmax_grad_g8_params *p, const int8_t *dy, 
 void smg_normalize_grad_g8(const smg_normalize_grad_g8_params *p, const int8_t *dy, const int8_t *x,
                            const int16_t *scale, const uint8_t *mask, const int32_t *step_state, int8_t *dx,
                            int32_t *peak_bits);
+void smg_unit_norm_grad_g8(const smg_unit_norm_grad_g8_params *p, const int8_t *dy, const int8_t *x,
+                           const uint8_t *mask, const int32_t *step_state, int8_t *dx, int32_t *peak_bits);
 void smg_conv2d_grad_weight_g8(const smg_conv2d_grad_weight_g8_params *p, const int8_t *x, const int8_t *dy,
                                int32_t *dw);
 void smg_depthwise_grad_weight_g8(const smg_depthwise_grad_weight_g8_params *p, const int8_t *x, const int8_t *dy,

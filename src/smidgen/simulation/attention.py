@@ -14,6 +14,7 @@ from smidgen.ir import Node, Op
 from smidgen.ops.elementwise import ratio
 from smidgen.ops.normalize import SHIFT_BITS
 from smidgen.ops.softmax import SHARES
+from smidgen.ops.unit_norm import LEAST_LENGTH
 from smidgen.simulation.arithmetic import Arithmetic, Function, TorchRule
 
 
@@ -78,6 +79,14 @@ def _normalize(node: Node, a: Arithmetic) -> Function:
     return run
 
 
+def _unit_norm(node: Node, a: Arithmetic) -> Function:
+    x, y = node.ins[0].type, node.out.type
+    if y.dtype == "float32":
+        return lambda q: F.normalize(q, dim=-1, eps=LEAST_LENGTH)
+    finish = a.requantizer(y, "none", (1 / y.scale,), lambda q: _exact(node, a, q))
+    return lambda q: finish(F.normalize((q - x.zero).double(), dim=-1, eps=1.0), q)
+
+
 ATTENTION_RULES: Mapping[type[Op], TorchRule] = {
-    ops.MatMul: _matmul, ops.Normalize: _normalize, ops.Softmax: _softmax,
+    ops.MatMul: _matmul, ops.Normalize: _normalize, ops.Softmax: _softmax, ops.UnitNorm: _unit_norm,
 }  # fmt: skip

@@ -19,8 +19,9 @@ from smidgen.ops.weighted import Windowed
 from smidgen.ops.window import Window
 from smidgen.simulation.arithmetic import EXACT_SUMS, Arithmetic, Function, TorchRule
 from smidgen.simulation.attention import ATTENTION_RULES
+from smidgen.simulation.recurrent import RECURRENT_RULES
 
-RULES: dict[type[Op], TorchRule] = dict(ATTENTION_RULES)
+RULES: dict[type[Op], TorchRule] = {**ATTENTION_RULES, **RECURRENT_RULES}
 
 
 def rule(*kinds: type[Op]) -> Callable[[TorchRule], TorchRule]:

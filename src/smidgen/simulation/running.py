@@ -10,7 +10,6 @@ from torch import Tensor
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Graph, Value
 from smidgen.ops.update import DenseStep, Step, WeightStep
-from smidgen.simulation import recurrent as recurrent  # enters its rule
 from smidgen.simulation.arithmetic import Arithmetic
 from smidgen.simulation.rules import RULES, by_reference
 from smidgen.training import Training

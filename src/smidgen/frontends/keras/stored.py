@@ -78,8 +78,7 @@ def _legacy(root: Group) -> dict[Owner, tuple[Dataset, ...]]:
     for top, group in root.members.items():
         if not isinstance(group, Group):
             continue
-        names = group.attributes.get("weight_names", ())
-        for name in names if isinstance(names, tuple) else ():
+        for name in _weight_names(group):
             *parents, last = name.split("/")
             held = group.group(*parents)
             dataset = held.members.get(last) if held else None
@@ -88,6 +87,14 @@ def _legacy(root: Group) -> dict[Owner, tuple[Dataset, ...]]:
             owner = top, parents[-1] if parents else top
             found[owner] = (*found.get(owner, ()), dataset)
     return found
+
+
+def _weight_names(group: Group) -> Iterator[str]:
+    """The names in one attribute or, where they were too long for it, in several that are numbered."""
+    numbered = (f"weight_names{number}" for number in range(len(group.attributes)))
+    for key in ("weight_names", *numbered):
+        found = group.attributes.get(key, ())
+        yield from found if isinstance(found, tuple) else (found,)
 
 
 def _collected(root: Group, model: Record) -> Iterator[tuple[Owner, tuple[Dataset, ...]]]:

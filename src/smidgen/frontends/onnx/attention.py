@@ -80,8 +80,16 @@ def _attention(call: OnnxCall) -> FileTensor:
     return call.c.attention(q, k, v, call.real("scale", 1 / math.sqrt(q.shape[3])), mask)
 
 
+def _unit_norm(call: OnnxCall) -> FileTensor:
+    x, rank, axis = call.tensor(0), len(call.tensor(0).shape), call.integer("axis", -1)
+    call.forbid("p", 2)
+    if not -rank <= axis < rank:
+        raise ImportModelError(f"axis {axis} does not fit {list(x.shape)}")
+    return call.c.unit_norm(x, axis)
+
+
 SPELLED_NORM = "normalization in several nodes"  # what `normalizing` calls the operator that it puts in their place
 ATTENTION_RULES: Mapping[str, Callable[[OnnxCall], FileTensor]] = {
     "Attention": _attention, "GroupNormalization": _group_norm, "InstanceNormalization": _group_norm,
-    "LayerNormalization": _layer_norm, "MatMul": _matmul,
+    "LayerNormalization": _layer_norm, "LpNormalization": _unit_norm, "MatMul": _matmul,
 }  # fmt: skip

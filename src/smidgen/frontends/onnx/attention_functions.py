@@ -109,7 +109,92 @@ GroupNormalization <num_groups, epsilon>
     scores = Reshape(of_groups, shape)
     y = smidgen.Moved(scores, scales, shifts, multiplier, divisor, step)
 }
+
+# 1 / root of whole numbers below 2^31 as a multiplier and its right shift, which may be below zero.
+InverseRoot (squares) => (multiplier, right) {
+    two = Constant<value = int64 {2}>()
+    n = Max(squares, two)
+    large = Constant<value = int64 {536870912}>()
+    reached = GreaterOrEqual(n, large)
+    over = Cast<to = int64>(reached)
+    four = Constant<value = int64 {4}>()
+    quarter = Div(n, four)
+    fits = Where(reached, quarter, n)
+    bounds = Constant<value_ints = [ROOT_BOUNDS]>()
+    above = GreaterOrEqual(fits, bounds)
+    counts = Cast<to = int64>(above)
+    last = Constant<value_ints = [-1]>()
+    place = ReduceSum<keepdims = 1>(counts, last)
+    lifts = Constant<value_ints = [ROOT_LIFTS]>()
+    lift = Gather(lifts, place)
+    raised = Mul(fits, lift)
+    whole = Div(raised, two)
+    one = Constant<value = int64 {1}>()
+    next = Add(whole, one)
+    half = Div(next, two)
+    start = Constant<value = int64 {268435456}>()
+    x1 = smidgen.RootStep(half, start)
+    x2 = smidgen.RootStep(half, x1)
+    x3 = smidgen.RootStep(half, x2)
+    x4 = smidgen.RootStep(half, x3)
+    x5 = smidgen.RootStep(half, x4)
+    diagonal = Constant<value = int64 {1518500250}>()
+    x = smidgen.HighProduct(x5, diagonal)
+    single = Less(squares, two)
+    most = Constant<value = int64 {2147483647}>()
+    multiplier = Where(single, most, x)
+    rights = Constant<value_ints = [ROOT_RIGHTS]>()
+    shift = Gather(rights, place)
+    more = Add(shift, over)
+    zero = Constant<value = int64 {0}>()
+    right = Where(single, zero, more)
+}
+
+RootStep (half, x) => (y) {
+    square = smidgen.HighProduct(x, x)
+    third = smidgen.HighProduct(square, x)
+    sixty_four = Constant<value = int64 {64}>()
+    cube = smidgen.Raised(third, sixty_four)
+    three_halves = Constant<value = int64 {402653184}>()
+    left = smidgen.HighProduct(three_halves, x)
+    other = smidgen.HighProduct(half, cube)
+    rest = Sub(left, other)
+    eight = Constant<value = int64 {8}>()
+    y = smidgen.Raised(rest, eight)
+}
+
+LpNormalization <axis, p> (x, x_step, step) => (y) {
+    n = smidgen.Steps(x, x_step)
+    q = Cast<to = int64>(n)
+    squared = Mul(q, q)
+    last = Constant<value_ints = [-1]>()
+    squares = ReduceSum<keepdims = 1>(squared, last)
+    multiplier, right = smidgen.InverseRoot(squares)
+    least = Constant<value = int64 {ROOT_LEAST}>()
+    place = Sub(right, least)
+    ups = Constant<value_ints = [ROOT_UPS]>()
+    up = Gather(ups, place)
+    times = Constant<value_ints = [ROOT_TIMES]>()
+    twice = Gather(times, place)
+    factor = Mul(multiplier, twice)
+    raised = Mul(q, up)
+    high = smidgen.HighProduct(raised, factor)
+    halves = Constant<value_ints = [ROOT_HALVES]>()
+    half = Gather(halves, place)
+    size = Abs(high)
+    nearest = Add(size, half)
+    divisors = Constant<value_ints = [ROOT_DIVISORS]>()
+    divisor = Gather(divisors, place)
+    cut = Div(nearest, divisor)
+    side = Sign(high)
+    whole = Mul(cut, side)
+    y = smidgen.Real(whole, step)
+}
 """
+# What a root is taken of is raised by pairs of bits to [2^27, 2^29): by 13 from 2 on, by one less from 8 on, …
+_PAIRS = range(13, -1, -1)
+_RIGHTS = range(-2, 13)  # the right shifts of a reciprocal root that this leads to
+_BITS = 7  # of a result
 _RIGHT = ROOT_BITS - SCORE_BITS - MOST_PAIRS  # of a normalized number, where what its root was taken of was raised most
 ATTENTION_NUMBERS = {
     "FAR_ABOVE": str(1 << 62), "FOURS": ", ".join(str(4**k) for k in range(1, MOST_PAIRS + 1)),
@@ -117,10 +202,16 @@ ATTENTION_NUMBERS = {
     "ROOT_TIMES_INVERSE": str(1 << ROOT_BITS),
     "SCORE_HALVES": ", ".join(str(1 << (_RIGHT + k - 1)) for k in range(MOST_PAIRS + 1)),
     "SCORE_DIVISORS": ", ".join(str(1 << (_RIGHT + k)) for k in range(MOST_PAIRS + 1)),
+    "ROOT_BOUNDS": ", ".join(str(2 * 4 ** (13 - p)) for p in _PAIRS[1:]),
+    "ROOT_LIFTS": ", ".join(str(4**p) for p in _PAIRS), "ROOT_RIGHTS": ", ".join(str(11 - p) for p in _PAIRS),
+    "ROOT_LEAST": str(_RIGHTS[0]), "ROOT_TIMES": ", ".join(str(1 << max(-r, 0)) for r in _RIGHTS),
+    "ROOT_UPS": ", ".join(str(1 << max(_BITS - max(r, 0), 0)) for r in _RIGHTS),
+    "ROOT_HALVES": ", ".join(str((1 << max(r - _BITS, 0)) // 2) for r in _RIGHTS),
+    "ROOT_DIVISORS": ", ".join(str(1 << max(r - _BITS, 0)) for r in _RIGHTS),
     "SCALE_UNIT": str(1 << SCALE_BITS), "SHIFT_HALF": str(1 << (SHIFT_BITS - 1)), "SHIFT_UNIT": str(1 << SHIFT_BITS),
 }  # fmt: skip
 # What they are read as, and how many of their inputs that takes.
 ATTENTION_LAYERS: dict[str, tuple[str, int]] = {
     "GroupNormalization": ("GroupNormalization", 3), "LayerNormalization": ("LayerNormalization", 3),
-    "MatMul": ("MatMul", 2),
+    "LpNormalization": ("LpNormalization", 1), "MatMul": ("MatMul", 2),
 }  # fmt: skip

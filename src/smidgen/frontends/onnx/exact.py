@@ -15,7 +15,7 @@ from smidgen import numerics, ops
 from smidgen.errors import ExportError
 from smidgen.frontends.onnx.functions import DOMAIN, EXACT, LONG, OPERATORS, RECTIFIED, TABLES
 from smidgen.frontends.onnx.moves import bilinear_inputs
-from smidgen.frontends.onnx.products import exact_matmul, exact_normalize
+from smidgen.frontends.onnx.products import exact_matmul, exact_normalize, exact_unit_norm
 from smidgen.frontends.onnx.requantization import Rounding, rounding, rounding_of_sums
 from smidgen.frontends.onnx.writer import (
     UINT8_SHIFT,
@@ -274,5 +274,5 @@ RULES: Mapping[type[Op], Callable[[ExactWriter, Node], None]] = {
     ops.Depthwise: _conv, ops.Dequantize: _dequantize, ops.Lookup: _lookup, ops.MatMul: exact_matmul,
     ops.Mean: _mean, ops.Mul: _mul, ops.Normalize: exact_normalize,
     ops.PRelu: _prelu, ops.Quantize: _quantize, ops.Requantize: _activate, ops.ResizeBilinear: _bilinear,
-    ops.Softmax: _softmax,
+    ops.Softmax: _softmax, ops.UnitNorm: exact_unit_norm,
 }  # fmt: skip

@@ -80,11 +80,11 @@ def _map(w: OnnxWriter, node: Node) -> str:
     x, out = node.ins[0], node.out.name
     shape = (1, x.type.size // x.type.shape[-1], x.type.shape[-1])
     flat = w.emit("Reshape", f"{out}:rows", w.operand(x, False), w.constant(f"{out}:rows_of", np.array(shape)))
-    return w.emit("Transpose", f"{out}:first", flat, perm=(0, 2, 1))
+    return w.emit("Transpose", f"{out}:rows_first", flat, perm=(0, 2, 1))
 
 
 def _from_map(w: OnnxWriter, node: Node, name: str) -> None:
-    last, out = w.emit("Transpose", f"{node.out.name}:last", name, perm=(0, 2, 1)), node.out
+    last, out = w.emit("Transpose", f"{node.out.name}:rows_last", name, perm=(0, 2, 1)), node.out
     shape = w.constant(f"{out.name}:shape", np.array(out.type.shape, np.int64))
     w.result(node, w.emit("Reshape", f"{out.name}:reshaped", last, shape), False)
 
@@ -125,4 +125,17 @@ def exact_normalize(w: ExactWriter, node: Node) -> None:
     _from_map(w, node, w.call(node, "GroupNormalization", *ins, num_groups=op.groups, epsilon=op.epsilon))
 
 
-PRODUCTS: Mapping[type[Op], Callable[[OnnxWriter, Node], None]] = {ops.MatMul: _matmul, ops.Normalize: _normalize}
+def _unit_norm(w: OnnxWriter, node: Node) -> None:
+    x = w.operand(node.ins[0], False)
+    w.result(node, w.emit("LpNormalization", f"{node.out.name}:unit", x, axis=-1, p=2), False)
+
+
+def exact_unit_norm(w: ExactWriter, node: Node) -> None:
+    (x,) = node.ins
+    ins = w.operand(x, False), w.step(x), w.step(node.out)
+    w.result(node, w.call(node, "LpNormalization", *ins, axis=-1, p=2), False)
+
+
+PRODUCTS: Mapping[type[Op], Callable[[OnnxWriter, Node], None]] = {
+    ops.MatMul: _matmul, ops.Normalize: _normalize, ops.UnitNorm: _unit_norm,
+}  # fmt: skip

@@ -1,4 +1,4 @@
-"""TFLite's product of two tensors, matrix by matrix."""
+"""TFLite's products of two tensors, matrix by matrix, and rows brought to the length of one."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.errors import ImportModelError
-from smidgen.frontends.tflite.arguments import inputs_of
+from smidgen.frontends.tflite.arguments import activation_of, inputs_of
 from smidgen.frontends.tflite.context import TfliteImport
 from smidgen.frontends.tflite.flatbuffer import TfliteOperator
 from smidgen.ir import MAX_RANK, Value
+from smidgen.ops.unit_norm import UNIT
 
 Shape = tuple[int, ...]
+MOST_REPEATED = 1 << 14  # matrices
 
 
 def _batch_matmul(c: TfliteImport, operator: TfliteOperator) -> Value:
@@ -38,11 +40,22 @@ def _repeated(c: TfliteImport, x: Value, outer: Shape) -> Value:
     if shape[:-2] == outer:
         return x
     if math.prod(shape[:-2]) != math.prod(outer):
-        if math.prod(shape[:-2]) != 1:
-            raise ImportModelError(f"{list(shape)} is repeated in part to {list(outer)}; repeat it as a whole")
+        if math.prod(shape[:-2]) != 1 or math.prod(outer) > MOST_REPEATED:
+            raise ImportModelError(
+                f"{list(shape)} is repeated to {list(outer)}; repeat it as a whole, {MOST_REPEATED:,} times at most"
+            )
         flat = c.builder.emit(ops.Reshape((1, 1, 1, rows * columns)), x)
         x = c.builder.emit(ops.Pick((0,) * math.prod(outer)), flat, name=f"{x.name}.repeated")
     return c.builder.emit(ops.Reshape((*outer, rows, columns)), x)
 
 
-PRODUCT_RULES: Mapping[str, Callable[[TfliteImport, TfliteOperator], Value]] = {"BATCH_MATMUL": _batch_matmul}
+def _unit_norm(c: TfliteImport, operator: TfliteOperator) -> Value:
+    (x,) = (c.value(index) for index in inputs_of(operator, 1, 1))
+    if activation_of(operator) != "none" or (x.type.q is not None and c.q(operator.outputs[0]) != UNIT):
+        raise ImportModelError(f"its output has another scale than {UNIT.one}, or an activation; convert it again")
+    return c.emit(operator, ops.UnitNorm(), x)
+
+
+PRODUCT_RULES: Mapping[str, Callable[[TfliteImport, TfliteOperator], Value]] = {
+    "BATCH_MATMUL": _batch_matmul, "L2_NORMALIZATION": _unit_norm,
+}  # fmt: skip

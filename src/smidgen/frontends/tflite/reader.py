@@ -84,7 +84,8 @@ def _widened(c: TfliteImport) -> tuple[str, ...]:
 def _states(graph: Graph) -> tuple[str, ...]:
     """A note on recurrent layers, whose state TFLite keeps from one run to the next unless it is told otherwise."""
     count = sum(isinstance(node.op, Lstm) for node in graph.nodes)
-    said = f"the state of {count} LSTM layers begins at zero in every run, as after LiteRT's reset_all_variables"
+    layers = "the LSTM layer" if count == 1 else f"all {count} LSTM layers"
+    said = f"the state of {layers} begins at zero in every run, as after LiteRT's reset_all_variables"
     return (said,) if count else ()
 
 

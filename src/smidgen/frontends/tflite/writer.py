@@ -36,7 +36,8 @@ from smidgen.ops.window import Pad, Window, same_pad
 INT8_VERSION: Mapping[str, int] = {
     "ADD": 2, "AVERAGE_POOL_2D": 2, "BATCH_MATMUL": 2, "CONCATENATION": 2, "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3,
     "DEQUANTIZE": 2,
-    "FULLY_CONNECTED": 4, "GATHER": 2, "MAXIMUM": 2, "MAX_POOL_2D": 2, "MEAN": 2, "MUL": 2, "PAD": 2, "PADV2": 2,
+    "FULLY_CONNECTED": 4, "GATHER": 2, "L2_NORMALIZATION": 2,
+    "MAXIMUM": 2, "MAX_POOL_2D": 2, "MEAN": 2, "MUL": 2, "PAD": 2, "PADV2": 2,
     "PRELU": 1, "QUANTIZE": 1, "RELU": 2, "RELU6": 2, "RELU_N1_TO_1": 1, "RESHAPE": 1, "SOFTMAX": 2, "TRANSPOSE": 2,
     "RESIZE_BILINEAR": 2, "RESIZE_NEAREST_NEIGHBOR": 2, "SLICE": 2,
 }  # fmt: skip
@@ -315,6 +316,10 @@ def _softmax(lowering: Lowering, node: Node) -> None:
     lowering.emit("SOFTMAX", node, lowering.place(node.ins[0]), options=TfliteOptions(beta=node.op.beta))
 
 
+def _unit_norm(lowering: Lowering, node: Node) -> None:
+    lowering.emit("L2_NORMALIZATION", node, lowering.place(node.ins[0]))
+
+
 def _activate(lowering: Lowering, node: Node) -> None:
     assert isinstance(node.op, ops.Activate)
     if node.op.activation not in ACTIVATION_OPERATORS:
@@ -376,5 +381,5 @@ LOWERINGS: Mapping[type[Op], Callable[[Lowering, Node], None]] = {
     ops.Dense: _dense, ops.Depthwise: _conv, ops.Dequantize: _dequantize, ops.Lookup: _lookup, ops.MatMul: _matmul,
     ops.Maximum: _maximum,
     ops.MaxPool: _max_pool, ops.Mean: _mean, ops.Mul: _binary, ops.PRelu: _prelu,
-    ops.Quantize: _quantize, ops.Requantize: _quantize, ops.Softmax: _softmax,
+    ops.Quantize: _quantize, ops.Requantize: _quantize, ops.Softmax: _softmax, ops.UnitNorm: _unit_norm,
 }  # fmt: skip

@@ -257,13 +257,15 @@ static void slide_tile(const layer *l, int32_t ox, int32_t y0, int32_t y1) {
 /* One output of some channels, from those from `at` on of a map of c channels: four at a time where that can be. */
 static void add_pixel(const layer *l, block of, smg_map x, int32_t c, int32_t at, int32_t oy, int32_t ox, int8_t *y) {
     const smg_depthwise_s8_params *p = l->p;
-    smg_block_job job = {.minus = smg_both(-p->x_zero), .zero = 2 * p->y_zero + 1};
+    smg_block_job job;
     const int32_t whole = l->words && list_taps(l, x, c, oy, ox, &job) ? of.count & ~(BLOCK - 1) : 0;
-    const int8_t *from = job.x + at, *w = job.w + of.first;
+    const int8_t *from = whole ? job.x + at : 0, *w = whole ? job.w + of.first : 0;
     for (int32_t n = 0; n < of.count; n++) {
         if (n < whole && n % BLOCK == 0) {
             job.x = from + n;
             job.w = w + n;
+            job.minus = smg_both(-p->x_zero);
+            job.zero = 2 * p->y_zero + 1;
             job.blocks = (whole - n) / BLOCK;
             job.bias = l->b + of.first + n;
             job.multiplier = p->multiplier + of.first + n;
@@ -284,19 +286,19 @@ static int32_t near(const smg_depthwise_s8_params *p, block of) {
     return any >= 0;
 }
 
-/* Outputs of row oy from column ox on whose windows end at no side of the map: all at once; gives how many. */
-static int32_t add_pixels(const layer *l, block of, smg_map x, int32_t c, int32_t at, int32_t oy, int32_t ox, int8_t *y) {
+/* Outputs [ox, ox + count) of row oy, whose windows end at no side of the map: all at once. 0 where that cannot be. */
+static int32_t add_pixels(const layer *l, block of, smg_map x, int32_t c, int32_t at, int32_t oy, int32_t ox,
+                          int32_t count) {
     const smg_depthwise_s8_params *p = l->p;
-    const int32_t left = ox * p->stride_w - p->pad_w, reach = (p->k_w - 1) * p->dilation_w + 1;
-    const int32_t count = smg_min((p->x_w - reach - left) / p->stride_w + 1, p->y_w - ox);
     smg_block_job job = {
         .minus = smg_both(-p->x_zero), .zero = 2 * p->y_zero + 1, .blocks = of.count / BLOCK, .bias = l->b + of.first,
-        .multiplier = p->multiplier + of.first, .shift = p->shift + of.first, .y = y, .pixels = count,
+        .multiplier = p->multiplier + of.first, .shift = p->shift + of.first, .pixels = count,
         .x_step = p->stride_w * c, .y_step = p->y_c,
     };
-    if (left < 0 || left + reach > p->x_w || count < 2 || !list_taps(l, x, c, oy, ox, &job)) return 0;
+    if (!list_taps(l, x, c, oy, ox, &job)) return 0;
     job.x += at;
     job.w += of.first;
+    job.y = smg_row(l->y, oy, p->y_w * p->y_c) + ox * p->y_c + of.first;
     smg_cross_pixels(&job);
     return count;
 }
@@ -310,13 +312,18 @@ static SMG_NOINLINE void add_up(const layer *l, block of, int32_t y0, int32_t y1
     if (in_place) gather(l->x.data, p->x_c, p->x_h * p->x_w, of, 1, copy);
     const smg_map x = in_place ? copied : l->x;
     const int32_t c = in_place ? BLOCK : p->x_c, at = in_place ? 0 : of.first;
-    const int32_t many = p->y_w > 1 && l->words && of.count % BLOCK == 0 && near(p, of);
+    const int32_t first = (p->pad_w + p->stride_w - 1) / p->stride_w, reach = (p->k_w - 1) * p->dilation_w;
+    const int32_t inside = p->x_w + p->pad_w - reach; /* columns of the padded map at which windows that fit begin */
+    const int32_t count = inside > 0 ? smg_min((inside - 1) / p->stride_w + 1, p->y_w) - first : 0;
+    const int32_t many = count > 1 && l->words && of.count % BLOCK == 0 && near(p, of);
     for (int32_t oy = y0; oy < y1; oy++) {
         int8_t *y = smg_row(l->y, oy, p->y_w * p->y_c) + of.first;
         for (int32_t ox = 0; ox < p->y_w; ox++) {
-            const int32_t done = many ? add_pixels(l, of, x, c, at, oy, ox, y + ox * p->y_c) : 0;
-            if (done == 0) add_pixel(l, of, x, c, at, oy, ox, y + ox * p->y_c);
-            ox += smg_max(done - 1, 0);
+            const int32_t done = many && ox == first ? add_pixels(l, of, x, c, at, oy, ox, count) : 0;
+            if (done)
+                ox += done - 1;
+            else
+                add_pixel(l, of, x, c, at, oy, ox, y + ox * p->y_c);
         }
     }
 }

@@ -38,6 +38,10 @@ typedef struct {
 
 /* The words of `columns` columns of a row, four channels each, put together from where they lie. */
 static SMG_NOINLINE void gather(const int8_t *x, int32_t step, int32_t columns, block of, int32_t times, int8_t *to) {
+    if (times == 1 && of.count == BLOCK) {
+        for (int32_t q = 0; q < columns; q++, to += BLOCK) __builtin_memcpy(to, x + of.first + q * step, BLOCK);
+        return;
+    }
     for (int32_t q = 0; q < columns; q++, x += step, to += BLOCK)
         for (int32_t n = 0; n < BLOCK; n++) to[n] = n < of.count ? x[(of.first + n) / times] : 0;
 }

@@ -28,6 +28,13 @@ static inline uint32_t smg_root(uint64_t x) {
     return (uint32_t)root;
 }
 
+/* 1 / root of v, for v from 1 on, as inverse * 2^(half - SMG_ROOT_BITS). */
+static inline int64_t smg_inverse_root(uint64_t v, int32_t *half) {
+    for (*half = 0; !(v >> 60); ++*half) v <<= 2;
+    const uint64_t inverse = ((uint64_t)1 << SMG_ROOT_BITS) / smg_root(v);
+    return (int64_t)(inverse > INT32_MAX ? INT32_MAX : inverse);
+}
+
 static inline smg_statistics smg_statistics_of(const smg_group *g, const int8_t *x, int64_t epsilon) {
     smg_statistics s = {g->positions * g->width, 0, 0, 0, 0};
     int64_t squares = 0;
@@ -38,10 +45,7 @@ static inline smg_statistics smg_statistics_of(const smg_group *g, const int8_t 
             squares += q * q;
         }
     const int64_t spread = s.n * squares - (int64_t)s.total * s.total + epsilon;
-    uint64_t v = (uint64_t)(spread > 1 ? spread : 1);
-    while (!(v >> 60)) v <<= 2, s.half++;
-    const uint64_t inverse = ((uint64_t)1 << SMG_ROOT_BITS) / smg_root(v);
-    s.inverse = (int64_t)(inverse > INT32_MAX ? INT32_MAX : inverse);
+    s.inverse = smg_inverse_root((uint64_t)(spread > 1 ? spread : 1), &s.half);
     s.right = SMG_ROOT_BITS - SMG_SCORE_BITS - s.half;
     return s;
 }

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from smidgen.ir import Node
 from smidgen.ops.conv import Conv2D, Depthwise
+from smidgen.ops.gru import Gru
 from smidgen.ops.lstm import Lstm
-from smidgen.ops.recurrence import Gru
 from smidgen.runtime.sizes import read_sizes
 
 SIZES = read_sizes(Path(__file__).with_name("working.h"))
@@ -72,8 +72,8 @@ def _recurrent(node: Node, by_row: bool) -> int:
     return (2 + before + gated) * node.out.type.shape[-1]
 
 
-def _lstm_slopes(node: Node, by_row: bool) -> int:
-    """A cell state of int16 and, in turns, two hidden states."""
+def _slopes(node: Node, by_row: bool) -> int:
+    """A state of int16 and, in turns, two hidden states."""
     return (2 + min(node.ins[0].type.shape[1], 2)) * node.ins[1].type.shape[1]
 
 
@@ -82,14 +82,21 @@ def _lstm_grad(node: Node, by_row: bool) -> int:
     return 4 * (2 + 4) * node.ins[2].type.shape[1]
 
 
+def _gru_grad(node: Node, by_row: bool) -> int:
+    """int32 gradients of a hidden state and of three gates."""
+    return 4 * (1 + 3) * node.ins[2].type.shape[1]
+
+
 NEEDS: Mapping[str, Callable[[Node, bool], int]] = {
     "smg_conv2d_s8": _conv2d,
     "smg_depthwise_s8": _depthwise,
     "smg_depthwise_grad_g8": _depthwise_grad,
     "smg_lstm_s8": _recurrent,
     "smg_gru_s8": _recurrent,
-    "smg_lstm_slopes_s8": _lstm_slopes,
+    "smg_lstm_slopes_s8": _slopes,
+    "smg_gru_slopes_s8": _slopes,
     "smg_lstm_grad_g8": _lstm_grad,
+    "smg_gru_grad_g8": _gru_grad,
     "smg_conv2d_weight_step": _sums(lambda shape: shape[1:]),  # an output channel's
     "smg_depthwise_weight_step": _sums(lambda shape: shape[3:]),  # a tap's
     "smg_dense_weight_step": _sums(lambda shape: shape[1:]),  # an output's

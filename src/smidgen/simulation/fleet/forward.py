@@ -68,7 +68,7 @@ def _outs(node: Node, arrays: list[Array]) -> tuple[Array, ...]:
     return outs if isinstance(outs, tuple) else (outs,)
 
 
-@rule(ops.Gru, ops.Lstm, ops.LstmSlopes, into=FORWARD)
+@rule(ops.Gru, ops.GruSlopes, ops.Lstm, ops.LstmSlopes, into=FORWARD)
 def _recurrent(node: Node, s: Setting) -> Function:
     """Recurrent layers never learn: their numpy reference, with the same weights on every device."""
     s.by_reference.append(type(node.op).__name__)
