@@ -91,17 +91,17 @@ class Whole:
 PAPER = Whole(forward=65_000_000, step=106_400_000, sram=252_712, flash=666_388, exact=False)
 
 
-def measure(layer: LayerCase) -> Measured:
-    result = profile(compile(layer.graph(), target=replace(TARGET, frugal=False)), steps=1)
+def measure(layer: LayerCase, target: CortexM = TARGET) -> Measured:
+    result = profile(compile(layer.graph(), target=replace(target, frugal=False)), steps=1)
     (cost,) = result.instructions.by_op
     return Measured(
         layer.name, cost.instructions / cost.macs, layer.tflite_micro, layer.cmsis_nn, layer.paper, result.exact.equal
     )
 
 
-def train() -> Profile:
+def train(target: CortexM = TARGET) -> Profile:
     options = Options(classes=10, weight_bits=8)
-    return profile(compile(released("mcunet-5fps"), "49kb", TARGET, options=options, streamed_input=True))
+    return profile(compile(released("mcunet-5fps"), "49kb", target, options=options, streamed_input=True))
 
 
 def whole(result: Profile) -> Whole:
@@ -110,8 +110,8 @@ def whole(result: Profile) -> Whole:
     return Whole(result.instructions.forward, step, result.sram_bytes, result.flash_bytes, result.exact.equal)
 
 
-def layer_table(rows: list[Measured]) -> Table:
-    table = Table(title="Instructions per MAC on the emulated Cortex-M7")
+def layer_table(rows: list[Measured], target: CortexM = TARGET) -> Table:
+    table = Table(title=f"Instructions per MAC on the emulated {target.board.core.title}")
     for column in ("layer", "Smidgen", "TFLM reference", "CMSIS-NN", "the paper's engine", "exact"):
         table.add_column(column, justify="left" if column == "layer" else "right")
     for row in rows:
@@ -134,8 +134,11 @@ def network_table(own: Whole) -> Table:
 
 def main() -> None:
     parser = arguments_of(__doc__)
+    cores = ("cortex-m7", "cortex-m55")
+    parser.add_argument("--core", default=cores[0], choices=cores, help="the others' figures are of a Cortex-M7")
     options = parser.parse_args()
-    rows, result = [measure(layer) for layer in LAYERS], train()
+    target = CortexM(BOARDS[options.core])
+    rows, result = [measure(layer, target) for layer in LAYERS], train(target)
     own = whole(result)
     if options.json:
         by_op = {cost.op: cost.instructions for cost in result.instructions.by_op}
@@ -143,7 +146,7 @@ def main() -> None:
         print(json.dumps({"layers": [asdict(row) for row in rows], "network": network}))
         return
     console = Console()
-    console.print(layer_table(rows), network_table(own), NOTE)
+    console.print(layer_table(rows, target), network_table(own), NOTE)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from smidgen.ir import Node
 from smidgen.pipeline import Program
+from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.cortex_m import BoardDevice, CortexM
 
 GUARD = 64  # bytes behind working memory that must stay as they are
@@ -68,4 +69,5 @@ def watched(program: Program) -> Program:
 def touched(device: BoardDevice, count: int) -> list[bool]:
     """What the watched program on a board noted so far."""
     board = device._running()
+    assert isinstance(board, EmulatedBoard)  # QEMU's memory is not read
     return [bool(byte) for byte in board._uc.mem_read(board.image.symbol("touched").address, count)]

@@ -217,6 +217,7 @@ class Fence:
 
     def __init__(self, device: BoardDevice) -> None:
         board, end = device._running(), max(section.address + section.bytes for section in device.image.sections)
+        assert isinstance(board, EmulatedBoard)  # QEMU's memory is not read
         sram = board.board.sram
         self._uc, self._at, self._size = board._uc, end, sram.origin + sram.bytes - end
         assert end in sram

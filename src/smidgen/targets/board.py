@@ -94,6 +94,9 @@ class EmulatedBoard:
         self._ended = True
         return int(self.counter.fields.total)
 
+    def close(self) -> None:
+        """Nothing outlives the object."""
+
     def peak_stack(self) -> int:
         """Bytes: down to the lowest stack pointer at any block, or the lowest byte that was written."""
         bottom = self.board.sram.origin

@@ -25,6 +25,7 @@ class Core:
     model: str  # the emulator's CPU model
     unaligned: bool = True  # words may be read and written wherever they lie, and kernels and compilers do so
     per_cycle: float = 1.0  # instructions retired, as an estimate
+    helium: bool = False  # vectors of 16 bytes (MVE); QEMU emulates them, unicorn does not
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,10 @@ M4 = Core("cortex-m4", "Cortex-M4", "cortex_m4+vfp4d16sp", "fpv4-sp-d16", True, 
 M33 = Core("cortex-m33", "Cortex-M33", "cortex_m33+dsp+fp_armv8d16sp", "fpv5-sp-d16", True, "CORTEX_M33", per_cycle=0.7)
 M3 = Core("cortex-m3", "Cortex-M3", "cortex_m3", "", False, "CORTEX_M3", per_cycle=0.6)
 M0PLUS = Core("cortex-m0plus", "Cortex-M0+", "cortex_m0plus", "", False, "CORTEX_M0", unaligned=False, per_cycle=0.4)
+# Half of its instructions are vectors in the kernels, and each of those takes two cycles.
+M55 = Core(
+    "cortex-m55", "Cortex-M55", "cortex_m55+mve+fp_armv8d16sp", "auto", True, "cortex-m55", per_cycle=0.6, helium=True
+)
 
 
 def _board(name: str, core: Core, mhz: int, flash: int, sram: int, flash_origin: int = 0x0800_0000) -> Board:
@@ -133,6 +138,7 @@ def aligned_only(board: Board) -> Board:
 _MHZ = {M7: 216, M4: 180, M33: 160, M3: 120, M0PLUS: 64}  # of the chips below, for cores by themselves
 _ALL = (
     *(_board(core.name, core, mhz, 1024, 256) for core, mhz in _MHZ.items()),  # the size the paper set itself
+    _board("cortex-m55", M55, 160, 1024, 256, flash_origin=0x0100_0000),  # where QEMU's mps3-an547 has memory
     _board("stm32f746", M7, 216, 1024, 320),
     _board("stm32f446", M4, 180, 512, 128),
     _board("nrf52840", M4, 64, 1024, 256, flash_origin=0),
@@ -140,5 +146,6 @@ _ALL = (
     _board("stm32f207", M3, 120, 1024, 128),
     _board("stm32g0b1", M0PLUS, 64, 512, 144),
     _board("mps2-an500", M7, 25, 4096, 4096, flash_origin=0),  # Arm's prototyping board; QEMU has one too
+    Board("mps3-an547", M55, Region(0x0100_0000, 2048 * KIB), Region(0x2100_0000, 4096 * KIB), 32),  # the same
 )
 BOARDS: Mapping[str, Board] = {board.name: board for board in _ALL}

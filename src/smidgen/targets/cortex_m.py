@@ -25,6 +25,7 @@ from smidgen.targets.compiler import Cache, cache_folder
 from smidgen.targets.counter import ENTRY, GENERATED, KERNEL, Counter
 from smidgen.targets.device import Device, check_hearing, check_state, check_step
 from smidgen.targets.image import Image, read_image
+from smidgen.targets.qemu import QemuBoard
 from smidgen.targets.stack import StackBound, bound_stack
 from smidgen.targets.toolchain import TOOLCHAINS, Toolchain
 
@@ -62,7 +63,9 @@ class CortexM:
     @property
     def folders(self) -> tuple[str, ...]:
         """Faster kernels take the place of portable ones on a core with packed arithmetic, whose words lie anywhere."""
-        return (*PORTABLE, "cortex_m") if self.board.core.dsp and self.board.core.unaligned else PORTABLE
+        core = self.board.core
+        faster = {"cortex_m": core.dsp and core.unaligned, "helium": core.helium and core.dsp and core.unaligned}
+        return (*PORTABLE, *(folder for folder, fits in faster.items() if fits))
 
     @property
     def largest_budget(self) -> int:
@@ -122,7 +125,8 @@ class CortexM:
     def server(self, graph: Graph, sources: Sources) -> str:
         """The main that serves the host."""
         inputs, outputs = (", ".join(str(v.type.bytes) for v in vs) or "0" for vs in (graph.inputs, graph.outputs))
-        return render("board/serve.c", **interface(graph, sources), input_bytes=inputs, output_bytes=outputs)
+        sizes = {"input_bytes": inputs, "output_bytes": outputs, "piped": int(self.board.core.helium)}
+        return render("board/serve.c", **interface(graph, sources), **sizes)
 
     def start(self, graph: Graph, sources: Sources) -> BoardDevice:
         return BoardDevice(graph, sources, self, self.build(graph, sources))
@@ -223,7 +227,8 @@ class BoardDevice(Device):
         self.heard = 0
         self._streamed, self._limit = sources.streamed_input, target.limit
         self._counter = Counter(image, _roles(graph, sources, image), sources.calls, len(graph.nodes))
-        self._board: EmulatedBoard | None = EmulatedBoard(target.board, image, self._counter, target.cache)
+        emulator = QemuBoard if target.board.core.helium else EmulatedBoard
+        self._board: EmulatedBoard | QemuBoard | None = emulator(target.board, image, self._counter, target.cache)
         self._ask(b"")  # from reset to where it waits for a request
 
     def run(self, *arrays: Array) -> tuple[Array, ...]:
@@ -284,7 +289,7 @@ class BoardDevice(Device):
         """The bytes in use, the stack at its deepest since reset."""
         image = self.image
         arena, state = (sum(s.bytes for s in image.symbols if s.name == name and not s.is_code) for name in BLOCKS)
-        other, stack = image.static_bytes - arena - state, self._running().peak_stack()
+        other, stack = image.static_bytes - arena - state, self._running().peak_stack() or self._stack_bound
         code, constants = image.flash_bytes - image.constant_bytes, image.constant_bytes
         return BoardMemory(arena, state, other, stack, self._stack_bound, code, constants)
 
@@ -294,9 +299,11 @@ class BoardDevice(Device):
 
     def close(self) -> None:
         """Switch the board off; its memory is gone with it."""
+        if self._board is not None:
+            self._board.close()
         self._board = None
 
-    def _running(self) -> EmulatedBoard:
+    def _running(self) -> EmulatedBoard | QemuBoard:
         if self._board is None:
             raise TargetError(f"the device running {self.graph.name} is closed; start another")
         return self._board

@@ -30,6 +30,8 @@ typedef struct {
     int32_t after_generated;         /* the block before was generated code */
     uint32_t back;                   /* where the measured call returns to */
     uint32_t lowest_stack;
+    uint32_t fault, last, before;    /* for QEMU: where faults lead, the block that ran last, and the one before */
+    uint32_t unused;
 } counter;
 
 /* Thumb instructions take one halfword, or two where the first begins with 0b11101, 0b11110 or 0b11111. */

@@ -7,6 +7,7 @@ the same, some ten times slower.
 from __future__ import annotations
 
 import ctypes
+import mmap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,7 +33,7 @@ class _Fields(ctypes.Structure):
         *((name, ctypes.c_uint64) for name in ("origin", "size", "total", "limit")),
         *((name, ctypes.c_int32) for name in ("stack_register", "link_register", "call_count", "node_count")),
         *((name, ctypes.c_int32) for name in ("called", "node", "inside", "after_generated")),
-        *((name, ctypes.c_uint32) for name in ("back", "lowest_stack")),
+        *((name, ctypes.c_uint32) for name in ("back", "lowest_stack", "fault", "last", "before", "_")),
     )
 
 
@@ -53,8 +54,19 @@ class Counter:
             self.blocks.ctypes.data, self.code.ctypes.data, self.calls.ctypes.data, self.nodes.ctypes.data,
             ctypes.cast(uclib.uc_reg_read, ctypes.c_void_p), ctypes.cast(uclib.uc_emu_stop, ctypes.c_void_p),
             text.address, self.code.nbytes, 0, 0, UC_ARM_REG_SP, UC_ARM_REG_LR,
-            self.calls.size, nodes, 0, nodes, 0, 0, 0, 0xFFFFFFFF,
+            self.calls.size, nodes, 0, nodes, 0, 0, 0, 0xFFFFFFFF, 0, 0, 0, 0,
         )  # fmt: skip
+
+    def share(self, path: Path) -> None:
+        """Move all of it to a file, where QEMU's plugin counts from now on: qemu_counter.c has the same order."""
+        arrays = (self.blocks, self.nodes, self.calls, self.code)
+        path.write_bytes(bytes(self.fields) + b"".join(array.tobytes() for array in arrays))
+        with path.open("r+b") as file:
+            mapped = mmap.mmap(file.fileno(), 0)
+        fields, nodes = ctypes.sizeof(_Fields), self.nodes.size
+        self.blocks = np.frombuffer(mapped, BLOCK, self.blocks.size, fields)
+        self.nodes = np.frombuffer(mapped, np.uint64, nodes, fields + self.blocks.nbytes)
+        self.fields = _Fields.from_buffer(mapped)
 
     def attach(self, emulator: Uc, cache: Path) -> None:
         """Count what this emulator runs from now on."""

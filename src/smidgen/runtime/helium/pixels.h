@@ -1,0 +1,21 @@
+/* Filters of four channels against windows of pixels. */
+#ifndef SMIDGEN_PIXELS_H
+#define SMIDGEN_PIXELS_H
+
+#include <stdint.h>
+
+/* What the assembly reads: keep the order. */
+typedef struct {
+    const int8_t *w[4];
+    int32_t k, count; /* elements of a window, pixels: one at least */
+    const int8_t *x;
+    int32_t x_on; /* bytes from window to window */
+    int8_t *y;
+    int32_t y_on, zero, lo, hi;
+    int32_t bias[4], multiplier[4], shift[4]; /* shifts: to the right, so negative */
+} smg_pixels;
+
+/* Multiply, scale and limit. */
+void smg_multiply_pixels(const smg_pixels *job);
+
+#endif

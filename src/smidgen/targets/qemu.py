@@ -1,0 +1,184 @@
+"""A board that QEMU emulates: for cores with Helium, which the emulator that pip installs does not have.
+
+The program reads requests from one pipe and writes answers to another. A plugin counts every block that it executes,
+with the code that counts for other boards. QEMU's memories are larger than the board's: the linker script keeps a
+program within the board's, but an access outside of them may not fault. How deep the stack gets is not watched.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import struct
+import subprocess
+import tempfile
+import weakref
+from pathlib import Path
+
+from smidgen.errors import TargetError
+from smidgen.targets.boards import Board
+from smidgen.targets.compiler import Cache, find_compiler
+from smidgen.targets.counter import Counter
+from smidgen.targets.image import Image
+
+QEMU, MACHINE = "qemu-system-arm", "mps3-an547"
+PLUGIN_VERSIONS = (1, 2, 3, 4)  # of QEMU's plugin interface; what is used of it is the same in all
+VECTORS = 64  # bytes of the vector table, which this machine looks for at address 0
+HARD_FAULT = 3  # the entry of it that every fault leads to
+PATIENCE = 0.2  # seconds after which it is looked whether QEMU still runs
+CHUNK = 1 << 16
+SIZE = struct.Struct("<i")  # before each part of an answer: its bytes
+
+
+class QemuBoard:
+    """Runs a program from reset, request by request."""
+
+    def __init__(self, board: Board, image: Image, counter: Counter, cache: Path) -> None:
+        """TargetError where QEMU is not installed, or takes no plugin of ours."""
+        self.board, self.image, self.counter = board, image, counter
+        self._qemu = find_qemu(board)
+        self._folder = tempfile.TemporaryDirectory(prefix="smidgen-qemu-")
+        self._place = Path(self._folder.name)
+        self._ended = False
+        self._heard = b""
+        self._files: list[int] = []  # the ends of the pipes: requests, answers
+        self._share()
+        self._process = self._started(cache)
+        self._end = weakref.finalize(self, _end, self._process, self._files, self._folder)
+
+    def _share(self) -> None:
+        """Put the program, the counter and two pipes where QEMU finds them."""
+        origin, fields = self.board.flash.origin, self.counter.fields
+        table = next(data[origin - at :][:VECTORS] for at, data in self.image.loads if at <= origin < at + len(data))
+        (fault,) = struct.unpack_from("<I", table, 4 * HARD_FAULT)
+        fields.fault, fields.limit = fault & ~1, (1 << 64) - 1
+        self.counter.share(self._place / "counter")
+        (self._place / "vectors").write_bytes(table)
+        for address, data in self.image.loads:
+            (self._place / f"{address:08x}").write_bytes(data)
+        for name in ("requests", "answers"):
+            os.mkfifo(self._place / name)
+            # The end that QEMU does not use is opened, too, where it is the reader: an open would wait for it.
+            flags = os.O_RDWR if name == "requests" else os.O_RDONLY
+            self._files.append(os.open(self._place / name, flags | os.O_NONBLOCK))
+
+    def _started(self, cache: Path) -> subprocess.Popen[bytes]:
+        """QEMU, with a plugin of the first version that it takes."""
+        loads = [("vectors", 0), *((f"{address:08x}", address) for address, _ in self.image.loads)]
+        loaders = (f"loader,file={name},addr=0x{address:x},force-raw=on" for name, address in loads)
+        command = [self._qemu, "-M", MACHINE, "-nographic", "-monitor", "none", "-serial", "none", "-semihosting"]
+        command += [part for loader in loaders for part in ("-device", loader)]
+        folder = Path(__file__).parent
+        sources = {name: (folder / name).read_text() for name in ("counter.c", "qemu_counter.c")}
+        for version in PLUGIN_VERSIONS:
+            flags = ("-shared", "-D_DEFAULT_SOURCE", f"-DPLUGIN_VERSION={version}", "qemu_counter.c")
+            plugin = Cache(cache, find_compiler()).build(".so", sources, *flags)
+            with (self._place / "said").open("wb") as said:
+                process = subprocess.Popen(
+                    [*command, "-plugin", str(plugin)],
+                    cwd=self._place, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+                )  # fmt: skip
+            if self._opens(process):
+                return process
+        raise TargetError(f"{QEMU} does not run the program: {self._said() or 'it gives no reason'}")
+
+    def _said(self) -> str:
+        """What QEMU complained of: its first line."""
+        return next(iter((self._place / "said").read_text(errors="replace").strip().splitlines()), "")
+
+    def _opens(self, process: subprocess.Popen[bytes]) -> bool:
+        """Whether the program says its first word; False where QEMU ends before that."""
+        while not select.select([self._files[-1]], [], [], PATIENCE)[0]:
+            if process.poll() is not None:
+                return False
+        return True
+
+    def exchange(self, request: bytes, limit: int) -> bytes:
+        """Hand over a request and run until the program waits for the next; what it answered.
+
+        TargetError where the program faults, or is not done after `limit` instructions.
+        """
+        if self._ended:
+            raise TargetError("the program on the board has stopped; start another")
+        fields = self.counter.fields
+        fields.limit = fields.total + limit
+        answers: list[bytes] = []
+        while (part := self._part()) != b"":
+            if part is None:
+                request = self._move(request, limit)
+            else:
+                answers.append(part)
+        return b"".join(answers)
+
+    def _part(self) -> bytes | None:
+        """A part of an answer that has arrived, empty at the end of it; None where none has arrived whole."""
+        if len(self._heard) < SIZE.size:
+            return None
+        end = SIZE.size + SIZE.unpack_from(self._heard)[0]
+        if len(self._heard) < end:
+            return None
+        part, self._heard = self._heard[SIZE.size : end], self._heard[end:]
+        return part
+
+    def _move(self, request: bytes, limit: int) -> bytes:
+        """Send of a request and read of an answer what can be; what is left to send."""
+        requests, answers = self._files
+        readable, writable, _ = select.select([answers], [requests] if request else [], [], PATIENCE)
+        if writable:
+            request = request[os.write(requests, request[:CHUNK]) :]
+        if readable:
+            heard = os.read(answers, CHUNK)
+            self._heard += heard
+        if (readable and not heard) or (not readable and self._process.poll() is not None):
+            self._ended = True
+            raise TargetError(self._end_of_it(limit))
+        return request
+
+    def _end_of_it(self, limit: int) -> str:
+        """Why no answer came."""
+        fields, name = self.counter.fields, self.board.name
+        place = self.image.place(fields.last)
+        if fields.total > fields.limit:
+            return (
+                f"the program on {name} was stopped in {place} after {limit:,} instructions without an answer; "
+                "it hangs, or needs a higher limit"
+            )
+        if fields.last == fields.fault:
+            return f"the program on {name} faulted in {self.image.place(fields.before)}"
+        said = self._said()
+        return f"the program on {name} ended in {place}" + (f": {said}" if said else "")
+
+    def finish(self, limit: int) -> int:
+        """Say that no request follows and let the program end; the instructions since reset."""
+        self._ended = True
+        os.close(self._files.pop(0))
+        self._process.wait()
+        return int(self.counter.fields.total)
+
+    def peak_stack(self) -> int:
+        """Bytes: nothing of it is measured here, and the bound stands for it."""
+        return 0
+
+    def close(self) -> None:
+        """End QEMU."""
+        self._ended = True
+        self._end()
+
+
+def find_qemu(board: Board) -> str:
+    """QEMU's command; TargetError says what to install where it is not there."""
+    found = shutil.which(QEMU)
+    if found is None:
+        raise TargetError(
+            f"{board.name} is emulated by {QEMU}, which was not found; install it, on Debian with: apt install {QEMU}"
+        )
+    return found
+
+
+def _end(process: subprocess.Popen[bytes], files: list[int], folder: tempfile.TemporaryDirectory[str]) -> None:
+    process.kill()
+    process.wait()
+    for file in files:
+        os.close(file)
+    folder.cleanup()
