@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -220,3 +220,9 @@ def every_way(name: str, op: GradOp, *operands: Feed) -> Iterator[TrainingCase]:
         for how, factors in (("", ()), ("-factor", (0.0123,)), ("-factors", channel_factors(c))):
             changed = replace(op, masked=masked, factors=factors)
             yield gradients(f"{name}{how}{'-masked' if masked else ''}", changed, *operands)
+
+
+def mixed(cases: Sequence[TrainingCase], most: int = 250) -> Iterator[Sequence[TrainingCase]]:
+    """Cases for one program after the other, some that learn in each: planning takes longer than in proportion."""
+    count = -(-len(cases) // most)
+    return (cases[i::count] for i in range(count))

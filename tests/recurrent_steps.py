@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from feeds import TrainingCase, activation, case, gradient
+from feeds import TrainingCase, activation, case, gradient, gradients
 from recurrent_cases import DRAWN
 from smidgen import ops
 from smidgen.ir import Op
@@ -18,12 +18,12 @@ def recurrent_steps(every_way: EveryWay) -> Iterator[TrainingCase]:
         held = [activation(*shape, zero=0) for shape in shapes]
         name = f"lstm-grad-{steps}-{inputs}-{cells}"
         yield from every_way(name, ops.LstmGrad(), gradient(1, steps, cells), *held)
-        yield from every_way(f"{name}-last", ops.LstmGrad(bits=6), gradient(1, cells), *held)
+        yield gradients(f"{name}-last", ops.LstmGrad(bits=6), gradient(1, cells), *held)
         shapes = (1, steps, 5 * cells), (3, cells, inputs), (3, cells, cells)
         held = [activation(*shape, zero=0) for shape in shapes]
         name = f"gru-grad-{steps}-{inputs}-{cells}"
         yield from every_way(name, ops.GruGrad(), gradient(1, steps, cells), *held)
-        yield from every_way(f"{name}-last", ops.GruGrad(), gradient(1, cells), *held)
+        yield gradients(f"{name}-last", ops.GruGrad(), gradient(1, cells), *held)
     for name, drawn in DRAWN.items():
         op: Op = ops.GruSlopes(drawn.y.one, drawn.y.zero)
         if isinstance(drawn.op, ops.Lstm):

@@ -17,15 +17,17 @@ from smidgen.frontends.tflite import write_tflite
 from smidgen.frontends.tflite.decode import decode
 from smidgen.frontends.tflite.encode import encode
 from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator, TfliteOptions, TfliteTensor
-from smidgen.ir import Array, Builder, Graph, QParams, Type, evaluate
+from smidgen.ir import Array, Builder, Graph, Op, QParams, Type, evaluate
+from smidgen.ops.unit_norm import UNIT
 from test_cli import invoke
 from test_tflite import read_back
 from tflite_cases import CASES, arrays, graphs
 
 SIGN = np.uint8(128)
 Q = QParams.per_tensor(0.05, 3)
-# A table is read at int8 places; averages of even numbers of uint8 round halves up; uint8 is resized in float32.
-OTHERWISE = {"Lookup", "AvgPool", "ResizeBilinear"}
+# A table is read at int8 places; averages of even numbers of uint8 round halves up; uint8 is resized in float32 and
+# normalized with another root; LiteRT multiplies no matrices of uint8.
+OTHERWISE = {"Lookup", "AvgPool", "MatMul", "ResizeBilinear", "UnitNorm"}
 
 
 def flipped(array: Array) -> Array:
@@ -173,12 +175,13 @@ def test_import_says_what_became_of_the_weights(tmp_path: Path) -> None:
     assert printed["notes"] == ["uint8 became int8: the weights of all 1 layers exactly"]
 
 
-def test_bilinear_resizes_of_uint8_are_within_a_step_and_noted() -> None:
+@pytest.mark.parametrize(("op", "what"), [(ops.ResizeBilinear((7, 9)), "bilinear resizes"), (ops.UnitNorm(), "L2")])
+def test_what_rounds_otherwise_in_uint8_is_within_a_step_and_noted(op: Op, what: str) -> None:
     g = Builder("enlarged")
-    graph = g.graph(g.emit(ops.ResizeBilinear((7, 9)), g.input("x", Type((1, 3, 4, 2), "int8", Q))))
+    graph = g.graph(g.emit(op, g.input("x", Type((1, 3, 4, 2), "int8", Q)), q=None if what != "L2" else UNIT))
     model = legacy(graph)
     read = read_back(model)
-    assert any("1 bilinear resizes round as those of int8 do" in note for note in read.notes)
+    assert any(f"1 {what}" in note and "round as those of int8 do" in note for note in read.notes)
     for seed in range(20):
         ins = arrays(graph, seed)
         (theirs,) = run_litert(model, *map(flipped, ins))

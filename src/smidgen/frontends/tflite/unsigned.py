@@ -7,6 +7,7 @@ where they lie in −127 … 127; a channel that reaches further is rounded to a
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -18,6 +19,8 @@ from smidgen.ir import Array
 HALF = 128  # between uint8 and int8
 MOST = 127  # steps of a weight
 WEIGHT_AXES: Mapping[str, int] = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 0}
+# Whose kernels for uint8 round otherwise than those for int8.
+WITHIN_A_STEP: Mapping[str, str] = {"L2_NORMALIZATION": "L2 normalizations", "RESIZE_BILINEAR": "bilinear resizes"}
 INT32 = np.iinfo(np.int32)
 
 
@@ -43,9 +46,9 @@ def as_signed(model: TfliteModel) -> tuple[TfliteModel, tuple[str, ...]]:
     for operator in model.operators:
         operators += _in_one_scale(_with_bias(operator, tensors, weights.coarser), model, tensors)
     averages = sum(_has_halves(model, operator) for operator in model.operators)
-    resizes = sum(o.code == "RESIZE_BILINEAR" and _reads_uint8(model, o) for o in model.operators)
+    near = Counter(o.code for o in model.operators if o.code in WITHIN_A_STEP and _reads_uint8(model, o))
     joins = len(operators) - len(model.operators)
-    return replace(model, tensors=tuple(tensors), operators=tuple(operators)), _notes(weights, averages, resizes, joins)
+    return replace(model, tensors=tuple(tensors), operators=tuple(operators)), _notes(weights, averages, near, joins)
 
 
 def _has_halves(model: TfliteModel, operator: TfliteOperator) -> bool:
@@ -60,7 +63,7 @@ def _reads_uint8(model: TfliteModel, operator: TfliteOperator) -> bool:
     return 0 <= index < len(model.tensors) and model.tensors[index].dtype == "uint8"
 
 
-def _notes(weights: _Weights, averages: int, resizes: int, joins: int) -> tuple[str, ...]:
+def _notes(weights: _Weights, averages: int, near: Mapping[str, int], joins: int) -> tuple[str, ...]:
     layers, said = weights.exact + weights.rounded, []
     if weights.rounded:
         said.append(
@@ -71,8 +74,7 @@ def _notes(weights: _Weights, averages: int, resizes: int, joins: int) -> tuple[
         said.append(f"the weights of all {layers} layers exactly")
     if averages:
         said.append(f"halves in {averages} average pools go away from zero, not up")
-    if resizes:
-        said.append(f"{resizes} bilinear resizes round as those of int8 do, within a step")
+    said += [f"{n} {WITHIN_A_STEP[code]} round as those of int8 do, within a step" for code, n in near.items()]
     if joins:
         said.append(f"{joins} parts of concatenations are requantized to the scale of the whole, within a step")
     return (f"uint8 became int8: {'; '.join(said)}",) if said else ()
