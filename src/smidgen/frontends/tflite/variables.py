@@ -49,6 +49,8 @@ def _run_once(c: TfliteImport, model: TfliteModel) -> None:
 
 def _handle(c: TfliteImport, operator: TfliteOperator) -> None:
     inputs_of(operator, 0, 0)
+    if len(operator.outputs) != 1:
+        raise ImportModelError(f"VAR_HANDLE has {len(operator.outputs)} outputs instead of 1; convert the model again")
     (out,) = operator.outputs
     c.variables.handles[out] = operator.options.container, operator.options.shared_name
 
