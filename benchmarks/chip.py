@@ -112,7 +112,7 @@ def whole(result: Profile) -> Whole:
 
 def layer_table(rows: list[Measured], target: CortexM = TARGET) -> Table:
     table = Table(title=f"Instructions per MAC on the emulated {target.board.core.title}")
-    for column in ("layer", "Smidgen", "TFLM reference", "CMSIS-NN", "the paper's engine", "exact"):
+    for column in ("layer", "Smidgen", "TFLM reference, M7", "CMSIS-NN, M7", "the paper's engine, M7", "exact"):
         table.add_column(column, justify="left" if column == "layer" else "right")
     for row in rows:
         figures = (row.smidgen, row.tflite_micro, row.cmsis_nn, row.paper)
@@ -122,7 +122,7 @@ def layer_table(rows: list[Measured], target: CortexM = TARGET) -> Table:
 
 def network_table(own: Whole) -> Table:
     table = Table(title="MCUNet-5FPS, scheme 49kb, image streamed")
-    for column in ("", "Smidgen", "the paper's engine", "ratio"):
+    for column in ("", "Smidgen", "the paper's engine, M7", "ratio"):
         table.add_column(column, justify="right" if column else "left")
     names = {"forward": "instructions, forward", "step": "instructions, training step", "sram": "SRAM, bytes",
              "flash": "flash, bytes"}  # fmt: skip
