@@ -6,6 +6,7 @@ gates, to c, and to the c before. In int8 they are six bytes of each cell and st
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -84,7 +85,7 @@ def through(dz: Array, weights: Array, scale: Array, places: int) -> Array:
 
 
 @dataclass(frozen=True)
-class RecurrentGrad(GradOp):
+class RecurrentGrad(GradOp, ABC):
     """dx of a recurrent layer from dy, its slopes, and its weights of x and of h."""
 
     gates: ClassVar[int]
@@ -92,17 +93,17 @@ class RecurrentGrad(GradOp):
     operands = 4
     working_memory = True
 
+    @abstractmethod
     def real(self, kinds: Array) -> Array:
         """int8 slopes [steps, cells, kinds] as the real numbers they stand for."""
-        raise NotImplementedError
 
+    @abstractmethod
     def reals(self, dy: Array, slopes: Array, w: Array, u: Array) -> Array:
         """dx in real numbers."""
-        raise NotImplementedError
 
+    @abstractmethod
     def integers(self, node: Node, dy: Array, slopes: Array, w: Array, u: Array) -> Array:
         """dx in units of 2^−12 steps of dy."""
-        raise NotImplementedError
 
     def shape(self, *operands: Type) -> tuple[int, ...]:
         dy, slopes, w, u = operands

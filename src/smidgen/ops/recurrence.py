@@ -6,6 +6,7 @@ the GRU, which TFLite has no int8 kernel of, in the same arithmetic. Every run b
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,7 +24,7 @@ SQUARED = 2.0**-30  # a step of the product of two numbers in Q0.15
 
 
 @dataclass(frozen=True)
-class Recurrent(Op):
+class Recurrent(Op, ABC):
     """Hidden states h of x [1, steps, inputs]: all of them as [1, steps, cells], or the last one as [1, cells].
 
     Weights are [gates, cells, inputs] for x and [gates, cells, cells] for h; the bias is [4, cells].
@@ -61,9 +62,9 @@ class Recurrent(Op):
         hidden, _ = self.states(node, x[0], w, u, b)
         return hidden[None] if self.whole else hidden[-1:]
 
+    @abstractmethod
     def states(self, node: Node, x: Array, w: Array, u: Array, b: Array) -> tuple[Array, Array]:
         """The hidden state and the state behind it at every step of x [steps, inputs]."""
-        raise NotImplementedError
 
     def params(self, node: Node) -> Params:
         (x, w, u, _), y = (v.type for v in node.ins), node.out.type
