@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
 from feeds import SHIFTS, Feed, TrainingCase, activation, every_way, gradient, gradients
 from smidgen import ops
-from smidgen.ir import Array, Builder, QParams, Type
+from smidgen.ir import Array, Builder, Op, QParams, Type
 from smidgen.ops.matmul import MatMulGrad
 from smidgen.ops.normalize import NormalizeGrad
 from smidgen.ops.softmax import OUTPUT, SoftmaxGrad
 from smidgen.ops.unit_norm import UnitNormGrad
+
+Gradient = TypeVar("Gradient", SoftmaxGrad, UnitNormGrad)
 
 
 def shares(*shape: int) -> Feed:
@@ -88,28 +91,24 @@ def _attention() -> Iterator[TrainingCase]:
         yield gradients(f"matmul-grad-by-{shift}", MatMulGrad(), gradient(6, 10), activation(10, 13), shift=shift)
 
 
-def softmax_grad(c: int) -> SoftmaxGrad:
-    """The gradient as the op emits it."""
+def emitted(op: Op, kind: type[Gradient], c: int) -> Gradient:
+    """The gradient of rows of c as the op emits it."""
     g = Builder("drawn")
-    y = g.emit(ops.Softmax(), g.input("x", Type((1, c), "int8", QParams.per_tensor(0.1))))
+    y = g.emit(op, g.input("x", Type((1, c), "int8", QParams.per_tensor(0.1))))
     (node,) = g.graph(y).nodes
     (dx,) = node.op.grad(g, node, g.input("dy", Type((1, c), "float32")))
     assert dx is not None
     made = g.graph(dx).nodes[-1].op
-    assert isinstance(made, SoftmaxGrad)
+    assert isinstance(made, kind)
     return made
+
+
+def softmax_grad(c: int) -> SoftmaxGrad:
+    return emitted(ops.Softmax(), SoftmaxGrad, c)
 
 
 def unit_grad(c: int) -> UnitNormGrad:
-    """The gradient as the op emits it."""
-    g = Builder("drawn")
-    y = g.emit(ops.UnitNorm(), g.input("x", Type((1, c), "int8", QParams.per_tensor(0.1))))
-    (node,) = g.graph(y).nodes
-    (dx,) = node.op.grad(g, node, g.input("dy", Type((1, c), "float32")))
-    assert dx is not None
-    made = g.graph(dx).nodes[-1].op
-    assert isinstance(made, UnitNormGrad)
-    return made
+    return emitted(ops.UnitNorm(), UnitNormGrad, c)
 
 
 ATTENTION_CASES = tuple(_attention())
