@@ -11,11 +11,13 @@ typedef struct {
     const int8_t *x;
     int32_t x_on; /* bytes from window to window */
     int8_t *y;
-    int32_t y_on, zero, lo, hi;
-    int32_t bias[4], multiplier[4], shift[4]; /* shifts: to the right, so negative */
+    int32_t y_on, x_zero, y_zero, lo, hi;
+    struct {
+        int32_t bias, multiplier, shift; /* to the right, so negative */
+    } scale[4];
 } smg_pixels;
 
-/* Multiply, scale and limit. */
-void smg_multiply_pixels(const smg_pixels *job);
+/* Multiply, scale and limit. The zero point is taken into the biases, which change. */
+void smg_multiply_pixels(smg_pixels *job);
 
 #endif

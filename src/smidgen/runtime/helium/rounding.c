@@ -1,8 +1,8 @@
 /* The passage from sums to an int8 gradient, sixteen elements at a time in vectors.
  *
  * An element is ((v + centre) / 2^k + random byte) / 2^8, with 2^k the step of a random byte: rounding down twice is
- * rounding down once, and to add the centre and divide is to round. Saturation is rare: where the processor's sticky
- * flag tells of it, all is done once more, element by element. */
+ * rounding down once, and to add the centre and divide is to round. What is scaled up is done element by element, and so
+ * is what is raised to that byte's step and then saturates. */
 #include <arm_mve.h>
 
 #include "sixteens.h"
@@ -31,7 +31,7 @@ static SMG_NOINLINE void round_some(smg_rounding *r, const int32_t *sums, int32_
 }
 
 /* `count` sixteens whose channels go on by `c_step`, 0 or 16, and whose indices by `step`; gives whether they are
- * rounded, which those are not that are scaled up or saturate. */
+ * rounded. */
 static int round_sixteens(smg_rounding *r, const int32_t *sums, int32_t count, int32_t lanes, int32_t c, int32_t c_step,
                           int32_t index, int32_t step, const uint8_t *mask, int8_t *to) {
     static const uint16_t everything = 0xFFFF;
@@ -40,7 +40,7 @@ static int round_sixteens(smg_rounding *r, const int32_t *sums, int32_t count, i
     smg_sixteens job = {
         sums, own, to, mask ? mask + index / 8 : (const uint8_t *)&everything,
         r->lift, 8 - r->shift - r->deep, r->key + golden * (uint32_t)(index / 4),
-        0, step, mask ? step / 8 : 0, golden * (uint32_t)(step / 4), lanes, count, {0, 0, 0, 0},
+        0, step, mask ? step / 8 : 0, golden * (uint32_t)(step / 4), lanes, count, {0, 0, 0, 0}, {0, 0, 0, 0},
     };
     if (r->raise) return 0;
     if (r->factors > 1 && c_step) {
@@ -51,9 +51,9 @@ static int round_sixteens(smg_rounding *r, const int32_t *sums, int32_t count, i
         const mve_pred16_t some = vctp32q((uint32_t)smg_max(lanes - i, 0));
         vstrwq_s32(own + i, r->factors > 1 ? vldrwq_z_s32(r->multiplier + c + i, some) : vdupq_n_s32(*r->multiplier));
     }
-    if (smg_round_sixteens(&job)) return 0;
+    if (smg_round_sixteens(&job) && job.move > 0) return 0;
     const uint32_t four = job.peak[0] | job.peak[1] | job.peak[2] | job.peak[3], two = four | four >> 16;
-    r->peak_bits |= (two | two >> 8) & 255;
+    r->peak_bits |= ((two | two >> 8) & 255) | job.wide[0] | job.wide[1] | job.wide[2] | job.wide[3];
     return 1;
 }
 

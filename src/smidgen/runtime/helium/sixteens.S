@@ -11,16 +11,29 @@
     .equ PEAK, 52
     .equ WORDS, 0
     .equ BITS, 16
-    .equ STEPS, 32
-    .equ JOB, 40
+    .equ WIDE, 32
+    .equ STEPS, 48
+    .equ JOB, 56
+    .equ FLAG, 60
+    .equ FRAME, 64
+
+/* Bits of every fourth element, those of negative ones inverted, of what the mask lets pass; `half` takes the mask's
+ * elements out of q4. */
+    .macro smg_bits sums, half
+    vmovl\half\().s16 q7, q4
+    vshr.s32 \sums, \sums, #8
+    vand \sums, \sums, q7
+    vshr.s32 q7, \sums, #31
+    veor \sums, \sums, q7
+    .endm
 
 /* Of q0 to q3 each holds every fourth sum, so that a random word's four bytes go to one lane of each, and narrowing them
- * twice puts the bytes into order. The flag of saturation is sticky. */
+ * twice puts the bytes into order. Where that saturates, the elements' bits are taken before it. */
     .global smg_round_sixteens
     smg_function smg_round_sixteens
     push {r4-r12, lr}
     vpush {d8-d15}
-    sub sp, sp, #48
+    sub sp, sp, #FRAME
     str r0, [sp, #JOB]
     vmrs r1, fpscr
     bic r1, r1, #(1 << 27)
@@ -33,11 +46,13 @@
     movw r9, #0x79B9
     movt r9, #0x9E37
     movs r4, #0
+    str r4, [sp, #FLAG]
     vidup.u32 q0, r4, #1
     vmul.i32 q0, q0, r9
     vstrw.32 q0, [sp, #WORDS]
     vmov.i32 q0, #0
     vstrw.32 q0, [sp, #BITS]
+    vstrw.32 q0, [sp, #WIDE]
     movw r9, #0x352D
     movt r9, #0x7FEB
     movw r10, #0xA68B
@@ -99,12 +114,16 @@
     vmsr p0, r11
     vpst
     vctpt.8 r0
+    vmrs r11, fpscr
+    tst r11, #(1 << 27)
     vpsel q6, q6, q7
+    bne 3f
     vshr.s8 q5, q6, #7
     vldrw.u32 q4, [sp, #BITS]
     veor q5, q5, q6
     vorr q4, q4, q5
     vstrw.32 q4, [sp, #BITS]
+2:
     vmov.i8 q7, #0x81
     vmax.s8 q6, q6, q7
     vctp.8 r0
@@ -118,11 +137,31 @@
     le lr, 1b
     ldr r1, [sp, #JOB]
     vldrw.u32 q0, [sp, #BITS]
+    vldrw.u32 q1, [sp, #WIDE]
     add r1, r1, #PEAK
     vstrw.32 q0, [r1]
-    vmrs r0, fpscr
-    ubfx r0, r0, #27, #1
-    add sp, sp, #48
+    vstrw.32 q1, [r1, #16]
+    ldr r0, [sp, #FLAG]
+    add sp, sp, #FRAME
     vpop {d8-d15}
     pop {r4-r12, pc}
+3:
+    str r11, [sp, #FLAG]
+    bic r11, r11, #(1 << 27)
+    vmsr fpscr, r11
+    vmvn q5, q7
+    vpsel q5, q5, q7
+    vmovlb.s8 q4, q5
+    smg_bits q0, b
+    smg_bits q2, t
+    vmovlt.s8 q4, q5
+    smg_bits q1, b
+    smg_bits q3, t
+    vorr q0, q0, q1
+    vorr q2, q2, q3
+    vorr q0, q0, q2
+    vldrw.u32 q1, [sp, #WIDE]
+    vorr q0, q0, q1
+    vstrw.32 q0, [sp, #WIDE]
+    b 2b
     smg_end smg_round_sixteens

@@ -17,9 +17,11 @@ typedef struct {
     uint32_t key_step;
     int32_t lanes, count; /* elements that there are of each sixteen; sixteens: one at least */
     uint32_t peak[4];     /* gets the bits that occur, in any of its bytes */
+    uint32_t wide[4];     /* gets those of sixteens of which some saturate, before that */
 } smg_sixteens;
 
-/* Scale, mask, round at random and saturate; gives whether anything was saturated, and then nothing else counts. */
+/* Scale, mask, round at random and saturate; gives 0 where nothing saturates. Where `move` is to the left, nothing else
+ * counts if something does. */
 int32_t smg_round_sixteens(smg_sixteens *job);
 
 /* Round sums[element][16] of the channels [c, c + lanes) of `count` elements. The first lies at `index` in the tensor,
