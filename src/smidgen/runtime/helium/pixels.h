@@ -12,12 +12,11 @@ typedef struct {
     int32_t x_on; /* bytes from window to window */
     int8_t *y;
     int32_t y_on, x_zero, y_zero, lo, hi;
-    struct {
-        int32_t bias, multiplier, shift; /* to the right, so negative */
-    } scale[4];
+    const int32_t *bias, *multiplier;
+    const int8_t *shift; /* to the right, so negative */
 } smg_pixels;
 
-/* Multiply, scale and limit. The zero point is taken into the biases, which change. */
-void smg_multiply_pixels(smg_pixels *job);
+/* Multiply, scale and limit. */
+void smg_multiply_pixels(const smg_pixels *job);
 
 #endif
