@@ -1,31 +1,21 @@
 /* The gradient of a convolution's input. That of a 1x1 convolution is dot products with columns of weights, which are
  * laid out four at a time; elsewhere rows of weights are summed up (see accumulate.c). */
-#include <arm_mve.h>
-
 #include "smidgen_training.h"
 
 #include "dot_pixels.h"
 #include "grad_any.h"
+#include "laying.h"
 #include "sixteens.h"
 #include "working_helium.h"
 
-enum { EIGHT = 8, COLUMNS = 4 };
-
-/* A column of a matrix of `rows` rows, which lie `step` bytes from each other. */
-static void lay(const int8_t *from, int32_t step, int32_t rows, int8_t *to) {
-    const uint16x8_t places = vmulq_n_u16(vidupq_n_u16(0, 1), (uint16_t)step);
-    for (; rows > 0; rows -= EIGHT, from += EIGHT * step, to += EIGHT) {
-        const mve_pred16_t some = vctp16q((uint32_t)rows);
-        vstrbq_p_s16(to, vldrbq_gather_offset_z_s16(from, places, some), some);
-    }
-}
+enum { COLUMNS = 4 };
 
 /* The columns [c, c + COLUMNS) of the weights: where one is trained, its own weights. */
 static void lay_columns(smg_weights w, int32_t rows, int32_t step, int32_t c, int8_t *to) {
-    for (int32_t n = 0; n < COLUMNS; n++) lay(w.data + c + n, step, rows, to + n * rows);
+    for (int32_t n = 0; n < COLUMNS; n++) smg_lay_column(w.data + c + n, step, rows, to + n * rows);
     for (int32_t i = 0; i < w.count; i++) {
         const int32_t n = w.channel[i] - c;
-        if (n >= 0 && n < COLUMNS) lay(w.trained + i, w.count, rows, to + n * rows);
+        if (n >= 0 && n < COLUMNS) smg_lay_column(w.trained + i, w.count, rows, to + n * rows);
     }
 }
 

@@ -1,4 +1,4 @@
-/* Rows of maps laid out for windows of sixteen channels: column by column, with what stands for zero at the borders. */
+/* Bytes laid out for the kernels: columns of matrices, and rows of maps for windows of sixteen channels. */
 #ifndef SMIDGEN_LAYING_H
 #define SMIDGEN_LAYING_H
 
@@ -7,7 +7,16 @@
 #include "channels.h"
 #include "window.h"
 
-/* `count` columns from `left` on, each `step` from the next, of a row of `width` columns that lie `on` bytes apart: the
+/* A column of a matrix of `rows` rows, which lie `step` bytes from each other: SMG_WIDEST at most. */
+static inline void smg_lay_column(const int8_t *from, int32_t step, int32_t rows, int8_t *to) {
+    const uint16x8_t places = vmulq_n_u16(vidupq_n_u16(0, 1), (uint16_t)step);
+    for (; rows > 0; rows -= 8, from += 8 * step, to += 8) {
+        const mve_pred16_t some = vctp16q((uint32_t)rows);
+        vstrbq_p_s16(to, vldrbq_gather_offset_z_s16(from, places, some), some);
+    }
+}
+
+/* With what stands for zero at the borders: `count` columns from `left` on, each `step` from the next, of a row of `width` columns that lie `on` bytes apart: the
  * first `lanes` channels of each, and zeros for the others. */
 static inline void smg_lay_row(const int8_t *row, int32_t on, int32_t width, int32_t left, int32_t step, int32_t count,
                                int32_t lanes, int32_t zero, int8_t *to) {

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from smidgen.ir import Node
 from smidgen.ops.conv import Conv2D, Depthwise
-from smidgen.ops.conv_grad import ConvGradInput, DepthwiseGradInput
+from smidgen.ops.conv_grad import ConvGradInput, ConvGradWeight, DepthwiseGradInput
+from smidgen.ops.update import FusedStep
 from smidgen.runtime.kernels import working as portable
 from smidgen.runtime.sizes import read_sizes
 
 SIZES = read_sizes(Path(__file__).with_name("working_helium.h"))
 CHANNELS, COLUMNS, WORD, POINTER = 16, 4, 4, 4
-WIDEST = 8191  # channels, for eight rows of weights to be reached by 16 bits
 
 
 def _conv2d(node: Node, by_row: bool) -> int:
@@ -47,7 +47,7 @@ def _conv2d_grad(node: Node, by_row: bool) -> int:
     assert isinstance(node.op, ConvGradInput)
     op, dy, w, dx = node.op, node.ins[0].type, node.ins[1].type, node.outs[0].type
     pixel = w.shape[1:3] == (1, 1) and op.stride == (1, 1) and dy.shape[1:3] == dx.shape[1:3] and op.groups == 1
-    if not pixel or dx.shape[3] % 8 or dx.shape[3] > WIDEST:
+    if not pixel or dx.shape[3] % 8 or dx.shape[3] > SIZES["WIDEST"]:
         return 0
     pixels = dx.shape[1] * dx.shape[2]
     part = -(-pixels // -(-pixels // SIZES["DOT_PIXELS"]))
@@ -66,9 +66,23 @@ def _depthwise_grad(node: Node, by_row: bool) -> int:
     return sums + kept * POINTER + CHANNELS * (high * wide + kept * columns)
 
 
+def _weight_step(node: Node, by_row: bool) -> int:
+    """Of a 1x1 convolution sums of four outputs, and columns of both maps; else as in portable C."""
+    assert isinstance(node.op, FusedStep)
+    grad, (x, dy) = node.op.gradient, (v.type.shape for v in node.op.parts(node.ins).sources)
+    assert isinstance(grad, ConvGradWeight)
+    pixel = (*grad.size, *grad.stride, grad.groups) == (1,) * 5 and x[1:3] == dy[1:3] and not any(grad.pad)
+    if not pixel or max(x[3], dy[3]) > SIZES["WIDEST"]:
+        return portable.NEEDS["smg_conv2d_weight_step"](node, by_row)
+    positions = x[1] * x[2]
+    room = min(max(SIZES["WEIGHT_ROOM"] // positions & ~3, COLUMNS), x[3] + 3 & ~3)
+    return COLUMNS * room * WORD + (room + COLUMNS) * positions
+
+
 NEEDS: Mapping[str, Callable[[Node, bool], int]] = {
     "smg_conv2d_s8": _conv2d,
     "smg_depthwise_s8": _depthwise,
     "smg_conv2d_grad_g8": _conv2d_grad,
     "smg_depthwise_grad_g8": _depthwise_grad,
+    "smg_conv2d_weight_step": _weight_step,
 }

@@ -12,4 +12,10 @@
 #define SMG_DOT_PIXELS 32
 #define SMG_GRAD_TILE 16
 
+/* Rows of a matrix whose columns are laid out lie no further apart, for eight of them to be reached by 16 bits. */
+#define SMG_WIDEST 8191
+
+/* Weights of a 1x1 convolution: bytes of columns that are laid out at once, unless four alone take more. */
+#define SMG_WEIGHT_ROOM 2048
+
 #endif
