@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from cases import GRAPHS, RUNS, inputs, together
 from feeds import TrainingCase
 from guarded import GuardedBoard
+from smidgen import ops
 from smidgen.codegen import RUNTIME, is_source
 from smidgen.errors import TargetError
-from smidgen.ir import Graph
+from smidgen.ir import Builder, Graph, QParams, Type, evaluate
 from smidgen.pipeline import compile
 from smidgen.targets.boards import BOARDS, M55, resize
 from smidgen.targets.cortex_m import CortexM
@@ -51,7 +52,7 @@ def test_every_case_trains_in_vectors_as_numpy_does(m55: CortexM) -> None:
 
 
 @needs_qemu
-@settings(max_examples=2, deadline=None, phases=[Phase.generate])  # a program takes seconds to build: none to shrink
+@settings(max_examples=4, deadline=None, phases=[Phase.generate])  # a program takes seconds to build: none to shrink
 @given(graphs=st.lists(layers(), min_size=30, max_size=30), frugal=st.booleans())
 def test_layers_of_any_shape_in_vectors_agree_with_numpy(m55: CortexM, graphs: list[Graph], frugal: bool) -> None:
     named = {f"layer{i}": graph for i, graph in enumerate(graphs)}
@@ -60,7 +61,20 @@ def test_layers_of_any_shape_in_vectors_agree_with_numpy(m55: CortexM, graphs: l
 
 
 @needs_qemu
-@settings(max_examples=2, deadline=None, phases=[Phase.generate])
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_products_that_two_together_do_not_fit_16_bits_are_exact(m55: CortexM, k: int) -> None:
+    g = Builder("least")
+    x = g.input("x", Type((1, 8, 8, 24), "int8", QParams.per_tensor(0.05, 0)))
+    w = g.constant("w", np.full((1, k, k, 24), -128, np.int8), QParams.per_channel(np.full(24, 0.01), 3))
+    b = g.constant("b", np.zeros(24, np.int32))
+    graph = g.graph(g.emit(ops.Depthwise(), x, w, b, q=QParams.per_tensor(10.0, 0)))
+    least = np.full((1, 8, 8, 24), -128, np.int8)
+    with compile(graph, target=m55).start() as board:
+        np.testing.assert_array_equal(board.run(least)[0], evaluate(graph, least)[0])
+
+
+@needs_qemu
+@settings(max_examples=3, deadline=None, phases=[Phase.generate])
 @given(drawn=st.lists(trained_layers(), min_size=10, max_size=10))
 def test_layers_of_any_shape_train_in_vectors_as_numpy_does(m55: CortexM, drawn: list[Iterator[TrainingCase]]) -> None:
     cases = [replace(case, name=f"{case.name}-{i}") for i, layer in enumerate(drawn) for case in layer]

@@ -105,8 +105,8 @@ M0PLUS = Core("cortex-m0plus", "Cortex-M0+", "cortex_m0plus", "", False, "CORTEX
 M55 = Core(
     "cortex-m55", "Cortex-M55", "cortex_m55+mve+fp_armv8d16sp", "auto", True, "cortex-m55", per_cycle=0.6, helium=True
 )
-# QEMU has no Cortex-M85: its programs run on the Cortex-M55 that it has, whose instructions they use alone. A third more
-# per cycle is assumed, for this core issues two at a time.
+# QEMU has no Cortex-M85: its programs run on the Cortex-M55 that it has, whose instructions they use alone. A third
+# more per cycle is assumed, for this core issues two at a time.
 M85 = Core(
     "cortex-m85", "Cortex-M85", "cortex_m85+mve+fp_armv8d16sp", "auto", True, "cortex-m55", per_cycle=0.8, helium=True
 )
