@@ -4,6 +4,7 @@
 #include <arm_acle.h>
 
 #include "noinline.h"
+#include "unroll.h"
 
 /* Weights whose steps are held on the stack at once. */
 enum { BLOCK = 64 };
@@ -125,6 +126,7 @@ static SMG_NOINLINE void move(int8_t *w, uint8_t *fraction, int32_t index, int32
 
 /* The same for an even number of weights of 12 bits, the first in the lower half of its byte. */
 static SMG_NOINLINE void move_twelve(int8_t *w, uint8_t *fraction, const int32_t *steps, int32_t count) {
+    SMG_UNROLL
     for (const int8_t *end = w + count; w != end; w += 2, steps += 2, fraction++) {
         const int32_t first = moved(w[0], *fraction & 15, steps[0], 4);
         const int32_t second = moved(w[1], *fraction >> 4, steps[1], 4);
@@ -136,6 +138,7 @@ static SMG_NOINLINE void move_twelve(int8_t *w, uint8_t *fraction, const int32_t
 
 /* The same for weights that are their int8 alone. The builtin itself, for gcc warns of what its own __ssat converts. */
 static SMG_NOINLINE void move_whole(int8_t *w, const int32_t *steps, int32_t count) {
+    SMG_UNROLL
     for (int32_t i = 0; i < count; i++) w[i] = (int8_t)smg_max((int32_t)__builtin_arm_ssat(w[i] - steps[i], 8), -127);
 }
 
