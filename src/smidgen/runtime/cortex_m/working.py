@@ -103,8 +103,23 @@ def _depthwise(node: Node, by_row: bool) -> int:
     gathers = channels != node.ins[0].type.shape[3] or channels % BLOCK > 0
     slides = _Slides(high, node.op.stride, rows(node, by_row), width, gathers)
     apart = slides.bytes(slides.room(0), in_place=False)
+    if slides.single and high == 3 and width % 4 == 0 and not gathers:
+        apart = max(apart, _threes(node.op.stride[1], width))
     in_place = slides.bytes(slides.room(copied), in_place=True) if copied else 0
     return max(apart, in_place, BLOCK * copied)
+
+
+def _threes(stride: int, whole: int) -> int:
+    """Of 3x3 windows over a single row: filters, strips for as wide a tile as fits, and taps put together."""
+    width, tiles = whole, 1
+    while (strips := _strips_of_threes(stride, width)) > SIZES["THREES_STRIPS"] and width > 4:
+        tiles += 1
+        width = whole // tiles + 3 & ~3
+    return strips + 4 * (7 * BLOCK + 9)
+
+
+def _strips_of_threes(stride: int, width: int) -> int:
+    return 4 * BLOCK * ((width - 1) * stride + 3 + width * stride // 2 + 2)
 
 
 def _conv2d_grad(node: Node, by_row: bool) -> int:

@@ -23,6 +23,9 @@
 #define SMG_SLIDE_ROW_TILE 4
 #define SMG_SLIDE_KEPT 4096
 
+/* The same by filters of 3x3 over a single row: bytes of strips, at most, where a tile has more than four columns. */
+#define SMG_THREES_STRIPS 1600
+
 /* Gradients: channels whose sums become gradients at once. */
 #define SMG_COLUMNS 8
 
