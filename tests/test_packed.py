@@ -146,7 +146,7 @@ def test_layers_of_any_geometry_agree_with_numpy(m7: CortexM, graphs: list[Graph
 
 @st.composite
 def rows_of_threes(draw: st.DrawFn) -> Graph:
-    """A depthwise layer of 3x3 with a single row of outputs, most often one of those that have a kernel of their own."""
+    """A depthwise layer of 3x3 with a single row of outputs, most often one that has a kernel of its own."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     stride, height = draw(st.sampled_from([1, 2])), draw(st.integers(1, 3))
     width = draw(st.sampled_from([4, 8, 12, 20, 52, 68, 100, 6, 9])) * stride

@@ -27,11 +27,17 @@ def _conv2d(node: Node, by_row: bool) -> int:
     piece = _up(k, 4)
     pixels = (room // piece - 8) // 2 & ~3
     if pixels >= SIZES["FEW_WINDOWS"]:
-        return piece * (2 * pixels + 8)
+        return piece * (2 * pixels + 8) + _stream(piece)
     pixels = SIZES["PIECE_PIXELS"]
     sums, element = 4 * pixels * SIZES["PIECE_CHANNELS"], 2 * pixels + 8
     pieces = -(-k // ((room - sums) // element & ~3))
-    return sums + _up(-(-k // pieces), 4) * element
+    piece = _up(-(-k // pieces), 4)
+    return sums + piece * element + _stream(piece)
+
+
+def _stream(length: int) -> int:
+    """What stands between the weights of a pair of filters."""
+    return 4 * (3 + length // 32)
 
 
 def _up(x: int, multiple: int) -> int:
