@@ -28,7 +28,6 @@ typedef struct {
     const int32_t *b;
     int32_t in, out, k; /* input and output channels of the group, elements of a window */
     int32_t c, first;   /* where they begin */
-    int32_t usual;      /* all scales are for the assembly */
     int32_t direct;     /* windows consist of whole words in the map: they need not be copied */
     int32_t pixels, piece;
     uint32_t *windows; /* [pixels][piece], in tiles */
@@ -72,8 +71,8 @@ static SMG_NOINLINE void fill(int8_t *to, int32_t count, int32_t value) {
 
 /* Of elements [k, k + count) of a window, which lie at x: those of `part`. */
 static SMG_NOINLINE void copy(const int8_t *x, int32_t k, int32_t count, span part, int8_t *to) {
-    const int32_t end = smg_min(k + count, part.to);
-    for (int32_t i = smg_max(k, part.from); i < end; i++) to[i - part.from] = x[i - k];
+    const int32_t from = smg_max(k, part.from), end = smg_min(k + count, part.to);
+    smg_copy(to + from - part.from, x + from - k, end - from);
 }
 
 /* Part of the window at output pixel (oy, ox), the zero point outside the map. */
@@ -83,7 +82,7 @@ static SMG_NOINLINE void gather(const layer *l, int32_t oy, int32_t ox, span par
     const smg_taps rows = smg_taps_inside(top, p->k_h, p->dilation_h, p->x_h);
     const smg_taps columns = smg_taps_inside(left, p->k_w, p->dilation_w, p->x_w);
     const int32_t run = p->groups == 1 && p->dilation_w == 1 ? columns.to - columns.from : 1;
-    fill(to, part.to - part.from, p->x_zero);
+    if (rows.to - rows.from < p->k_h || columns.to - columns.from < p->k_w) fill(to, part.to - part.from, p->x_zero);
     for (int32_t i = rows.from; i < rows.to; i++) {
         const int8_t *x = smg_row(l->x, top + i * p->dilation_h, p->x_w * p->x_c) + left * p->x_c + l->c;
         for (int32_t j = columns.from; j < columns.to; j += run)
@@ -170,16 +169,18 @@ static SMG_NOINLINE const int8_t *find_filters(const layer *l, int32_t n, int32_
     const int8_t *w = l->w.data + n * l->k + part.from;
     *apart = more * l->k;
     if (l->w.count == 0) return w;
-    const int8_t *trained = l->w.trained + n * taps * l->w.count;
+    const int8_t *trained = l->w.trained + n * taps * l->w.count, *also = trained + more * taps * l->w.count;
     int8_t *const to = l->bytes, *const other = to + more * count;
     smg_copy(to, w, count);
     smg_copy(other, w + *apart, count);
     for (int32_t t = 0; t < taps; t++) {
-        for (int32_t i = 0; i < l->w.count; i++, trained++) {
-            const int32_t k = t * l->in + l->w.channel[i] - part.from;
-            if (k < 0 || k >= count) continue;
-            to[k] = trained[0];
-            other[k] = trained[more * taps * l->w.count];
+        const uint32_t before = (uint32_t)(t * l->in - part.from);
+        const int16_t *const last = l->w.channel + l->w.count;
+        for (const int16_t *channel = l->w.channel; channel != last; channel++, trained++, also++) {
+            const uint32_t k = before + (uint32_t)*channel;
+            if (k >= (uint32_t)count) continue;
+            to[k] = *trained;
+            other[k] = *also;
         }
     }
     *apart = more * count;
@@ -201,6 +202,7 @@ static SMG_NOINLINE void multiply_in_c(const layer *l, smg_tiles job, int32_t n,
         job.x_end = job.x + tile;
         job.sums = sums ? sums : own;
         if (!sums) start(own, bias);
+        job.pairs = 1;
         smg_multiply_tiles(&job);
         for (int32_t i = 0; i < 8; i++) {
             const int32_t c = i >> 1 & 1, scaled = smg_multiply(job.sums[i], p->multiplier[n + c], p->shift[n + c]);
@@ -208,13 +210,6 @@ static SMG_NOINLINE void multiply_in_c(const layer *l, smg_tiles job, int32_t n,
         }
         if (sums) sums += 8;
     }
-}
-
-/* Whether the scales of channels [n, end) of the group are for the assembly. */
-static int32_t usual(const layer *l, int32_t n, int32_t end) {
-    int32_t any = 0;
-    for (; n < end; n++) any |= smg_unusual(l->p->multiplier[l->first + n], l->p->shift[l->first + n]);
-    return any >= 0;
 }
 
 /* Biases, where sums are kept from piece to piece. */
@@ -237,19 +232,23 @@ static void multiply(const layer *l, span part, int32_t n, int32_t end, int32_t 
         .y_c = y_c, .zero = 2 * p->y_zero + 1, .words = count / 4, .tail = count % 4,
     };
     if (l->sums && part.from == 0) start_sums(l, n, end, tiles);
-    for (; n < end; n += 2 * job.pairs) {
+    while (n < end) {
+        const int32_t pairs = l->w.count || n + 1 == end ? 1 : (end - n) / 2;
         const int32_t at = smg_min(n, l->out - 1 - more), c = l->first + at;
-        job.pairs = l->usual && !l->w.count && n + 1 < end ? (end - n) / 2 : 1;
         job.from = find_filters(l, at, more, part, &job.apart);
         job.bias = l->b + c;
         job.multiplier = p->multiplier + c;
         job.shift = p->shift + c;
         job.y = y + c;
-        if (more && (job.keep || l->usual || usual(l, at, at + 2)))
-            smg_multiply_tiles(&job);
-        else
-            multiply_in_c(l, job, c, more, tile);
-        if (job.sums) job.sums += 8 * tiles * job.pairs;
+        job.pairs = pairs;
+        if (more || job.keep) smg_multiply_tiles(&job);
+        const int32_t done = pairs - job.pairs;
+        n += 2 * done;
+        if (job.sums) job.sums += 8 * tiles * done;
+        if (job.pairs == 0 || done) continue;
+        multiply_in_c(l, job, c, more, tile);
+        n += 2;
+        if (job.sums) job.sums += 8 * tiles;
     }
 }
 
@@ -346,7 +345,6 @@ void smg_conv2d_s8(const smg_conv2d_s8_params *p, const smg_map *x, const smg_we
         const int8_t *trained = w->count ? w->trained + l.first * row : 0;
         const smg_weights rows = {w->data + l.first * l.k, trained, w->channel, w->count};
         l.w = rows;
-        l.usual = usual(&l, 0, l.out);
         for (int32_t oy = y0; oy < y1; oy++) convolve_row(&l, to, oy);
     }
     for (int32_t oy = y0; oy < y1 && smg_limited(p->lo, p->hi); oy++)

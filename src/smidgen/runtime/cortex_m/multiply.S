@@ -8,7 +8,7 @@
  *    0 w, biases of both channels, twice each    64 from, apart, words, tail       96 what becomes of sums
  *   20 y, y_c, zero                              80 bias, multiplier, shift       100 keep
  *   32 twice multiplier and h of both            92 pairs to come                 104 where to enter, steps until
- *   48 x_end, sums, x, y of the next pair                                             the loop starts again
+ *   48 x_end, sums, x, y of the next pair       112 where pairs are told              the loop starts again
  * r0 and r1 walk over pixels and weights; r10 and r11 are the first channel's sums of two pixels, r12 and lr the other's. */
     .macro smg_step
     ldmia r1!, {r2-r5}
@@ -44,6 +44,8 @@
     smg_function smg_multiply_tiles
     push {r4-r11, lr}
     sub sp, #116
+    add r1, r0, #60
+    str r1, [sp, #112]
     ldmia r0!, {r1-r8} /* w, x, x_end, sums, keep, y, y_c, zero */
     str r1, [sp]
     strd r7, r8, [sp, #24]
@@ -72,7 +74,43 @@
     orr r2, #1
     adds r3, #1
     strd r2, r3, [sp, #104]
-5: /* a pair */
+5: /* a pair, if its multipliers are of a half and more */
+    ldrd r8, r10, [sp, #80]
+    ldr r12, [sp, #88]
+    ldmia r8!, {r0, r1}
+    ldmia r10!, {r4, r5}
+    ldrsb r6, [r12], #1
+    ldrsb r7, [r12], #1
+    strd r8, r10, [sp, #80]
+    str r12, [sp, #88]
+    strd r0, r0, [sp, #4]
+    strd r1, r1, [sp, #12]
+    and r8, r4, r5
+    and r9, r6, r7
+    ldrd r12, r2, [sp, #96]
+    lsls r4, #1
+    lsls r5, #1
+    ands r8, r9, r8, lsl #1
+    bpl 30f
+31:
+    add r8, r6, #17
+    add r9, r7, #17
+    cmp r8, #14
+    it ls
+    cmpls r9, #14
+    ittt ls
+    movls r6, #1
+    lslls r7, r6, r9
+    lslls r6, r8
+    bls 18f
+    mvns r6, r6
+    mvns r7, r7
+    cbnz r2, 18f
+    adr r12, 13f
+    orr r12, #1
+18:
+    strd r4, r6, [sp, #32]
+    strd r5, r7, [sp, #40]
     add r0, sp, #64
     ldmia r0, {r0-r2}
     ldr r3, [sp]
@@ -123,38 +161,7 @@
     bne 16b
     smg_widen_pairs
 17:
-    ldrd r8, r10, [sp, #80]
-    ldr r12, [sp, #88]
-    ldmia r8!, {r0, r1}
-    ldmia r10!, {r4, r5}
-    ldrsb r6, [r12], #1
-    ldrsb r7, [r12], #1
-    strd r8, r10, [sp, #80]
-    str r12, [sp, #88]
-    strd r0, r0, [sp, #4]
-    strd r1, r1, [sp, #12]
-    lsls r4, #1
-    lsls r5, #1
-    ldrd r12, r2, [sp, #96]
-    add r8, r6, #17
-    add r9, r7, #17
-    cmp r8, #14
-    it ls
-    cmpls r9, #14
-    ittt ls
-    movls r6, #1
-    lslls r7, r6, r9
-    lslls r6, r8
-    bls 18f
-    mvns r6, r6
-    mvns r7, r7
-    cbnz r2, 18f
-    adr r12, 13f
-    orr r12, #1
-18:
     str r12, [r3]
-    strd r4, r6, [sp, #32]
-    strd r5, r7, [sp, #40]
     ldrd r0, r1, [sp, #56]
     str r1, [sp, #20]
     adds r1, #2
@@ -211,6 +218,14 @@
     subs r1, #1
     str r1, [sp, #92]
     bne 5b
+    b 32f
+30: /* kept sums are scaled elsewhere */
+    cmp r2, #0
+    bne 31b
+32:
+    ldr r1, [sp, #92]
+    ldr r0, [sp, #112]
+    str r1, [r0]
     add sp, #116
     pop {r4-r11, pc}
     smg_end smg_multiply_tiles

@@ -19,7 +19,7 @@ typedef struct {
     int32_t tail;       /* bytes behind the words */
     const int32_t *bias, *multiplier;
     const int8_t *shift;
-    int32_t pairs;
+    int32_t pairs; /* to do; those left where the first of them has scales that are for C */
 } smg_tiles;
 
 /* Words that stand between the weights of so many elements. */
@@ -43,6 +43,6 @@ typedef struct {
 void smg_copy_windows(const smg_windows *windows, int32_t offset);
 
 /* Multiply, and scale or keep. */
-void smg_multiply_tiles(const smg_tiles *tiles);
+void smg_multiply_tiles(smg_tiles *tiles);
 
 #endif

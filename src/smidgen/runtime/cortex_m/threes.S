@@ -199,3 +199,71 @@
     add sp, #84
     pop {r4-r11, pc}
     smg_end smg_run_threes
+
+/* Filters packed: see smg_pack_threes in threes.h. Two taps of four channels go to words, or one to their halves. */
+    .macro smg_both_taps a, b, at
+    pkhbt r8, \a, \b, lsl #16
+    pkhtb r9, \b, \a, asr #16
+    sxtb16 r10, r8
+    sxtb16 r8, r8, ror #8
+    sxtb16 r11, r9
+    sxtb16 r9, r9, ror #8
+    smg_four_words r10, r8, r11, r9, \at
+    .endm
+
+    .macro smg_lower_tap a, at
+    sxtb16 r8, \a
+    sxtb16 r9, \a, ror #8
+    lsr r10, r8, #16
+    lsr r11, r9, #16
+    uxth r8, r8
+    uxth r9, r9
+    smg_four_words r8, r9, r10, r11, \at
+    .endm
+
+    .macro smg_upper_tap a, at
+    sxtb16 r8, \a
+    sxtb16 r9, \a, ror #8
+    pkhtb r10, r8, r12, asr #16
+    pkhtb r11, r9, r12, asr #16
+    lsl r8, #16
+    lsl r9, #16
+    smg_four_words r8, r9, r10, r11, \at
+    .endm
+
+    .macro smg_four_words a, b, c, d, at
+    str \a, [r2, #\at]
+    str \b, [r2, #\at + 28]
+    str \c, [r2, #\at + 56]
+    str \d, [r2, #\at + 84]
+    .endm
+
+    .global smg_pack_threes
+    smg_function smg_pack_threes
+    push {r4-r11}
+    mov r12, #0
+    add r4, r1, r1, lsl #1
+    add r4, r0
+    .irp at, 0, 4, 8
+    ldr r5, [r0]
+    ldr r6, [r4]
+    add r0, r1
+    add r4, r1
+    smg_both_taps r5, r6, \at
+    .endr
+    ldr r5, [r4]
+    ldr r6, [r4, r1]
+    ldr r7, [r4, r1, lsl #1]
+    cmp r3, #1
+    blo 1f
+    smg_upper_tap r5, 12
+    smg_both_taps r6, r7, 16
+    beq 2f
+    add r2, #8
+1:
+    smg_both_taps r5, r6, 12
+    smg_lower_tap r7, 16
+2:
+    pop {r4-r11}
+    bx lr
+    smg_end smg_pack_threes

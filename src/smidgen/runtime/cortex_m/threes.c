@@ -8,8 +8,8 @@
 #include "window.h"
 #include "working_packed.h"
 
-/* Channels at once, words of a packed filter, and lists of columns to pack at most: filters and rows. */
-enum { BLOCK = SMG_SLIDE_BLOCK, FILTER = 7, LISTS = 7 };
+/* Channels at once, and words of a packed filter. */
+enum { BLOCK = SMG_SLIDE_BLOCK, FILTER = 7 };
 
 /* A row of outputs, and how it uses working memory. */
 typedef struct {
@@ -35,28 +35,6 @@ static void divide(layer *l, uint32_t *scratch) {
     l->strips = l->filters + BLOCK * FILTER;
     l->sideways = l->strips + BLOCK * l->upper;
     l->taps = (int8_t *)(l->sideways + BLOCK * l->third);
-}
-
-/* The lists of a block's filters, whose taps are `step` bytes apart from w on; gives their number. A third row that
- * begins in the second half of a word is `late`. */
-static int32_t list_filters(const layer *l, const int8_t *w, int32_t step, smg_columns *list) {
-    static const int8_t none[BLOCK];
-    const int8_t *third = w + 6 * step;
-    const int32_t late = l->p->pad_w % 2, apart = 4 * FILTER, count = l->p->stride_w == 1 ? 2 : 1;
-    uint32_t *to = l->filters;
-    const smg_columns upper = {w, w + 3 * step, step, step, 0, to, apart, 3, SMG_PAIR};
-    *list++ = upper;
-    to += 3;
-    for (int32_t i = 0; i < count; i++, to += 2, list += 2) {
-        const int32_t second = late ^ i;
-        const smg_columns first = {second ? none : third, second ? third : third + step, second ? 0 : step,
-                                   step, 0, to, apart, 1, SMG_PAIR};
-        const smg_columns last = {second ? third + step : third + 2 * step, second ? third + 2 * step : none,
-                                  step, second ? step : 0, 0, to + 1, apart, 1, SMG_PAIR};
-        list[0] = first;
-        list[1] = last;
-    }
-    return 1 + 2 * count;
 }
 
 /* Put a block's taps together where channels of it are trained; 0 where none are. */
@@ -96,8 +74,8 @@ static SMG_NOINLINE void border(uint32_t *to, int32_t words, smg_taps inside) {
     }
 }
 
-/* Lists for the three rows under output row oy from column ox on; gives their number. */
-static int32_t list_rows(const layer *l, int32_t oy, int32_t ox, smg_columns *list) {
+/* Lists for the three rows under output row oy from column ox on: two of them. */
+static void list_rows(const layer *l, int32_t oy, int32_t ox, smg_columns *list) {
     const smg_depthwise_s8_params *p = l->p;
     const int32_t top = oy * p->stride_h - p->pad_h, left = ox * p->stride_w - p->pad_w, even = left - p->pad_w % 2;
     const smg_taps columns = smg_taps_inside(left, l->upper, 1, p->x_w);
@@ -109,26 +87,24 @@ static int32_t list_rows(const layer *l, int32_t oy, int32_t ox, smg_columns *li
     list[0] = list_columns(l, a ? a + at : 0, b ? b + at : 0, c, l->strips, l->upper, columns);
     list[1] = list_columns(l, third ? third + aside : 0, third ? third + aside + c : 0, 2 * c, l->sideways, l->third,
                            pairs);
-    return 2;
 }
 
 /* A tile of output columns of row oy, from ox on. */
 static void run_tile(const layer *l, const int32_t *b, int32_t oy, int32_t ox, int8_t *y) {
     const smg_depthwise_s8_params *p = l->p;
-    smg_columns list[LISTS];
-    const int32_t rows = list_rows(l, oy, ox, list), filters = list_filters(l, l->w.data, p->y_c, list + rows);
+    const int32_t begin = p->stride_w == 1 ? SMG_IN_TURN : p->pad_w % 2 ? SMG_LATE : SMG_EARLY;
+    smg_columns list[2];
+    list_rows(l, oy, ox, list);
     for (int32_t c = 0; c < p->y_c; c += BLOCK, y += BLOCK) {
-        const int32_t taps = gather_taps(l, c);
         smg_threes job = {
             l->strips, 4 * l->upper, l->sideways, 4 * l->third, l->filters, b + c, p->multiplier + c, p->shift + c,
             y, y + l->width * p->y_c, BLOCK, p->y_c, 2 * p->y_zero + 1, p->stride_w == 2,
         };
-        smg_pack_columns(list, taps ? rows : rows + filters, c);
-        if (taps) {
-            list_filters(l, l->taps, BLOCK, list + rows);
-            smg_pack_columns(list + rows, filters, 0);
-            list_filters(l, l->w.data, p->y_c, list + rows);
-        }
+        if (gather_taps(l, c))
+            smg_pack_threes(l->taps, BLOCK, l->filters, begin);
+        else
+            smg_pack_threes(l->w.data + c, p->y_c, l->filters, begin);
+        smg_pack_columns(list, 2, c);
         smg_run_threes(&job);
     }
 }

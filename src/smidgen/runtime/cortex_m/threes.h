@@ -27,6 +27,13 @@ typedef struct {
 /* Multiply, add and scale, with multipliers of a half and more. */
 void smg_run_threes(smg_threes *threes);
 
+/* Where in words of two columns windows begin: at the first of them, at the second, or at the second and the first in
+ * turn. */
+enum { SMG_EARLY, SMG_LATE, SMG_IN_TURN };
+
+/* Pack the filters of four channels, whose taps are `step` bytes apart from w on, for the third row as windows begin. */
+void smg_pack_threes(const int8_t *w, int32_t step, uint32_t *to, int32_t begin);
+
 /* Whether a layer is for it. */
 static inline int32_t smg_are_threes(const smg_depthwise_s8_params *p) {
     int32_t any = 0;

@@ -51,8 +51,12 @@
     ldr r0, [r2], #4
     mov r9, r6
     mov r10, #4
-    cbz r0, 3f
+    cmp r0, #0
+    beq 3f
     add r0, r1
+    sub r11, r5, #5
+    cmp r11, #3
+    bls 6f
 1:
     mov r11, #0
     ldr r12, [r0, r5]
@@ -67,6 +71,18 @@
     add r9, r7
     subs r10, #1
     bne 1b
+    b 5f
+6: /* three words */
+    .rept 4
+    ldr r10, [r0]
+    ldr r11, [r0, #4]
+    ldr r12, [r0, r5]
+    add r0, r4
+    str r10, [r9]
+    str r11, [r9, #4]
+    str r12, [r9, r5]
+    add r9, r7
+    .endr
     b 5f
 3:
     mov r11, #0
