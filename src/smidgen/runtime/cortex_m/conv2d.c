@@ -59,6 +59,9 @@ static layer lay_out(const smg_conv2d_s8_params *p, int32_t rows, void *scratch)
         l.piece = rounded((l.k + pieces - 1) / pieces);
         l.sums = scratch;
         l.windows += SUMS / 4;
+    } else {
+        const int32_t more = rows > 1 || l.k > SMG_ROOM_DEPTH ? SMG_ROOM_MORE : 0;
+        l.pixels = smg_min(((room + more) / l.piece - 8) / 2, rows * p->y_w + 3) & ~3;
     }
     l.pair = l.windows + l.pixels * l.piece / 2;
     l.bytes = (int8_t *)(l.pair + l.piece + SMG_STREAM_WORDS(l.piece));

@@ -21,12 +21,14 @@ COLUMNS, BLOCK = SIZES["COLUMNS"], SIZES["SLIDE_BLOCK"]
 def _conv2d(node: Node, by_row: bool) -> int:
     """Windows in halfwords, a pair of filters likewise, and four windows in bytes; sums, where windows go in pieces."""
     k, deepest = math.prod(node.ins[1].type.shape[1:]), SIZES["ROOM_DEPTH"]
-    room = SIZES["ROOM"] + SIZES["ROOM_DEEPER"] * min(k, deepest)
-    if rows(node, by_row) == 1 and k <= deepest:
+    room, little = SIZES["ROOM"] + SIZES["ROOM_DEEPER"] * min(k, deepest), rows(node, by_row) == 1 and k <= deepest
+    if little:
         room = SIZES["ROW_ROOM"] + SIZES["ROW_ROOM_DEEPER"] * k
     piece = _up(k, 4)
     pixels = (room // piece - 8) // 2 & ~3
     if pixels >= SIZES["FEW_WINDOWS"]:
+        most = ((room + (0 if little else SIZES["ROOM_MORE"])) // piece - 8) // 2
+        pixels = min(most, rows(node, by_row) * node.out.type.shape[2] + 3) & ~3
         return piece * (2 * pixels + 8) + _stream(piece)
     pixels = SIZES["PIECE_PIXELS"]
     sums, element = 4 * pixels * SIZES["PIECE_CHANNELS"], 2 * pixels + 8

@@ -6,9 +6,12 @@
  * fewer where a single row of windows no deeper than that is computed. */
 #define SMG_ROOM 3072
 #define SMG_ROOM_DEEPER 32
-#define SMG_ROW_ROOM 512
+#define SMG_ROW_ROOM 2560
 #define SMG_ROW_ROOM_DEEPER 48
 #define SMG_ROOM_DEPTH 64
+
+/* More bytes for windows that are not taken in pieces, of several rows or deeper than that; no more than a map has. */
+#define SMG_ROOM_MORE 3072
 
 /* Windows are taken in pieces where that holds fewer than so many; then sums of pixels and channels are kept. */
 #define SMG_FEW_WINDOWS 8
