@@ -20,6 +20,8 @@ from smidgen.targets.host import Host
 from smidgen.targets.qemu import find_qemu
 from smidgen.training import Options
 from smidgen.zoo import build_zoo
+from test_board_training import differing
+from training_cases import TRAINING_CASES, TRAINING_GRAPHS
 
 needs_qemu = pytest.mark.skipif(not shutil.which("qemu-system-arm"), reason="qemu-system-arm is not installed")
 
@@ -39,6 +41,11 @@ def test_every_case_in_vectors_agrees_with_numpy(m55: CortexM, frugal: bool) -> 
             found = board.run(*(array for arrays in given.values() for array in arrays))
             for (name, graph), got in zip(GRAPHS.items(), found, strict=True):
                 np.testing.assert_array_equal(got, evaluate(graph, *given[name])[0], err_msg=name)
+
+
+@needs_qemu
+def test_every_case_trains_in_vectors_as_numpy_does(m55: CortexM) -> None:
+    assert differing(m55, TRAINING_CASES, TRAINING_GRAPHS) == []
 
 
 @needs_qemu
