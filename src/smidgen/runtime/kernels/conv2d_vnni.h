@@ -151,20 +151,40 @@ SMG_VNNI_PART void smg_vnni_store(int8_t *to, __m512i x, int32_t count) {
         _mm_mask_storeu_epi8(to, smg_vnni_first(count & 15), _mm512_castsi512_si128(x));
 }
 
+/* Four times up to sixteen channels, of pixels that are y_c apart; few channels are all there are, or stored by twos. */
+SMG_VNNI_PART void smg_vnni_store_four(int8_t *y, __m512i x, int32_t count, int32_t pixels, int32_t y_c) {
+    const __m512i lower = _mm512_setr_epi64(0, 2, 4, 6, 0, 2, 4, 6);
+    if (pixels >= 4 && count == SMG_LANES && y_c == SMG_LANES) {
+        _mm512_storeu_si512(y, x);
+        return;
+    }
+    if (pixels >= 4 && count == SMG_LANES / 2 && y_c == SMG_LANES / 2) {
+        _mm256_storeu_si256((__m256i *)y, _mm512_castsi512_si256(_mm512_permutexvar_epi64(lower, x)));
+        return;
+    }
+    for (int32_t k = 0; k < 4 && k < pixels; k++, y += y_c, x = _mm512_shuffle_i32x4(x, x, 0x39))
+        smg_vnni_store(y, x, count);
+}
+
 /* Sums of `pixels` pixels as int8: the sets of one pixel side by side, or several pixels at once where sets are few. */
 SMG_VNNI_PART void smg_vnni_finish(const smg_vnni_filters *f, const smg_vnni_limits *limits, int32_t sets, int how,
                                    const __m512i *sums, int32_t pixels, int8_t *y, int32_t y_c) {
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    const int32_t at_once = sets == 1 ? 4 : sets == 2 ? 2 : 1;
-    for (int32_t n = 0; n < pixels; n += at_once, sums += sets == 3 ? 3 : 4) {
-        const __m512i a = smg_vnni_scaled(f->scales, limits, sums[0], how);
-        const __m512i b = smg_vnni_scaled(f->scales + (sets > 1 ? 1 : 0), limits, sums[1], how);
-        const __m512i c = smg_vnni_scaled(f->scales + (sets > 2 ? 2 : 0), limits, sums[2], how);
-        const __m512i d = sets == 3 ? c : smg_vnni_scaled(f->scales + sets - 1, limits, sums[3], how);
-        __m512i out = _mm512_permutexvar_epi32(order, smg_vnni_within(limits, smg_vnni_bytes_of(a, b, c, d)));
-        for (int32_t k = 0; k < at_once; k++, y += y_c) {
-            if (n + k < pixels) smg_vnni_store(y, out, f->count);
-            out = at_once == 4 ? _mm512_shuffle_i32x4(out, out, 0x39) : _mm512_shuffle_i32x4(out, out, 0xee);
+    const int32_t at_once = sets == 1 ? 4 : sets == 2 ? 2 : 1, count = f->count;
+    const smg_vnni_limits within = *limits;
+    const smg_vnni_scale q0 = f->scales[0], q1 = f->scales[sets > 1 ? 1 : 0], q2 = f->scales[sets > 2 ? 2 : 0];
+    const smg_vnni_scale q3 = f->scales[sets - 1];
+    for (int32_t n = 0; n < pixels; n += at_once, sums += sets == 3 ? 3 : 4, y += at_once * y_c) {
+        const __m512i a = smg_vnni_scaled(&q0, &within, sums[0], how);
+        const __m512i b = smg_vnni_scaled(&q1, &within, sums[1], how);
+        const __m512i c = smg_vnni_scaled(&q2, &within, sums[2], how);
+        const __m512i d = sets == 3 ? c : smg_vnni_scaled(&q3, &within, sums[3], how);
+        const __m512i out = _mm512_permutexvar_epi32(order, smg_vnni_within(&within, smg_vnni_bytes_of(a, b, c, d)));
+        if (sets == 1) {
+            smg_vnni_store_four(y, out, count, pixels - n, y_c);
+        } else {
+            smg_vnni_store(y, out, count);
+            if (sets == 2 && n + 1 < pixels) smg_vnni_store(y + y_c, _mm512_shuffle_i32x4(out, out, 0xee), count);
         }
     }
 }

@@ -22,6 +22,7 @@ enum { SMG_VNNI_FEW = 3, SMG_VNNI_TILE_ROWS = 8 };
 /* Sixteen channels or fewer, and what belongs to them. */
 typedef struct {
     int32_t quads, tile, rows, columns; /* output pixels and rows of a tile; columns under one of its rows */
+    int32_t most;                       /* rows of a tile at most */
     int32_t phase, part;                /* columns under all of them: of one phase of the stride, of one part */
     int32_t at[SMG_VNNI_TAPS];          /* where in a strip each tap of a row begins */
     __mmask16 channels;
@@ -112,15 +113,26 @@ static inline void smg_vnni_lay_weights(const smg_depthwise_s8_params *p, smg_we
         }
 }
 
-/* Lay out weights, and set up the rest. */
-static inline void smg_vnni_begin(const smg_depthwise_s8_params *p, smg_weights w, const int32_t *b, int32_t first,
-                                  int32_t count, smg_vnni_lanes *of) {
-    const __m512i ones = _mm512_set1_epi8(1), raised = _mm512_set1_epi32(128 + p->x_zero);
+/* What all blocks of channels share, to compute so many rows. */
+static inline void smg_vnni_begin(const smg_depthwise_s8_params *p, int32_t rows, smg_vnni_lanes *of) {
     of->quads = (p->k_h + 3) / 4;
     of->tile = smg_vnni_tile_pixels(p);
     of->columns = smg_vnni_columns(p, of->tile);
+    of->most = smg_min(smg_vnni_rows(p, of->tile), rows);
+    /* Parts whose addresses differ by almost a page, 256 columns, stand in each other's way. */
+    while (of->most > 1 && (p->stride_w * of->most * of->columns + 32) % 256 < 64) of->most--;
+    of->phase = of->most * of->columns;
+    of->part = p->stride_w * of->phase;
+    of->limits = smg_vnni_limit(p->shift, p->y_c, p->y_zero, p->lo, p->hi);
+    for (int32_t t = 0; t < p->k_w; t++)
+        of->at[t] = t * p->dilation_w % p->stride_w * of->phase + t * p->dilation_w / p->stride_w;
+}
+
+/* Lay out the weights of a block, and set up what else is its own. */
+static inline void smg_vnni_begin_block(const smg_depthwise_s8_params *p, smg_weights w, const int32_t *b, int32_t first,
+                                  int32_t count, smg_vnni_lanes *of) {
+    const __m512i ones = _mm512_set1_epi8(1), raised = _mm512_set1_epi32(128 + p->x_zero);
     of->channels = smg_vnni_first(count);
-    of->limits = smg_vnni_limit(p->shift + first, count, p->y_zero, p->lo, p->hi);
     smg_vnni_lay_weights(p, w, first, count, of);
     for (int32_t k = 0; k < SMG_VNNI_PARTS; k++) {
         const __mmask8 some = (__mmask8)(of->channels >> 4 * k & 15);
@@ -363,13 +375,8 @@ static inline void smg_vnni_compute(const smg_depthwise_s8_params *p, const smg_
 /* Rows [y0, y1) of one block of channels. */
 static inline void smg_vnni_depthwise(const smg_depthwise_s8_params *p, const smg_vnni_source *x, smg_vnni_lanes *of,
                                       smg_map y, int32_t first, int32_t y0, int32_t y1) {
-    const int32_t rows = smg_min(smg_vnni_rows(p, of->tile), y1 - y0);
-    of->phase = rows * of->columns;
-    of->part = p->stride_w * of->phase;
-    for (int32_t t = 0; t < p->k_w; t++)
-        of->at[t] = t * p->dilation_w % p->stride_w * of->phase + t * p->dilation_w / p->stride_w;
     for (int32_t oy = y0; oy < y1; oy += of->rows) {
-        of->rows = smg_min(rows, y1 - oy);
+        of->rows = smg_min(of->most, y1 - oy);
         for (int32_t ox = 0; ox < p->y_w; ox += of->tile)
             smg_vnni_compute(p, x, of, y, first, oy, ox, smg_min(of->tile, p->y_w - ox));
     }
