@@ -21,17 +21,25 @@ COLUMNS, BLOCK = SIZES["COLUMNS"], SIZES["SLIDE_BLOCK"]
 def _conv2d(node: Node, by_row: bool) -> int:
     """Windows in halfwords, a pair of filters likewise, and four windows in bytes; sums, where windows go in pieces."""
     k, deepest = math.prod(node.ins[1].type.shape[1:]), SIZES["ROOM_DEPTH"]
-    room = SIZES["ROOM"] + SIZES["ROOM_DEEPER"] * min(k, deepest)
-    if rows(node, by_row) == 1 and k <= deepest:
+    room, little = SIZES["ROOM"] + SIZES["ROOM_DEEPER"] * min(k, deepest), rows(node, by_row) == 1 and k <= deepest
+    if little:
         room = SIZES["ROW_ROOM"] + SIZES["ROW_ROOM_DEEPER"] * k
     piece = _up(k, 4)
     pixels = (room // piece - 8) // 2 & ~3
     if pixels >= SIZES["FEW_WINDOWS"]:
-        return piece * (2 * pixels + 8)
+        most = ((room + (0 if little else SIZES["ROOM_MORE"])) // piece - 8) // 2
+        pixels = min(most, rows(node, by_row) * node.out.type.shape[2] + 3) & ~3
+        return piece * (2 * pixels + 8) + _stream(piece)
     pixels = SIZES["PIECE_PIXELS"]
     sums, element = 4 * pixels * SIZES["PIECE_CHANNELS"], 2 * pixels + 8
     pieces = -(-k // ((room - sums) // element & ~3))
-    return sums + _up(-(-k // pieces), 4) * element
+    piece = _up(-(-k // pieces), 4)
+    return sums + piece * element + _stream(piece)
+
+
+def _stream(length: int) -> int:
+    """What stands between the weights of a pair of filters."""
+    return 4 * (3 + length // 32)
 
 
 def _up(x: int, multiple: int) -> int:
@@ -103,8 +111,23 @@ def _depthwise(node: Node, by_row: bool) -> int:
     gathers = channels != node.ins[0].type.shape[3] or channels % BLOCK > 0
     slides = _Slides(high, node.op.stride, rows(node, by_row), width, gathers)
     apart = slides.bytes(slides.room(0), in_place=False)
+    if slides.single and high == 3 and width % 4 == 0 and not gathers:
+        apart = max(apart, _threes(node.op.stride[1], width))
     in_place = slides.bytes(slides.room(copied), in_place=True) if copied else 0
     return max(apart, in_place, BLOCK * copied)
+
+
+def _threes(stride: int, whole: int) -> int:
+    """Of 3x3 windows over a single row: filters, strips for as wide a tile as fits, and taps put together."""
+    width, tiles = whole, 1
+    while (strips := _strips_of_threes(stride, width)) > SIZES["THREES_STRIPS"] and width > 4:
+        tiles += 1
+        width = whole // tiles + 3 & ~3
+    return strips + 4 * (7 * BLOCK + 9)
+
+
+def _strips_of_threes(stride: int, width: int) -> int:
+    return 4 * BLOCK * ((width - 1) * stride + 3 + width * stride // 2 + 2)
 
 
 def _conv2d_grad(node: Node, by_row: bool) -> int:

@@ -30,23 +30,26 @@ static inline int32_t delta(const smg_step *s, int32_t sum, int32_t mantissa, in
     return t < 0 ? raise(v, 0u - (uint32_t)t) : divide(v, t, smg_word(s->key, index));
 }
 
-static inline int32_t mantissa_of(const smg_step *s, int32_t c) { return smg_high_mul(s->multiplier[c], s->rate); }
+static inline int32_t mantissa_of(const smg_step *s, smg_factor f) { return smg_high_mul(f.mantissa, s->rate); }
 
-static inline int32_t shift_of(const smg_step *s, int32_t c) {
-    return (int32_t)((uint32_t)(s->lift - s->shift[c]) - (uint32_t)s->power); /* whatever rate it was given */
+static inline int32_t shift_of(const smg_step *s, smg_factor f) {
+    return (int32_t)((uint32_t)(s->lift - f.shift) - (uint32_t)s->power); /* whatever rate it was given */
 }
 
 /* The steps of `count` weights of one channel; of as many channels, each with a factor of its own. */
 static void channel_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t index,
                           int32_t *steps) {
-    const int32_t mantissa = mantissa_of(s, c), t = shift_of(s, c);
+    const smg_factor f = smg_factor_of(s, c);
+    const int32_t mantissa = mantissa_of(s, f), t = shift_of(s, f);
     for (int32_t i = 0; i < count; i++) steps[i] = delta(s, sums[i], mantissa, t, (uint32_t)(index + i));
 }
 
 static void channels_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t index,
                            int32_t *steps) {
-    for (int32_t i = 0; i < count; i++)
-        steps[i] = delta(s, sums[i], mantissa_of(s, c + i), shift_of(s, c + i), (uint32_t)(index + i));
+    for (int32_t i = 0; i < count; i++) {
+        const smg_factor f = smg_factor_of(s, c + i);
+        steps[i] = delta(s, sums[i], mantissa_of(s, f), shift_of(s, f), (uint32_t)(index + i));
+    }
 }
 
 /* What a buffer lets through of each step now; the buffer goes on to the next. */
@@ -98,7 +101,8 @@ void smg_step_weights(const smg_step *s, const int32_t *sums, int32_t count, int
 
 void smg_step_biases(const smg_step *s, const int32_t *sums, int32_t count, int32_t *b, int32_t *buffer) {
     for (int32_t i = 0; i < count; i++) {
-        int64_t step = delta(s, sums[i], mantissa_of(s, i), shift_of(s, i), (uint32_t)i);
+        const smg_factor f = smg_factor_of(s, i);
+        int64_t step = delta(s, sums[i], mantissa_of(s, f), shift_of(s, f), (uint32_t)i);
         if (buffer) {
             const smg_ruled ruled =
                 smg_follow_rule(s, (int32_t)limit(buffer[i] + step), MOST, smg_word(s->buffer_key, (uint32_t)i));
