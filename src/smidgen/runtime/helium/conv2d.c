@@ -21,6 +21,7 @@ typedef struct {
     int32_t in, out, k; /* input and output channels of the group, elements of a window */
     int32_t c, first;   /* where they begin */
     int32_t windows;    /* that there is room for */
+    int8_t *room;       /* for four filters that are packed, of windows that are longer than SMG_SHORT */
     int8_t *filters;    /* [4][k], where some of their channels are trained */
     int8_t *copied;     /* [windows][k] */
 } layer;
@@ -142,7 +143,7 @@ static void convolve_row(const layer *l, smg_map y, int32_t oy) {
     const int32_t iy = oy * p->stride_h - p->pad_h, last = (p->y_w - 1) * p->stride_w - p->pad_w + p->k_w;
     int8_t *to = smg_row(y, oy, p->y_w * p->y_c) + l->first;
     smg_pixels job = {
-        .k = l->k, .y_on = p->y_c, .x_zero = p->x_zero, .y_zero = p->y_zero, .lo = p->lo, .hi = p->hi,
+        .room = l->room, .k = l->k, .y_on = p->y_c, .x_zero = p->x_zero, .y_zero = p->y_zero, .lo = p->lo, .hi = p->hi,
     };
     if (p->k_h == 1 && (p->k_w == 1 || (p->groups == 1 && p->dilation_w == 1)) && p->pad_w <= 0 && last <= p->x_w &&
         iy >= 0 && iy < p->x_h) {
@@ -168,7 +169,8 @@ void smg_conv2d_s8(const smg_conv2d_s8_params *p, const smg_map *x, const smg_we
     layer l = {.p = p, .b = b, .in = p->x_c / p->groups, .out = p->y_c / p->groups};
     l.k = p->k_h * p->k_w * l.in;
     l.windows = smg_max(smg_min(SMG_WINDOW_ROOM / l.k, p->y_w), 1);
-    l.filters = scratch;
+    l.room = scratch;
+    l.filters = l.room + (l.k > SMG_SHORT ? 4 * ((l.k + 15) & ~15) : 0);
     l.copied = l.filters + (w->count ? 4 * l.k : 0);
     if (p->k_h * p->k_w * p->stride_h * p->stride_w == 1 && p->x_h == p->y_h && p->x_w == p->y_w &&
         from.rows >= p->x_h && to.rows >= p->y_h) { /* pixel by pixel: one long row */
