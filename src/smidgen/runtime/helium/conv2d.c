@@ -90,8 +90,12 @@ static const int8_t *filter(const layer *l, int32_t n, int32_t at) {
     int8_t *to = l->filters + at * l->k;
     if (l->w.count == 0) return l->w.data + n * l->k;
     copy(l->w.data + n * l->k, to, l->k);
-    for (int32_t t = 0; t < taps; t++)
-        for (int32_t i = 0; i < l->w.count; i++) to[t * l->in + l->w.channel[i]] = *trained++;
+    for (int32_t t = 0; t < taps; t++, trained += l->w.count)
+        for (int32_t i = 0; i < l->w.count; i += 8) {
+            const mve_pred16_t some = vctp16q((uint32_t)(l->w.count - i));
+            const uint16x8_t places = vreinterpretq_u16_s16(vldrhq_z_s16(l->w.channel + i, some));
+            vstrbq_scatter_offset_p_s16(to + t * l->in, places, vldrbq_z_s16(trained + i, some), some);
+        }
     return to;
 }
 

@@ -38,8 +38,12 @@ static inline void smg_lay_row(const int8_t *row, int32_t on, int32_t width, int
     const int8x16_t zeros = vdupq_n_s8((int8_t)zero);
     const int8_t *from = row + (left + inside.from * step) * on;
     for (int32_t i = 0; i < inside.from; i++, to += SMG_CHANNELS) vstrbq_s8(to, zeros);
-    for (int32_t i = inside.from; i < inside.to; i++, to += SMG_CHANNELS, from += step * on)
-        vstrbq_s8(to, vldrbq_z_s8(from, some));
+    if (lanes == SMG_CHANNELS)
+        for (int32_t i = inside.from; i < inside.to; i++, to += SMG_CHANNELS, from += step * on)
+            vstrbq_s8(to, vldrbq_s8(from));
+    else
+        for (int32_t i = inside.from; i < inside.to; i++, to += SMG_CHANNELS, from += step * on)
+            vstrbq_s8(to, vldrbq_z_s8(from, some));
     for (int32_t i = inside.to; i < count; i++, to += SMG_CHANNELS) vstrbq_s8(to, zeros);
 }
 
