@@ -201,6 +201,7 @@ static smg_slides prepare_slides(const layer *l) {
         .across = 4 * (l->half - 4 - (l->k - 1) / 2), .y_on = row - width, .y_row = row,
         .narrow = sizeof *p->shift == 1, .last = pair - read_bytes(l),
         .share = l->single ? pair / 2 : 0, /* two channels share the strip of a single row */
+        .bytes = 1,
     };
     return job;
 }

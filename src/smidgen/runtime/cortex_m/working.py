@@ -143,7 +143,8 @@ def _conv2d_grad(node: Node, by_row: bool) -> int:
 
 
 def _depthwise_grad(node: Node, by_row: bool) -> int:
-    """Of eight channels weights and gradients in halfwords, spread and bordered with zeros; or as in portable C."""
+    """Sums, filters and strips where filters slide; of eight channels weights and gradients in halfwords, spread and
+    bordered with zeros; or as in portable C."""
     assert isinstance(node.op, DepthwiseGradInput)
     dy, (_, high, wide, _) = node.ins[0].type, node.ins[1].type.shape
     _, height, width, channels = node.outs[0].type.shape
@@ -151,6 +152,11 @@ def _depthwise_grad(node: Node, by_row: bool) -> int:
     odd = node.op.multiplier > 1 or channels % COLUMNS or node.op.dilation != (1, 1)
     if odd or wide > SIZES["SPREAD_WIDEST"] or height * width > largest:
         return portable.NEEDS["smg_depthwise_grad_g8"](node, by_row)
+    slides = high == wide and wide in (3, 5, 7) and node.op.stride == (1, 1) and height * width >= SIZES["GRAD_LEAST"]
+    if slides and 4 <= width <= SIZES["GRAD_ELEMENTS"]:
+        band, filters = min(height, SIZES["GRAD_ELEMENTS"] // width), 2 * COLUMNS * ((wide + 1) // 2) * wide
+        strips = (band + wide) // 2 * BLOCK * (width + wide - 1)
+        return 4 * (band * width * COLUMNS + filters + strips + wide * wide)
     return 2 * COLUMNS * (high * _up(wide, 2) + dy.shape[1] * (width + wide))
 
 
