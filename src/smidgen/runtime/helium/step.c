@@ -41,33 +41,47 @@ static inline int32x4_t raise(int32x4_t v, int32x4_t t) {
     return vshlq_s32(vminq_s32(vmaxq_s32(v, vnegq_s32(most)), most), by);
 }
 
-/* sums * mantissa * 2^-t. */
-static inline int32x4_t delta(const smg_step *s, int32x4_t sums, int32x4_t mantissa, int32x4_t t, uint32_t index) {
-    const int32x4_t v = vqrdmulhq_s32(vshlq_r_s32(sums, s->lift), mantissa);
-    const mve_pred16_t raised = vcmpltq_n_s32(t, 0);
-    const int32x4_t divided = divide(v, vmaxq_s32(t, vdupq_n_s32(0)), words(s->key, index));
-    return raised ? vpselq_s32(raise(v, t), divided, raised) : divided;
-}
+/* Of four channels: the mantissas of their factors with the rate, and what they are shifted by, whatever rate it was
+ * given. */
+typedef struct {
+    int32x4_t mantissa, t;
+} factors;
 
-/* Of four channels from c on, of which there may be fewer: their mantissas, and what they are shifted by, whatever rate
- * it was given. */
-static inline int32x4_t mantissas(const smg_step *s, int32_t c, mve_pred16_t some) {
-    return vqrdmulhq_n_s32(vldrwq_z_s32(s->multiplier + c, some), s->rate);
-}
-
-static inline int32x4_t shifts(const smg_step *s, int32_t c, mve_pred16_t some) {
+static inline factors with_rate(const smg_step *s, int32x4_t mantissa, int32x4_t shift) {
     const int32_t all = (int32_t)((uint32_t)s->lift - (uint32_t)s->power);
-    return vsubq_s32(vdupq_n_s32(all), vldrbq_z_s32(s->shift + c, some));
+    const factors f = {vqrdmulhq_n_s32(mantissa, s->rate), vsubq_s32(vdupq_n_s32(all), shift)};
+    return f;
+}
+
+/* Four channels from c on, of which there may be fewer: their factors are listed, or derived one by one. */
+static inline factors factors_of(const smg_step *s, int32_t c, int32_t count) {
+    const mve_pred16_t some = vctp32q((uint32_t)count);
+    int32_t mantissa[FOUR] = {0}, shift[FOUR] = {0};
+    if (!s->correction) return with_rate(s, vldrwq_z_s32(s->multiplier + c, some), vldrbq_z_s32(s->shift + c, some));
+    for (int32_t i = 0; i < smg_min(count, FOUR); i++) {
+        const smg_factor f = smg_derived_factor(s, c + i);
+        mantissa[i] = f.mantissa;
+        shift[i] = f.shift;
+    }
+    return with_rate(s, vldrwq_s32(mantissa), vldrwq_s32(shift));
+}
+
+/* sums * mantissa * 2^-t. */
+static inline int32x4_t delta(const smg_step *s, int32x4_t sums, factors f, uint32_t index) {
+    const int32x4_t v = vqrdmulhq_s32(vshlq_r_s32(sums, s->lift), f.mantissa);
+    const mve_pred16_t raised = vcmpltq_n_s32(f.t, 0);
+    const int32x4_t divided = divide(v, vmaxq_s32(f.t, vdupq_n_s32(0)), words(s->key, index));
+    return raised ? vpselq_s32(raise(v, f.t), divided, raised) : divided;
 }
 
 /* The steps of `count` weights of one channel; of as many channels, each with a factor of its own. */
 static SMG_NOINLINE void channel_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t index,
                                        int32_t *steps) {
-    const int32x4_t mantissa = vdupq_n_s32(smg_high_mul(s->multiplier[c], s->rate));
-    const int32x4_t t = vdupq_n_s32((int32_t)((uint32_t)(s->lift - s->shift[c]) - (uint32_t)s->power));
+    const smg_factor own = smg_factor_of(s, c);
+    const factors f = with_rate(s, vdupq_n_s32(own.mantissa), vdupq_n_s32(own.shift));
     for (int32_t i = 0; i < count; i += FOUR) {
         const mve_pred16_t some = vctp32q((uint32_t)(count - i));
-        vstrwq_s32(steps + i, delta(s, vldrwq_z_s32(sums + i, some), mantissa, t, (uint32_t)(index + i)));
+        vstrwq_s32(steps + i, delta(s, vldrwq_z_s32(sums + i, some), f, (uint32_t)(index + i)));
     }
 }
 
@@ -75,8 +89,8 @@ static SMG_NOINLINE void channels_steps(const smg_step *s, const int32_t *sums, 
                                         int32_t *steps) {
     for (int32_t i = 0; i < count; i += FOUR) {
         const mve_pred16_t some = vctp32q((uint32_t)(count - i));
-        const int32x4_t mantissa = mantissas(s, c + i, some), t = shifts(s, c + i, some);
-        vstrwq_s32(steps + i, delta(s, vldrwq_z_s32(sums + i, some), mantissa, t, (uint32_t)(index + i)));
+        const factors f = factors_of(s, c + i, count - i);
+        vstrwq_s32(steps + i, delta(s, vldrwq_z_s32(sums + i, some), f, (uint32_t)(index + i)));
     }
 }
 
