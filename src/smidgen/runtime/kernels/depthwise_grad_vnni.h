@@ -71,7 +71,7 @@ SMG_VNNI_LOOP smg_vnni_round_tile(const smg_depthwise_s8_params *p, const smg_vn
             const int32_t index = (at + n) * p->y_c + first, some = smg_min(SMG_VNNI_PIXELS, pixels - n);
             const __m512i sums[SMG_VNNI_PARTS] = {of->kept[0][group], of->kept[1][group], of->kept[2][group],
                                                   of->kept[3][group]};
-            const __m512i words = smg_vnni_words(&all, _mm512_add_epi32(spread, _mm512_set1_epi32(index / 4)));
+            const __m512i words = smg_vnni_words(all.key, _mm512_add_epi32(spread, _mm512_set1_epi32(index / 4)));
             const uint64_t keep = smg_vnni_bits(mask, index, p->y_c, some, of->channels);
             const __m512i out = smg_vnni_round_parts(&all, sums, factors, keep, words);
             if (some == SMG_VNNI_PIXELS && of->channels == 0xffff)

@@ -2,8 +2,8 @@
 #ifndef SMIDGEN_ROUNDING_VNNI_H
 #define SMIDGEN_ROUNDING_VNNI_H
 
+#include "random_vnni.h"
 #include "rounding.h"
-#include "vnni.h"
 
 #if defined(SMG_VNNI)
 /* One gradient tensor in the making, and the bits that occur in it. */
@@ -11,11 +11,6 @@ typedef struct {
     __m128i lift, deep, raise, shift;
     __m512i most, least, centre, key, peak;
 } smg_vnni_rounder;
-
-/* Multipliers of sixteen lanes: of even ones, and of odd ones. */
-typedef struct {
-    __m512i even, odd;
-} smg_vnni_factor;
 
 static inline smg_vnni_rounder smg_vnni_rounder_of(const smg_rounding *r) {
     const int32_t most = r->raise ? 1 << 20 : INT32_MAX;
@@ -30,31 +25,10 @@ static inline void smg_vnni_end_rounding(const smg_vnni_rounder *all, smg_roundi
     r->peak_bits |= (uint32_t)_mm512_reduce_or_epi32(all->peak);
 }
 
-static inline smg_vnni_factor smg_vnni_factor_of(__m512i multiplier) {
-    const smg_vnni_factor factor = {multiplier, _mm512_srli_epi64(multiplier, 32)};
-    return factor;
-}
-
-/* smg_mix of sixteen words. */
-SMG_VNNI_PART __m512i smg_vnni_mix(__m512i x) {
-    x = _mm512_mullo_epi32(_mm512_xor_si512(x, _mm512_srli_epi32(x, 16)), _mm512_set1_epi32(0x7FEB352D));
-    x = _mm512_mullo_epi32(_mm512_xor_si512(x, _mm512_srli_epi32(x, 15)), _mm512_set1_epi32((int32_t)0x846CA68Bu));
-    return _mm512_xor_si512(x, _mm512_srli_epi32(x, 16));
-}
-
-/* Sixteen random words of these numbers. */
-SMG_VNNI_PART __m512i smg_vnni_words(const smg_vnni_rounder *all, __m512i index) {
-    const __m512i spread = _mm512_mullo_epi32(index, _mm512_set1_epi32((int32_t)0x9E3779B9u));
-    return smg_vnni_mix(_mm512_add_epi32(spread, all->key));
-}
-
 /* Sixteen sums, of which those not kept are 0, scaled and rounded at random by bytes in 32 bits each. */
 SMG_VNNI_PART __m512i smg_vnni_round(smg_vnni_rounder *all, __m512i sum, smg_vnni_factor factor, __mmask16 keep,
                                      __m512i octets) {
-    const __m512i nudge = _mm512_set1_epi64(1 << 30), x = _mm512_sll_epi32(sum, all->lift);
-    const __m512i even = _mm512_add_epi64(_mm512_mul_epi32(x, factor.even), nudge);
-    const __m512i odd = _mm512_add_epi64(_mm512_mul_epi32(_mm512_srli_epi64(x, 32), factor.odd), nudge);
-    const __m512i high = _mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 31), _mm512_slli_epi64(odd, 1));
+    const __m512i high = smg_vnni_high_mul(_mm512_sll_epi32(sum, all->lift), factor);
     const __m512i deep = _mm512_maskz_sra_epi32(keep, high, all->deep);
     const __m512i limited = _mm512_min_epi32(_mm512_max_epi32(deep, all->least), all->most);
     const __m512i random = _mm512_srai_epi32(_mm512_sll_epi32(octets, all->shift), 8);
@@ -87,14 +61,13 @@ SMG_VNNI_PART __m512i smg_vnni_round_parts(smg_vnni_rounder *all, const __m512i 
 static inline void smg_vnni_round_sums(smg_rounding *r, const int32_t *sums, int32_t count, int32_t c, int32_t index,
                                        const uint8_t *mask, int8_t *to) {
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    const __m512i counted = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     smg_vnni_rounder all = smg_vnni_rounder_of(r);
     for (int32_t i = 0; i < count; i += 64) {
         const __mmask64 some = smg_vnni_bytes(count - i);
         uint64_t bits = ~(uint64_t)0;
         if (mask) memcpy(&bits, mask + (index + i) / 8, (size_t)(smg_min(64, count - i) + 7) / 8);
         bits &= some;
-        const __m512i words = smg_vnni_words(&all, _mm512_add_epi32(_mm512_set1_epi32((index + i) / 4), counted));
+        const __m512i words = smg_vnni_words(all.key, _mm512_add_epi32(_mm512_set1_epi32((index + i) / 4), smg_vnni_counted()));
         __m128i octets[4];
         __m512i u[4];
         _mm512_storeu_si512(octets, words);
