@@ -5,7 +5,8 @@
 #ifndef SMIDGEN_VNNI_H
 #define SMIDGEN_VNNI_H
 
-#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512VNNI__)
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__) && \
+    defined(__AVX512VNNI__) && defined(__BMI2__)
 #define SMG_VNNI 1
 #include <immintrin.h>
 #include <string.h>
