@@ -30,8 +30,9 @@ def _conv2d(node: Node, by_row: bool) -> int:
         return piece * (2 * pixels + 8)
     pixels = SIZES["PIECE_PIXELS"]
     sums, element = 4 * pixels * SIZES["PIECE_CHANNELS"], 2 * pixels + 8
-    pieces = -(-k // ((room - sums) // element & ~3))
-    return sums + _up(-(-k // pieces), 4) * element
+    pieces = -(-k // ((SIZES["PIECE_ROOM"] - sums) // element & ~3))
+    alone = _up(k, 4) if node.out.type.shape[2] < 4 else 0  # a pixel's window, put together as a whole
+    return max(sums + _up(-(-k // pieces), 4) * element, alone)
 
 
 def _up(x: int, multiple: int) -> int:

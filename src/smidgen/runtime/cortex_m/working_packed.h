@@ -10,8 +10,10 @@
 #define SMG_ROW_ROOM_DEEPER 48
 #define SMG_ROOM_DEPTH 64
 
-/* Windows are taken in pieces where that holds fewer than so many; then sums of pixels and channels are kept. */
+/* Windows are taken in pieces where that holds fewer than so many; then sums of pixels and channels are kept, and pieces
+ * and sums have so many bytes: where layers are deep, little else is left. */
 #define SMG_FEW_WINDOWS 8
+#define SMG_PIECE_ROOM 4640
 #define SMG_PIECE_PIXELS 16
 #define SMG_PIECE_CHANNELS 32
 
