@@ -53,6 +53,7 @@ class Writer:
         self.hearing = hearing(graph, prefix)
         self.state, self.initial = state_offsets(graph), tuple(initial(graph))
         self.shared = shared_factors(graph)
+        self.alike: dict[str, str] = {}  # arrays of parameters, by name: another that holds the same
         self.data = dict(self._data())
         self.constant_bytes = sum(array.nbytes for array in self.data.values())
 
@@ -103,10 +104,14 @@ class Writer:
         for start in self.initial:
             if isinstance(start, Widened):
                 yield self._constant(start.value), start.narrow
+        known: dict[tuple[str, bytes], str] = {}
         for node in self.graph.nodes:
             for field, item in self._parameters(node).items():
-                if isinstance(item, np.ndarray):
-                    yield self._array(node, field), item
+                if isinstance(item, np.ndarray) and item.size:
+                    name = self._array(node, field)
+                    self.alike[name] = known.setdefault((item.dtype.name, item.tobytes()), name)
+                    if self.alike[name] == name:
+                        yield name, item
         for group in self.schedule.groups:
             yield self._order(group), order_table(group)
         if self.hearing is not None:
@@ -130,7 +135,8 @@ class Writer:
         return f"{self.prefix}_const_{self.names[value]}"
 
     def _array(self, node: Node, field: str) -> str:
-        return f"{self.prefix}_{field}_{self.names[node.outs[0]]}"
+        name = f"{self.prefix}_{field}_{self.names[node.outs[0]]}"
+        return self.alike.get(name, name)
 
     def _place(self, value: Value) -> str:
         """The C expression for a value's address."""
@@ -231,7 +237,7 @@ class Writer:
 
     def _field(self, node: Node, field: str, item: int | float | Array | str) -> str:
         if isinstance(item, np.ndarray):
-            return self._array(node, field)
+            return self._array(node, field) if item.size else "0"
         if isinstance(item, str):
             return item
         return literal(item, "float32" if isinstance(item, float) else "int32")

@@ -232,6 +232,24 @@ typedef struct {
     SMG_STEPPING;
 } smg_bias_sum_step_params;
 
+/* A bias of which 16 bits learn: `unit` are the shifts of its layer's multipliers, which say what a difference counts. */
+typedef struct {
+    int32_t c;
+    SMG_STEPPING;
+    const int8_t *unit;
+} smg_difference_step_params;
+
+typedef struct {
+    int32_t n, c;
+    SMG_STEPPING;
+    const int8_t *unit;
+} smg_difference_sum_step_params;
+
+typedef struct {
+    int32_t c;
+    const int8_t *shift;
+} smg_learned_bias_params;
+
 /* n weights in all, c channels, runs of `inner` weights of one channel. */
 #define SMG_WEIGHTS                     \
     int32_t n, inner, c, fraction_bits; \
@@ -343,6 +361,12 @@ void smg_bias_step(const smg_bias_step_params *p, int32_t *b, int32_t *buffer, c
                    const int32_t *rate, const int32_t *step_state);
 void smg_bias_sum_step(const smg_bias_sum_step_params *p, int32_t *b, int32_t *buffer, const int8_t *dy,
                        const int32_t *rate, const int32_t *step_state, void *scratch);
+void smg_difference_step(const smg_difference_step_params *p, int16_t *difference, int32_t *buffer,
+                         const int32_t *sums, const int32_t *rate, const int32_t *step_state);
+void smg_difference_sum_step(const smg_difference_sum_step_params *p, int16_t *difference, int32_t *buffer,
+                             const int8_t *dy, const int32_t *rate, const int32_t *step_state, void *scratch);
+/* b = base + difference * 2^unit, saturated. */
+void smg_learned_bias(const smg_learned_bias_params *p, const int32_t *base, const int16_t *difference, int32_t *b);
 void smg_weight_step(const smg_weight_step_params *p, int8_t *w, uint8_t *fraction, int16_t *buffer,
                      const int32_t *sums, const int32_t *rate, const int32_t *step_state);
 void smg_conv2d_weight_step(const smg_conv2d_weight_step_params *p, int8_t *w, uint8_t *fraction, int16_t *buffer,

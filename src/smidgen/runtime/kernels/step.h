@@ -85,7 +85,12 @@ static inline smg_ruled smg_follow_rule(const smg_step *s, int32_t gathered, int
 void smg_step_weights(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t c_step, int32_t index,
                       int8_t *w, uint8_t *fraction, int16_t *buffer);
 
-/* Apply the sums of a whole bias. */
+/* log2 of what a difference to a bias counts, by the shift of its layer's multiplier. */
+static inline int32_t smg_unit(int32_t shift) { return smg_clamp(-7 - shift, 0, 15); }
+
+/* Apply the sums of a whole bias: to its 32 bits, or, where there are shifts that say its units, to its difference. */
 void smg_step_biases(const smg_step *s, const int32_t *sums, int32_t count, int32_t *b, int32_t *buffer);
+void smg_step_differences(const smg_step *s, const int32_t *sums, int32_t count, const int8_t *unit,
+                          int16_t *difference, int32_t *buffer);
 
 #endif
