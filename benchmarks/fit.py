@@ -52,7 +52,6 @@ DEPTHS = (3, 6, 12)
 WIDTHS = {"resnet8": 1.0, "efficientnet-lite0": 0.35}
 OLD, NEW = (0, 1, 2, 3, 4), (5, 6, 7, 8, 9)  # classes of CIFAR-10: a network knows the ones and is to learn the others
 TAKEN = 1000  # images of the new classes to learn from; of fewer than 800 contributions are taken by rule
-_analysed: dict[str, Contributions] = {}  # by network: what the fit with the first seed measured
 
 
 @dataclass(frozen=True)
@@ -166,30 +165,35 @@ def networks(names: list[str], budget: str, images: int, epochs: int, pretrainin
     data = Data(wanted.name, wanted.classes, wanted.train.spread(images), wanted.test)
     for name in names:
         graph = brought(name, known, pretraining)
-        tried = [one for seed in range(seeds) for one in _one_seed(graph, data, budget, epochs, seed)]
+        tried, measured = list[Tried](), None
+        for seed in range(seeds):
+            found, measured = _one_seed(graph, data, budget, epochs, seed, measured)
+            tried += found
         for scheme in dict.fromkeys(one.scheme for one in tried):
             same = [one for one in tried if one.scheme == scheme]
             yield replace(same[0], what=name, top1=statistics.fmean(one.top1 for one in same))
 
 
-def _one_seed(graph: Graph, data: Data, budget: str, epochs: int, seed: int) -> Iterator[Tried]:
+def _one_seed(
+    graph: Graph, data: Data, budget: str, epochs: int, seed: int, known: Contributions | None
+) -> tuple[list[Tried], Contributions]:
     """The fit, then the head and layers from the last on, in as much SRAM as it takes and as it may take."""
     mild = Augment((0.5, 1.0))
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out"
         found = fit(
             graph, data, out, budget=budget, epochs=epochs, augment=mild, seed=seed, on_progress=announce,
-            contributions=_analysed.get(graph.name),
+            contributions=known,
         )  # fmt: skip
-        int8, _analysed[graph.name] = sm.load(out / "model.smg"), read_contributions(out / "contributions.json")
+        int8, measured = sm.load(out / "model.smg"), read_contributions(out / "contributions.json")
     chosen, rate = " ".join(found.scheme.weights), round(found.rate.learning_rate * BATCH, 6)
     accuracy = 100 * (found.learned.accuracy or 0.0)
-    yield Tried("", f"fit: bias:{found.scheme.biases} {chosen}", rate, accuracy, found.scheme.planned_bytes)
+    tried = [Tried("", f"fit: bias:{found.scheme.biases} {chosen}", rate, accuracy, found.scheme.planned_bytes)]
     sizes = (found.scheme.planned_bytes, found.scheme.budget_bytes)
     for scheme, sram in dict.fromkeys([("head", None), *(deepest(int8, len(data.classes), size) for size in sizes)]):
-        tried = replace(train_by_hand(int8, data, scheme, None, epochs, mild, seed), sram_bytes=sram)
-        say(tried)
-        yield tried
+        tried.append(replace(train_by_hand(int8, data, scheme, None, epochs, mild, seed), sram_bytes=sram))
+        say(tried[-1])
+    return tried, measured
 
 
 def show(found: list[Tried]) -> None:
