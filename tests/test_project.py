@@ -58,9 +58,11 @@ def test_a_projects_folders_hold_the_model_the_kernels_and_the_board(target: str
         folder, _, file = name.rpartition("/")
         folders.setdefault(folder, set()).add(file)
     assert folders.pop("") == {"README.md", "Makefile", "CMakeLists.txt", LISTING}
-    assert folders.pop("model") == {"kws.h", "kws.c", "kws_weights.h", "kws_weights.c"}
-    assert folders.pop("smidgen") == {path.name for path in program.sources.runtime} | {"CMakeLists.txt"}
-    assert folders.pop("board") == {"main.c"} | ({"startup.c", "board.ld"} if target != "host" else set())
+    assert folders.pop("model") == {"kws.h", "kws.c", "kws_link.h", "kws_weights.h", "kws_weights.c"}
+    kernels = {path.name for path in program.sources.runtime}
+    assert folders.pop("smidgen") == kernels | {"link.c", "smidgen_link.h", "CMakeLists.txt"}
+    own = {"startup.c", "board.ld", "port.h"} if target != "host" else set()
+    assert folders.pop("board") == {"main.c"} | own
     assert not folders
 
 

@@ -23,6 +23,7 @@ from smidgen.ir import Graph
 from smidgen.results.contributions import AnalysisSummary
 from smidgen.results.inspection import Summary
 from smidgen.results.profiling import Profile
+from smidgen.results.timing import TimeProfile
 from smidgen.results.verbs import CompiledProject, QuantizedFile, RunSummary, TrainingSummary, WrittenModel
 from smidgen.selection import Found, Pareto
 from smidgen.targets.boards import parse_size
@@ -121,6 +122,7 @@ Result = (
     | QuantizedFile
     | CompiledProject
     | Profile
+    | TimeProfile
     | TrainingSummary
     | AnalysisSummary
     | Found
@@ -136,7 +138,17 @@ Result = (
 )
 
 
-TABLES = (Summary, Profile, Predictions, ClassesTested, CellsTested, LabelsTested, NumbersTested, ReconstructionTested)
+TABLES = (
+    Summary,
+    Profile,
+    TimeProfile,
+    Predictions,
+    ClassesTested,
+    CellsTested,
+    LabelsTested,
+    NumbersTested,
+    ReconstructionTested,
+)
 
 
 def show(result: Result, as_json: bool) -> None:

@@ -14,7 +14,7 @@ from smidgen.codegen.initial import Copied, Filled, Gathered, Widened, initial
 from smidgen.codegen.runtime import render
 from smidgen.codegen.sharing import shared_factors
 from smidgen.codegen.spelling import C_TYPES, comment, defines, identifiers, literal, wrapped
-from smidgen.codegen.teaching import PARAMETERS, choice, copied, predicts, train_header
+from smidgen.codegen.teaching import ARGUMENTS, PARAMETERS, choice, copied, predicts, train_header
 from smidgen.data.pixels import pixel_encoding, pixel_rule
 from smidgen.errors import PlanError
 from smidgen.ir import Array, Graph, Node, Roles, Value
@@ -181,7 +181,7 @@ class Writer:
         at, loss, end = self.forward, self._place(roles.loss), len(self.graph.nodes)
         error = render("error.c", prefix=self.prefix, compare="".join(self._calls(at, at + 1)), loss=loss)
         return {
-            "parameter": PARAMETERS[roles.told],
+            "parameter": PARAMETERS[roles.told], "argument": ARGUMENTS[roles.told],
             "copy": copied(roles.label, self._place(roles.label)) if roles.label else "",
             "rate": self._place(roles.rate), "loss": loss, "backward": "".join(self._calls(at, end)),
             "error_body": error if roles.told == "nothing" else "", "fingerprint": _fingerprint(self.graph),

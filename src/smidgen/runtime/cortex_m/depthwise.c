@@ -5,8 +5,10 @@
 #include "smidgen.h"
 
 #include "slide.h"
+#include "squares.h"
 #include "strips.h"
 #include "tapwise.h"
+#include "threes.h"
 
 /* Lists of columns that are made once for all blocks, at most. */
 enum { LISTS = 20 };
@@ -200,6 +202,7 @@ static smg_slides prepare_slides(const layer *l) {
         .across = 4 * (l->half - 4 - (l->k - 1) / 2), .y_on = row - width, .y_row = row,
         .narrow = sizeof *p->shift == 1, .last = pair - read_bytes(l),
         .share = l->single ? pair / 2 : 0, /* two channels share the strip of a single row */
+        .bytes = 1,
     };
     return job;
 }
@@ -328,15 +331,26 @@ static SMG_NOINLINE void add_up(const layer *l, block of, int32_t y0, int32_t y1
     }
 }
 
+/* Whether the layer is a whole square, with scales for the kernel of squares. */
+static int32_t is_square(const smg_depthwise_s8_params *p, smg_map x, smg_map y, int32_t rows) {
+    int32_t any = 0;
+    if (!SMG_IS_SQUARE(p) || rows != p->y_h || x.rows < rows || y.rows < rows || p->y_c % BLOCK) return 0;
+    for (int32_t n = 0; n < p->y_c; n++) any |= smg_unusual(p->multiplier[n], p->shift[n]) | (-2 - p->shift[n]);
+    return any >= 0;
+}
+
 void smg_depthwise_s8(const smg_depthwise_s8_params *p, const smg_map *x, const smg_weights *w, const int32_t *b,
                       const smg_map *y, int32_t y0, int32_t y1, void *scratch) {
     layer l = {.p = p, .x = *x, .y = *y, .w = *w, .b = b, .times = p->y_c / p->x_c, .k = p->k_w};
-    const int32_t slides = prepare(&l, y1 - y0, scratch), in_place = x->data == y->data;
+    const int32_t in_place = x->data == y->data, threes = y1 - y0 == 1 && !in_place && smg_are_threes(p);
+    const int32_t square = is_square(p, *x, *y, y1 - y0), slides = !threes && !square && prepare(&l, y1 - y0, scratch);
     l.words = l.times == 1 && w->count == 0;
     l.usual = slides && usual(p, 0, p->y_c);
     l.zeros = (uint32_t)(uint8_t)p->x_zero * 0x01010101u;
     const int32_t singly = slides || in_place, whole = p->y_c & ~(BLOCK - 1);
-    for (block of = {0, 0}; of.first < p->y_c && !l.usual; of.first += of.count) {
+    if (square) smg_depthwise_squares(p, x->data, *w, b, y->data, scratch);
+    if (threes) smg_depthwise_threes(p, *x, *w, b, *y, y0, scratch);
+    for (block of = {0, 0}; of.first < p->y_c && !l.usual && !threes && !square; of.first += of.count) {
         of.count = smg_min(!singly && of.first < whole ? whole : BLOCK, p->y_c - of.first);
         if (!slides || !usual(p, of.first, of.first + of.count)) add_up(&l, of, y0, y1, scratch);
     }
