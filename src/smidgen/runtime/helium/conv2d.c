@@ -21,6 +21,7 @@ typedef struct {
     int32_t in, out, k; /* input and output channels of the group, elements of a window */
     int32_t c, first;   /* where they begin */
     int32_t windows;    /* that there is room for */
+    int8_t *room;       /* for four filters that are packed, of windows that are longer than SMG_SHORT */
     int8_t *filters;    /* [4][k], where some of their channels are trained */
     int8_t *copied;     /* [windows][k] */
 } layer;
@@ -89,8 +90,12 @@ static const int8_t *filter(const layer *l, int32_t n, int32_t at) {
     int8_t *to = l->filters + at * l->k;
     if (l->w.count == 0) return l->w.data + n * l->k;
     copy(l->w.data + n * l->k, to, l->k);
-    for (int32_t t = 0; t < taps; t++)
-        for (int32_t i = 0; i < l->w.count; i++) to[t * l->in + l->w.channel[i]] = *trained++;
+    for (int32_t t = 0; t < taps; t++, trained += l->w.count)
+        for (int32_t i = 0; i < l->w.count; i += 8) {
+            const mve_pred16_t some = vctp16q((uint32_t)(l->w.count - i));
+            const uint16x8_t places = vreinterpretq_u16_s16(vldrhq_z_s16(l->w.channel + i, some));
+            vstrbq_scatter_offset_p_s16(to + t * l->in, places, vldrbq_z_s16(trained + i, some), some);
+        }
     return to;
 }
 
@@ -142,7 +147,7 @@ static void convolve_row(const layer *l, smg_map y, int32_t oy) {
     const int32_t iy = oy * p->stride_h - p->pad_h, last = (p->y_w - 1) * p->stride_w - p->pad_w + p->k_w;
     int8_t *to = smg_row(y, oy, p->y_w * p->y_c) + l->first;
     smg_pixels job = {
-        .k = l->k, .y_on = p->y_c, .x_zero = p->x_zero, .y_zero = p->y_zero, .lo = p->lo, .hi = p->hi,
+        .room = l->room, .k = l->k, .y_on = p->y_c, .x_zero = p->x_zero, .y_zero = p->y_zero, .lo = p->lo, .hi = p->hi,
     };
     if (p->k_h == 1 && (p->k_w == 1 || (p->groups == 1 && p->dilation_w == 1)) && p->pad_w <= 0 && last <= p->x_w &&
         iy >= 0 && iy < p->x_h) {
@@ -168,7 +173,8 @@ void smg_conv2d_s8(const smg_conv2d_s8_params *p, const smg_map *x, const smg_we
     layer l = {.p = p, .b = b, .in = p->x_c / p->groups, .out = p->y_c / p->groups};
     l.k = p->k_h * p->k_w * l.in;
     l.windows = smg_max(smg_min(SMG_WINDOW_ROOM / l.k, p->y_w), 1);
-    l.filters = scratch;
+    l.room = scratch;
+    l.filters = l.room + (l.k > SMG_SHORT ? 4 * ((l.k + 15) & ~15) : 0);
     l.copied = l.filters + (w->count ? 4 * l.k : 0);
     if (p->k_h * p->k_w * p->stride_h * p->stride_w == 1 && p->x_h == p->y_h && p->x_w == p->y_w &&
         from.rows >= p->x_h && to.rows >= p->y_h) { /* pixel by pixel: one long row */

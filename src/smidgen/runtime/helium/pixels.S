@@ -1,5 +1,6 @@
 /* Four channels' filters against pixels, sixteen products at a time: see pixels.h. */
 #include "assembly.inc"
+#include "two_pixels.inc"
 
 /* Where the fields lie, and what is in the frame. */
     .equ K, 16
@@ -11,6 +12,7 @@
     .equ LO, 48
     .equ BIAS, 56
     .equ SHIFT, 64
+    .equ ROOM, 68
     .equ FILTERS, 0
     .equ SUMS, 16
     .equ SCALE, 80
@@ -19,7 +21,13 @@
     .equ TO_ZERO, 152
     .equ LEFT, 156
     .equ LOW, 160
-    .equ FRAME, 176
+    .equ PACKED, 176
+    .equ SIXTEENS, 180
+    .equ AT, 184
+    .equ STEP, 188
+    .equ OUTPUT, 192 /* and pixels left */
+    .equ FIRST, 200
+    .equ FRAME, 208
 
 /* The sums of four pixels become outputs: q0 to q3 are the channels, and narrowed twice they lie side by side. */
     .macro smg_outputs
@@ -62,6 +70,18 @@
     vrshl.s32 \sums, r5
     .endm
 
+/* A vector of each filter. */
+    .macro smg_pack
+    vaddva.s8 r0, q0
+    vaddva.s8 r2, q1
+    vaddva.s8 r4, q2
+    vaddva.s8 r6, q3
+    vstrw.32 q0, [r7], #64
+    vstrw.32 q1, [r7, #-48]
+    vstrw.32 q2, [r7, #-32]
+    vstrw.32 q3, [r7, #-16]
+    .endm
+
 /* Sums of r4 pixels, r6 bytes apart, with two filters, q0 and q1, q2 and q3. */
     .macro smg_two_channels
     vpstt
@@ -98,6 +118,8 @@
     movs r2, #0
     movs r4, #0
     movs r6, #0
+    cmp r11, #32
+    bgt 20f
     dlstp.8 lr, r11
 1:
     vldrb.u8 q0, [r3], #16
@@ -109,6 +131,7 @@
     vldrb.u8 q0, [r9], #16
     vaddva.s8 r6, q0
     letp lr, 1b
+21:
     vmov q4[2], q4[0], r0, r4
     vmov q4[3], q4[1], r2, r6
     ldr r1, [r12, #X_ZERO]
@@ -169,43 +192,39 @@
     smg_outputs
     bgt 2b
     b 8f
-4:
-    ldr r0, [r12, #X_ON]
-    add r2, r11, #15
-    bic r2, r2, #15
-    subs r0, r0, r2
-    str r0, [sp, #BACK]
-5:
+4: /* longer windows, of two pixels at a time */
+    ldr r2, [r12, #X_ON]
+    subs r3, r2, r11
+    str r2, [sp, #STEP]
+    str r3, [sp, #BACK]
+    strd r7, r10, [sp, #OUTPUT]
     str r10, [sp, #LEFT]
-    add r12, sp, #SUMS
-    cmp r10, #4
-    it gt
-    movgt r10, #4
+5:
+    add r11, sp, #SUMS
 6:
-    ldm sp, {r3, r5, r8, r9}
-    movs r0, #0
-    movs r2, #0
-    movs r4, #0
-    movs r6, #0
-    dlstp.8 lr, r11
-7:
-    vldrb.u8 q0, [r1], #16
-    vldrb.u8 q1, [r3], #16
-    vmlava.s8 r0, q0, q1
-    vldrb.u8 q1, [r5], #16
-    vmlava.s8 r2, q0, q1
-    vldrb.u8 q1, [r8], #16
-    vmlava.s8 r4, q0, q1
-    vldrb.u8 q1, [r9], #16
-    vmlava.s8 r6, q0, q1
-    letp lr, 7b
-    stm r12!, {r0, r2, r4, r6}
+    ldr r2, [sp, #STEP]
+    cmp r10, #1
+    ite gt
+    addgt r3, r1, r2
+    movle r3, r1
+    ldrd r5, r7, [sp, #PACKED]
+    ldr r9, [sp, #FIRST]
+    smg_two_pixels
+    stm r11!, {r0, r2, r4, r6}
+    stm r11!, {r8, r10, r12, lr}
     ldr r0, [sp, #BACK]
-    add r1, r1, r0
-    subs r10, r10, #1
-    bne 6b
     ldr r10, [sp, #LEFT]
+    add r1, r3, r0
+    subs r10, r10, #2
+    str r10, [sp, #LEFT]
+    ble 7f
+    add r0, sp, #(SUMS + 64)
+    cmp r11, r0
+    bne 6b
+7:
+    ldrd r7, r10, [sp, #OUTPUT]
     smg_outputs
+    strd r7, r10, [sp, #OUTPUT]
     bgt 5b
     b 8f
 10: /* two vectors, and the filters of two channels at a time stay in registers */
@@ -231,4 +250,32 @@
     add sp, sp, #FRAME
     vpop {d8-d15}
     pop {r4-r11, pc}
+20: /* filters of longer windows are packed as they are summed up */
+    ldr r7, [r12, #ROOM]
+    subs r10, r11, #1
+    and r1, r10, #15
+    lsrs r10, r10, #4
+    strd r7, r10, [sp, #PACKED]
+    adds r1, r1, #1
+    str r1, [sp, #FIRST]
+    vctp.8 r1
+    vpstttt
+    vldrbt.u8 q0, [r3]
+    vldrbt.u8 q1, [r5]
+    vldrbt.u8 q2, [r8]
+    vldrbt.u8 q3, [r9]
+    add r3, r3, r1
+    add r5, r5, r1
+    add r8, r8, r1
+    add r9, r9, r1
+    smg_pack
+    dls lr, r10
+22:
+    vldrb.u8 q0, [r3], #16
+    vldrb.u8 q1, [r5], #16
+    vldrb.u8 q2, [r8], #16
+    vldrb.u8 q3, [r9], #16
+    smg_pack
+    le lr, 22b
+    b 21b
     smg_end smg_multiply_pixels

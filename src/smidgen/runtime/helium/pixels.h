@@ -14,6 +14,7 @@ typedef struct {
     int32_t y_on, x_zero, y_zero, lo, hi;
     const int32_t *bias, *multiplier;
     const int8_t *shift; /* to the right, so negative */
+    int8_t *room;        /* [4][k], with k rounded up to a whole vector, where it is more than SMG_SHORT */
 } smg_pixels;
 
 /* Multiply, scale and limit. */
