@@ -3,6 +3,7 @@
 from smidgen.codegen.generating import Sources, check_kernels, generate, hearing_usage, interface
 from smidgen.codegen.project import check_project, listed, write_project
 from smidgen.codegen.runtime import PORTABLE, RUNTIME, is_source, render, runtime_files
+from smidgen.codegen.storing import store_files, store_usage
 
 __all__ = [
     "PORTABLE",
@@ -17,5 +18,7 @@ __all__ = [
     "listed",
     "render",
     "runtime_files",
+    "store_files",
+    "store_usage",
     "write_project",
 ]
