@@ -12,7 +12,7 @@ STORE = RUNTIME / "store"
 def store_files() -> dict[str, str]:
     """The store in C and drivers for chips, by path in a project; the same for every program.
 
-    A linker drops the store where nobody calls it. No project compiles a driver by itself: which one is the user's choice.
+    A linker drops the store where nobody calls it. No project compiles a driver by itself: its user chooses one.
     """
     store = {f"smidgen/{path.name}": path for path in sorted(STORE.glob("*.[ch]"))}
     drivers = {f"flash/{path.name}": path for path in sorted((STORE / "flash").glob("*.c"))}
