@@ -147,6 +147,19 @@ static inline __m512i smg_vnni_quad(const int8_t *const *rows, const int32_t *at
     return _mm512_xor_si512(smg_vnni_raise(), _mm512_shuffle_epi8(_mm512_permutexvar_epi32(words, x), bytes));
 }
 
+/* Parts of four elements that a quarter of a vector has. */
+enum { SMG_VNNI_PARTS = 4 };
+
+/* Sixteen bytes of each of four rows, as four parts of four: their rows' bytes side by side. */
+SMG_VNNI_PART void smg_vnni_interleave(const __m512i *rows, __m512i *parts) {
+    const __m512i low = _mm512_unpacklo_epi8(rows[0], rows[1]), high = _mm512_unpackhi_epi8(rows[0], rows[1]);
+    const __m512i low2 = _mm512_unpacklo_epi8(rows[2], rows[3]), high2 = _mm512_unpackhi_epi8(rows[2], rows[3]);
+    parts[0] = _mm512_unpacklo_epi16(low, low2);
+    parts[1] = _mm512_unpackhi_epi16(low, low2);
+    parts[2] = _mm512_unpacklo_epi16(high, high2);
+    parts[3] = _mm512_unpackhi_epi16(high, high2);
+}
+
 /* Four vectors of sixteen words each, of which every quarter is turned: the first words of all four, and so on. */
 static inline void smg_vnni_turn(__m512i *a, __m512i *b, __m512i *c, __m512i *d) {
     const __m512i ab = _mm512_unpacklo_epi32(*a, *b), ba = _mm512_unpackhi_epi32(*a, *b);
