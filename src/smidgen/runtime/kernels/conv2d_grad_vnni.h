@@ -27,20 +27,15 @@ static inline int smg_vnni_back_fits(const smg_conv2d_grad_g8_params *p) {
 }
 
 /* The weights of four outputs from o on, of the channels taken, interleaved; trained ones over frozen ones. */
-static inline void smg_vnni_lay_back(const smg_conv2d_grad_g8_params *p, smg_weights w, int32_t o, smg_vnni_back *of) {
+static inline void smg_vnni_lay_back(const smg_conv2d_grad_g8_params *p, smg_weights w, smg_vnni_trained trained,
+                                     int32_t o, smg_vnni_back *of) {
     const __mmask64 some = smg_vnni_bytes(of->count);
     __m512i four[4];
     for (int32_t i = 0; i < 4; i++) {
-        const __mmask64 there = o + i < p->y_c ? some : 0;
-        four[i] = _mm512_maskz_loadu_epi8(there, w.data + smg_min(o + i, p->y_c - 1) * p->x_c + of->first);
-        if (w.count == 0 || there == 0) continue;
-        int8_t lanes[64];
-        _mm512_storeu_si512(lanes, four[i]);
-        for (int32_t n = 0; n < w.count; n++) {
-            const int32_t c = w.channel[n] - of->first;
-            if (c >= 0 && c < of->count) lanes[c] = w.trained[(o + i) * w.count + n];
-        }
-        four[i] = _mm512_loadu_si512(lanes);
+        const int32_t row = smg_min(o + i, p->y_c - 1);
+        four[i] = _mm512_maskz_loadu_epi8(o + i < p->y_c ? some : 0, w.data + row * p->x_c + of->first);
+        if (trained.channels && o + i < p->y_c)
+            four[i] = smg_vnni_retrain(four[i], trained.channels, w.trained + row * w.count + trained.first);
     }
     smg_vnni_interleave(four, of->w[o / 4]);
 }
@@ -52,7 +47,8 @@ static inline void smg_vnni_begin_back(const smg_conv2d_grad_g8_params *p, smg_w
     of->first = first;
     of->count = smg_min(64, p->x_c - first);
     of->quads = (p->y_c + 3) / 4;
-    for (int32_t o = 0; o < p->y_c; o += 4) smg_vnni_lay_back(p, w, o, of);
+    const smg_vnni_trained trained = smg_vnni_trained_of(w, first);
+    for (int32_t o = 0; o < p->y_c; o += 4) smg_vnni_lay_back(p, w, trained, o, of);
     for (int32_t k = 0; k < SMG_VNNI_PARTS; k++) {
         const __mmask16 some = smg_vnni_first(smg_clamp(of->count - k * SMG_LANES, 0, SMG_LANES));
         __m512i total = _mm512_setzero_si512();
