@@ -44,8 +44,10 @@ static int32_t vector_steps(const smg_step *s, const int32_t *sums, int32_t coun
                             int32_t index, int32_t *steps) {
     const __m512i key = _mm512_set1_epi32((int32_t)s->key);
     const __m128i lift = _mm_cvtsi32_si128(s->lift);
-    smg_vnni_power power = smg_vnni_power_of(_mm512_set1_epi32(mantissa_of(s, c)), _mm512_set1_epi32(shift_of(s, c)), MOST);
+    const smg_factor f = smg_factor_of(s, c);
+    smg_vnni_power power = smg_vnni_power_of(_mm512_set1_epi32(mantissa_of(s, f)), _mm512_set1_epi32(shift_of(s, f)), MOST);
     int32_t i = 0;
+    if (c_step && s->correction) return 0; /* vectors read factors that are listed */
     for (; i + SMG_LANES <= count; i += SMG_LANES) {
         if (c_step) {
             const smg_vnni_factor rate = smg_vnni_factor_of(_mm512_set1_epi32(s->rate));
@@ -142,27 +144,28 @@ void smg_step_weights(const smg_step *s, const int32_t *sums, int32_t count, int
     }
 }
 
-/* What moves a bias whose unit is 2^unit; its buffer, where it has one, goes on to the next. */
-static int32_t bias_step(const smg_step *s, int32_t sum, int32_t i, int32_t unit, int32_t *buffer) {
+/* What moves a bias; its buffer, where it has one, goes on to the next. */
+static int32_t bias_step(const smg_step *s, int32_t sum, int32_t i, int32_t *buffer) {
     const smg_factor f = smg_factor_of(s, i);
-    const int32_t step = delta(s, sum, mantissa_of(s, f), (int32_t)((uint32_t)shift_of(s, f) + (uint32_t)unit), (uint32_t)i);
+    const int32_t step = delta(s, sum, mantissa_of(s, f), shift_of(s, f), (uint32_t)i);
     if (!buffer) return step;
-    const smg_ruled ruled = smg_follow_rule(s, (int32_t)limit(buffer[i] + (int64_t)step), MOST, smg_word(s->buffer_key, (uint32_t)i));
+    const uint32_t word = smg_word(s->buffer_key, (uint32_t)i);
+    const smg_ruled ruled = smg_follow_rule(s, (int32_t)limit(buffer[i] + (int64_t)step), MOST, word);
     buffer[i] = ruled.stays;
     return ruled.moves;
 }
 
 void smg_step_biases(const smg_step *s, const int32_t *sums, int32_t count, int32_t *b, int32_t *buffer) {
     for (int32_t i = 0; i < count; i++) {
-        const int32_t step = bias_step(s, sums[i], i, 0, buffer);
+        const int32_t step = bias_step(s, sums[i], i, buffer);
         b[i] = (int32_t)limit(b[i] - (int64_t)step);
     }
 }
 
-void smg_step_differences(const smg_step *s, const int32_t *sums, int32_t count, const int8_t *unit,
-                          int16_t *difference, int32_t *buffer) {
+void smg_step_differences(const smg_step *s, const int32_t *sums, int32_t count, int16_t *difference,
+                          int32_t *buffer) {
     for (int32_t i = 0; i < count; i++) { /* a step has 30 bits */
-        const int32_t moved = difference[i] - bias_step(s, sums[i], i, smg_unit(unit[i]), buffer);
+        const int32_t moved = difference[i] - bias_step(s, sums[i], i, buffer);
         difference[i] = (int16_t)smg_clamp(moved, -INT16_MAX, INT16_MAX);
     }
 }
