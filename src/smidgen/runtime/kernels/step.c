@@ -38,16 +38,27 @@ static inline int32_t shift_of(const smg_step *s, smg_factor f) {
     return (int32_t)((uint32_t)(s->lift - f.shift) - (uint32_t)s->power); /* whatever rate it was given */
 }
 
+/* The steps of a weight of each of `count` channels, each with a factor of its own. */
+static void channels_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t index,
+                           int32_t *steps) {
+    for (int32_t i = 0; i < count; i++) {
+        const smg_factor f = smg_factor_of(s, c + i);
+        steps[i] = delta(s, sums[i], mantissa_of(s, f), shift_of(s, f), (uint32_t)(index + i));
+    }
+}
+
 #if defined(SMG_VNNI)
-/* The steps of up to BLOCK weights of channels c, c + c_step, …; elements of `steps` past the last are written, too. */
+/* The steps of up to BLOCK weights of channels c, c + c_step, …, whose factors are listed where they are several;
+ * elements of `steps` past the last are written, too. */
 static void vector_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t c_step,
                          int32_t index, int32_t *steps) {
     const __m512i key = _mm512_set1_epi32((int32_t)s->key);
     const __m512i lifted = _mm512_set1_epi32((int32_t)((uint32_t)s->lift - (uint32_t)s->power));
     const __m128i lift = _mm_cvtsi32_si128(s->lift);
     const smg_vnni_factor rate = smg_vnni_factor_of(_mm512_set1_epi32(s->rate));
+    const smg_factor f = smg_factor_of(s, c);
     smg_vnni_power power =
-        smg_vnni_power_of(_mm512_set1_epi32(mantissa_of(s, c)), _mm512_set1_epi32(shift_of(s, c)), MOST);
+        smg_vnni_power_of(_mm512_set1_epi32(mantissa_of(s, f)), _mm512_set1_epi32(shift_of(s, f)), MOST);
     for (int32_t i = 0; i < count; i += SMG_LANES) {
         const __mmask16 some = smg_vnni_first(smg_min(SMG_LANES, count - i));
         if (c_step) {
@@ -72,22 +83,13 @@ static int32_t vector_move(int8_t *w, uint8_t *fraction, int32_t index, int32_t 
     return all;
 }
 #else
-/* The steps of `count` weights of one channel; of as many channels, each with a factor of its own. */
+/* The steps of `count` weights of one channel. */
 static void channel_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t index,
                           int32_t *steps) {
     const smg_factor f = smg_factor_of(s, c);
     const int32_t mantissa = mantissa_of(s, f), t = shift_of(s, f);
     for (int32_t i = 0; i < count; i++) steps[i] = delta(s, sums[i], mantissa, t, (uint32_t)(index + i));
 }
-
-static void channels_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t index,
-                           int32_t *steps) {
-    for (int32_t i = 0; i < count; i++) {
-        const smg_factor f = smg_factor_of(s, c + i);
-        steps[i] = delta(s, sums[i], mantissa_of(s, f), shift_of(s, f), (uint32_t)(index + i));
-    }
-}
-
 #endif
 
 /* What a buffer lets through of each step now; the buffer goes on to the next. */
@@ -127,7 +129,10 @@ void smg_step_weights(const smg_step *s, const int32_t *sums, int32_t count, int
         const int32_t length = smg_min(BLOCK, count - start), first = index + start;
         int32_t done = 0;
 #if defined(SMG_VNNI)
-        vector_steps(s, sums + start, length, c_step ? c + start : c, c_step, first, steps);
+        if (c_step && s->correction)
+            channels_steps(s, sums + start, length, c + start, first, steps);
+        else
+            vector_steps(s, sums + start, length, c_step ? c + start : c, c_step, first, steps);
 #else
         if (c_step)
             channels_steps(s, sums + start, length, c + start, first, steps);
@@ -145,27 +150,28 @@ void smg_step_weights(const smg_step *s, const int32_t *sums, int32_t count, int
     }
 }
 
-/* What moves a bias whose unit is 2^unit; its buffer, where it has one, goes on to the next. */
-static int32_t bias_step(const smg_step *s, int32_t sum, int32_t i, int32_t unit, int32_t *buffer) {
+/* What moves a bias; its buffer, where it has one, goes on to the next. */
+static int32_t bias_step(const smg_step *s, int32_t sum, int32_t i, int32_t *buffer) {
     const smg_factor f = smg_factor_of(s, i);
-    const int32_t step = delta(s, sum, mantissa_of(s, f), (int32_t)((uint32_t)shift_of(s, f) + (uint32_t)unit), (uint32_t)i);
+    const int32_t step = delta(s, sum, mantissa_of(s, f), shift_of(s, f), (uint32_t)i);
     if (!buffer) return step;
-    const smg_ruled ruled = smg_follow_rule(s, (int32_t)limit(buffer[i] + (int64_t)step), MOST, smg_word(s->buffer_key, (uint32_t)i));
+    const uint32_t word = smg_word(s->buffer_key, (uint32_t)i);
+    const smg_ruled ruled = smg_follow_rule(s, (int32_t)limit(buffer[i] + (int64_t)step), MOST, word);
     buffer[i] = ruled.stays;
     return ruled.moves;
 }
 
 void smg_step_biases(const smg_step *s, const int32_t *sums, int32_t count, int32_t *b, int32_t *buffer) {
     for (int32_t i = 0; i < count; i++) {
-        const int32_t step = bias_step(s, sums[i], i, 0, buffer);
+        const int32_t step = bias_step(s, sums[i], i, buffer);
         b[i] = (int32_t)limit(b[i] - (int64_t)step);
     }
 }
 
-void smg_step_differences(const smg_step *s, const int32_t *sums, int32_t count, const int8_t *unit,
-                          int16_t *difference, int32_t *buffer) {
+void smg_step_differences(const smg_step *s, const int32_t *sums, int32_t count, int16_t *difference,
+                          int32_t *buffer) {
     for (int32_t i = 0; i < count; i++) { /* a step has 30 bits */
-        const int32_t moved = difference[i] - bias_step(s, sums[i], i, smg_unit(unit[i]), buffer);
+        const int32_t moved = difference[i] - bias_step(s, sums[i], i, buffer);
         difference[i] = (int16_t)smg_clamp(moved, -INT16_MAX, INT16_MAX);
     }
 }
