@@ -24,6 +24,7 @@ from smidgen.results.contributions import AnalysisSummary
 from smidgen.results.inspection import Summary
 from smidgen.results.linking import BoardState, BoardTraining, BoardWatched
 from smidgen.results.profiling import Profile
+from smidgen.results.timing import TimeProfile
 from smidgen.results.verbs import CompiledProject, QuantizedFile, RunSummary, TrainingSummary, WrittenModel
 from smidgen.selection import Found, Pareto
 from smidgen.targets.boards import parse_size
@@ -122,6 +123,7 @@ Result = (
     | QuantizedFile
     | CompiledProject
     | Profile
+    | TimeProfile
     | TrainingSummary
     | AnalysisSummary
     | Found
@@ -140,7 +142,17 @@ Result = (
 )
 
 
-TABLES = (Summary, Profile, Predictions, ClassesTested, CellsTested, LabelsTested, NumbersTested, ReconstructionTested)
+TABLES = (
+    Summary,
+    Profile,
+    TimeProfile,
+    Predictions,
+    ClassesTested,
+    CellsTested,
+    LabelsTested,
+    NumbersTested,
+    ReconstructionTested,
+)
 
 
 def show(result: Result, as_json: bool) -> None:

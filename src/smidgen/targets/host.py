@@ -44,9 +44,13 @@ class Host:
         """Bytes of working memory a node's kernel needs."""
         return working_memory(node, by_row, self.folders)
 
+    def found_compiler(self) -> Compiler:
+        """The compiler given, or the machine's."""
+        return self.compiler or find_compiler()
+
     def build(self, sources: Sources) -> Path:
         """The shared library of a program. Kernels are built once for all programs."""
-        cache = Cache(self.cache, self.compiler or find_compiler())
+        cache = Cache(self.cache, self.found_compiler())
         headers = sources.headers
         objects = [
             cache.build(".o", {**headers, path.name: path.read_text()}, *INSIDE, "-I.", "-c", path.name)

@@ -3,6 +3,7 @@
 
 #include "accumulate.h"
 #include "step.h"
+#include "unroll.h"
 #include "window.h"
 
 typedef smg_conv2d_grad_weight_g8_params shape;
@@ -17,11 +18,13 @@ static void tap(const shape *p, const int8_t *x, const int8_t *dy, int32_t i, in
     const int joined = p->stride_h == 1 && p->stride_w == 1 && p->x_w == p->y_w && count == p->y_w;
     const int32_t length = joined ? high * count : count;
     int32_t total = 0;
+    SMG_UNROLL
     for (int32_t n = 0; n < in; n++) sums[n] = 0;
     for (int32_t oy = rows.from; oy < rows.to; oy += joined ? high : 1) {
         const int8_t *d = dy + (oy * p->y_w + columns.from) * p->y_c;
         const int8_t *from = x + ((top + oy * p->stride_h) * p->x_w + left + columns.from * p->stride_w) * p->x_c;
         smg_accumulate(sums, in, d, p->y_c, from, p->stride_w * p->x_c, length);
+        SMG_UNROLL
         for (int32_t at = 0; at < length; at++) total += d[at * p->y_c];
     }
     smg_take_zero(sums, in, p->x_zero, total);
