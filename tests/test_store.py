@@ -20,7 +20,7 @@ from smidgen.targets.counter import Counter
 from smidgen.targets.image import read_image
 
 HERE = Path(__file__).parent
-STORE = RUNTIME / "device"
+STORE = RUNTIME / "store"
 SAVES = 50
 LIMIT = 4_000_000_000  # instructions
 
