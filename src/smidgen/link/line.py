@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import struct
 import time
 from dataclasses import dataclass
 
-from smidgen.link.errors import LinkError, Restarted
+from smidgen.link.errors import BoardFailed, LinkError, Restarted
 from smidgen.link.frames import Answer, Command, Frames, Status, read_answer, request_frame
 from smidgen.link.streams import Stream
 
 VERSION = 1
 HELLO = struct.Struct("<HH7I")
 STATISTICS = struct.Struct("<6I2f")
+WAYS_OUT = {
+    Command.SAVE: "it has nowhere to keep what it learned, or that is full or worn; write it to a file, with save -o",
+    Command.LOAD: "it has saved nothing, or what it saved is damaged or another program's; what it had learned stays",
+}
 LEAST_PIECE = 16  # bytes of data in a request, on a line so bad that longer ones hardly arrive whole
 GROWS = 8  # requests that arrive at the first try before longer ones are tried again
 
@@ -53,13 +58,14 @@ class Statistics:
     damaged: int  # frames that did not arrive as they were sent
     repeated: int  # requests that came again
     state_sum: int  # CRC-32 of what it learned
-    loss: float  # of the last step
-    mean_loss: float  # of the last ones, the last counting most
+    loss: float | None  # of the last step; None where it is not finite
+    mean_loss: float | None  # of the last ones, the last counting most
 
     def __str__(self) -> str:
+        loss, mean = ("not finite" if one is None else f"{one:.4f}" for one in (self.loss, self.mean_loss))
         return (
-            f"{self.steps:,} steps, {self.runs:,} images run, {self.saves:,} saves; loss {self.loss:.4f}, mean "
-            f"{self.mean_loss:.4f}; of the frames {self.damaged:,} damaged, {self.repeated:,} repeated"
+            f"{self.steps:,} steps, {self.runs:,} images run, {self.saves:,} saves; loss {loss}, mean {mean}; of the "
+            f"frames {self.damaged:,} damaged, {self.repeated:,} repeated"
         )
 
 
@@ -106,13 +112,15 @@ class Line:
             raise LinkError(f"{what} is not in this program")
         if answer.status == Status.FAILED:
             (code,) = struct.unpack("<i", answer.data)
-            raise LinkError(f"{what} failed on the board, its function gave {code}")
+            raise BoardFailed(f"{what} failed on the board, its function gave {code}: {WAYS_OUT[command]}")
         if answer.status == Status.DISORDER:
             raise LinkError(f"{what} was answered out of order: another program writes to this port; end it")
         raise LinkError(f"{what} was refused: the board is not ready for it, or the data does not fit its program")
 
     def statistics(self) -> Statistics:
-        return Statistics(*STATISTICS.unpack(self.ask(Command.STATISTICS)))
+        """What the board counted since it started."""
+        *counts, loss, mean = STATISTICS.unpack(self.ask(Command.STATISTICS))
+        return Statistics(*counts, *(one if math.isfinite(one) else None for one in (loss, mean)))
 
     def put(self, command: Command, data: bytes) -> bytes:
         """Send data in pieces from its beginning on; what the last of them is answered with."""
