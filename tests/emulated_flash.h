@@ -1,5 +1,5 @@
-/* A part of flash as it behaves where the power fails: an erase sets bits, a program clears them, and what is cut leaves
- * bits that are set, cleared, or read otherwise each time. */
+/* A part of flash as it behaves where the power fails: an erase sets bits, a program clears them, and what is cut
+ * leaves bits that are set, cleared, or read otherwise each time. */
 #ifndef EMULATED_FLASH_H
 #define EMULATED_FLASH_H
 
@@ -12,10 +12,13 @@ void *memset(void *to, int byte, size_t bytes);
 int memcmp(const void *one, const void *other, size_t bytes);
 
 enum { ROOM = 8192, SECTORS = 64 };
-enum { NOTHING, EVERYTHING, SOME, UNCERTAIN, WAYS }; /* what a cut leaves of the operation that it meets */
+/* What a cut leaves of the operation that it meets: some bits of it, bits that read otherwise each time, or the whole,
+ * which reads now as done and now as never begun. */
+enum { NOTHING, EVERYTHING, SOME, UNCERTAIN, WAVERING, WAYS };
 
 typedef struct {
     uint8_t bytes[ROOM], uncertain[ROOM]; /* bits that read otherwise each time */
+    uint8_t before[ROOM], wavers[ROOM];   /* what bytes read as now and then */
     uint32_t sector_bytes, unit_bytes, sectors, random, erases[SECTORS];
     int32_t until_cut;      /* operations, of which each program of a unit and each erase is one; negative: no cut */
     int32_t done;           /* operations so far */
@@ -41,17 +44,20 @@ static int emulated_lasts(emulated_flash *flash) {
     return 0;
 }
 
-/* What a cut leaves where `before` should have become `after`; `any` are bits that it may have brought anywhere. */
+/* What a cut leaves of a byte that should become `after`; `any` are the bits that it may have brought anywhere. */
 static void emulated_tear(emulated_flash *flash, uint32_t at, uint8_t after, uint8_t any) {
     const uint8_t drawn = (uint8_t)emulated_random(flash), unsure = (uint8_t)(emulated_random(flash) & any);
     if (flash->way == NOTHING) return;
-    if (flash->way == EVERYTHING) {
+    if (flash->way == EVERYTHING || flash->way == WAVERING) {
+        flash->before[at] = flash->bytes[at];
+        flash->wavers[at] = flash->way == WAVERING;
         flash->bytes[at] = after;
         flash->uncertain[at] &= (uint8_t)~any;
         return;
     }
     flash->bytes[at] = (uint8_t)((flash->bytes[at] & ~any) | (drawn & any));
-    flash->uncertain[at] = flash->way == UNCERTAIN ? (uint8_t)(flash->uncertain[at] | unsure) : flash->uncertain[at] & ~any;
+    flash->uncertain[at] &= (uint8_t)~any;
+    if (flash->way == UNCERTAIN) flash->uncertain[at] |= unsure;
 }
 
 static int emulated_erase(void *context, uint32_t address) {
@@ -65,7 +71,7 @@ static int emulated_erase(void *context, uint32_t address) {
             emulated_tear(flash, i, 0xff, 0xff);
         } else {
             flash->bytes[i] = flash->stuck[sector] && i % 7 == 3 ? flash->bytes[i] & 0xef : 0xff;
-            flash->uncertain[i] = 0;
+            flash->uncertain[i] = flash->wavers[i] = 0;
         }
     }
     return !lasts;
@@ -84,7 +90,9 @@ static int emulated_program(void *context, uint32_t address, const void *data, u
             if (!lasts) {
                 emulated_tear(flash, at, flash->bytes[at] & from[i], (uint8_t)(flash->bytes[at] & ~from[i]));
             } else {
-                flash->bytes[at] &= flash->unwilling[at / flash->sector_bytes] && at % 5 == 2 ? from[i] | 8 : from[i];
+                const int unwilling = flash->unwilling[at / flash->sector_bytes] && at % flash->sector_bytes > 64;
+                flash->bytes[at] &= unwilling && at % 5 == 2 ? from[i] | 8 : from[i];
+                flash->before[at] &= from[i];
                 flash->uncertain[at] &= from[i];
             }
         }
@@ -96,10 +104,12 @@ static int emulated_program(void *context, uint32_t address, const void *data, u
 static int emulated_read(void *context, uint32_t address, void *data, uint32_t bytes) {
     emulated_flash *flash = context;
     uint8_t *to = data;
+    const int earlier_now = (int)(emulated_random(flash) >> 7 & 1);
     if (flash->off || address + bytes > flash->sectors * flash->sector_bytes) return 1;
     for (uint32_t i = 0; i < bytes; i++) {
         const uint8_t unsure = flash->uncertain[address + i];
-        to[i] = unsure ? flash->bytes[address + i] ^ (uint8_t)(emulated_random(flash) & unsure) : flash->bytes[address + i];
+        to[i] = (earlier_now && flash->wavers[address + i] ? flash->before : flash->bytes)[address + i];
+        if (unsure) to[i] ^= (uint8_t)(emulated_random(flash) & unsure);
     }
     return 0;
 }

@@ -1,4 +1,4 @@
-/* The checks of a store on an emulated board: answers with the line of the check that failed, or 0, and with the cuts. */
+/* The checks of a store on an emulated board: answers with the line of the check that failed, or 0, and the cuts. */
 #include "store_checks.h"
 
 enum { OPEN = 0x01, WRITE = 0x05, READ = 0x06, BINARY_WRITE = 5 };
@@ -11,7 +11,7 @@ static int32_t ask(int32_t operation, const void *arguments) {
 }
 
 int main(void) {
-    static const part small_pages = {256, 16, 0, 10};
+    static const part small_pages = {512, 64, 0, 6};
     const struct {
         const char *name;
         int32_t mode, length;
@@ -22,9 +22,9 @@ int main(void) {
         void *data;
         int32_t size;
     } written = {ask(OPEN, &opened), answers, sizeof answers};
-    answers[0] = cut_all(&small_pages, 50, UNCERTAIN);
+    answers[0] = cut_all(&small_pages, 50, WAVERING);
     answers[1] = cuts;
-    answers[2] = cut_at_random(&small_pages, 30, 3, 0);
+    answers[2] = cut_at_random(&small_pages, 20, 3, 0);
     ask(WRITE, &written);
     for (;;) ask(READ, &written); /* waits for a request that never comes */
 }

@@ -67,12 +67,12 @@ static int is(int number) { return !memcmp(state, history[number % HISTORY], STA
 /* After a cut in save `number`: what is there, and whether it goes on from there. */
 static int recovers(const part *of, int number) {
     const int opened = start(of);
-    if (number == 0 && opened != SMG_STORE_OK) {
-        HOLDS(opened == SMG_STORE_EMPTY || opened == SMG_STORE_TORN);
-        HOLDS(smg_store_load(&store) == opened);
+    for (int i = 0; i < STATE; i++) HOLDS(state[i] == 0x5a); /* memory is as it was */
+    const int loaded = smg_store_load(&store);
+    if (number == 0 && loaded != SMG_STORE_OK) { /* the first save, which may read otherwise each time */
+        HOLDS(loaded == SMG_STORE_EMPTY || loaded == SMG_STORE_TORN || (opened == SMG_STORE_OK && chip.way > SOME));
     } else {
-        HOLDS(opened == SMG_STORE_OK);
-        HOLDS(smg_store_load(&store) == SMG_STORE_OK);
+        HOLDS(opened == SMG_STORE_OK && loaded == SMG_STORE_OK);
         HOLDS(is(number) || (number && is(number - 1)));
     }
     memcpy(state, history[number % HISTORY], STATE);
@@ -136,6 +136,21 @@ static int which(int least, int most) {
     return -1;
 }
 
+/* The operations that the next save takes, found by a save that is then forgotten. */
+static int32_t operations(int number) {
+    static uint8_t learned[STATE];
+    memcpy(learned, state, STATE);
+    snapshot = chip;
+    earlier = store;
+    learn(number);
+    (void)smg_store_save(&store);
+    const int32_t count = chip.done - snapshot.done;
+    chip = snapshot;
+    store = earlier;
+    memcpy(state, learned, STATE);
+    return count;
+}
+
 /* The power fails again and again, at random moments, also while what the last cut left is mended: no save that said it
  * was done is ever lost. Sectors wear out meanwhile, as many as are said. */
 static int cut_at_random(const part *of, int rounds, uint32_t seed, uint32_t worn) {
@@ -150,6 +165,11 @@ static int cut_at_random(const part *of, int rounds, uint32_t seed, uint32_t wor
             (round % 200 == 50 ? chip.stuck : chip.unwilling)[of->first + random % of->sectors] = 1;
         chip.way = (int)(random >> 8) % WAYS;
         chip.until_cut = tried - done < HISTORY / 2 ? (int32_t)(random >> 12) % 90 : -1;
+        if (random % 2 && chip.until_cut >= 0) { /* in what says that a save is there, which may then be or not be */
+            chip.until_cut = -1;
+            chip.until_cut = operations(tried + 1) - 1;
+            chip.way = random & 2 ? UNCERTAIN : WAVERING;
+        }
         const int lasting = chip.until_cut < 0 ? 1 : 1000;
         for (int i = 0; i < lasting && !chip.off; i++) {
             learn(++tried);

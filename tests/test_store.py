@@ -20,7 +20,7 @@ from smidgen.targets.counter import Counter
 from smidgen.targets.image import read_image
 
 HERE = Path(__file__).parent
-STORE = RUNTIME / "device"
+STORE = RUNTIME / "store"
 SAVES = 50
 LIMIT = 4_000_000_000  # instructions
 
@@ -32,8 +32,10 @@ def sources() -> dict[str, str]:
 
 
 def test_power_that_fails_at_any_program_and_erase_of_50_saves_leaves_the_old_or_the_new_state(tmp_path: Path) -> None:
-    inputs = (f"-I{STORE}", f"-I{HERE}", *sorted(STORE.glob("*.c")), HERE / "store_main.c")
-    find_compiler()(*SANITIZE, "-o", "checks", *inputs, folder=tmp_path)
+    folders = (f"-I{STORE}", f"-I{HERE}")
+    find_compiler()(
+        *SANITIZE, *folders, "-o", "checks", *sorted(STORE.glob("*.c")), HERE / "store_main.c", folder=tmp_path
+    )
     done = subprocess.run([tmp_path / "checks"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
     cuts = [int(found) for found in re.findall(r"part \d: (\d+) cuts", done.stdout)]

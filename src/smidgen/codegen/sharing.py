@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from smidgen.ir import Array, Graph, Node, Value
+from smidgen.ops.bias import LearnedBias
 from smidgen.ops.overlay import Overlay
 from smidgen.ops.update import Step, WeightStep
 from smidgen.ops.weighted import Weighted
@@ -41,7 +42,7 @@ def shared_factors(graph: Graph) -> dict[Value, Shared]:
 def _layers(graph: Graph) -> dict[Value, Node]:
     """The layer that reads each weight or bias, as a whole or laid over another."""
     layers = {v: node for node in graph.nodes if isinstance(node.op, Weighted) for v in node.ins[1:]}
-    laid = ((node.ins[1], layers.get(node.out)) for node in graph.nodes if isinstance(node.op, Overlay))
+    laid = ((node.ins[1], layers.get(node.out)) for node in graph.nodes if isinstance(node.op, Overlay | LearnedBias))
     return layers | {trained: layer for trained, layer in laid if layer is not None}
 
 

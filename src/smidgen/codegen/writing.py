@@ -14,7 +14,7 @@ from smidgen.codegen.initial import Copied, Filled, Gathered, Widened, initial
 from smidgen.codegen.runtime import render
 from smidgen.codegen.sharing import shared_factors
 from smidgen.codegen.spelling import C_TYPES, comment, defines, identifiers, literal, wrapped
-from smidgen.codegen.teaching import PARAMETERS, choice, copied, predicts, train_header
+from smidgen.codegen.teaching import ARGUMENTS, PARAMETERS, choice, copied, predicts, train_header
 from smidgen.data.pixels import pixel_encoding, pixel_rule
 from smidgen.errors import PlanError
 from smidgen.ir import Array, Graph, Node, Roles, Value
@@ -53,6 +53,7 @@ class Writer:
         self.hearing = hearing(graph, prefix)
         self.state, self.initial = state_offsets(graph), tuple(initial(graph))
         self.shared = shared_factors(graph)
+        self.alike: dict[str, str] = {}  # arrays of parameters, by name: another that holds the same
         self.data = dict(self._data())
         self.constant_bytes = sum(array.nbytes for array in self.data.values())
 
@@ -61,6 +62,7 @@ class Writer:
             "prefix": self.prefix, "PREFIX": self.prefix.upper(),
             "name": re.sub(r"[^\w.-]", "_", self.graph.name),
             "kernels_header": "smidgen_training.h" if self.state else "smidgen.h",
+            "fingerprint": _fingerprint(self.graph),
         }  # fmt: skip
         extra = {
             "state_header": (render("state.h", **common) + self._reset("reset.h")) if self.state else "",
@@ -103,10 +105,14 @@ class Writer:
         for start in self.initial:
             if isinstance(start, Widened):
                 yield self._constant(start.value), start.narrow
+        known: dict[tuple[str, bytes], str] = {}
         for node in self.graph.nodes:
             for field, item in self._parameters(node).items():
-                if isinstance(item, np.ndarray):
-                    yield self._array(node, field), item
+                if isinstance(item, np.ndarray) and item.size:
+                    name = self._array(node, field)
+                    self.alike[name] = known.setdefault((item.dtype.name, item.tobytes()), name)
+                    if self.alike[name] == name:
+                        yield name, item
         for group in self.schedule.groups:
             yield self._order(group), order_table(group)
         if self.hearing is not None:
@@ -130,7 +136,8 @@ class Writer:
         return f"{self.prefix}_const_{self.names[value]}"
 
     def _array(self, node: Node, field: str) -> str:
-        return f"{self.prefix}_{field}_{self.names[node.outs[0]]}"
+        name = f"{self.prefix}_{field}_{self.names[node.outs[0]]}"
+        return self.alike.get(name, name)
 
     def _place(self, value: Value) -> str:
         """The C expression for a value's address."""
@@ -175,10 +182,10 @@ class Writer:
         at, loss, end = self.forward, self._place(roles.loss), len(self.graph.nodes)
         error = render("error.c", prefix=self.prefix, compare="".join(self._calls(at, at + 1)), loss=loss)
         return {
-            "parameter": PARAMETERS[roles.told],
+            "parameter": PARAMETERS[roles.told], "argument": ARGUMENTS[roles.told],
             "copy": copied(roles.label, self._place(roles.label)) if roles.label else "",
             "rate": self._place(roles.rate), "loss": loss, "backward": "".join(self._calls(at, end)),
-            "error_body": error if roles.told == "nothing" else "", "fingerprint": _fingerprint(self.graph),
+            "error_body": error if roles.told == "nothing" else "",
         }  # fmt: skip
 
     def _places(self) -> Iterator[str]:
@@ -231,7 +238,7 @@ class Writer:
 
     def _field(self, node: Node, field: str, item: int | float | Array | str) -> str:
         if isinstance(item, np.ndarray):
-            return self._array(node, field)
+            return self._array(node, field) if item.size else "0"
         if isinstance(item, str):
             return item
         return literal(item, "float32" if isinstance(item, float) else "int32")

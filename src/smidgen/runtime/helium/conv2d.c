@@ -21,7 +21,7 @@ typedef struct {
     int32_t in, out, k; /* input and output channels of the group, elements of a window */
     int32_t c, first;   /* where they begin */
     int32_t windows;    /* that there is room for */
-    int8_t *room;       /* for four filters that are packed, of windows that are longer than SMG_SHORT */
+    int8_t *room;       /* for four filters that are packed, of windows that are longer than SMG_UNPACKED */
     int8_t *filters;    /* [4][k], where some of their channels are trained */
     int8_t *copied;     /* [windows][k] */
 } layer;
@@ -181,7 +181,7 @@ void smg_conv2d_s8(const smg_conv2d_s8_params *p, const smg_map *x, const smg_we
     l.k = p->k_h * p->k_w * l.in;
     l.windows = smg_max(smg_min(SMG_WINDOW_ROOM / l.k, p->y_w), 1);
     l.room = scratch;
-    l.filters = l.room + (l.k > SMG_SHORT ? 4 * ((l.k + 15) & ~15) : 0);
+    l.filters = l.room + (l.k > SMG_UNPACKED ? 4 * ((l.k + 15) & ~15) : 0);
     l.copied = l.filters + (w->count ? 4 * l.k : 0);
     if (p->k_h * p->k_w * p->stride_h * p->stride_w == 1 && p->x_h == p->y_h && p->x_w == p->y_w &&
         from.rows >= p->x_h && to.rows >= p->y_h) { /* pixel by pixel: one long row */

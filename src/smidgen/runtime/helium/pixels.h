@@ -11,7 +11,7 @@ typedef struct {
     int32_t fours; /* channels, four at a time: one at least */
     int32_t x_on;  /* bytes from window to window */
     int32_t y_on, x_zero, y_zero, lo, hi;
-    int8_t *room;    /* [4][k], with k rounded up to a whole vector, where it is more than SMG_SHORT */
+    int8_t *room;    /* [4][k], with k rounded up to a whole vector, where it is more than SMG_UNPACKED */
     const int8_t *w; /* from here on: of the first channel */
     const int32_t *bias, *multiplier;
     const int8_t *shift; /* to the right, so negative */

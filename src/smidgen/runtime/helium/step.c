@@ -53,9 +53,14 @@ static inline factors with_rate(const smg_step *s, int32x4_t mantissa, int32x4_t
     return f;
 }
 
+/* Mantissas and shifts of four channels' factors. */
+typedef struct {
+    int32x4_t mantissa, shift;
+} listed;
+
 /* As smg_derived_factor has it, of four channels at once: products of 64 bits are shifted by shifting their factors, and
  * those that are more than 2^60 are all the same. */
-static SMG_NOINLINE factors derived(const smg_step *s, int32_t c, int32_t count) {
+static SMG_NOINLINE listed derived(const smg_step *s, int32_t c, int32_t count) {
     const mve_pred16_t some = vctp32q((uint32_t)count);
     const uint32x4_t m = vreinterpretq_u32_s32(vldrwq_z_s32(s->multiplier + c, some));
     uint32_t first[FOUR] = {0};
@@ -72,14 +77,20 @@ static SMG_NOINLINE factors derived(const smg_step *s, int32_t c, int32_t count)
     const int32x4_t shifts = vshlq_n_s32(vldrbq_z_s32(s->shift + c, some), 1);
     const int32x4_t shift = vsubq_s32(vsubq_s32(vdupq_n_s32(s->exponent + 2), up), shifts);
     const mve_pred16_t large = vcmpgtq_n_s32(shift, 60);
-    return with_rate(s, vpselq_s32(vdupq_n_s32(1 << 30), mantissa, large), vpselq_s32(vdupq_n_s32(61), shift, large));
+    const listed f = {vpselq_s32(vdupq_n_s32(1 << 30), mantissa, large), vpselq_s32(vdupq_n_s32(61), shift, large)};
+    return f;
 }
 
-/* Four channels from c on, of which there may be fewer: their factors are listed, or derived. */
+/* Four channels from c on, of which there may be fewer: their factors are listed, or derived, and may have units. */
 static inline factors factors_of(const smg_step *s, int32_t c, int32_t count) {
     const mve_pred16_t some = vctp32q((uint32_t)count);
-    if (s->correction) return derived(s, c, count);
-    return with_rate(s, vldrwq_z_s32(s->multiplier + c, some), vldrbq_z_s32(s->shift + c, some));
+    listed f = {vldrwq_z_s32(s->multiplier + c, some), vldrbq_z_s32(s->shift + c, some)};
+    if (s->correction) f = derived(s, c, count);
+    if (s->unit) { /* as smg_unit has it */
+        const int32x4_t unit = vsubq_s32(vdupq_n_s32(-7), vldrbq_z_s32(s->unit + c, some));
+        f.shift = vsubq_s32(f.shift, vminq_s32(vmaxq_s32(unit, vdupq_n_s32(0)), vdupq_n_s32(15)));
+    }
+    return with_rate(s, f.mantissa, f.shift);
 }
 
 /* sums * mantissa * 2^-t. */
@@ -209,5 +220,17 @@ void smg_step_biases(const smg_step *s, const int32_t *sums, int32_t count, int3
             const int32x4_t from = vldrwq_z_s32(b + start + i, some);
             vstrwq_p_s32(b + start + i, limited(vqsubq_s32(from, vldrwq_s32(steps + i))), some);
         }
+    }
+}
+
+void smg_step_differences(const smg_step *s, const int32_t *sums, int32_t count, int16_t *difference,
+                          int32_t *buffer) {
+    int32_t steps[BLOCK];
+    for (int32_t start = 0; start < count; start += BLOCK) {
+        const int32_t length = smg_min(BLOCK, count - start);
+        channels_steps(s, sums + start, length, start, start, steps);
+        if (buffer) buffered(s, steps, length, start, buffer + start);
+        for (int32_t i = start; i < start + length; i++)
+            difference[i] = (int16_t)smg_clamp(difference[i] - steps[i - start], -INT16_MAX, INT16_MAX);
     }
 }

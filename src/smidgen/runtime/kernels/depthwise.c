@@ -127,6 +127,7 @@ void smg_depthwise_s8(const smg_depthwise_s8_params *p, const smg_map *x, const 
 #if defined(SMG_VNNI)
     const int vnni = smg_vnni_fits(p);
     smg_vnni_lanes lanes;
+    lanes.limits = smg_vnni_limit(p->shift, p->y_c, p->y_zero, p->lo, p->hi);
     if (vnni) smg_vnni_begin(p, y1 - y0, &lanes);
 #endif
     for (; of.first < p->y_c; of.first += SMG_LANES) {
@@ -134,7 +135,7 @@ void smg_depthwise_s8(const smg_depthwise_s8_params *p, const smg_map *x, const 
         const source from = find(p, *x, *y, &of);
 #if defined(SMG_VNNI)
         if (vnni) {
-            const smg_vnni_source there = {from.map, from.c, from.first};
+            const smg_vnni_source there = {from.map, from.c, from.first, p->x_w, 1, 1};
             smg_vnni_begin_block(p, *w, b, of.first, of.count, &lanes);
             smg_vnni_depthwise(p, &there, &lanes, *y, of.first, y0, y1);
             continue;

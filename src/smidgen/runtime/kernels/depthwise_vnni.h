@@ -14,7 +14,7 @@
 
 #if defined(SMG_VNNI)
 /* Output pixels at once, columns in all parts of a strip, and columns of weights, that the stack holds. */
-enum { SMG_VNNI_PIXELS = 4, SMG_VNNI_PARTS = 4, SMG_VNNI_STRIP = 1024, SMG_VNNI_TAPS = 64 };
+enum { SMG_VNNI_PIXELS = 4, SMG_VNNI_STRIP = 1024, SMG_VNNI_TAPS = 64 };
 
 /* Columns of weights that registers hold, and output rows of a tile. */
 enum { SMG_VNNI_FEW = 3, SMG_VNNI_TILE_ROWS = 8 };
@@ -31,13 +31,15 @@ typedef struct {
     smg_vnni_scale scales[SMG_VNNI_PARTS];
     __m512i w[SMG_VNNI_TAPS][SMG_VNNI_PARTS]; /* [quad][column] */
     __m128i strip[SMG_VNNI_STRIP + 8];        /* [quad][part][phase][row][column] */
-    __m512i kept[SMG_VNNI_PARTS - 1][SMG_VNNI_STRIP / SMG_VNNI_PARTS / SMG_VNNI_PIXELS]; /* parts that are scaled */
+    __m512i kept[SMG_VNNI_PARTS][SMG_VNNI_STRIP / SMG_VNNI_PARTS / SMG_VNNI_PIXELS]; /* parts that are summed up */
 } smg_vnni_lanes;
 
-/* A map of c channels, of which the block's begin at `first`. */
+/* A map of c channels, of which the block's begin at `first`, and rows of `width` columns. A gradient is as if zeros lay
+ * between its rows and columns: it holds those whose numbers are multiples of these. */
 typedef struct {
     smg_map map;
-    int32_t c, first;
+    int32_t c, first, width;
+    int32_t every_row, every_column;
 } smg_vnni_source;
 
 /* to[pixel][lane] of `pixels` pixels that are x_c bytes apart. */
@@ -76,16 +78,6 @@ static inline int smg_vnni_fits(const smg_depthwise_s8_params *p) {
            smg_vnni_rows(p, smg_vnni_tile_pixels(p)) > 0;
 }
 
-/* Sixteen bytes of each of four rows, as four parts of four: their rows' bytes side by side. */
-SMG_VNNI_PART void smg_vnni_interleave(const __m512i *rows, __m512i *parts) {
-    const __m512i low = _mm512_unpacklo_epi8(rows[0], rows[1]), high = _mm512_unpackhi_epi8(rows[0], rows[1]);
-    const __m512i low2 = _mm512_unpacklo_epi8(rows[2], rows[3]), high2 = _mm512_unpackhi_epi8(rows[2], rows[3]);
-    parts[0] = _mm512_unpacklo_epi16(low, low2);
-    parts[1] = _mm512_unpackhi_epi16(low, low2);
-    parts[2] = _mm512_unpacklo_epi16(high, high2);
-    parts[3] = _mm512_unpackhi_epi16(high, high2);
-}
-
 /* One tap's weights of the block's channels in every quarter, trained ones over frozen ones. */
 static inline __m512i smg_vnni_tap(const smg_depthwise_s8_params *p, smg_weights w, int32_t first, __mmask16 channels,
                                    int32_t from, int32_t to, int32_t t) {
@@ -97,18 +89,20 @@ static inline __m512i smg_vnni_tap(const smg_depthwise_s8_params *p, smg_weights
     return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)lanes));
 }
 
+/* A gradient's weights are turned around. */
 static inline void smg_vnni_lay_weights(const smg_depthwise_s8_params *p, smg_weights w, int32_t first, int32_t count,
-                                        smg_vnni_lanes *of) {
+                                        int turned, smg_vnni_lanes *of) {
     int32_t from = 0, to;
     while (from < w.count && w.channel[from] < first) from++;
     for (to = from; to < w.count && w.channel[to] < first + count;) to++;
     for (int32_t quad = 0; quad < of->quads; quad++)
         for (int32_t j = 0; j < p->k_w; j++) {
             __m512i rows[4];
-            for (int32_t i = 0; i < 4; i++)
-                rows[i] = quad * 4 + i < p->k_h ? smg_vnni_tap(p, w, first, of->channels, from, to,
-                                                               (quad * 4 + i) * p->k_w + j)
+            for (int32_t i = 0; i < 4; i++) {
+                const int32_t t = (quad * 4 + i) * p->k_w + j, tap = turned ? p->k_h * p->k_w - 1 - t : t;
+                rows[i] = quad * 4 + i < p->k_h ? smg_vnni_tap(p, w, first, of->channels, from, to, tap)
                                                 : _mm512_setzero_si512();
+            }
             smg_vnni_interleave(rows, of->w[quad * p->k_w + j]);
         }
 }
@@ -123,28 +117,38 @@ static inline void smg_vnni_begin(const smg_depthwise_s8_params *p, int32_t rows
     while (of->most > 1 && (p->stride_w * of->most * of->columns + 32) % 256 < 64) of->most--;
     of->phase = of->most * of->columns;
     of->part = p->stride_w * of->phase;
-    of->limits = smg_vnni_limit(p->shift, p->y_c, p->y_zero, p->lo, p->hi);
     for (int32_t t = 0; t < p->k_w; t++)
         of->at[t] = t * p->dilation_w % p->stride_w * of->phase + t * p->dilation_w / p->stride_w;
 }
 
-/* Lay out the weights of a block, and set up what else is its own. */
-static inline void smg_vnni_begin_block(const smg_depthwise_s8_params *p, smg_weights w, const int32_t *b, int32_t first,
-                                  int32_t count, smg_vnni_lanes *of) {
-    const __m512i ones = _mm512_set1_epi8(1), raised = _mm512_set1_epi32(128 + p->x_zero);
+/* Lay out the weights of a block; sums begin with what raised inputs add to them, taken off. */
+static inline void smg_vnni_begin_sums(const smg_depthwise_s8_params *p, smg_weights w, int32_t first, int32_t count,
+                                       int turned, smg_vnni_lanes *of) {
+    const __m512i ones = _mm512_set1_epi8(1), raised = _mm512_set1_epi32(-(128 + p->x_zero));
     of->channels = smg_vnni_first(count);
-    smg_vnni_lay_weights(p, w, first, count, of);
+    smg_vnni_lay_weights(p, w, first, count, turned, of);
     for (int32_t k = 0; k < SMG_VNNI_PARTS; k++) {
-        const __mmask8 some = (__mmask8)(of->channels >> 4 * k & 15);
-        const int32_t n = first + 4 * k;
-        const __m128i shift = _mm_cvtepi8_epi32(_mm_maskz_loadu_epi8(some, p->shift + n));
         __m512i total = _mm512_setzero_si512();
         for (int32_t t = 0; t < of->quads * p->k_w; t++) total = _mm512_dpbusd_epi32(total, ones, of->w[t][k]);
-        of->scales[k] =
-            smg_vnni_scale_of(_mm512_broadcast_i32x4(_mm_maskz_loadu_epi32(some, p->multiplier + n)),
-                              _mm512_broadcast_i32x4(shift), p->y_zero);
-        of->start[k] = _mm512_sub_epi32(_mm512_broadcast_i32x4(_mm_maskz_loadu_epi32(some, b + n)),
-                                        _mm512_mullo_epi32(total, raised));
+        of->start[k] = _mm512_mullo_epi32(total, raised);
+    }
+}
+
+/* Four numbers from `from` on, of channels that are there, in every quarter. */
+static inline __m512i smg_vnni_four_words(const int32_t *from, __mmask16 channels, int32_t k) {
+    return _mm512_broadcast_i32x4(_mm_maskz_loadu_epi32((__mmask8)(channels >> 4 * k & 15), from + 4 * k));
+}
+
+/* The same, then biases and scales. */
+static inline void smg_vnni_begin_block(const smg_depthwise_s8_params *p, smg_weights w, const int32_t *b,
+                                        int32_t first, int32_t count, smg_vnni_lanes *of) {
+    smg_vnni_begin_sums(p, w, first, count, 0, of);
+    for (int32_t k = 0; k < SMG_VNNI_PARTS; k++) {
+        const __mmask8 some = (__mmask8)(of->channels >> 4 * k & 15);
+        const __m128i shift = _mm_cvtepi8_epi32(_mm_maskz_loadu_epi8(some, p->shift + first + 4 * k));
+        of->scales[k] = smg_vnni_scale_of(smg_vnni_four_words(p->multiplier + first, of->channels, k),
+                                          _mm512_broadcast_i32x4(shift), p->y_zero);
+        of->start[k] = _mm512_add_epi32(of->start[k], smg_vnni_four_words(b + first, of->channels, k));
     }
 }
 
@@ -191,8 +195,8 @@ static inline void smg_vnni_lay_edge(const smg_depthwise_s8_params *p, const smg
     int32_t at[4];
     __m512i four[4], parts[SMG_VNNI_PARTS];
     for (int32_t q = 0; q < 4; q++, column += p->stride_w) {
-        const int inside = column >= 0 && column < p->x_w;
-        at[q] = inside ? column * x->c : 0;
+        const int inside = column >= 0 && column < p->x_w && column % x->every_column == 0;
+        at[q] = inside ? column / x->every_column * x->c : 0;
         some[q] = inside ? channels : 0;
     }
     for (int32_t i = 0; i < 4; i++) {
@@ -214,10 +218,11 @@ SMG_VNNI_LOOP smg_vnni_lay_strip(const smg_depthwise_s8_params *p, const smg_vnn
                                  int32_t quad, int32_t row, smg_vnni_lanes *of) {
     const int32_t step = p->stride_w * x->c, live = smg_min(4, p->k_h - quad * 4);
     const int8_t *rows[4];
-    int whole = of->channels == 0xffff || x->c == SMG_LANES;
+    int whole = (of->channels == 0xffff || x->c == SMG_LANES) && x->every_column == 1;
     for (int32_t i = 0; i < 4; i++) {
         const int32_t r = top + (quad * 4 + i) * p->dilation_h;
-        rows[i] = i < live && r >= 0 && r < p->x_h ? smg_row(x->map, r, p->x_w * x->c) + x->first : 0;
+        const int inside = i < live && r >= 0 && r < p->x_h && r % x->every_row == 0;
+        rows[i] = inside ? smg_row(x->map, r / x->every_row, x->width * x->c) + x->first : 0;
         whole &= i >= live || rows[i] != 0;
     }
     for (int32_t phase = 0; phase < p->stride_w; phase++) {
@@ -272,16 +277,22 @@ SMG_VNNI_PART __m512i smg_vnni_tap_columns(const smg_vnni_lanes *of, const __m12
                         : _mm512_alignr_epi64(b, a, 6);
 }
 
-/* Four pixels of one part, scaled. The compiler knows how they are, and `taps` and `quads`. */
+/* Four pixels of one part. The compiler knows `taps` and `quads`. */
 SMG_VNNI_PART __m512i smg_vnni_sum(const smg_vnni_lanes *of, const smg_vnni_held *held, const __m128i *x, int32_t k,
-                                   int32_t part, int32_t taps, int32_t quads, int near, int how) {
+                                   int32_t part, int32_t taps, int32_t quads, int near) {
     __m512i sum = held->start[part];
     for (int32_t quad = 0; quad < quads; quad++)
         for (int32_t t = 0; t < taps; t++)
             sum = _mm512_dpbusd_epi32(
                 sum, smg_vnni_tap_columns(of, x + (quad * SMG_VNNI_PARTS + k + part) * of->part, t, near),
                 quads * taps <= SMG_VNNI_FEW ? held->w[quad * taps + t][part] : of->w[quad * taps + t][k + part]);
-    return smg_vnni_scaled(held->scales + part, &of->limits, sum, how);
+    return sum;
+}
+
+/* The same, scaled; the compiler knows how. */
+SMG_VNNI_PART __m512i smg_vnni_scaled_sum(const smg_vnni_lanes *of, const smg_vnni_held *held, const __m128i *x,
+                                          int32_t k, int32_t part, int32_t taps, int32_t quads, int near, int how) {
+    return smg_vnni_scaled(held->scales + part, &of->limits, smg_vnni_sum(of, held, x, k, part, taps, quads, near), how);
 }
 
 /* `parts` parts from k on of all pixels laid out: they are kept, in 16 bits where there are two, and done with the last. */
@@ -298,9 +309,9 @@ SMG_VNNI_PART void smg_vnni_slide(const smg_depthwise_s8_params *p, smg_vnni_lan
         const __m128i *x = of->strip + row * of->columns;
         int8_t *to = y[row];
         for (int32_t n = 0; n < pixels; n += SMG_VNNI_PIXELS, x += SMG_VNNI_PIXELS, at++) {
-            const __m512i some = smg_vnni_sum(of, &held, x, k, 0, taps, quads, near, how);
+            const __m512i some = smg_vnni_scaled_sum(of, &held, x, k, 0, taps, quads, near, how);
             const __m512i both =
-                parts == 2 ? _mm512_packs_epi32(some, smg_vnni_sum(of, &held, x, k, 1, taps, quads, near, how)) : some;
+                parts == 2 ? _mm512_packs_epi32(some, smg_vnni_scaled_sum(of, &held, x, k, 1, taps, quads, near, how)) : some;
             if (k + parts < SMG_VNNI_PARTS) {
                 of->kept[k][at] = both;
                 continue;

@@ -1,9 +1,9 @@
-/* What a program learned, kept in flash: a save that the power leaves is the old state or the new one, never a mix.
+/* What a program learned, kept in flash: where the power fails the old state is there or the new one, never a mix.
  *
  * A region of flash is a ring of sectors. A chain of saves lies in some of them: the first save holds everything, each
- * that follows only the blocks that changed. Where the region has no room for one more, a new chain begins in the sectors
- * behind, and the old one stays until that is whole; so all sectors wear alike. docs/flash.md says how it lies there.
- * Nothing is allocated, and nothing is written but by save and clear. */
+ * that follows only the blocks that changed. Where the region has no room for one more, a new chain begins in the
+ * sectors behind, and the old one stays until that is whole; so all sectors wear alike. docs/flash.md says how they
+ * lie there. Nothing is allocated, and nothing is written but by save and clear. */
 #ifndef SMIDGEN_STORE_H
 #define SMIDGEN_STORE_H
 
@@ -39,7 +39,7 @@ typedef struct {
     uint32_t unit_bytes;   /* what one program takes at least, and a multiple of which it takes */
 } smg_flash;
 
-/* Sectors that hold one thing, by a name of up to 8 characters: others may hold another. */
+/* Sectors that hold one thing, by a name of up to 8 characters, which stays where it is: others may hold another. */
 typedef struct {
     const char *name;
     uint32_t first, sectors;
@@ -82,10 +82,10 @@ typedef struct {
 /* Looks at what the region holds: OK where a load will find a state, else why not. Memory stays as it is. */
 int smg_store_open(smg_store *store, const smg_flash *flash, smg_region region, smg_kept kept);
 
-/* The last state that was saved, to memory. Memory is touched only where this gives OK or READ: after READ begin anew. */
+/* The last state that was saved, to memory; which is touched only where this gives OK, or READ: then begin anew. */
 int smg_store_load(smg_store *store);
 
-/* Memory into flash, if anything changed since the last save. Where it does not give OK, what was saved before stays. */
+/* Memory into flash, if anything changed since the last save. Where it gives anything but OK, the last save stays. */
 int smg_store_save(smg_store *store);
 
 /* Erases the region, whatever it holds. */
