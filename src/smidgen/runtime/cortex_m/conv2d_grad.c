@@ -1,11 +1,13 @@
 /* The gradient of a convolution's input. Behind a mask, where a 1x1 convolution's gradient is zero at most places, the
- * others are dot products of int16 pairs; elsewhere rows of weights are summed up (see accumulate.c). */
+ * others are dot products of int16 pairs; elsewhere rows of weights are summed up (see accumulate.c), or, where few
+ * gradients are zero, multiplied as a convolution's are (see grad_tiles.h). */
 #include "smidgen_training.h"
 
 #include <arm_acle.h>
 
 #include "columns.h"
 #include "grad_any.h"
+#include "grad_tiles.h"
 #include "working_packed.h"
 
 /* Channels packed at once, and outputs multiplied at once. */
@@ -125,18 +127,25 @@ static void masked(const smg_conv2d_grad_g8_params *p, smg_rounding *r, const in
     }
 }
 
-/* Working memory is there where a masked 1x1 convolution has a use for it. */
+/* Behind a mask, some elements at a time. */
+static void masked_parts(const smg_conv2d_grad_g8_params *p, smg_rounding *r, const int8_t *dy, smg_weights w,
+                         const uint8_t *mask, int8_t *dx, void *scratch) {
+    const int32_t length = (p->y_c + STRETCH - 1) / STRETCH * STRETCH, pixels = p->x_h * p->x_w;
+    const int32_t most = smg_clamp(SMG_MASKED_WIDENED / length, 1, SMG_MASKED_PIXELS);
+    const int32_t parts = (pixels + most - 1) / most, part = (pixels + parts - 1) / parts;
+    for (int32_t at = 0; at < pixels; at += part)
+        masked(p, r, dy + at * p->y_c, w, mask, at * p->x_c, smg_min(part, pixels - at), dx, scratch);
+}
+
+/* Working memory is there where a 1x1 convolution has a use for it. */
 void smg_conv2d_grad_g8(const smg_conv2d_grad_g8_params *p, const int8_t *dy, const smg_weights *w,
                         const uint8_t *mask, const int32_t *step_state, int8_t *dx, int32_t *peak_bits, void *scratch) {
     smg_rounding r = SMG_BEGIN(p, step_state, smg_exponent(step_state, p->slot_in));
-    if (scratch) {
-        const int32_t length = (p->y_c + STRETCH - 1) / STRETCH * STRETCH, pixels = p->x_h * p->x_w;
-        const int32_t most = smg_clamp(SMG_MASKED_WIDENED / length, 1, SMG_MASKED_PIXELS);
-        const int32_t parts = (pixels + most - 1) / most, part = (pixels + parts - 1) / parts;
-        for (int32_t at = 0; at < pixels; at += part)
-            masked(p, &r, dy + at * p->y_c, *w, mask, at * p->x_c, smg_min(part, pixels - at), dx, scratch);
-    } else {
+    if (scratch && !mask && smg_has_tiles(p) && smg_is_dense(p, dy))
+        smg_grad_tiles(p, &r, dy, *w, dx, scratch);
+    else if (scratch && mask)
+        masked_parts(p, &r, dy, *w, mask, dx, scratch);
+    else
         smg_conv2d_grad_any(p, &r, dy, *w, mask, dx);
-    }
     *peak_bits = (int32_t)r.peak_bits;
 }
