@@ -34,7 +34,7 @@ from smidgen.data import Augment, load_data
 from smidgen.data.decoding import SHORT_SIDE
 from smidgen.data.hearing import with_front_end
 from smidgen.fitting import FitProgress, fit
-from smidgen.selection.contributions import read_contributions
+from smidgen.selection.averaging import read_several
 from smidgen.zoo.loading import load
 
 
@@ -64,7 +64,10 @@ def fit_(
     target: Annotated[str, typer.Option(help="A board: cortex-m7, cortex-m4, stm32f746, …")] = "cortex-m7",
     epochs: Annotated[int | None, typer.Option(help="Epochs to learn; by the number of images unless given.")] = None,
     crop: Crop = None,
-    contributions: Annotated[Path | None, path_option(help="What each part adds, as smidgen analyze wrote it.")] = None,
+    contributions: Annotated[
+        list[Path] | None,
+        path_option(help="What smidgen analyze wrote; of several files the mean."),
+    ] = None,
     analysis: Annotated[
         AnalysisKind | None, typer.Option("--analyze", help="Measure what each part adds, even if that is known.")
     ] = None,
@@ -84,7 +87,7 @@ def fit_(
         graph, data = load(model, most, input_shapes(shape)), load_data(source, most, short_side, label)
         data.check_several()
         graph = with_front_end(graph, data.train.images, audio)
-        known = None if contributions is None else read_contributions(contributions)
+        known = read_several(contributions) if contributions else None
     with going_on(lambda: _kept(context, output)), fit_bar() as on_progress:
         augment = None if crop is None else Augment((crop, 1.0))
         fitted = fit(

@@ -37,7 +37,7 @@ from smidgen.errors import InputError
 from smidgen.ir import Graph
 from smidgen.results.choosing import pareto_page, search_page
 from smidgen.selection import Contributions, Found, Pareto, estimate, pareto, search
-from smidgen.selection.contributions import read_contributions
+from smidgen.selection.averaging import read_several
 from smidgen.selection.found import METHODS
 from smidgen.selection.planned import PlanCallback
 from smidgen.selection.sampling import EVALUATIONS
@@ -62,7 +62,8 @@ Budget = Annotated[
     str, typer.Option(help="The most SRAM, stack included, such as 128KB (1 KB is 1,024 bytes); a curve ends there.")
 ]
 ContributionsFile = Annotated[
-    Path | None, path_option(help="What smidgen analyze wrote; by default what ships with the package.")
+    list[Path] | None,
+    path_option(help="What smidgen analyze wrote, by default what ships with the package; of several files the mean."),
 ]
 Estimated = Annotated[bool, typer.Option("--estimate", help="Go by the shapes of layers; needs no contributions.")]
 SchemeFile = Annotated[
@@ -135,12 +136,12 @@ def search_(
     show(result, as_json)
 
 
-def _known(graph: Graph, contributions: Path | None, estimated: bool, learning: Learning) -> Contributions:
+def _known(graph: Graph, contributions: list[Path] | None, estimated: bool, learning: Learning) -> Contributions:
     """The contributions to search on: those of a file, an estimate, or those that ship."""
     if not estimated:
-        return read_contributions(contributions) if contributions else shipped_contributions(graph)
+        return read_several(contributions) if contributions else shipped_contributions(graph)
     if contributions:
-        raise InputError(f"--estimate goes by the shapes of layers, not by {contributions}; leave one of them out")
+        raise InputError(f"--estimate goes by the shapes of layers, not by {contributions[0]}; leave one of them out")
     if learning.classes is None:
         raise InputError(f"an estimate does not say how many classes {graph.name} is to learn; give --classes")
     return estimate(graph)

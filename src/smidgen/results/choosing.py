@@ -50,10 +50,11 @@ def draw_contributions(contributions: Contributions) -> Figure:
 def contributions_page(contributions: Contributions) -> str:
     """The contributions as a page that needs nothing else."""
     given = contributions.conditions
+    lengths = dict.fromkeys(one.epochs for one in (given, *contributions.averaged))
     said = (
         f"Learned from {given.learned_from:,} images of {given.data} and judged with {given.judged_with:,} others, "
-        f"{given.epochs} epochs at a rate of {given.learning_rate:.4g} a sample; the head alone has a top-1 of "
-        f"{contributions.depths[0].accuracy:.1%}. What hangs below zero harms."
+        f"{' and '.join(map(str, lengths))} epochs at a rate of {given.learning_rate:.4g} a sample; the head alone has "
+        f"a top-1 of {contributions.depths[0].accuracy:.1%}. What hangs below zero harms."
     )
     left_out = f" Left out: {'; '.join(contributions.left_out)}." if contributions.left_out else ""
     title = f"What is worth training in {contributions.model}"

@@ -1,6 +1,7 @@
 """What is worth training: measured contributions, the search for a scheme under a budget, the learning rate."""
 
 from smidgen.selection.analyzing import AnalysisProgress, analyze
+from smidgen.selection.averaging import average_contributions
 from smidgen.selection.contributions import Contributions, ContributionsError
 from smidgen.selection.estimating import estimate
 from smidgen.selection.found import Found, Pareto
@@ -15,6 +16,7 @@ __all__ = [
     "Pareto",
     "SearchError",
     "analyze",
+    "average_contributions",
     "estimate",
     "pareto",
     "search",

@@ -81,6 +81,7 @@ class Contributions:
     shares: tuple[LayerShare, ...]  # ascending by layer and share
     bits: tuple[BitsTried, ...]  # ascending; empty where it was not tried
     left_out: tuple[str, ...] = ()  # what a quick analysis did not measure, in words
+    averaged: tuple[Conditions, ...] = ()  # of further analyses whose accuracies went into the same means
 
     @property
     def measured(self) -> bool:
@@ -210,13 +211,13 @@ def _digest(plain: dict[str, Any]) -> str:
 
 def _parsed(plain: dict[str, Any]) -> Contributions:
     """The same as objects; raises what `from_json` catches where something is missing or impossible."""
-    conditions = Conditions(**{**plain["conditions"], "seeds": tuple(plain["conditions"]["seeds"])})
+    conditions, *averaged = map(_conditions, (plain["conditions"], *plain.get("averaged", ())))
     depths = tuple(BiasDepth(int(one["biases"]), _accuracy(one)) for one in plain["depths"])
     shares = tuple(LayerShare(int(one["layer"]), Fraction(one["share"]), _accuracy(one)) for one in plain["shares"])
     bits = tuple(BitsTried(int(one["bits"]), _accuracy(one)) for one in plain["bits"])
     names = tuple(str(name) for name in plain["layers"])
     base, said = int(plain["base"]), tuple(str(line) for line in plain["left_out"])
-    found = Contributions(str(plain["model"]), names, conditions, depths, base, shares, bits, said)
+    found = Contributions(str(plain["model"]), names, conditions, depths, base, shares, bits, said, tuple(averaged))
     count, order = len(names), [one.biases for one in depths]
     if not order or order != sorted(set(order)) or order[0] != 0 or not 0 <= base <= order[-1] <= count:
         raise ValueError(f"biases {order[:8]}, base {base} and {count} layers do not fit together")
@@ -226,6 +227,10 @@ def _parsed(plain: dict[str, Any]) -> Contributions:
     if any(found.beside(layer) > order[-1] for layer, _ in keys):
         raise ValueError(f"a layer lies deeper than {order[-1]} biases")
     return found
+
+
+def _conditions(plain: dict[str, Any]) -> Conditions:
+    return Conditions(**{**plain, "seeds": tuple(plain["seeds"])})
 
 
 def _accuracy(one: dict[str, Any]) -> float:

@@ -54,7 +54,7 @@ static layer lay_out(const smg_conv2d_s8_params *p, int32_t rows, void *scratch)
     l.pixels = (room / l.piece - 8) / 2 & ~3;
     l.windows = scratch;
     if (l.pixels < SMG_FEW_WINDOWS) {
-        const int32_t most = (room - SUMS) / (2 * SMG_PIECE_PIXELS + 8) & ~3, pieces = (l.k + most - 1) / most;
+        const int32_t most = (SMG_PIECE_ROOM - SUMS) / (2 * SMG_PIECE_PIXELS + 8) & ~3, pieces = (l.k + most - 1) / most;
         l.pixels = SMG_PIECE_PIXELS;
         l.piece = rounded((l.k + pieces - 1) / pieces);
         l.sums = scratch;
@@ -282,11 +282,12 @@ static const int8_t *window(const layer *l, int32_t oy, int32_t ox) {
     const int32_t top = oy * p->stride_h - p->pad_h, left = ox * p->stride_w - p->pad_w;
     const int32_t wide = p->k_h == 1 || (p->k_w == p->x_w && p->dilation_h == 1 && l->x.rows >= p->x_h);
     const span all = {0, l->k};
+    int8_t *const whole = l->sums ? (int8_t *)l->sums : (int8_t *)l->windows; /* all of working memory */
     if (l->in == p->x_c && p->dilation_w == 1 && wide && top >= 0 && left >= 0 && top + p->k_h <= p->x_h &&
         left + p->k_w <= p->x_w)
         return smg_row(l->x, top, p->x_w * p->x_c) + left * p->x_c;
-    gather(l, oy, ox, all, (int8_t *)l->windows);
-    return (int8_t *)l->windows;
+    gather(l, oy, ox, all, whole);
+    return whole;
 }
 
 /* One pixel alone, whose window is whole words: four rows of weights at a time. */

@@ -7,6 +7,7 @@
 
 #include "columns.h"
 #include "grad_any.h"
+#include "noinline.h"
 #include "slide_grad.h"
 #include "squares.h"
 #include "squares_grad.h"
@@ -127,8 +128,8 @@ static void sum_up(const block *b, const smg_depthwise_grad_g8_params *p, int32_
     multiply(&all, words);
 }
 
-static void eight_channels(const smg_depthwise_grad_g8_params *p, smg_rounding *r, const block *b, int32_t c,
-                           const uint8_t *mask, int8_t *dx) {
+static SMG_NOINLINE void eight_channels(const smg_depthwise_grad_g8_params *p, smg_rounding *r, const block *b, int32_t c,
+                                        const uint8_t *mask, int8_t *dx) {
     static const uint8_t everything = 255;
     int32_t sums[SMG_SUMS];
     for (int32_t iy = 0; iy < p->x_h; iy++) {

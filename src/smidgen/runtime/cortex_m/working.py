@@ -33,9 +33,10 @@ def _conv2d(node: Node, by_row: bool) -> int:
         return piece * (2 * pixels + 8) + _stream(piece)
     pixels = SIZES["PIECE_PIXELS"]
     sums, element = 4 * pixels * SIZES["PIECE_CHANNELS"], 2 * pixels + 8
-    pieces = -(-k // ((room - sums) // element & ~3))
+    pieces = -(-k // ((SIZES["PIECE_ROOM"] - sums) // element & ~3))
     piece = _up(-(-k // pieces), 4)
-    return sums + piece * element + _stream(piece)
+    alone = _up(k, 4) if node.out.type.shape[2] < 4 else 0  # a pixel's window, put together as a whole
+    return max(sums + piece * element + _stream(piece), alone)
 
 
 def _stream(length: int) -> int:

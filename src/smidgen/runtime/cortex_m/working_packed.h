@@ -13,8 +13,10 @@
 /* More bytes for windows that are not taken in pieces, of several rows or deeper than that; no more than a map has. */
 #define SMG_ROOM_MORE 3072
 
-/* Windows are taken in pieces where that holds fewer than so many; then sums of pixels and channels are kept. */
+/* Windows are taken in pieces where that holds fewer than so many; then sums of pixels and channels are kept, and pieces
+ * and sums have so many bytes: where layers are deep, little else is left. */
 #define SMG_FEW_WINDOWS 8
+#define SMG_PIECE_ROOM 4640
 #define SMG_PIECE_PIXELS 16
 #define SMG_PIECE_CHANNELS 32
 

@@ -1,0 +1,190 @@
+/* Saves whose power is cut at every program and erase: the old state or the new one is there, never a mix, never none.
+ *
+ * Runs on this machine under sanitizers and on an emulated board: each check gives 0, or the line that failed. */
+#ifndef STORE_CHECKS_H
+#define STORE_CHECKS_H
+
+#include "emulated_flash.h"
+#include "smidgen_store.h"
+
+enum { STATE = 300, HISTORY = 64 };
+
+#define HOLDS(claim) \
+    do {             \
+        if (!(claim)) return __LINE__; \
+    } while (0)
+
+typedef struct {
+    uint32_t sector_bytes, unit_bytes, first, sectors;
+} part;
+
+static emulated_flash chip, snapshot, after;
+static uint8_t state[STATE], history[HISTORY][STATE];
+static smg_store store, earlier, later;
+static int32_t cuts;
+
+static const smg_flash *driver(const part *of) {
+    static smg_flash flash;
+    flash = (smg_flash){emulated_erase, emulated_program, emulated_read, &chip, of->sector_bytes, of->unit_bytes};
+    return &flash;
+}
+
+/* A chip from the factory. */
+static void unpack(const part *of, uint32_t seed) {
+    memset(&chip, 0, sizeof chip);
+    memset(chip.bytes, 0xff, sizeof chip.bytes);
+    chip.sector_bytes = of->sector_bytes;
+    chip.unit_bytes = of->unit_bytes;
+    chip.sectors = of->first + of->sectors;
+    chip.random = seed * 2654435761u + 1;
+    chip.until_cut = -1;
+}
+
+static int start(const part *of) {
+    chip.off = 0;
+    memset(&store, 0xa5, sizeof store);
+    memset(state, 0x5a, sizeof state);
+    const smg_region region = {"state", of->first, of->sectors};
+    const smg_kept kept = {state, STATE, {0x12345678u, 0x9abcdef0u}};
+    return smg_store_open(&store, driver(of), region, kept);
+}
+
+/* What is learned up to save `number`: a few bytes more, now and then all. */
+static void learn(int number) {
+    uint32_t random = (uint32_t)number * 747796405u + 1;
+    const int all = number % 9 == 0, count = number % 5 == 4 ? 0 : 1 + number % 4;
+    for (int i = 0; i < (all ? STATE : count); i++) {
+        random = random * 1664525u + 1013904223u;
+        state[all ? i : 2 + (int)(random >> 8) % (STATE - 2)] ^= (uint8_t)(1 + (random >> 24) % 255);
+    }
+    state[0] = (uint8_t)number; /* so that no two are alike */
+    state[1] = (uint8_t)(number >> 8);
+    memcpy(history[number % HISTORY], state, STATE);
+}
+
+static int is(int number) { return !memcmp(state, history[number % HISTORY], STATE); }
+
+/* After a cut in save `number`: what is there, and whether it goes on from there. */
+static int recovers(const part *of, int number) {
+    const int opened = start(of);
+    for (int i = 0; i < STATE; i++) HOLDS(state[i] == 0x5a); /* memory is as it was */
+    const int loaded = smg_store_load(&store);
+    if (number == 0 && loaded != SMG_STORE_OK) { /* the first save, which may read otherwise each time */
+        HOLDS(loaded == SMG_STORE_EMPTY || loaded == SMG_STORE_TORN || (opened == SMG_STORE_OK && chip.way > SOME));
+    } else {
+        HOLDS(opened == SMG_STORE_OK && loaded == SMG_STORE_OK);
+        HOLDS(is(number) || (number && is(number - 1)));
+    }
+    memcpy(state, history[number % HISTORY], STATE);
+    state[number % STATE] ^= 0x80;
+    HOLDS(smg_store_save(&store) == SMG_STORE_OK);
+    HOLDS(start(of) == SMG_STORE_OK);
+    HOLDS(smg_store_load(&store) == SMG_STORE_OK);
+    state[number % STATE] ^= 0x80;
+    HOLDS(is(number));
+    return 0;
+}
+
+/* Every cut of one save, from the flash and the memory before it. */
+static int cut_everywhere(const part *of, int number, int32_t operations, int first_way) {
+    after = chip;
+    later = store;
+    for (int32_t at = 0; at < operations; at++)
+        for (int way = first_way; way < WAYS; way++) {
+            chip = snapshot;
+            chip.random += (uint32_t)(at * WAYS + way) * 2246822519u + 1;
+            store = earlier;
+            memcpy(state, history[number], STATE);
+            chip.until_cut = at;
+            chip.way = way;
+            HOLDS(smg_store_save(&store) == SMG_STORE_WORN);
+            HOLDS(chip.off);
+            const int failed = recovers(of, number);
+            if (failed) return failed;
+            cuts++;
+        }
+    chip = after;
+    store = later;
+    memcpy(state, history[number], STATE);
+    return 0;
+}
+
+static int cut_all(const part *of, int saves, int first_way) {
+    unpack(of, 7);
+    HOLDS(start(of) == SMG_STORE_EMPTY);
+    for (int number = 0; number < saves; number++) {
+        if (number % 11 == 10) { /* a restart now and then */
+            HOLDS(start(of) == SMG_STORE_OK);
+            HOLDS(smg_store_load(&store) == SMG_STORE_OK);
+            HOLDS(is(number - 1));
+        }
+        snapshot = chip;
+        earlier = store;
+        learn(number);
+        HOLDS(smg_store_save(&store) == SMG_STORE_OK);
+        HOLDS(store.saves == (uint32_t)number + 1);
+        const int failed = cut_everywhere(of, number, chip.done - snapshot.done, first_way);
+        if (failed) return failed;
+    }
+    return 0;
+}
+
+/* Which of the saves from `least` to `most` the memory holds, or -1. */
+static int which(int least, int most) {
+    for (int number = most; number >= least; number--)
+        if (is(number)) return number;
+    return -1;
+}
+
+/* The operations that the next save takes, found by a save that is then forgotten. */
+static int32_t operations(int number) {
+    static uint8_t learned[STATE];
+    memcpy(learned, state, STATE);
+    snapshot = chip;
+    earlier = store;
+    learn(number);
+    (void)smg_store_save(&store);
+    const int32_t count = chip.done - snapshot.done;
+    chip = snapshot;
+    store = earlier;
+    memcpy(state, learned, STATE);
+    return count;
+}
+
+/* The power fails again and again, at random moments, also while what the last cut left is mended: no save that said it
+ * was done is ever lost. Sectors wear out meanwhile, as many as are said. */
+static int cut_at_random(const part *of, int rounds, uint32_t seed, uint32_t worn) {
+    int done = 0, tried = 0;
+    unpack(of, seed);
+    HOLDS(start(of) == SMG_STORE_EMPTY);
+    learn(0);
+    HOLDS(smg_store_save(&store) == SMG_STORE_OK);
+    for (int round = 0; round < rounds; round++) {
+        const uint32_t random = emulated_random(&chip);
+        if (round % 100 == 50 && (uint32_t)round / 100 < worn)
+            (round % 200 == 50 ? chip.stuck : chip.unwilling)[of->first + random % of->sectors] = 1;
+        chip.way = (int)(random >> 8) % WAYS;
+        chip.until_cut = tried - done < HISTORY / 2 ? (int32_t)(random >> 12) % 90 : -1;
+        if (random % 2 && chip.until_cut >= 0) { /* in what says that a save is there, which may then be or not be */
+            chip.until_cut = -1;
+            chip.until_cut = operations(tried + 1) - 1;
+            chip.way = random & 2 ? UNCERTAIN : WAVERING;
+        }
+        const int lasting = chip.until_cut < 0 ? 1 : 1000;
+        for (int i = 0; i < lasting && !chip.off; i++) {
+            learn(++tried);
+            const int failed = smg_store_save(&store);
+            if (!failed) done = tried;
+            HOLDS(!failed == !chip.off);
+        }
+        for (int again = 0; again < 2; again++) {
+            HOLDS(start(of) == SMG_STORE_OK);
+            HOLDS(smg_store_load(&store) == SMG_STORE_OK);
+            HOLDS(which(done, tried) >= 0);
+        }
+        cuts++;
+    }
+    return 0;
+}
+
+#endif
