@@ -1,4 +1,4 @@
-"""Flash controllers of chips, as their reference manuals say, around an emulated board: what drivers of flash write to."""
+"""Flash controllers of chips, as their reference manuals say, around an emulated board: what drivers write to."""
 
 from __future__ import annotations
 
