@@ -4,9 +4,11 @@ BIN := .venv/bin
 RUNTIME := src/smidgen/runtime
 KERNELS := $(wildcard $(RUNTIME)/kernels/*.c) $(wildcard $(RUNTIME)/store/*.c) $(wildcard src/smidgen/memory/packing/*.c) src/smidgen/targets/counter.c
 PACKED := $(abspath $(wildcard $(RUNTIME)/cortex_m/*.[cS]))
+HELIUM := $(abspath $(wildcard $(RUNTIME)/helium/*.[cS]))
 PORTABLE := $(abspath $(wildcard $(RUNTIME)/kernels/*.c) $(wildcard $(RUNTIME)/store/*.c))
 CWARNINGS := -std=c99 -pedantic -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wconversion -Wsign-conversion -I$(abspath $(RUNTIME))
-CORTEX_M = $(shell $(BIN)/python -c 'from smidgen.targets import boards, toolchain as t; print(*t.core_flags("$(1)", boards.M7), *t.FLAGS)')
+CORTEX_M = $(shell $(BIN)/python -c 'from smidgen.targets import boards, toolchain as t; print(*t.core_flags("$(1)", boards.$(2)), *t.FLAGS)')
+SHARED := -I$(abspath $(RUNTIME))/kernels -I$(abspath $(RUNTIME))/cortex_m
 HOST := $(CWARNINGS) -fPIC -shared -o build/kernels-host.so
 
 PROGRAM := build/program
@@ -34,9 +36,11 @@ cwarnings: program
 	if command -v cc > /dev/null; then cc $(CWARNINGS) -fPIC -shared -o build/program-host.so $(WRITTEN); fi
 	$(BIN)/python -m ziglang cc $(HOST) $(KERNELS)
 	if command -v cc > /dev/null; then cc $(HOST) $(KERNELS); fi
-	cd build && $(abspath $(BIN))/python -m ziglang cc $(call CORTEX_M,zig) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(PACKED)
+	cd build && $(abspath $(BIN))/python -m ziglang cc $(call CORTEX_M,zig,M7) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(PACKED)
+	cd build && $(abspath $(BIN))/python -m ziglang cc $(call CORTEX_M,zig,M55) $(CWARNINGS) $(SHARED) -c $(HELIUM)
 	if command -v arm-none-eabi-gcc > /dev/null; then cd build && \
-	  arm-none-eabi-gcc $(call CORTEX_M,gcc) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(PACKED) $(PORTABLE); \
+	  arm-none-eabi-gcc $(call CORTEX_M,gcc,M7) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(PACKED) $(PORTABLE) && \
+	  arm-none-eabi-gcc $(call CORTEX_M,gcc,M55) $(CWARNINGS) $(SHARED) -c $(HELIUM); \
 	else echo 'SKIPPED: arm-none-eabi-gcc is not installed'; fi
 
 # A program that learns, as a user would have it written.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from smidgen.ir import Builder, Graph, QParams, Type, Value
-from smidgen.ops import Add, Conv2D, Depthwise
+from smidgen.ops import Add, Conv2D, Dense, Depthwise, Mean
 
 Q = QParams.per_tensor(0.05)
 
@@ -22,16 +22,29 @@ def chain(nodes: int, size: int = 128) -> Graph:
 def residual_network(layers: int, size: int = 128) -> Graph:
     """MobileNet-like: blocks of expand, depthwise and project, three of four with the input added to the result."""
     g = Builder(f"residual network of {layers}")
-    x = conv(g, g.input("x", Type((1, size, size, 3), "int8", Q)), 8, 3, stride=2)
+    return g.graph(_blocks(g, layers, size, 8))
+
+
+def classifier(layers: int, size: int = 128, channels: int = 8) -> Graph:
+    """The same with so many channels behind the first layer, twice as many further on, and a head that can learn."""
+    g = Builder(f"classifier of {layers}")
+    x = g.emit(Mean(), _blocks(g, layers, size, channels), q=Q)
+    w = g.constant("w", np.ones((10, x.type.shape[1]), np.int8), QParams.per_tensor(0.01))
+    return g.graph(g.emit(Dense(), x, w, g.constant("b", np.zeros(10, np.int32)), q=Q))
+
+
+def _blocks(g: Builder, layers: int, size: int, channels: int) -> Value:
+    x = conv(g, g.input("x", Type((1, size, size, 3), "int8", Q)), channels, 3, stride=2)
     block, emitted = 0, 1
     while emitted < layers:
         halve = block % 4 == 0 and x.type.shape[1] > 8
         y = depthwise(g, conv(g, x, 3 * x.type.shape[3]), stride=2 if halve else 1)
-        y = conv(g, y, 16 if halve and x.type.shape[3] < 16 else x.type.shape[3])
+        wider = halve and x.type.shape[3] < 2 * channels
+        y = conv(g, y, 2 * channels if wider else x.type.shape[3])
         adds = y.type.shape == x.type.shape
         x = g.emit(Add(), x, y, q=Q) if adds else y
         block, emitted = block + 1, emitted + 3 + adds
-    return g.graph(x)
+    return x
 
 
 def conv(g: Builder, x: Value, out: int, k: int = 1, stride: int = 1, pad: int | None = None) -> Value:

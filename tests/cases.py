@@ -52,6 +52,7 @@ def _convs() -> Iterator[Case]:
     yield conv("groups-of-one", (5, 5, 6), 6, groups=6)
     yield conv("groups-1x1-dilated-strided", (9, 9, 10), 15, groups=5, stride=(2, 2), dilation=(2, 2))
     yield conv("long", (2, 2, 300), 5)
+    yield conv("longest", (2, 2, 640), 5)  # of a single pixel, whose window is put together as a whole
     yield conv("one-pixel", (1, 1, 20), 13, k=(1, 1))
     for activation in ACTIVATIONS:
         yield conv(activation, (4, 4, 8), 9, activation=activation, y=Q(0.05, -100))

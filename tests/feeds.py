@@ -103,6 +103,16 @@ def integers(*shape: int, most: int) -> Feed:
     return Feed(Type(shape, "int32"), draw)
 
 
+def wholes(*shape: int) -> Feed:
+    """int16, small or of all sizes."""
+
+    def draw(rng: Rng) -> Array:
+        limit = int(rng.choice([1, 100, 32767]))
+        return rng.integers(-limit, limit + 1, shape).astype(np.int16)
+
+    return Feed(Type(shape, "int16"), draw)
+
+
 def label(classes: int) -> Feed:
     """A class, or a number that is none."""
     return Feed(Type((1,), "int32"), lambda rng: rng.integers(-1, classes + 1, 1).astype(np.int32))

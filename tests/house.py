@@ -25,10 +25,12 @@ LAYERS = {
     "training": "graph + scheme → training graph: what learns, gradients in float32 and in int8, what makes it small",
     "memory": "rows through ring buffers, the order of nodes, where everything lies; a check that shares no code",
     "runtime": "`smidgen.h`, `smidgen_training.h` and the kernels, portable C99; in `avx2.h`, `vnni.h`, `cortex_m/` "
-    "and `helium/` the same for processors that can do more; `working.py`: what each kernel needs",
+    "and `helium/` the same for processors that can do more; `link/`: frames over a byte stream; `working.py`: what "
+    "each kernel needs",
     "codegen": "graph + plan → C: one readable call per node",
     "targets": "this machine as a shared library; Cortex-M boards, emulated; exported projects",
     "pipeline": "`compile()`: every stage in order",
+    "link": "a board at the end of a byte stream: frames, requests that are done once, a device that outlives faults",
     "inference": "what a model says of samples, one by one, and how often it is right",
     "learning": "epochs, checkpoints, learned models",
     "simulation": "the same graph in PyTorch: its images, its training in float32, fleets of devices in lockstep",

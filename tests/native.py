@@ -63,7 +63,7 @@ def struct(params: Params) -> ctypes.Structure:
     fields = [(name, kinds[type(item)]) for name, item in params.items()]
     params_type = type("params", (ctypes.Structure,), {"_fields_": fields})
     made: ctypes.Structure = params_type(
-        *(item.ctypes.data if isinstance(item, np.ndarray) else item for item in params.values())
+        *((item.ctypes.data if item.size else 0) if isinstance(item, np.ndarray) else item for item in params.values())
     )
     return made
 

@@ -15,8 +15,11 @@ from contributions import measured
 from smidgen.cli import app
 from smidgen.results.choosing import contributions_page
 from smidgen.selection.averaging import read_several
-from smidgen.selection.contributions import Contributions, ContributionsError, write_contributions
+from smidgen.selection.contributions import Contributions, ContributionsError, read_contributions, write_contributions
+from smidgen.selection.shipped import shipped_contributions
 from smidgen.zoo import load_zoo
+
+ANALYSES = Path(__file__).parents[1] / "benchmarks" / "results" / "analyses"
 
 
 @pytest.fixture(scope="module")
@@ -89,3 +92,13 @@ def test_a_search_takes_several_files(three: list[Contributions], tmp_path: Path
     assert done.exit_code == 0, done.output
     found = sm.search(load_zoo("mcunet-5fps"), read_several(files), "100KB", analytic=True, options=sm.Options(5))
     assert json.loads(done.stdout)["gain"] == pytest.approx(found.gain)
+
+
+@pytest.mark.parametrize("name", ["mcunet-5fps", "mbv2-w0.35", "proxyless-w0.3"])
+def test_what_ships_is_the_mean_of_the_analyses_that_are_kept(name: str) -> None:
+    first, second, longer = (
+        read_contributions(ANALYSES / f"{name}-{which}.json")
+        for which in ("16-epochs-seed-0", "16-epochs-seed-1", "24-epochs-seed-0")
+    )
+    shipped = sm.average_contributions([sm.average_contributions([first, second]), longer])
+    assert shipped == shipped_contributions(load_zoo(name))

@@ -10,7 +10,7 @@ import numpy as np
 from native import portable
 from networks import CLASSES, inverted_residual
 from smidgen import codegen, memory
-from smidgen.codegen.initial import Copied, Filled, Gathered, initial
+from smidgen.codegen.initial import Copied, Filled, Gathered, Widened, initial
 from smidgen.ir import Array, Graph, Value
 from smidgen.ops.rules import Momentum
 from smidgen.targets.host import Host
@@ -39,22 +39,41 @@ def same(found: dict[str, Array], state: dict[Value, Array]) -> bool:
 def test_state_begins_as_the_graph_says_however_it_is_loaded(host: Host) -> None:
     graph = step()
     kinds = {type(start) for start in initial(graph)}
-    assert kinds == {Copied, Filled, Gathered}
+    assert kinds == {Copied, Filled, Gathered, Widened}
     found, _ = begins(graph, host)
     assert same(found, dict(graph.state))
 
 
 def test_what_can_be_gathered_or_filled_takes_no_flash(host: Host) -> None:
     graph = step()
-    spared = [start.value for start in initial(graph) if not isinstance(start, Copied)]
+    spared = [start.value for start in initial(graph) if isinstance(start, Filled | Gathered)]
     changed = dict(graph.state)
     for value in spared:  # one byte unlike what it would begin as
         data = np.frombuffer(changed[value].tobytes(), np.uint8).copy()
         data[-1] ^= 1
         changed[value] = np.frombuffer(data.tobytes(), value.type.dtype).reshape(value.type.shape)
     other = replace(graph, state=changed)
-    assert {type(start) for start in initial(other) if start.value.type.size > 1} == {Copied}
+    assert {type(start) for start in initial(other) if start.value.type.size > 1} == {Copied, Widened}
     (found, smaller), (moved, larger) = begins(graph, host), begins(other, host)
     assert same(moved, changed)
     assert not same(found, changed)
-    assert larger - smaller == sum(value.type.bytes for value in spared if value.type.size > 1)
+    taken = {
+        one.value: one.narrow.nbytes if isinstance(one, Widened) else one.value.type.bytes for one in initial(other)
+    }
+    assert larger - smaller == sum(taken[value] for value in spared if value.type.size > 1)
+
+
+def test_numbers_of_32_bits_take_16_of_flash_where_few_need_more(host: Host) -> None:
+    graph = step()
+    value = next(start.value for start in initial(graph) if isinstance(start, Widened) and start.value.type.size > 4)
+    numbers = graph.state[value].copy()
+    numbers[:3] = -32768, 32767, -(2**31)
+    few = replace(graph, state={**graph.state, value: numbers})
+    (start,) = (one for one in initial(few) if one.value == value)
+    assert isinstance(start, Widened)
+    assert [number for _, number in start.listed] == [-(2**31)]
+    assert same(begins(few, host)[0], dict(few.state))
+    many = replace(graph, state={**graph.state, value: numbers // 2**16 * 2**16 + 2**20})
+    (start,) = (one for one in initial(many) if one.value == value)
+    assert isinstance(start, Copied)
+    assert same(begins(many, host)[0], dict(many.state))

@@ -16,7 +16,7 @@ from elftools.elf.elffile import ELFFile
 from networks import CLASSES, inverted_residual
 from smidgen.codegen import RUNTIME, is_source
 from smidgen.pipeline import compile
-from smidgen.targets.boards import M7
+from smidgen.targets.boards import M7, M55, Core
 from smidgen.targets.stack import CallGraph, read_calls
 from smidgen.targets.toolchain import find
 from smidgen.training import Options
@@ -24,13 +24,13 @@ from smidgen.training import Options
 # What compilers themselves call for copies and for arithmetic that the processor lacks; it keeps nothing either.
 HELPERS = re.compile(r"smg_\w+|mem(cpy|set|move)|__aeabi_\w+|__[a-z]+[ds][fi]\d?")
 WRITABLE = (".data", ".bss")
-FOLDERS = ("kernels", "cortex_m")
+FOLDERS = {"kernels": M7, "cortex_m": M7, "helium": M55}  # each takes files' places in those before; by core
 
 
 def built(path: Path, folder: Path) -> Path:
     includes = (f"-I{RUNTIME / name}" for name in ("", *FOLDERS))
     made = folder / f"{path.name}.o"
-    find("zig", M7)(*includes, "-c", path, "-o", made, folder=folder)
+    find("zig", FOLDERS.get(path.parent.name, M7))(*includes, "-c", path, "-o", made, folder=folder)
     return made
 
 
@@ -72,20 +72,20 @@ def test_a_generated_program_keeps_its_memory_alone_and_calls_kernels_alone(stre
 
 
 def test_no_program_with_these_kernels_recurses(tmp_path: Path) -> None:
-    sources = [path for folder in FOLDERS for path in sorted(filter(is_source, (RUNTIME / folder).iterdir()))]
-    for folder in FOLDERS:
-        files = {p.name: p for p in sources if p.parent.name in ("kernels", folder)}
-        graph = linked(tuple(files.values()), tmp_path)
+    files: dict[str, Path] = {}
+    for folder, core in FOLDERS.items():
+        files |= {path.name: path for path in sorted(filter(is_source, (RUNTIME / folder).iterdir()))}
+        graph = linked(tuple(files.values()), core, tmp_path)
         for function in graph.functions:
             graph.deepest(function)  # raises where it comes back to itself
 
 
-def linked(files: tuple[Path, ...], folder: Path) -> CallGraph:
+def linked(files: tuple[Path, ...], core: Core, folder: Path) -> CallGraph:
     """The calls between all functions of these files, none left out."""
     includes = (f"-I{RUNTIME / name}" for name in ("", *FOLDERS))
     (folder / "reset.c").write_text("void reset(void);\nvoid reset(void) {}\n")
     words = ("-Wl,--no-gc-sections", "-Wl,--entry=reset", "-o", "all.elf", "reset.c")
-    find("zig", M7)(*includes, *words, *files, folder=folder)
+    find("zig", core)(*includes, *words, *files, folder=folder)
     return read_calls(folder / "all.elf")
 
 

@@ -145,6 +145,38 @@ def test_layers_of_any_geometry_agree_with_numpy(m7: CortexM, graphs: list[Graph
 
 
 @st.composite
+def rows_of_threes(draw: st.DrawFn) -> Graph:
+    """A depthwise layer of 3x3 with a single row of outputs, most often one that has a kernel of its own."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    stride, height = draw(st.sampled_from([1, 2])), draw(st.integers(1, 3))
+    width = draw(st.sampled_from([4, 8, 12, 20, 52, 68, 100, 6, 9])) * stride
+    channels, pad_w = 4 * draw(st.integers(1, 4)), draw(st.sampled_from([1, 1, 1, 0]))
+    above = draw(st.integers(0, 1))
+    pad = (above, max(0, 3 - above - height), pad_w, 3 - stride - pad_w)
+    y = draw(st.sampled_from([0.1, 0.1, 0.02, 1e5]))
+    weights = Weights(draw(st.sampled_from([127, 1000])), draw(st.sampled_from([3000, 2**31 - 1])))
+    g = Builder("threes")
+    x = g.input("x", Type((1, height, width, channels), "int8", Q(0.05, draw(st.integers(-128, 127)))))
+    w, b = weights.draw(g, rng, (1, 3, 3, channels), 3)
+    chosen = tuple(np.flatnonzero(rng.random(channels) < draw(st.sampled_from([0, 0, 0.3]))).tolist())
+    if chosen:
+        trained = rng.integers(-128, 128, (1, 3, 3, len(chosen))).astype(np.int8)
+        overlay = ops.Overlay(chosen)
+        w = g.emit(overlay, w, g.constant("trained", trained, overlay.kept(w.type)))
+    op = ops.Depthwise((3, stride), pad, (1, 1), draw(st.sampled_from(["none", "relu6"])))
+    return g.graph(g.emit(op, x, w, b, q=Q(y, draw(st.sampled_from([-128, -128, 5])))))
+
+
+@settings(max_examples=6, deadline=None)
+@given(graphs=st.lists(rows_of_threes(), min_size=30, max_size=30), seed=st.integers(0, 2**31))
+def test_single_rows_of_three_by_three_agree_with_numpy(m7: CortexM, graphs: list[Graph], seed: int) -> None:
+    assert all(graph.outputs[0].type.shape[1] == 1 for graph in graphs)
+    named = {f"{i} {graph.nodes[-1]}": graph for i, graph in enumerate(graphs)}
+    runs = [{name: inputs(graph, run) for name, graph in named.items()} for run in (2, 3 + seed)]
+    agrees(named, runs, compile(together(named), target=m7))
+
+
+@st.composite
 def dense_layers(draw: st.DrawFn) -> Graph:
     """A fully connected layer; with scales of powers of two, many of its sums lie half between two steps."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))

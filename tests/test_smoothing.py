@@ -47,13 +47,13 @@ def errors(found: Contributions) -> Array:
 
 
 def test_without_noise_gains_are_found_but_for_the_pull_to_nothing() -> None:
-    assert np.abs(errors(smoothed(drawn(noise=0.0)))).max() < 0.012
+    assert np.abs(errors(smoothed(drawn(noise=0.0), caution=0))).max() < 0.012
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_most_of_the_noise_goes(seed: int) -> None:
     noisy = drawn(noise=0.01, seed=seed)
-    assert np.mean(errors(smoothed(noisy)) ** 2) < 0.5 * np.mean(errors(noisy) ** 2)
+    assert np.mean(errors(smoothed(noisy, caution=0)) ** 2) < 0.5 * np.mean(errors(noisy) ** 2)
 
 
 def objective(fitted: Contributions, measured: Contributions) -> float:
@@ -82,7 +82,7 @@ def moved(fitted: Contributions, depth: int | None, layer: int | None, by: float
 
 def test_it_is_the_least_of_the_sum_that_is_written_down() -> None:
     noisy = drawn(noise=0.01)
-    fitted = smoothed(noisy)
+    fitted = smoothed(noisy, caution=0)
     least = objective(fitted, noisy)
     for by in (-1e-3, 1e-3):
         assert all(objective(moved(fitted, depth, None, by), noisy) > least for depth in range(len(DEPTHS)))
@@ -102,3 +102,24 @@ def test_a_run_that_diverged_stays_as_it_is_and_says_nothing_of_others() -> None
 def test_what_a_rule_says_is_no_measurement_and_stays() -> None:
     ruled = estimate(load_zoo("mcunet-5fps"))
     assert smoothed(ruled) == ruled
+
+
+def test_the_standard_error_is_how_much_gains_scatter_from_one_analysis_to_the_next() -> None:
+    noise, many = 0.01, range(200)
+    fitted = [smoothed(drawn(noise, seed), caution=0) for seed in many]
+    careful = [smoothed(drawn(noise, seed)) for seed in many]
+    for layer in range(LAYERS):
+        gains = np.array([one.weights_gain(layer, Fraction(1)) for one in fitted])
+        taken_off = gains - [one.weights_gain(layer, Fraction(1)) for one in careful]
+        assert 0.8 < np.mean(taken_off) / np.std(gains) < 1.25
+
+
+def test_caution_grows_with_the_share_and_leaves_biases_alone() -> None:
+    noisy = drawn(noise=0.01)
+    fitted, careful, twice = (smoothed(noisy, caution) for caution in (0.0, 1.0, 2.0))
+    assert careful.depths == fitted.depths
+    for one, other, third in zip(fitted.shares, careful.shares, twice.shares, strict=True):
+        assert other.accuracy < one.accuracy
+        assert one.accuracy - third.accuracy == pytest.approx(2 * (one.accuracy - other.accuracy), abs=1e-8)
+    whole = [(a.accuracy - b.accuracy) for a, b in zip(fitted.shares, careful.shares, strict=True) if a.layer == 3]
+    np.testing.assert_allclose(whole, whole[-1] * np.array([float(one) for one in sorted(SHARES)]) ** POWER, rtol=1e-5)

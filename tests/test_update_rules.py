@@ -13,13 +13,15 @@ from smidgen.ir import ATTRIBUTES, Array, Builder, Graph, QParams, Type, evaluat
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.numerics import stochastic
 from smidgen.ops import BiasStep, DenseStep, Rate, WeightStep
+from smidgen.ops.bias import units
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
 from smidgen.ops.update import initial_fraction, unpack
 
 RULES = (Sgd(), Sgd(accumulate=3), Momentum(0.9), Momentum(0.6, accumulate=2))
-KINDS = {"8": 8, "10": 10, "12": 12, "bias": None}  # bits of a weight
+KINDS = {"8": 8, "10": 10, "12": 12, "bias": None, "difference": 16}  # bits of a weight
 STEPS, SEEDS, COPIES = 7, 40, 512  # each gradient is rounded SEEDS * COPIES times
 FACTORS = (0.7, 1.0, 3.3, 0.021, 1.9)  # one a channel
+SHIFTS = (-7, -8) * (len(FACTORS) * COPIES // 2)  # of layers' multipliers: differences count 1 or 2
 BOUND = 10_000  # of the sums a gradient is
 LEVEL = 5 << stochastic.LEVEL_BITS
 RATE = np.array([0.0003], np.float32)  # steps of up to about two int8: a buffer holds eight
@@ -72,9 +74,12 @@ def one_tensor(rule: UpdateRule, bits: int | None) -> Graph:
     size = len(FACTORS) * COPIES
     factors = tuple(float(f) for f in np.repeat(FACTORS, COPIES))
     g = Builder("step")
-    if bits is None:
+    if bits == 16:
+        states = [g.persistent("w", np.zeros(size, np.int16))]
+        op: BiasStep | WeightStep = BiasStep(factors, 0, 6, BOUND, rule, SHIFTS)
+    elif bits is None:
         states = [g.persistent("w", np.zeros(size, np.int32))]
-        op: BiasStep | WeightStep = BiasStep(factors, 0, 6, BOUND, rule)
+        op = BiasStep(factors, 0, 6, BOUND, rule)
     else:
         states = [g.persistent("w", np.zeros((size, 1), np.int8), QParams.per_tensor(0.01))]
         op = WeightStep(factors, 0, 6, BOUND, rule, bits=bits)
@@ -106,6 +111,8 @@ def drawn(rule: UpdateRule, bits: int | None) -> Iterator[Array]:
 
 def _numbers(outs: tuple[Array, ...], bits: int | None) -> Array:
     whole: Array = outs[0].ravel().astype(np.float64)
+    if bits == 16:
+        return whole * 2.0 ** units(SHIFTS)
     if bits is None or bits == 8:
         return whole
     f = bits - 8
@@ -175,7 +182,7 @@ def test_what_stays_in_a_buffer_is_its_decay_on_average_and_a_coin_decides_the_r
     assert abs(stays.var() - p * (1 - p)) < 0.02
 
 
-@pytest.mark.parametrize("bits", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("bits", [8, 10, 12, None])  # a difference's buffer is a bias's, in other units
 def test_what_is_rounded_into_a_buffer_says_nothing_of_what_is_rounded_out_of_it(bits: int | None) -> None:
     """A buffer's roundings draw from a stream of their own: errors of the delta, of what stays and of what moves."""
     sums, decay, unit = 9526, 0.7, 1.0 if bits is None else 2.0**12  # a delta of n + ½ units, half an int8 step

@@ -33,6 +33,7 @@ from feeds import (
     rate,
     reals,
     step_state,
+    wholes,
 )
 from recurrent_steps import recurrent_steps
 from smidgen import ops
@@ -290,10 +291,15 @@ def step_factors(c: int) -> tuple[float, ...]:
     return tuple(2.0**60 if i % 11 == 4 else 2.0**-90 if i % 11 == 7 else 1.3 ** (i % 5) for i in range(c))
 
 
+def shifts(c: int) -> tuple[int, ...]:
+    """Of multipliers of all sizes: units of 1, larger ones, and the largest."""
+    return tuple((-3, -7, -8, -9, -12, -22, -31)[i % 7] for i in range(c))
+
+
 def step(name: str, op: Step, w: Type, how: How, sources: tuple[Feed, ...]) -> TrainingCase:
     """A step of a tensor of type w; its gradient, rate and step_state are drawn, its states evolve."""
     op = replace(op, rule=how.rule, slot=0, stream=6)
-    unit = {"int32": 0, "int8": 12 if how.rule.buffered else how.bits - 8}[w.dtype]
+    unit = {"int32": 0, "int16": 0, "int8": 12 if how.rule.buffered else how.bits - 8}[w.dtype]
     power = op.lift - 26 - unit  # sums of 2^−4 of their bound then make steps of about one unit
 
     def build(g: Builder, rng: Rng, x: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -333,6 +339,10 @@ def _steps() -> Iterator[TrainingCase]:
         yield step(f"bias-step-{name}", bias, Type((c,), "int32"), how, (integers(c, most=most),))
         bias = FusedBiasStep(step_factors(c), 0, 0, most, gradient=ops.ChannelSum())
         yield step(f"bias-sum-step-{name}", bias, Type((c,), "int32"), how, (gradient(1, 8, 8, c),))
+        bias = replace(ops.BiasStep(step_factors(c), 0, 0, most), shifts=shifts(c))
+        yield step(f"difference-step-{name}", bias, Type((c,), "int16"), how, (integers(c, most=most),))
+        bias = FusedBiasStep(step_factors(c), 0, 0, most, shifts=shifts(c), gradient=ops.ChannelSum())
+        yield step(f"difference-sum-step-{name}", bias, Type((c,), "int16"), how, (gradient(1, 8, 8, c),))
         for axis, w in ((0, (5, 3, 3, 7)), (0, (30, 1, 1, 1)), (3, (1, 3, 3, 13)), (0, (3, 150))):
             most = 255 * 127 * 64
             weight = ops.WeightStep(step_factors(w[axis]), 0, 0, most, axis=axis, bits=how.bits)
@@ -347,6 +357,8 @@ def _steps() -> Iterator[TrainingCase]:
         yield fused(f"conv-step-{name}", ConvGradWeight, shape)
     for name, shape in DEPTHWISES.items():
         yield fused(f"depthwise-step-{name}", DepthwiseGradWeight, shape)
+    base, difference = integers(60, most=2**31 - 1), wholes(60)
+    yield plain("learned-bias", ops.LearnedBias(shifts(60)), base, difference)
     large = ops.WeightStep(step_factors(6), 0, 0, 2**31 - 1, bits=12)
     yield step("weight-step-largest", large, Type((6, 9)), PLAIN, (integers(6, 9, most=2**31 - 1),))
     bias = ops.BiasStep(step_factors(60), 0, 0, 2**31 - 1)

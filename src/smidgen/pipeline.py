@@ -167,7 +167,9 @@ class Program:
     def files(self) -> dict[str, str]:
         """A project that builds by `make` or CMake, by path: this model, the kernels it uses, what its board needs."""
         kernels = {path.name: path.read_text() for path in self.sources.runtime}
-        learns = self.sources.learns
+        learns, own = self.sources.learns, {**self.sources.files, **codegen.link_header(self.graph, self.sources)}
+        if len(own) > len(self.sources.files):
+            kernels |= codegen.link_files()
         kernels["CMakeLists.txt"] = codegen.render("kernels.cmake")
         fields = {
             "name": self.graph.name,
@@ -179,7 +181,7 @@ class Program:
         fields["usage"] = usage + codegen.hearing_usage(self.graph, self.sources).rstrip()
         return codegen.listed(
             {
-                **{f"model/{name}": text for name, text in self.sources.files.items()},
+                **{f"model/{name}": text for name, text in own.items()},
                 **{f"smidgen/{name}": text for name, text in kernels.items()},
                 **(codegen.store_files() if learns else {}),
                 **self.target.project(self.graph, self.sources, fields),

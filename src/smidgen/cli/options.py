@@ -55,6 +55,10 @@ class Learning:
     weight_bits: Annotated[
         int | None, typer.Option(help="Bits kept of a weight that learns: 8, 10 or 12. By default the scheme's, or 12.")
     ] = None
+    bias_bits: Annotated[
+        int,
+        typer.Option(help="Bits of SRAM for a convolution's bias that learns: 32, or the 16 of a difference to it."),
+    ] = 32
     head: Annotated[
         HeadOption | None,
         typer.Option(
@@ -84,7 +88,7 @@ class Learning:
         head: HeadStart | None = None if self.head is None else "new" if self.head is HeadOption.new else "keep"
         dtype: HeadDtype | None = self.head_dtype.value if self.head_dtype else None
         loss = self._loss() or "softmax"
-        return Options(classes, self.weight_bits, self.qas, self._rule(), dtype, self.seed, head, loss)
+        return Options(classes, self.weight_bits, self.qas, self._rule(), dtype, self.seed, head, loss, self.bias_bits)
 
     def options_for(self, model: str, scheme: str | None, budget: str | None) -> Options | None:
         """The same where a scheme, or classes and a budget to choose one for, decide whether the program learns.

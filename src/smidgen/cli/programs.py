@@ -33,14 +33,15 @@ from smidgen.cli.terminal import print_rich, spinner, warn
 from smidgen.codegen import check_project
 from smidgen.data.files import write_whole
 from smidgen.data.hearing import hearing_graph
-from smidgen.errors import StreamError
+from smidgen.errors import InputError, StreamError
 from smidgen.ir import Graph
 from smidgen.pipeline import Program, compile
 from smidgen.results.drawing import draw_memory
 from smidgen.results.profiling import profile
+from smidgen.results.timing import time_program
 from smidgen.results.verbs import CompiledProject
 from smidgen.targets import device as targets
-from smidgen.targets.finding import find_board
+from smidgen.targets.finding import find, find_board
 from smidgen.training import Options
 from smidgen.zoo.loading import load
 
@@ -163,21 +164,38 @@ def profile_(
     ] = CompilerName.zig,
     aligned: AlignedOnly = False,
     layers: Annotated[bool, typer.Option("--layers", help="Also show every node.")] = False,
+    runs: Annotated[int, typer.Option(help="Timed runs on host, of which medians are shown.")] = 50,
     *,
     learning: Learning,
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
-    """Measure SRAM, flash, instructions and exactness on an emulated board."""
+    """Measure SRAM, flash, instructions and exactness on an emulated board, or time and exactness on host."""
     options = learning.options_for(model, scheme, budget)
-    where = find_board(target, sram, flash, stack, compiler.value, aligned)
+    if target == "host":
+        _check_host_options({"--sram": sram, "--flash": flash, "--stack": stack, "--aligned-only": aligned})
+        where: targets.Target = find(target)
+        image = image or ImageInput.buffered
+    else:
+        where = find_board(target, sram, flash, stack, compiler.value, aligned)
     with spinner(f"reading {model}"):
         graph = load(model, memory_bytes(memory))
     if options is not None:
         check_int8(graph, model)
     program = _compile_as_asked(graph, scheme, budget, where, options, image)
     with spinner(f"measuring {program.graph.name} on {target}"):
-        result = profile(program, steps, learning.seed)
+        result = (
+            time_program(program, steps, learning.seed, runs)
+            if target == "host"
+            else profile(program, steps, learning.seed)
+        )
     if layers and not as_json:
         print_rich(result.layers())
     show(result, as_json)
+
+
+def _check_host_options(given: dict[str, object]) -> None:
+    """Raise InputError where an option is given that only boards have."""
+    for option, value in given.items():
+        if value:
+            raise InputError(f"{option} is of boards, and host is this machine; leave it out, or name a board")

@@ -22,7 +22,9 @@ from smidgen.inference import CellsTested, ClassesTested, LabelsTested, NumbersT
 from smidgen.ir import Graph
 from smidgen.results.contributions import AnalysisSummary
 from smidgen.results.inspection import Summary
+from smidgen.results.linking import BoardState, BoardTraining, BoardWatched
 from smidgen.results.profiling import Profile
+from smidgen.results.timing import TimeProfile
 from smidgen.results.verbs import CompiledProject, QuantizedFile, RunSummary, TrainingSummary, WrittenModel
 from smidgen.selection import Found, Pareto
 from smidgen.targets.boards import parse_size
@@ -38,7 +40,7 @@ class Verbs(TyperGroup):
     """The verbs, whose flags are shown as flags: an option that takes no value has no type in the help."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        ctx.meta[WORDS] = tuple(args)
+        ctx.meta.setdefault(WORDS, tuple(args))  # a verb of a verb leaves those of the whole command
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -121,6 +123,7 @@ Result = (
     | QuantizedFile
     | CompiledProject
     | Profile
+    | TimeProfile
     | TrainingSummary
     | AnalysisSummary
     | Found
@@ -133,10 +136,23 @@ Result = (
     | LabelsTested
     | NumbersTested
     | ReconstructionTested
+    | BoardTraining
+    | BoardState
+    | BoardWatched
 )
 
 
-TABLES = (Summary, Profile, Predictions, ClassesTested, CellsTested, LabelsTested, NumbersTested, ReconstructionTested)
+TABLES = (
+    Summary,
+    Profile,
+    TimeProfile,
+    Predictions,
+    ClassesTested,
+    CellsTested,
+    LabelsTested,
+    NumbersTested,
+    ReconstructionTested,
+)
 
 
 def show(result: Result, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""How state begins without a copy of it in flash where one can be done without: copied, filled, or gathered."""
+"""How state begins without a copy of it in flash where one can be done without: copied, widened, filled or gathered."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from smidgen.ir import Graph, Node, Value
+from smidgen.ir import Array, Graph, Node, Value
 from smidgen.memory import state_offsets
 from smidgen.ops.overlay import Overlay
 
@@ -18,6 +18,16 @@ class Copied:
 
     value: Value
     offset: int  # in the block of state
+
+
+@dataclass(frozen=True)
+class Widened:
+    """State of 32 bits of which most numbers are copied from 16, and the others are listed."""
+
+    value: Value
+    offset: int
+    narrow: Array  # 0 for those that are listed
+    listed: tuple[tuple[int, int], ...]  # where in the block of state, and what
 
 
 @dataclass(frozen=True)
@@ -42,7 +52,8 @@ class Gathered:
         return self.overlay.ins[0]
 
 
-Initial = Copied | Filled | Gathered
+Initial = Copied | Widened | Filled | Gathered
+LISTED = 8  # bytes of flash for a number that is listed
 
 
 def initial(graph: Graph) -> Iterator[Initial]:
@@ -57,7 +68,19 @@ def initial(graph: Graph) -> Iterator[Initial]:
         elif overlay is not None and _gathers(graph, overlay):
             yield Gathered(value, offsets[value], overlay)
         else:
-            yield Copied(value, offsets[value])
+            yield _widened(value, data, offsets[value]) or Copied(value, offsets[value])
+
+
+def _widened(value: Value, data: Array, offset: int) -> Widened | None:
+    """None where the numbers have no 32 bits, or too many of them need all."""
+    if value.type.dtype != "int32":
+        return None
+    numbers = data.ravel()
+    fits = numbers == numbers.astype(np.int16)
+    listed = tuple((offset + 4 * int(i), int(numbers[i])) for i in np.flatnonzero(~fits))
+    if LISTED * len(listed) >= 2 * numbers.size:
+        return None
+    return Widened(value, offset, np.where(fits, numbers, 0).astype(np.int16), listed)
 
 
 def _gathers(graph: Graph, overlay: Node) -> bool:

@@ -10,10 +10,11 @@ import numpy as np
 
 from smidgen.codegen.classes import class_count, class_declaration, class_definition
 from smidgen.codegen.hearing import hearing
-from smidgen.codegen.initial import Copied, Filled, Gathered, initial
+from smidgen.codegen.initial import Copied, Filled, Gathered, Widened, initial
 from smidgen.codegen.runtime import render
+from smidgen.codegen.sharing import shared_factors
 from smidgen.codegen.spelling import C_TYPES, comment, defines, identifiers, literal, wrapped
-from smidgen.codegen.teaching import PARAMETERS, choice, copied, predicts, train_header
+from smidgen.codegen.teaching import ARGUMENTS, PARAMETERS, choice, copied, predicts, train_header
 from smidgen.data.pixels import pixel_encoding, pixel_rule
 from smidgen.errors import PlanError
 from smidgen.ir import Array, Graph, Node, Roles, Value
@@ -51,6 +52,8 @@ class Writer:
         self.tables: dict[str, str] = {}  # in flash, by name: the structs that the code asked for
         self.hearing = hearing(graph, prefix)
         self.state, self.initial = state_offsets(graph), tuple(initial(graph))
+        self.shared = shared_factors(graph)
+        self.alike: dict[str, str] = {}  # arrays of parameters, by name: another that holds the same
         self.data = dict(self._data())
         self.constant_bytes = sum(array.nbytes for array in self.data.values())
 
@@ -99,14 +102,32 @@ class Writer:
         for value, array in (*self.graph.constants.items(), *self.graph.state.items()):
             if value in self.graph.constants or value in copied:
                 yield self._constant(value), array
+        for start in self.initial:
+            if isinstance(start, Widened):
+                yield self._constant(start.value), start.narrow
+        known: dict[tuple[str, bytes], str] = {}
         for node in self.graph.nodes:
-            for field, item in node.op.params(node).items():
-                if isinstance(item, np.ndarray):
-                    yield self._array(node, field), item
+            for field, item in self._parameters(node).items():
+                if isinstance(item, np.ndarray) and item.size:
+                    name = self._array(node, field)
+                    self.alike[name] = known.setdefault((item.dtype.name, item.tobytes()), name)
+                    if self.alike[name] == name:
+                        yield name, item
         for group in self.schedule.groups:
             yield self._order(group), order_table(group)
         if self.hearing is not None:
             yield from self.hearing.tables.items()
+
+    def _parameters(self, node: Node) -> dict[str, int | float | Array | str]:
+        """The fields of a node's parameter struct: numbers, arrays of its own, and by name those it shares."""
+        own: dict[str, int | float | Array | str] = dict(node.op.params(node))
+        shared = self.shared.get(node.outs[0])
+        if shared is None:
+            return own
+        told = {field: self._array(shared.layer, field) for field in ("multiplier", "shift")}
+        return own | told | {
+            "correction": shared.correction, "scale": shared.scale, "exponent": shared.exponent,
+        }  # fmt: skip
 
     def _order(self, group: Group) -> str:
         return f"{self.prefix}_order_{group.first}"
@@ -115,7 +136,8 @@ class Writer:
         return f"{self.prefix}_const_{self.names[value]}"
 
     def _array(self, node: Node, field: str) -> str:
-        return f"{self.prefix}_{field}_{self.names[node.outs[0]]}"
+        name = f"{self.prefix}_{field}_{self.names[node.outs[0]]}"
+        return self.alike.get(name, name)
 
     def _place(self, value: Value) -> str:
         """The C expression for a value's address."""
@@ -160,7 +182,7 @@ class Writer:
         at, loss, end = self.forward, self._place(roles.loss), len(self.graph.nodes)
         error = render("error.c", prefix=self.prefix, compare="".join(self._calls(at, at + 1)), loss=loss)
         return {
-            "parameter": PARAMETERS[roles.told],
+            "parameter": PARAMETERS[roles.told], "argument": ARGUMENTS[roles.told],
             "copy": copied(roles.label, self._place(roles.label)) if roles.label else "",
             "rate": self._place(roles.rate), "loss": loss, "backward": "".join(self._calls(at, end)),
             "error_body": error if roles.told == "nothing" else "",
@@ -185,11 +207,14 @@ class Writer:
                 channel = self._array(start.overlay, "channel")
                 gathered.append(f"    {{{self._place(start.frozen)}, {channel}, {sizes}}},\n")
             else:
-                source = self._constant(start.value) if isinstance(start, Copied) else "0"
-                fill = start.byte if isinstance(start, Filled) else 0
-                plain.append(f"    {{{source}, {start.offset}, {start.value.type.bytes}, {fill}}},\n")
+                source = "0" if isinstance(start, Filled) else self._constant(start.value)
+                fill, narrow = start.byte if isinstance(start, Filled) else 0, int(isinstance(start, Widened))
+                plain.append(f"    {{{source}, {start.offset}, {start.value.type.bytes}, {fill}, {narrow}}},\n")
         if plain:
             yield f"\nstatic const smg_initial initial[] = {{\n{''.join(plain)}}};\n"
+        if listed := [one for start in self.initial if isinstance(start, Widened) for one in start.listed]:
+            numbers = "".join(f"    {{{to}, {_whole(number)}}},\n" for to, number in listed)
+            yield f"\nstatic const smg_listed listed[] = {{\n{numbers}}};\n"
         if gathered:
             yield f"\nstatic const smg_gathered gathered[] = {{\n{''.join(gathered)}}};\n"
 
@@ -198,6 +223,8 @@ class Writer:
         gathers = sum(isinstance(start, Gathered) for start in self.initial)
         if copies := len(self.initial) - gathers:
             yield f"    smg_begin_state(state, initial, {copies});\n"
+        if listed := sum(len(start.listed) for start in self.initial if isinstance(start, Widened)):
+            yield f"    smg_list_state(state, listed, {listed});\n"
         if gathers:
             yield f"    smg_gather_state(state, gathered, {gathers});\n"
 
@@ -205,13 +232,15 @@ class Writer:
         for node in self.graph.nodes:
             if not is_call(node):
                 continue
-            fields = [f".{field} = {self._field(node, field, item)}" for field, item in node.op.params(node).items()]
+            fields = [f".{field} = {self._field(node, field, item)}" for field, item in self._parameters(node).items()]
             head = f"static const {node.op.symbol(node)}_params p_{self.names[node.outs[0]]} = {{"
             yield "\n    ".join(wrapped(head, fields)) + "};"
 
-    def _field(self, node: Node, field: str, item: int | float | Array) -> str:
+    def _field(self, node: Node, field: str, item: int | float | Array | str) -> str:
         if isinstance(item, np.ndarray):
-            return self._array(node, field)
+            return self._array(node, field) if item.size else "0"
+        if isinstance(item, str):
+            return item
         return literal(item, "float32" if isinstance(item, float) else "int32")
 
     def _calls(self, first: int, end: int) -> Iterator[str]:
@@ -335,6 +364,11 @@ def _roots(graph: Graph) -> dict[Value, Value]:
             if source in graph.constants or source in graph.state:
                 roots[node.out] = source
     return roots
+
+
+def _whole(number: int) -> str:
+    """A number of 32 bits; C knows the least of them only as a difference."""
+    return str(number) if number > -(1 << 31) else f"{number + 1} - 1"
 
 
 def _fingerprint(graph: Graph) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from smidgen.ir import Array, Builder, Graph, Value
 from smidgen.ir.rewriting import prune
+from smidgen.ops.bias import LearnedBias
 from smidgen.ops.overlay import Overlay
 from smidgen.targets.device import held
 from smidgen.training import Training
@@ -28,7 +29,7 @@ def learned_graph(training: Training, state: Mapping[str, Array]) -> Graph:
         values[v] = g.persistent(v.name, forward.state[v], v.type.q)
     for node in forward.nodes:
         ins = tuple(values[v] for v in node.ins)
-        if isinstance(node.op, Overlay):
+        if isinstance(node.op, Overlay | LearnedBias):
             arrays = (known[v] for v in node.ins)
             values[node.out] = g.constant(node.out.name, node.op.ref(node, *arrays), node.out.type.q)
         else:

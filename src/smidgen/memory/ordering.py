@@ -29,16 +29,35 @@ def reorder(graph: Graph, *, working: Working) -> Graph:
     """An order with fewer bytes alive at the peak of some stretches and more at none; the graph itself without one."""
     stretches = [(i, min(i + STRETCH, end)) for begin, end in _parts(graph) for i in range(begin, end, STEP)]
     open_ = set(stretches)  # what has changed since it was looked at
+    sizes = {id(node): working(node, False) for node in graph.nodes}  # of nodes that stay the same in any order
+    known = best = _Order(graph, lambda node, _: sizes[id(node)])
     for _ in range(ROUNDS):
         for first, end in stretches:
             if (first, end) not in open_:
                 continue
             open_.remove((first, end))
-            better = _better(graph, first, end, working)
-            if better is not graph:
-                graph = better
+            better = _better(best, first, end)
+            if better is not best:
+                best = better
                 open_ |= {(a, b) for a, b in stretches if a < end and first < b and a != first}
-    return graph
+    if best is known:
+        return graph
+    verify(best.graph)
+    return best.graph
+
+
+class _Order:
+    """A graph in one order, and what is known of its memory, looked at once."""
+
+    def __init__(self, graph: Graph, working: Working) -> None:
+        self.graph, self.working = graph, working
+        self.sources, self.roots, self.lives = virtual_sources(graph), roots_of(graph), lifetimes(graph)
+        self.loads = tuple(loads_of(graph, working=working))
+
+    def peaks(self, first: int, end: int) -> tuple[int, int]:
+        """The most bytes alive in nodes [first, end), and in all others."""
+        inside = max((load for i, load in self.loads if first <= i < end), default=0)
+        return inside, max((load for i, load in self.loads if not first <= i < end), default=0)
 
 
 def _parts(graph: Graph) -> Iterator[tuple[int, int]]:
@@ -48,24 +67,17 @@ def _parts(graph: Graph) -> Iterator[tuple[int, int]]:
     yield loss + 1, len(graph.nodes)
 
 
-def _better(graph: Graph, first: int, end: int, working: Working) -> Graph:
+def _better(known: _Order, first: int, end: int) -> _Order:
     """The graph with nodes [first, end) in a better order, if the search finds one and the plan confirms it."""
-    inside, outside = _peaks(graph, first, end, working)
-    order = _Stretch(graph, first, end, working).order(inside)
+    graph, (inside, outside) = known.graph, known.peaks(first, end)
+    order = _Stretch(known, first, end).order(inside)
     if order is None:
-        return graph
+        return known
     nodes = graph.nodes[first:end]
-    changed = replace(graph, nodes=(*graph.nodes[:first], *(nodes[i] for i in order), *graph.nodes[end:]))
-    verify(changed)
-    now_inside, now_outside = _peaks(changed, first, end, working)
-    return changed if now_inside < inside and now_outside <= outside else graph
-
-
-def _peaks(graph: Graph, first: int, end: int, working: Working) -> tuple[int, int]:
-    """The most bytes alive in nodes [first, end), and in all others."""
-    loads = list(loads_of(graph, working=working))
-    inside = max((load for i, load in loads if first <= i < end), default=0)
-    return inside, max((load for i, load in loads if not first <= i < end), default=0)
+    moved = replace(graph, nodes=(*graph.nodes[:first], *(nodes[i] for i in order), *graph.nodes[end:]))
+    changed = _Order(moved, known.working)
+    now_inside, now_outside = changed.peaks(first, end)
+    return changed if now_inside < inside and now_outside <= outside else known
 
 
 @dataclass(frozen=True)
@@ -90,9 +102,10 @@ class _State:
 class _Stretch:
     """Consecutive nodes of a graph, what they must follow and what memory they hold."""
 
-    def __init__(self, graph: Graph, first: int, end: int, working: Working) -> None:
-        self.nodes, self.graph, self.sources = graph.nodes[first:end], graph, virtual_sources(graph)
-        self.roots, self.working = roots_of(graph), [working(node, False) for node in self.nodes]
+    def __init__(self, known: _Order, first: int, end: int) -> None:
+        graph, lives = known.graph, known.lives
+        self.nodes, self.graph, self.sources, self.roots = graph.nodes[first:end], graph, known.sources, known.roots
+        self.working = [known.working(node, False) for node in self.nodes]
         self.follows = list(self._dependences())
         self.reads = [
             tuple(dict.fromkeys(self.roots[v] for v in memory_read(node, self.sources) if v in self.roots))
@@ -101,7 +114,6 @@ class _Stretch:
         self.makes = [
             () if node.op.view else tuple(v for v in node.outs if self.roots.get(v) is v) for node in self.nodes
         ]
-        lives = lifetimes(graph)
         self.held = dict(self._memory(lives, end))
         # Alive before and behind the stretch, and none of its nodes touches it.
         through = (

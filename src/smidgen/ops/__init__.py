@@ -1,5 +1,6 @@
 """The op table: importing this package enters every op into `smidgen.ir.OPS`; a line here exports it."""
 
+from smidgen.ops.bias import LearnedBias as LearnedBias
 from smidgen.ops.conv import Conv2D as Conv2D
 from smidgen.ops.conv import Depthwise as Depthwise
 from smidgen.ops.dense import Dense as Dense

@@ -15,6 +15,7 @@ import numpy as np
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Node, Op, Params, Type, Value, infer, op
 from smidgen.numerics import stochastic
+from smidgen.ops.bias import MOST_DIFFERENCE, units
 from smidgen.ops.checking import (
     RATE,
     SCALAR,
@@ -32,6 +33,7 @@ from smidgen.ops.gradient import ChannelSum, ParameterGrad
 from smidgen.ops.rules import SGD, UpdateRule
 
 T = TypeVar("T")
+NOTHING: Array = np.zeros(0, np.int8)  # factors are listed here; codegen may tell them by their layer's
 BUFFER_BITS = 12  # fraction bits, below one int8 step, of a weight's buffer
 
 
@@ -91,7 +93,9 @@ class Step(Op):
     ref: ClassVar[Callable[..., tuple[Array, ...]]]
     inplace = 0
 
-    def delta(self, sums: Array, rate: Array, step_state: Array, fraction_bits: int, along: tuple[int, ...]) -> Array:
+    def delta(
+        self, sums: Array, rate: Array, step_state: Array, fraction_bits: int | Array, along: tuple[int, ...]
+    ) -> Array:
         """The step in units of 2^−fraction_bits; `along` is the shape in which the factors broadcast."""
         multiplier, shift = stochastic.mantissas(np.array(self.factors))
         mantissa = stochastic.high_product(multiplier, int(rate[0])).reshape(along)
@@ -152,37 +156,48 @@ class Step(Op):
     def step_params(self, node: Node) -> Params:
         multiplier, shift = stochastic.mantissas(np.array(self.factors))
         return {
-            "multiplier": multiplier, "shift": shift, "slot": self.slot, "stream": self.stream, "lift": self.lift,
-            **self.rule.params(node.ins[0].type.dtype),
+            "multiplier": multiplier, "shift": shift, "correction": NOTHING, "scale": 0, "exponent": 0,
+            "slot": self.slot, "stream": self.stream, "lift": self.lift, **self.rule.params(node.ins[0].type.dtype),
         }  # fmt: skip
 
 
 @op
 @dataclass(frozen=True)
 class BiasStep(Step):
-    """b −= delta, saturated. Inputs: b, its buffer where the rule keeps one, sums, rate, step_state."""
+    """b −= delta, saturated. Inputs: b, its buffer where the rule keeps one, sums, rate, step_state.
+
+    Where the layer's shifts are given, b is the difference of a `LearnedBias`, in its units.
+    """
+
+    shifts: tuple[int, ...] = ()
 
     kernel = "smg_bias_step"
     takes = "int32"
 
+    def symbol(self, node: Node) -> str:
+        return "smg_difference_step" if self.shifts else super().symbol(node)
+
     def infer(self, b: Type, *rest: Type) -> tuple[Type, ...]:
-        fits = len(rest) == self.states() + 2 and b.dtype == "int32" and b.q is None and len(self.factors) == b.size
-        if not fits or self.parts((b, *rest)).sources != (b,):
+        dtype, narrow = "int16" if self.shifts else "int32", len(self.shifts) in (0, b.size)
+        fits = len(rest) == self.states() + 2 and b == Type(b.shape, dtype) and len(self.factors) == b.size and narrow
+        if not fits or self.parts((b, *rest)).sources != (Type(b.shape, "int32"),):
             raise GraphError(f"BiasStep of {b.dtype}{list(b.shape)} does not take {len(rest) + 1} inputs like these")
         self.check_step(b.size, b, *rest)
         return self.parts((b, *rest)).states
 
     def ref(self, node: Node, b: Array, *rest: Array) -> tuple[Array, ...]:
         (*buffer, sums, rate, step_state) = rest
-        step, after = self.delta(sums, rate, step_state, 0, b.shape), []
+        step, after = self.delta(sums, rate, step_state, -units(self.shifts) if self.shifts else 0, b.shape), []
         if self.rule.buffered:
             step, kept = self.follow_rule(buffer[0], step, step_state, 0)
             after = [kept]
-        moved = np.clip(b.astype(np.int64) - step, -(1 << 30), 1 << 30).astype(np.int32)
+        limit = MOST_DIFFERENCE if self.shifts else 1 << 30
+        moved = np.clip(b.astype(np.int64) - step, -limit, limit).astype(b.dtype)
         return (moved, *after)
 
     def params(self, node: Node) -> Params:
-        return {"c": node.ins[0].type.size, **self.step_params(node)}
+        unit = {"unit": np.array(self.shifts, np.int8)} if self.shifts else {}
+        return {"c": node.ins[0].type.size, **self.step_params(node), **unit}
 
 
 @op
@@ -297,6 +312,9 @@ class FusedBiasStep(FusedStep, BiasStep):
     """A bias learns from its output's gradient."""
 
     steps_by = ChannelSum
+
+    def symbol(self, node: Node) -> str:
+        return "smg_difference_sum_step" if self.shifts else super().symbol(node)
 
 
 @op

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,14 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from smidgen.errors import InputError
-from smidgen.ir import Array, Graph, Type, Value, evaluate_step, roles_of
+from smidgen.ir import Graph
 from smidgen.memory import PeakParts
 from smidgen.pipeline import Program
+from smidgen.results.comparing import Exactness, check_request, compare, random_inputs
 from smidgen.targets.boards import Clock, shown_time
-from smidgen.targets.device import Device, restart
-from smidgen.training.losses import example_label
+from smidgen.targets.device import restart
 
-LEARNING_RATE = 0.01  # of the steps that are compared
 NOTE = "Instructions are not cycles: a chip may issue two at a time, and waits for its flash."
 
 
@@ -98,15 +97,6 @@ class PlannedArena:
 
 
 @dataclass(frozen=True)
-class Exactness:
-    """The board against the numpy reference: outputs and all that learns, after every step."""
-
-    steps: int
-    equal: bool
-    differs: str | None  # the first tensor that does, and when
-
-
-@dataclass(frozen=True)
 class Profile:
     """A program measured on an emulated board."""
 
@@ -137,15 +127,10 @@ class Profile:
             f"at its peak   {self.plan.at_peak}",
             f"instructions  forward {i.forward:,}{step}",
             f"time          {self.time}: an estimate",
-            self._exactness(),
+            str(self.exact),
             NOTE,
         ]
         return Group(_table(f"{self.model} on {self.target}", i.by_op, i), "", *map(Text, lines))
-
-    def _exactness(self) -> str:
-        if self.exact.equal:
-            return f"exact         {self.exact.steps} of {self.exact.steps} steps give the bytes of the reference"
-        return f"NOT EXACT     {self.exact.differs} differs from the reference"
 
     def layers(self) -> Table:
         """Node by node."""
@@ -178,19 +163,15 @@ def profile(program: Program, steps: int = 3, seed: int = 0) -> Profile:
     """Run a program on its emulated board: one prediction, then `steps` steps beside the reference."""
     from smidgen.targets.cortex_m import BoardDevice  # here, because an emulator takes a while to import
 
-    if steps < 1:
-        raise InputError(f"{steps} steps cannot be measured; give 1 or more")
-    if seed < 0:
-        raise InputError(f"a seed of {seed} cannot be used; give a number from 0 up")
+    check_request(steps, seed)
     with program.start() as device:
         if not isinstance(device, BoardDevice):
             raise InputError(f"instructions are not counted on {program.target.name}; name a board, such as cortex-m7")
         rng = np.random.default_rng(seed)
-        device.predict(*_random_inputs(program.graph.prediction_inputs, rng))
+        device.predict(*random_inputs(program.graph.prediction_inputs, rng))
         forward = device.counts()
         restart(device)
-        compare = _compare_training if program.training else _compare_inference
-        differences = list(compare(program, device, steps, rng))
+        exact = compare(program, device, steps, rng)
         counts, memory = device.counts() if program.training else forward, device.memory()
     by_node = tuple(_node_costs(program.graph, counts.by_node))
     step = counts.total if program.training else None
@@ -206,52 +187,8 @@ def profile(program: Program, steps: int = 3, seed: int = 0) -> Profile:
         instructions=Instructions(forward.total, step, counts.between, _costs_by_op(by_node), by_node),
         time=estimate_time(device.clock, forward.total, step),
         plan=PlannedArena(program.plan.peak, program.plan.lower_bound, program.memory.at_peak),
-        exact=Exactness(steps, not differences, differences[0] if differences else None),
+        exact=exact,
     )
-
-
-def _compare_training(program: Program, device: Device, steps: int, rng: np.random.Generator) -> Iterator[str]:
-    """Train on noise; what differs from the reference."""
-    assert program.training is not None
-    reference = program.training.step
-    state, roles = reference.state, roles_of(reference)
-    for step in range(steps):
-        (image,) = _random_inputs(reference.prediction_inputs, rng)
-        told = example_label(roles.label, roles.logits, step)
-        outputs, state = evaluate_step(reference, state, image, *told, np.array([LEARNING_RATE], np.float32))
-        label = told[0] if told else None
-        device.train(image, label if label is None or roles.told != "classes" else int(label[0]), LEARNING_RATE)
-        yield from _differences(reference.outputs, outputs, device.outputs(), step)
-        kept = device.state()
-        yield from _differences(tuple(state), tuple(state.values()), tuple(kept[v.name] for v in state), step)
-
-
-def _compare_inference(program: Program, device: Device, runs: int, rng: np.random.Generator) -> Iterator[str]:
-    """Run on noise; what differs from the reference."""
-    graph, state = program.graph, program.graph.state
-    for run in range(runs):
-        arrays = _random_inputs(graph.inputs, rng)
-        outputs, state = evaluate_step(graph, state, *arrays)
-        yield from _differences(graph.outputs, outputs, device.run(*arrays), run)
-
-
-def _differences(
-    values: Iterable[Value], expected: tuple[Array, ...], found: tuple[Array, ...], step: int
-) -> Iterator[str]:
-    for value, a, b in zip(values, expected, found, strict=True):
-        if a.tobytes() != b.tobytes():
-            yield f"%{value.name} after step {step + 1}"
-
-
-def _random_inputs(inputs: tuple[Value, ...], rng: np.random.Generator) -> tuple[Array, ...]:
-    return tuple(_random_array(v.type, rng) for v in inputs)
-
-
-def _random_array(type_: Type, rng: np.random.Generator) -> Array:
-    if type_.dtype == "float32":
-        return rng.normal(0, 1, type_.shape).astype(np.float32)
-    limits = np.iinfo(type_.dtype)
-    return rng.integers(limits.min, limits.max, type_.shape, type_.dtype, endpoint=True)
 
 
 def _node_costs(graph: Graph, instructions: tuple[int, ...]) -> Iterator[InstructionCost]:

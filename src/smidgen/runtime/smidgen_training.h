@@ -1,9 +1,10 @@
-/* The kernels that a program which learns calls besides those of smidgen.h: masks, gradients, the loss, steps, and how
- * state begins. */
+/* The kernels that a program which learns calls besides those of smidgen.h: masks, gradients, the loss and
+ * steps. */
 #ifndef SMIDGEN_TRAINING_H
 #define SMIDGEN_TRAINING_H
 
 #include "smidgen.h"
+#include "smidgen_state.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -213,11 +214,13 @@ typedef struct {
 } smg_rule_f32;
 
 /* How sums become steps: raised by `lift` bits and scaled by their channel's multiplier * 2^(shift - 31) and by the
- * rate; `slot` is that of the gradient they are sums of. */
-#define SMG_STEPPING            \
-    const int32_t *multiplier;  \
-    const int8_t *shift;        \
-    int32_t slot, stream, lift; \
+ * rate; `slot` is that of the gradient they are sums of. Where there are corrections, multipliers and shifts are those
+ * of the layer, and smg_factor_of computes a channel's factor from them. */
+#define SMG_STEPPING                    \
+    const int32_t *multiplier;          \
+    const int8_t *shift, *correction;   \
+    int32_t scale, exponent;            \
+    int32_t slot, stream, lift;         \
     smg_rule rule
 
 typedef struct {
@@ -229,6 +232,24 @@ typedef struct {
     int32_t n, c;
     SMG_STEPPING;
 } smg_bias_sum_step_params;
+
+/* A bias of which 16 bits learn: `unit` are the shifts of its layer's multipliers, which say what a difference counts. */
+typedef struct {
+    int32_t c;
+    SMG_STEPPING;
+    const int8_t *unit;
+} smg_difference_step_params;
+
+typedef struct {
+    int32_t n, c;
+    SMG_STEPPING;
+    const int8_t *unit;
+} smg_difference_sum_step_params;
+
+typedef struct {
+    int32_t c;
+    const int8_t *shift;
+} smg_learned_bias_params;
 
 /* n weights in all, c channels, runs of `inner` weights of one channel. */
 #define SMG_WEIGHTS                     \
@@ -341,6 +362,12 @@ void smg_bias_step(const smg_bias_step_params *p, int32_t *b, int32_t *buffer, c
                    const int32_t *rate, const int32_t *step_state);
 void smg_bias_sum_step(const smg_bias_sum_step_params *p, int32_t *b, int32_t *buffer, const int8_t *dy,
                        const int32_t *rate, const int32_t *step_state, void *scratch);
+void smg_difference_step(const smg_difference_step_params *p, int16_t *difference, int32_t *buffer,
+                         const int32_t *sums, const int32_t *rate, const int32_t *step_state);
+void smg_difference_sum_step(const smg_difference_sum_step_params *p, int16_t *difference, int32_t *buffer,
+                             const int8_t *dy, const int32_t *rate, const int32_t *step_state, void *scratch);
+/* b = base + difference * 2^unit, saturated. */
+void smg_learned_bias(const smg_learned_bias_params *p, const int32_t *base, const int16_t *difference, int32_t *b);
 void smg_weight_step(const smg_weight_step_params *p, int8_t *w, uint8_t *fraction, int16_t *buffer,
                      const int32_t *sums, const int32_t *rate, const int32_t *step_state);
 void smg_conv2d_weight_step(const smg_conv2d_weight_step_params *p, int8_t *w, uint8_t *fraction, int16_t *buffer,
@@ -354,24 +381,6 @@ void smg_dense_weight_step(const smg_dense_weight_step_params *p, int8_t *w, uin
                            void *scratch);
 void smg_dense_step_f32(const smg_dense_step_f32_params *p, float *w, float *b, float *w_buffer, float *b_buffer,
                         const float *x, const float *dy, const float *learning_rate, const int32_t *step_state);
-
-/* State as it begins: `bytes` at `to` in its block, copied from flash or, where there is nothing to copy, all alike. */
-typedef struct {
-    const void *from;
-    int32_t to, bytes;
-    uint8_t fill;
-} smg_initial;
-
-void smg_begin_state(uint8_t *state, const smg_initial *initial, int32_t count);
-
-/* Trained channels, `count` of the `channels` in each row, begin as the frozen ones they are laid over. */
-typedef struct {
-    const int8_t *from;
-    const int16_t *channel;
-    int32_t to, rows, channels, count;
-} smg_gathered;
-
-void smg_gather_state(uint8_t *state, const smg_gathered *gathered, int32_t count);
 
 #ifdef __cplusplus
 }

@@ -61,7 +61,7 @@ class Found:
         lines = [
             f"{self.model} {where}, at most {self.budget:,} bytes: the last {self.scheme.biases} biases, {weights}",
             f"takes   {self.cost:>9,} bytes{self._parts()}",
-            f"gains   {100 * self.gain:>+9.2f} points of top-1 over the head alone, as predicted; of these",
+            f"gains   {100 * self.gain:>+9.2f} points of top-1 over the head alone, predicted with caution; of these",
             f"        {100 * self.biases_gain:>+9.2f} by biases",
         ]
         lines += [f"        {100 * one.gain:>+9.2f} by {one.share} of layer {one.layer}" for one in self.layers]

@@ -17,6 +17,7 @@ from torch import Tensor
 from smidgen import ops
 from smidgen.errors import InputError
 from smidgen.ir import Graph, Node, Value
+from smidgen.ops.bias import units as bias_units
 from smidgen.ops.conv import factors, multipliers
 from smidgen.ops.elementwise import ratio
 from smidgen.ops.weighted import Weighted, Windowed
@@ -83,6 +84,7 @@ def units(graph: Graph) -> dict[Value, Tensor]:
     """What one step of each tensor that learns stands for, in its shape or one that repeats along it; 1 in float32."""
     found: dict[Value, Tensor] = {v: torch.ones(1) for v in graph.state}
     laid = {node.out: node.ins[1] for node in graph.nodes if isinstance(node.op, ops.Overlay)}
+    narrow = {node.out: node for node in graph.nodes if isinstance(node.op, ops.LearnedBias)}
     for node in graph.nodes:
         if isinstance(node.op, Weighted) and node.ins[1].type.q is not None:
             x, read, b = node.ins
@@ -91,10 +93,19 @@ def units(graph: Graph) -> dict[Value, Tensor]:
             axis, scales = node.op.weight_axis, torch.tensor(w.type.q.scale, dtype=torch.float64)
             if w in graph.state:
                 found[w] = scales.reshape([-1 if i == axis else 1 for i in range(len(w.type.shape))])
+            assert read.type.q is not None
+            step = torch.tensor(read.type.q.scale, dtype=torch.float64) * x.type.scale
             if b in graph.state:
-                assert read.type.q is not None
-                found[b] = torch.tensor(read.type.q.scale, dtype=torch.float64) * x.type.scale
+                found[b] = step
+            elif b in narrow:
+                found[narrow[b].ins[1]] = step * _bias_units(narrow[b])
     return {v: unit.clamp(min=SMALLEST_UNIT) for v, unit in found.items()}
+
+
+def _bias_units(node: Node) -> Tensor:
+    """How many steps of a bias a difference counts, channel by channel."""
+    assert isinstance(node.op, ops.LearnedBias)
+    return torch.from_numpy(2.0 ** bias_units(node.op.shifts))
 
 
 def head(graph: Graph) -> Value:

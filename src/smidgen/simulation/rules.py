@@ -11,6 +11,7 @@ from torch import Tensor
 
 from smidgen import numerics, ops
 from smidgen.ir import Node, Op, Type
+from smidgen.ops.bias import units
 from smidgen.ops.conv import factors, multipliers
 from smidgen.ops.elementwise import ADD_SHIFT, ratio
 from smidgen.ops.functions import LEAST
@@ -324,6 +325,14 @@ def _overlay(node: Node, a: Arithmetic) -> Function:
     assert isinstance(op, ops.Overlay)
     channels = torch.tensor(op.channels, device=a.device)
     return lambda frozen, trained: frozen.index_copy(-1, channels, trained)
+
+
+@rule(ops.LearnedBias)
+def _learned_bias(node: Node, a: Arithmetic) -> Function:
+    op = node.op
+    assert isinstance(op, ops.LearnedBias)
+    unit = torch.from_numpy(2.0 ** units(op.shifts)).to(a.device)
+    return lambda base, difference: (base + difference.double() * unit).clamp(-(2.0**31), 2.0**31 - 1)
 
 
 @rule(ops.SoftmaxCrossEntropy)

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Graph, Value
-from smidgen.ops.update import DenseStep, Step, WeightStep
+from smidgen.ops.bias import units
+from smidgen.ops.update import BiasStep, DenseStep, Step, WeightStep
 from smidgen.simulation.arithmetic import Arithmetic
 from smidgen.simulation.rules import RULES, by_reference
 from smidgen.training import Training
@@ -96,6 +97,8 @@ def _factors(step: Graph) -> dict[Value, Tensor]:
             weight, *_ = node.op.parts(node.ins).states
             along = [-1 if i == axis else 1 for i in range(len(weight.type.shape))]
             found[weight] = torch.tensor(node.op.factors, dtype=torch.float64).reshape(along)
+            if isinstance(node.op, BiasStep) and node.op.shifts:  # a difference counts units, and so does its gradient
+                found[weight] /= torch.from_numpy(4.0 ** units(node.op.shifts))
         elif isinstance(node.op, DenseStep):
             w, b, *_ = node.op.parts(node.ins).states
             found |= {w: torch.ones(1), b: torch.ones(1)}

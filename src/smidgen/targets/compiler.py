@@ -31,6 +31,11 @@ class Compiler:
     flags: tuple[str, ...]
     fingerprint: str
 
+    @property
+    def title(self) -> str:
+        """Its command and the flags that choose instructions."""
+        return " ".join((Path(self.command[-1]).name, *(flag for flag in self.flags if flag.startswith("-m"))))
+
     def __call__(self, *arguments: str | Path, folder: Path) -> None:
         result = _execute((*self.command, *self.flags, *map(str, arguments)), folder)
         if result.returncode:

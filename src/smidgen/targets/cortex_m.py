@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from smidgen.codegen import PORTABLE, Sources, interface, render
+from smidgen.codegen import PORTABLE, Sources, interface, link_files, link_header, render, serves
 from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph, Node, Value, check_inputs
 from smidgen.memory import Plan, state_bytes, state_offsets
@@ -86,10 +86,13 @@ class CortexM:
         _fit(graph, sources, board, "SRAM", needed, parts)
         _fit(graph, sources, board, "flash", sources.constant_bytes, f"constants {sources.constant_bytes:,}")
 
-    def build(self, graph: Graph, sources: Sources) -> Path:
-        """The firmware of a program, with a main that serves the host; its stack is no larger than what is reserved."""
+    def build(self, graph: Graph, sources: Sources, main: Mapping[str, str] | None = None) -> Path:
+        """The firmware of a program, with a main that serves the host; its stack is no larger than what is reserved.
+
+        `main` are the files of another one.
+        """
         try:
-            linked = self._link(graph, sources)
+            linked = self._link(graph, sources, main)
             _fit_stack(graph, self.board, bound_stack(linked))
             return linked
         except TargetError as error:
@@ -98,7 +101,7 @@ class CortexM:
         # Linked for a board with room for anything, the program shows what it needs.
         board, origin = self.board, self.board.sram.origin
         roomy = replace(board, flash=Region(board.flash.origin, ROOM), sram=Region(origin, ROOM))
-        image = read_image(replace(self, board=roomy)._link(graph, sources))
+        image = read_image(replace(self, board=roomy)._link(graph, sources, main))
         stack, end = board.stack, max(section.address + section.bytes for section in image.sections)
         static = end - origin - stack
         _fit(graph, sources, board, "SRAM", static + stack, f"static data {static:,}, stack {stack:,}")
@@ -106,7 +109,7 @@ class CortexM:
         _fit(graph, sources, board, "flash", image.flash_bytes, f"code {code:,}, constants {image.constant_bytes:,}")
         raise TargetError(f"the linker found no room for {graph.name} on {board.name}")
 
-    def _link(self, graph: Graph, sources: Sources) -> Path:
+    def _link(self, graph: Graph, sources: Sources, main: Mapping[str, str] | None) -> Path:
         cache = Cache(self.cache, toolchain.find(self.toolchain, self.board.core))
         headers = sources.headers
 
@@ -115,8 +118,8 @@ class CortexM:
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             objects = list(pool.map(compiled, sources.kernels))
-        serving = {**self._board_files(), "serve.c": self.server(graph, sources)}
-        files = {**sources.interface_headers, **sources.files, **serving}
+        serving = main or {"serve.c": self.server(graph, sources)}
+        files = {**sources.interface_headers, **sources.files, **self._board_files(), **serving}
         own = [name for name in files if name.endswith(".c")]
         return cache.build(
             ".elf", files, "-I.", "-T", "board.ld", *toolchain.link_flags(self.toolchain), *own, *objects
@@ -128,6 +131,12 @@ class CortexM:
         sizes = {"input_bytes": inputs, "output_bytes": outputs, "piped": int(self.board.core.helium)}
         return render("board/serve.c", **interface(graph, sources), **sizes)
 
+    def linked(self, graph: Graph, sources: Sources) -> Path:
+        """The firmware of a program that serves a host over a link, as its project's example does."""
+        fields = {**interface(graph, sources), "linked": 1}
+        main = {name: self._render(name, fields) for name in ("main.c", "port.h")}
+        return self.build(graph, sources, {**main, **link_header(graph, sources), **link_files()})
+
     def start(self, graph: Graph, sources: Sources) -> BoardDevice:
         return BoardDevice(graph, sources, self, self.build(graph, sources))
 
@@ -137,8 +146,9 @@ class CortexM:
         flags = {f"{kind}_flags": " ".join(toolchain.core_flags(kind, core)) for kind in TOOLCHAINS}
         link = {f"{kind}_link": " ".join(toolchain.link_flags(kind)) for kind in TOOLCHAINS}
         optional = [flag for flag in toolchain.FLAGS if flag != "-Werror"]
-        every = {**fields, **flags, **link, "flags": " ".join(optional)}
-        board = {**self._board_files(), "main.c": self._render("main.c", every)}
+        every = {**fields, **flags, **link, "flags": " ".join(optional), "linked": 0}
+        names = ("main.c", "port.h") if serves(graph) else ("main.c",)
+        board = {**self._board_files(), **{name: self._render(name, every) for name in names}}
         return {f"board/{name}": text for name, text in board.items()} | {n: self._render(n, every) for n in PROJECT}
 
     def _render(self, name: str, fields: Mapping[str, object]) -> str:
@@ -331,7 +341,7 @@ def _tensor(value: Value, data: bytes, at: int) -> Array:
 def _roles(graph: Graph, sources: Sources, image: Image) -> dict[int, int]:
     """Which addresses begin kernels, which are the program between them, and where calls into it enter."""
     kernels = {node.op.symbol(node) for node in (graph.nodes[i] for i in sources.calls)}
-    entries = {f"{sources.prefix}_{name}" for name in ("run", "predict", "train", "error", "audio_push")}
+    entries = {f"{sources.prefix}_{name}" for name in ("run", "predict", "train", "learn", "error", "audio_push")}
     roles: dict[int, int] = {}
     for symbol in (s for s in image.symbols if s.is_code):
         if symbol.name in kernels:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from smidgen.codegen import PORTABLE, Sources, render
+from smidgen.codegen import PORTABLE, Sources, render, serves
 from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph, Node, Value, check_inputs
 from smidgen.memory import Plan, state_bytes, state_offsets
@@ -22,6 +22,7 @@ from smidgen.targets.compiler import Cache, Compiler, cache_folder, find_compile
 from smidgen.targets.device import Device, check_hearing, check_state, check_step
 
 PROJECT = ("Makefile", "CMakeLists.txt", "README.md")
+NOT_SERVED = "static int serve(void) { return 2; } /* a host has no way to hand over more than an image */\n"
 INSIDE = ("-fvisibility=hidden",)  # kernels are called within the library only, and so directly
 
 
@@ -43,9 +44,13 @@ class Host:
         """Bytes of working memory a node's kernel needs."""
         return working_memory(node, by_row, self.folders)
 
+    def found_compiler(self) -> Compiler:
+        """The compiler given, or the machine's."""
+        return self.compiler or find_compiler()
+
     def build(self, sources: Sources) -> Path:
         """The shared library of a program. Kernels are built once for all programs."""
-        cache = Cache(self.cache, self.compiler or find_compiler())
+        cache = Cache(self.cache, self.found_compiler())
         headers = sources.headers
         objects = [
             cache.build(".o", {**headers, path.name: path.read_text()}, *INSIDE, "-I.", "-c", path.name)
@@ -57,7 +62,9 @@ class Host:
 
     def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
         """An example, two ways to build it, and how to use it."""
-        example = render("train_main.c" if sources.learns else "main.c", **fields)
+        kept = render("stdio_kept.c", **fields) if sources.learns else ""
+        serve = render("stdio_link.c", **fields, kept=kept) if serves(graph) else NOT_SERVED
+        example = render("train_main.c" if sources.learns else "main.c", **fields, serve=serve)
         return {"board/main.c": example, **{name: render(name, **fields) for name in PROJECT}}
 
     def check(self, graph: Graph, layout: Plan, sources: Sources) -> None:

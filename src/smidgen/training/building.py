@@ -19,6 +19,7 @@ from smidgen.ops.loss import MaxAbs, Rate
 from smidgen.ops.rules import UpdateRule
 from smidgen.ops.select import Gather
 from smidgen.ops.update import BiasStep, DenseStep, WeightStep, initial_fraction
+from smidgen.ops.weighted import Windowed
 from smidgen.training.autodiff import differentiate
 from smidgen.training.head import ending_of
 from smidgen.training.heads import begin_head, let_through
@@ -26,7 +27,7 @@ from smidgen.training.losses import end_in_loss, example_label
 from smidgen.training.lowering import Lowered, fuse_requantize_grads, largest_gradients, lower
 from smidgen.training.options import Head, Options
 from smidgen.training.scheme import Scheme, Trained, resolve
-from smidgen.training.weights import Weight, learning_bias, learning_channels, learning_weights
+from smidgen.training.weights import Weight, learning_bias, learning_channels, learning_difference, learning_weights
 
 
 @dataclass(frozen=True)
@@ -67,12 +68,12 @@ def build_training(graph: Graph, scheme: Scheme, options: Options, images: tuple
     trained = resolve(scheme, graph, options.seed)
     _check_int8(graph, ending.features, trained)
     head = options.head_of(graph)
-    g, values, weights = _learnable(graph, ending.features, trained, options.qas)
+    g, values, weights = _learnable(graph, ending.features, trained, options.qas, options.bias_bits)
     logits, last = begin_head(g, graph, ending, values[ending.features], head, options.seed, options.qas)
     forward = g.graph(logits)
     loss, label = end_in_loss(g, logits, options.loss, values[graph.image], graph.name)
     weights = (*weights, *last)
-    found = differentiate(g.graph(loss, logits), loss, (logits, *(w.value for w in weights)))
+    found = differentiate(g.graph(loss, logits), loss, (logits, *(w.learned for w in weights)))
     passing = let_through(found.graph, last[0].value) if head.start == "keep" and last else found.graph
     whole, unit = _with_unit(fuse_requantize_grads(passing), found.gradients[logits])
     reference = Reference(whole, label, loss, logits, unit, found.gradients)
@@ -93,7 +94,7 @@ def _check_int8(graph: Graph, features: Value, trained: tuple[Trained, ...]) -> 
 
 
 def _learnable(
-    graph: Graph, features: Value, trained: tuple[Trained, ...], qas: bool
+    graph: Graph, features: Value, trained: tuple[Trained, ...], qas: bool, bias_bits: int
 ) -> tuple[Builder, dict[Value, Value], tuple[Weight, ...]]:
     """The nodes up to the features and to what replaces variables, all that learns turned from constant into state."""
     by_output = {t.node.out: t for t in trained}
@@ -107,7 +108,7 @@ def _learnable(
             if value in graph.constants and value not in values:
                 learns = layer is not None and (index == 2 or (index == 1 and bool(layer.channels)))
                 if layer is not None and learns:
-                    values[value], weight = _state(g, graph, layer, index, qas)
+                    values[value], weight = _state(g, graph, layer, index, qas, bias_bits)
                     weights.append(weight)
                 else:
                     values[value] = g.constant(value.name, graph.constants[value], value.type.q)
@@ -117,12 +118,14 @@ def _learnable(
     return g, values, tuple(weights)
 
 
-def _state(g: Builder, graph: Graph, layer: Trained, index: int, qas: bool) -> tuple[Value, Weight]:
+def _state(g: Builder, graph: Graph, layer: Trained, index: int, qas: bool, bias_bits: int) -> tuple[Value, Weight]:
     """Turn a layer's bias (index 2) or weights (index 1) into state; what its node reads, and how it learns."""
     if index == 1 and layer.partial:
         return learning_channels(g, graph, layer, qas)
-    weight = (learning_weights if index == 1 else learning_bias)(g, graph, layer.node, qas)
-    return weight.value, weight
+    narrow = bias_bits == 16 and isinstance(layer.node.op, Windowed)
+    bias = learning_difference if narrow else learning_bias
+    weight = (learning_weights if index == 1 else bias)(g, graph, layer.node, qas)
+    return weight.learned, weight
 
 
 def _with_unit(graph: Graph, dlogits: Value) -> tuple[Graph, Value]:
@@ -157,7 +160,7 @@ def _updates(
     stream = lowered.streams
     for weight in weights:
         stream += 2
-        gradient = reference.gradients[weight.value]
+        gradient = reference.gradients[weight.learned]
         node = producer[gradient]
         summed = producer[node.ins[0]] if isinstance(node.op, Gather) else node
         (slot,) = (lowered.slots[v] for v in summed.ins if v in lowered.slots)
@@ -186,7 +189,7 @@ def _step(
     value, name = weight.value, weight.value.name
     states = [value]
     if weight.kind == "bias":
-        op: BiasStep | WeightStep = BiasStep(weight.factors, slot, stream, 127 * weight.positions, rule)
+        op: BiasStep | WeightStep = BiasStep(weight.factors, slot, stream, 127 * weight.positions, rule, weight.shifts)
     else:
         bound = 255 * 127 * weight.positions
         op = WeightStep(weight.factors, slot, stream, bound, rule, weight.axis, bits)

@@ -15,6 +15,7 @@ from smidgen.training.scheme import WEIGHT_BITS, Scheme
 HeadStart = Literal["keep", "new"]
 HeadDtype = Literal["float32", "int8"]
 DEFAULT_BITS = 12
+BIAS_BITS = (16, 32)
 LARGEST = 4096  # outputs of a head
 CLASSIFYING = ("softmax", "cells")  # losses of classes that exclude each other: at least two
 
@@ -37,6 +38,7 @@ class Options:
     seed: int = 0
     head: HeadStart | None = None
     loss: Loss = "softmax"
+    bias_bits: int = 32  # of each bias of a convolution that learns: all, or the 16 of a difference to the model's
 
     def check(self) -> None:
         if self.loss not in get_args(Loss):
@@ -46,6 +48,8 @@ class Options:
             raise InputError(f"{self.classes} {what} cannot be learned; give {least} to {LARGEST}")
         if self.weight_bits not in (None, *WEIGHT_BITS):
             raise InputError(f"weights of {self.weight_bits} bits are not supported; choose 8, 10 or 12")
+        if self.bias_bits not in BIAS_BITS:
+            raise InputError(f"biases of {self.bias_bits} bits are not supported; choose 16 or 32")
         if self.seed < 0:
             raise InputError(f"a seed of {self.seed} cannot be used; give a number from 0 up")
         self.rule.check()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 
-from smidgen.ir import Builder, Graph, Node, memory_read, verify, virtual_sources
+from smidgen.ir import Builder, Graph, Node, Value, memory_read, verify, virtual_sources
 from smidgen.ir.rewriting import producers, prune, rewrite, uses
 from smidgen.ops.conv_grad import WeightGrad
 from smidgen.ops.gradient import ParameterGrad
@@ -86,17 +86,19 @@ def update_early(graph: Graph) -> Graph:
 
 def _move(graph: Graph, moved: Iterable[Node]) -> Graph:
     """Put each of these nodes right behind the last one it must follow."""
-    order, sources = list(graph.nodes), virtual_sources(graph)
+    order, sources, made_by = list(graph.nodes), virtual_sources(graph), producers(graph)
     replaced = {new: old for old, new in graph.updates.items()}
+    readers: dict[Value, list[Node]] = {}
+    for node in graph.nodes:
+        for value in memory_read(node, sources):
+            readers.setdefault(value, []).append(node)
     for node in moved:
-        order.remove(node)
-        overwritten = {replaced[v] for v in node.outs if v in replaced}
-        must_follow = [
-            index
-            for index, other in enumerate(order)
-            if set(other.outs) & set(node.ins) or overwritten & set(memory_read(other, sources))
-        ]
-        order.insert(max(must_follow, default=-1) + 1, node)
+        order.pop(next(index for index, other in enumerate(order) if other is node))
+        overwritten = (replaced[v] for v in node.outs if v in replaced)
+        followed = {id(made_by[v]) for v in node.ins if v in made_by}
+        followed |= {id(other) for old in overwritten for other in readers.get(old, ())}
+        last = next((index for index in reversed(range(len(order))) if id(order[index]) in followed), -1)
+        order.insert(last + 1, node)
     return replace(graph, nodes=tuple(order))
 
 

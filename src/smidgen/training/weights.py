@@ -9,6 +9,8 @@ from typing import Literal
 import numpy as np
 
 from smidgen.ir import Array, Builder, Graph, Node, QParams, Value
+from smidgen.ops.bias import LearnedBias
+from smidgen.ops.conv import multipliers
 from smidgen.ops.overlay import Overlay
 from smidgen.ops.weighted import Weighted
 from smidgen.training.scheme import Trained
@@ -23,14 +25,37 @@ class Weight:
     factors: tuple[float, ...]
     axis: int
     positions: int  # over how many a gradient is summed
+    moved: Value | None = None  # what the gradient is taken of, where that is not the state itself
+    shifts: tuple[int, ...] = ()  # of the layer's multipliers, where the state is a difference to a bias
+
+    @property
+    def learned(self) -> Value:
+        """What the gradient is taken of."""
+        return self.moved or self.value
 
 
 def learning_bias(g: Builder, graph: Graph, node: Node, qas: bool, name: str = "") -> Weight:
     """A layer's bias as state."""
-    x, _, b = node.ins
-    factors = (x.type.scale * np.broadcast_to(_scales(node), (b.type.size,))) ** -2.0
+    b = node.ins[2]
     value = g.persistent(name or b.name, graph.constants[b])
-    return Weight(value, "bias", scaling(factors, qas), 0, positions(node))
+    return Weight(value, "bias", bias_factors(node, qas), 0, positions(node))
+
+
+def bias_factors(node: Node, qas: bool) -> tuple[float, ...]:
+    """What scales the steps of a layer's bias."""
+    x, _, b = node.ins
+    return scaling((x.type.scale * np.broadcast_to(_scales(node), (b.type.size,))) ** -2.0, qas)
+
+
+def learning_difference(g: Builder, graph: Graph, node: Node, qas: bool) -> Weight:
+    """A layer's bias as a constant, and 16 bits of difference to it as state."""
+    b = node.ins[2]
+    data = graph.constants[b]
+    shifts = tuple(int(shift) for shift in multipliers(node)[1])
+    base = g.constant(b.name, data)
+    value = g.persistent(f"{b.name}.difference", np.zeros(data.shape, np.int16))
+    moved = g.emit(LearnedBias(shifts), base, value, name=f"{b.name}.learned")
+    return Weight(value, "bias", bias_factors(node, qas), 0, positions(node), moved, shifts)
 
 
 def learning_weights(g: Builder, graph: Graph, node: Node, qas: bool, name: str = "") -> Weight:

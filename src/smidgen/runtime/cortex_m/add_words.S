@@ -1,26 +1,28 @@
 /* Sums of int8 tensors, four elements at a time: see smg_sums in add.c. */
 #include "assembly.inc"
-#include "scaling.inc"
 
-/* r0-r2 walk, r4-r11 are the last eight fields, y_end is in the frame. The scaled element with its 20 bits is never so
- * large that rounding could leave the 32. */
+/* r0-r2 walk, r4-r10 are the last seven fields, y_end is in the frame. The scaled element with its 20 bits is never so
+ * large that rounding could leave the 32. Divisions by powers of two are products with their negative inverses, which
+ * SMMLS takes off. */
     .macro smg_one by
     sxtab lr, r5, r12, ror #\by
     lsl lr, #20
     smmlar lr, lr, r6, lr
     add lr, lr, lr, asr #31
-    add lr, r7
-    asr lr, r8
     sxtab r0, r4, r3, ror #\by
-    add lr, lr, r0, lsl #19
-    smg_far lr, r9, r10, r11
+    lsl r0, #19
+    smmlsr lr, lr, r7, r0
+    smmlar lr, lr, r8, lr
+    add lr, lr, lr, asr #31
+    smmls lr, lr, r9, r10
+    ssat lr, #8, lr, asr #1
     strb lr, [r2], #1
     .endm
 
     .global smg_add_words
     smg_function smg_add_words
     push {r4-r11, lr}
-    ldmia r0, {r0-r11}
+    ldmia r0, {r0-r10}
     push {r0, r3}
 0:
     ldr r0, [sp]

@@ -5,6 +5,7 @@
 #include "smidgen.h"
 
 #include "arithmetic.h"
+#include "copying.h"
 #include "fours.h"
 #include "multiply.h"
 #include "noinline.h"
@@ -27,13 +28,12 @@ typedef struct {
     const int32_t *b;
     int32_t in, out, k; /* input and output channels of the group, elements of a window */
     int32_t c, first;   /* where they begin */
-    int32_t usual;      /* pairs of filters are done one after another by the assembly */
     int32_t direct;     /* windows consist of whole words in the map: they need not be copied */
     int32_t pixels, piece;
     uint32_t *windows; /* [pixels][piece], in tiles */
-    uint32_t *pair;    /* [piece] of two filters */
+    uint32_t *pair;    /* [piece] of two filters, and what stands between */
     int8_t *bytes;     /* [4][piece] */
-    int32_t *sums;     /* [pair][tile][8], where windows are taken in pieces */
+    int32_t *sums;     /* [pair][four pixels][8], where windows are taken in pieces */
 } layer;
 
 /* Elements [from, to) of each window. */
@@ -54,35 +54,38 @@ static layer lay_out(const smg_conv2d_s8_params *p, int32_t rows, void *scratch)
     l.pixels = (room / l.piece - 8) / 2 & ~3;
     l.windows = scratch;
     if (l.pixels < SMG_FEW_WINDOWS) {
-        const int32_t most = (room - SUMS) / (2 * SMG_PIECE_PIXELS + 8) & ~3, pieces = (l.k + most - 1) / most;
+        const int32_t most = (SMG_PIECE_ROOM - SUMS) / (2 * SMG_PIECE_PIXELS + 8) & ~3, pieces = (l.k + most - 1) / most;
         l.pixels = SMG_PIECE_PIXELS;
         l.piece = rounded((l.k + pieces - 1) / pieces);
         l.sums = scratch;
         l.windows += SUMS / 4;
+    } else {
+        const int32_t more = rows > 1 || l.k > SMG_ROOM_DEPTH ? SMG_ROOM_MORE : 0;
+        l.pixels = smg_min(((room + more) / l.piece - 8) / 2, rows * p->y_w + 3) & ~3;
     }
     l.pair = l.windows + l.pixels * l.piece / 2;
-    l.bytes = (int8_t *)(l.pair + l.piece);
+    l.bytes = (int8_t *)(l.pair + l.piece + SMG_STREAM_WORDS(l.piece));
     return l;
 }
 
-static SMG_NOINLINE void fill(int8_t *to, int32_t count, int32_t value) {
+static SMG_SHORT void fill(int8_t *to, int32_t count, int32_t value) {
     for (int32_t i = 0; i < count; i++) to[i] = (int8_t)value;
 }
 
 /* Of elements [k, k + count) of a window, which lie at x: those of `part`. */
 static SMG_NOINLINE void copy(const int8_t *x, int32_t k, int32_t count, span part, int8_t *to) {
-    const int32_t end = smg_min(k + count, part.to);
-    for (int32_t i = smg_max(k, part.from); i < end; i++) to[i - part.from] = x[i - k];
+    const int32_t from = smg_max(k, part.from), end = smg_min(k + count, part.to);
+    smg_copy(to + from - part.from, x + from - k, end - from);
 }
 
 /* Part of the window at output pixel (oy, ox), the zero point outside the map. */
-static SMG_NOINLINE void gather(const layer *l, int32_t oy, int32_t ox, span part, int8_t *to) {
+static SMG_SHORT void gather(const layer *l, int32_t oy, int32_t ox, span part, int8_t *to) {
     const smg_conv2d_s8_params *p = l->p;
     const int32_t top = oy * p->stride_h - p->pad_h, left = ox * p->stride_w - p->pad_w;
     const smg_taps rows = smg_taps_inside(top, p->k_h, p->dilation_h, p->x_h);
     const smg_taps columns = smg_taps_inside(left, p->k_w, p->dilation_w, p->x_w);
     const int32_t run = p->groups == 1 && p->dilation_w == 1 ? columns.to - columns.from : 1;
-    fill(to, part.to - part.from, p->x_zero);
+    if (rows.to - rows.from < p->k_h || columns.to - columns.from < p->k_w) fill(to, part.to - part.from, p->x_zero);
     for (int32_t i = rows.from; i < rows.to; i++) {
         const int8_t *x = smg_row(l->x, top + i * p->dilation_h, p->x_w * p->x_c) + left * p->x_c + l->c;
         for (int32_t j = columns.from; j < columns.to; j += run)
@@ -100,15 +103,15 @@ static int32_t runs(const layer *l, int32_t ox) {
 /* Lay out part of four windows whose columns are all inside the map, and whose kernel rows are whole words. */
 static void widen_runs(const layer *l, int32_t oy, int32_t ox, span part, uint32_t *to) {
     const smg_conv2d_s8_params *p = l->p;
-    const int32_t run = p->k_w * l->in, left = ox * p->stride_w - p->pad_w;
-    for (int32_t i = part.from / run, k = part.from, count; k < part.to; i++, k += count, to += 2 * count) {
+    const int32_t run = p->k_w * l->in, left = ox * p->stride_w - p->pad_w, tile = part.to - part.from;
+    for (int32_t i = part.from / run, k = part.from, count; k < part.to; i++, k += count, to += count) {
         const int32_t iy = oy * p->stride_h - p->pad_h + i * p->dilation_h, inside = iy >= 0 && iy < p->x_h;
         const int8_t *x = smg_row(l->x, inside ? iy : 0, p->x_w * p->x_c) + left * p->x_c + l->c + k - i * run;
         count = smg_min((i + 1) * run, part.to) - k;
         if (inside)
-            smg_widen_pixels(x, p->stride_w * p->x_c, count / 4, smg_both(-p->x_zero), to, 1);
+            smg_widen_pixels(x, p->stride_w * p->x_c, count / 4, smg_both(-p->x_zero), to, 4 * tile, 1);
         else
-            for (int32_t n = 0; n < 2 * count; n++) to[n] = 0;
+            for (int32_t n = 0; n < count; n++) to[n] = to[n + tile] = 0;
     }
 }
 
@@ -144,7 +147,7 @@ static void widen_windows(const layer *l, int32_t oy, int32_t ox, int32_t tiles,
             smg_copy_windows(&windows, (ox * p->stride_w - p->pad_w) * p->x_c);
         else
             for (int32_t n = 0; n < 4; n++) gather(l, oy, p->y_w < 4 ? ox : ox + n, part, l->bytes + n * apart);
-        smg_widen_pixels(l->bytes, apart, apart / 4, smg_both(-p->x_zero), to, 1);
+        smg_widen_pixels(l->bytes, apart, apart / 4, smg_both(-p->x_zero), to, 4 * apart, 1);
     }
 }
 
@@ -156,86 +159,60 @@ static void widen(const layer *l, int32_t oy, int32_t ox, int32_t tiles, span pa
         iy < p->x_h) {
         const int8_t *x = smg_row(l->x, iy, p->x_w * p->x_c) + (ox * p->stride_w - p->pad_w) * p->x_c;
         smg_widen_pixels(x + l->c + part.from, p->stride_w * p->x_c, (part.to - part.from) / 4, smg_both(-p->x_zero),
-                         l->windows, tiles);
+                         l->windows, 4 * (part.to - part.from), tiles);
     } else {
         widen_windows(l, oy, ox, tiles, part);
     }
 }
 
-/* Element k of channel `n` of a widened pair. */
-static int16_t *element(uint32_t *pair, int32_t k, int32_t n) {
-    return (int16_t *)pair + k / 4 * 8 + (k & 1) * 4 + n * 2 + (k >> 1 & 1);
-}
-
-/* Lay out part of filters n and n + 1, or of n twice, trained channels over the frozen ones. */
-static SMG_NOINLINE void widen_filters(const layer *l, int32_t n, int32_t more, span part) {
-    const int32_t count = part.to - part.from, whole = count & ~3, taps = l->p->k_h * l->p->k_w;
+/* Part of filters n and n + 1, or of n alone, as bytes that lie `apart` from each other: as they are, or put together
+ * with trained channels over the frozen ones. */
+static SMG_NOINLINE const int8_t *find_filters(const layer *l, int32_t n, int32_t more, span part, int32_t *apart) {
+    const int32_t count = part.to - part.from, taps = l->p->k_h * l->p->k_w;
     const int8_t *w = l->w.data + n * l->k + part.from;
-    if (whole) smg_widen_pair(w, more * l->k, whole / 4, l->pair);
-    for (int32_t k = whole; k < rounded(count); k++) {
-        *element(l->pair, k, 0) = k < count ? w[k] : 0;
-        *element(l->pair, k, 1) = k < count ? w[more * l->k + k] : 0;
-    }
-    if (l->w.count == 0) return;
-    const int8_t *trained = l->w.trained + n * taps * l->w.count;
+    *apart = more * l->k;
+    if (l->w.count == 0) return w;
+    const int8_t *trained = l->w.trained + n * taps * l->w.count, *also = trained + more * taps * l->w.count;
+    int8_t *const to = l->bytes, *const other = to + more * count;
+    smg_copy(to, w, count);
+    smg_copy(other, w + *apart, count);
     for (int32_t t = 0; t < taps; t++) {
-        for (int32_t i = 0; i < l->w.count; i++, trained++) {
-            const int32_t k = t * l->in + l->w.channel[i] - part.from;
-            if (k < 0 || k >= count) continue;
-            int16_t *to = element(l->pair, k, 0);
-            to[0] = trained[0];
-            to[2] = trained[more * taps * l->w.count];
+        const uint32_t before = (uint32_t)(t * l->in - part.from);
+        const int16_t *const last = l->w.channel + l->w.count;
+        for (const int16_t *channel = l->w.channel; channel != last; channel++, trained++, also++) {
+            const uint32_t k = before + (uint32_t)*channel;
+            if (k >= (uint32_t)count) continue;
+            to[k] = *trained;
+            other[k] = *also;
         }
     }
-}
-
-/* The sums of a tile in C, for channels n to n + more. */
-static SMG_NOINLINE void finish(const layer *l, const smg_tiles *job, int32_t n, int32_t more) {
-    const smg_conv2d_s8_params *p = l->p;
-    for (int32_t i = 0; i < 4 * more + 4; i++) {
-        const int32_t c = n + i / 4, scaled = smg_multiply(job->sums[i], p->multiplier[c], p->shift[c]);
-        job->y[i % 4 * job->y_c + i / 4] = smg_to_int8(scaled, p->y_zero, p->lo, p->hi);
-    }
+    *apart = more * count;
+    return to;
 }
 
 static void start(int32_t *sums, const int32_t *bias) {
-    for (int32_t i = 0; i < 8; i++) sums[i] = bias[i / 4];
+    for (int32_t i = 0; i < 8; i++) sums[i] = bias[i >> 1 & 1];
 }
 
-/* Channels n and n + more of the group, whose filters are widened: tile by tile where sums were begun in an earlier
- * piece, or are scaled in C. */
-static SMG_NOINLINE void multiply_pair(const layer *l, smg_tiles job, int32_t n, int32_t more, int32_t last) {
+/* Sums of channels n to n + more are kept, four pixels at a time, and scaled in C. */
+static SMG_SHORT void multiply_in_c(const layer *l, smg_tiles job, int32_t n, int32_t more, int32_t tile) {
     const smg_conv2d_s8_params *p = l->p;
     const uint32_t *const end = job.x_end;
-    const int32_t bias[2] = {l->b[n], l->b[n + more]}, shift[2] = {p->shift[n], p->shift[n + more]};
-    const int32_t multiplier[2] = {p->multiplier[n], p->multiplier[n + more]};
+    const int32_t bias[2] = {l->b[n], l->b[n + more]};
     int32_t own[8], *sums = job.sums;
-    job.bias = bias;
-    job.multiplier = multiplier;
-    job.shift = shift;
-    job.narrow = 0;
-    job.pairs = 1;
-    job.keep = !last || !more || (smg_unusual(multiplier[0], shift[0]) | smg_unusual(multiplier[1], shift[1])) < 0;
-    const int32_t singly = last && (sums || job.keep);
+    job.keep = 1;
     for (; job.x < end; job.x = job.x_end, job.y += 4 * job.y_c) {
-        if (singly) job.x_end = job.x + 8 * job.steps;
-        if (singly && !sums) {
-            start(own, bias);
-            job.sums = own;
-        }
+        job.x_end = job.x + tile;
+        job.sums = sums ? sums : own;
+        if (!sums) start(own, bias);
+        job.pairs = 1;
         smg_multiply_tiles(&job);
-        if (singly && job.keep) finish(l, &job, n, more);
-        if (sums) job.sums += 8;
+        for (int32_t i = 0; i < 8; i++) {
+            const int32_t c = i >> 1 & 1, scaled = smg_multiply(job.sums[i], p->multiplier[n + c], p->shift[n + c]);
+            if (c <= more) job.y[(i / 4 * 2 + (i & 1)) * job.y_c + c] = smg_to_int8(scaled, p->y_zero, p->lo, p->hi);
+        }
+        if (sums) sums += 8;
     }
-}
-
-/* Whether the assembly can do all pairs of channels one after another. */
-static int32_t usual(const layer *l) {
-    const smg_conv2d_s8_params *p = l->p;
-    int32_t any = 0;
-    if (l->w.count || l->k < 4) return 0;
-    for (int32_t n = l->first; n < l->first + l->out; n++) any |= smg_unusual(p->multiplier[n], p->shift[n]);
-    return any >= 0;
 }
 
 /* Biases, where sums are kept from piece to piece. */
@@ -248,40 +225,32 @@ static void start_sums(const layer *l, int32_t n, int32_t end, int32_t tiles) {
     }
 }
 
-/* As many pairs of channels from n on as can be done without a return to C; gives the first channel left. */
-static int32_t multiply_pairs(const layer *l, smg_tiles *job, span part, int32_t n, int32_t end) {
-    const smg_conv2d_s8_params *p = l->p;
-    const int32_t c = l->first + n, tiles = (int32_t)(job->x_end - job->x) / (8 * job->steps);
-    job->keep = part.to < l->k;
-    job->from = l->w.data + n * l->k + part.from;
-    job->apart = l->k;
-    job->words = (part.to - part.from) / 4;
-    job->tail = (part.to - part.from) % 4;
-    job->bias = l->b + c;
-    job->multiplier = p->multiplier + c;
-    job->shift = p->shift + c;
-    job->narrow = sizeof *p->shift == 1;
-    job->pairs = (end - n) / 2;
-    smg_multiply_tiles(job);
-    if (job->sums) job->sums += 8 * tiles * job->pairs;
-    job->words = 0;
-    return n + 2 * job->pairs;
-}
-
-/* One piece of the windows of `tiles` tiles, for channels [n, end) of the group. */
+/* One piece of the windows of `tiles` times four pixels, for channels [n, end) of the group: pairs of channels one after
+ * another without a return to C, unless weights must be put together, or sums are scaled there. */
 static void multiply(const layer *l, span part, int32_t n, int32_t end, int32_t tiles, int8_t *y, int32_t y_c) {
-    const int32_t more = l->out > 1, last = part.to == l->k, length = rounded(part.to - part.from);
+    const smg_conv2d_s8_params *p = l->p;
+    const int32_t more = l->out > 1, count = part.to - part.from, tile = 2 * rounded(count);
     smg_tiles job = {
-        .w = l->pair, .w_end = l->pair + length, .x = l->windows, .x_end = l->windows + tiles * 2 * length,
-        .sums = l->sums, .steps = length / 4, .y = y + l->first + n, .y_c = y_c, .zero = 2 * l->p->y_zero + 1,
+        .w = l->pair, .x = l->windows, .x_end = l->windows + tiles * tile, .sums = l->sums, .keep = part.to < l->k,
+        .y_c = y_c, .zero = 2 * p->y_zero + 1, .words = count / 4, .tail = count % 4,
     };
     if (l->sums && part.from == 0) start_sums(l, n, end, tiles);
-    if (l->usual && (!l->sums || !last) && end - n > 1) n = multiply_pairs(l, &job, part, n, end);
-    for (; n < end; n += 2) {
-        const int32_t at = smg_min(n, l->out - 1 - more);
-        widen_filters(l, at, more, part);
-        job.y = y + l->first + at;
-        multiply_pair(l, job, l->first + at, more, last);
+    while (n < end) {
+        const int32_t pairs = l->w.count || n + 1 == end ? 1 : (end - n) / 2;
+        const int32_t at = smg_min(n, l->out - 1 - more), c = l->first + at;
+        job.from = find_filters(l, at, more, part, &job.apart);
+        job.bias = l->b + c;
+        job.multiplier = p->multiplier + c;
+        job.shift = p->shift + c;
+        job.y = y + c;
+        job.pairs = pairs;
+        if (more || job.keep) smg_multiply_tiles(&job);
+        const int32_t done = pairs - job.pairs;
+        n += 2 * done;
+        if (job.sums) job.sums += 8 * tiles * done;
+        if (job.pairs == 0 || done) continue;
+        multiply_in_c(l, job, c, more, tile);
+        n += 2;
         if (job.sums) job.sums += 8 * tiles;
     }
 }
@@ -299,7 +268,7 @@ static void convolve(const layer *l, int32_t oy, int32_t ox, int32_t tiles, int8
 }
 
 /* Channel n of the group at one pixel, from its window. */
-static SMG_NOINLINE int8_t add_row(const layer *l, const int8_t *x, int32_t n) {
+static SMG_SHORT int8_t add_row(const layer *l, const int8_t *x, int32_t n) {
     const smg_conv2d_s8_params *p = l->p;
     const int32_t c = l->first + n;
     uint32_t sum = (uint32_t)l->b[c];
@@ -313,15 +282,16 @@ static const int8_t *window(const layer *l, int32_t oy, int32_t ox) {
     const int32_t top = oy * p->stride_h - p->pad_h, left = ox * p->stride_w - p->pad_w;
     const int32_t wide = p->k_h == 1 || (p->k_w == p->x_w && p->dilation_h == 1 && l->x.rows >= p->x_h);
     const span all = {0, l->k};
+    int8_t *const whole = l->sums ? (int8_t *)l->sums : (int8_t *)l->windows; /* all of working memory */
     if (l->in == p->x_c && p->dilation_w == 1 && wide && top >= 0 && left >= 0 && top + p->k_h <= p->x_h &&
         left + p->k_w <= p->x_w)
         return smg_row(l->x, top, p->x_w * p->x_c) + left * p->x_c;
-    gather(l, oy, ox, all, (int8_t *)l->windows);
-    return (int8_t *)l->windows;
+    gather(l, oy, ox, all, whole);
+    return whole;
 }
 
 /* One pixel alone, whose window is whole words: four rows of weights at a time. */
-static SMG_NOINLINE void convolve_pixel(const layer *l, int32_t oy, int32_t ox, int8_t *y) {
+static SMG_SHORT void convolve_pixel(const layer *l, int32_t oy, int32_t ox, int8_t *y) {
     const smg_conv2d_s8_params *p = l->p;
     const int8_t *const x = window(l, oy, ox);
     const int32_t whole = l->out & ~3;
@@ -379,7 +349,6 @@ void smg_conv2d_s8(const smg_conv2d_s8_params *p, const smg_map *x, const smg_we
         const int8_t *trained = w->count ? w->trained + l.first * row : 0;
         const smg_weights rows = {w->data + l.first * l.k, trained, w->channel, w->count};
         l.w = rows;
-        l.usual = usual(&l);
         for (int32_t oy = y0; oy < y1; oy++) convolve_row(&l, to, oy);
     }
     for (int32_t oy = y0; oy < y1 && smg_limited(p->lo, p->hi); oy++)

@@ -6,6 +6,7 @@
 
 #include "columns.h"
 #include "grad_any.h"
+#include "noinline.h"
 #include "working_packed.h"
 
 /* Channels packed at once, and outputs multiplied at once. */
@@ -109,8 +110,8 @@ static void multiply(dots *all) {
 }
 
 /* `count` elements, the first at `index` in the tensor, of a 1x1 convolution behind a mask. */
-static void masked(const smg_conv2d_grad_g8_params *p, smg_rounding *r, const int8_t *dy, smg_weights w,
-                   const uint8_t *mask, int32_t index, int32_t count, int8_t *dx, int32_t *sums) {
+static SMG_NOINLINE void masked(const smg_conv2d_grad_g8_params *p, smg_rounding *r, const int8_t *dy, smg_weights w,
+                                const uint8_t *mask, int32_t index, int32_t count, int8_t *dx, int32_t *sums) {
     const int32_t length = (p->y_c + STRETCH - 1) / STRETCH * STRETCH, half = length / 2;
     int16x2_t *columns = (int16x2_t *)(sums + count * SMG_COLUMNS), *wide = columns + LANES * half;
     for (int32_t i = 0; i < count; i++) widen(dy + i * p->y_c, p->y_c, length, wide + i * half);

@@ -5,8 +5,10 @@
 #include "smidgen.h"
 
 #include "slide.h"
+#include "squares.h"
 #include "strips.h"
 #include "tapwise.h"
+#include "threes.h"
 
 /* Lists of columns that are made once for all blocks, at most. */
 enum { LISTS = 20 };
@@ -53,7 +55,7 @@ static int32_t read_bytes(const layer *l) {
 }
 
 /* Prepare to slide; 0 where this geometry is for `add_up`. */
-static SMG_NOINLINE int32_t prepare(layer *l, int32_t rows, void *scratch) {
+static SMG_SHORT int32_t prepare(layer *l, int32_t rows, void *scratch) {
     const smg_depthwise_s8_params *p = l->p;
     const int32_t in_place = l->x.data == l->y.data, bytes = room(p, rows, in_place);
     const int32_t whole = l->x.rows >= p->x_h && l->y.rows >= p->y_h;
@@ -70,7 +72,7 @@ static SMG_NOINLINE int32_t prepare(layer *l, int32_t rows, void *scratch) {
 }
 
 /* Put a block's taps together, trained channels over the frozen ones; 0 where they lie together as they are. */
-static SMG_NOINLINE int32_t gather_taps(const layer *l, block of) {
+static SMG_SHORT int32_t gather_taps(const layer *l, block of) {
     const int32_t taps = l->k * l->k;
     int32_t from = 0, to;
     while (from < l->w.count && l->w.channel[from] < of.first) from++;
@@ -84,7 +86,7 @@ static SMG_NOINLINE int32_t gather_taps(const layer *l, block of) {
 }
 
 /* The lists of a block's filters, whose taps are `step` bytes apart from w on; gives their number. */
-static SMG_NOINLINE int32_t list_filters(const layer *l, const int8_t *w, int32_t step, smg_columns *list) {
+static SMG_SHORT int32_t list_filters(const layer *l, const int8_t *w, int32_t step, smg_columns *list) {
     const int32_t parities = l->p->stride_w, row = l->k * step, far = 4 * phases(l) * l->filter;
     const smg_columns *const start = list;
     uint32_t *to = l->filters;
@@ -106,7 +108,7 @@ static SMG_NOINLINE int32_t list_filters(const layer *l, const int8_t *w, int32_
 }
 
 /* Begin a tile at output column ox: zeros left and right of the map, in all strips; packing leaves them as they are. */
-static SMG_NOINLINE void begin_tile(layer *l, int32_t ox) {
+static SMG_SHORT void begin_tile(layer *l, int32_t ox) {
     const int32_t strips = l->single ? 2 * l->k : BLOCK * pairs(l, l->band), stride = l->p->stride_w;
     for (int32_t parity = 0; parity < stride; parity++) {
         const smg_taps in = smg_taps_inside(ox * stride - l->p->pad_w + parity, l->half, stride, l->p->x_w);
@@ -129,7 +131,7 @@ static const int8_t *find_row(const layer *l, int32_t r, int32_t q, int32_t *ste
 }
 
 /* The lists of input rows r and r + 1, or of r alone, to the strips at `to`; gives their number. */
-static SMG_NOINLINE int32_t list_rows(const layer *l, int32_t r, int32_t alone, int32_t ox, uint32_t *to,
+static SMG_SHORT int32_t list_rows(const layer *l, int32_t r, int32_t alone, int32_t ox, uint32_t *to,
                                       smg_columns *list) {
     const smg_depthwise_s8_params *p = l->p;
     const smg_columns *const start = list;
@@ -160,7 +162,7 @@ static int32_t list_band(const layer *l, int32_t oy, int32_t rows, int32_t ox, s
 }
 
 /* Pack columns whose channels lie apart: put their words together first. */
-static SMG_NOINLINE void pack_apart(const layer *l, smg_columns *list, block of) {
+static SMG_SHORT void pack_apart(const layer *l, smg_columns *list, block of) {
     if (list->a_step) {
         gather(list->a, list->a_step, list->count, of, l->times, l->rows);
         list->a = l->rows;
@@ -176,7 +178,7 @@ static SMG_NOINLINE void pack_apart(const layer *l, smg_columns *list, block of)
 }
 
 /* Pack a band's rows pair by pair. */
-static SMG_NOINLINE void pack_band(const layer *l, block of, int32_t oy, int32_t rows, int32_t ox) {
+static SMG_SHORT void pack_band(const layer *l, block of, int32_t oy, int32_t rows, int32_t ox) {
     const int32_t top = oy * l->p->stride_h - l->p->pad_h, count = pairs(l, rows);
     smg_columns list[2];
     for (int32_t i = 0; i < count; i++) {
@@ -200,6 +202,7 @@ static smg_slides prepare_slides(const layer *l) {
         .across = 4 * (l->half - 4 - (l->k - 1) / 2), .y_on = row - width, .y_row = row,
         .narrow = sizeof *p->shift == 1, .last = pair - read_bytes(l),
         .share = l->single ? pair / 2 : 0, /* two channels share the strip of a single row */
+        .bytes = 1,
     };
     return job;
 }
@@ -305,7 +308,7 @@ static int32_t add_pixels(const layer *l, block of, smg_map x, int32_t c, int32_
 
 /* Some channels tap by tap; where the output is about to take the place of their input, which are a block, that is
  * copied first. */
-static SMG_NOINLINE void add_up(const layer *l, block of, int32_t y0, int32_t y1, int8_t *copy) {
+static SMG_SHORT void add_up(const layer *l, block of, int32_t y0, int32_t y1, int8_t *copy) {
     const smg_depthwise_s8_params *p = l->p;
     const int32_t in_place = l->x.data == l->y.data;
     const smg_map copied = {copy, p->x_h};
@@ -328,15 +331,26 @@ static SMG_NOINLINE void add_up(const layer *l, block of, int32_t y0, int32_t y1
     }
 }
 
+/* Whether the layer is a whole square, with scales for the kernel of squares. */
+static int32_t is_square(const smg_depthwise_s8_params *p, smg_map x, smg_map y, int32_t rows) {
+    int32_t any = 0;
+    if (!SMG_IS_SQUARE(p) || rows != p->y_h || x.rows < rows || y.rows < rows || p->y_c % BLOCK) return 0;
+    for (int32_t n = 0; n < p->y_c; n++) any |= smg_unusual(p->multiplier[n], p->shift[n]) | (-2 - p->shift[n]);
+    return any >= 0;
+}
+
 void smg_depthwise_s8(const smg_depthwise_s8_params *p, const smg_map *x, const smg_weights *w, const int32_t *b,
                       const smg_map *y, int32_t y0, int32_t y1, void *scratch) {
     layer l = {.p = p, .x = *x, .y = *y, .w = *w, .b = b, .times = p->y_c / p->x_c, .k = p->k_w};
-    const int32_t slides = prepare(&l, y1 - y0, scratch), in_place = x->data == y->data;
+    const int32_t in_place = x->data == y->data, threes = y1 - y0 == 1 && !in_place && smg_are_threes(p);
+    const int32_t square = is_square(p, *x, *y, y1 - y0), slides = !threes && !square && prepare(&l, y1 - y0, scratch);
     l.words = l.times == 1 && w->count == 0;
     l.usual = slides && usual(p, 0, p->y_c);
     l.zeros = (uint32_t)(uint8_t)p->x_zero * 0x01010101u;
     const int32_t singly = slides || in_place, whole = p->y_c & ~(BLOCK - 1);
-    for (block of = {0, 0}; of.first < p->y_c && !l.usual; of.first += of.count) {
+    if (square) smg_depthwise_squares(p, x->data, *w, b, y->data, scratch);
+    if (threes) smg_depthwise_threes(p, *x, *w, b, *y, y0, scratch);
+    for (block of = {0, 0}; of.first < p->y_c && !l.usual && !threes && !square; of.first += of.count) {
         of.count = smg_min(!singly && of.first < whole ? whole : BLOCK, p->y_c - of.first);
         if (!slides || !usual(p, of.first, of.first + of.count)) add_up(&l, of, y0, y1, scratch);
     }

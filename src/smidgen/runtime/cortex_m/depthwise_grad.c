@@ -7,6 +7,10 @@
 
 #include "columns.h"
 #include "grad_any.h"
+#include "noinline.h"
+#include "slide_grad.h"
+#include "squares.h"
+#include "squares_grad.h"
 #include "window.h"
 #include "working_packed.h"
 
@@ -124,8 +128,8 @@ static void sum_up(const block *b, const smg_depthwise_grad_g8_params *p, int32_
     multiply(&all, words);
 }
 
-static void eight_channels(const smg_depthwise_grad_g8_params *p, smg_rounding *r, const block *b, int32_t c,
-                           const uint8_t *mask, int8_t *dx) {
+static SMG_NOINLINE void eight_channels(const smg_depthwise_grad_g8_params *p, smg_rounding *r, const block *b, int32_t c,
+                                        const uint8_t *mask, int8_t *dx) {
     static const uint8_t everything = 255;
     int32_t sums[SMG_SUMS];
     for (int32_t iy = 0; iy < p->x_h; iy++) {
@@ -150,7 +154,11 @@ void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *
                            const uint8_t *mask, const int32_t *step_state, int8_t *dx, int32_t *peak_bits,
                            void *scratch) {
     smg_rounding r = SMG_BEGIN(p, step_state, smg_exponent(step_state, p->slot_in));
-    if (regular(p)) {
+    if (regular(p) && SMG_IS_SQUARE(p)) {
+        smg_square_gradients(p, &r, dy, *w, mask, dx, scratch);
+    } else if (regular(p) && smg_grad_slides(p)) {
+        smg_slide_gradients(p, &r, dy, *w, mask, dx, scratch);
+    } else if (regular(p)) {
         const int32_t taps = p->k_h * ((p->k_w + 1) / 2) * 2, row = p->x_w + p->k_w;
         const smg_weights own = *w;
         int16_t *weights = scratch;

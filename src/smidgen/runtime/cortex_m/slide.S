@@ -8,7 +8,7 @@
  *    24 y, y_c                 52 its end                   100 smg_slides, up to `other`
  *    32 twice multiplier, h    56 down, last, across        152 the near end
  *    40 zero                   68 rows to come, the row     156 multiplier, shift, narrow
- *    44 y_end                  76 stride, other             168 share, channels done */
+ *    44 y_end                  76 stride, other             168 share, channels done, bytes of an output */
     .macro smg_move by
     ldr r2, [sp, #\by]
     add r0, r2
@@ -64,7 +64,7 @@
     .global smg_slide
     smg_function smg_slide
     push {r4-r11, lr}
-    sub sp, #176
+    sub sp, #184
     add r12, sp, #100
     ldmia r0!, {r1-r11, lr}
     stmia r12!, {r1-r11, lr}
@@ -85,12 +85,12 @@
     str r5, [sp, #56]
     str r6, [sp, #64]
     strd r7, r8, [sp, #92]
-    ldmia r0, {r1-r5}
+    ldmia r0, {r1-r6}
     strd r1, r2, [sp, #156]
     strd r3, r5, [sp, #164]
     str r4, [sp, #60]
     movs r1, #0
-    str r1, [sp, #172]
+    strd r1, r6, [sp, #172]
 5: /* a channel */
     add r0, sp, #100
     ldmia r0, {r1-r9}
@@ -117,7 +117,11 @@
     mvn r11, r11
     adr r0, 2f
 6:
+    ldr r12, [sp, #176]
     strd r10, r11, [sp, #32]
+    cmp r12, #4
+    it eq
+    adreq r0, 8f
     orr r0, #1
     str r0, [sp, #52]
     strd r3, r4, [sp]
@@ -128,7 +132,7 @@
     str r7, [sp, #24]
     add r8, r7
     str r8, [sp, #44]
-    adds r7, #1
+    add r7, r12
     str r7, [sp, #124]
     str r9, [sp, #68]
     add r0, sp, #136
@@ -148,6 +152,20 @@
     b 3f
 2:
     smg_outputs smg_far
+    b 3f
+    .balign 4
+8: /* the sums themselves */
+    ldrd r1, r2, [sp, #24]
+    str r8, [r1]
+    str r9, [r1, r2]
+    str r10, [r1, r2, lsl #1]
+    add r8, r2, r2, lsl #1
+    str r11, [r1, r8]
+    add r1, r1, r2, lsl #2
+    ldr r3, [sp, #44]
+    str r1, [sp, #24]
+    cmp r1, r3
+    bne 0b
 3: /* the next row */
     ldr r2, [sp, #68]
     subs r2, #1
@@ -179,7 +197,7 @@
     str r3, [sp, #60]
     cmp r1, r2
     bne 5b
-    add sp, #176
+    add sp, #184
     pop {r4-r11, pc}
     .balign 4
 30:

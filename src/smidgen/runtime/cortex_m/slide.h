@@ -29,6 +29,7 @@ typedef struct {
     const void *shift;
     int32_t narrow;      /* shifts are bytes, not words */
     int32_t last, share; /* bytes to the last strip of a window, and how many less from the third channel on */
+    int32_t bytes;       /* of an output: 1, or 4 where it is the sum itself */
 } smg_slides;
 
 /* Slide, multiply, scale. */

@@ -4,6 +4,7 @@
 #include <arm_acle.h>
 
 #include "noinline.h"
+#include "unroll.h"
 
 /* Weights whose steps are held on the stack at once. */
 enum { BLOCK = 64 };
@@ -35,10 +36,10 @@ static inline int32_t raise(int32_t v, uint32_t up) {
     return smg_shift_left(smg_clamp(v, -most, most), by);
 }
 
-static inline int32_t mantissa_of(const smg_step *s, int32_t c) { return smg_high_mul(s->multiplier[c], s->rate); }
+static inline int32_t mantissa_of(const smg_step *s, smg_factor f) { return smg_high_mul(f.mantissa, s->rate); }
 
-static inline int32_t shift_of(const smg_step *s, int32_t c) {
-    return (int32_t)((uint32_t)(s->lift - s->shift[c]) - (uint32_t)s->power); /* whatever rate it was given */
+static inline int32_t shift_of(const smg_step *s, smg_factor f) {
+    return (int32_t)((uint32_t)(s->lift - f.shift) - (uint32_t)s->power); /* whatever rate it was given */
 }
 
 /* sum * mantissa * 2^-t; a quotient beyond 2^30 there is only where nothing is divided. */
@@ -76,7 +77,8 @@ static void run_steps(const run *all) {
 /* The steps of `count` weights of one channel; of as many channels, each with a factor of its own. */
 static void channel_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t index,
                           int32_t *steps) {
-    const int32_t mantissa = mantissa_of(s, c), t = shift_of(s, c), shift = smg_clamp(t, 0, 31);
+    const smg_factor f = smg_factor_of(s, c);
+    const int32_t mantissa = mantissa_of(s, f), t = shift_of(s, f), shift = smg_clamp(t, 0, 31);
     if (t < 0 || s->lift == 0) { /* sums that were raised can be so by one bit more */
         for (int32_t i = 0; i < count; i++) steps[i] = delta(s, sums[i], mantissa, t, (uint32_t)(index + i));
     } else {
@@ -88,8 +90,10 @@ static void channel_steps(const smg_step *s, const int32_t *sums, int32_t count,
 
 static SMG_NOINLINE void channels_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t index,
                                         int32_t *steps) {
-    for (int32_t i = 0; i < count; i++)
-        steps[i] = delta(s, sums[i], mantissa_of(s, c + i), shift_of(s, c + i), (uint32_t)(index + i));
+    for (int32_t i = 0; i < count; i++) {
+        const smg_factor f = smg_factor_of(s, c + i);
+        steps[i] = delta(s, sums[i], mantissa_of(s, f), shift_of(s, f), (uint32_t)(index + i));
+    }
 }
 
 /* What a buffer lets through of each step now; the buffer goes on to the next. */
@@ -125,6 +129,7 @@ static SMG_NOINLINE void move(int8_t *w, uint8_t *fraction, int32_t index, int32
 
 /* The same for an even number of weights of 12 bits, the first in the lower half of its byte. */
 static SMG_NOINLINE void move_twelve(int8_t *w, uint8_t *fraction, const int32_t *steps, int32_t count) {
+    SMG_UNROLL
     for (const int8_t *end = w + count; w != end; w += 2, steps += 2, fraction++) {
         const int32_t first = moved(w[0], *fraction & 15, steps[0], 4);
         const int32_t second = moved(w[1], *fraction >> 4, steps[1], 4);
@@ -136,6 +141,7 @@ static SMG_NOINLINE void move_twelve(int8_t *w, uint8_t *fraction, const int32_t
 
 /* The same for weights that are their int8 alone. The builtin itself, for gcc warns of what its own __ssat converts. */
 static SMG_NOINLINE void move_whole(int8_t *w, const int32_t *steps, int32_t count) {
+    SMG_UNROLL
     for (int32_t i = 0; i < count; i++) w[i] = (int8_t)smg_max((int32_t)__builtin_arm_ssat(w[i] - steps[i], 8), -127);
 }
 
@@ -158,15 +164,27 @@ void smg_step_weights(const smg_step *s, const int32_t *sums, int32_t count, int
     }
 }
 
+/* What moves a bias; its buffer, where it has one, goes on to the next. */
+static int32_t bias_step(const smg_step *s, int32_t sum, int32_t i, int32_t *buffer) {
+    const smg_factor f = smg_factor_of(s, i);
+    const int32_t step = delta(s, sum, mantissa_of(s, f), shift_of(s, f), (uint32_t)i);
+    if (!buffer) return step;
+    const smg_ruled ruled = smg_follow_rule(s, __qadd(buffer[i], step), MOST, smg_word(s->buffer_key, (uint32_t)i));
+    buffer[i] = ruled.stays;
+    return ruled.moves;
+}
+
 void smg_step_biases(const smg_step *s, const int32_t *sums, int32_t count, int32_t *b, int32_t *buffer) {
     for (int32_t i = 0; i < count; i++) {
-        int32_t step = delta(s, sums[i], mantissa_of(s, i), shift_of(s, i), (uint32_t)i);
-        if (buffer) {
-            const smg_ruled ruled =
-                smg_follow_rule(s, __qadd(buffer[i], step), MOST, smg_word(s->buffer_key, (uint32_t)i));
-            buffer[i] = ruled.stays;
-            step = ruled.moves;
-        }
+        const int32_t step = bias_step(s, sums[i], i, buffer);
         b[i] = minus(b[i], step);
+    }
+}
+
+void smg_step_differences(const smg_step *s, const int32_t *sums, int32_t count, int16_t *difference,
+                          int32_t *buffer) {
+    for (int32_t i = 0; i < count; i++) { /* a step has 30 bits */
+        const int32_t moved = difference[i] - bias_step(s, sums[i], i, buffer);
+        difference[i] = (int16_t)smg_clamp(moved, -INT16_MAX, INT16_MAX);
     }
 }

@@ -45,6 +45,32 @@
     strd r9, r11, [r8], #8
     .endm
 
+/* The same where columns of both rows lie equally far apart: r2 is how far, and lr may be used. */
+    .macro smg_pack_even
+    ldr r9, [r0]
+    ldr r10, [r1]
+    ldr r11, [r0, r2]
+    ldr r12, [r1, r2]
+    add r0, r0, r2, lsl #1
+    add r1, r1, r2, lsl #1
+    pkhbt r3, r9, r10, lsl #16
+    pkhtb r9, r10, r9, asr #16
+    pkhbt r10, r11, r12, lsl #16
+    pkhtb r11, r12, r11, asr #16
+    sxtab16 r12, r4, r3
+    sxtab16 lr, r4, r10
+    strd r12, lr, [r5], #8
+    sxtab16 r3, r4, r3, ror #8
+    sxtab16 r10, r4, r10, ror #8
+    strd r3, r10, [r6], #8
+    sxtab16 r12, r4, r9
+    sxtab16 lr, r4, r11
+    strd r12, lr, [r7], #8
+    sxtab16 r9, r4, r9, ror #8
+    sxtab16 r11, r4, r11, ror #8
+    strd r9, r11, [r8], #8
+    .endm
+
     .global smg_pack_columns
     smg_function smg_pack_columns
     push {r4-r11, lr}
@@ -77,6 +103,22 @@
     add r8, r5, r7
     add r7, r5, r6, lsl #1
     add r6, r5
+    cmp r2, r3
+    bne 1f
+    sub r3, lr, r5
+    lsls r3, #28
+    beq 6f
+    smg_pack_even
+    ldr lr, [sp, #20]
+    cmp r5, lr
+    beq 5f
+6:
+    smg_pack_even
+    smg_pack_even
+    ldr r3, [sp, #20]
+    cmp r5, r3
+    bne 6b
+    b 5f
 1:
     smg_pack_two
     ldr r2, [sp, #20]

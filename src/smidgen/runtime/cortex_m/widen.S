@@ -1,51 +1,45 @@
-/* Pixels and weights widened to halfwords, and windows copied: see multiply.h. */
+/* Pixels widened to halfwords, and windows copied: see multiply.h. */
 #include "assembly.inc"
-#include "widen.inc"
 
+    .macro smg_widen_word
+    ldr r7, [r0, r1]
+    ldr r5, [r0], #4
+    sxtab16 r4, r3, r5
+    sxtab16 r5, r3, r5, ror #8
+    sxtab16 r6, r3, r7
+    sxtab16 r7, r3, r7, ror #8
+    stmia r12!, {r4-r7}
+    .endm
+
+/* From the stack: where to, how far it is from tile to tile, fours of pixels; r8 and r9 are where a tile begins. */
     .global smg_widen_pixels
     smg_function smg_widen_pixels
     push {r4-r11, lr}
-    ldr r12, [sp, #36]
-    add lr, r1, r1, lsl #1
-    push {r0, r2} /* the tile's first pixel, and the count of words */
+    ldrd r12, lr, [sp, #36]
+    ldr r10, [sp, #44]
+    lsl r10, #1
+    mov r8, r0
+    mov r9, r12
 0:
-    ldr r9, [r0, r1]
-    ldr r10, [r0, r1, lsl #1]
-    ldr r11, [r0, lr]
-    ldr r8, [r0], #4
-    sxtab16 r4, r3, r8
-    sxtab16 r5, r3, r9
-    sxtab16 r6, r3, r10
-    sxtab16 r7, r3, r11
-    stmia r12!, {r4-r7}
-    sxtab16 r8, r3, r8, ror #8
-    sxtab16 r9, r3, r9, ror #8
-    sxtab16 r10, r3, r10, ror #8
-    sxtab16 r11, r3, r11, ror #8
-    stmia r12!, {r8-r11}
-    subs r2, #1
+    lsrs r11, r2, #1
+    mov r0, r8
+    bcc 1f
+    smg_widen_word
+1:
+    beq 3f
+2:
+    smg_widen_word
+    smg_widen_word
+    subs r11, #1
+    bne 2b
+3:
+    add r8, r8, r1, lsl #1
+    add r9, lr
+    mov r12, r9
+    subs r10, #1
     bne 0b
-    ldr r4, [sp, #48]
-    subs r4, #1
-    str r4, [sp, #48]
-    ldrd r0, r2, [sp]
-    add r0, r0, r1, lsl #2
-    str r0, [sp]
-    bne 0b
-    add sp, #8
     pop {r4-r11, pc}
     smg_end smg_widen_pixels
-
-    .global smg_widen_pair
-    smg_function smg_widen_pair
-    push {r4-r7}
-0:
-    smg_widen_two
-    subs r2, #1
-    bne 0b
-    pop {r4-r7}
-    bx lr
-    smg_end smg_widen_pair
 
 /* Of each run first the last four bytes, so as to be done with whole words. */
     .global smg_copy_windows
@@ -57,8 +51,12 @@
     ldr r0, [r2], #4
     mov r9, r6
     mov r10, #4
-    cbz r0, 3f
+    cmp r0, #0
+    beq 3f
     add r0, r1
+    sub r11, r5, #5
+    cmp r11, #3
+    bls 6f
 1:
     mov r11, #0
     ldr r12, [r0, r5]
@@ -73,6 +71,18 @@
     add r9, r7
     subs r10, #1
     bne 1b
+    b 5f
+6: /* three words */
+    .rept 4
+    ldr r10, [r0]
+    ldr r11, [r0, #4]
+    ldr r12, [r0, r5]
+    add r0, r4
+    str r10, [r9]
+    str r11, [r9, #4]
+    str r12, [r9, r5]
+    add r9, r7
+    .endr
     b 5f
 3:
     mov r11, #0

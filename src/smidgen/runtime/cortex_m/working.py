@@ -16,22 +16,32 @@ from smidgen.runtime.sizes import read_sizes
 
 SIZES = read_sizes(Path(__file__).with_name("working_packed.h"))
 COLUMNS, BLOCK = SIZES["COLUMNS"], SIZES["SLIDE_BLOCK"]
+SIDE = 4  # of maps that have a kernel of their own
 
 
 def _conv2d(node: Node, by_row: bool) -> int:
     """Windows in halfwords, a pair of filters likewise, and four windows in bytes; sums, where windows go in pieces."""
     k, deepest = math.prod(node.ins[1].type.shape[1:]), SIZES["ROOM_DEPTH"]
-    room = SIZES["ROOM"] + SIZES["ROOM_DEEPER"] * min(k, deepest)
-    if rows(node, by_row) == 1 and k <= deepest:
+    room, little = SIZES["ROOM"] + SIZES["ROOM_DEEPER"] * min(k, deepest), rows(node, by_row) == 1 and k <= deepest
+    if little:
         room = SIZES["ROW_ROOM"] + SIZES["ROW_ROOM_DEEPER"] * k
     piece = _up(k, 4)
     pixels = (room // piece - 8) // 2 & ~3
     if pixels >= SIZES["FEW_WINDOWS"]:
-        return piece * (2 * pixels + 8)
+        most = ((room + (0 if little else SIZES["ROOM_MORE"])) // piece - 8) // 2
+        pixels = min(most, rows(node, by_row) * node.out.type.shape[2] + 3) & ~3
+        return piece * (2 * pixels + 8) + _stream(piece)
     pixels = SIZES["PIECE_PIXELS"]
     sums, element = 4 * pixels * SIZES["PIECE_CHANNELS"], 2 * pixels + 8
-    pieces = -(-k // ((room - sums) // element & ~3))
-    return sums + _up(-(-k // pieces), 4) * element
+    pieces = -(-k // ((SIZES["PIECE_ROOM"] - sums) // element & ~3))
+    piece = _up(-(-k // pieces), 4)
+    alone = _up(k, 4) if node.out.type.shape[2] < 4 else 0  # a pixel's window, put together as a whole
+    return max(sums + piece * element + _stream(piece), alone)
+
+
+def _stream(length: int) -> int:
+    """What stands between the weights of a pair of filters."""
+    return 4 * (3 + length // 32)
 
 
 def _up(x: int, multiple: int) -> int:
@@ -103,8 +113,30 @@ def _depthwise(node: Node, by_row: bool) -> int:
     gathers = channels != node.ins[0].type.shape[3] or channels % BLOCK > 0
     slides = _Slides(high, node.op.stride, rows(node, by_row), width, gathers)
     apart = slides.bytes(slides.room(0), in_place=False)
+    if slides.single and high == 3 and width % 4 == 0 and not gathers:
+        apart = max(apart, _threes(node.op.stride[1], width))
+    if node.ins[0].type.shape[1:3] == node.out.type.shape[1:3] == (SIDE, SIDE) and high < 7 and not gathers:
+        apart = max(apart, _square(high))
     in_place = slides.bytes(slides.room(copied), in_place=True) if copied else 0
     return max(apart, in_place, BLOCK * copied)
+
+
+def _square(k: int) -> int:
+    """Of maps of four by four: four channels and their filters, and taps put together."""
+    return 4 * BLOCK * (8 + 6 * k) + BLOCK * k * k
+
+
+def _threes(stride: int, whole: int) -> int:
+    """Of 3x3 windows over a single row: filters, strips for as wide a tile as fits, and taps put together."""
+    width, tiles = whole, 1
+    while (strips := _strips_of_threes(stride, width)) > SIZES["THREES_STRIPS"] and width > 4:
+        tiles += 1
+        width = whole // tiles + 3 & ~3
+    return strips + 4 * (7 * BLOCK + 9)
+
+
+def _strips_of_threes(stride: int, width: int) -> int:
+    return 4 * BLOCK * ((width - 1) * stride + 3 + width * stride // 2 + 2)
 
 
 def _conv2d_grad(node: Node, by_row: bool) -> int:
@@ -120,7 +152,8 @@ def _conv2d_grad(node: Node, by_row: bool) -> int:
 
 
 def _depthwise_grad(node: Node, by_row: bool) -> int:
-    """Of eight channels weights and gradients in halfwords, spread and bordered with zeros; or as in portable C."""
+    """Sums, filters and strips where filters slide; of eight channels weights and gradients in halfwords, spread and
+    bordered with zeros; or as in portable C."""
     assert isinstance(node.op, DepthwiseGradInput)
     dy, (_, high, wide, _) = node.ins[0].type, node.ins[1].type.shape
     _, height, width, channels = node.outs[0].type.shape
@@ -128,6 +161,13 @@ def _depthwise_grad(node: Node, by_row: bool) -> int:
     odd = node.op.multiplier > 1 or channels % COLUMNS or node.op.dilation != (1, 1)
     if odd or wide > SIZES["SPREAD_WIDEST"] or height * width > largest:
         return portable.NEEDS["smg_depthwise_grad_g8"](node, by_row)
+    if dy.shape[1:3] == (height, width) == (SIDE, SIDE) and high == wide and wide in (3, 5):
+        return 4 * SIDE * SIDE * COLUMNS + _square(wide)
+    slides = high == wide and wide in (3, 5, 7) and node.op.stride == (1, 1) and height * width >= SIZES["GRAD_LEAST"]
+    if slides and 4 <= width <= SIZES["GRAD_ELEMENTS"]:
+        band, filters = min(height, SIZES["GRAD_ELEMENTS"] // width), 2 * COLUMNS * ((wide + 1) // 2) * wide
+        strips = (band + wide) // 2 * BLOCK * (width + wide - 1)
+        return 4 * (band * width * COLUMNS + filters + strips + wide * wide)
     return 2 * COLUMNS * (high * _up(wide, 2) + dy.shape[1] * (width + wide))
 
 

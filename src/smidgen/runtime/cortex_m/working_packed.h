@@ -6,12 +6,17 @@
  * fewer where a single row of windows no deeper than that is computed. */
 #define SMG_ROOM 3072
 #define SMG_ROOM_DEEPER 32
-#define SMG_ROW_ROOM 512
+#define SMG_ROW_ROOM 2560
 #define SMG_ROW_ROOM_DEEPER 48
 #define SMG_ROOM_DEPTH 64
 
-/* Windows are taken in pieces where that holds fewer than so many; then sums of pixels and channels are kept. */
+/* More bytes for windows that are not taken in pieces, of several rows or deeper than that; no more than a map has. */
+#define SMG_ROOM_MORE 3072
+
+/* Windows are taken in pieces where that holds fewer than so many; then sums of pixels and channels are kept, and pieces
+ * and sums have so many bytes: where layers are deep, little else is left. */
 #define SMG_FEW_WINDOWS 8
+#define SMG_PIECE_ROOM 4640
 #define SMG_PIECE_PIXELS 16
 #define SMG_PIECE_CHANNELS 32
 
@@ -22,6 +27,9 @@
 #define SMG_SLIDE_TILE 8
 #define SMG_SLIDE_ROW_TILE 4
 #define SMG_SLIDE_KEPT 4096
+
+/* The same by filters of 3x3 over a single row: bytes of strips, at most, where a tile has more than four columns. */
+#define SMG_THREES_STRIPS 1600
 
 /* Gradients: channels whose sums become gradients at once. */
 #define SMG_COLUMNS 8
@@ -39,5 +47,9 @@
 #define SMG_SPREAD_LARGEST 1024
 #define SMG_SPREAD_LARGEST_APART 144
 #define SMG_SPREAD_WIDEST 8
+
+/* The same by filters that slide: elements of the smallest map, and those of whole rows whose sums are held at once. */
+#define SMG_GRAD_LEAST 24
+#define SMG_GRAD_ELEMENTS 64
 
 #endif

@@ -1,33 +1,31 @@
-/* Depthwise convolution in vectors of sixteen bytes: a window of one channel is multiplied at once.
+/* Depthwise convolution in vectors of sixteen channels, tap by tap.
  *
- * For eight channels and a tile of a row's pixels, the columns that windows look at are laid out channel by channel,
- * each column's rows side by side: a window is then one piece. The zero point is taken into the bias. */
-#include <arm_mve.h>
-
+ * The rows that windows look at are laid out block of channels by block, each row once: a ring of them goes down the map.
+ * The zero point is taken into the bias, and rows outside the map are left out. */
 #include "smidgen.h"
 
 #include "arithmetic.h"
+#include "laying.h"
 #include "noinline.h"
-#include "slide_windows.h"
-#include "window.h"
 #include "working_helium.h"
 
-enum { VECTOR = 16, PIXELS = 4 };
+/* Weights whose sum a halfword holds. */
+enum { HALFWORD = 256 };
 
 /* A block of channels, and working memory. */
 typedef struct {
     const smg_depthwise_s8_params *p;
     smg_map x;
-    int32_t first, count, times; /* output channels, `times` of them an input channel */
-    int32_t taps, vectors;       /* of a window */
-    int32_t overlap;             /* windows of neighbouring pixels share columns of a strip */
-    int32_t tile, apart;         /* pixels; bytes from strip to strip */
-    int32_t held, kept;          /* input rows that were copied, how many copies there are: the output takes the
-                                    input's place; none where it does not */
-    int8_t *w;                   /* [lane][vectors][16] */
-    int8_t *strips;              /* [lane][column][row] */
-    int8_t *copies;              /* [kept][column][lane] */
-    uint16x8_t from, to, filter; /* of each lane: bytes from the first input channel, strip and filter */
+    int32_t first, lanes, times; /* output channels, `times` of them an input channel */
+    int32_t overlap;             /* windows of neighbouring pixels share columns of the field */
+    int32_t tile, columns, kept; /* pixels, their columns, and rows that are held */
+    int32_t held;                /* input rows up to this one were laid out */
+    int32_t paired, usual;       /* two products fit 16 bits; all channels are scaled down */
+    smg_taps folded;             /* rows of taps whose zero points the biases hold */
+    int32_t b[SMG_CHANNELS];     /* in the order of scales */
+    smg_scales scales;
+    const int8_t **rows; /* [k_h] */
+    int8_t *w, *field;   /* [taps][16], [kept][columns][16] */
 } block;
 
 static int32_t columns(const block *of, int32_t pixels) {
@@ -35,174 +33,180 @@ static int32_t columns(const block *of, int32_t pixels) {
     return of->overlap ? (pixels - 1) * p->stride_w + p->k_w : pixels * p->k_w;
 }
 
-static block lay_out(const smg_depthwise_s8_params *p, const smg_map *x, const smg_map *y, void *scratch) {
-    block of = {.p = p, .x = *x, .times = p->y_c / p->x_c, .taps = p->k_h * p->k_w, .tile = PIXELS};
-    of.vectors = (of.taps + VECTOR - 1) / VECTOR;
-    of.overlap = p->dilation_w == 1 && p->stride_w <= p->k_w;
-    while (of.tile < p->y_w && columns(&of, of.tile + PIXELS) * p->k_h <= SMG_STRIP) of.tile += PIXELS;
-    of.apart = columns(&of, of.tile) * p->k_h;
-    of.kept = x->data == y->data ? (p->k_h - 1) * p->dilation_h + 1 : 0;
-    of.w = scratch;
-    of.strips = of.w + SMG_CHANNELS * of.vectors * VECTOR;
-    of.copies = of.strips + SMG_CHANNELS * of.apart + VECTOR;
-    return of;
+static void lay_out(block *of, const smg_map *y, void *scratch) {
+    const smg_depthwise_s8_params *p = of->p;
+    of->times = p->y_c / p->x_c;
+    of->overlap = p->dilation_w == 1 && p->stride_w <= p->k_w;
+    of->kept = (p->k_h - 1) * p->dilation_h + 1;
+    of->tile = p->y_w;
+    while (of->x.data != y->data && of->tile > 1 && of->kept * columns(of, of->tile) * SMG_CHANNELS > SMG_FIELD)
+        of->tile = (of->tile + 1) / 2;
+    of->columns = columns(of, of->tile);
+    of->rows = scratch;
+    of->w = (int8_t *)(of->rows + p->k_h);
+    of->field = of->w + p->k_h * p->k_w * SMG_CHANNELS;
+}
+
+/* Where a channel's number lies in a quantity of the scales. */
+static inline int32_t place(int32_t n) { return n % 4 * 4 + n / 4; }
+
+/* Sixteen numbers in the order of scales. */
+static inline void put_in_order(const int32_t *from, int32_t *to) {
+    const int32x4x4_t all = vld4q_s32(from);
+    for (int32_t i = 0; i < 4; i++) vstrwq_s32(to + 4 * i, all.val[i]);
+}
+
+/* What the block's channels are scaled by; those that there are not, by nothing. */
+static void set_scales(block *of, const int32_t *b) {
+    const smg_depthwise_s8_params *p = of->p;
+    const mve_pred16_t there = vctp8q((uint32_t)of->lanes);
+    smg_scales *s = &of->scales;
+    int32_t bias[SMG_CHANNELS], multiplier[SMG_CHANNELS], shift[SMG_CHANNELS];
+    for (int32_t i = 0; i < SMG_CHANNELS; i += 4) {
+        const mve_pred16_t some = vctp32q((uint32_t)smg_max(of->lanes - i, 0));
+        vstrwq_s32(bias + i, vldrwq_z_s32(b + of->first + i, some));
+        vstrwq_s32(multiplier + i, vldrwq_z_s32(p->multiplier + of->first + i, some));
+        vstrwq_s32(shift + i, vldrbq_z_s32(p->shift + of->first + i, some));
+    }
+    put_in_order(bias, of->b);
+    put_in_order(multiplier, s->multiplier);
+    put_in_order(shift, s->shift);
+    of->usual = vmaxvq_p_s8(-128, vldrbq_z_s8(p->shift + of->first, there), there) < 0;
+    vstrbq_s8(s->lo, vdupq_n_s8((int8_t)p->lo));
+    vstrbq_s8(s->hi, vdupq_n_s8((int8_t)p->hi));
+    of->folded.from = of->folded.to = -1;
 }
 
 /* Lay out the filters of the block's channels, trained ones over the frozen. */
 static void lay_filters(block *of, const smg_weights *w) {
     const smg_depthwise_s8_params *p = of->p;
-    const mve_pred16_t some = vctp16q((uint32_t)of->count);
-    const int32_t apart = of->vectors * VECTOR;
-    const uint16x8_t lane = vidupq_n_u16(0, 1);
-    uint16_t offsets[SMG_CHANNELS];
-    for (int32_t n = 0; n < SMG_CHANNELS; n++)
-        offsets[n] = (uint16_t)((of->first + smg_min(n, of->count - 1)) / of->times - of->first / of->times);
-    of->from = vldrhq_u16(offsets);
-    of->to = vmulq_n_u16(lane, (uint16_t)of->apart);
-    of->filter = vmulq_n_u16(lane, (uint16_t)apart);
-    for (int32_t i = 0; i < SMG_CHANNELS * apart; i += VECTOR) vstrbq_s8(of->w + i, vdupq_n_s8(0));
-    for (int32_t i = 0; i < p->k_h; i++)
-        for (int32_t j = 0; j < p->k_w; j++)
-            vstrbq_scatter_offset_p_s16(of->w + j * p->k_h + i, of->filter,
-                                        vldrbq_z_s16(w->data + (i * p->k_w + j) * p->y_c + of->first, some), some);
+    const mve_pred16_t some = vctp8q((uint32_t)of->lanes);
+    const int32_t taps = p->k_h * p->k_w;
+    int8x16_t least = vdupq_n_s8(0);
+    for (int32_t t = 0; t < taps; t++)
+        vstrbq_s8(of->w + t * SMG_CHANNELS, vldrbq_z_s8(w->data + t * p->y_c + of->first, some));
     for (int32_t c = 0; c < w->count; c++) {
         const int32_t n = w->channel[c] - of->first;
-        for (int32_t t = 0; t < of->taps && n >= 0 && n < of->count; t++)
-            of->w[n * apart + t % p->k_w * p->k_h + t / p->k_w] = w->trained[t * w->count + c];
+        for (int32_t t = 0; t < taps && n >= 0 && n < of->lanes; t++)
+            of->w[t * SMG_CHANNELS + n] = w->trained[t * w->count + c];
     }
+    for (int32_t t = 0; t < taps; t++) least = vminq_s8(least, vldrbq_s8(of->w + t * SMG_CHANNELS));
+    of->paired = vminvq_s8(0, least) > -128;
 }
 
-/* Lay out so many columns, `on` bytes from each to the next, of a row of the strips. */
-static SMG_NOINLINE void lay(const block *of, const int8_t *x, int32_t on, int32_t count, int8_t *to) {
-    const int32_t next = of->p->k_h;
-    const uint16x8_t from = of->from, strips = of->to;
-    for (; count > 0; count--, x += on, to += next)
-        vstrbq_scatter_offset_s16(to, strips, vldrbq_gather_offset_s16(x, from));
-}
-
-static SMG_NOINLINE void lay_zeros(const block *of, int32_t count, int8_t *to) {
-    const int32_t next = of->p->k_h;
-    const uint16x8_t strips = of->to;
-    const int16x8_t zeros = vdupq_n_s16((int16_t)of->p->x_zero);
-    for (; count > 0; count--, to += next) vstrbq_scatter_offset_s16(to, strips, zeros);
-}
-
-/* Columns from `left` on of an input row, of which there may be none: `on` bytes from each to the next. */
-static void lay_columns(const block *of, const int8_t *row, int32_t on, int32_t left, int32_t dilation, int32_t count,
-                        int8_t *to) {
-    smg_taps inside = smg_taps_inside(left, count, dilation, of->p->x_w);
-    if (!row) inside.from = inside.to = 0;
-    const int32_t next = of->p->k_h, within = inside.to - inside.from;
-    if (inside.from) lay_zeros(of, inside.from, to);
-    if (within) lay(of, row + (left + inside.from * dilation) * on, dilation * on, within, to + inside.from * next);
-    if (inside.to < count) lay_zeros(of, count - inside.to, to + inside.to * next);
-}
-
-/* Where the block's channels of input row r are: in the map, or in a copy; nowhere outside the map. */
-static const int8_t *find(const block *of, int32_t r, int32_t *on) {
-    const smg_depthwise_s8_params *p = of->p;
-    *on = of->kept ? SMG_CHANNELS : p->x_c;
-    if (r < 0 || r >= p->x_h) return 0;
-    if (of->kept) return of->copies + r % of->kept * p->x_w * SMG_CHANNELS;
-    return smg_row(of->x, r, p->x_w * p->x_c) + of->first / of->times;
-}
-
-/* Copy input rows up to the last that row oy looks at, before the output takes their place. */
-static void keep_rows(block *of, int32_t oy) {
-    const smg_depthwise_s8_params *p = of->p;
-    const int32_t end = smg_min(oy * p->stride_h - p->pad_h + of->kept, p->x_h);
-    const mve_pred16_t some = vctp16q((uint32_t)of->count);
-    for (; of->held < end; of->held++) {
-        const int8_t *from = of->x.data + of->held * p->x_w * p->x_c + of->first;
-        int8_t *to = of->copies + of->held % of->kept * p->x_w * SMG_CHANNELS;
-        for (int32_t q = 0; q < p->x_w; q++, from += p->x_c, to += SMG_CHANNELS)
-            vstrbq_s16(to, vldrbq_z_s16(from, some));
+/* The sum of some vectors of weights, whose halves a halfword each holds, is taken off the biases, `zero` times. */
+static inline void take_off(int32_t *bias, const int8_t *w, int32_t count, int32_t zero) {
+    int16x8_t even = vdupq_n_s16(0), odd = even;
+    for (; count > 0; count--, w += SMG_CHANNELS) {
+        const int8x16_t all = vldrbq_s8(w);
+        even = vaddq_s16(even, vmovlbq_s8(all));
+        odd = vaddq_s16(odd, vmovltq_s8(all));
     }
+    vstrwq_s32(bias, vmlaq_n_s32(vldrwq_s32(bias), vmovlbq_s16(even), -zero));
+    vstrwq_s32(bias + 4, vmlaq_n_s32(vldrwq_s32(bias + 4), vmovlbq_s16(odd), -zero));
+    vstrwq_s32(bias + 8, vmlaq_n_s32(vldrwq_s32(bias + 8), vmovltq_s16(even), -zero));
+    vstrwq_s32(bias + 12, vmlaq_n_s32(vldrwq_s32(bias + 12), vmovltq_s16(odd), -zero));
 }
 
-/* Lay out what the windows of some pixels look at. */
-static void lay_strips(const block *of, int32_t oy, int32_t ox, int32_t pixels) {
+/* Biases that hold the zero points of some rows of taps. */
+static SMG_NOINLINE void fold(block *of, smg_taps rows) {
+    const int32_t end = rows.to * of->p->k_w;
+    int32_t *bias = of->scales.bias;
+    for (int32_t i = 0; i < SMG_CHANNELS; i += 4) vstrwq_s32(bias + i, vldrwq_s32(of->b + i));
+    for (int32_t t = rows.from * of->p->k_w; t < end; t += HALFWORD)
+        take_off(bias, of->w + t * SMG_CHANNELS, smg_min(HALFWORD, end - t), of->p->x_zero);
+    of->folded = rows;
+}
+
+/* Columns as smg_lay_row lays them, of channels that serve several outputs each. */
+static SMG_NOINLINE void lay_repeated(const block *of, const int8_t *row, int32_t left, int32_t step, int32_t count,
+                                      int8_t *to) {
     const smg_depthwise_s8_params *p = of->p;
-    const int32_t left = ox * p->stride_w - p->pad_w;
-    for (int32_t i = 0, on; i < p->k_h; i++) {
-        const int8_t *row = find(of, oy * p->stride_h - p->pad_h + i * p->dilation_h, &on);
+    for (int32_t i = 0, ix = left; i < count; i++, ix += step, to += SMG_CHANNELS)
+        for (int32_t n = 0; n < SMG_CHANNELS; n++) {
+            const int32_t c = (of->first + n) / of->times, inside = ix >= 0 && ix < p->x_w && n < of->lanes;
+            to[n] = (int8_t)(inside ? row[ix * p->x_c + c] : p->x_zero);
+        }
+}
+
+/* Some columns of input row r. */
+static void lay_columns(const block *of, int32_t r, int32_t left, int32_t step, int32_t count, int8_t *to) {
+    const smg_depthwise_s8_params *p = of->p;
+    const int8_t *row = smg_row(of->x, r, p->x_w * p->x_c);
+    if (of->times > 1)
+        lay_repeated(of, row, left, step, count, to);
+    else
+        smg_lay_row(row + of->first, p->x_c, p->x_w, left, step, count, of->lanes, p->x_zero, to);
+}
+
+/* Lay out rows down to the last that the windows of some pixels look at. */
+static void lay_rows(block *of, int32_t top, int32_t ox, int32_t pixels) {
+    const smg_depthwise_s8_params *p = of->p;
+    const int32_t left = ox * p->stride_w - p->pad_w, end = smg_min(top + of->kept, p->x_h);
+    for (of->held = smg_max(of->held, top); of->held < end; of->held++) {
+        int8_t *to = of->field + of->held % of->kept * of->columns * SMG_CHANNELS;
         if (of->overlap)
-            lay_columns(of, row, on, left, 1, columns(of, pixels), of->strips + i);
+            lay_columns(of, of->held, left, 1, columns(of, pixels), to);
         else
             for (int32_t n = 0; n < pixels; n++)
-                lay_columns(of, row, on, left + n * p->stride_w, p->dilation_w, p->k_w,
-                            of->strips + n * of->taps + i);
+                lay_columns(of, of->held, left + n * p->stride_w, p->dilation_w, p->k_w,
+                            to + n * p->k_w * SMG_CHANNELS);
     }
 }
 
-/* One channel at some pixels, whatever scales it and however large its windows are. */
-static SMG_NOINLINE void convolve(const smg_slide_job *job, int32_t pixels) {
-    const int8_t *x = job->x;
-    int8_t *y = job->y;
-    for (int32_t n = 0; n < pixels; n++, x += job->step, y += job->y_on) {
-        int32_t sum = job->bias;
-        for (int32_t v = 0; v < job->vectors * VECTOR; v += VECTOR)
-            sum = vmladavaq_s8(sum, vldrbq_s8(x + v), vldrbq_s8(job->w + v));
-        *y = smg_to_int8(smg_multiply(sum, job->multiplier, job->shift), job->zero, job->lo, job->hi);
-    }
-}
-
-/* Four pixels or more of a channel that is scaled down: the last four reach back over those before. */
-static void slide(smg_slide_job job, int32_t pixels) {
-    const int32_t back = (PIXELS - pixels % PIXELS) % PIXELS;
-    job.tiles = pixels / PIXELS;
-    smg_slide_windows(&job);
-    if (!back) return;
-    job.x += (job.tiles * PIXELS - back) * job.step;
-    job.y += (job.tiles * PIXELS - back) * job.y_on;
-    job.tiles = 1;
-    smg_slide_windows(&job);
-}
-
-static void convolve_tile(const block *of, const int32_t *bias, int32_t pixels, int8_t *y) {
+/* Windows of any scales, one by one. */
+static SMG_NOINLINE void convolve_any(const block *of, smg_channels job) {
     const smg_depthwise_s8_params *p = of->p;
-    smg_slide_job job = {
-        .x = of->strips, .w = of->w, .zero = p->y_zero, .lo = p->lo, .hi = p->hi, .y = y, .y_on = p->y_c,
-        .step = (of->overlap ? p->stride_w : p->k_w) * p->k_h, .vectors = of->vectors,
-    };
-    for (int32_t n = 0; n < of->count; n++, job.x += of->apart, job.w += of->vectors * VECTOR, job.y++) {
-        job.bias = bias[n];
-        job.multiplier = p->multiplier[of->first + n];
-        job.shift = p->shift[of->first + n];
-        if (pixels >= PIXELS && job.shift < 0 && of->vectors <= 4 && of->vectors != 3)
-            slide(job, pixels);
-        else
-            convolve(&job, pixels);
+    int32_t sums[SMG_CHANNELS] = {0}, left = job.pixels, moved = 0;
+    int8_t *y = job.y;
+    const int8_t **rows = of->rows;
+    for (job.pixels = 1, job.y = sums; left--; y += job.y_on, moved = job.x_on) {
+        for (int32_t i = 0; i < job.row_count; i++) rows[i] += moved;
+        if (job.row_count) smg_sum_channels(&job);
+        for (int32_t n = 0; n < of->lanes; n++) {
+            const uint32_t sum = (uint32_t)sums[n] + (uint32_t)of->scales.bias[place(n)];
+            const int32_t c = of->first + n, scaled = smg_multiply((int32_t)sum, p->multiplier[c], p->shift[c]);
+            y[n] = smg_to_int8(scaled, p->y_zero, p->lo, p->hi);
+        }
     }
 }
 
-/* Biases that hold the zero point. */
-static void fold(const block *of, const int32_t *b, int32_t *bias) {
-    for (int32_t n = 0; n < of->count; n++) {
-        int32_t sum = 0;
-        for (int32_t v = 0; v < of->vectors; v++)
-            sum = vaddvaq_s8(sum, vldrbq_s8(of->w + (n * of->vectors + v) * VECTOR));
-        bias[n] = (int32_t)((uint32_t)b[of->first + n] - (uint32_t)(of->p->x_zero * sum));
-    }
+/* Some pixels of row oy. */
+static void convolve(block *of, int32_t oy, int32_t ox, int32_t pixels, int8_t *y) {
+    const smg_depthwise_s8_params *p = of->p;
+    const int32_t top = oy * p->stride_h - p->pad_h;
+    const smg_taps inside = smg_taps_inside(top, p->k_h, p->dilation_h, p->x_h);
+    const smg_channels job = {
+        .rows = of->rows, .row_count = inside.to - inside.from, .w = of->w + inside.from * p->k_w * SMG_CHANNELS,
+        .pairs = of->paired ? p->k_w / 2 : 0, .singles = of->paired ? p->k_w % 2 : p->k_w,
+        .x_on = (of->overlap ? p->stride_w : p->k_w) * SMG_CHANNELS, .pixels = pixels,
+        .scales = &of->scales, .y = y, .y_on = p->y_c, .zero = p->y_zero, .lanes = of->lanes,
+    };
+    lay_rows(of, top, ox, pixels);
+    if (of->folded.from != inside.from || of->folded.to != inside.to) fold(of, inside);
+    for (int32_t i = inside.from; i < inside.to; i++)
+        of->rows[i - inside.from] = of->field + (top + i * p->dilation_h) % of->kept * of->columns * SMG_CHANNELS;
+    if (of->usual && job.row_count)
+        smg_scale_channels(&job);
+    else
+        convolve_any(of, job);
 }
 
 void smg_depthwise_s8(const smg_depthwise_s8_params *p, const smg_map *x, const smg_weights *w, const int32_t *b,
                       const smg_map *y, int32_t y0, int32_t y1, void *scratch) {
-    block of = lay_out(p, x, y, scratch);
-    int32_t bias[SMG_CHANNELS];
-    for (; of.first < p->y_c; of.first += SMG_CHANNELS) {
-        of.count = smg_min(SMG_CHANNELS, p->y_c - of.first);
-        of.held = 0;
+    block of;
+    of.p = p;
+    of.x = *x;
+    lay_out(&of, y, scratch);
+    for (of.first = 0; of.first < p->y_c; of.first += SMG_CHANNELS) {
+        of.lanes = smg_min(SMG_CHANNELS, p->y_c - of.first);
+        set_scales(&of, b);
         lay_filters(&of, w);
-        fold(&of, b, bias);
-        for (int32_t oy = y0; oy < y1; oy++) {
-            int8_t *to = smg_row(*y, oy, p->y_w * p->y_c) + of.first;
-            if (of.kept) keep_rows(&of, oy);
-            for (int32_t ox = 0; ox < p->y_w; ox += of.tile) {
-                const int32_t pixels = smg_min(of.tile, p->y_w - ox);
-                lay_strips(&of, oy, ox, pixels);
-                convolve_tile(&of, bias, pixels, to + ox * p->y_c);
-            }
+        for (int32_t ox = 0; ox < p->y_w; ox += of.tile) {
+            const int32_t pixels = smg_min(of.tile, p->y_w - ox);
+            of.held = 0;
+            for (int32_t oy = y0; oy < y1; oy++)
+                convolve(&of, oy, ox, pixels, smg_row(*y, oy, p->y_w * p->y_c) + ox * p->y_c + of.first);
         }
     }
 }

@@ -11,8 +11,10 @@ typedef struct {
     const int8_t *x;
     int32_t x_on; /* bytes from window to window */
     int8_t *y;
-    int32_t y_on, zero, lo, hi;
-    int32_t bias[4], multiplier[4], shift[4]; /* shifts: to the right, so negative */
+    int32_t y_on, x_zero, y_zero, lo, hi;
+    const int32_t *bias, *multiplier;
+    const int8_t *shift; /* to the right, so negative */
+    int8_t *room;        /* [4][k], with k rounded up to a whole vector, where it is more than SMG_SHORT */
 } smg_pixels;
 
 /* Multiply, scale and limit. */

@@ -1,11 +1,15 @@
 /* The sum of two tensors in int8. The output may be the first input's memory. */
 #include "smidgen.h"
 
+#include "add_vnni.h"
 #include "blocks.h"
 
 void smg_add_s8(const smg_add_s8_params *p, const int8_t *a, const int8_t *b, int8_t *y, int32_t count) {
     enum { HEADROOM = 20 }; /* bits TFLite gives the sum of two int8 tensors */
     smg_block left, right;
+#if defined(SMG_VNNI)
+    if (smg_add_vnni(p, a, b, y, count, HEADROOM)) return;
+#endif
     for (int32_t start = 0; start < count; start += SMG_BLOCK) {
         const int32_t length = smg_min(SMG_BLOCK, count - start);
         smg_load(&left, a + start, length, p->a_zero);

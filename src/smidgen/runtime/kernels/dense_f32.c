@@ -3,6 +3,7 @@
 
 #include "exact_floats.h"
 #include "stochastic.h"
+#include "unroll.h"
 
 /* Partial sums of a dot product; LANES of the graph's op. */
 enum { SMG_LANES = 8 };
@@ -11,8 +12,10 @@ enum { SMG_LANES = 8 };
 static inline float dot(const float *x, const float *w, int32_t count) {
     float lanes[SMG_LANES] = {0};
     int32_t k = 0;
-    for (; k + SMG_LANES <= count; k += SMG_LANES)
+    for (; k + SMG_LANES <= count; k += SMG_LANES) {
+        SMG_UNROLL_ALL
         for (int32_t i = 0; i < SMG_LANES; i++) lanes[i] += x[k + i] * w[k + i];
+    }
     for (int32_t i = 0; k + i < count; i++) lanes[i] += x[k + i] * w[k + i];
     for (int32_t half = SMG_LANES / 2; half > 0; half /= 2)
         for (int32_t i = 0; i < half; i++) lanes[i] += lanes[i + half];
@@ -27,13 +30,16 @@ void smg_dense_f32(const smg_dense_f32_params *p, const float *x, const float *w
 void smg_dense_grad_f32(const smg_dense_grad_f32_params *p, const float *dy, const float *w, float *dx) {
     for (int32_t r = 0; r < p->rows; r++, dy += p->y_c, dx += p->x_c) {
         for (int32_t k = 0; k < p->x_c; k++) dx[k] = 0;
-        for (int32_t n = 0; n < p->y_c; n++)
+        for (int32_t n = 0; n < p->y_c; n++) {
+            SMG_UNROLL
             for (int32_t k = 0; k < p->x_c; k++) dx[k] += dy[n] * w[n * p->x_c + k];
+        }
     }
 }
 
 /* w[k] -= d * x[k]. */
 static inline void step(float *restrict w, const float *restrict x, float d, int32_t count) {
+    SMG_UNROLL
     for (int32_t k = 0; k < count; k++) w[k] -= d * x[k];
 }
 

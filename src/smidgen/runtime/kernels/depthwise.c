@@ -124,19 +124,25 @@ void smg_depthwise_s8(const smg_depthwise_s8_params *p, const smg_map *x, const 
     q.zero = p->y_zero;
     q.lo = p->lo;
     q.hi = p->hi;
+#if defined(SMG_VNNI)
+    const int vnni = smg_vnni_fits(p);
+    smg_vnni_lanes lanes;
+    lanes.limits = smg_vnni_limit(p->shift, p->y_c, p->y_zero, p->lo, p->hi);
+    if (vnni) smg_vnni_begin(p, y1 - y0, &lanes);
+#endif
     for (; of.first < p->y_c; of.first += SMG_LANES) {
         of.count = smg_min(SMG_LANES, p->y_c - of.first);
-        smg_lanes_scales(&q, b + of.first, p->multiplier + of.first, p->shift + of.first, of.count);
-        widen_weights(p, *w, &of);
         const source from = find(p, *x, *y, &of);
 #if defined(SMG_VNNI)
-        if (smg_vnni_fits(p)) {
-            smg_vnni_lanes lanes;
-            smg_vnni_begin(p, of.w, b, of.first, of.count, &lanes);
-            smg_vnni_depthwise(p, from.map, from.c, from.first, &lanes, *y, of.first, y0, y1);
+        if (vnni) {
+            const smg_vnni_source there = {from.map, from.c, from.first, p->x_w, 1, 1};
+            smg_vnni_begin_block(p, *w, b, of.first, of.count, &lanes);
+            smg_vnni_depthwise(p, &there, &lanes, *y, of.first, y0, y1);
             continue;
         }
 #endif
+        smg_lanes_scales(&q, b + of.first, p->multiplier + of.first, p->shift + of.first, of.count);
+        widen_weights(p, *w, &of);
         for (int32_t ox = 0; ox < p->y_w; ox += of.tile) {
             const int32_t pixels = smg_min(of.tile, p->y_w - ox);
             for (int32_t oy = y0, held = 0; oy < y1; oy++) {

@@ -1,6 +1,7 @@
 /* The gradient of a depthwise convolution's input, whatever its geometry. */
 #include "grad_any.h"
 
+#include "depthwise_grad_vnni.h"
 #include "window.h"
 #include "working.h"
 
@@ -84,6 +85,9 @@ static void retrain(const smg_depthwise_grad_g8_params *p, gradients dy, smg_wei
 
 void smg_depthwise_grad_any(const smg_depthwise_grad_g8_params *p, smg_rounding *r, const int8_t *dy, smg_weights w,
                             const uint8_t *mask, int8_t *dx, void *scratch) {
+#if defined(SMG_VNNI)
+    if (smg_depthwise_grad_vnni(p, r, dy, w, mask, dx, scratch)) return;
+#endif
     const int32_t in_place = dx == dy, block = in_place ? SMG_COPIED : SMG_SUMS;
     int32_t sums[SMG_SUMS];
     for (int32_t c = 0; c < p->x_c; c += block) {

@@ -1,7 +1,9 @@
-/* Depthwise convolution in the words of AVX-512 with VNNI: of sixteen channels, four taps of a column at once.
+/* Depthwise convolution in the words of AVX-512 with VNNI: sixteen channels of four neighbouring output pixels at once,
+ * four taps of a column each instruction.
  *
- * A strip holds the columns under one output row: of each, four rows' bytes beside each other in every lane. Kernels of
- * more than four rows take as many such quads a column. */
+ * A strip holds the columns under a tile of output pixels, in four parts of four channels: of each column and channel
+ * four rows' bytes beside each other. Kernels of more than four rows take as many such quads. Where pixels are some
+ * columns apart, columns that neighbours look at lie beside each other, so that any four follow in memory. */
 #ifndef SMIDGEN_DEPTHWISE_VNNI_H
 #define SMIDGEN_DEPTHWISE_VNNI_H
 
@@ -11,18 +13,34 @@
 #include "window.h"
 
 #if defined(SMG_VNNI)
-/* Vectors of a strip and of weights that the stack holds. */
-enum { SMG_VNNI_STRIP = 512, SMG_VNNI_TAPS = 64 };
+/* Output pixels at once, columns in all parts of a strip, and columns of weights, that the stack holds. */
+enum { SMG_VNNI_PIXELS = 4, SMG_VNNI_STRIP = 1024, SMG_VNNI_TAPS = 64 };
+
+/* Columns of weights that registers hold, and output rows of a tile. */
+enum { SMG_VNNI_FEW = 3, SMG_VNNI_TILE_ROWS = 8 };
 
 /* Sixteen channels or fewer, and what belongs to them. */
 typedef struct {
-    int32_t quads, tile; /* vectors a column, output pixels a strip */
+    int32_t quads, tile, rows, columns; /* output pixels and rows of a tile; columns under one of its rows */
+    int32_t most;                       /* rows of a tile at most */
+    int32_t phase, part;                /* columns under all of them: of one phase of the stride, of one part */
+    int32_t at[SMG_VNNI_TAPS];          /* where in a strip each tap of a row begins */
     __mmask16 channels;
-    __m512i start;
-    smg_vnni_scales scales;
-    __m512i w[SMG_VNNI_TAPS]; /* [column][quad] */
-    __m512i strip[SMG_VNNI_STRIP];
+    smg_vnni_limits limits;
+    __m512i start[SMG_VNNI_PARTS];
+    smg_vnni_scale scales[SMG_VNNI_PARTS];
+    __m512i w[SMG_VNNI_TAPS][SMG_VNNI_PARTS]; /* [quad][column] */
+    __m128i strip[SMG_VNNI_STRIP + 8];        /* [quad][part][phase][row][column] */
+    __m512i kept[SMG_VNNI_PARTS][SMG_VNNI_STRIP / SMG_VNNI_PARTS / SMG_VNNI_PIXELS]; /* parts that are summed up */
 } smg_vnni_lanes;
+
+/* A map of c channels, of which the block's begin at `first`, and rows of `width` columns. A gradient is as if zeros lay
+ * between its rows and columns: it holds those whose numbers are multiples of these. */
+typedef struct {
+    smg_map map;
+    int32_t c, first, width;
+    int32_t every_row, every_column;
+} smg_vnni_source;
 
 /* to[pixel][lane] of `pixels` pixels that are x_c bytes apart. */
 static inline void smg_vnni_copy_lanes(const int8_t *from, int32_t pixels, int32_t x_c, int32_t count, int8_t *to) {
@@ -31,108 +49,348 @@ static inline void smg_vnni_copy_lanes(const int8_t *from, int32_t pixels, int32
         _mm_storeu_si128((__m128i *)to, _mm_maskz_loadu_epi8(channels, from));
 }
 
-/* Columns of the input under so many output pixels. */
+/* The next multiple of the pixels that are computed at once. */
+static inline int32_t smg_vnni_fours(int32_t count) {
+    return (count + SMG_VNNI_PIXELS - 1) / SMG_VNNI_PIXELS * SMG_VNNI_PIXELS;
+}
+
+/* Columns of each phase under so many output pixels. */
 static inline int32_t smg_vnni_columns(const smg_depthwise_s8_params *p, int32_t pixels) {
-    return (pixels - 1) * p->stride_w + (p->k_w - 1) * p->dilation_w + 1;
+    return smg_vnni_fours(smg_vnni_fours(pixels) + (p->k_w - 1) * p->dilation_w / p->stride_w);
+}
+
+/* Output rows of a tile of so many pixels a row for which there is room; 0 where there is none. */
+static inline int32_t smg_vnni_rows(const smg_depthwise_s8_params *p, int32_t pixels) {
+    const int32_t columns = p->stride_w * smg_vnni_columns(p, pixels), quads = (p->k_h + 3) / 4;
+    return smg_min(SMG_VNNI_STRIP / (quads * SMG_VNNI_PARTS * columns), SMG_VNNI_TILE_ROWS);
+}
+
+/* Output pixels of a tile's row: all, or as many as there is room for. */
+static inline int32_t smg_vnni_tile_pixels(const smg_depthwise_s8_params *p) {
+    int32_t pixels = smg_vnni_fours(p->y_w);
+    while (pixels > SMG_VNNI_PIXELS && smg_vnni_rows(p, pixels) == 0) pixels = smg_vnni_fours(pixels / 2);
+    return smg_min(pixels, p->y_w);
 }
 
 /* Whether a kernel of this size is taken at all. */
 static inline int smg_vnni_fits(const smg_depthwise_s8_params *p) {
-    const int32_t quads = (p->k_h + 3) / 4;
-    return p->x_c == p->y_c && quads * p->k_w <= SMG_VNNI_TAPS && quads * smg_vnni_columns(p, 1) <= SMG_VNNI_STRIP;
+    return p->x_c == p->y_c && (p->k_h + 3) / 4 * p->k_w <= SMG_VNNI_TAPS && p->stride_w <= SMG_VNNI_STRIP / 8 &&
+           smg_vnni_rows(p, smg_vnni_tile_pixels(p)) > 0;
 }
 
-/* Lay out weights, given as [tap][lane] in 32 bits, and set up the rest. */
-static inline void smg_vnni_begin(const smg_depthwise_s8_params *p, const int32_t *w, const int32_t *b, int32_t first,
-                                  int32_t count, smg_vnni_lanes *of) {
-    __m512i total = _mm512_setzero_si512();
-    const __m512i low = _mm512_set1_epi32(255);
-    of->quads = (p->k_h + 3) / 4;
-    of->tile = smg_min(p->y_w, 1 + (SMG_VNNI_STRIP / of->quads - smg_vnni_columns(p, 1)) / p->stride_w);
-    of->channels = smg_vnni_first(count);
-    of->scales = smg_vnni_scale_of(p->multiplier + first, p->shift + first, count, p->y_zero, p->lo, p->hi);
-    for (int32_t n = 0; n < of->quads * p->k_w; n++) of->w[n] = _mm512_setzero_si512();
-    for (int32_t i = 0; i < p->k_h; i++)
-        for (int32_t j = 0; j < p->k_w; j++, w += SMG_LANES) {
-            const __m512i tap = _mm512_loadu_si512(w);
-            __m512i *to = of->w + j * of->quads + i / 4;
-            *to = _mm512_or_si512(*to, _mm512_slli_epi32(_mm512_and_si512(tap, low), (unsigned)(i % 4 * 8)));
-            total = _mm512_add_epi32(total, tap);
+/* One tap's weights of the block's channels in every quarter, trained ones over frozen ones. */
+static inline __m512i smg_vnni_tap(const smg_depthwise_s8_params *p, smg_weights w, int32_t first, __mmask16 channels,
+                                   int32_t from, int32_t to, int32_t t) {
+    const __m128i frozen = _mm_maskz_loadu_epi8(channels, w.data + t * p->y_c + first);
+    int8_t lanes[SMG_LANES];
+    if (from == to) return _mm512_broadcast_i32x4(frozen);
+    _mm_storeu_si128((__m128i *)lanes, frozen);
+    for (int32_t i = from; i < to; i++) lanes[w.channel[i] - first] = w.trained[t * w.count + i];
+    return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)lanes));
+}
+
+/* A gradient's weights are turned around. */
+static inline void smg_vnni_lay_weights(const smg_depthwise_s8_params *p, smg_weights w, int32_t first, int32_t count,
+                                        int turned, smg_vnni_lanes *of) {
+    int32_t from = 0, to;
+    while (from < w.count && w.channel[from] < first) from++;
+    for (to = from; to < w.count && w.channel[to] < first + count;) to++;
+    for (int32_t quad = 0; quad < of->quads; quad++)
+        for (int32_t j = 0; j < p->k_w; j++) {
+            __m512i rows[4];
+            for (int32_t i = 0; i < 4; i++) {
+                const int32_t t = (quad * 4 + i) * p->k_w + j, tap = turned ? p->k_h * p->k_w - 1 - t : t;
+                rows[i] = quad * 4 + i < p->k_h ? smg_vnni_tap(p, w, first, of->channels, from, to, tap)
+                                                : _mm512_setzero_si512();
+            }
+            smg_vnni_interleave(rows, of->w[quad * p->k_w + j]);
         }
-    of->start = _mm512_sub_epi32(_mm512_maskz_loadu_epi32(of->channels, b + first),
-                                 _mm512_mullo_epi32(total, _mm512_set1_epi32(128 + p->x_zero)));
 }
 
-/* One quad of the columns [left, left + columns) of the rows under it; the zero point outside the map. */
-static inline void smg_vnni_lay_strip(const smg_depthwise_s8_params *p, smg_map x, int32_t x_c, int32_t first,
-                                      int32_t top, int32_t left, int32_t columns, int32_t quad, smg_vnni_lanes *of) {
-    const __m512i outside = _mm512_set1_epi8((int8_t)(p->x_zero ^ -128));
-    const int32_t from = smg_min(smg_max(-left, 0), columns), to = smg_max(smg_min(p->x_w - left, columns), from);
-    int8_t none[SMG_LANES];
-    const int8_t *rows[4];
-    int32_t at[4], step[4];
-    memset(none, p->x_zero, sizeof none);
-    for (int32_t i = 0; i < 4; i++) {
-        const int32_t tap = quad * 4 + i, r = top + tap * p->dilation_h, inside = tap < p->k_h && r >= 0 && r < p->x_h;
-        rows[i] = inside ? smg_row(x, r, p->x_w * x_c) + first : none;
-        at[i] = inside ? (left + from) * x_c : 0;
-        step[i] = inside ? x_c : 0;
-    }
-    __m512i *strip = of->strip + quad;
-    for (int32_t c = 0; c < from; c++, strip += of->quads) *strip = outside;
-    for (int32_t c = from; c < to; c++, strip += of->quads) {
-        *strip = smg_vnni_quad(rows, at, of->channels);
-        for (int32_t i = 0; i < 4; i++) at[i] += step[i];
-    }
-    for (int32_t c = to; c < columns; c++, strip += of->quads) *strip = outside;
+/* What all blocks of channels share, to compute so many rows. */
+static inline void smg_vnni_begin(const smg_depthwise_s8_params *p, int32_t rows, smg_vnni_lanes *of) {
+    of->quads = (p->k_h + 3) / 4;
+    of->tile = smg_vnni_tile_pixels(p);
+    of->columns = smg_vnni_columns(p, of->tile);
+    of->most = smg_min(smg_vnni_rows(p, of->tile), rows);
+    /* Parts whose addresses differ by almost a page, 256 columns, stand in each other's way. */
+    while (of->most > 1 && (p->stride_w * of->most * of->columns + 32) % 256 < 64) of->most--;
+    of->phase = of->most * of->columns;
+    of->part = p->stride_w * of->phase;
+    for (int32_t t = 0; t < p->k_w; t++)
+        of->at[t] = t * p->dilation_w % p->stride_w * of->phase + t * p->dilation_w / p->stride_w;
 }
 
-/* The sums of one output pixel; the compiler knows how many taps follow each other, where `taps` is not 0. */
-static inline __m512i smg_vnni_sum(const smg_depthwise_s8_params *p, const smg_vnni_lanes *of, const __m512i *x,
-                                   int32_t taps, int32_t quads) {
-    __m512i sum = of->start;
-    if (taps)
-        for (int32_t t = 0; t < taps * quads; t++) sum = _mm512_dpbusd_epi32(sum, x[t], of->w[t]);
+/* Lay out the weights of a block; sums begin with what raised inputs add to them, taken off. */
+static inline void smg_vnni_begin_sums(const smg_depthwise_s8_params *p, smg_weights w, int32_t first, int32_t count,
+                                       int turned, smg_vnni_lanes *of) {
+    const __m512i ones = _mm512_set1_epi8(1), raised = _mm512_set1_epi32(-(128 + p->x_zero));
+    of->channels = smg_vnni_first(count);
+    smg_vnni_lay_weights(p, w, first, count, turned, of);
+    for (int32_t k = 0; k < SMG_VNNI_PARTS; k++) {
+        __m512i total = _mm512_setzero_si512();
+        for (int32_t t = 0; t < of->quads * p->k_w; t++) total = _mm512_dpbusd_epi32(total, ones, of->w[t][k]);
+        of->start[k] = _mm512_mullo_epi32(total, raised);
+    }
+}
+
+/* Four numbers from `from` on, of channels that are there, in every quarter. */
+static inline __m512i smg_vnni_four_words(const int32_t *from, __mmask16 channels, int32_t k) {
+    return _mm512_broadcast_i32x4(_mm_maskz_loadu_epi32((__mmask8)(channels >> 4 * k & 15), from + 4 * k));
+}
+
+/* The same, then biases and scales. */
+static inline void smg_vnni_begin_block(const smg_depthwise_s8_params *p, smg_weights w, const int32_t *b,
+                                        int32_t first, int32_t count, smg_vnni_lanes *of) {
+    smg_vnni_begin_sums(p, w, first, count, 0, of);
+    for (int32_t k = 0; k < SMG_VNNI_PARTS; k++) {
+        const __mmask8 some = (__mmask8)(of->channels >> 4 * k & 15);
+        const __m128i shift = _mm_cvtepi8_epi32(_mm_maskz_loadu_epi8(some, p->shift + first + 4 * k));
+        of->scales[k] = smg_vnni_scale_of(smg_vnni_four_words(p->multiplier + first, of->channels, k),
+                                          _mm512_broadcast_i32x4(shift), p->y_zero);
+        of->start[k] = _mm512_add_epi32(of->start[k], smg_vnni_four_words(b + first, of->channels, k));
+    }
+}
+
+/* The block's channels of four columns `step` bytes apart, or together, raised. */
+SMG_VNNI_PART __m512i smg_vnni_four(const int8_t *from, int32_t step, int together) {
+    __m512i x;
+    if (together) return _mm512_xor_si512(smg_vnni_raise(), _mm512_loadu_si512(from));
+    x = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)from));
+    x = _mm512_inserti32x4(x, _mm_loadu_si128((const __m128i *)(from + step)), 1);
+    x = _mm512_inserti32x4(x, _mm_loadu_si128((const __m128i *)(from + 2 * step)), 2);
+    x = _mm512_inserti32x4(x, _mm_loadu_si128((const __m128i *)(from + 3 * step)), 3);
+    return _mm512_xor_si512(smg_vnni_raise(), x);
+}
+
+/* Fours of columns, interleaved, that are inside the map: at `at` in each of `live` rows. */
+SMG_VNNI_PART void smg_vnni_lay_inside(const int8_t *const *rows, int32_t live, int32_t at, int32_t step, int together,
+                                       int32_t fours, __m128i *strip, int32_t width) {
+    for (int32_t n = 0; n < fours; n++, at += 4 * step, strip += SMG_VNNI_PIXELS) {
+        const __m512i none = _mm512_setzero_si512();
+        __m512i four[4], parts[SMG_VNNI_PARTS];
+        for (int32_t i = 0; i < 4; i++) four[i] = i < live ? smg_vnni_four(rows[i] + at, step, together) : none;
+        smg_vnni_interleave(four, parts);
+        for (int32_t k = 0; k < SMG_VNNI_PARTS; k++) _mm512_storeu_si512(strip + k * width, parts[k]);
+    }
+}
+
+SMG_VNNI_LOOP smg_vnni_lay_fours(const int8_t *const *rows, int32_t live, int32_t at, int32_t step, int together,
+                                 int32_t fours, __m128i *strip, int32_t width) {
+    if (live == 3 && together)
+        smg_vnni_lay_inside(rows, 3, at, SMG_LANES, 1, fours, strip, width);
+    else if (live == 3)
+        smg_vnni_lay_inside(rows, 3, at, step, 0, fours, strip, width);
+    else if (live == 4)
+        smg_vnni_lay_inside(rows, 4, at, step, together, fours, strip, width);
     else
-        for (int32_t t = 0; t < p->k_w; t++)
-            for (int32_t k = 0; k < quads; k++)
-                sum = _mm512_dpbusd_epi32(sum, x[t * p->dilation_w * quads + k], of->w[t * quads + k]);
+        smg_vnni_lay_inside(rows, live, at, step, together, fours, strip, width);
+}
+
+/* Four columns of four rows of which some lie outside the map, and hold the zero point there. */
+static inline void smg_vnni_lay_edge(const smg_depthwise_s8_params *p, const smg_vnni_source *x, int32_t column,
+                                     const int8_t *const *rows, __mmask16 channels, __m128i *strip, int32_t width) {
+    const __m128i zero = _mm_set1_epi8((int8_t)p->x_zero);
+    __mmask16 some[4];
+    int32_t at[4];
+    __m512i four[4], parts[SMG_VNNI_PARTS];
+    for (int32_t q = 0; q < 4; q++, column += p->stride_w) {
+        const int inside = column >= 0 && column < p->x_w && column % x->every_column == 0;
+        at[q] = inside ? column / x->every_column * x->c : 0;
+        some[q] = inside ? channels : 0;
+    }
+    for (int32_t i = 0; i < 4; i++) {
+        four[i] = _mm512_broadcast_i32x4(zero);
+        if (rows[i]) {
+            four[i] = _mm512_castsi128_si512(_mm_mask_loadu_epi8(zero, some[0], rows[i] + at[0]));
+            four[i] = _mm512_inserti32x4(four[i], _mm_mask_loadu_epi8(zero, some[1], rows[i] + at[1]), 1);
+            four[i] = _mm512_inserti32x4(four[i], _mm_mask_loadu_epi8(zero, some[2], rows[i] + at[2]), 2);
+            four[i] = _mm512_inserti32x4(four[i], _mm_mask_loadu_epi8(zero, some[3], rows[i] + at[3]), 3);
+        }
+        four[i] = _mm512_xor_si512(smg_vnni_raise(), four[i]);
+    }
+    smg_vnni_interleave(four, parts);
+    for (int32_t k = 0; k < SMG_VNNI_PARTS; k++) _mm512_storeu_si512(strip + k * width, parts[k]);
+}
+
+/* One quad of the columns under a row of a tile, whose first is `left`, of the input rows from `top` on. */
+SMG_VNNI_LOOP smg_vnni_lay_strip(const smg_depthwise_s8_params *p, const smg_vnni_source *x, int32_t top, int32_t left,
+                                 int32_t quad, int32_t row, smg_vnni_lanes *of) {
+    const int32_t step = p->stride_w * x->c, live = smg_min(4, p->k_h - quad * 4);
+    const int8_t *rows[4];
+    int whole = (of->channels == 0xffff || x->c == SMG_LANES) && x->every_column == 1;
+    for (int32_t i = 0; i < 4; i++) {
+        const int32_t r = top + (quad * 4 + i) * p->dilation_h;
+        const int inside = i < live && r >= 0 && r < p->x_h && r % x->every_row == 0;
+        rows[i] = inside ? smg_row(x->map, r / x->every_row, x->width * x->c) + x->first : 0;
+        whole &= i >= live || rows[i] != 0;
+    }
+    for (int32_t phase = 0; phase < p->stride_w; phase++) {
+        __m128i *strip = of->strip + quad * SMG_VNNI_PARTS * of->part + phase * of->phase + row * of->columns;
+        for (int32_t n = 0, fours; n < of->columns; n += 4 * fours, strip += 4 * fours) {
+            const int32_t column = left + phase + n * p->stride_w, room = p->x_w - 1 - column - 3 * p->stride_w;
+            fours = whole && column >= 0 && room >= 0 ? smg_min(1 + room / (4 * p->stride_w), (of->columns - n) / 4) : 0;
+            if (fours) {
+                smg_vnni_lay_fours(rows, live, column * x->c, step, step == SMG_LANES && x->c == SMG_LANES, fours,
+                                   strip, of->part);
+                continue;
+            }
+            smg_vnni_lay_edge(p, x, column, rows, of->channels, strip, of->part);
+            fours = 1;
+        }
+    }
+}
+
+/* `pixels` times up to sixteen channels, of pixels that are y_c apart. */
+static inline void smg_vnni_put(__m512i x, int32_t pixels, int32_t y_c, __mmask16 channels, int8_t *y) {
+    for (int32_t q = 0; q < pixels; q++, y += y_c, x = _mm512_shuffle_i32x4(x, x, 0x39))
+        if (channels == 0xffff)
+            _mm_storeu_si128((__m128i *)y, _mm512_castsi512_si128(x));
+        else if (channels == 0xff)
+            _mm_storel_epi64((__m128i *)y, _mm512_castsi512_si128(x));
+        else
+            _mm_mask_storeu_epi8(y, channels, _mm512_castsi512_si128(x));
+}
+
+/* Four times sixteen channels. */
+SMG_VNNI_PART void smg_vnni_put_four(__m512i x, int32_t y_c, int8_t *y) {
+    _mm_storeu_si128((__m128i *)y, _mm512_castsi512_si128(x));
+    _mm_storeu_si128((__m128i *)(y + y_c), _mm512_extracti32x4_epi32(x, 1));
+    _mm_storeu_si128((__m128i *)(y + 2 * y_c), _mm512_extracti32x4_epi32(x, 2));
+    _mm_storeu_si128((__m128i *)(y + 3 * y_c), _mm512_extracti32x4_epi32(x, 3));
+}
+
+/* What one or two parts of sixteen channels begin with and are scaled by, and their weights where these are few. */
+typedef struct {
+    __m512i start[2];
+    smg_vnni_scale scales[2];
+    __m512i w[SMG_VNNI_FEW][2];
+} smg_vnni_held;
+
+/* Four columns, the first of which is tap t of four neighbouring pixels: from aligned ones, where taps are neighbours. */
+SMG_VNNI_PART __m512i smg_vnni_tap_columns(const smg_vnni_lanes *of, const __m128i *x, int32_t t, int near) {
+    if (!near) return _mm512_loadu_si512(x + of->at[t]);
+    const __m512i a = _mm512_loadu_si512(x + t / 4 * 4), b = _mm512_loadu_si512(x + t / 4 * 4 + 4);
+    return t % 4 == 0   ? a
+           : t % 4 == 1 ? _mm512_alignr_epi64(b, a, 2)
+           : t % 4 == 2 ? _mm512_alignr_epi64(b, a, 4)
+                        : _mm512_alignr_epi64(b, a, 6);
+}
+
+/* Four pixels of one part. The compiler knows `taps` and `quads`. */
+SMG_VNNI_PART __m512i smg_vnni_sum(const smg_vnni_lanes *of, const smg_vnni_held *held, const __m128i *x, int32_t k,
+                                   int32_t part, int32_t taps, int32_t quads, int near) {
+    __m512i sum = held->start[part];
+    for (int32_t quad = 0; quad < quads; quad++)
+        for (int32_t t = 0; t < taps; t++)
+            sum = _mm512_dpbusd_epi32(
+                sum, smg_vnni_tap_columns(of, x + (quad * SMG_VNNI_PARTS + k + part) * of->part, t, near),
+                quads * taps <= SMG_VNNI_FEW ? held->w[quad * taps + t][part] : of->w[quad * taps + t][k + part]);
     return sum;
 }
 
-/* `pixels` output pixels of a strip, which are y_c apart. */
-static inline void smg_vnni_slide(const smg_depthwise_s8_params *p, const smg_vnni_lanes *of, int32_t pixels,
-                                  int32_t taps, int32_t quads, int8_t *y) {
-    const smg_vnni_scales q = of->scales;
-    const int32_t step = p->stride_w * quads, y_c = p->y_c;
-    const __m512i *x = of->strip;
-    int32_t n = 0;
-    for (; n + 1 < pixels; n += 2, x += 2 * step, y += 2 * y_c)
-        smg_vnni_requantize_two(&q, smg_vnni_sum(p, of, x, taps, quads), smg_vnni_sum(p, of, x + step, taps, quads), y,
-                                y + y_c);
-    if (n < pixels) smg_vnni_requantize(&q, smg_vnni_sum(p, of, x, taps, quads), y);
+/* The same, scaled; the compiler knows how. */
+SMG_VNNI_PART __m512i smg_vnni_scaled_sum(const smg_vnni_lanes *of, const smg_vnni_held *held, const __m128i *x,
+                                          int32_t k, int32_t part, int32_t taps, int32_t quads, int near, int how) {
+    return smg_vnni_scaled(held->scales + part, &of->limits, smg_vnni_sum(of, held, x, k, part, taps, quads, near), how);
 }
 
-/* Rows [y0, y1) of one block of channels, which begin at `first` of the x_c channels of x, and at y's first. */
-static inline void smg_vnni_depthwise(const smg_depthwise_s8_params *p, smg_map x, int32_t x_c, int32_t first,
-                                      smg_vnni_lanes *of, smg_map y, int32_t y_first, int32_t y0, int32_t y1) {
-    const int32_t near = p->dilation_w == 1, taps = near ? p->k_w : 0;
-    for (int32_t oy = y0; oy < y1; oy++)
-        for (int32_t ox = 0, pixels; ox < p->y_w; ox += pixels) {
-            int8_t *to = smg_row(y, oy, p->y_w * p->y_c) + ox * p->y_c + y_first;
-            pixels = smg_min(of->tile, p->y_w - ox);
-            for (int32_t quad = 0; quad < of->quads; quad++)
-                smg_vnni_lay_strip(p, x, x_c, first, oy * p->stride_h - p->pad_h, ox * p->stride_w - p->pad_w,
-                                   smg_vnni_columns(p, pixels), quad, of);
-            if (taps == 3 && of->quads == 1)
-                smg_vnni_slide(p, of, pixels, 3, 1, to);
-            else if (taps == 5 && of->quads == 2)
-                smg_vnni_slide(p, of, pixels, 5, 2, to);
-            else if (taps == 7 && of->quads == 2)
-                smg_vnni_slide(p, of, pixels, 7, 2, to);
+/* `parts` parts from k on of all pixels laid out: they are kept, in 16 bits where there are two, and done with the last. */
+SMG_VNNI_PART void smg_vnni_slide(const smg_depthwise_s8_params *p, smg_vnni_lanes *of, int32_t pixels, int32_t k,
+                                  int32_t parts, int32_t taps, int32_t quads, int near, int how, int8_t *const *y) {
+    smg_vnni_held held;
+    int32_t at = 0;
+    for (int32_t i = 0; i < parts; i++) {
+        held.start[i] = of->start[k + i];
+        held.scales[i] = of->scales[k + i];
+        for (int32_t t = 0; t < SMG_VNNI_FEW; t++) held.w[t][i] = of->w[t][k + i];
+    }
+    for (int32_t row = 0; row < of->rows; row++) {
+        const __m128i *x = of->strip + row * of->columns;
+        int8_t *to = y[row];
+        for (int32_t n = 0; n < pixels; n += SMG_VNNI_PIXELS, x += SMG_VNNI_PIXELS, at++) {
+            const __m512i some = smg_vnni_scaled_sum(of, &held, x, k, 0, taps, quads, near, how);
+            const __m512i both =
+                parts == 2 ? _mm512_packs_epi32(some, smg_vnni_scaled_sum(of, &held, x, k, 1, taps, quads, near, how)) : some;
+            if (k + parts < SMG_VNNI_PARTS) {
+                of->kept[k][at] = both;
+                continue;
+            }
+            const __m512i all = parts == 2 ? _mm512_packs_epi16(of->kept[0][at], both)
+                                           : smg_vnni_bytes_of(of->kept[0][at], of->kept[1][at], of->kept[2][at], both);
+            const __m512i out = smg_vnni_within(&of->limits, all);
+            if (pixels - n >= SMG_VNNI_PIXELS && of->channels == 0xffff)
+                smg_vnni_put_four(out, p->y_c, to);
             else
-                smg_vnni_slide(p, of, pixels, 0, of->quads, to);
+                smg_vnni_put(out, smg_min(SMG_VNNI_PIXELS, pixels - n), p->y_c, of->channels, to);
+            to += SMG_VNNI_PIXELS * p->y_c;
         }
+    }
+}
+
+/* All parts, two at a time where registers hold the weights of two. */
+SMG_VNNI_PART void smg_vnni_parts(const smg_depthwise_s8_params *p, smg_vnni_lanes *of, int32_t pixels, int32_t taps,
+                                  int32_t quads, int near, int how, int8_t *const *y) {
+    const int32_t parts = quads * taps <= SMG_VNNI_FEW ? 2 : 1;
+    smg_vnni_slide(p, of, pixels, 0, parts, taps, quads, near, how, y);
+    if (parts == 1) smg_vnni_slide(p, of, pixels, 1, 1, taps, quads, near, how, y);
+    smg_vnni_slide(p, of, pixels, 2, parts, taps, quads, near, how, y);
+    if (parts == 1) smg_vnni_slide(p, of, pixels, 3, 1, taps, quads, near, how, y);
+}
+
+#define SMG_VNNI_TILE(name, taps, quads, near, how)                                                                     \
+    SMG_VNNI_LOOP smg_vnni_tile_##name(const smg_depthwise_s8_params *p, smg_vnni_lanes *of, int32_t pixels,            \
+                                       int8_t *const *y) {                                                              \
+        smg_vnni_parts(p, of, pixels, taps, quads, near, how, y);                                                       \
+    }
+SMG_VNNI_TILE(3, 3, 1, 1, SMG_VNNI_POSITIVE)
+SMG_VNNI_TILE(5, 5, 2, 1, SMG_VNNI_POSITIVE)
+SMG_VNNI_TILE(7, 7, 2, 1, SMG_VNNI_POSITIVE)
+SMG_VNNI_TILE(3_far, 3, 1, 0, SMG_VNNI_POSITIVE)
+SMG_VNNI_TILE(5_far, 5, 2, 0, SMG_VNNI_POSITIVE)
+SMG_VNNI_TILE(7_far, 7, 2, 0, SMG_VNNI_POSITIVE)
+SMG_VNNI_TILE(3_usual, 3, 1, 0, SMG_VNNI_USUAL)
+SMG_VNNI_TILE(usual, p->k_w, of->quads, 0, SMG_VNNI_USUAL)
+SMG_VNNI_TILE(any, p->k_w, of->quads, 0, SMG_VNNI_ANY)
+
+/* The common sizes by name. */
+static inline void smg_vnni_tile(const smg_depthwise_s8_params *p, smg_vnni_lanes *of, int32_t pixels,
+                                 int8_t *const *y) {
+    const int32_t size = (p->k_w == 3 && of->quads == 1) || ((p->k_w == 5 || p->k_w == 7) && of->quads == 2) ? p->k_w : 0;
+    const int near = p->stride_w == 1 && p->dilation_w == 1, positive = of->limits.how == SMG_VNNI_POSITIVE;
+    if (of->limits.how == SMG_VNNI_ANY)
+        smg_vnni_tile_any(p, of, pixels, y);
+    else if (size == 3)
+        (!positive ? smg_vnni_tile_3_usual : near ? smg_vnni_tile_3 : smg_vnni_tile_3_far)(p, of, pixels, y);
+    else if (size == 0 || !positive)
+        smg_vnni_tile_usual(p, of, pixels, y);
+    else if (size == 5)
+        (near ? smg_vnni_tile_5 : smg_vnni_tile_5_far)(p, of, pixels, y);
+    else
+        (near ? smg_vnni_tile_7 : smg_vnni_tile_7_far)(p, of, pixels, y);
+}
+
+/* `pixels` pixels of so many rows from (oy, ox) on, of the block's channels, which begin at y's channel `first`. */
+static inline void smg_vnni_compute(const smg_depthwise_s8_params *p, const smg_vnni_source *x, smg_vnni_lanes *of,
+                                    smg_map y, int32_t first, int32_t oy, int32_t ox, int32_t pixels) {
+    int8_t *to[SMG_VNNI_TILE_ROWS];
+    const int32_t top = oy * p->stride_h - p->pad_h, left = ox * p->stride_w - p->pad_w;
+    for (int32_t row = 0; row < of->rows; row++) {
+        to[row] = smg_row(y, oy + row, p->y_w * p->y_c) + ox * p->y_c + first;
+        for (int32_t quad = 0; quad < of->quads; quad++)
+            smg_vnni_lay_strip(p, x, top + row * p->stride_h, left, quad, row, of);
+    }
+    smg_vnni_tile(p, of, pixels, to);
+}
+
+/* Rows [y0, y1) of one block of channels. */
+static inline void smg_vnni_depthwise(const smg_depthwise_s8_params *p, const smg_vnni_source *x, smg_vnni_lanes *of,
+                                      smg_map y, int32_t first, int32_t y0, int32_t y1) {
+    for (int32_t oy = y0; oy < y1; oy += of->rows) {
+        of->rows = smg_min(of->most, y1 - oy);
+        for (int32_t ox = 0; ox < p->y_w; ox += of->tile)
+            smg_vnni_compute(p, x, of, y, first, oy, ox, smg_min(of->tile, p->y_w - ox));
+    }
 }
 #endif
 

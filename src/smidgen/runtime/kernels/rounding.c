@@ -1,6 +1,8 @@
 /* The passage from sums to an int8 gradient: scale, mask, round at random, saturate. */
 #include "rounding.h"
 
+#include "rounding_vnni.h"
+
 /* Elements taken at once, each step of the passage in a loop of its own, which compilers turn into vectors. */
 enum { BLOCK = 64 };
 
@@ -61,6 +63,12 @@ static inline void block(smg_rounding *r, const int32_t *sums, int32_t count, in
 
 void smg_round_sums(smg_rounding *r, const int32_t *sums, int32_t count, int32_t c, int32_t index, const uint8_t *mask,
                     int8_t *to) {
+#if defined(SMG_VNNI)
+    if (index % 8 == 0) {
+        smg_vnni_round_sums(r, sums, count, c, index, mask, to);
+        return;
+    }
+#endif
     for (int32_t i = 0; i < count; i += BLOCK)
         block(r, sums + i, smg_min(BLOCK, count - i), c + i, index + i, mask, to + i);
 }

@@ -1,6 +1,8 @@
 /* What all updates share: sums become rounded steps, steps move weights and their buffers. */
 #include "step.h"
 
+#include "step_vnni.h"
+
 /* Weights whose steps are held on the stack at once. */
 enum { BLOCK = 64 };
 
@@ -30,24 +32,65 @@ static inline int32_t delta(const smg_step *s, int32_t sum, int32_t mantissa, in
     return t < 0 ? raise(v, 0u - (uint32_t)t) : divide(v, t, smg_word(s->key, index));
 }
 
-static inline int32_t mantissa_of(const smg_step *s, int32_t c) { return smg_high_mul(s->multiplier[c], s->rate); }
+static inline int32_t mantissa_of(const smg_step *s, smg_factor f) { return smg_high_mul(f.mantissa, s->rate); }
 
-static inline int32_t shift_of(const smg_step *s, int32_t c) {
-    return (int32_t)((uint32_t)(s->lift - s->shift[c]) - (uint32_t)s->power); /* whatever rate it was given */
+static inline int32_t shift_of(const smg_step *s, smg_factor f) {
+    return (int32_t)((uint32_t)(s->lift - f.shift) - (uint32_t)s->power); /* whatever rate it was given */
 }
 
-/* The steps of `count` weights of one channel; of as many channels, each with a factor of its own. */
-static void channel_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t index,
-                          int32_t *steps) {
-    const int32_t mantissa = mantissa_of(s, c), t = shift_of(s, c);
-    for (int32_t i = 0; i < count; i++) steps[i] = delta(s, sums[i], mantissa, t, (uint32_t)(index + i));
-}
-
+/* The steps of a weight of each of `count` channels, each with a factor of its own. */
 static void channels_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t index,
                            int32_t *steps) {
-    for (int32_t i = 0; i < count; i++)
-        steps[i] = delta(s, sums[i], mantissa_of(s, c + i), shift_of(s, c + i), (uint32_t)(index + i));
+    for (int32_t i = 0; i < count; i++) {
+        const smg_factor f = smg_factor_of(s, c + i);
+        steps[i] = delta(s, sums[i], mantissa_of(s, f), shift_of(s, f), (uint32_t)(index + i));
+    }
 }
+
+#if defined(SMG_VNNI)
+/* The steps of up to BLOCK weights of channels c, c + c_step, …, whose factors are listed where they are several;
+ * elements of `steps` past the last are written, too. */
+static void vector_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t c_step,
+                         int32_t index, int32_t *steps) {
+    const __m512i key = _mm512_set1_epi32((int32_t)s->key);
+    const __m512i lifted = _mm512_set1_epi32((int32_t)((uint32_t)s->lift - (uint32_t)s->power));
+    const __m128i lift = _mm_cvtsi32_si128(s->lift);
+    const smg_vnni_factor rate = smg_vnni_factor_of(_mm512_set1_epi32(s->rate));
+    const smg_factor f = smg_factor_of(s, c);
+    smg_vnni_power power =
+        smg_vnni_power_of(_mm512_set1_epi32(mantissa_of(s, f)), _mm512_set1_epi32(shift_of(s, f)), MOST);
+    for (int32_t i = 0; i < count; i += SMG_LANES) {
+        const __mmask16 some = smg_vnni_first(smg_min(SMG_LANES, count - i));
+        if (c_step) {
+            const __m512i mantissa = smg_vnni_high_mul(_mm512_maskz_loadu_epi32(some, s->multiplier + c + i), rate);
+            const __m512i shift = _mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(some, s->shift + c + i));
+            power = smg_vnni_power_of(mantissa, _mm512_sub_epi32(lifted, shift), MOST);
+        }
+        const __m512i words = smg_vnni_words(key, _mm512_add_epi32(_mm512_set1_epi32(index + i), smg_vnni_counted()));
+        const __m512i given = _mm512_maskz_loadu_epi32(some, sums + i);
+        _mm512_storeu_si512(steps + i, smg_vnni_steps(&power, given, lift, words, MOST));
+    }
+}
+
+/* Move the first weights, as many as fill vectors and bytes of fractions; gives how many. */
+static int32_t vector_move(int8_t *w, uint8_t *fraction, int32_t index, int32_t bits, const int32_t *steps,
+                           int32_t count) {
+    const int32_t all = fraction ? count - count % 4 : count;
+    if (fraction && (index % 4 || (bits != 4 && bits != 2))) return 0;
+    for (int32_t i = 0; i < all; i += SMG_LANES)
+        smg_vnni_move(w + i, fraction ? fraction + (index + i) * bits / 8 : 0, bits, _mm512_loadu_si512(steps + i),
+                      smg_min(SMG_LANES, all - i));
+    return all;
+}
+#else
+/* The steps of `count` weights of one channel. */
+static void channel_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t index,
+                          int32_t *steps) {
+    const smg_factor f = smg_factor_of(s, c);
+    const int32_t mantissa = mantissa_of(s, f), t = shift_of(s, f);
+    for (int32_t i = 0; i < count; i++) steps[i] = delta(s, sums[i], mantissa, t, (uint32_t)(index + i));
+}
+#endif
 
 /* What a buffer lets through of each step now; the buffer goes on to the next. */
 static void through_buffer(const smg_step *s, int32_t *steps, int32_t count, int32_t index, int16_t *buffer) {
@@ -84,27 +127,51 @@ void smg_step_weights(const smg_step *s, const int32_t *sums, int32_t count, int
     int32_t steps[BLOCK];
     for (int32_t start = 0; start < count; start += BLOCK) {
         const int32_t length = smg_min(BLOCK, count - start), first = index + start;
+        int32_t done = 0;
+#if defined(SMG_VNNI)
+        if (c_step && s->correction)
+            channels_steps(s, sums + start, length, c + start, first, steps);
+        else
+            vector_steps(s, sums + start, length, c_step ? c + start : c, c_step, first, steps);
+#else
         if (c_step)
             channels_steps(s, sums + start, length, c + start, first, steps);
         else
             channel_steps(s, sums + start, length, c, first, steps);
+#endif
         if (buffer) through_buffer(s, steps, length, first, buffer + first);
+#if defined(SMG_VNNI)
+        done = vector_move(w + first, fraction, first, s->fraction_bits, steps, length);
+#endif
         if (fraction)
-            move(w + first, fraction, first, s->fraction_bits, steps, length);
+            move(w + first + done, fraction, first + done, s->fraction_bits, steps + done, length - done);
         else
-            move_whole(w + first, steps, length);
+            move_whole(w + first + done, steps + done, length - done);
     }
+}
+
+/* What moves a bias; its buffer, where it has one, goes on to the next. */
+static int32_t bias_step(const smg_step *s, int32_t sum, int32_t i, int32_t *buffer) {
+    const smg_factor f = smg_factor_of(s, i);
+    const int32_t step = delta(s, sum, mantissa_of(s, f), shift_of(s, f), (uint32_t)i);
+    if (!buffer) return step;
+    const uint32_t word = smg_word(s->buffer_key, (uint32_t)i);
+    const smg_ruled ruled = smg_follow_rule(s, (int32_t)limit(buffer[i] + (int64_t)step), MOST, word);
+    buffer[i] = ruled.stays;
+    return ruled.moves;
 }
 
 void smg_step_biases(const smg_step *s, const int32_t *sums, int32_t count, int32_t *b, int32_t *buffer) {
     for (int32_t i = 0; i < count; i++) {
-        int64_t step = delta(s, sums[i], mantissa_of(s, i), shift_of(s, i), (uint32_t)i);
-        if (buffer) {
-            const smg_ruled ruled =
-                smg_follow_rule(s, (int32_t)limit(buffer[i] + step), MOST, smg_word(s->buffer_key, (uint32_t)i));
-            buffer[i] = ruled.stays;
-            step = ruled.moves;
-        }
-        b[i] = (int32_t)limit(b[i] - step);
+        const int32_t step = bias_step(s, sums[i], i, buffer);
+        b[i] = (int32_t)limit(b[i] - (int64_t)step);
+    }
+}
+
+void smg_step_differences(const smg_step *s, const int32_t *sums, int32_t count, int16_t *difference,
+                          int32_t *buffer) {
+    for (int32_t i = 0; i < count; i++) { /* a step has 30 bits */
+        const int32_t moved = difference[i] - bias_step(s, sums[i], i, buffer);
+        difference[i] = (int16_t)smg_clamp(moved, -INT16_MAX, INT16_MAX);
     }
 }

@@ -21,6 +21,29 @@ void smg_bias_sum_step(const smg_bias_sum_step_params *p, int32_t *b, int32_t *b
     smg_step_biases(&s, scratch, p->c, b, buffer);
 }
 
+void smg_difference_step(const smg_difference_step_params *p, int16_t *difference, int32_t *buffer,
+                         const int32_t *sums, const int32_t *rate, const int32_t *step_state) {
+    smg_step s = SMG_BEGIN_STEP(p, 0, 0, rate, step_state);
+    s.unit = p->unit;
+    smg_step_differences(&s, sums, p->c, difference, buffer);
+}
+
+void smg_difference_sum_step(const smg_difference_sum_step_params *p, int16_t *difference, int32_t *buffer,
+                             const int8_t *dy, const int32_t *rate, const int32_t *step_state, void *scratch) {
+    smg_step s = SMG_BEGIN_STEP(p, 0, 0, rate, step_state);
+    s.unit = p->unit;
+    smg_sum_rows(scratch, p->c, dy, p->n);
+    smg_step_differences(&s, scratch, p->c, difference, buffer);
+}
+
+void smg_learned_bias(const smg_learned_bias_params *p, const int32_t *base, const int16_t *difference, int32_t *b) {
+    for (int32_t i = 0; i < p->c; i++) { /* what is added has 31 bits, so a sum that wraps has the sign of neither */
+        const int32_t moved = difference[i] * (1 << smg_unit(p->shift[i]));
+        const int32_t sum = (int32_t)((uint32_t)base[i] + (uint32_t)moved);
+        b[i] = ((base[i] ^ sum) & (moved ^ sum)) < 0 ? (moved < 0 ? INT32_MIN : INT32_MAX) : sum;
+    }
+}
+
 void smg_weight_step(const smg_weight_step_params *p, int8_t *w, uint8_t *fraction, int16_t *buffer,
                      const int32_t *sums, const int32_t *rate, const int32_t *step_state) {
     const smg_step s = SMG_BEGIN_WEIGHTS(p, buffer, rate, step_state);

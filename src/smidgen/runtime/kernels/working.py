@@ -101,4 +101,5 @@ NEEDS: Mapping[str, Callable[[Node, bool], int]] = {
     "smg_depthwise_weight_step": _sums(lambda shape: shape[3:]),  # a tap's
     "smg_dense_weight_step": _sums(lambda shape: shape[1:]),  # an output's
     "smg_bias_sum_step": _sums(lambda shape: shape),
+    "smg_difference_sum_step": _sums(lambda shape: shape),
 }

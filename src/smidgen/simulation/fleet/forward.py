@@ -12,6 +12,7 @@ from torch import Tensor
 
 from smidgen import numerics, ops
 from smidgen.ir import Array, Node, Op, Type
+from smidgen.ops.bias import units
 from smidgen.ops.conv import multipliers
 from smidgen.ops.dense import LANES
 from smidgen.simulation.fleet import sums
@@ -124,6 +125,18 @@ def _requantizing(node: Node, activation: str, s: Setting) -> tuple[Tensor, Tens
     multiplier, shift = multipliers(node)
     y = node.out.type
     return s.whole(multiplier), s.whole(shift), s.limits(*numerics.activation_range(activation, y), y.zero)
+
+
+@rule(ops.LearnedBias, into=FORWARD)
+def _learned_bias(node: Node, s: Setting) -> Function:
+    assert isinstance(node.op, ops.LearnedBias)
+    unit = s.whole(units(node.op.shifts))
+
+    def run(base: Tensor, difference: Tensor) -> Tensor:
+        moved = base.to(torch.int64) + (difference.to(torch.int64) << unit)
+        return moved.clamp(-(2**31), 2**31 - 1).to(torch.int32)
+
+    return run
 
 
 @rule(ops.Dense, into=FORWARD)

@@ -161,9 +161,9 @@ def moved_weight(w: Tensor, fraction: Tensor, step: Tensor, bits: Tensor, active
     return kept, rest.to(fraction.dtype)
 
 
-def moved_bias(b: Tensor, step: Tensor, active: Tensor) -> Tensor:
-    """`ops.BiasStep`: int32 biases after a step, where a device learns them."""
-    after = (b.to(torch.int64) - step).clamp(-LARGEST_STEP, LARGEST_STEP)
+def moved_bias(b: Tensor, step: Tensor, active: Tensor, limit: Tensor) -> Tensor:
+    """`ops.BiasStep`: biases, or differences to them, after a step, where a device learns them."""
+    after = (b.to(torch.int64) - step).clamp(-limit, limit)
     return torch.where(active, after.to(b.dtype), b)
 
 

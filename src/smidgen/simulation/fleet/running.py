@@ -9,6 +9,7 @@ from torch import Tensor
 
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Value, roles_of
+from smidgen.ops.bias import LearnedBias
 from smidgen.ops.conv_grad import DenseGradInput, WindowGrad
 from smidgen.ops.gradient import FromFloat, GradOp, SumGrads
 from smidgen.ops.update import DenseStep
@@ -65,6 +66,7 @@ class Simulation:
         """Constants and parameters where the fleet runs, as weights or as maps, by who reads them."""
         read = [n for n in self.merged.nodes if isinstance(n.node.op, Weighted | WindowGrad | DenseGradInput)]
         weights = {v for n in read for v in n.ins[1:3]}
+        weights |= {v for n in self.merged.nodes if isinstance(n.node.op, LearnedBias) for v in n.ins}
         ranks = {v: len(n.ins[0].type.shape) for n in self.merged.nodes for v in n.ins[1:]}
         for value, data in self.merged.constants.items():
             self.constants[value] = self._laid(value, data, value in weights, ranks).to(self.s.device)

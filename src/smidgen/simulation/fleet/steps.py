@@ -10,12 +10,14 @@ from torch import Tensor
 
 from smidgen.ir import Array, Node, Value
 from smidgen.numerics import stochastic
+from smidgen.ops.bias import MOST_DIFFERENCE, units
 from smidgen.ops.conv_grad import ConvGradWeight, DenseGradWeight, DepthwiseGradWeight
 from smidgen.ops.gradient import GRADIENT_MOST, ChannelSum
 from smidgen.ops.rules import LIMITS
-from smidgen.ops.update import BUFFER_BITS, DenseStep, Step, WeightStep, initial_fraction, pack, unpack
+from smidgen.ops.update import BUFFER_BITS, BiasStep, DenseStep, Step, WeightStep, initial_fraction, pack, unpack
 from smidgen.simulation.fleet import sums
 from smidgen.simulation.fleet.forward import INPUT_MOST
+from smidgen.simulation.fleet.integers import LARGEST_STEP
 from smidgen.simulation.fleet.layout import Setting, unflatten
 from smidgen.simulation.fleet.merging import Fleet, FleetStep
 
@@ -23,7 +25,7 @@ Summed = Callable[..., Tensor]
 
 
 class IntegerStep:
-    """A step of int8 weights or int32 biases; its fractions and buffers are state of the fleet.
+    """A step of int8 weights, int32 biases or int16 differences to them, with state of their own.
 
     It is computed for the devices from the first to the last that takes it. Where each device trains a layer of its
     own, those of one layer side by side, no device pays for the others' steps.
@@ -52,6 +54,8 @@ class IntegerStep:
         self.fraction = torch.full(shape if self.is_weight else (1,), start, dtype=kind, device=s.device)
         self.buffer = torch.zeros(shape, dtype=torch.int32, device=s.device) if op.rule.buffered else None
         self.lift, self.bits = s.whole(op.lift), s.whole(self.fraction_bits)
+        narrow = isinstance(op, BiasStep) and bool(op.shifts)
+        self.most = s.whole(MOST_DIFFERENCE if narrow else LARGEST_STEP)
         self.unit_bits = BUFFER_BITS if op.rule.buffered and self.is_weight else self.fraction_bits
         if op.rule.buffered:
             dtype = op.rule.buffer(step.states[min(step.ops)][0].type).dtype
@@ -120,6 +124,8 @@ class IntegerStep:
             lane = device - self.first
             at = self.active_lanes[lane] if along == 3 else slice(None)
             multiplier[lane, at], shift[lane, at] = stochastic.mantissas(np.array(op.factors))
+            if isinstance(op, BiasStep) and op.shifts:
+                shift[lane] -= units(op.shifts)
         form = [-1, 1, 1, 1]
         form[along] = multiplier.shape[1]
         self.multiplier, self.shift = (s.whole(_one_lane(m)).reshape(form) for m in (multiplier, shift))
@@ -151,7 +157,7 @@ class IntegerStep:
     def _move(self, moves: Tensor) -> None:
         s = self.s
         if not self.is_weight:
-            self.weights.copy_(s.run.moved_bias(self.weights, moves.flatten(1), self.active.flatten(1)))
+            self.weights.copy_(s.run.moved_bias(self.weights, moves.flatten(1), self.active.flatten(1), self.most))
             return
         chosen = self.weights if self.places is None else self.weights.index_select(3, self.places)
         after, fraction = s.run.moved_weight(chosen, self.fraction, moves, self.bits, self.active)

@@ -1,0 +1,211 @@
+"""Requests over a stream that loses, repeats and changes bytes: each is asked until it is answered, and done once."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import struct
+import time
+from dataclasses import dataclass
+
+from smidgen.link.errors import BoardFailed, LinkError, Restarted
+from smidgen.link.frames import Answer, Command, Frames, Status, read_answer, request_frame
+from smidgen.link.streams import Stream
+
+VERSION = 1
+HELLO = struct.Struct("<HH7I")
+STATISTICS = struct.Struct("<6I2f")
+WAYS_OUT = {
+    Command.SAVE: "it has nowhere to keep what it learned, or that is full or worn; write it to a file, with save -o",
+    Command.LOAD: "it has saved nothing, or what it saved is damaged or another program's; what it had learned stays",
+}
+LEAST_PIECE = 16  # bytes of data in a request, on a line so bad that longer ones hardly arrive whole
+GROWS = 8  # requests that arrive at the first try before longer ones are tried again
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds: without an answer until a request is repeated, at first and at most, and until a board is silent."""
+
+    again: float = 0.25
+    slowest: float = 2.0
+    silent: float = 15.0
+    first: float = 4.0  # as `silent`, before it ever answered
+
+
+@dataclass(frozen=True)
+class Hello:
+    """Who a board is: the program it runs, its sizes in bytes, and a CRC-32 of what it learned."""
+
+    version: int
+    piece: int
+    fingerprint: str  # the first 64 bits, in hexadecimal
+    state_bytes: int
+    image_bytes: int
+    told_bytes: int
+    state_sum: int
+    steps: int  # since it started
+    boot: int
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What a board counted since it started."""
+
+    steps: int
+    runs: int
+    saves: int
+    damaged: int  # frames that did not arrive as they were sent
+    repeated: int  # requests that came again
+    state_sum: int  # CRC-32 of what it learned
+    loss: float | None  # of the last step; None where it is not finite
+    mean_loss: float | None  # of the last ones, the last counting most
+
+    def __str__(self) -> str:
+        loss, mean = ("not finite" if one is None else f"{one:.4f}" for one in (self.loss, self.mean_loss))
+        return (
+            f"{self.steps:,} steps, {self.runs:,} images run, {self.saves:,} saves; loss {loss}, mean {mean}; of the "
+            f"frames {self.damaged:,} damaged, {self.repeated:,} repeated"
+        )
+
+
+class Line:
+    """One request at a time, by number."""
+
+    def __init__(self, stream: Stream, timing: Timing | None = None) -> None:
+        self.stream, self.timing = stream, timing or Timing()
+        self.piece = self._most = LEAST_PIECE
+        self.sent = self.tries = 0  # requests, and how often they were sent in all
+        self._frames = Frames()
+        self._session = self._number = 0
+        self._boot: int | None = None
+        self._smooth = 0
+        self._garbage = 0  # bytes, of which no frame could be read
+
+    def hello(self) -> Hello:
+        """Begin a session: who is there, and what does it hold."""
+        self._boot, first = None, self.sent == 0
+        self._session, self._number = secrets.randbits(32), secrets.randbits(16)
+        answer = self._exchange(Command.HELLO, struct.pack("<I", secrets.randbits(32)), first)
+        if len(answer.data) != HELLO.size:
+            raise LinkError(
+                f"{self.stream.name} answers with {len(answer.data)} bytes to a greeting, not {HELLO.size}; it was "
+                "compiled by another version of Smidgen: compile and flash it anew"
+            )
+        version, piece, high, low, state, image, told, held, steps = HELLO.unpack(answer.data)
+        if version != VERSION:
+            raise LinkError(
+                f"{self.stream.name} speaks version {version} of the link, this Smidgen {VERSION}; compile and flash "
+                "it anew"
+            )
+        self._boot = answer.boot
+        self._most = self.piece = piece
+        return Hello(version, piece, f"{high:08x}{low:08x}", state, image, told, held, steps, answer.boot)
+
+    def ask(self, command: Command, data: bytes = b"") -> bytes:
+        """What a board answers to a request, which it does once however often it has to be sent."""
+        answer = self._exchange(command, data)
+        if answer.status == Status.DONE:
+            return answer.data
+        what = f"{self.stream.name}: {command.name.lower()}"
+        if answer.status == Status.UNKNOWN:
+            raise LinkError(f"{what} is not in this program")
+        if answer.status == Status.FAILED:
+            (code,) = struct.unpack("<i", answer.data)
+            raise BoardFailed(f"{what} failed on the board, its function gave {code}: {WAYS_OUT[command]}")
+        if answer.status == Status.DISORDER:
+            raise LinkError(f"{what} was answered out of order: another program writes to this port; end it")
+        raise LinkError(f"{what} was refused: the board is not ready for it, or the data does not fit its program")
+
+    def statistics(self) -> Statistics:
+        """What the board counted since it started."""
+        *counts, loss, mean = STATISTICS.unpack(self.ask(Command.STATISTICS))
+        return Statistics(*counts, *(one if math.isfinite(one) else None for one in (loss, mean)))
+
+    def put(self, command: Command, data: bytes) -> bytes:
+        """Send data in pieces from its beginning on; what the last of them is answered with."""
+        at, answer = 0, b""
+        while at < len(data):
+            part = data[at : at + self.piece - 4]
+            answer = self.ask(command, struct.pack("<I", at) + part)
+            at += len(part)
+        return answer
+
+    def take(self, command: Command, size: int, which: bytes = b"") -> bytes:
+        """So many bytes of a block on the board, in pieces."""
+        data = b""
+        while len(data) < size:
+            count = min(self.piece, size - len(data))
+            part = self.ask(command, struct.pack("<IH", len(data), count) + which)
+            if len(part) != count:
+                raise LinkError(f"{self.stream.name} gave {len(part)} bytes where {count} were asked for")
+            data += part
+        return data
+
+    def close(self) -> None:
+        self.stream.close()
+
+    def _exchange(self, command: Command, data: bytes, first: bool = False) -> Answer:
+        self._number = (self._number + 1) & 0xFFFF
+        sent = request_frame(self._session, self._number, command, data)
+        self.sent += 1
+        answer, tries = self._until_answered(sent, command, first), self.tries
+        self._adapt(tries)
+        if answer.status == Status.STRANGER or (self._boot is not None and answer.boot != self._boot):
+            raise Restarted(f"{self.stream.name} has restarted")
+        return answer
+
+    def _until_answered(self, sent: bytes, command: Command, first: bool) -> Answer:
+        """Send until the answer comes: again at once where something damaged came, else after a while."""
+        timing = self.timing
+        end, wait, self.tries = time.monotonic() + (timing.first if first else timing.silent), timing.again, 0
+        self._garbage = 0
+        while time.monotonic() < end or self.tries < 2:
+            self.tries += 1
+            self.stream.write(sent)
+            due = time.monotonic() + wait
+            while (left := due - time.monotonic()) > 0:
+                came = self.stream.read(left)
+                answer, damaged = self._look(came)
+                if damaged and answer is None:  # with what else is there, so that one fault leads to one repetition
+                    answer, _ = self._look(self.stream.read(0))
+                if answer is not None:
+                    return answer
+                if damaged:
+                    break
+                if not came:
+                    wait = min(1.5 * wait, timing.slowest)
+                    break
+        raise LinkError(self._silence(command, timing.first if first else timing.silent))
+
+    def _look(self, came: bytes) -> tuple[Answer | None, bool]:
+        """The answer to the request under way, if it came; and whether something that is damaged did."""
+        found, damaged = None, False
+        self._garbage += len(came)
+        for content in self._frames.take(came):
+            answer = None if content is None else read_answer(content)
+            if answer is None or answer.status == Status.DAMAGED:
+                damaged = True
+            elif (answer.session, answer.number) == (self._session, self._number):
+                found = answer
+        return found, damaged
+
+    def _adapt(self, tries: int) -> None:
+        """Shorter pieces where long ones do not arrive, longer ones again where they do."""
+        self._smooth = 0 if tries > 1 else self._smooth + 1
+        if tries > 4:
+            self.piece = max(self.piece // 2, LEAST_PIECE)
+        elif self._smooth >= GROWS:
+            self._smooth, self.piece = 0, min(2 * self.piece, self._most)
+
+    def _silence(self, command: Command, seconds: float) -> str:
+        name, what = self.stream.name, command.name.lower()
+        if self._garbage:
+            return (
+                f"{name} is garbled: {self._garbage:,} bytes came in {seconds:g} s and no answer to {what} among them; "
+                "check the baud rate, and that firmware with a link runs there"
+            )
+        return (
+            f"{name} is silent: no byte came in {seconds:g} s after {self.tries} tries of {what}; check the cable and "
+            "the power, and that firmware with a link runs there"
+        )

@@ -1,0 +1,89 @@
+"""A program beside the numpy reference: whether outputs, and all that learns, are the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from smidgen.errors import InputError
+from smidgen.ir import Array, Type, Value, evaluate_step, roles_of
+from smidgen.pipeline import Program
+from smidgen.targets.device import Device
+from smidgen.training.losses import example_label
+
+LEARNING_RATE = 0.01  # of the steps that are compared
+
+
+@dataclass(frozen=True)
+class Exactness:
+    """A device against the numpy reference: outputs and all that learns, after every step."""
+
+    steps: int
+    equal: bool
+    differs: str | None  # the first tensor that does, and when
+
+    def __str__(self) -> str:
+        if self.equal:
+            return f"exact         {self.steps} of {self.steps} steps give the bytes of the reference"
+        return f"NOT EXACT     {self.differs} differs from the reference"
+
+
+def check_request(steps: int, seed: int) -> None:
+    """Raise InputError unless so many steps can be measured on noise of this seed."""
+    if steps < 1:
+        raise InputError(f"{steps} steps cannot be measured; give 1 or more")
+    if seed < 0:
+        raise InputError(f"a seed of {seed} cannot be used; give a number from 0 up")
+
+
+def compare(program: Program, device: Device, steps: int, rng: np.random.Generator) -> Exactness:
+    """Steps of a program that learns, or runs of one that does not, on noise beside the reference."""
+    found = list((_compare_training if program.training else _compare_inference)(program, device, steps, rng))
+    return Exactness(steps, not found, found[0] if found else None)
+
+
+def random_inputs(inputs: tuple[Value, ...], rng: np.random.Generator) -> tuple[Array, ...]:
+    """Noise for every input."""
+    return tuple(_random_array(v.type, rng) for v in inputs)
+
+
+def _compare_training(program: Program, device: Device, steps: int, rng: np.random.Generator) -> Iterator[str]:
+    """Train on noise; what differs from the reference."""
+    assert program.training is not None
+    reference = program.training.step
+    state, roles = reference.state, roles_of(reference)
+    for step in range(steps):
+        (image,) = random_inputs(reference.prediction_inputs, rng)
+        told = example_label(roles.label, roles.logits, step)
+        outputs, state = evaluate_step(reference, state, image, *told, np.array([LEARNING_RATE], np.float32))
+        label = told[0] if told else None
+        device.train(image, label if label is None or roles.told != "classes" else int(label[0]), LEARNING_RATE)
+        yield from _differences(reference.outputs, outputs, device.outputs(), step)
+        kept = device.state()
+        yield from _differences(tuple(state), tuple(state.values()), tuple(kept[v.name] for v in state), step)
+
+
+def _compare_inference(program: Program, device: Device, runs: int, rng: np.random.Generator) -> Iterator[str]:
+    """Run on noise; what differs from the reference."""
+    graph, state = program.graph, program.graph.state
+    for run in range(runs):
+        arrays = random_inputs(graph.inputs, rng)
+        outputs, state = evaluate_step(graph, state, *arrays)
+        yield from _differences(graph.outputs, outputs, device.run(*arrays), run)
+
+
+def _differences(
+    values: Iterable[Value], expected: tuple[Array, ...], found: tuple[Array, ...], step: int
+) -> Iterator[str]:
+    for value, a, b in zip(values, expected, found, strict=True):
+        if a.tobytes() != b.tobytes():
+            yield f"%{value.name} after step {step + 1}"
+
+
+def _random_array(type_: Type, rng: np.random.Generator) -> Array:
+    if type_.dtype == "float32":
+        return rng.normal(0, 1, type_.shape).astype(np.float32)
+    limits = np.iinfo(type_.dtype)
+    return rng.integers(limits.min, limits.max, type_.shape, type_.dtype, endpoint=True)
