@@ -164,10 +164,10 @@ void smg_step_weights(const smg_step *s, const int32_t *sums, int32_t count, int
     }
 }
 
-/* What moves a bias whose unit is 2^unit; its buffer, where it has one, goes on to the next. */
-static int32_t bias_step(const smg_step *s, int32_t sum, int32_t i, int32_t unit, int32_t *buffer) {
+/* What moves a bias; its buffer, where it has one, goes on to the next. */
+static int32_t bias_step(const smg_step *s, int32_t sum, int32_t i, int32_t *buffer) {
     const smg_factor f = smg_factor_of(s, i);
-    const int32_t step = delta(s, sum, mantissa_of(s, f), (int32_t)((uint32_t)shift_of(s, f) + (uint32_t)unit), (uint32_t)i);
+    const int32_t step = delta(s, sum, mantissa_of(s, f), shift_of(s, f), (uint32_t)i);
     if (!buffer) return step;
     const smg_ruled ruled = smg_follow_rule(s, __qadd(buffer[i], step), MOST, smg_word(s->buffer_key, (uint32_t)i));
     buffer[i] = ruled.stays;
@@ -176,15 +176,15 @@ static int32_t bias_step(const smg_step *s, int32_t sum, int32_t i, int32_t unit
 
 void smg_step_biases(const smg_step *s, const int32_t *sums, int32_t count, int32_t *b, int32_t *buffer) {
     for (int32_t i = 0; i < count; i++) {
-        const int32_t step = bias_step(s, sums[i], i, 0, buffer);
+        const int32_t step = bias_step(s, sums[i], i, buffer);
         b[i] = minus(b[i], step);
     }
 }
 
-void smg_step_differences(const smg_step *s, const int32_t *sums, int32_t count, const int8_t *unit,
-                          int16_t *difference, int32_t *buffer) {
+void smg_step_differences(const smg_step *s, const int32_t *sums, int32_t count, int16_t *difference,
+                          int32_t *buffer) {
     for (int32_t i = 0; i < count; i++) { /* a step has 30 bits */
-        const int32_t moved = difference[i] - bias_step(s, sums[i], i, smg_unit(unit[i]), buffer);
+        const int32_t moved = difference[i] - bias_step(s, sums[i], i, buffer);
         difference[i] = (int16_t)smg_clamp(moved, -INT16_MAX, INT16_MAX);
     }
 }

@@ -57,9 +57,10 @@ static inline factors with_rate(const smg_step *s, int32x4_t mantissa, int32x4_t
 static inline factors factors_of(const smg_step *s, int32_t c, int32_t count) {
     const mve_pred16_t some = vctp32q((uint32_t)count);
     int32_t mantissa[FOUR] = {0}, shift[FOUR] = {0};
-    if (!s->correction) return with_rate(s, vldrwq_z_s32(s->multiplier + c, some), vldrbq_z_s32(s->shift + c, some));
+    if (!s->correction && !s->unit)
+        return with_rate(s, vldrwq_z_s32(s->multiplier + c, some), vldrbq_z_s32(s->shift + c, some));
     for (int32_t i = 0; i < smg_min(count, FOUR); i++) {
-        const smg_factor f = smg_derived_factor(s, c + i);
+        const smg_factor f = smg_factor_of(s, c + i);
         mantissa[i] = f.mantissa;
         shift[i] = f.shift;
     }
@@ -193,5 +194,17 @@ void smg_step_biases(const smg_step *s, const int32_t *sums, int32_t count, int3
             const int32x4_t from = vldrwq_z_s32(b + start + i, some);
             vstrwq_p_s32(b + start + i, limited(vqsubq_s32(from, vldrwq_s32(steps + i))), some);
         }
+    }
+}
+
+void smg_step_differences(const smg_step *s, const int32_t *sums, int32_t count, int16_t *difference,
+                          int32_t *buffer) {
+    int32_t steps[BLOCK];
+    for (int32_t start = 0; start < count; start += BLOCK) {
+        const int32_t length = smg_min(BLOCK, count - start);
+        channels_steps(s, sums + start, length, start, start, steps);
+        if (buffer) buffered(s, steps, length, start, buffer + start);
+        for (int32_t i = start; i < start + length; i++)
+            difference[i] = (int16_t)smg_clamp(difference[i] - steps[i - start], -INT16_MAX, INT16_MAX);
     }
 }

@@ -14,7 +14,7 @@
 
 #if defined(SMG_VNNI)
 /* Output pixels at once, columns in all parts of a strip, and columns of weights, that the stack holds. */
-enum { SMG_VNNI_PIXELS = 4, SMG_VNNI_PARTS = 4, SMG_VNNI_STRIP = 1024, SMG_VNNI_TAPS = 64 };
+enum { SMG_VNNI_PIXELS = 4, SMG_VNNI_STRIP = 1024, SMG_VNNI_TAPS = 64 };
 
 /* Columns of weights that registers hold, and output rows of a tile. */
 enum { SMG_VNNI_FEW = 3, SMG_VNNI_TILE_ROWS = 8 };
@@ -76,16 +76,6 @@ static inline int32_t smg_vnni_tile_pixels(const smg_depthwise_s8_params *p) {
 static inline int smg_vnni_fits(const smg_depthwise_s8_params *p) {
     return p->x_c == p->y_c && (p->k_h + 3) / 4 * p->k_w <= SMG_VNNI_TAPS && p->stride_w <= SMG_VNNI_STRIP / 8 &&
            smg_vnni_rows(p, smg_vnni_tile_pixels(p)) > 0;
-}
-
-/* Sixteen bytes of each of four rows, as four parts of four: their rows' bytes side by side. */
-SMG_VNNI_PART void smg_vnni_interleave(const __m512i *rows, __m512i *parts) {
-    const __m512i low = _mm512_unpacklo_epi8(rows[0], rows[1]), high = _mm512_unpackhi_epi8(rows[0], rows[1]);
-    const __m512i low2 = _mm512_unpacklo_epi8(rows[2], rows[3]), high2 = _mm512_unpackhi_epi8(rows[2], rows[3]);
-    parts[0] = _mm512_unpacklo_epi16(low, low2);
-    parts[1] = _mm512_unpackhi_epi16(low, low2);
-    parts[2] = _mm512_unpacklo_epi16(high, high2);
-    parts[3] = _mm512_unpackhi_epi16(high, high2);
 }
 
 /* One tap's weights of the block's channels in every quarter, trained ones over frozen ones. */

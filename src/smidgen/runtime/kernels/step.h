@@ -12,6 +12,7 @@ enum { SMG_BUFFER_BITS = 12 };
 typedef struct {
     const int32_t *multiplier; /* one a channel: of its factor, or of its layer where there are corrections */
     const int8_t *shift, *correction;
+    const int8_t *unit; /* shifts that say what a bias's difference counts, where that is what learns */
     int32_t scale, exponent;
     int32_t lift, decay, fraction_bits, rate, power;
     int32_t due; /* whether this sample is the last that its rule accumulates */
@@ -22,7 +23,7 @@ static inline smg_step smg_begin_step(const int32_t *multiplier, const int8_t *s
                                       int32_t scale, int32_t exponent, int32_t lift, const smg_rule *rule,
                                       int32_t fraction_bits, int32_t rate, int32_t power, int32_t stream,
                                       const int32_t *step_state) {
-    const smg_step s = {multiplier, shift, correction, scale, exponent, lift, rule->decay, fraction_bits, rate, power,
+    const smg_step s = {multiplier, shift, correction, 0, scale, exponent, lift, rule->decay, fraction_bits, rate, power,
                         smg_due(step_state, rule->accumulate),
                         smg_stream_key(step_state, stream), smg_stream_key(step_state, stream + 1)};
     return s;
@@ -54,9 +55,14 @@ static inline smg_factor smg_derived_factor(const smg_step *s, int32_t c) {
     return f.shift > 60 ? largest : f;
 }
 
+/* log2 of what a difference to a bias counts, by the shift of its layer's multiplier. */
+static inline int32_t smg_unit(int32_t shift) { return smg_clamp(-7 - shift, 0, 15); }
+
 static inline smg_factor smg_factor_of(const smg_step *s, int32_t c) {
     const smg_factor listed = {s->multiplier[c], s->shift[c]};
-    return s->correction ? smg_derived_factor(s, c) : listed;
+    smg_factor f = s->correction ? smg_derived_factor(s, c) : listed;
+    if (s->unit) f.shift -= smg_unit(s->unit[c]);
+    return f;
 }
 
 /* A weight's step: through its buffer where it has one. */
@@ -85,12 +91,8 @@ static inline smg_ruled smg_follow_rule(const smg_step *s, int32_t gathered, int
 void smg_step_weights(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t c_step, int32_t index,
                       int8_t *w, uint8_t *fraction, int16_t *buffer);
 
-/* log2 of what a difference to a bias counts, by the shift of its layer's multiplier. */
-static inline int32_t smg_unit(int32_t shift) { return smg_clamp(-7 - shift, 0, 15); }
-
-/* Apply the sums of a whole bias: to its 32 bits, or, where there are shifts that say its units, to its difference. */
+/* Apply the sums of a whole bias: to its 32 bits, or to its difference, where the step has units. */
 void smg_step_biases(const smg_step *s, const int32_t *sums, int32_t count, int32_t *b, int32_t *buffer);
-void smg_step_differences(const smg_step *s, const int32_t *sums, int32_t count, const int8_t *unit,
-                          int16_t *difference, int32_t *buffer);
+void smg_step_differences(const smg_step *s, const int32_t *sums, int32_t count, int16_t *difference, int32_t *buffer);
 
 #endif

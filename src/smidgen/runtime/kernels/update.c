@@ -23,15 +23,17 @@ void smg_bias_sum_step(const smg_bias_sum_step_params *p, int32_t *b, int32_t *b
 
 void smg_difference_step(const smg_difference_step_params *p, int16_t *difference, int32_t *buffer,
                          const int32_t *sums, const int32_t *rate, const int32_t *step_state) {
-    const smg_step s = SMG_BEGIN_STEP(p, 0, 0, rate, step_state);
-    smg_step_differences(&s, sums, p->c, p->unit, difference, buffer);
+    smg_step s = SMG_BEGIN_STEP(p, 0, 0, rate, step_state);
+    s.unit = p->unit;
+    smg_step_differences(&s, sums, p->c, difference, buffer);
 }
 
 void smg_difference_sum_step(const smg_difference_sum_step_params *p, int16_t *difference, int32_t *buffer,
                              const int8_t *dy, const int32_t *rate, const int32_t *step_state, void *scratch) {
-    const smg_step s = SMG_BEGIN_STEP(p, 0, 0, rate, step_state);
+    smg_step s = SMG_BEGIN_STEP(p, 0, 0, rate, step_state);
+    s.unit = p->unit;
     smg_sum_rows(scratch, p->c, dy, p->n);
-    smg_step_differences(&s, scratch, p->c, p->unit, difference, buffer);
+    smg_step_differences(&s, scratch, p->c, difference, buffer);
 }
 
 void smg_learned_bias(const smg_learned_bias_params *p, const int32_t *base, const int16_t *difference, int32_t *b) {
