@@ -16,6 +16,7 @@ from smidgen.errors import InputError, TargetError
 from smidgen.ir import Array
 from smidgen.targets.flash import PARTS, TORN, EmulatedFlash, FlashPart, Torn
 from smidgen.targets.store import EMPTY, LAYOUT, OK, OTHER, Kept, Store, check_store
+from smidgen.targets.store import TORN as TORN_FIRST
 
 SMALL = FlashPart("small", 512, 8, 10_000, 1, 1)
 STATE = 600  # two sectors
@@ -150,6 +151,28 @@ def test_what_another_version_of_the_store_wrote_is_kept_until_the_store_is_clea
     store.clear()
     store.save()
     assert loaded(flash, cache) == memory.tobytes()
+
+
+def test_a_store_whose_clearing_is_cut_holds_the_last_state_or_none(memory: Array, cache: Path) -> None:
+    flash = EmulatedFlash(SMALL, 9)
+    store = opened(flash, memory, cache)
+    for _ in range(20):
+        memory[::7] += 1
+        store.save()
+    before, last = flash.bytes.copy(), memory.tobytes()
+    found = []
+    for erase in range(flash.sectors):
+        flash.bytes[:], flash.uncertain[:] = before, 0
+        store = opened(flash, memory, cache)
+        flash.cut(erase)
+        with pytest.raises(TargetError):
+            store.clear()
+        store = opened(flash, memory, cache)
+        found.append(store.found)
+        assert store.found in (OK, TORN_FIRST, EMPTY)
+        if store.found == OK:
+            assert loaded(flash, cache) == last
+    assert found[0] == OK != found[-1]
 
 
 def test_two_regions_of_one_flash_leave_each_other_alone(memory: Array, cache: Path) -> None:
