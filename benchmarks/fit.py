@@ -3,11 +3,13 @@
 `five-flowers`: a folder of 100 photographs, 20 of each of five flowers, and MCUNet-5FPS at 128 KB; beside it a sweep of
 learning rates × `last:K`, each as long. All are judged with the other photographs of these flowers, the sweep by the
 best of them. `networks`: ResNet-8 and EfficientNet-Lite0, trained on half of CIFAR-10's classes, are fitted to the
-others at 256 KB; beside it `head` and the deepest `last:K` that takes no more SRAM, each at a rate chosen the same way.
+others at 256 KB; beside it `head`, the deepest `last:K` that takes no more SRAM than the fit, and the deepest that the
+budget allows, each at a rate chosen the same way. Several seeds share one analysis, and the mean is shown.
 """
 
 from __future__ import annotations
 
+import statistics
 import sys
 import tempfile
 import time
@@ -30,6 +32,7 @@ from smidgen.fitting import FitProgress, fit
 from smidgen.fitting.fitting import usual_epochs
 from smidgen.ir import Graph
 from smidgen.learning import top1
+from smidgen.selection.contributions import Contributions, read_contributions
 from smidgen.selection.planned import Planner
 from smidgen.selection.rates import BATCH, choose_rate
 from smidgen.targets.finding import find
@@ -71,11 +74,13 @@ def announce(at: FitProgress) -> None:
         say(at.last)
 
 
-def train_by_hand(graph: Graph, data: Data, scheme: str, rate: float | None, epochs: int, augment: Augment) -> Tried:
+def train_by_hand(
+    graph: Graph, data: Data, scheme: str, rate: float | None, epochs: int, augment: Augment, seed: int = 0
+) -> Tried:
     """As `smidgen train` does; top-1 of the data's test images after the last epoch."""
     images = examples(data.train, pixel_encoding(graph))
-    program = sm.compile(graph, scheme, options=sm.Options(len(data.classes)), images=images)
-    course = sm.Course(epochs, (rate or 0.0) / BATCH, augment=augment, test_every=epochs)
+    program = sm.compile(graph, scheme, options=sm.Options(len(data.classes), seed=seed), images=images)
+    course = sm.Course(epochs, (rate or 0.0) / BATCH, augment=augment, test_every=epochs, seed=seed)
     if rate is None:
         course = replace(course, learning_rate=choose_rate(program, data, course).learning_rate)
     try:
@@ -154,27 +159,41 @@ def deepest(graph: Graph, classes: int, most: int) -> tuple[str, int]:
     return best
 
 
-def networks(names: list[str], budget: str, images: int, epochs: int, pretraining: int) -> Iterator[Tried]:
+def networks(names: list[str], budget: str, images: int, epochs: int, pretraining: int, seeds: int) -> Iterator[Tried]:
     cifar = DataSets().load("cifar10")
     known, wanted = some_classes(cifar, OLD), some_classes(cifar, NEW)
     data = Data(wanted.name, wanted.classes, wanted.train.spread(images), wanted.test)
     for name in names:
-        graph, mild = brought(name, known, pretraining), Augment((0.5, 1.0))
-        with tempfile.TemporaryDirectory() as folder:
-            out = Path(folder) / "out"
-            found = fit(graph, data, out, budget=budget, epochs=epochs, augment=mild, on_progress=announce)
-            int8 = sm.load(out / "model.smg")
-        chosen, rate = " ".join(found.scheme.weights), round(found.rate.learning_rate * BATCH, 6)
-        fitted = Tried(
-            name, f"fit: bias:{found.scheme.biases} {chosen}", rate, 100 * (found.learned.accuracy or 0.0),
-            found.scheme.planned_bytes,
+        graph = brought(name, known, pretraining)
+        tried, measured = list[Tried](), None
+        for seed in range(seeds):
+            found, measured = _one_seed(graph, data, budget, epochs, seed, measured)
+            tried += found
+        for scheme in dict.fromkeys(one.scheme for one in tried):
+            same = [one for one in tried if one.scheme == scheme]
+            yield replace(same[0], what=name, top1=statistics.fmean(one.top1 for one in same))
+
+
+def _one_seed(
+    graph: Graph, data: Data, budget: str, epochs: int, seed: int, known: Contributions | None
+) -> tuple[list[Tried], Contributions]:
+    """The fit, then the head and layers from the last on, in as much SRAM as it takes and as it may take."""
+    mild = Augment((0.5, 1.0))
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out"
+        found = fit(
+            graph, data, out, budget=budget, epochs=epochs, augment=mild, seed=seed, on_progress=announce,
+            contributions=known,
         )  # fmt: skip
-        yield fitted
-        scheme, planned = deepest(int8, len(data.classes), found.scheme.budget_bytes)
-        for one, sram in (("head", None), (scheme, planned)):
-            tried = train_by_hand(int8, data, one, None, epochs, mild)
-            say(tried)
-            yield replace(tried, what=name, sram_bytes=sram)
+        int8, measured = sm.load(out / "model.smg"), read_contributions(out / "contributions.json")
+    chosen, rate = " ".join(found.scheme.weights), round(found.rate.learning_rate * BATCH, 6)
+    accuracy = 100 * (found.learned.accuracy or 0.0)
+    tried = [Tried("", f"fit: bias:{found.scheme.biases} {chosen}", rate, accuracy, found.scheme.planned_bytes)]
+    sizes = (found.scheme.planned_bytes, found.scheme.budget_bytes)
+    for scheme, sram in dict.fromkeys([("head", None), *(deepest(int8, len(data.classes), size) for size in sizes)]):
+        tried.append(replace(train_by_hand(int8, data, scheme, None, epochs, mild, seed), sram_bytes=sram))
+        say(tried[-1])
+    return tried, measured
 
 
 def show(found: list[Tried]) -> None:
@@ -195,12 +214,15 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=TAKEN, help="of networks: how many to learn from")
     parser.add_argument("--epochs", type=int, default=10, help="of networks")
     parser.add_argument("--pretraining", type=int, default=12, help="epochs in which networks learn the old classes")
+    parser.add_argument("--seeds", type=int, default=1, help="of networks: of how many the mean is shown")
     given = parser.parse_args()
     if given.what == "five-flowers":
         found = list(five_flowers(given.jobs, given.model, given.budget or "128KB"))
     else:
         names = given.network or list(WIDTHS)
-        found = list(networks(names, given.budget or "256KB", given.images, given.epochs, given.pretraining))
+        found = list(
+            networks(names, given.budget or "256KB", given.images, given.epochs, given.pretraining, given.seeds)
+        )
     report(found, show, given.json)
 
 

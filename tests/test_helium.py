@@ -29,7 +29,7 @@ from smidgen.training import Options
 from smidgen.zoo import build_zoo
 from test_board_training import differing
 from test_board_training import layers as trained_layers
-from test_packed import CASE_RUNS, WARNINGS, agrees, layers
+from test_packed import CASE_RUNS, WARNINGS, agrees, dense_layers, layers
 from training_cases import TRAINING_CASES, TRAINING_GRAPHS
 
 needs_qemu = pytest.mark.skipif(not shutil.which("qemu-system-arm"), reason="qemu-system-arm is not installed")
@@ -53,7 +53,7 @@ def test_every_case_trains_in_vectors_as_numpy_does(m55: CortexM) -> None:
 
 @needs_qemu
 @settings(max_examples=4, deadline=None, phases=[Phase.generate])  # a program takes seconds to build: none to shrink
-@given(graphs=st.lists(layers(), min_size=30, max_size=30), frugal=st.booleans())
+@given(graphs=st.lists(st.one_of(layers(), dense_layers()), min_size=30, max_size=30), frugal=st.booleans())
 def test_layers_of_any_shape_in_vectors_agree_with_numpy(m55: CortexM, graphs: list[Graph], frugal: bool) -> None:
     named = {f"layer{i}": graph for i, graph in enumerate(graphs)}
     runs = [{name: inputs(graph, run) for name, graph in named.items()} for run in range(RUNS)]

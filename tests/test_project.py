@@ -60,7 +60,9 @@ def test_a_projects_folders_hold_the_model_the_kernels_and_the_board(target: str
     assert folders.pop("") == {"README.md", "Makefile", "CMakeLists.txt", LISTING}
     assert folders.pop("model") == {"kws.h", "kws.c", "kws_link.h", "kws_weights.h", "kws_weights.c"}
     kernels = {path.name for path in program.sources.runtime}
-    assert folders.pop("smidgen") == kernels | {"link.c", "smidgen_link.h", "CMakeLists.txt"}
+    store = {"smidgen_store.h", "store.c", "store_sectors.h", "store_sectors.c"}
+    assert folders.pop("smidgen") == kernels | {"link.c", "smidgen_link.h", "CMakeLists.txt"} | store
+    assert folders.pop("flash") == {"esp32.c", "nrf52.c", "rp2040.c", "stm32f7.c"}
     own = {"startup.c", "board.ld", "port.h"} if target != "host" else set()
     assert folders.pop("board") == {"main.c"} | own
     assert not folders

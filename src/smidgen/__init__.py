@@ -18,6 +18,8 @@ sm.analyze(model, data)                  # what each bias depth and each layer's
 sm.predict(learned.model, "photo.jpg")    # its classes by name, with probabilities
 sm.test(learned.model, data)             # accuracy, per class, confusion; errors where there are no classes
 sm.fit(model, data, "out/", budget="128KB", target="cortex-m7")               # all of it, each stage a file
+with sm.connect("/dev/ttyACM0", program) as board:                           # a board that runs it, over a line
+    board.train(image, label, learning_rate)
 sm.simulate([program, …], data, course)  # many devices at once on a GPU, in the bytes each would learn
 """
 
@@ -41,6 +43,7 @@ from smidgen.ir import Graph, evaluate
 from smidgen.ir.log_mel import LogMel
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning import CheckpointError, Course, Learned, LearningError, learn, learned_graph
+from smidgen.link import LinkError, connect
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
 from smidgen.pipeline import Program, compile
 from smidgen.quantization import QuantizationError, Quantized, Recipe, quantize
@@ -85,6 +88,7 @@ __all__ = [
     "InputError",
     "Learned",
     "LearningError",
+    "LinkError",
     "LogMel",
     "Momentum",
     "Options",
@@ -110,6 +114,7 @@ __all__ = [
     "average_contributions",
     "choose_rate",
     "compile",
+    "connect",
     "estimate",
     "evaluate",
     "fit",

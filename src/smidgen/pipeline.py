@@ -167,7 +167,7 @@ class Program:
     def files(self) -> dict[str, str]:
         """A project that builds by `make` or CMake, by path: this model, the kernels it uses, what its board needs."""
         kernels = {path.name: path.read_text() for path in self.sources.runtime}
-        own = {**self.sources.files, **codegen.link_header(self.graph, self.sources)}
+        learns, own = self.sources.learns, {**self.sources.files, **codegen.link_header(self.graph, self.sources)}
         if len(own) > len(self.sources.files):
             kernels |= codegen.link_files()
         kernels["CMakeLists.txt"] = codegen.render("kernels.cmake")
@@ -176,12 +176,14 @@ class Program:
             "arena_bytes": f"{self.plan.peak:,}", "constant_bytes": f"{self.sources.constant_bytes:,}",
             "state_bytes": f"{self.sources.state_bytes:,}", **codegen.interface(self.graph, self.sources),
         }  # fmt: skip
-        usage = codegen.render("train_usage.md" if self.sources.learns else "usage.md", **fields).rstrip()
+        usage = codegen.render("train_usage.md" if learns else "usage.md", **fields).rstrip()
+        usage += codegen.store_usage(fields) if learns else ""
         fields["usage"] = usage + codegen.hearing_usage(self.graph, self.sources).rstrip()
         return codegen.listed(
             {
                 **{f"model/{name}": text for name, text in own.items()},
                 **{f"smidgen/{name}": text for name, text in kernels.items()},
+                **(codegen.store_files() if learns else {}),
                 **self.target.project(self.graph, self.sources, fields),
             }
         )

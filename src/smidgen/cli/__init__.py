@@ -14,7 +14,7 @@ from smidgen.errors import SmidgenError
 
 # isort: off
 from smidgen.cli import (  # noqa: F401  (in the order of the help)
-    models, fitting, quantizing, selecting, searching, programs, learning, judging,
+    models, fitting, quantizing, selecting, searching, programs, learning, judging, devices,
 )  # fmt: skip
 # isort: on
 

@@ -64,7 +64,7 @@ def test_(
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
         graph, data = load(model, most), load_data(source, most, short_side, label)
-    with _progress_bar(f"testing {graph.name}") as on_progress:
+    with progress_bar(f"testing {graph.name}") as on_progress:
         tested = test(graph, data, target=target, images=images, audio=audio, on_progress=on_progress)
     if output:
         write_whole(output, draw_tested(tested).encode())
@@ -96,7 +96,7 @@ def predict_(
     """Say what a model sees: classes by name with probabilities, cells of a map, numbers, or reconstruction errors."""
     with spinner(f"reading {model}"):
         graph = load(model, memory_bytes(memory))
-    with _progress_bar(f"running {graph.name}") as on_progress:
+    with progress_bar(f"running {graph.name}") as on_progress:
         found = predict(
             graph, source, target=target, top=top, numbers=numbers, label=label, audio=audio,
             memory=memory_bytes(memory), on_progress=on_progress,
@@ -105,7 +105,7 @@ def predict_(
 
 
 @contextmanager
-def _progress_bar(doing: str) -> Iterator[Callable[[InferenceProgress], None]]:
+def progress_bar(doing: str) -> Iterator[Callable[[InferenceProgress], None]]:
     """A bar on stderr, where that is a terminal."""
     console = progress_console()
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

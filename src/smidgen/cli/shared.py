@@ -22,6 +22,7 @@ from smidgen.inference import CellsTested, ClassesTested, LabelsTested, NumbersT
 from smidgen.ir import Graph
 from smidgen.results.contributions import AnalysisSummary
 from smidgen.results.inspection import Summary
+from smidgen.results.linking import BoardState, BoardTraining, BoardWatched
 from smidgen.results.profiling import Profile
 from smidgen.results.timing import TimeProfile
 from smidgen.results.verbs import CompiledProject, QuantizedFile, RunSummary, TrainingSummary, WrittenModel
@@ -39,7 +40,7 @@ class Verbs(TyperGroup):
     """The verbs, whose flags are shown as flags: an option that takes no value has no type in the help."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        ctx.meta[WORDS] = tuple(args)
+        ctx.meta.setdefault(WORDS, tuple(args))  # a verb of a verb leaves those of the whole command
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -135,6 +136,9 @@ Result = (
     | LabelsTested
     | NumbersTested
     | ReconstructionTested
+    | BoardTraining
+    | BoardState
+    | BoardWatched
 )
 
 

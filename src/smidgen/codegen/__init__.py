@@ -4,6 +4,7 @@ from smidgen.codegen.generating import Sources, check_kernels, generate, hearing
 from smidgen.codegen.linking import link_files, link_header, serves
 from smidgen.codegen.project import check_project, listed, write_project
 from smidgen.codegen.runtime import PORTABLE, RUNTIME, is_source, render, runtime_files
+from smidgen.codegen.storing import store_files, store_usage
 
 __all__ = [
     "PORTABLE",
@@ -21,5 +22,7 @@ __all__ = [
     "render",
     "runtime_files",
     "serves",
+    "store_files",
+    "store_usage",
     "write_project",
 ]

@@ -62,6 +62,7 @@ class Writer:
             "prefix": self.prefix, "PREFIX": self.prefix.upper(),
             "name": re.sub(r"[^\w.-]", "_", self.graph.name),
             "kernels_header": "smidgen_training.h" if self.state else "smidgen.h",
+            "fingerprint": _fingerprint(self.graph),
         }  # fmt: skip
         extra = {
             "state_header": (render("state.h", **common) + self._reset("reset.h")) if self.state else "",
@@ -184,7 +185,7 @@ class Writer:
             "parameter": PARAMETERS[roles.told], "argument": ARGUMENTS[roles.told],
             "copy": copied(roles.label, self._place(roles.label)) if roles.label else "",
             "rate": self._place(roles.rate), "loss": loss, "backward": "".join(self._calls(at, end)),
-            "error_body": error if roles.told == "nothing" else "", "fingerprint": _fingerprint(self.graph),
+            "error_body": error if roles.told == "nothing" else "",
         }  # fmt: skip
 
     def _places(self) -> Iterator[str]:

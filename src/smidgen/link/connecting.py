@@ -11,15 +11,18 @@ from smidgen.pipeline import Program
 EMULATED, PROCESS = "emulated:", "exec:"
 
 
-def connect(port: str, program: Program, *, baud: int = BAUD, timing: Timing | None = None) -> LinkedDevice:
+def connect(
+    port: str, program: Program, *, baud: int = BAUD, timing: Timing | None = None, save_every: int = 0
+) -> LinkedDevice:
     """The board at a port, which runs this program, as a device that learns and predicts.
 
     A port is a serial one (/dev/ttyACM0, COM3), "exec:COMMAND" for a program that serves on stdin and stdout, or
     "emulated:cortex-m7" for a board that is emulated here. LinkError where nothing answers, or another program does.
+    The board is asked to save every `save_every` steps, where that is not 0.
     """
     stream = _emulated(port, program) if port.startswith(EMULATED) else open_port(port, baud)
     try:
-        return LinkedDevice(program.graph, Line(stream, timing))
+        return LinkedDevice(program.graph, Line(stream, timing), save_every)
     except BaseException:
         stream.close()
         raise

@@ -6,6 +6,7 @@ import struct
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Value, check_inputs
 from smidgen.ir.fingerprint import fingerprint
-from smidgen.link.errors import LinkError, Restarted
+from smidgen.link.errors import BoardFailed, LinkError, Restarted
 from smidgen.link.frames import Command
 from smidgen.link.line import Hello, Line, Statistics
 from smidgen.memory import state_bytes, state_offsets
@@ -41,10 +42,11 @@ class LinkedDevice(Device):
     what it had saved where that is later than the copy, and never learns a sample twice or not at all.
     """
 
-    def __init__(self, graph: Graph, line: Line) -> None:
-        """LinkError where the board runs another program."""
+    def __init__(self, graph: Graph, line: Line, save_every: int = 0) -> None:
+        """LinkError where the board runs another program; it is asked to save every so many steps, 0 for never."""
         self.graph, self.learns, self.line = graph, graph.roles is not None, line
-        self.restarts = 0
+        self.restarts, self.save_every, self.keeps = 0, save_every, True
+        self._unsaved = 0  # steps
         self.found = self._greet()
         self._copy = self._read_state()
         self._steps: list[_Step] = []
@@ -82,7 +84,13 @@ class LinkedDevice(Device):
 
     def outputs(self) -> tuple[Array, ...]:
         """The outputs of the last run or step."""
-        return self._surviving(self._read_outputs)
+        return tuple(self.output(i) for i in range(len(self.graph.outputs)))
+
+    def output(self, index: int) -> Array:
+        """One of them."""
+        value = self.graph.outputs[index]
+        take = partial(self.line.take, Command.OUTPUT, value.type.bytes, bytes([index]))
+        return _tensor(value, self._surviving(take), 0)
 
     def state(self) -> dict[str, Array]:
         """A copy of all that outlives a run, by name."""
@@ -104,16 +112,29 @@ class LinkedDevice(Device):
         self._saved[held] = len(self._steps)
         self._surviving(lambda: self.line.ask(Command.SAVE))
 
+    def keep(self) -> bool:
+        """The same, unless the board has nowhere to keep it; whether it is kept."""
+        try:
+            self.save()
+        except BoardFailed:
+            self.keeps = False
+        self._unsaved = 0
+        return self.keeps
+
+    def reset(self) -> None:
+        """Let the board forget all that it learned: it is as its firmware begins."""
+        self._remember(self._surviving(lambda: self._changed_by(Command.RESET, b"\1")))
+        self._shown = None
+
     def load(self) -> None:
         """Let the board take back what it kept; LinkError where it has nothing, and all is as it was."""
         self._remember(self._surviving(self._read_state))
         try:
-            self.line.ask(Command.LOAD)
-        except LinkError:
-            self._greet()
-            self._write_state(self._copy)
+            self._remember(self._surviving(lambda: self._changed_by(Command.LOAD)))
+        except BoardFailed:
+            self._recover()
             raise
-        self._remember(self._surviving(self._read_state))
+        self._shown = None
 
     def statistics(self) -> Statistics:
         """What the board counted since it started."""
@@ -169,6 +190,9 @@ class LinkedDevice(Device):
     def _note(self, step: _Step) -> None:
         """Keep what was done to do it again, up to so much of it."""
         self._steps.append(step)
+        self._unsaved += 1
+        if self.save_every and self.keeps and self._unsaved >= self.save_every:
+            self.keep()
         if len(self._steps) >= REMEMBERED:
             self._remember(self._surviving(self._read_state))
 
@@ -191,11 +215,10 @@ class LinkedDevice(Device):
         (loss,) = struct.unpack("<f", self.line.ask(Command.TRAIN, struct.pack("<f", step.rate)))
         return float(loss)
 
-    def _read_outputs(self) -> tuple[Array, ...]:
-        return tuple(
-            _tensor(v, self.line.take(Command.OUTPUT, v.type.bytes, bytes([i])), 0)
-            for i, v in enumerate(self.graph.outputs)
-        )
+    def _changed_by(self, command: Command, data: bytes = b"") -> bytes:
+        """The state that the board has after a request that gives it another."""
+        self.line.ask(command, data)
+        return self._read_state()
 
     def _read_state(self) -> bytes:
         return self.line.take(Command.READ, state_bytes(self.graph)) if self.graph.state else b""

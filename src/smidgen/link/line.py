@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import struct
 import time
 from dataclasses import dataclass
 
-from smidgen.link.errors import LinkError, Restarted
+from smidgen.link.errors import BoardFailed, LinkError, Restarted
 from smidgen.link.frames import Answer, Command, Frames, Status, read_answer, request_frame
 from smidgen.link.streams import Stream
 
 VERSION = 1
 HELLO = struct.Struct("<HH7I")
 STATISTICS = struct.Struct("<6I2f")
+WAYS_OUT = {
+    Command.SAVE: "it has nowhere to keep what it learned, or that is full or worn; write it to a file, with save -o",
+    Command.LOAD: "it has saved nothing, or what it saved is damaged or another program's; what it had learned stays",
+}
 LEAST_PIECE = 16  # bytes of data in a request, on a line so bad that longer ones hardly arrive whole
 GROWS = 8  # requests that arrive at the first try before longer ones are tried again
 
@@ -53,13 +58,14 @@ class Statistics:
     damaged: int  # frames that did not arrive as they were sent
     repeated: int  # requests that came again
     state_sum: int  # CRC-32 of what it learned
-    loss: float  # of the last step
-    mean_loss: float  # of the last ones, the last counting most
+    loss: float | None  # of the last step; None where it is not finite
+    mean_loss: float | None  # of the last ones, the last counting most
 
     def __str__(self) -> str:
+        loss, mean = ("not finite" if one is None else f"{one:.4f}" for one in (self.loss, self.mean_loss))
         return (
-            f"{self.steps:,} steps, {self.runs:,} images run, {self.saves:,} saves; loss {self.loss:.4f}, mean "
-            f"{self.mean_loss:.4f}; of the frames {self.damaged:,} damaged, {self.repeated:,} repeated"
+            f"{self.steps:,} steps, {self.runs:,} images run, {self.saves:,} saves; loss {loss}, mean {mean}; of the "
+            f"frames {self.damaged:,} damaged, {self.repeated:,} repeated"
         )
 
 
@@ -69,7 +75,7 @@ class Line:
     def __init__(self, stream: Stream, timing: Timing | None = None) -> None:
         self.stream, self.timing = stream, timing or Timing()
         self.piece = self._most = LEAST_PIECE
-        self.sent = self.tries = 0  # requests, and how often they were sent in all
+        self.sent = self.sent_in_all = 0  # requests, and those that were sent again counted each time
         self._frames = Frames()
         self._session = self._number = 0
         self._boot: int | None = None
@@ -106,13 +112,15 @@ class Line:
             raise LinkError(f"{what} is not in this program")
         if answer.status == Status.FAILED:
             (code,) = struct.unpack("<i", answer.data)
-            raise LinkError(f"{what} failed on the board, its function gave {code}")
+            raise BoardFailed(f"{what} failed on the board, its function gave {code}: {WAYS_OUT[command]}")
         if answer.status == Status.DISORDER:
             raise LinkError(f"{what} was answered out of order: another program writes to this port; end it")
         raise LinkError(f"{what} was refused: the board is not ready for it, or the data does not fit its program")
 
     def statistics(self) -> Statistics:
-        return Statistics(*STATISTICS.unpack(self.ask(Command.STATISTICS)))
+        """What the board counted since it started."""
+        *counts, loss, mean = STATISTICS.unpack(self.ask(Command.STATISTICS))
+        return Statistics(*counts, *(one if math.isfinite(one) else None for one in (loss, mean)))
 
     def put(self, command: Command, data: bytes) -> bytes:
         """Send data in pieces from its beginning on; what the last of them is answered with."""
@@ -140,9 +148,9 @@ class Line:
     def _exchange(self, command: Command, data: bytes, first: bool = False) -> Answer:
         self._number = (self._number + 1) & 0xFFFF
         sent = request_frame(self._session, self._number, command, data)
-        self.sent += 1
-        answer, tries = self._until_answered(sent, command, first), self.tries
-        self._adapt(tries)
+        self.sent, before = self.sent + 1, self.sent_in_all
+        answer = self._until_answered(sent, command, first)
+        self._adapt(self.sent_in_all - before)
         if answer.status == Status.STRANGER or (self._boot is not None and answer.boot != self._boot):
             raise Restarted(f"{self.stream.name} has restarted")
         return answer
@@ -150,10 +158,10 @@ class Line:
     def _until_answered(self, sent: bytes, command: Command, first: bool) -> Answer:
         """Send until the answer comes: again at once where something damaged came, else after a while."""
         timing = self.timing
-        end, wait, self.tries = time.monotonic() + (timing.first if first else timing.silent), timing.again, 0
-        self._garbage = 0
-        while time.monotonic() < end or self.tries < 2:
-            self.tries += 1
+        patience, wait, tries = timing.first if first else timing.silent, timing.again, 0
+        end, self._garbage = time.monotonic() + patience, 0
+        while time.monotonic() < end or tries < 2:
+            tries, self.sent_in_all = tries + 1, self.sent_in_all + 1
             self.stream.write(sent)
             due = time.monotonic() + wait
             while (left := due - time.monotonic()) > 0:
@@ -168,7 +176,7 @@ class Line:
                 if not came:
                     wait = min(1.5 * wait, timing.slowest)
                     break
-        raise LinkError(self._silence(command, timing.first if first else timing.silent))
+        raise LinkError(self._silence(command, patience, tries))
 
     def _look(self, came: bytes) -> tuple[Answer | None, bool]:
         """The answer to the request under way, if it came; and whether something that is damaged did."""
@@ -190,7 +198,7 @@ class Line:
         elif self._smooth >= GROWS:
             self._smooth, self.piece = 0, min(2 * self.piece, self._most)
 
-    def _silence(self, command: Command, seconds: float) -> str:
+    def _silence(self, command: Command, seconds: float, tries: int) -> str:
         name, what = self.stream.name, command.name.lower()
         if self._garbage:
             return (
@@ -198,6 +206,6 @@ class Line:
                 "check the baud rate, and that firmware with a link runs there"
             )
         return (
-            f"{name} is silent: no byte came in {seconds:g} s after {self.tries} tries of {what}; check the cable and "
+            f"{name} is silent: no byte came in {seconds:g} s after {tries} tries of {what}; check the cable and "
             "the power, and that firmware with a link runs there"
         )

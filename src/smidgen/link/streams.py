@@ -12,6 +12,7 @@ from smidgen.link.errors import LinkError
 
 CHUNK = 1 << 16
 BAUD = 115_200
+GRACE = 1.0  # seconds that a program may take to end
 
 
 class Stream(Protocol):
@@ -103,7 +104,11 @@ class ProcessStream:
             raise LinkError(f"{self.name} has ended with code {self._process.wait()}") from None
 
     def close(self) -> None:
-        """End the program: it stops where nothing more can come."""
+        """End the program: it stops where nothing more can come, or is stopped."""
         for end in (self._to, self._from):
             end.close()
-        self._process.wait()
+        try:
+            self._process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()

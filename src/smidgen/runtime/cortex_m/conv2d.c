@@ -68,7 +68,7 @@ static layer lay_out(const smg_conv2d_s8_params *p, int32_t rows, void *scratch)
     return l;
 }
 
-static SMG_NOINLINE void fill(int8_t *to, int32_t count, int32_t value) {
+static SMG_SHORT void fill(int8_t *to, int32_t count, int32_t value) {
     for (int32_t i = 0; i < count; i++) to[i] = (int8_t)value;
 }
 
@@ -79,7 +79,7 @@ static SMG_NOINLINE void copy(const int8_t *x, int32_t k, int32_t count, span pa
 }
 
 /* Part of the window at output pixel (oy, ox), the zero point outside the map. */
-static SMG_NOINLINE void gather(const layer *l, int32_t oy, int32_t ox, span part, int8_t *to) {
+static SMG_SHORT void gather(const layer *l, int32_t oy, int32_t ox, span part, int8_t *to) {
     const smg_conv2d_s8_params *p = l->p;
     const int32_t top = oy * p->stride_h - p->pad_h, left = ox * p->stride_w - p->pad_w;
     const smg_taps rows = smg_taps_inside(top, p->k_h, p->dilation_h, p->x_h);
@@ -195,7 +195,7 @@ static void start(int32_t *sums, const int32_t *bias) {
 }
 
 /* Sums of channels n to n + more are kept, four pixels at a time, and scaled in C. */
-static SMG_NOINLINE void multiply_in_c(const layer *l, smg_tiles job, int32_t n, int32_t more, int32_t tile) {
+static SMG_SHORT void multiply_in_c(const layer *l, smg_tiles job, int32_t n, int32_t more, int32_t tile) {
     const smg_conv2d_s8_params *p = l->p;
     const uint32_t *const end = job.x_end;
     const int32_t bias[2] = {l->b[n], l->b[n + more]};
@@ -268,7 +268,7 @@ static void convolve(const layer *l, int32_t oy, int32_t ox, int32_t tiles, int8
 }
 
 /* Channel n of the group at one pixel, from its window. */
-static SMG_NOINLINE int8_t add_row(const layer *l, const int8_t *x, int32_t n) {
+static SMG_SHORT int8_t add_row(const layer *l, const int8_t *x, int32_t n) {
     const smg_conv2d_s8_params *p = l->p;
     const int32_t c = l->first + n;
     uint32_t sum = (uint32_t)l->b[c];
@@ -291,7 +291,7 @@ static const int8_t *window(const layer *l, int32_t oy, int32_t ox) {
 }
 
 /* One pixel alone, whose window is whole words: four rows of weights at a time. */
-static SMG_NOINLINE void convolve_pixel(const layer *l, int32_t oy, int32_t ox, int8_t *y) {
+static SMG_SHORT void convolve_pixel(const layer *l, int32_t oy, int32_t ox, int8_t *y) {
     const smg_conv2d_s8_params *p = l->p;
     const int8_t *const x = window(l, oy, ox);
     const int32_t whole = l->out & ~3;

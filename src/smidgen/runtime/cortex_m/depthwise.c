@@ -55,7 +55,7 @@ static int32_t read_bytes(const layer *l) {
 }
 
 /* Prepare to slide; 0 where this geometry is for `add_up`. */
-static SMG_NOINLINE int32_t prepare(layer *l, int32_t rows, void *scratch) {
+static SMG_SHORT int32_t prepare(layer *l, int32_t rows, void *scratch) {
     const smg_depthwise_s8_params *p = l->p;
     const int32_t in_place = l->x.data == l->y.data, bytes = room(p, rows, in_place);
     const int32_t whole = l->x.rows >= p->x_h && l->y.rows >= p->y_h;
@@ -72,7 +72,7 @@ static SMG_NOINLINE int32_t prepare(layer *l, int32_t rows, void *scratch) {
 }
 
 /* Put a block's taps together, trained channels over the frozen ones; 0 where they lie together as they are. */
-static SMG_NOINLINE int32_t gather_taps(const layer *l, block of) {
+static SMG_SHORT int32_t gather_taps(const layer *l, block of) {
     const int32_t taps = l->k * l->k;
     int32_t from = 0, to;
     while (from < l->w.count && l->w.channel[from] < of.first) from++;
@@ -86,7 +86,7 @@ static SMG_NOINLINE int32_t gather_taps(const layer *l, block of) {
 }
 
 /* The lists of a block's filters, whose taps are `step` bytes apart from w on; gives their number. */
-static SMG_NOINLINE int32_t list_filters(const layer *l, const int8_t *w, int32_t step, smg_columns *list) {
+static SMG_SHORT int32_t list_filters(const layer *l, const int8_t *w, int32_t step, smg_columns *list) {
     const int32_t parities = l->p->stride_w, row = l->k * step, far = 4 * phases(l) * l->filter;
     const smg_columns *const start = list;
     uint32_t *to = l->filters;
@@ -108,7 +108,7 @@ static SMG_NOINLINE int32_t list_filters(const layer *l, const int8_t *w, int32_
 }
 
 /* Begin a tile at output column ox: zeros left and right of the map, in all strips; packing leaves them as they are. */
-static SMG_NOINLINE void begin_tile(layer *l, int32_t ox) {
+static SMG_SHORT void begin_tile(layer *l, int32_t ox) {
     const int32_t strips = l->single ? 2 * l->k : BLOCK * pairs(l, l->band), stride = l->p->stride_w;
     for (int32_t parity = 0; parity < stride; parity++) {
         const smg_taps in = smg_taps_inside(ox * stride - l->p->pad_w + parity, l->half, stride, l->p->x_w);
@@ -131,7 +131,7 @@ static const int8_t *find_row(const layer *l, int32_t r, int32_t q, int32_t *ste
 }
 
 /* The lists of input rows r and r + 1, or of r alone, to the strips at `to`; gives their number. */
-static SMG_NOINLINE int32_t list_rows(const layer *l, int32_t r, int32_t alone, int32_t ox, uint32_t *to,
+static SMG_SHORT int32_t list_rows(const layer *l, int32_t r, int32_t alone, int32_t ox, uint32_t *to,
                                       smg_columns *list) {
     const smg_depthwise_s8_params *p = l->p;
     const smg_columns *const start = list;
@@ -162,7 +162,7 @@ static int32_t list_band(const layer *l, int32_t oy, int32_t rows, int32_t ox, s
 }
 
 /* Pack columns whose channels lie apart: put their words together first. */
-static SMG_NOINLINE void pack_apart(const layer *l, smg_columns *list, block of) {
+static SMG_SHORT void pack_apart(const layer *l, smg_columns *list, block of) {
     if (list->a_step) {
         gather(list->a, list->a_step, list->count, of, l->times, l->rows);
         list->a = l->rows;
@@ -178,7 +178,7 @@ static SMG_NOINLINE void pack_apart(const layer *l, smg_columns *list, block of)
 }
 
 /* Pack a band's rows pair by pair. */
-static SMG_NOINLINE void pack_band(const layer *l, block of, int32_t oy, int32_t rows, int32_t ox) {
+static SMG_SHORT void pack_band(const layer *l, block of, int32_t oy, int32_t rows, int32_t ox) {
     const int32_t top = oy * l->p->stride_h - l->p->pad_h, count = pairs(l, rows);
     smg_columns list[2];
     for (int32_t i = 0; i < count; i++) {
@@ -308,7 +308,7 @@ static int32_t add_pixels(const layer *l, block of, smg_map x, int32_t c, int32_
 
 /* Some channels tap by tap; where the output is about to take the place of their input, which are a block, that is
  * copied first. */
-static SMG_NOINLINE void add_up(const layer *l, block of, int32_t y0, int32_t y1, int8_t *copy) {
+static SMG_SHORT void add_up(const layer *l, block of, int32_t y0, int32_t y1, int8_t *copy) {
     const smg_depthwise_s8_params *p = l->p;
     const int32_t in_place = l->x.data == l->y.data;
     const smg_map copied = {copy, p->x_h};

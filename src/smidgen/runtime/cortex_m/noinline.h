@@ -4,4 +4,7 @@
 
 #define SMG_NOINLINE __attribute__((noinline))
 
+/* The same for what runs seldom, or is little of the whole: to be short rather than fast. */
+#define SMG_SHORT __attribute__((noinline, cold))
+
 #endif

@@ -1,6 +1,7 @@
 /* The gradient of a depthwise convolution's input: see slide_grad.h. */
 #include "slide_grad.h"
 
+#include "noinline.h"
 #include "slide.h"
 #include "strips.h"
 #include "window.h"
@@ -20,7 +21,7 @@ typedef struct {
     smg_taps inside;           /* words of a strip that lie inside the map */
 } work;
 
-static work lay_out(const smg_depthwise_grad_g8_params *p, void *scratch) {
+static SMG_SHORT work lay_out(const smg_depthwise_grad_g8_params *p, void *scratch) {
     const int32_t k = p->k_w, band = smg_min(p->x_h, SMG_GRAD_ELEMENTS / p->x_w), pairs = (band + k) / 2;
     work l = {.p = p, .band = band, .strip = p->x_w + k - 1, .filter = (k + 1) / 2 * k, .sums = scratch};
     l.filters = (uint32_t *)(l.sums + band * p->x_w * SMG_COLUMNS);
@@ -36,7 +37,7 @@ static work lay_out(const smg_depthwise_grad_g8_params *p, void *scratch) {
 }
 
 /* Pack the filters of four channels from c on, turned round, both ways. */
-static void pack_filters(const work *l, smg_weights w, int32_t c, uint32_t *to) {
+static SMG_SHORT void pack_filters(const work *l, smg_weights w, int32_t c, uint32_t *to) {
     static const int8_t none[BLOCK];
     const int32_t k = l->p->k_w, taps = k * k;
     const int8_t *from = w.data + c;
@@ -65,7 +66,7 @@ static void pack_filters(const work *l, smg_weights w, int32_t c, uint32_t *to) 
 }
 
 /* Pack the rows of four channels, whose gradients begin at dy, that the elements of rows [y0, y0 + rows) belong to. */
-static void pack_rows(const work *l, const int8_t *dy, int32_t y0, int32_t rows) {
+static SMG_SHORT void pack_rows(const work *l, const int8_t *dy, int32_t y0, int32_t rows) {
     static const int8_t none[BLOCK];
     const smg_depthwise_grad_g8_params *p = l->p;
     const int32_t k = p->k_w, top = y0 + p->pad_h - k + 1, pairs = (rows + k) / 2, row = p->y_w * p->y_c;

@@ -1,6 +1,7 @@
 /* Depthwise filters over maps of four by four: see squares.h. */
 #include "squares.h"
 
+#include "noinline.h"
 #include "packed.h"
 #include "working_packed.h"
 
@@ -9,7 +10,7 @@ enum { BLOCK = SMG_SLIDE_BLOCK, MAP = 8 };
 static int32_t words_of(int32_t k) { return MAP + SMG_SQUARE_ROWS * k; }
 
 /* The lists of filters whose taps are `step` bytes apart from w on. */
-static void list_filters(smg_square *s, const int8_t *w, int32_t step) {
+static SMG_SHORT void list_filters(smg_square *s, const int8_t *w, int32_t step) {
     static const int8_t none[BLOCK];
     const int32_t k = s->k, on = s->turned ? -step : step, row = k * on, apart = 4 * words_of(k);
     const int8_t *at = s->turned ? w + (k * k - 1) * step : w;
@@ -34,7 +35,7 @@ void smg_begin_square(smg_square *s, const int8_t *x, int32_t zero) {
 }
 
 /* Put four channels' taps together where some are trained; 0 where none are. */
-static int32_t gather_taps(const smg_square *s, int32_t c) {
+static SMG_SHORT int32_t gather_taps(const smg_square *s, int32_t c) {
     int32_t any = 0;
     for (int32_t i = 0; i < s->w.count; i++) {
         const int32_t lane = s->w.channel[i] - c;

@@ -37,7 +37,7 @@ typedef struct {
 } block;
 
 /* The words of `columns` columns of a row, four channels each, put together from where they lie. */
-static SMG_NOINLINE void gather(const int8_t *x, int32_t step, int32_t columns, block of, int32_t times, int8_t *to) {
+static SMG_SHORT void gather(const int8_t *x, int32_t step, int32_t columns, block of, int32_t times, int8_t *to) {
     if (times == 1 && of.count == BLOCK) {
         for (int32_t q = 0; q < columns; q++, to += BLOCK) __builtin_memcpy(to, x + of.first + q * step, BLOCK);
         return;

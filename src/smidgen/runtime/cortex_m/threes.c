@@ -38,7 +38,7 @@ static void divide(layer *l, uint32_t *scratch) {
 }
 
 /* Put a block's taps together where channels of it are trained; 0 where none are. */
-static SMG_NOINLINE int32_t gather_taps(const layer *l, int32_t c) {
+static SMG_SHORT int32_t gather_taps(const layer *l, int32_t c) {
     int32_t any = 0;
     for (int32_t i = 0; i < l->w.count; i++) {
         const int32_t lane = l->w.channel[i] - c;
@@ -67,7 +67,7 @@ static smg_columns list_columns(const layer *l, const int8_t *a, const int8_t *b
 }
 
 /* Zeros left and right of the map, in the strips of all channels. */
-static SMG_NOINLINE void border(uint32_t *to, int32_t words, smg_taps inside) {
+static SMG_SHORT void border(uint32_t *to, int32_t words, smg_taps inside) {
     for (int32_t n = 0; n < BLOCK; n++, to += words) {
         for (int32_t i = 0; i < inside.from; i++) to[i] = 0;
         for (int32_t i = inside.to; i < words; i++) to[i] = 0;
@@ -75,7 +75,7 @@ static SMG_NOINLINE void border(uint32_t *to, int32_t words, smg_taps inside) {
 }
 
 /* Lists for the three rows under output row oy from column ox on: two of them. */
-static void list_rows(const layer *l, int32_t oy, int32_t ox, smg_columns *list) {
+static SMG_SHORT void list_rows(const layer *l, int32_t oy, int32_t ox, smg_columns *list) {
     const smg_depthwise_s8_params *p = l->p;
     const int32_t top = oy * p->stride_h - p->pad_h, left = ox * p->stride_w - p->pad_w, even = left - p->pad_w % 2;
     const smg_taps columns = smg_taps_inside(left, l->upper, 1, p->x_w);

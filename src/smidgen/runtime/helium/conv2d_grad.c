@@ -12,10 +12,10 @@ enum { COLUMNS = 4 };
 
 /* The columns [c, c + COLUMNS) of the weights: where one is trained, its own weights. */
 static void lay_columns(smg_weights w, int32_t rows, int32_t step, int32_t c, int8_t *to) {
-    for (int32_t n = 0; n < COLUMNS; n++) smg_lay_column(w.data + c + n, step, rows, to + n * rows);
+    for (int32_t n = 0; n < COLUMNS; n++) smg_pack_column(w.data + c + n, step, rows, to + n * 16);
     for (int32_t i = 0; i < w.count; i++) {
         const int32_t n = w.channel[i] - c;
-        if (n >= 0 && n < COLUMNS) smg_lay_column(w.trained + i, w.count, rows, to + n * rows);
+        if (n >= 0 && n < COLUMNS) smg_pack_column(w.trained + i, w.count, rows, to + n * 16);
     }
 }
 

@@ -46,7 +46,7 @@ void smg_conv2d_grad_weight_g8(const smg_conv2d_grad_weight_g8_params *p, const 
 typedef struct {
     int32_t positions, room; /* input channels that are laid out at once: a multiple of four */
     int32_t *sums;           /* [4][room] */
-    int8_t *x, *dy;          /* [room][positions], [4][positions] */
+    int8_t *x, *dy;          /* [room][positions]; four columns, packed */
 } columns;
 
 /* The sums of four output channels with `count` input channels. */
@@ -55,11 +55,10 @@ static void multiply(const columns *c, int32_t count, int32_t zero) {
     smg_dot_job job = {c->dy, c->positions, FOUR, c->x, found, FOUR * 4};
     int32_t zeros[FOUR];
     for (int32_t i = 0; i < FOUR; i++) {
-        int32_t total = 0;
-        for (int32_t at = 0; at < c->positions; at += 16) {
-            const mve_pred16_t some = vctp8q((uint32_t)(c->positions - at));
-            total = vaddvaq_p_s8(total, vldrbq_z_s8(c->dy + i * c->positions + at, some), some);
-        }
+        int32_t total = 0, left = c->positions;
+        const int8_t *from = c->dy + i * 16;
+        for (int32_t some = ((left - 1) & 15) + 1; left > 0; left -= some, some = 16, from += 64)
+            total = vaddvaq_p_s8(total, vldrbq_s8(from), vctp8q((uint32_t)some));
         zeros[i] = (int32_t)((uint32_t)zero * (uint32_t)total);
     }
     for (int32_t n = 0; n < count; n += FOUR, job.x += FOUR * c->positions) {
@@ -74,8 +73,8 @@ static void step_pixels(const smg_conv2d_weight_step_params *p, const smg_step *
                         int16_t *buffer, const int8_t *x, const int8_t *dy, void *scratch) {
     columns c = {.positions = p->x_h * p->x_w, .sums = scratch};
     c.room = smg_min(smg_max(SMG_WEIGHT_ROOM / c.positions & ~3, FOUR), (p->x_c + 3) & ~3);
-    c.x = (int8_t *)(c.sums + FOUR * c.room);
-    c.dy = c.x + c.room * c.positions;
+    c.dy = (int8_t *)(c.sums + FOUR * c.room);
+    c.x = c.dy + FOUR * ((c.positions + 15) & ~15);
     for (int32_t n = 0; n < p->x_c; n += c.room) {
         const int32_t count = smg_min(c.room, p->x_c - n);
         for (int32_t i = 0; i < count; i++)
@@ -83,7 +82,7 @@ static void step_pixels(const smg_conv2d_weight_step_params *p, const smg_step *
         for (int32_t o = 0; o < p->y_c; o += FOUR) {
             const int32_t there = smg_min(FOUR, p->y_c - o);
             for (int32_t i = 0; i < there; i++)
-                smg_lay_column(dy + o + i, p->y_c, c.positions, c.dy + i * c.positions);
+                smg_pack_column(dy + o + i, p->y_c, c.positions, c.dy + i * 16);
             multiply(&c, count, p->x_zero);
             for (int32_t i = 0; i < there; i++)
                 smg_step_weights(s, c.sums + i * c.room, count, o + i, 0, (o + i) * p->x_c + n, w, fraction, buffer);

@@ -9,6 +9,9 @@
 #include "noinline.h"
 #include "working_helium.h"
 
+/* Weights whose sum a halfword holds. */
+enum { HALFWORD = 256 };
+
 /* A block of channels, and working memory. */
 typedef struct {
     const smg_depthwise_s8_params *p;
@@ -17,7 +20,7 @@ typedef struct {
     int32_t overlap;             /* windows of neighbouring pixels share columns of the field */
     int32_t tile, columns, kept; /* pixels, their columns, and rows that are held */
     int32_t held;                /* input rows up to this one were laid out */
-    int32_t paired, usual;       /* two products fit 16 bits; channels are scaled down */
+    int32_t paired, usual;       /* two products fit 16 bits; all channels are scaled down */
     smg_taps folded;             /* rows of taps whose zero points the biases hold */
     int32_t b[SMG_CHANNELS];     /* in the order of scales */
     smg_scales scales;
@@ -47,18 +50,28 @@ static void lay_out(block *of, const smg_map *y, void *scratch) {
 /* Where a channel's number lies in a quantity of the scales. */
 static inline int32_t place(int32_t n) { return n % 4 * 4 + n / 4; }
 
-/* What the block's channels are scaled by. */
+/* Sixteen numbers in the order of scales. */
+static inline void put_in_order(const int32_t *from, int32_t *to) {
+    const int32x4x4_t all = vld4q_s32(from);
+    for (int32_t i = 0; i < 4; i++) vstrwq_s32(to + 4 * i, all.val[i]);
+}
+
+/* What the block's channels are scaled by; those that there are not, by nothing. */
 static void set_scales(block *of, const int32_t *b) {
     const smg_depthwise_s8_params *p = of->p;
+    const mve_pred16_t there = vctp8q((uint32_t)of->lanes);
     smg_scales *s = &of->scales;
-    of->usual = 1;
-    for (int32_t n = 0; n < SMG_CHANNELS; n++) {
-        const int32_t there = n < of->lanes, c = of->first + n, at = place(n);
-        of->b[at] = there ? b[c] : 0;
-        s->multiplier[at] = there ? p->multiplier[c] : 0;
-        s->shift[at] = there ? p->shift[c] : -1;
-        of->usual &= s->shift[at] < 0;
+    int32_t bias[SMG_CHANNELS], multiplier[SMG_CHANNELS], shift[SMG_CHANNELS];
+    for (int32_t i = 0; i < SMG_CHANNELS; i += 4) {
+        const mve_pred16_t some = vctp32q((uint32_t)smg_max(of->lanes - i, 0));
+        vstrwq_s32(bias + i, vldrwq_z_s32(b + of->first + i, some));
+        vstrwq_s32(multiplier + i, vldrwq_z_s32(p->multiplier + of->first + i, some));
+        vstrwq_s32(shift + i, vldrbq_z_s32(p->shift + of->first + i, some));
     }
+    put_in_order(bias, of->b);
+    put_in_order(multiplier, s->multiplier);
+    put_in_order(shift, s->shift);
+    of->usual = vmaxvq_p_s8(-128, vldrbq_z_s8(p->shift + of->first, there), there) < 0;
     vstrbq_s8(s->lo, vdupq_n_s8((int8_t)p->lo));
     vstrbq_s8(s->hi, vdupq_n_s8((int8_t)p->hi));
     of->folded.from = of->folded.to = -1;
@@ -81,24 +94,27 @@ static void lay_filters(block *of, const smg_weights *w) {
     of->paired = vminvq_s8(0, least) > -128;
 }
 
+/* The sum of some vectors of weights, whose halves a halfword each holds, is taken off the biases, `zero` times. */
+static inline void take_off(int32_t *bias, const int8_t *w, int32_t count, int32_t zero) {
+    int16x8_t even = vdupq_n_s16(0), odd = even;
+    for (; count > 0; count--, w += SMG_CHANNELS) {
+        const int8x16_t all = vldrbq_s8(w);
+        even = vaddq_s16(even, vmovlbq_s8(all));
+        odd = vaddq_s16(odd, vmovltq_s8(all));
+    }
+    vstrwq_s32(bias, vmlaq_n_s32(vldrwq_s32(bias), vmovlbq_s16(even), -zero));
+    vstrwq_s32(bias + 4, vmlaq_n_s32(vldrwq_s32(bias + 4), vmovlbq_s16(odd), -zero));
+    vstrwq_s32(bias + 8, vmlaq_n_s32(vldrwq_s32(bias + 8), vmovltq_s16(even), -zero));
+    vstrwq_s32(bias + 12, vmlaq_n_s32(vldrwq_s32(bias + 12), vmovltq_s16(odd), -zero));
+}
+
 /* Biases that hold the zero points of some rows of taps. */
 static SMG_NOINLINE void fold(block *of, smg_taps rows) {
-    const int8_t *w = of->w + rows.from * of->p->k_w * SMG_CHANNELS, *end = of->w + rows.to * of->p->k_w * SMG_CHANNELS;
-    int32x4_t a = vdupq_n_s32(0), b = a, c = a, d = a;
-    for (; w != end; w += SMG_CHANNELS) {
-        const int8x16_t all = vldrbq_s8(w);
-        const int16x8_t even = vmovlbq_s8(all), odd = vmovltq_s8(all);
-        a = vaddq_s32(a, vmovlbq_s16(even));
-        b = vaddq_s32(b, vmovlbq_s16(odd));
-        c = vaddq_s32(c, vmovltq_s16(even));
-        d = vaddq_s32(d, vmovltq_s16(odd));
-    }
-    const int32_t zero = of->p->x_zero;
-    int32_t *to = of->scales.bias;
-    vstrwq_s32(to, vsubq_s32(vldrwq_s32(of->b), vmulq_n_s32(a, zero)));
-    vstrwq_s32(to + 4, vsubq_s32(vldrwq_s32(of->b + 4), vmulq_n_s32(b, zero)));
-    vstrwq_s32(to + 8, vsubq_s32(vldrwq_s32(of->b + 8), vmulq_n_s32(c, zero)));
-    vstrwq_s32(to + 12, vsubq_s32(vldrwq_s32(of->b + 12), vmulq_n_s32(d, zero)));
+    const int32_t end = rows.to * of->p->k_w;
+    int32_t *bias = of->scales.bias;
+    for (int32_t i = 0; i < SMG_CHANNELS; i += 4) vstrwq_s32(bias + i, vldrwq_s32(of->b + i));
+    for (int32_t t = rows.from * of->p->k_w; t < end; t += HALFWORD)
+        take_off(bias, of->w + t * SMG_CHANNELS, smg_min(HALFWORD, end - t), of->p->x_zero);
     of->folded = rows;
 }
 

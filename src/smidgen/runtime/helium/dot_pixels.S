@@ -1,46 +1,48 @@
-/* Products of four columns of weights with pixels, sixteen at a time: see dot_pixels.h. */
+/* Products of four columns of weights with pixels, two at a time: see dot_pixels.h. */
 #include "assembly.inc"
+#include "two_pixels.inc"
 
-/* r0, r4, r2, r6: sums of the columns; r3, r5, r8, r9: their weights. On the stack: where they begin, and how far it is
- * from behind a pixel to the next. A loop in predicated bytes takes what is left of a pixel, too. */
+    .equ W, 0
+    .equ SIXTEENS, 4
+    .equ K, 8
+    .equ LEFT, 12
+    .equ SUMS_ON, 16
+    .equ FRAME, 24
+
     .global smg_dot_pixels
     smg_function smg_dot_pixels
     push {r4-r11, lr}
-    sub sp, sp, #20
-    ldm r0, {r3, r11}
-    ldrd r10, r1, [r0, #8]
-    ldrd r7, r12, [r0, #16]
-    add r5, r3, r11
-    add r8, r5, r11
-    add r9, r8, r11
-    stm sp, {r3, r5, r8, r9}
-    rsb r2, r11, #0
-    and r2, r2, #15
-    str r2, [sp, #16]
+    sub sp, sp, #FRAME
+    ldrd r5, r6, [r0]
+    ldrd r4, r1, [r0, #8]
+    ldrd r11, r2, [r0, #16]
+    subs r7, r6, #1
+    and r9, r7, #15
+    lsrs r7, r7, #4
+    adds r9, r9, #1
+    strd r5, r7, [sp, #W]
+    strd r6, r4, [sp, #K]
+    str r2, [sp, #SUMS_ON]
 1:
-    ldm sp, {r3, r5, r8, r9}
-    movs r0, #0
-    movs r2, #0
-    movs r4, #0
-    movs r6, #0
-    dlstp.8 lr, r11
-2:
-    vldrb.u8 q0, [r1], #16
-    vldrb.u8 q1, [r3], #16
-    vmlava.s8 r0, q0, q1
-    vldrb.u8 q1, [r5], #16
-    vmlava.s8 r2, q0, q1
-    vldrb.u8 q1, [r8], #16
-    vmlava.s8 r4, q0, q1
-    vldrb.u8 q1, [r9], #16
-    vmlava.s8 r6, q0, q1
-    letp lr, 2b
-    stm r7, {r0, r2, r4, r6}
-    ldr r0, [sp, #16]
-    add r7, r7, r12
-    subs r1, r1, r0
-    subs r10, r10, #1
+    cmp r4, #1
+    ite gt
+    addgt r3, r1, r6
+    movle r3, r1
+    smg_two_pixels
+    stm r11, {r0, r2, r4, r6}
+    ldrd r6, r4, [sp, #K]
+    ldr r0, [sp, #SUMS_ON]
+    subs r4, r4, #1
+    beq 2f
+    add r11, r11, r0
+    stm r11, {r8, r10, r12, lr}
+    add r11, r11, r0
+    mov r1, r3
+    ldrd r5, r7, [sp, #W]
+    subs r4, r4, #1
+    str r4, [sp, #LEFT]
     bne 1b
-    add sp, sp, #20
+2:
+    add sp, sp, #FRAME
     pop {r4-r11, pc}
     smg_end smg_dot_pixels

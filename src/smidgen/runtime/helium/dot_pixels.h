@@ -6,7 +6,7 @@
 
 /* What the assembly reads: keep the order. */
 typedef struct {
-    const int8_t *w; /* [4][k] */
+    const int8_t *w; /* packed: see two_pixels.inc */
     int32_t k, count; /* pixels: one at least */
     const int8_t *x;  /* [count][k] */
     int32_t *sums;    /* four of each pixel */

@@ -17,13 +17,19 @@ SIZES = read_sizes(Path(__file__).with_name("working_helium.h"))
 CHANNELS, COLUMNS, WORD, POINTER = 16, 4, 4, 4
 
 
+def _up(x: int) -> int:
+    """To a whole vector."""
+    return -(-x // CHANNELS) * CHANNELS
+
+
 def _conv2d(node: Node, by_row: bool) -> int:
-    """Four filters, for some of their channels may be trained, and windows, unless each is a pixel of the map."""
+    """Four filters, packed and with what is trained of their channels, and windows, unless each is a pixel."""
     assert isinstance(node.op, Conv2D)
     k, width = math.prod(node.ins[1].type.shape[1:]), node.out.type.shape[2]
     pixels = node.ins[1].type.shape[1:3] == (1, 1) and not any(node.op.pad)
     windows = 0 if pixels else max(min(SIZES["WINDOW_ROOM"] // k, width), 1)
-    return (4 + windows) * k
+    packed = COLUMNS * _up(k) if k > SIZES["UNPACKED"] else 0
+    return packed + (COLUMNS + windows) * k
 
 
 def _depthwise(node: Node, by_row: bool) -> int:
@@ -51,7 +57,7 @@ def _conv2d_grad(node: Node, by_row: bool) -> int:
         return 0
     pixels = dx.shape[1] * dx.shape[2]
     part = -(-pixels // -(-pixels // SIZES["DOT_PIXELS"]))
-    return part * CHANNELS * WORD + COLUMNS * dy.shape[3]
+    return part * CHANNELS * WORD + COLUMNS * _up(dy.shape[3])
 
 
 def _depthwise_grad(node: Node, by_row: bool) -> int:
@@ -76,7 +82,7 @@ def _weight_step(node: Node, by_row: bool) -> int:
         return portable.NEEDS["smg_conv2d_weight_step"](node, by_row)
     positions = x[1] * x[2]
     room = min(max(SIZES["WEIGHT_ROOM"] // positions & ~3, COLUMNS), x[3] + 3 & ~3)
-    return COLUMNS * room * WORD + (room + COLUMNS) * positions
+    return COLUMNS * (room * WORD + _up(positions)) + room * positions
 
 
 NEEDS: Mapping[str, Callable[[Node, bool], int]] = {

@@ -2,6 +2,7 @@
 #include "grad_any.h"
 
 #include "accumulate.h"
+#include "conv2d_grad_vnni.h"
 #include "window.h"
 
 /* `count` input channels, c being the first, of one element: the weighted gradients of all outputs that saw it. The
@@ -40,6 +41,9 @@ static void retrain(const smg_conv2d_grad_g8_params *p, const int8_t *dy, smg_we
 
 void smg_conv2d_grad_any(const smg_conv2d_grad_g8_params *p, smg_rounding *r, const int8_t *dy, smg_weights w,
                          const uint8_t *mask, int8_t *dx) {
+#if defined(SMG_VNNI)
+    if (smg_conv2d_grad_vnni(p, r, dy, w, mask, dx)) return;
+#endif
     const int32_t in = p->x_c / p->groups;
     int32_t sums[SMG_SUMS];
     for (int32_t at = 0; at < p->x_h * p->x_w; at++) {

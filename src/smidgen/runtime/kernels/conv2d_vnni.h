@@ -76,15 +76,16 @@ static inline void smg_vnni_overlay(const smg_conv2d_s8_params *p, const smg_vnn
 
 static inline void smg_vnni_lay_out(const smg_conv2d_s8_params *p, const smg_vnni_shape *s, smg_weights w,
                                     const int32_t *b, smg_vnni_filters *f, __m512i *packed) {
-    const int32_t k = s->rows * s->length, step = f->sets * 64;
+    const int32_t k = s->rows * s->length, step = f->sets * 64, single = p->k_h * p->k_w == 1;
     f->w = packed;
     for (int32_t m = 0; m < f->sets; m++) {
         const int32_t n = f->first + m * SMG_LANES, count = smg_min(SMG_LANES, f->first + f->count - n);
         const __mmask16 some = smg_vnni_first(count);
+        const smg_weights over = {0, w.count ? w.trained + n * w.count : 0, w.channel, single ? w.count : 0};
         int8_t *to = (int8_t *)(packed + m);
         for (int32_t i = 0; i < s->rows; i++)
-            smg_vnni_pack(w.data + n * k + i * s->length, k, s->length, count, to + i * s->words * step, step);
-        smg_vnni_overlay(p, s, w, n, count, to, step);
+            smg_vnni_pack(w.data + n * k + i * s->length, k, s->length, count, over, to + i * s->words * step, step);
+        if (!single) smg_vnni_overlay(p, s, w, n, count, to, step);
         f->start[m] = smg_vnni_start(b + n, count, to, s->rows * s->words, step, p->x_zero);
         f->scales[m] = smg_vnni_scale_of(_mm512_maskz_loadu_epi32(some, p->multiplier + n),
                                          _mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(some, p->shift + n)), p->y_zero);

@@ -38,49 +38,7 @@ static inline int32_t shift_of(const smg_step *s, smg_factor f) {
     return (int32_t)((uint32_t)(s->lift - f.shift) - (uint32_t)s->power); /* whatever rate it was given */
 }
 
-#if defined(SMG_VNNI)
-/* The first weights' steps, as many as whole vectors hold, of channels c, c + c_step, …; gives how many. */
-static int32_t vector_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t c_step,
-                            int32_t index, int32_t *steps) {
-    const __m512i key = _mm512_set1_epi32((int32_t)s->key);
-    const __m128i lift = _mm_cvtsi32_si128(s->lift);
-    const smg_factor f = smg_factor_of(s, c);
-    smg_vnni_power power = smg_vnni_power_of(_mm512_set1_epi32(mantissa_of(s, f)), _mm512_set1_epi32(shift_of(s, f)), MOST);
-    int32_t i = 0;
-    if (c_step && s->correction) return 0; /* vectors read factors that are listed */
-    for (; i + SMG_LANES <= count; i += SMG_LANES) {
-        if (c_step) {
-            const smg_vnni_factor rate = smg_vnni_factor_of(_mm512_set1_epi32(s->rate));
-            const __m512i mantissa = smg_vnni_high_mul(_mm512_loadu_si512(s->multiplier + c + i), rate);
-            const __m512i shift = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(s->shift + c + i)));
-            const __m512i lifted = _mm512_sub_epi32(_mm512_set1_epi32(s->lift), shift);
-            power = smg_vnni_power_of(mantissa, _mm512_sub_epi32(lifted, _mm512_set1_epi32(s->power)), MOST);
-        }
-        const __m512i words = smg_vnni_words(key, _mm512_add_epi32(_mm512_set1_epi32(index + i), smg_vnni_counted()));
-        _mm512_storeu_si512(steps + i, smg_vnni_steps(&power, _mm512_loadu_si512(sums + i), lift, words, MOST));
-    }
-    return i;
-}
-
-/* Move the first weights, as many as whole vectors hold; gives how many. */
-static int32_t vector_move(int8_t *w, uint8_t *fraction, int32_t index, int32_t bits, const int32_t *steps,
-                           int32_t count) {
-    int32_t i = 0;
-    if (fraction && (index % 4 || (bits != 4 && bits != 2))) return 0;
-    for (; i + SMG_LANES <= count; i += SMG_LANES)
-        smg_vnni_move(w + i, fraction ? fraction + (index + i) * bits / 8 : 0, bits, _mm512_loadu_si512(steps + i));
-    return i;
-}
-#endif
-
-/* The steps of `count` weights of one channel; of as many channels, each with a factor of its own. */
-static void channel_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t index,
-                          int32_t *steps) {
-    const smg_factor f = smg_factor_of(s, c);
-    const int32_t mantissa = mantissa_of(s, f), t = shift_of(s, f);
-    for (int32_t i = 0; i < count; i++) steps[i] = delta(s, sums[i], mantissa, t, (uint32_t)(index + i));
-}
-
+/* The steps of a weight of each of `count` channels, each with a factor of its own. */
 static void channels_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t index,
                            int32_t *steps) {
     for (int32_t i = 0; i < count; i++) {
@@ -88,6 +46,51 @@ static void channels_steps(const smg_step *s, const int32_t *sums, int32_t count
         steps[i] = delta(s, sums[i], mantissa_of(s, f), shift_of(s, f), (uint32_t)(index + i));
     }
 }
+
+#if defined(SMG_VNNI)
+/* The steps of up to BLOCK weights of channels c, c + c_step, …, whose factors are listed where they are several;
+ * elements of `steps` past the last are written, too. */
+static void vector_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t c_step,
+                         int32_t index, int32_t *steps) {
+    const __m512i key = _mm512_set1_epi32((int32_t)s->key);
+    const __m512i lifted = _mm512_set1_epi32((int32_t)((uint32_t)s->lift - (uint32_t)s->power));
+    const __m128i lift = _mm_cvtsi32_si128(s->lift);
+    const smg_vnni_factor rate = smg_vnni_factor_of(_mm512_set1_epi32(s->rate));
+    const smg_factor f = smg_factor_of(s, c);
+    smg_vnni_power power =
+        smg_vnni_power_of(_mm512_set1_epi32(mantissa_of(s, f)), _mm512_set1_epi32(shift_of(s, f)), MOST);
+    for (int32_t i = 0; i < count; i += SMG_LANES) {
+        const __mmask16 some = smg_vnni_first(smg_min(SMG_LANES, count - i));
+        if (c_step) {
+            const __m512i mantissa = smg_vnni_high_mul(_mm512_maskz_loadu_epi32(some, s->multiplier + c + i), rate);
+            const __m512i shift = _mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(some, s->shift + c + i));
+            power = smg_vnni_power_of(mantissa, _mm512_sub_epi32(lifted, shift), MOST);
+        }
+        const __m512i words = smg_vnni_words(key, _mm512_add_epi32(_mm512_set1_epi32(index + i), smg_vnni_counted()));
+        const __m512i given = _mm512_maskz_loadu_epi32(some, sums + i);
+        _mm512_storeu_si512(steps + i, smg_vnni_steps(&power, given, lift, words, MOST));
+    }
+}
+
+/* Move the first weights, as many as fill vectors and bytes of fractions; gives how many. */
+static int32_t vector_move(int8_t *w, uint8_t *fraction, int32_t index, int32_t bits, const int32_t *steps,
+                           int32_t count) {
+    const int32_t all = fraction ? count - count % 4 : count;
+    if (fraction && (index % 4 || (bits != 4 && bits != 2))) return 0;
+    for (int32_t i = 0; i < all; i += SMG_LANES)
+        smg_vnni_move(w + i, fraction ? fraction + (index + i) * bits / 8 : 0, bits, _mm512_loadu_si512(steps + i),
+                      smg_min(SMG_LANES, all - i));
+    return all;
+}
+#else
+/* The steps of `count` weights of one channel. */
+static void channel_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t index,
+                          int32_t *steps) {
+    const smg_factor f = smg_factor_of(s, c);
+    const int32_t mantissa = mantissa_of(s, f), t = shift_of(s, f);
+    for (int32_t i = 0; i < count; i++) steps[i] = delta(s, sums[i], mantissa, t, (uint32_t)(index + i));
+}
+#endif
 
 /* What a buffer lets through of each step now; the buffer goes on to the next. */
 static void through_buffer(const smg_step *s, int32_t *steps, int32_t count, int32_t index, int16_t *buffer) {
@@ -126,14 +129,17 @@ void smg_step_weights(const smg_step *s, const int32_t *sums, int32_t count, int
         const int32_t length = smg_min(BLOCK, count - start), first = index + start;
         int32_t done = 0;
 #if defined(SMG_VNNI)
-        done = vector_steps(s, sums + start, length, c_step ? c + start : c, c_step, first, steps);
-#endif
-        if (c_step)
-            channels_steps(s, sums + start + done, length - done, c + start + done, first + done, steps + done);
+        if (c_step && s->correction)
+            channels_steps(s, sums + start, length, c + start, first, steps);
         else
-            channel_steps(s, sums + start + done, length - done, c, first + done, steps + done);
+            vector_steps(s, sums + start, length, c_step ? c + start : c, c_step, first, steps);
+#else
+        if (c_step)
+            channels_steps(s, sums + start, length, c + start, first, steps);
+        else
+            channel_steps(s, sums + start, length, c, first, steps);
+#endif
         if (buffer) through_buffer(s, steps, length, first, buffer + first);
-        done = 0;
 #if defined(SMG_VNNI)
         done = vector_move(w + first, fraction, first, s->fraction_bits, steps, length);
 #endif

@@ -48,46 +48,61 @@ SMG_VNNI_PART __m512i smg_vnni_steps(const smg_vnni_power *p, __m512i sums, __m1
 }
 
 /* Sixteen fractions of `bits` bits, 4 or 2, that lie packed, the lowest first; and back. */
-static inline __m512i smg_vnni_fractions(const uint8_t *from, int32_t bits) {
+static inline __m512i smg_vnni_fractions(uint64_t packed, int32_t bits) {
     if (bits == 4) {
-        const __m128i x = _mm_loadl_epi64((const __m128i *)from), low = _mm_set1_epi8(15);
+        const __m128i x = _mm_cvtsi64_si128((int64_t)packed), low = _mm_set1_epi8(15);
         return _mm512_cvtepu8_epi32(
             _mm_unpacklo_epi8(_mm_and_si128(x, low), _mm_and_si128(_mm_srli_epi16(x, 4), low)));
     }
-    int32_t packed;
-    memcpy(&packed, from, sizeof packed);
-    const __m128i x = _mm_cvtepu8_epi32(_mm_cvtsi32_si128(packed));
+    const __m128i x = _mm_cvtepu8_epi32(_mm_cvtsi64_si128((int64_t)packed));
     const __m128i all = _mm_or_si128(_mm_or_si128(x, _mm_slli_epi32(x, 6)),
                                      _mm_or_si128(_mm_slli_epi32(x, 12), _mm_slli_epi32(x, 18)));
     return _mm512_cvtepu8_epi32(_mm_and_si128(all, _mm_set1_epi8(3)));
 }
 
-static inline void smg_vnni_keep_fractions(__m512i x, int32_t bits, uint8_t *to) {
-    const __m128i bytes = _mm512_cvtepi32_epi8(x);
-    if (bits == 4) {
-        const __m128i pairs = _mm_maddubs_epi16(bytes, _mm_set1_epi16(16 << 8 | 1));
-        _mm_storel_epi64((__m128i *)to, _mm_packus_epi16(pairs, pairs));
-        return;
-    }
-    const __m128i fours = _mm_madd_epi16(_mm_maddubs_epi16(bytes, _mm_set1_epi16(4 << 8 | 1)), _mm_set1_epi32(16 << 16 | 1));
-    const int32_t packed = _mm_cvtsi128_si32(_mm_cvtepi32_epi8(fours));
-    memcpy(to, &packed, sizeof packed);
+static inline uint64_t smg_vnni_packed(__m512i x, int32_t bits) {
+    const __m128i bytes = _mm512_cvtepi32_epi8(x), pairs = _mm_maddubs_epi16(bytes, _mm_set1_epi16(16 << 8 | 1));
+    const __m128i twos = _mm_maddubs_epi16(bytes, _mm_set1_epi16(4 << 8 | 1));
+    const __m128i fours = _mm_cvtepi32_epi8(_mm_madd_epi16(twos, _mm_set1_epi32(16 << 16 | 1)));
+    return (uint64_t)_mm_cvtsi128_si64(bits == 4 ? _mm_packus_epi16(pairs, pairs) : fours);
 }
 
-/* Move sixteen weights by their steps; `fraction` is NULL where they are their int8 alone. */
-static inline void smg_vnni_move(int8_t *w, uint8_t *fraction, int32_t bits, __m512i steps) {
-    const __m512i old = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)w));
-    if (!fraction) {
-        const __m512i moved = smg_vnni_clamp(_mm512_sub_epi32(old, steps), -127, 127);
-        _mm_storeu_si128((__m128i *)w, _mm512_cvtepi32_epi8(moved));
-        return;
+/* Up to eight bytes; whole ones, as is usual, at once. */
+static inline uint64_t smg_vnni_load_bytes(const uint8_t *from, int32_t count) {
+    uint64_t x = 0;
+    if (count == 8)
+        memcpy(&x, from, 8);
+    else
+        for (int32_t i = 0; i < count; i++) x |= (uint64_t)from[i] << 8 * i;
+    return x;
+}
+
+static inline void smg_vnni_store_bytes(uint64_t x, int32_t count, uint8_t *to) {
+    if (count == 8)
+        memcpy(to, &x, 8);
+    else
+        for (int32_t i = 0; i < count; i++) to[i] = (uint8_t)(x >> 8 * i);
+}
+
+/* Move up to sixteen weights by their steps; `fraction` is NULL where they are their int8 alone. */
+static inline void smg_vnni_move(int8_t *w, uint8_t *fraction, int32_t bits, __m512i steps, int32_t count) {
+    const __mmask16 some = smg_vnni_first(count);
+    const __m512i old = _mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(some, w));
+    __m512i moved = smg_vnni_clamp(_mm512_sub_epi32(old, steps), -127, 127);
+    if (fraction) {
+        const int32_t most = 127 * (1 << bits), bytes = count * bits / 8;
+        const __m512i half = _mm512_set1_epi32((1 << bits) >> 1);
+        const __m512i below = smg_vnni_fractions(smg_vnni_load_bytes(fraction, bytes), bits);
+        const __m512i whole = _mm512_sub_epi32(_mm512_add_epi32(_mm512_slli_epi32(old, (unsigned)bits), below), half);
+        const __m512i all = _mm512_add_epi32(smg_vnni_clamp(_mm512_sub_epi32(whole, steps), -most, most), half);
+        moved = _mm512_srai_epi32(all, (unsigned)bits);
+        smg_vnni_store_bytes(smg_vnni_packed(_mm512_and_si512(all, _mm512_set1_epi32((1 << bits) - 1)), bits), bytes,
+                             fraction);
     }
-    const __m512i half = _mm512_set1_epi32((1 << bits) >> 1), below = smg_vnni_fractions(fraction, bits);
-    const __m512i whole = _mm512_sub_epi32(_mm512_add_epi32(_mm512_slli_epi32(old, (unsigned)bits), below), half);
-    const int32_t most = 127 * (1 << bits);
-    const __m512i moved = _mm512_add_epi32(smg_vnni_clamp(_mm512_sub_epi32(whole, steps), -most, most), half);
-    _mm_storeu_si128((__m128i *)w, _mm512_cvtepi32_epi8(_mm512_srai_epi32(moved, (unsigned)bits)));
-    smg_vnni_keep_fractions(_mm512_and_si512(moved, _mm512_set1_epi32((1 << bits) - 1)), bits, fraction);
+    if (count == SMG_LANES)
+        _mm_storeu_si128((__m128i *)w, _mm512_cvtepi32_epi8(moved));
+    else
+        _mm_mask_storeu_epi8(w, some, _mm512_cvtepi32_epi8(moved));
 }
 #endif
 

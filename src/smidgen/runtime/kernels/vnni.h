@@ -11,6 +11,8 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "smidgen.h"
+
 #include "arithmetic.h"
 #include "working.h"
 
@@ -147,6 +149,19 @@ static inline __m512i smg_vnni_quad(const int8_t *const *rows, const int32_t *at
     return _mm512_xor_si512(smg_vnni_raise(), _mm512_shuffle_epi8(_mm512_permutexvar_epi32(words, x), bytes));
 }
 
+/* Parts of four elements that a quarter of a vector has. */
+enum { SMG_VNNI_PARTS = 4 };
+
+/* Sixteen bytes of each of four rows, as four parts of four: their rows' bytes side by side. */
+SMG_VNNI_PART void smg_vnni_interleave(const __m512i *rows, __m512i *parts) {
+    const __m512i low = _mm512_unpacklo_epi8(rows[0], rows[1]), high = _mm512_unpackhi_epi8(rows[0], rows[1]);
+    const __m512i low2 = _mm512_unpacklo_epi8(rows[2], rows[3]), high2 = _mm512_unpackhi_epi8(rows[2], rows[3]);
+    parts[0] = _mm512_unpacklo_epi16(low, low2);
+    parts[1] = _mm512_unpackhi_epi16(low, low2);
+    parts[2] = _mm512_unpacklo_epi16(high, high2);
+    parts[3] = _mm512_unpackhi_epi16(high, high2);
+}
+
 /* Four vectors of sixteen words each, of which every quarter is turned: the first words of all four, and so on. */
 static inline void smg_vnni_turn(__m512i *a, __m512i *b, __m512i *c, __m512i *d) {
     const __m512i ab = _mm512_unpacklo_epi32(*a, *b), ba = _mm512_unpackhi_epi32(*a, *b);
@@ -167,15 +182,47 @@ static inline void smg_vnni_turn_quarters(__m512i *a, __m512i *b, __m512i *c, __
     *d = _mm512_shuffle_i32x4(ba, dc, 0xdd);
 }
 
+/* Of sixty-four channels from `first` on, those that are trained, and which of all trained ones is the first of them. */
+typedef struct {
+    uint64_t channels;
+    int32_t first;
+} smg_vnni_trained;
+
+static inline smg_vnni_trained smg_vnni_trained_of(smg_weights w, int32_t first) {
+    smg_vnni_trained some = {0, 0};
+    while (some.first < w.count && w.channel[some.first] < first) some.first++;
+    for (int32_t i = some.first; i < w.count && w.channel[i] < first + 64; i++)
+        some.channels |= (uint64_t)1 << (w.channel[i] - first);
+    return some;
+}
+
+/* Trained weights, which follow each other at `from`, over frozen ones. */
+static inline __m512i smg_vnni_retrain(__m512i frozen, uint64_t channels, const int8_t *from) {
+#if defined(__AVX512VBMI2__)
+    return _mm512_mask_expandloadu_epi8(frozen, channels, from);
+#else
+    int8_t lanes[64];
+    _mm512_storeu_si512(lanes, frozen);
+    for (; channels; channels &= channels - 1) lanes[_tzcnt_u64(channels)] = *from++;
+    return _mm512_loadu_si512(lanes);
+#endif
+}
+
 /* to[i / 4 * step][lane][i % 4] = w[lane][i] for i < count, zeros after the last, of `channels` rows of weights that are k
- * apart: sixteen rows of sixteen words of four weights are turned at once. `step` is in bytes. */
-static inline void smg_vnni_pack(const int8_t *w, int32_t k, int32_t count, int32_t channels, int8_t *to,
-                                 int32_t step) {
+ * apart: sixteen rows of sixteen words of four weights are turned at once. `step` is in bytes. Trained weights of a row
+ * of `over` lie over them. */
+static inline void smg_vnni_pack(const int8_t *w, int32_t k, int32_t count, int32_t channels, smg_weights over,
+                                 int8_t *to, int32_t step) {
     __m512i rows[SMG_LANES];
     for (int32_t i = 0; i < count; i += 64) {
         const __mmask64 some = smg_vnni_bytes(count - i);
         for (int32_t n = 0; n < SMG_LANES; n++)
             rows[n] = n < channels ? _mm512_maskz_loadu_epi8(some, w + n * k + i) : _mm512_setzero_si512();
+        if (over.count) {
+            const smg_vnni_trained trained = smg_vnni_trained_of(over, i);
+            for (int32_t n = 0; n < channels && trained.channels; n++)
+                rows[n] = smg_vnni_retrain(rows[n], trained.channels, over.trained + n * over.count + trained.first);
+        }
         for (int32_t n = 0; n < SMG_LANES; n += 4) smg_vnni_turn(rows + n, rows + n + 1, rows + n + 2, rows + n + 3);
         for (int32_t n = 0; n < 4; n++) smg_vnni_turn_quarters(rows + n, rows + n + 4, rows + n + 8, rows + n + 12);
         /* Word 4 q + n of all rows is now in rows[4 q + n]. */

@@ -340,9 +340,10 @@ int smg_store_save(smg_store *store) {
 
 int smg_store_clear(smg_store *store) {
     int failed = SMG_STORE_OK;
+    const uint32_t sectors = store->region.sectors, last = store->chain.end.position;
     if (store->refused == SMG_STORE_SETUP) return store->refused;
-    for (uint32_t i = 0; i < store->region.sectors; i++)
-        if (smg_store_erase(store, i)) failed = SMG_STORE_WORN;
+    for (uint32_t i = 1; i <= sectors; i++) /* the chain that counts comes last, its first save first */
+        if (smg_store_erase(store, (last + i) % sectors)) failed = SMG_STORE_WORN;
     const int found = smg_store_open(store, store->flash, store->region, store->kept);
     return failed ? failed : found == SMG_STORE_EMPTY ? SMG_STORE_OK : found;
 }

@@ -39,7 +39,7 @@ typedef struct {
     uint32_t unit_bytes;   /* what one program takes at least, and a multiple of which it takes */
 } smg_flash;
 
-/* Sectors that hold one thing, by a name of up to 8 characters: others may hold another. */
+/* Sectors that hold one thing, by a name of up to 8 characters, which stays where it is: others may hold another. */
 typedef struct {
     const char *name;
     uint32_t first, sectors;
