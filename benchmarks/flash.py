@@ -21,7 +21,7 @@ from smidgen.targets.flash import PARTS
 
 BOARDS = ("cortex-m7", "cortex-m4", "cortex-m0plus")
 NETWORK, SCHEMES = "mcunet-5fps", ("head", "49kb", "148kb")
-STEPS = {1: 40, 10: 40, 100: 20}  # from one save to the next, and how many saves
+STEPS = {1: 24, 10: 24, 100: 12}  # from one save to the next, and how many saves
 PER_DAY = (24, 24 * 60)
 
 

@@ -2,29 +2,13 @@
 #include "grad_tiles.h"
 
 #include "multiply.h"
-#include "packed.h"
+#include "transpose.h"
 
 enum { LANES = 4 };
 
-static void store(int8_t *to, uint32_t word) { __builtin_memcpy(to, &word, sizeof word); }
-
-/* Four columns of a matrix of `rows` rows, a multiple of four, as rows that lie `rows` bytes apart. */
-static void transpose(const int8_t *w, int32_t step, int32_t rows, int8_t *to) {
-    const uint32_t even = 0x00FF00FFu;
-    for (const int8_t *end = to + rows; to != end; to += 4, w += 4 * step) {
-        const uint32_t a = smg_four(w), b = smg_four(w + step), c = smg_four(w + 2 * step), d = smg_four(w + 3 * step);
-        const uint32_t ab = (a & even) | (b & even) << 8, cd = (c & even) | (d & even) << 8;
-        const uint32_t ab_odd = (a >> 8 & even) | (b & ~even), cd_odd = (c >> 8 & even) | (d & ~even);
-        store(to, (ab & 0xFFFFu) | cd << 16);
-        store(to + rows, (ab_odd & 0xFFFFu) | cd_odd << 16);
-        store(to + 2 * rows, ab >> 16 | (cd & 0xFFFF0000u));
-        store(to + 3 * rows, ab_odd >> 16 | (cd_odd & 0xFFFF0000u));
-    }
-}
-
 /* Columns [c, c + 4) of the weights: where one is trained, its own. */
 static void lay_columns(smg_weights w, int32_t rows, int32_t step, int32_t c, int8_t *to) {
-    transpose(w.data + c, step, rows, to);
+    smg_transpose(w.data + c, step, rows, to);
     for (int32_t n = 0; n < w.count; n++) {
         const int32_t lane = w.channel[n] - c;
         for (int32_t i = 0; lane >= 0 && lane < LANES && i < rows; i++) to[lane * rows + i] = w.trained[i * w.count + n];
