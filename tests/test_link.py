@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lines import Faulty, Flaky
+from experiments.lines import Faulty, Flaky
 from native import SANITIZE
 from networks import CLASSES, inverted_residual, samples
 from smidgen.errors import InputError

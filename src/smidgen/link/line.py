@@ -75,7 +75,7 @@ class Line:
     def __init__(self, stream: Stream, timing: Timing | None = None) -> None:
         self.stream, self.timing = stream, timing or Timing()
         self.piece = self._most = LEAST_PIECE
-        self.sent = self.tries = 0  # requests, and how often they were sent in all
+        self.sent = self.sent_in_all = 0  # requests, and those that were sent again counted each time
         self._frames = Frames()
         self._session = self._number = 0
         self._boot: int | None = None
@@ -148,9 +148,9 @@ class Line:
     def _exchange(self, command: Command, data: bytes, first: bool = False) -> Answer:
         self._number = (self._number + 1) & 0xFFFF
         sent = request_frame(self._session, self._number, command, data)
-        self.sent += 1
-        answer, tries = self._until_answered(sent, command, first), self.tries
-        self._adapt(tries)
+        self.sent, before = self.sent + 1, self.sent_in_all
+        answer = self._until_answered(sent, command, first)
+        self._adapt(self.sent_in_all - before)
         if answer.status == Status.STRANGER or (self._boot is not None and answer.boot != self._boot):
             raise Restarted(f"{self.stream.name} has restarted")
         return answer
@@ -158,10 +158,10 @@ class Line:
     def _until_answered(self, sent: bytes, command: Command, first: bool) -> Answer:
         """Send until the answer comes: again at once where something damaged came, else after a while."""
         timing = self.timing
-        end, wait, self.tries = time.monotonic() + (timing.first if first else timing.silent), timing.again, 0
-        self._garbage = 0
-        while time.monotonic() < end or self.tries < 2:
-            self.tries += 1
+        patience, wait, tries = timing.first if first else timing.silent, timing.again, 0
+        end, self._garbage = time.monotonic() + patience, 0
+        while time.monotonic() < end or tries < 2:
+            tries, self.sent_in_all = tries + 1, self.sent_in_all + 1
             self.stream.write(sent)
             due = time.monotonic() + wait
             while (left := due - time.monotonic()) > 0:
@@ -176,7 +176,7 @@ class Line:
                 if not came:
                     wait = min(1.5 * wait, timing.slowest)
                     break
-        raise LinkError(self._silence(command, timing.first if first else timing.silent))
+        raise LinkError(self._silence(command, patience, tries))
 
     def _look(self, came: bytes) -> tuple[Answer | None, bool]:
         """The answer to the request under way, if it came; and whether something that is damaged did."""
@@ -198,7 +198,7 @@ class Line:
         elif self._smooth >= GROWS:
             self._smooth, self.piece = 0, min(2 * self.piece, self._most)
 
-    def _silence(self, command: Command, seconds: float) -> str:
+    def _silence(self, command: Command, seconds: float, tries: int) -> str:
         name, what = self.stream.name, command.name.lower()
         if self._garbage:
             return (
@@ -206,6 +206,6 @@ class Line:
                 "check the baud rate, and that firmware with a link runs there"
             )
         return (
-            f"{name} is silent: no byte came in {seconds:g} s after {self.tries} tries of {what}; check the cable and "
+            f"{name} is silent: no byte came in {seconds:g} s after {tries} tries of {what}; check the cable and "
             "the power, and that firmware with a link runs there"
         )
