@@ -8,8 +8,8 @@
 static const part parts[] = {
     {512, 8, 0, 6}, {512, 16, 1, 2}, {256, 16, 0, 16}, {4096, 32, 0, 2}, {1024, 256, 0, 8}, {128, 16, 2, 12}};
 
-/* Cuts at random moments: of a part, how many, and how many sectors wear out. Seeds 38, 15 and 72 cut twice where a store
- * loses a save that counts undone saves too seldom, or makes not sure of the last before it erases. */
+/* Cuts at random moments: of a part, how many, and how many sectors wear out. Seeds 38, 15 and 72 cut twice in a row
+ * where that costs a save, unless a store makes sure of the last one before it erases anything. */
 static const struct {
     int part, rounds;
     uint32_t seed, worn;
