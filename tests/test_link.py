@@ -229,7 +229,7 @@ def test_half_a_state_is_never_learned_from(emulated: tuple[Program, EmulatedStr
         assert same(device.state(), kept), "what was saved takes the place of a mix"
 
 
-def test_a_load_of_nothing_leaves_what_was_learned(emulated: tuple[Program, EmulatedStream]) -> None:
+def test_a_load_that_fails_leaves_what_was_learned(emulated: tuple[Program, EmulatedStream]) -> None:
     program, stream = emulated
     image, label = samples(program.graph, 1)[0]
     with LinkedDevice(program.graph, Line(stream)) as device:
@@ -242,6 +242,12 @@ def test_a_load_of_nothing_leaves_what_was_learned(emulated: tuple[Program, Emul
         device.train(image, label, RATE)
         device.load()
         assert same(device.state(), before)
+        device.train(image, label, RATE)
+        after, files = device.state(), stream.board.drawer.files
+        files["kept"] = files["kept"][:-1] + bytes([files["kept"][-1] ^ 1])
+        with pytest.raises(LinkError, match="load failed on the board, its function gave -1"):
+            device.load()
+        assert same(device.state(), after), "although the board began anew"
 
 
 def test_a_board_with_another_program_is_refused_by_its_fingerprint(example: Path, tmp_path: Path) -> None:
