@@ -134,7 +134,7 @@ def network_table(own: Whole) -> Table:
 
 def main() -> None:
     parser = arguments_of(__doc__)
-    cores = ("cortex-m7", "cortex-m55")
+    cores = ("cortex-m7", "cortex-m55", "cortex-m85")
     parser.add_argument("--core", default=cores[0], choices=cores, help="the others' figures are of a Cortex-M7")
     options = parser.parse_args()
     target = CortexM(BOARDS[options.core])

@@ -16,11 +16,12 @@ from rich.table import Table
 from shared import add_data, arguments_of, images_of, released, report, start
 
 sys.path.append(str(Path(__file__).parents[1]))
-from experiments.keeping import KEPT_BYTES, REGIONS, StoreCost, Wear, learned, store_cost, wear
+from experiments.keeping import KEPT_BYTES, StoreCost, Wear, learned, store_cost, wear
+from smidgen.targets.flash import PARTS
 
 BOARDS = ("cortex-m7", "cortex-m4", "cortex-m0plus")
-CASES = (("mcunet-5fps", "49kb"), ("mcunet-5fps", "148kb"))
-STEPS = {1: 40, 10: 40, 100: 20}  # from one save to the next, and how many saves
+NETWORK, SCHEMES = "mcunet-5fps", ("head", "49kb", "148kb")
+STEPS = {1: 24, 10: 24, 100: 12}  # from one save to the next, and how many saves
 PER_DAY = (24, 24 * 60)
 
 
@@ -72,10 +73,10 @@ def main() -> None:
     given = parser.parse_args()
     data = images_of(given, None)
     wears = []
-    for network, scheme in CASES:
+    for scheme in SCHEMES:
         for steps, saves in STEPS.items():
-            states = list(learned(released(network), scheme, data, steps, saves))
-            wears += [wear(states, part, (network, scheme, steps)) for part in REGIONS]
+            states = list(learned(released(NETWORK), scheme, data, steps, saves))
+            wears += [wear(states, part, (NETWORK, scheme, steps)) for part in PARTS]
     costs = tuple(store_cost(board) for board in BOARDS)
     report(Measured(costs, tuple(one for one in wears if one is not None)), show, given.json)
 

@@ -86,11 +86,12 @@ def fp32_learner(graph: Graph, scheme: str, data: Data, qas: bool) -> Learner:
     return Learner("fp32 weights, fp32 gradients", training.train, test)
 
 
-def int8_learner(bits: int, graph: Graph, scheme: str, data: Data, qas: bool) -> Learner:
+def int8_learner(bits: int, bias_bits: int, graph: Graph, scheme: str, data: Data, qas: bool) -> Learner:
     images = examples(data.train, pixel_encoding(graph))
-    options = Options(len(data.classes), weight_bits=bits, qas=qas)
+    options = Options(len(data.classes), weight_bits=bits, qas=qas, bias_bits=bias_bits)
     device = sm.compile(graph, scheme, "host", options=options, images=images).start()
-    return Learner(f"{bits}-bit weights, int8 gradients", device.train, lambda samples: top1(device, samples))
+    biases = "" if bias_bits == 32 else f" and {bias_bits}-bit biases"
+    return Learner(f"{bits}-bit weights{biases}, int8 gradients", device.train, lambda samples: top1(device, samples))
 
 
 def run(learners: list[Learner], graph: Graph, data: Data, course: Course) -> tuple[Outcome, ...]:
@@ -133,7 +134,8 @@ def show(experiment: Experiment) -> None:
 
 LEARNERS: dict[str, Callable[[Graph, str, Data, bool], Learner]] = {
     "fp32": fp32_learner,
-    **{str(bits): partial(int8_learner, bits) for bits in (12, 10, 8)},
+    **{str(bits): partial(int8_learner, bits, 32) for bits in (12, 10, 8)},
+    "12-16": partial(int8_learner, 12, 16),
 }
 
 

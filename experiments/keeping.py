@@ -29,8 +29,8 @@ MAIN = Path(__file__).parent / "keeping.c"
 KEPT_BYTES = 32768  # the state that keeping.c keeps
 LIMIT = 1_000_000_000  # instructions
 PER_YEAR = 365.25
-# The sectors of each part that a store is given here.
-REGIONS = {"nrf52840": 32, "rp2040": 32, "esp32": 32, "stm32f7": 2, "stm32f7-small": 3}
+RATE = 0.1 / 256  # the paper's, for one sample
+LARGE = {"stm32f7": 2, "stm32f7-small": 3}  # sectors of parts that have no more; of others twice what two states take
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def learned(network: Graph, scheme: str, data: Data, steps: int, saves: int) -> 
         for _ in range(saves):
             for index in order.integers(0, len(data.train.labels), steps):
                 sample = as_input(data.train.images[index], encoding)
-                device.train(sample, int(data.train.labels[index]), 0.01)
+                device.train(sample, int(data.train.labels[index]), RATE)
             block: Array = np.zeros(state_bytes(program.graph), np.uint8)
             state = device.state()
             for value, at in state_offsets(program.graph).items():
@@ -86,11 +86,12 @@ def learned(network: Graph, scheme: str, data: Data, steps: int, saves: int) -> 
 
 def wear(states: list[bytes], part: str, told: tuple[str, str, int]) -> Wear | None:
     """What saves of these states one after the other cost; None where a region of this part holds no two of them."""
-    flash = EmulatedFlash(PARTS[part], REGIONS[part])
     memory: Array = np.frombuffer(states[0], np.uint8).copy()
-    store = Store(flash, memory, Kept(flash.sectors))
-    if store.needed > flash.sectors:
+    needed = Store(EmulatedFlash(PARTS[part], 1), memory, Kept(1)).needed
+    flash = EmulatedFlash(PARTS[part], LARGE.get(part, 2 * needed))
+    if needed > flash.sectors:
         return None
+    store = Store(flash, memory, Kept(flash.sectors))
     store.save()
     programs, erases, busy = flash.programs, int(flash.erases.sum()), flash.busy_ms
     changed = []

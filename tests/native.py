@@ -13,6 +13,7 @@ from smidgen.pipeline import compile
 from smidgen.runtime import working_memory
 from smidgen.targets.compiler import Cache, find_compiler
 
+GUARD = 64  # bytes after working memory that must stay as they are
 SANITIZE = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 
 
@@ -89,3 +90,21 @@ def argument(node: Node, value: Value, array: Array) -> object:
     """An input as its kernel takes it."""
     overlay_input = node.op.overlay_input is not None and value is node.ins[node.op.overlay_input]
     return ctypes.pointer(Weights(array.ctypes.data)) if overlay_input else pointer(array)
+
+
+def compute(kernels: Kernels, graph: Graph, x: Array, y: Array, y0: int, y1: int) -> None:
+    """Output rows [y0, y1) of a graph of one spatial op; x and y hold as many rows of their maps as they have."""
+    (node,) = graph.nodes
+    size = working_memory(node, y1 - y0 < node.out.type.shape[1], PORTABLE)
+    scratch = np.full(size + GUARD, 0x5A, np.uint8)
+    constants = [argument(node, v, graph.constants[v]) for v in node.ins[1:]]
+    working = [pointer(scratch)] if node.op.working_memory else []
+    maps = Map(x.ctypes.data, len(x)), Map(y.ctypes.data, len(y))
+    kernels.call(node, ctypes.byref(maps[0]), *constants, ctypes.byref(maps[1]), y0, y1, *working)
+    assert (scratch[size:] == 0x5A).all(), "the kernel wrote past its working memory"
+
+
+def whole(kernels: Kernels, graph: Graph, x: Array) -> Array:
+    y = np.zeros(graph.outputs[0].type.shape, np.int8)
+    compute(kernels, graph, x[0], y[0], 0, y.shape[1])
+    return y

@@ -22,7 +22,7 @@ int main(void) {
         void *data;
         int32_t size;
     } written = {ask(OPEN, &opened), answers, sizeof answers};
-    answers[0] = cut_all(&small_pages, 50, WAVERING);
+    answers[0] = cut_all(&small_pages, SAVES, WAVERING);
     answers[1] = cuts;
     answers[2] = cut_at_random(&small_pages, 20, 3, 0);
     ask(WRITE, &written);

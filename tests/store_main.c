@@ -6,7 +6,7 @@
 #include "store_checks.h"
 
 static const part parts[] = {
-    {512, 4, 0, 6}, {512, 16, 1, 2}, {256, 8, 0, 16}, {4096, 32, 0, 2}, {1024, 256, 0, 8}, {128, 16, 2, 12}};
+    {512, 8, 0, 6}, {512, 16, 1, 2}, {256, 16, 0, 16}, {4096, 32, 0, 2}, {1024, 256, 0, 8}, {128, 16, 2, 12}};
 static const uint32_t worn[] = {2, 0, 3, 0, 2, 0};        /* sectors that may wear out */
 static const uint32_t seeds[] = {1, 2, 154, 231, 1386}; /* the last ones cut twice where it hurts most */
 

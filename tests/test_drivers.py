@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from chip_flash import ChipBoard, Nvmc, Stm32f7
 from native import SANITIZE
 from networks import CLASSES, inverted_residual
 from smidgen.codegen import RUNTIME
@@ -14,13 +16,18 @@ from smidgen.pipeline import compile
 from smidgen.targets import toolchain
 from smidgen.targets.boards import BOARDS
 from smidgen.targets.compiler import Cache, find_compiler
+from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.host import INSIDE
+from smidgen.targets.image import read_image
 from smidgen.training import Options
 
 HERE = Path(__file__).parent
 STORE = RUNTIME / "store"
 HEADERS = {"rp2040": ("hardware/flash.h", "hardware/sync.h"), "esp32": ("esp_partition.h",)}  # of the chips' SDKs
-CORES = {"nrf52": "nrf52840", "stm32f7": "stm32f746"}  # chips whose registers a driver writes
+# Chips whose registers a driver writes: a board, its controller, and the sectors of a store.
+CORES = {"nrf52": ("nrf52840", Nvmc, 16), "stm32f7": ("stm32f746", Stm32f7, 2)}
+LIMIT = 100_000_000  # instructions
+WARNINGS = ("-pedantic", "-Wshadow", "-Wstrict-prototypes", "-Wconversion", "-Wsign-conversion")
 BLANK = bytes([0xFF]) * (2 << 20)
 
 
@@ -62,8 +69,25 @@ def test_a_program_goes_on_from_what_it_kept_in_a_chips_flash(chip: str, cache: 
 
 
 @pytest.mark.parametrize("chip", CORES)
-def test_a_driver_that_writes_registers_compiles_without_a_warning(chip: str, tmp_path: Path) -> None:
-    warnings = ("-pedantic", "-Wshadow", "-Wstrict-prototypes", "-Wconversion", "-Wsign-conversion")
-    compiler = toolchain.find("zig", BOARDS[CORES[chip]].core)
-    source = STORE / "flash" / f"{chip}.c"
-    compiler(*warnings, f"-I{STORE}", "-c", source, "-o", "driver.o", folder=tmp_path)
+def test_a_driver_that_writes_registers_keeps_what_was_learned_through_restarts(chip: str, cache: Path) -> None:
+    name, controller, sectors = CORES[chip]
+    target = CortexM(BOARDS[name], cache=cache)
+    paths = (*STORE.glob("*.[ch]"), STORE / "flash" / f"{chip}.c", HERE / "chip_main.c")
+    files = {**target._board_files(), **{path.name: path.read_text() for path in paths}}
+    own = [file for file in files if file.endswith(".c")]
+    built = Cache(cache, toolchain.find("zig", target.board.core))
+    link = (*WARNINGS, f"-DREGION={sectors}", "-I.", "-T", "board.ld", *toolchain.link_flags("zig"))
+    image = read_image(built.build(".elf", files, *link, *own))
+    flash, learned, erases = None, b"", 0
+    for restart in range(3):
+        board = ChipBoard(target.board, image, cache, controller(), flash)
+        answers = {}
+        for request in ("o", "l", "w", "s", "s"):
+            answer = board.exchange(request.encode(), LIMIT)
+            answers[request] = struct.unpack_from("<i", answer)[0], answer[4:]
+        there = 0 if restart else -1
+        assert [answers[request][0] for request in "olws"] == [there, there, 0, 0]
+        assert answers["l"][1] == (learned or bytes(len(answers["l"][1]))), "what the last program saved"
+        assert board.controller.wrong == []
+        flash, learned, erases = board.held(), answers["s"][1], erases + board.controller.erases
+    assert erases > 2

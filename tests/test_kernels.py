@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import platform
 import shutil
 import subprocess
@@ -17,16 +16,14 @@ from hypothesis import strategies as st
 from case_parts import Case, conv, depthwise
 from cases import CASES, GRAPHS, RUNS, inputs, together
 from graphs import int8_graphs, random_inputs
-from native import Kernels, Map, argument, build_sanitized, pointer
-from smidgen.codegen import PORTABLE, RUNTIME
+from native import Kernels, build_sanitized, compute, pointer, whole
+from smidgen.codegen import RUNTIME
 from smidgen.ir import Array, Graph, QParams, evaluate
 from smidgen.pipeline import compile
-from smidgen.runtime import working_memory
 from smidgen.targets.compiler import FLAGS, NATIVE, Compiler, cross, find_compiler, probe
 from smidgen.targets.host import Host
 
 ZIG = (sys.executable, "-m", "ziglang", "cc")
-GUARD = 64  # bytes after working memory that must stay as they are
 
 
 @pytest.fixture(scope="session")
@@ -100,24 +97,6 @@ def test_no_kernel_trips_a_sanitizer(tmp_path: Path) -> None:
     executable = build_sanitized(tmp_path, graph, RUNS)
     result = subprocess.run([executable, "vectors"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode == 0, f"{result.stdout}\n{result.stderr[:4000]}"
-
-
-def compute(kernels: Kernels, graph: Graph, x: Array, y: Array, y0: int, y1: int) -> None:
-    """Output rows [y0, y1) of a graph of one spatial op; x and y hold as many rows of their maps as they have."""
-    (node,) = graph.nodes
-    size = working_memory(node, y1 - y0 < node.out.type.shape[1], PORTABLE)
-    scratch = np.full(size + GUARD, 0x5A, np.uint8)
-    constants = [argument(node, v, graph.constants[v]) for v in node.ins[1:]]
-    working = [pointer(scratch)] if node.op.working_memory else []
-    maps = Map(x.ctypes.data, len(x)), Map(y.ctypes.data, len(y))
-    kernels.call(node, ctypes.byref(maps[0]), *constants, ctypes.byref(maps[1]), y0, y1, *working)
-    assert (scratch[size:] == 0x5A).all(), "the kernel wrote past its working memory"
-
-
-def whole(kernels: Kernels, graph: Graph, x: Array) -> Array:
-    y = np.zeros(graph.outputs[0].type.shape, np.int8)
-    compute(kernels, graph, x[0], y[0], 0, y.shape[1])
-    return y
 
 
 def by_rows(kernels: Kernels, graph: Graph, x: Array) -> Array:

@@ -60,7 +60,7 @@ def test_a_projects_folders_hold_the_model_the_kernels_and_the_board(target: str
     assert folders.pop("") == {"README.md", "Makefile", "CMakeLists.txt", LISTING}
     assert folders.pop("model") == {"kws.h", "kws.c", "kws_link.h", "kws_weights.h", "kws_weights.c"}
     kernels = {path.name for path in program.sources.runtime}
-    store = {"smidgen_store.h", "store.c", "store_sectors.h", "store_sectors.c"}
+    store = {"smidgen_store.h", "store.c", *(f"store_{part}.{kind}" for part in ("blocks", "sectors") for kind in "ch")}
     assert folders.pop("smidgen") == kernels | {"link.c", "smidgen_link.h", "CMakeLists.txt"} | store
     assert folders.pop("flash") == {"esp32.c", "nrf52.c", "rp2040.c", "stm32f7.c"}
     own = {"startup.c", "board.ld", "port.h"} if target != "host" else set()

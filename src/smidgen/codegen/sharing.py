@@ -1,8 +1,8 @@
-"""Factors of steps told by what a layer has in flash anyway: its own multipliers, and a byte of correction each.
+"""Factors of steps told by what a layer has in flash anyway: its own multipliers, and four bits of correction each.
 
 QAS's factor of a channel is a number that its tensor shares, over the square of the layer's own factor s_x·s_w / s_y.
-`smg_factor_of` (step.h) computes that from the layer's multiplier, within a few units of the last of 31 bits; what is
-missing is a byte. The factor is the same to the last bit, or it is listed as before.
+`smg_factor_of` (step.h) computes that from the layer's multiplier, within eight units of the last of 31 bits; what is
+missing is listed, two to a byte. The factor is the same to the last bit, or it is listed as before.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from smidgen.ir import Array, Graph, Node, Value
 from smidgen.ops.bias import LearnedBias
 from smidgen.ops.overlay import Overlay
-from smidgen.ops.update import Step, WeightStep
+from smidgen.ops.update import Step, WeightStep, pack
 from smidgen.ops.weighted import Weighted
 
 LARGEST = 60  # log2 of the largest factor that there is
@@ -28,7 +28,12 @@ class Shared:
     layer: Node
     scale: int
     exponent: int
-    correction: Array
+    correction: Array  # −8 to 7 each
+
+    @property
+    def packed(self) -> Array:
+        """Corrections as C reads them: eight more, two to a byte, the first in its lower half."""
+        return pack((self.correction + 8).astype(np.uint8), 4)
 
 
 def shared_factors(graph: Graph) -> dict[Value, Shared]:
@@ -56,7 +61,7 @@ def _shared(node: Node, layer: Node) -> Shared | None:
     for scale, exponent in _scales(wanted, own):
         mantissa, shift = derive(*own, scale, exponent)
         correction = np.where(shift > LARGEST, 0, wanted[0].astype(np.int64) - mantissa)
-        if np.array_equal(shift, wanted[1]) and (np.abs(correction) <= 127).all():
+        if np.array_equal(shift, wanted[1]) and (correction >= -8).all() and (correction <= 7).all():
             return Shared(layer, scale, exponent, correction.astype(np.int8))
     return None
 
@@ -84,7 +89,7 @@ def derive(multiplier: Array, shift: Array, scale: int, exponent: int) -> tuple[
     first = (np.uint64(0xFFFFFFFF) // (m >> np.uint64(15))) << np.uint64(14)  # 2^61 / m, to 15 bits
     left = np.uint64(1 << 31) - (m * first >> np.uint64(31))
     inverse = first * left >> np.uint64(30)  # after a step of Newton's
-    product = (inverse * inverse >> np.uint64(32)) * np.uint64(scale) >> np.uint64(29)
+    product = (inverse * inverse >> np.uint64(30)) * np.uint64(scale) >> np.uint64(31)
     up = (product < 1 << 31).astype(np.int64) + (product < 1 << 30)
     mantissa = (product << up.astype(np.uint64) >> np.uint64(1)).astype(np.int64)
     power = exponent + 2 - up - 2 * shift.astype(np.int64)

@@ -126,7 +126,7 @@ class Writer:
             return own
         told = {field: self._array(shared.layer, field) for field in ("multiplier", "shift")}
         return own | told | {
-            "correction": shared.correction, "scale": shared.scale, "exponent": shared.exponent,
+            "correction": shared.packed, "scale": shared.scale, "exponent": shared.exponent,
         }  # fmt: skip
 
     def _order(self, group: Group) -> str:

@@ -33,7 +33,7 @@ from smidgen.ops.gradient import ChannelSum, ParameterGrad
 from smidgen.ops.rules import SGD, UpdateRule
 
 T = TypeVar("T")
-NOTHING: Array = np.zeros(0, np.int8)  # factors are listed here; codegen may tell them by their layer's
+NOTHING: Array = np.zeros(0, np.uint8)  # factors are listed here; codegen may tell them by their layer's
 BUFFER_BITS = 12  # fraction bits, below one int8 step, of a weight's buffer
 
 

@@ -15,6 +15,7 @@ from smidgen.ir import Graph
 from smidgen.memory import PeakParts
 from smidgen.pipeline import Program
 from smidgen.results.comparing import Exactness, check_request, compare, random_inputs
+from smidgen.results.flash import FlashPart, flash_parts
 from smidgen.targets.boards import Clock, shown_time
 from smidgen.targets.device import restart
 
@@ -34,10 +35,11 @@ class Sram:
 
 @dataclass(frozen=True)
 class Flash:
-    """Bytes of flash in use."""
+    """Bytes of flash in use, and what holds them."""
 
     code: int
     constants: int
+    parts: tuple[FlashPart, ...]
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,7 @@ class Profile:
             f"stack {s.stack:,}; image {image}",
             f"stack         {s.stack_bound:>11,} bytes at most, whatever it runs; built by {self.compiler}",
             f"flash         {self.flash_bytes:>11,} bytes: code {f.code:,}, constants {f.constants:,}",
+            f"of it         {', '.join(map(str, f.parts))}",
             f"plan          {self.plan.peak_bytes:>11,} bytes; no plan for this order of nodes needs less than "
             f"{self.plan.lower_bound_bytes:,}",
             f"at its peak   {self.plan.at_peak}",
@@ -183,7 +186,7 @@ def profile(program: Program, steps: int = 3, seed: int = 0) -> Profile:
         sram_bytes=memory.sram,
         sram=Sram(memory.arena, memory.state, memory.other, memory.stack, memory.stack_bound),
         flash_bytes=memory.flash,
-        flash=Flash(memory.code, memory.constants),
+        flash=Flash(memory.code, memory.constants, flash_parts(program, device.image)),
         instructions=Instructions(forward.total, step, counts.between, _costs_by_op(by_node), by_node),
         time=estimate_time(device.clock, forward.total, step),
         plan=PlannedArena(program.plan.peak, program.plan.lower_bound, program.memory.at_peak),

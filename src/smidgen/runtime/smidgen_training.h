@@ -216,11 +216,12 @@ typedef struct {
 /* How sums become steps: raised by `lift` bits and scaled by their channel's multiplier * 2^(shift - 31) and by the
  * rate; `slot` is that of the gradient they are sums of. Where there are corrections, multipliers and shifts are those
  * of the layer, and smg_factor_of computes a channel's factor from them. */
-#define SMG_STEPPING                    \
-    const int32_t *multiplier;          \
-    const int8_t *shift, *correction;   \
-    int32_t scale, exponent;            \
-    int32_t slot, stream, lift;         \
+#define SMG_STEPPING           \
+    const int32_t *multiplier; \
+    const int8_t *shift;       \
+    const uint8_t *correction; \
+    int32_t scale, exponent;   \
+    int32_t slot, stream, lift; \
     smg_rule rule
 
 typedef struct {

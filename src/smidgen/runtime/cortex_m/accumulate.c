@@ -5,6 +5,7 @@
 #include <arm_acle.h>
 
 #include "arithmetic.h"
+#include "packed.h"
 
 /* Rows that are looked through at once, and channels that are summed up at once. */
 enum { RUN = 64, LANES = 4 };
@@ -130,11 +131,18 @@ enum { HALFWORD = 256 };
 /* Sums of four channels of rows that lie `step` bytes apart. */
 static inline void sum_four(int32_t *sums, const int8_t *rows, int32_t step, int32_t count) {
     int16x2_t even = 0, odd = 0;
-    for (const int8_t *end = rows + count * step; rows != end; rows += step) {
-        int8x4_t word;
-        __builtin_memcpy(&word, rows, sizeof word);
-        even = __sxtab16(even, word);
-        odd = __sxtab16(odd, word >> 8 | word << 24);
+    const int8_t *const end = rows + count * step, *const last = end - 3 * step;
+    for (; rows < last; rows += 4 * step) {
+        const uint32_t a = smg_four(rows), b = smg_four(rows + step);
+        const uint32_t c = smg_four(rows + 2 * step), d = smg_four(rows + 3 * step);
+        even = __sxtab16(__sxtab16(__sxtab16(__sxtab16(even, (int8x4_t)a), (int8x4_t)b), (int8x4_t)c), (int8x4_t)d);
+        odd = __sxtab16(__sxtab16(odd, (int8x4_t)smg_turned(a)), (int8x4_t)smg_turned(b));
+        odd = __sxtab16(__sxtab16(odd, (int8x4_t)smg_turned(c)), (int8x4_t)smg_turned(d));
+    }
+    for (; rows != end; rows += step) {
+        const uint32_t word = smg_four(rows);
+        even = __sxtab16(even, (int8x4_t)word);
+        odd = __sxtab16(odd, (int8x4_t)smg_turned(word));
     }
     sums[0] += (int16_t)even;
     sums[1] += (int16_t)odd;

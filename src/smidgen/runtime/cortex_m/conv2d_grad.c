@@ -1,11 +1,13 @@
 /* The gradient of a convolution's input. Behind a mask, where a 1x1 convolution's gradient is zero at most places, the
- * others are dot products of int16 pairs; elsewhere rows of weights are summed up (see accumulate.c). */
+ * others are dot products of int16 pairs; elsewhere rows of weights are summed up (see accumulate.c), or, where few
+ * gradients are zero, multiplied as a convolution's are (see grad_tiles.h). */
 #include "smidgen_training.h"
 
 #include <arm_acle.h>
 
 #include "columns.h"
 #include "grad_any.h"
+#include "grad_tiles.h"
 #include "noinline.h"
 #include "working_packed.h"
 
@@ -85,7 +87,19 @@ typedef struct {
     int32_t mask_step, mask_shift;
 } dots;
 
-/* The dot products that the mask lets pass; the other sums are 0. r3 holds the bits left, lr points to the dots. */
+/* Eight products, the columns' at r0 with the gradients' at r1, added to r12. */
+#define EIGHT                                                                                  \
+    "ldm r0!, {r4-r7}\n ldm r1!, {r8-r11}\n smlad r12, r4, r8, r12\n smlad r12, r5, r9, r12\n" \
+    "smlad r12, r6, r10, r12\n smlad r12, r7, r11, r12\n"
+/* A lane that the mask stops is stepped over; one that it lets pass is summed up until its column ends at r2, an odd
+ * eight first, and so steps to the next. */
+#define LANE(bit, pass, next) "tst r3, #" bit "\n bne " pass "f\n add r0, r0, r3, lsr #8\n" next ": "
+#define PASS(pass, loop, odd, next, at)                                                                             \
+    pass ": ldr r1, [lr, #8]\n add r2, r0, r3, lsr #8\n mov r12, #0\n tst r3, #4096\n bne " odd "f\n" loop ": " EIGHT \
+    odd ": " EIGHT "cmp r0, r2\n bne " loop "b\n ldr r4, [lr, #16]\n str r12, [r4, #" at "]\n b " next "b\n"
+
+/* The dot products that the mask lets pass; the other sums are 0. r3 holds the mask's four bits and, above its lowest
+ * byte, the bytes of a column; r0 walks over the columns, lr points to the dots. */
 static void multiply(dots *all) {
     register uint32_t r0 __asm__("r0") = (uint32_t)(uintptr_t)all;
     __asm__ volatile(
@@ -93,17 +107,13 @@ static void multiply(dots *all) {
         "1: ldr r4, [lr, #20]\n ldrd r5, r6, [lr, #24]\n ldrb r3, [r4]\n add r4, r4, r5\n str r4, [lr, #20]\n"
         "lsr r3, r3, r6\n ands r3, r3, #15\n"
         "ldr r8, [lr, #16]\n mov r4, #0\n mov r5, #0\n strd r4, r5, [r8]\n strd r4, r5, [r8, #8]\n beq 5f\n"
-        "2: rbit r4, r3\n clz r4, r4\n sub r5, r3, #1\n and r3, r3, r5\n"
-        "ldm lr, {r5, r6, r7}\n mla r0, r4, r6, r5\n add r2, r0, r6\n mov r1, r7\n"
-        "ldr r5, [lr, #16]\n add r4, r5, r4, lsl #2\n push {r4}\n mov r12, #0\n tst r6, #16\n bne 4f\n"
-        "3: ldm r0!, {r4-r7}\n ldm r1!, {r8-r11}\n smlad r12, r4, r8, r12\n smlad r12, r5, r9, r12\n"
-        "smlad r12, r6, r10, r12\n smlad r12, r7, r11, r12\n"
-        "4: ldm r0!, {r4-r7}\n ldm r1!, {r8-r11}\n smlad r12, r4, r8, r12\n smlad r12, r5, r9, r12\n"
-        "smlad r12, r6, r10, r12\n smlad r12, r7, r11, r12\n"
-        "cmp r0, r2\n bne 3b\n pop {r4}\n str r12, [r4]\n cmp r3, #0\n bne 2b\n"
+        "ldrd r0, r6, [lr]\n orr r3, r3, r6, lsl #8\n"
+        LANE("1", "20", "30") LANE("2", "21", "31") LANE("4", "22", "32") LANE("8", "23", "33")
         "5: ldr r4, [lr, #16]\n add r4, r4, #32\n str r4, [lr, #16]\n"
-        "ldr r6, [lr, #4]\n ldrd r4, r5, [lr, #8]\n add r4, r4, r6\n str r4, [lr, #8]\n cmp r4, r5\n bne 1b\n"
-        "pop {r4-r11, lr}\n"
+        "ldr r6, [lr, #4]\n ldrd r4, r5, [lr, #8]\n add r4, r4, r6\n str r4, [lr, #8]\n cmp r4, r5\n bne 1b\n b 6f\n"
+        PASS("20", "40", "50", "30", "0") PASS("21", "41", "51", "31", "4")
+        PASS("22", "42", "52", "32", "8") PASS("23", "43", "53", "33", "12")
+        "6: pop {r4-r11, lr}\n"
         : "+r"(r0)
         :
         : "r1", "r2", "r3", "r12", "cc", "memory");
@@ -126,18 +136,25 @@ static SMG_NOINLINE void masked(const smg_conv2d_grad_g8_params *p, smg_rounding
     }
 }
 
-/* Working memory is there where a masked 1x1 convolution has a use for it. */
+/* Behind a mask, some elements at a time. */
+static void masked_parts(const smg_conv2d_grad_g8_params *p, smg_rounding *r, const int8_t *dy, smg_weights w,
+                         const uint8_t *mask, int8_t *dx, void *scratch) {
+    const int32_t length = (p->y_c + STRETCH - 1) / STRETCH * STRETCH, pixels = p->x_h * p->x_w;
+    const int32_t most = smg_clamp(SMG_MASKED_WIDENED / length, 1, SMG_MASKED_PIXELS);
+    const int32_t parts = (pixels + most - 1) / most, part = (pixels + parts - 1) / parts;
+    for (int32_t at = 0; at < pixels; at += part)
+        masked(p, r, dy + at * p->y_c, w, mask, at * p->x_c, smg_min(part, pixels - at), dx, scratch);
+}
+
+/* Working memory is there where a 1x1 convolution has a use for it. */
 void smg_conv2d_grad_g8(const smg_conv2d_grad_g8_params *p, const int8_t *dy, const smg_weights *w,
                         const uint8_t *mask, const int32_t *step_state, int8_t *dx, int32_t *peak_bits, void *scratch) {
     smg_rounding r = SMG_BEGIN(p, step_state, smg_exponent(step_state, p->slot_in));
-    if (scratch) {
-        const int32_t length = (p->y_c + STRETCH - 1) / STRETCH * STRETCH, pixels = p->x_h * p->x_w;
-        const int32_t most = smg_clamp(SMG_MASKED_WIDENED / length, 1, SMG_MASKED_PIXELS);
-        const int32_t parts = (pixels + most - 1) / most, part = (pixels + parts - 1) / parts;
-        for (int32_t at = 0; at < pixels; at += part)
-            masked(p, &r, dy + at * p->y_c, *w, mask, at * p->x_c, smg_min(part, pixels - at), dx, scratch);
-    } else {
+    if (scratch && !mask && smg_has_tiles(p) && smg_is_dense(p, dy))
+        smg_grad_tiles(p, &r, dy, *w, dx, scratch);
+    else if (scratch && mask)
+        masked_parts(p, &r, dy, *w, mask, dx, scratch);
+    else
         smg_conv2d_grad_any(p, &r, dy, *w, mask, dx);
-    }
     *peak_bits = (int32_t)r.peak_bits;
 }

@@ -231,7 +231,7 @@ static int32_t usual(const smg_depthwise_s8_params *p, int32_t first, int32_t en
 }
 
 /* A tile of output columns from ox on, rows [y0, y1). What is the same for all blocks is listed once, if it fits. */
-static void slide_tile(const layer *l, int32_t ox, int32_t y0, int32_t y1) {
+static SMG_NOINLINE void slide_tile(const layer *l, int32_t ox, int32_t y0, int32_t y1) {
     const smg_depthwise_s8_params *p = l->p;
     smg_columns list[LISTS];
     smg_slides job = prepare_slides(l);

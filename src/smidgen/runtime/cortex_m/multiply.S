@@ -8,7 +8,8 @@
  *    0 w, biases of both channels, twice each    64 from, apart, words, tail       96 what becomes of sums
  *   20 y, y_c, zero                              80 bias, multiplier, shift       100 keep
  *   32 twice multiplier and h of both            92 pairs to come                 104 where to enter, steps until
- *   48 x_end, sums, x, y of the next pair       112 where pairs are told              the loop starts again
+ *   48 x_end, sums, x, y of the next pair       112 where pairs are told,             the loop starts again
+ *                                                   bytes of a pair's outputs
  * r0 and r1 walk over pixels and weights; r10 and r11 are the first channel's sums of two pixels, r12 and lr the other's. */
     .macro smg_step
     ldmia r1!, {r2-r5}
@@ -43,7 +44,7 @@
     .global smg_multiply_tiles
     smg_function smg_multiply_tiles
     push {r4-r11, lr}
-    sub sp, #116
+    sub sp, #124
     add r1, r0, #60
     str r1, [sp, #112]
     ldmia r0!, {r1-r8} /* w, x, x_end, sums, keep, y, y_c, zero */
@@ -58,6 +59,12 @@
     cmp r5, #0
     it ne
     adrne r9, 14f
+    movs r1, #2
+    cmp r5, #2
+    itt eq
+    adreq r9, 15f
+    moveq r1, #8
+    str r1, [sp, #116]
     orr r9, #1
     strd r9, r5, [sp, #96]
     ldmia r0, {r1-r8} /* from, apart, words, tail, bias, multiplier, shift, pairs */
@@ -140,13 +147,13 @@
     subs r8, #1
     bne 9b
 10:
-    cbz r2, 15f
+    cbz r2, 33f
     adr r4, 21f
     orr r4, #1
     str r4, [r3], #4
     movs r8, #8
     b 7b
-15:
+33:
     ldr r2, [sp, #76]
     cbz r2, 17f
     movs r6, #0
@@ -163,8 +170,9 @@
 17:
     str r12, [r3]
     ldrd r0, r1, [sp, #56]
+    ldr r2, [sp, #116]
     str r1, [sp, #20]
-    adds r1, #2
+    add r1, r2
     str r1, [sp, #60]
 0: /* a tile */
     ldmia sp, {r1, r10-r12, lr}
@@ -213,6 +221,18 @@
     stmdb r5, {r10-r12, lr}
     cmp r0, r4
     bne 0b
+    b 19f
+    .balign 4
+15:
+    ldrd r1, r2, [sp, #20]
+    ldr r3, [sp, #48]
+    strd r10, r12, [r1]
+    add r1, r2
+    strd r11, lr, [r1]
+    add r1, r2
+    str r1, [sp, #20]
+    cmp r0, r3
+    bne 0b
 19:
     ldr r1, [sp, #92]
     subs r1, #1
@@ -226,6 +246,6 @@
     ldr r1, [sp, #92]
     ldr r0, [sp, #112]
     str r1, [r0]
-    add sp, #116
+    add sp, #124
     pop {r4-r11, pc}
     smg_end smg_multiply_tiles

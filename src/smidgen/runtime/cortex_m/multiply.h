@@ -10,7 +10,7 @@ typedef struct {
     uint32_t *w; /* [step][2 channels] of two words: one pair after another is widened to it, with SMG_STREAM_WORDS more */
     const uint32_t *x, *x_end;
     int32_t *sums; /* [pair][tile][2 channels][2 pixels]: where sums start; without, at the biases */
-    int32_t keep;  /* leave the sums where they started */
+    int32_t keep;  /* 1: leave the sums where they started; 2: put them, as words, where outputs go */
     int8_t *y;
     int32_t y_c, zero;  /* zero: twice the zero point and 1 */
     const int8_t *from; /* weights, */

@@ -145,10 +145,20 @@ def _conv2d_grad(node: Node, by_row: bool) -> int:
     op, dy, w, dx = node.op, node.ins[0].type, node.ins[1].type, node.outs[0].type
     plain = w.shape[1:3] == (1, 1) and op.stride == (1, 1) and dy.shape[1:3] == dx.shape[1:3] and op.groups == 1
     length, pixels = _up(dy.shape[3], SIZES["MASKED_STRETCH"]), dy.shape[1] * dy.shape[2]
-    if not (plain and op.masked and dx.shape[3] % COLUMNS == 0 and pixels <= SIZES["MASKED_LARGEST"]):
+    if not (plain and dx.shape[3] % COLUMNS == 0 and pixels <= SIZES["MASKED_LARGEST"]):
         return 0
+    if not op.masked:
+        return _grad_tiles(dy.shape[3], pixels)
     parts = -(-pixels // max(1, min(SIZES["MASKED_PIXELS"], SIZES["MASKED_WIDENED"] // length)))
     return -(-pixels // parts) * (4 * COLUMNS + 2 * length) + 2 * SIZES["MASKED_LANES"] * length
+
+
+def _grad_tiles(depth: int, pixels: int) -> int:
+    """Computed as a convolution: sums, weights of two columns, gradients in halfwords, and columns in bytes."""
+    if pixels % 4 or depth % 4 or depth > SIZES["GRAD_DEEPEST"]:
+        return 0
+    part = min(pixels, SIZES["GRAD_WIDENED"] // depth & ~3)
+    return 4 * COLUMNS * part + 4 * depth + _stream(depth) + 2 * part * depth + COLUMNS * depth
 
 
 def _depthwise_grad(node: Node, by_row: bool) -> int:

@@ -21,7 +21,7 @@ typedef struct {
     int32_t in, out, k; /* input and output channels of the group, elements of a window */
     int32_t c, first;   /* where they begin */
     int32_t windows;    /* that there is room for */
-    int8_t *room;       /* for four filters that are packed, of windows that are longer than SMG_SHORT */
+    int8_t *room;       /* for four filters that are packed, of windows that are longer than SMG_UNPACKED */
     int8_t *filters;    /* [4][k], where some of their channels are trained */
     int8_t *copied;     /* [windows][k] */
 } layer;
@@ -83,20 +83,19 @@ static void gather_all(const layer *l, int32_t oy, int32_t ox, int32_t count) {
     for (int32_t n = to; n < count; n++) gather(l, oy, ox + n, l->copied + n * l->k);
 }
 
-/* Filter n where it lies, or, in place `at`, with what was trained of it. */
-static const int8_t *filter(const layer *l, int32_t n, int32_t at) {
-    const int32_t taps = l->p->k_h * l->p->k_w;
+/* Filters from n on where they lie, or four or fewer of them with what was trained of them. */
+static const int8_t *filters(const layer *l, int32_t n) {
+    const int32_t taps = l->p->k_h * l->p->k_w, count = smg_min(4, l->out);
     const int8_t *trained = l->w.trained + n * taps * l->w.count;
-    int8_t *to = l->filters + at * l->k;
     if (l->w.count == 0) return l->w.data + n * l->k;
-    copy(l->w.data + n * l->k, to, l->k);
-    for (int32_t t = 0; t < taps; t++, trained += l->w.count)
+    copy(l->w.data + n * l->k, l->filters, count * l->k);
+    for (int32_t t = 0; t < count * taps; t++, trained += l->w.count)
         for (int32_t i = 0; i < l->w.count; i += 8) {
             const mve_pred16_t some = vctp16q((uint32_t)(l->w.count - i));
             const uint16x8_t places = vreinterpretq_u16_s16(vldrhq_z_s16(l->w.channel + i, some));
-            vstrbq_scatter_offset_p_s16(to + t * l->in, places, vldrbq_z_s16(trained + i, some), some);
+            vstrbq_scatter_offset_p_s16(l->filters + t * l->in, places, vldrbq_z_s16(trained + i, some), some);
         }
-    return to;
+    return l->filters;
 }
 
 /* Channel c, of filter w, at some pixels, one by one: where there are fewer than four channels, or one is not scaled
@@ -124,21 +123,29 @@ static int scaled_down(const int8_t *shift) {
     return (four & 0x80808080u) == 0x80808080u;
 }
 
+/* Four channels from the group's n-th on at the job's pixels, or as many fours as follow and are like them: gives how
+ * many channels. */
+static int32_t multiply_some(const layer *l, smg_pixels *job, int32_t n, int8_t *y) {
+    const smg_conv2d_s8_params *p = l->p;
+    const int32_t c = l->first + n, most = l->w.count ? 1 : (l->out - n) / 4;
+    job->w = filters(l, n);
+    job->bias = l->b + c;
+    job->multiplier = p->multiplier + c;
+    job->shift = p->shift + c;
+    job->y = y + n;
+    for (job->fours = 0; job->fours < most && scaled_down(job->shift + 4 * job->fours);) job->fours++;
+    const int32_t done = 4 * job->fours, count = smg_min(4, l->out);
+    if (done) {
+        smg_multiply_pixels(job);
+        return done;
+    }
+    for (int32_t i = 0; i < count; i++) multiply_one(l, job, job->w + i * l->k, c + i, y + n + i);
+    return count;
+}
+
 /* All channels of the group at the job's pixels; the last four reach back over those before. */
 static void multiply(const layer *l, smg_pixels *job, int8_t *y) {
-    const smg_conv2d_s8_params *p = l->p;
-    for (int32_t n = 0; n < l->out; n += 4) {
-        const int32_t first = smg_max(smg_min(n, l->out - 4), 0), c = l->first + first, count = smg_min(4, l->out);
-        for (int32_t i = 0; i < count; i++) job->w[i] = filter(l, first + i, i);
-        job->bias = l->b + c;
-        job->multiplier = p->multiplier + c;
-        job->shift = p->shift + c;
-        job->y = y + first;
-        if (count == 4 && scaled_down(job->shift))
-            smg_multiply_pixels(job);
-        else
-            for (int32_t i = 0; i < count; i++) multiply_one(l, job, job->w[i], c + i, job->y + i);
-    }
+    for (int32_t n = 0; n < l->out;) n += multiply_some(l, job, smg_max(smg_min(n, l->out - 4), 0), y);
 }
 
 /* Row oy, whose windows lie side by side in the map, or are copied. */
@@ -174,7 +181,7 @@ void smg_conv2d_s8(const smg_conv2d_s8_params *p, const smg_map *x, const smg_we
     l.k = p->k_h * p->k_w * l.in;
     l.windows = smg_max(smg_min(SMG_WINDOW_ROOM / l.k, p->y_w), 1);
     l.room = scratch;
-    l.filters = l.room + (l.k > SMG_SHORT ? 4 * ((l.k + 15) & ~15) : 0);
+    l.filters = l.room + (l.k > SMG_UNPACKED ? 4 * ((l.k + 15) & ~15) : 0);
     l.copied = l.filters + (w->count ? 4 * l.k : 0);
     if (p->k_h * p->k_w * p->stride_h * p->stride_w == 1 && p->x_h == p->y_h && p->x_w == p->y_w &&
         from.rows >= p->x_h && to.rows >= p->y_h) { /* pixel by pixel: one long row */

@@ -40,20 +40,30 @@ static int8_t *filter(const block *b, int32_t y_phase, int32_t x_phase) {
     return b->w + (above + before) * SMG_CHANNELS;
 }
 
-/* Lay out the filters, trained ones over the frozen. */
+/* Some of a layer's trained channels: those of a block. */
+typedef struct {
+    int32_t from, to;
+} trained;
+
+/* Lay out tap t of the filters, trained ones over the frozen. */
+static inline void lay_tap(const block *b, smg_weights w, trained own, int32_t t, int8_t *to) {
+    vstrbq_s8(to, vldrbq_z_s8(w.data + t * b->p->y_c + b->c, vctp8q((uint32_t)b->lanes)));
+    for (int32_t n = own.from; n < own.to; n++) to[w.channel[n] - b->c] = w.trained[t * w.count + n];
+}
+
+/* Lay out the filters: of each row those of a phase in reversed order. */
 static void lay_filters(const block *b, smg_weights w) {
     const smg_depthwise_grad_g8_params *p = b->p;
-    const mve_pred16_t some = vctp8q((uint32_t)b->lanes);
-    for (int32_t i = 0, t = 0; i < p->k_h; i++) {
-        const int32_t y_phase = i % p->stride_h, down = taps_of(p->k_h, p->stride_h, y_phase) - 1 - i / p->stride_h;
-        for (int32_t j = 0; j < p->k_w; j++, t++) {
-            const int32_t x_phase = j % p->stride_w, wide = taps_of(p->k_w, p->stride_w, x_phase);
-            int8_t *to = filter(b, y_phase, x_phase) + (down * wide + wide - 1 - j / p->stride_w) * SMG_CHANNELS;
-            vstrbq_s8(to, vldrbq_z_s8(w.data + t * p->y_c + b->c, some));
-            for (int32_t n = 0; n < w.count; n++) {
-                const int32_t lane = w.channel[n] - b->c;
-                if (lane >= 0 && lane < b->lanes) to[lane] = w.trained[t * w.count + n];
-            }
+    trained own = {0, 0};
+    while (own.from < w.count && w.channel[own.from] < b->c) own.from++;
+    for (own.to = own.from; own.to < w.count && w.channel[own.to] < b->c + b->lanes;) own.to++;
+    for (int32_t i = 0; i < p->k_h; i++) {
+        const int32_t phase = i % p->stride_h, down = taps_of(p->k_h, p->stride_h, phase) - 1 - i / p->stride_h;
+        for (int32_t first = 0; first < smg_min(p->stride_w, p->k_w); first++) {
+            const int32_t wide = taps_of(p->k_w, p->stride_w, first);
+            int8_t *to = filter(b, phase, first) + (down + 1) * wide * SMG_CHANNELS;
+            for (int32_t j = first; j < p->k_w; j += p->stride_w)
+                lay_tap(b, w, own, i * p->k_w + j, to -= SMG_CHANNELS);
         }
     }
 }

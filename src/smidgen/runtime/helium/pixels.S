@@ -3,30 +3,26 @@
 #include "two_pixels.inc"
 
 /* Where the fields lie, and what is in the frame. */
-    .equ K, 16
-    .equ COUNT, 20
-    .equ X_ON, 28
-    .equ Y, 32
-    .equ X_ZERO, 40
-    .equ Y_ZERO, 44
-    .equ LO, 48
-    .equ BIAS, 56
-    .equ SHIFT, 64
-    .equ ROOM, 68
+    .equ X_ON, 16
+    .equ Y_ON, 20
+    .equ X_ZERO, 24
+    .equ Y_ZERO, 28
+    .equ LO, 32
+    .equ ROOM, 40
+    .equ W, 44
     .equ FILTERS, 0
     .equ SUMS, 16
     .equ SCALE, 80
-    .equ BACK, 144
-    .equ Y_ON, 148
-    .equ TO_ZERO, 152
-    .equ LEFT, 156
-    .equ LOW, 160
-    .equ PACKED, 176
-    .equ SIXTEENS, 180
-    .equ AT, 184
+    .equ LOW, 144
+    .equ FOUR_ON, 160
+    .equ TO_ZERO, 164
+    .equ BACK, 168
+    .equ LEFT, 172
+    .equ PACKED, 176 /* and sixteens after the first elements */
+    .equ FIRST, 184
     .equ STEP, 188
     .equ OUTPUT, 192 /* and pixels left */
-    .equ FIRST, 200
+    .equ JOB, 200
     .equ FRAME, 208
 
 /* The sums of four pixels become outputs: q0 to q3 are the channels, and narrowed twice they lie side by side. */
@@ -50,7 +46,7 @@
     vqadd.s16 q0, q0, r0
     vqmovnb.s16 q1, q4
     vqmovnt.s16 q1, q0
-    ldr r0, [sp, #Y_ON]
+    ldr r0, [sp, #FOUR_ON]
     vldrw.u32 q0, [sp, #LOW]
     vmax.s8 q1, q1, q0
     vmin.s8 q1, q1, q6
@@ -103,6 +99,18 @@
     le lr, 12b
     .endm
 
+/* Sums of a pixel whose window is one vector, with four filters. */
+    .macro smg_one_pixel
+    vpst
+    vldrbt.u8 q4, [r1]
+    vmlav.s8 r0, q4, q0
+    vmlav.s8 r2, q4, q1
+    vmlav.s8 r4, q4, q2
+    vmlav.s8 r6, q4, q3
+    add r1, r1, r3
+    stm r8!, {r0, r2, r4, r6}
+    .endm
+
 /* r0, r2, r4, r6: sums of the channels; r3, r5, r8, r9: their filters; r1 a window, r7 an output, r10 pixels left, r11
  * elements of a window, r12 the job, or sums. Loops in predicated bytes take what is left of a window, too. */
     .global smg_multiply_pixels
@@ -111,9 +119,25 @@
     vpush {d8-d15}
     sub sp, sp, #FRAME
     mov r12, r0
-    ldm r12, {r3, r5, r8, r9}
+    str r0, [sp, #JOB]
+    ldrd r0, r1, [r12, #LO]
+    vdup.8 q0, r0
+    vstrw.32 q0, [sp, #LOW]
+    vdup.8 q6, r1
+    ldr r0, [r12, #Y_ON]
+    movs r2, #0
+    vidup.u32 q7, r2, #1
+    vmul.i32 q7, q7, r0
+    lsls r0, r0, #2
+    ldr r1, [r12, #Y_ZERO]
+    strd r0, r1, [sp, #FOUR_ON]
+30: /* four channels */
+    ldr r3, [r12, #W]
+    ldr r11, [r12]
+    add r5, r3, r11
+    add r8, r5, r11
+    add r9, r8, r11
     stm sp, {r3, r5, r8, r9}
-    ldr r11, [r12, #K]
     movs r0, #0
     movs r2, #0
     movs r4, #0
@@ -136,8 +160,8 @@
     vmov q4[3], q4[1], r2, r6
     ldr r1, [r12, #X_ZERO]
     vmul.i32 q4, q4, r1
-    ldrd r0, r1, [r12, #BIAS]
-    ldr r2, [r12, #SHIFT]
+    add r0, r12, #(W + 4)
+    ldm r0, {r0, r1, r2, r7}
     vldrw.u32 q0, [r0]
     vsub.i32 q0, q0, q4
     vldrw.u32 q1, [r1]
@@ -147,19 +171,7 @@
     vst41.32 {q0, q1, q2, q3}, [r0]
     vst42.32 {q0, q1, q2, q3}, [r0]
     vst43.32 {q0, q1, q2, q3}, [r0]
-    ldrd r0, r1, [r12, #LO]
-    vdup.8 q5, r0
-    vstrw.32 q5, [sp, #LOW]
-    vdup.8 q6, r1
-    ldrd r7, r0, [r12, #Y]
-    movs r2, #0
-    vidup.u32 q7, r2, #1
-    vmul.i32 q7, q7, r0
-    lsls r0, r0, #2
-    str r0, [sp, #Y_ON]
-    ldr r0, [r12, #Y_ZERO]
-    str r0, [sp, #TO_ZERO]
-    ldrd r10, r1, [r12, #COUNT]
+    ldrd r10, r1, [r12, #4]
     cmp r11, #32
     bgt 4f
     subs r6, r11, #16
@@ -173,22 +185,14 @@
     vldrbt.u8 q2, [r8]
     vldrbt.u8 q3, [r9]
     ldr r3, [r12, #X_ON]
-    cmp r10, #4
-    ite lt
-    movlt lr, r10
-    movge lr, #4
     add r8, sp, #SUMS
-    dls lr, lr
+    cmp r10, #4
+    blt 13f
+    smg_one_pixel
+    smg_one_pixel
+    smg_one_pixel
+    smg_one_pixel
 3:
-    vpst
-    vldrbt.u8 q4, [r1]
-    vmlav.s8 r0, q4, q0
-    vmlav.s8 r2, q4, q1
-    vmlav.s8 r4, q4, q2
-    vmlav.s8 r6, q4, q3
-    add r1, r1, r3
-    stm r8!, {r0, r2, r4, r6}
-    le lr, 3b
     smg_outputs
     bgt 2b
     b 8f
@@ -246,10 +250,30 @@
     smg_two_channels
     smg_outputs
     bgt 11b
-8:
+8: /* the next four channels, if there are any */
+    ldr r12, [sp, #JOB]
+    add r11, r12, #W
+    ldr r10, [r12, #12]
+    ldm r11, {r0, r1, r2, r3, r7}
+    ldr r4, [r12]
+    subs r10, r10, #1
+    add r0, r0, r4, lsl #2
+    add r1, r1, #16
+    add r2, r2, #16
+    add r3, r3, #4
+    add r7, r7, #4
+    stm r11, {r0, r1, r2, r3, r7}
+    str r10, [r12, #12]
+    bne 30b
     add sp, sp, #FRAME
     vpop {d8-d15}
     pop {r4-r11, pc}
+13:
+    dls lr, r10
+14:
+    smg_one_pixel
+    le lr, 14b
+    b 3b
 20: /* filters of longer windows are packed as they are summed up */
     ldr r7, [r12, #ROOM]
     subs r10, r11, #1

@@ -30,6 +30,28 @@ static SMG_NOINLINE void round_some(smg_rounding *r, const int32_t *sums, int32_
     }
 }
 
+/* Round the job's sixteens; gives whether that is done. */
+static int run(smg_rounding *r, smg_sixteens *job) {
+    if (smg_round_sixteens(job) && job->move > 0) return 0;
+    const uint32_t four = job->peak[0] | job->peak[1] | job->peak[2] | job->peak[3], two = four | four >> 16;
+    r->peak_bits |= ((two | two >> 8) & 255) | job->wide[0] | job->wide[1] | job->wide[2] | job->wide[3];
+    return 1;
+}
+
+/* The same where a sixteen has one byte of mask: two are read of each, so the last is copied, with none behind it. */
+static SMG_NOINLINE int run_halves(smg_rounding *r, smg_sixteens job) {
+    const int32_t before = job.count - 1;
+    const uint16_t last = job.mask[before * job.mask_step];
+    job.count = before;
+    if (before && !run(r, &job)) return 0;
+    job.sums += before * SIXTEEN;
+    job.to += before * job.to_step;
+    job.key += (uint32_t)before * job.key_step;
+    job.mask = (const uint8_t *)&last;
+    job.count = 1;
+    return run(r, &job);
+}
+
 /* `count` sixteens whose channels go on by `c_step`, 0 or 16, and whose indices by `step`; gives whether they are
  * rounded. */
 static int round_sixteens(smg_rounding *r, const int32_t *sums, int32_t count, int32_t lanes, int32_t c, int32_t c_step,
@@ -51,10 +73,7 @@ static int round_sixteens(smg_rounding *r, const int32_t *sums, int32_t count, i
         const mve_pred16_t some = vctp32q((uint32_t)smg_max(lanes - i, 0));
         vstrwq_s32(own + i, r->factors > 1 ? vldrwq_z_s32(r->multiplier + c + i, some) : vdupq_n_s32(*r->multiplier));
     }
-    if (smg_round_sixteens(&job) && job.move > 0) return 0;
-    const uint32_t four = job.peak[0] | job.peak[1] | job.peak[2] | job.peak[3], two = four | four >> 16;
-    r->peak_bits |= ((two | two >> 8) & 255) | job.wide[0] | job.wide[1] | job.wide[2] | job.wide[3];
-    return 1;
+    return mask && lanes <= 8 ? run_halves(r, job) : run(r, &job);
 }
 
 void smg_round_channels(smg_rounding *r, const int32_t *sums, int32_t count, int32_t lanes, int32_t c, int32_t index,

@@ -28,7 +28,7 @@ def _conv2d(node: Node, by_row: bool) -> int:
     k, width = math.prod(node.ins[1].type.shape[1:]), node.out.type.shape[2]
     pixels = node.ins[1].type.shape[1:3] == (1, 1) and not any(node.op.pad)
     windows = 0 if pixels else max(min(SIZES["WINDOW_ROOM"] // k, width), 1)
-    packed = COLUMNS * _up(k) if k > SIZES["SHORT"] else 0
+    packed = COLUMNS * _up(k) if k > SIZES["UNPACKED"] else 0
     return packed + (COLUMNS + windows) * k
 
 

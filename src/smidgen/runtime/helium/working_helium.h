@@ -6,7 +6,7 @@
 #define SMG_WINDOW_ROOM 2048
 
 /* Elements of the longest window whose filters stay in registers: two vectors (see pixels.S). Others are packed. */
-#define SMG_SHORT 32
+#define SMG_UNPACKED 32
 
 /* Depthwise convolution: bytes of rows that are laid out at once, unless a single pixel's take more. */
 #define SMG_FIELD 4096

@@ -1,5 +1,5 @@
 /* State as it begins, from tables in flash. */
-#include "smidgen_state.h"
+#include "smidgen_training.h"
 
 void smg_begin_state(uint8_t *state, const smg_initial *initial, int32_t count) {
     for (int32_t n = 0; n < count; n++) {

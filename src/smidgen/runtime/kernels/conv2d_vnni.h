@@ -87,8 +87,13 @@ static inline void smg_vnni_lay_out(const smg_conv2d_s8_params *p, const smg_vnn
             smg_vnni_pack(w.data + n * k + i * s->length, k, s->length, count, over, to + i * s->words * step, step);
         if (!single) smg_vnni_overlay(p, s, w, n, count, to, step);
         f->start[m] = smg_vnni_start(b + n, count, to, s->rows * s->words, step, p->x_zero);
-        f->scales[m] = smg_vnni_scale_of(_mm512_maskz_loadu_epi32(some, p->multiplier + n),
-                                         _mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(some, p->shift + n)), p->y_zero);
+        __m512i multiplier = _mm512_maskz_loadu_epi32(some, p->multiplier + n);
+        __m512i shift = _mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(some, p->shift + n));
+        if (count <= SMG_LANES / 2) { /* so that two pixels share a vector */
+            multiplier = _mm512_broadcast_i64x4(_mm512_castsi512_si256(multiplier));
+            shift = _mm512_broadcast_i64x4(_mm512_castsi512_si256(shift));
+        }
+        f->scales[m] = smg_vnni_scale_of(multiplier, shift, p->y_zero);
     }
 }
 
@@ -190,6 +195,19 @@ SMG_VNNI_PART void smg_vnni_finish(const smg_vnni_filters *f, const smg_vnni_lim
     }
 }
 
+/* Sums of eight pixels of eight channels, which follow each other, as int8: two pixels in a vector. */
+SMG_VNNI_PART void smg_vnni_finish_eight(const smg_vnni_filters *f, const smg_vnni_limits *limits, int how,
+                                         const __m512i *sums, int8_t *y) {
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    __m512i part[4];
+    for (int32_t k = 0; k < 4; k++) {
+        const __m512i both = _mm512_inserti64x4(sums[2 * k], _mm512_castsi512_si256(sums[2 * k + 1]), 1);
+        part[k] = smg_vnni_scaled(f->scales, limits, both, how);
+    }
+    const __m512i out = smg_vnni_within(limits, smg_vnni_bytes_of(part[0], part[1], part[2], part[3]));
+    _mm512_storeu_si512(y, _mm512_permutexvar_epi32(order, out));
+}
+
 /* acc[pixel][set] of `all` pixels against `sets` vectors of channels, both of which the compiler knows. */
 SMG_VNNI_PART void smg_vnni_multiply(const smg_vnni_filters *f, const smg_vnni_shape *s, int32_t sets, int32_t all,
                                      const uint8_t *x, __m512i *acc) {
@@ -218,7 +236,9 @@ SMG_VNNI_PART void smg_vnni_blocks(const smg_vnni_filters *f, const smg_vnni_sha
     for (int32_t n = 0; n < pixels; n += all, x += all * s->step, y += all * y_c) {
         const int32_t left = smg_min(all, pixels - n);
         smg_vnni_multiply(f, s, sets, all, x, acc);
-        if (limits->how == SMG_VNNI_POSITIVE)
+        if (sets == 1 && left == 8 && f->count == 8 && y_c == 8 && limits->how != SMG_VNNI_ANY)
+            smg_vnni_finish_eight(f, limits, SMG_VNNI_USUAL, acc, y);
+        else if (limits->how == SMG_VNNI_POSITIVE)
             smg_vnni_finish(f, limits, sets, SMG_VNNI_POSITIVE, acc, left, y, y_c);
         else if (limits->how == SMG_VNNI_USUAL)
             smg_vnni_finish(f, limits, sets, SMG_VNNI_USUAL, acc, left, y, y_c);

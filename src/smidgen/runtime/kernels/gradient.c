@@ -20,8 +20,17 @@ void smg_requantize_grad_g8(const smg_requantize_grad_g8_params *p, const int8_t
     *peak_bits = (int32_t)r.peak_bits;
 }
 
-/* g * 2^by. */
-static inline int32_t align(int32_t g, int32_t by) { return by >= 0 ? smg_shift_left(g, by) : g >> smg_min(-by, 31); }
+/* g * 2^by, as shifts to the left and to the right, one of which is none. */
+typedef struct {
+    int32_t left, right;
+} shifts;
+
+static inline shifts shifts_of(int32_t by) {
+    const shifts both = {smg_max(by, 0), smg_clamp(-by, 0, 31)};
+    return both;
+}
+
+static inline int32_t align(int32_t g, shifts by) { return smg_shift_left(g, by.left) >> by.right; }
 
 void smg_sum_g8(const smg_sum_g8_params *p, const int8_t *a, const int8_t *b, const uint8_t *mask,
                 const int32_t *step_state, int8_t *dx, int32_t *peak_bits) {
@@ -31,11 +40,11 @@ void smg_sum_g8(const smg_sum_g8_params *p, const int8_t *a, const int8_t *b, co
     const int32_t unit = smg_max(low, high - p->reach);
     smg_rounding r = SMG_BEGIN(p, step_state, unit);
     const int32_t row = row_length(p->n, p->c, p->factors);
+    const shifts a_by = shifts_of(a_exponent - unit), b_by = shifts_of(b_exponent - unit);
     int32_t sums[SMG_SUMS];
     for (int32_t at = 0, count; at < p->n; at += count) {
         count = smg_min(SMG_SUMS, row - at % row);
-        for (int32_t i = 0; i < count; i++)
-            sums[i] = align(a[at + i], a_exponent - unit) + align(b[at + i], b_exponent - unit);
+        for (int32_t i = 0; i < count; i++) sums[i] = align(a[at + i], a_by) + align(b[at + i], b_by);
         smg_round_sums(&r, sums, count, at % row, at, mask, dx + at);
     }
     *peak_bits = (int32_t)r.peak_bits;

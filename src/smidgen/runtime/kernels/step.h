@@ -11,7 +11,8 @@ enum { SMG_BUFFER_BITS = 12 };
 /* One tensor's update in the making: delta = sum * multiplier * rate * 2^power, in units of 2^-unit_bits. */
 typedef struct {
     const int32_t *multiplier; /* one a channel: of its factor, or of its layer where there are corrections */
-    const int8_t *shift, *correction;
+    const int8_t *shift;
+    const uint8_t *correction;
     const int8_t *unit; /* shifts that say what a bias's difference counts, where that is what learns */
     int32_t scale, exponent;
     int32_t lift, decay, fraction_bits, rate, power;
@@ -19,7 +20,7 @@ typedef struct {
     uint32_t key, buffer_key;
 } smg_step;
 
-static inline smg_step smg_begin_step(const int32_t *multiplier, const int8_t *shift, const int8_t *correction,
+static inline smg_step smg_begin_step(const int32_t *multiplier, const int8_t *shift, const uint8_t *correction,
                                       int32_t scale, int32_t exponent, int32_t lift, const smg_rule *rule,
                                       int32_t fraction_bits, int32_t rate, int32_t power, int32_t stream,
                                       const int32_t *step_state) {
@@ -42,16 +43,18 @@ typedef struct {
 } smg_factor;
 
 /* Of factors that are not listed: what the tensor shares, scale * 2^(exponent - 31), over the square of the layer's own
- * multiplier, whose inverse is known to 15 bits by division and to 30 after a step of Newton's; corrected, so that it
- * is the factor to its last bit. None is above 2^60. */
+ * multiplier, whose inverse is known to 15 bits by division and to 30 after a step of Newton's; corrected by four bits, so
+ * that it is the factor to its last bit. None is above 2^60. */
 static inline smg_factor smg_derived_factor(const smg_step *s, int32_t c) {
     const uint32_t m = (uint32_t)s->multiplier[c], first = (0xFFFFFFFFu / (m >> 15)) << 14;
     const uint32_t left = 0x80000000u - (uint32_t)((uint64_t)m * first >> 31);
     const uint32_t inverse = (uint32_t)((uint64_t)first * left >> 30);
-    const uint32_t product = (uint32_t)(((uint64_t)inverse * inverse >> 32) * (uint32_t)s->scale >> 29);
+    const uint32_t square = (uint32_t)((uint64_t)inverse * inverse >> 30);
+    const uint32_t product = (uint32_t)((uint64_t)square * (uint32_t)s->scale >> 31);
+    const int32_t missing = (s->correction[c >> 1] >> (c & 1) * 4 & 15) - 8;
     const int32_t up = (product < 1u << 31) + (product < 1u << 30);
     const smg_factor largest = {1 << 30, 61};
-    const smg_factor f = {(int32_t)((product << up) >> 1) + s->correction[c], s->exponent + 2 - up - 2 * s->shift[c]};
+    const smg_factor f = {(int32_t)((product << up) >> 1) + missing, s->exponent + 2 - up - 2 * s->shift[c]};
     return f.shift > 60 ? largest : f;
 }
 

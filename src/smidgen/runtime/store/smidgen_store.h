@@ -75,7 +75,9 @@ typedef struct {
     uint8_t found, goes_on;  /* there is a chain; it may be gone on with */
     uint8_t fresh, worn_count;
     uint16_t worn[8];
-    uint8_t changed[32]; /* a bit for each block */
+    uint8_t changed[32]; /* a bit for each block that differs from the chain's first save */
+    uint32_t differing, delta_bytes;   /* bytes that do, and what a save of them takes */
+    uint32_t held_bytes, repeated;     /* bytes that the last save holds, and those of them that memory still has */
     uint32_t buffer[(SMG_STORE_BUFFER + 3) / 4];
 } smg_store;
 

@@ -3,42 +3,14 @@
  * A save counts once the unit behind it is programmed: only then is it certain that its own last unit was programmed
  * to its end. What a cut may have left after it is never programmed over: the first save after a restart goes into a
  * sector that it erases, whose head says which save it follows. */
-#include "store_sectors.h"
+#include "store_blocks.h"
 
-enum { SAVE = 0x45564153, BLOCKS = 256, LEAST_BLOCK = 16, DONE = 0 }; /* SAVE reads "SAVE" */
-enum { CHECK, LOAD, COMPARE };                                         /* what a save is read for */
-enum { NUMBER = 1, FILLER, HEAD_WORDS };                               /* of a save's head, which SAVE begins */
-
-static uint32_t block_bytes(uint32_t bytes) {
-    return ((bytes + BLOCKS - 1) / BLOCKS + LEAST_BLOCK - 1) / LEAST_BLOCK * LEAST_BLOCK;
-}
-
-static uint32_t block_count(uint32_t bytes) { return (bytes + block_bytes(bytes) - 1) / block_bytes(bytes); }
-
-/* The bytes of a block: the last one may be short. */
-static uint32_t block_size(uint32_t bytes, uint32_t block) {
-    const uint32_t size = block_bytes(bytes), left = bytes - block * size;
-    return left < size ? left : size;
-}
-
-static int has(const uint8_t blocks[BLOCKS / 8], uint32_t block) { return blocks[block / 8] >> block % 8 & 1; }
-
-static void mark(uint8_t blocks[BLOCKS / 8], uint32_t block, int set) {
-    const uint8_t bit = (uint8_t)(1u << block % 8);
-    blocks[block / 8] = (uint8_t)(set ? blocks[block / 8] | bit : blocks[block / 8] & ~bit);
-}
-
-/* The bytes of state in these blocks. */
-static uint32_t marked_bytes(const uint8_t blocks[BLOCKS / 8], uint32_t bytes) {
-    uint32_t total = 0;
-    for (uint32_t block = 0; block < block_count(bytes); block++)
-        if (has(blocks, block)) total += block_size(bytes, block);
-    return total;
-}
+enum { SAVE = 0x45564153, DONE = 0 };    /* SAVE reads "SAVE" */
+enum { NUMBER = 1, FILLER, HEAD_WORDS }; /* of a save's head, which SAVE begins */
 
 /* What a save of so many bytes of state takes: its head, which blocks there are, the blocks, its CRC. */
 static uint32_t save_bytes(const smg_flash *flash, uint32_t bytes) {
-    return smg_store_units(flash, (HEAD_WORDS + 1) * 4 + BLOCKS / 8 + bytes);
+    return smg_store_units(flash, (HEAD_WORDS + 1) * 4 + SMG_STORE_BLOCKS / 8 + bytes);
 }
 
 /* The bytes of a sector behind its head. */
@@ -60,40 +32,15 @@ static uint32_t opened(const smg_flash *flash, uint32_t bytes, uint32_t there) {
 
 uint32_t smg_store_sectors(const smg_flash *flash, uint32_t bytes) { return 2 * opened(flash, bytes, 0); }
 
-static int read_block(smg_store *store, uint32_t block, smg_place *at, int purpose, uint32_t *crc) {
-    const uint32_t bytes = store->kept.bytes;
-    uint8_t *data = (uint8_t *)store->kept.data + block * block_bytes(bytes);
-    int differs = 0;
-    for (uint32_t left = block_size(bytes, block), part; left; left -= part, data += part) {
-        part = left < SMG_STORE_BUFFER ? left : SMG_STORE_BUFFER;
-        uint8_t *to = purpose == LOAD ? data : (uint8_t *)store->buffer;
-        const int failed = smg_store_take(store, store->chain.number, at, to, part);
-        if (failed) return failed;
-        *crc = smg_store_crc(*crc, to, part);
-        for (uint32_t i = 0; i < part; i++) differs |= to[i] != data[i];
-    }
-    if (purpose == COMPARE) mark(store->changed, block, differs);
-    return SMG_STORE_OK;
-}
-
 /* One save of the chain: 0 where it is whole, and then its number, its CRC and where it ends. */
 static int read_save(smg_store *store, smg_place *at, int purpose, uint32_t *number, uint32_t *crc) {
-    uint32_t head[HEAD_WORDS], check, blocks_there = 0, count = block_count(store->kept.bytes);
-    uint8_t blocks[BLOCKS / 8];
+    uint32_t head[HEAD_WORDS], check;
     int failed = smg_store_take(store, store->chain.number, at, head, sizeof head);
-    if (!failed && (head[0] != SAVE || head[FILLER] > 2 * store->flash->unit_bytes))
-        failed = SMG_STORE_TORN;
-    if (!failed) failed = smg_store_take(store, store->chain.number, at, blocks, sizeof blocks);
+    if (!failed && (head[0] != SAVE || head[FILLER] > 2 * store->flash->unit_bytes)) failed = SMG_STORE_TORN;
     if (failed) return failed;
     *crc = smg_store_crc(0, &store->chain.link, sizeof store->chain.link);
-    *crc = smg_store_crc(smg_store_crc(*crc, head, sizeof head), blocks, sizeof blocks);
-    for (uint32_t block = 0; block < BLOCKS; block++) {
-        if (!has(blocks, block)) continue;
-        if (block >= count) return SMG_STORE_TORN;
-        blocks_there++;
-        if ((failed = read_block(store, block, at, purpose, crc)) != SMG_STORE_OK) return failed;
-    }
-    if (!store->chain.length && blocks_there != count) return SMG_STORE_TORN; /* the first holds everything */
+    *crc = smg_store_crc(*crc, head, sizeof head);
+    failed = smg_store_take_blocks(store, at, purpose, crc);
     for (uint32_t i = 0; i < head[FILLER] && !failed; i++) {
         failed = smg_store_take(store, store->chain.number, at, store->buffer, 1);
         *crc = smg_store_crc(*crc, store->buffer, 1);
@@ -134,13 +81,14 @@ static int walk(smg_store *store, smg_chain from, int purpose, const smg_chain *
     while (!known || chain->length < known->length) {
         uint32_t save, crc, link;
         smg_place behind = at, begin = at;
-        int failed = read_save(store, &behind, CHECK, &save, &crc);
+        int failed = read_save(store, &behind, SMG_FOR_CHECK, &save, &crc);
         if (failed == SMG_STORE_READ) return failed;
         const int done = !failed && is_done(store, &behind, crc);
         if (!failed) undone = !done;
         if (done || (!failed && ((known && crc == known->link) || (unsure && !chain->length)))) {
-            /* Only now for its purpose: what does not count would be half in memory. */
-            if (purpose != CHECK && read_save(store, &begin, purpose, &save, &crc)) return SMG_STORE_READ;
+            /* Only now for its purpose: what does not count would be half in memory. The first and the last suffice. */
+            const int wanted = purpose != SMG_FOR_CHECK && (!chain->length || chain->length + 1 == known->length);
+            if (wanted && read_save(store, &begin, purpose, &save, &crc)) return SMG_STORE_READ;
             at = behind;
             chain->length++;
             chain->link = crc;
@@ -155,7 +103,7 @@ static int walk(smg_store *store, smg_chain from, int purpose, const smg_chain *
 
 /* Whether the chain at a position counts, of which with `unsure` the first save need only be whole. */
 static int counts(smg_store *store, uint32_t number, uint32_t position, int unsure) {
-    const int undone = walk(store, (smg_chain){.number = number, .first = position}, CHECK, 0, unsure);
+    const int undone = walk(store, (smg_chain){.number = number, .first = position}, SMG_FOR_CHECK, 0, unsure);
     if (undone < 0) return undone;
     store->goes_on = store->chain.length && !undone && number == store->highest;
     return store->chain.length > 0;
@@ -229,12 +177,7 @@ static int again(smg_store *store, int purpose) {
 
 int smg_store_load(smg_store *store) {
     if (store->refused) return store->refused;
-    return store->found ? again(store, LOAD) : store->empty;
-}
-
-static int put(smg_store *store, uint32_t *crc, const void *data, uint32_t bytes) {
-    *crc = smg_store_crc(*crc, data, bytes);
-    return smg_store_put(store, data, bytes);
+    return store->found ? again(store, SMG_FOR_LOAD) : store->empty;
 }
 
 /* A unit at the end of the chain that says that the save before it is there. */
@@ -259,19 +202,24 @@ static void make_sure(smg_store *store) {
     store->worn_count = worn;
 }
 
-/* The blocks that are marked to the end of the chain, and then the unit that says they are there. */
-static int write_save(smg_store *store) {
+/* A save of the blocks that are marked to the end of the chain, of so many bytes, and then the unit that says it is
+ * there: the first save of a chain, or one that holds what differs from that. */
+static int write_save(smg_store *store, uint32_t bytes, int delta) {
     const smg_flash *flash = store->flash;
-    const uint32_t bytes = store->kept.bytes, there = flash->sector_bytes - store->chain.end.offset;
-    const uint32_t fill = filler(flash, marked_bytes(store->changed, bytes), there);
+    const uint32_t fill = filler(flash, bytes, flash->sector_bytes - store->chain.end.offset);
     const uint32_t head[HEAD_WORDS] = {SAVE, store->saves + 1, fill};
-    const uint8_t *data = store->kept.data, none = 0xff;
+    const uint8_t none = 0xff;
+    smg_place first = {store->chain.first, 0, smg_store_head_bytes(flash)};
+    uint32_t skipped[HEAD_WORDS];
     uint32_t crc = smg_store_crc(0, &store->chain.link, sizeof store->chain.link);
-    int failed = put(store, &crc, head, sizeof head) || put(store, &crc, store->changed, sizeof store->changed);
-    for (uint32_t block = 0; block < block_count(bytes) && !failed; block++)
-        if (has(store->changed, block))
-            failed = put(store, &crc, data + block * block_bytes(bytes), block_size(bytes, block));
-    for (uint32_t i = 0; i < fill && !failed; i++) failed = put(store, &crc, &none, 1);
+    crc = smg_store_crc(crc, head, sizeof head);
+    int failed = smg_store_put(store, head, sizeof head);
+    if (!failed && delta) failed = smg_store_take(store, store->chain.number, &first, skipped, sizeof skipped);
+    if (!failed) failed = smg_store_put_blocks(store, delta ? &first : 0, &crc);
+    for (uint32_t i = 0; i < fill && !failed; i++) {
+        crc = smg_store_crc(crc, &none, 1);
+        failed = smg_store_put(store, &none, 1);
+    }
     if (failed || smg_store_put(store, &crc, sizeof crc) || smg_store_flush(store)) return SMG_STORE_WORN;
     store->chain.link = crc;
     if (write_done(store)) return SMG_STORE_WORN;
@@ -297,8 +245,8 @@ static int append(smg_store *store) {
     const uint32_t there = store->fresh ? 0 : flash->sector_bytes - store->chain.end.offset;
     store->held = 0;
     store->left = sectors > taken + kept_free ? sectors - taken - kept_free : 0;
-    if (opened(flash, marked_bytes(store->changed, store->kept.bytes), there) > store->left) return SMG_STORE_FULL;
-    if (!(store->fresh && smg_store_enter(store)) && !write_save(store)) return SMG_STORE_OK;
+    if (opened(flash, store->delta_bytes, there) > store->left) return SMG_STORE_FULL;
+    if (!(store->fresh && smg_store_enter(store)) && !write_save(store, store->delta_bytes, 1)) return SMG_STORE_OK;
     store->chain = before;
     store->goes_on = 0;
     return SMG_STORE_WORN;
@@ -315,11 +263,10 @@ static int begin(smg_store *store) {
         store->held = 0;
         store->highest++;
         store->chain = (smg_chain){store->highest, 0, 0, store->highest, {last, 0xffffffffu, 0}};
-        for (uint32_t i = 0; i < BLOCKS / 8; i++) store->changed[i] = 0;
-        for (uint32_t i = 0; i < block_count(store->kept.bytes); i++) mark(store->changed, i, 1);
+        smg_store_mark_all(store);
         if (!smg_store_enter(store)) {
             store->chain.first = store->chain.end.position;
-            if (!write_save(store)) return SMG_STORE_OK;
+            if (!write_save(store, store->kept.bytes, 0)) return SMG_STORE_OK;
         }
         store->chain = before;
     }
@@ -329,10 +276,8 @@ static int begin(smg_store *store) {
 int smg_store_save(smg_store *store) {
     if (store->refused) return store->refused;
     if (store->found && store->goes_on) {
-        int any = 0;
-        if (again(store, COMPARE)) return SMG_STORE_READ;
-        for (uint32_t i = 0; i < BLOCKS / 8; i++) any |= store->changed[i];
-        if (!any) return SMG_STORE_OK;
+        if (again(store, SMG_FOR_COMPARE)) return SMG_STORE_READ;
+        if (smg_store_is_same(store)) return SMG_STORE_OK;
     }
     if (store->found && store->fresh) make_sure(store);
     return store->found && store->goes_on && !append(store) ? SMG_STORE_OK : begin(store);
@@ -340,9 +285,10 @@ int smg_store_save(smg_store *store) {
 
 int smg_store_clear(smg_store *store) {
     int failed = SMG_STORE_OK;
+    const uint32_t sectors = store->region.sectors, last = store->chain.end.position;
     if (store->refused == SMG_STORE_SETUP) return store->refused;
-    for (uint32_t i = 0; i < store->region.sectors; i++)
-        if (smg_store_erase(store, i)) failed = SMG_STORE_WORN;
+    for (uint32_t i = 1; i <= sectors; i++) /* the chain that counts comes last, its first save first */
+        if (smg_store_erase(store, (last + i) % sectors)) failed = SMG_STORE_WORN;
     const int found = smg_store_open(store, store->flash, store->region, store->kept);
     return failed ? failed : found == SMG_STORE_EMPTY ? SMG_STORE_OK : found;
 }

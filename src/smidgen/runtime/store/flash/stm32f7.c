@@ -9,10 +9,10 @@
 
 #define LARGE 1
 #if LARGE
-enum { FIRST_SECTOR = 6, SECTORS = 2, SECTOR = 256 * 1024 };
+enum { FIRST_SECTOR = 6, COUNT = 2, SECTOR = 256 * 1024 };
 #define FIRST 0x08080000u
 #else
-enum { FIRST_SECTOR = 1, SECTORS = 3, SECTOR = 32 * 1024 };
+enum { FIRST_SECTOR = 1, COUNT = 3, SECTOR = 32 * 1024 };
 #define FIRST 0x08008000u
 #endif
 
@@ -46,7 +46,7 @@ static int finish(void) {
 
 static int erase(void *context, uint32_t address) {
     (void)context;
-    if (address >= (uint32_t)SECTORS * SECTOR) return 1;
+    if (address >= (uint32_t)COUNT * SECTOR) return 1;
     unlock();
     CR = WORDS | SER | (FIRST_SECTOR + address / SECTOR) << 3;
     CR |= STRT;
@@ -56,7 +56,7 @@ static int erase(void *context, uint32_t address) {
 static int program(void *context, uint32_t address, const void *data, uint32_t bytes) {
     const uint32_t *words = data; /* the store hands over its buffer, which is aligned */
     (void)context;
-    if (address + bytes > (uint32_t)SECTORS * SECTOR) return 1;
+    if (address + bytes > (uint32_t)COUNT * SECTOR) return 1;
     unlock();
     CR = WORDS | PG;
     for (uint32_t i = 0; i < bytes / 4; i++) {
@@ -72,7 +72,7 @@ static int read(void *context, uint32_t address, void *data, uint32_t bytes) {
     const volatile uint8_t *from = (const volatile uint8_t *)(uintptr_t)(FIRST + address);
     uint8_t *to = data;
     (void)context;
-    if (address + bytes > (uint32_t)SECTORS * SECTOR) return 1;
+    if (address + bytes > (uint32_t)COUNT * SECTOR) return 1;
     for (uint32_t line = (FIRST + address) & ~31u; line < FIRST + address + bytes; line += 32) DCIMVAC = line;
     __asm__ volatile("dsb\n\tisb" ::: "memory");
     for (uint32_t i = 0; i < bytes; i++) to[i] = from[i];

@@ -1,0 +1,149 @@
+"""Kernels of any geometry give numpy's bytes with each instruction set that this machine has."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from case_parts import Q, binary, conv, depthwise
+from feeds import Shape, TrainingCase, channel_factors, gradients
+from native import Kernels, Weights, compute, pointer, whole
+from smidgen import ops
+from smidgen.codegen import PORTABLE
+from smidgen.ir import Array, Graph, Node, Value, evaluate, evaluate_all
+from smidgen.ops.conv_grad import ConvGradWeight, DepthwiseGradWeight
+from smidgen.runtime import working_memory
+from training_cases import HOWS, conv_grad, depthwise_grad, fused, masked_overlay
+
+# What the compiler is told besides: nothing, or to leave out what this machine may have.
+X86 = {"native": (), "no AVX-512": ("-mno-avx512f",), "any processor": ("-march=x86-64",)}
+SETS: dict[str, tuple[str, ...]] = X86 if platform.machine() in ("x86_64", "AMD64") else {"native": ()}
+CHANNELS = st.sampled_from([1, 3, 8, 12, 16, 17, 24, 40, 48, 64, 72, 96, 130])
+SIZES = st.sampled_from([(1, 1), (1, 1), (3, 3), (5, 5), (7, 7), (2, 4), (5, 1)])
+STRIDES = st.sampled_from([(1, 1), (1, 1), (2, 2), (3, 1), (2, 5)])
+DILATIONS = st.sampled_from([(1, 1), (1, 1), (1, 1), (2, 2), (1, 3)])
+
+
+@pytest.fixture(scope="session", params=SETS)
+def built(request: pytest.FixtureRequest, cache: Path) -> Kernels:
+    return Kernels(cache, *SETS[request.param])
+
+
+@st.composite
+def shapes(draw: st.DrawFn, deep: bool) -> Shape:
+    """A layer; of a `deep` one each channel has its own filter."""
+    size = draw(st.integers(1, 9)), draw(st.integers(1, 21)), draw(CHANNELS)
+    out = size[2] if deep else draw(CHANNELS)
+    return Shape(size, out, draw(SIZES), draw(STRIDES), dilation=draw(DILATIONS))
+
+
+def argument(graph: Graph, node: Node, value: Value, held: dict[Value, Array]) -> object:
+    """An input as a kernel takes it; weights with the trained channels that are laid over them."""
+    if node.op.overlay_input is None or value is not node.ins[node.op.overlay_input]:
+        return pointer(held[value])
+    overlay = next((n for n in graph.nodes if value in n.outs and isinstance(n.op, ops.Overlay)), None)
+    if overlay is None:
+        return ctypes.pointer(Weights(held[value].ctypes.data))
+    frozen, trained = (held[v].ctypes.data for v in overlay.ins)
+    assert isinstance(overlay.op, ops.Overlay)
+    channels = held.setdefault(Value("channels", value.type), np.array(overlay.op.channels, np.int16))
+    return ctypes.pointer(Weights(frozen, trained, channels.ctypes.data, len(channels)))
+
+
+def check(kernels: Kernels, case: TrainingCase, seed: int) -> None:
+    """The kernel of a case's last node gives the reference's bytes."""
+    graph = case.build(np.random.default_rng(seed))
+    node = graph.nodes[-1]
+    rng = np.random.default_rng(seed)
+    values = evaluate_all(graph, graph.state, *(feed.draw(rng) for feed in case.feeds))
+    replaced = {new: old for old, new in graph.updates.items()}
+    held = {v: array.copy() for v, array in values.items()} | {v: array.copy() for v, array in graph.state.items()}
+    held |= {v: held[replaced[v]] if v in replaced else np.zeros_like(values[v]) for v in node.outs}
+    scratch = np.zeros(working_memory(node, False, PORTABLE) + 1, np.uint8)
+    arguments = [None if v is None else argument(graph, node, v, held) for v in node.op.arguments(node)]
+    kernels.call(node, *arguments, pointer(scratch))
+    for value in node.outs:
+        np.testing.assert_array_equal(held[value], values[value], err_msg=value.name)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    shape=shapes(deep=False),
+    low=st.sampled_from([-128, 5]),
+    groups=st.sampled_from([1, 1, 1, 2]),
+    seed=st.integers(0, 99),
+)
+def test_convolutions(built: Kernels, shape: Shape, low: int, groups: int, seed: int) -> None:
+    size = (*shape.size[:2], groups * shape.size[2])
+    case = conv("any", size, groups * shape.out, shape.k, shape.stride, True, shape.dilation, groups, y=Q(0.2, low))
+    forward(built, case.build(np.random.default_rng(seed)), seed)
+
+
+@settings(max_examples=60, deadline=None)
+@given(shape=shapes(deep=True), low=st.sampled_from([-128, 5]), seed=st.integers(0, 99))
+def test_depthwise_convolutions(built: Kernels, shape: Shape, low: int, seed: int) -> None:
+    case = depthwise("any", shape.size, 1, shape.k, shape.stride, True, shape.dilation, y=Q(0.2, low))
+    graph = case.build(np.random.default_rng(seed))
+    x, expected = forward(built, graph, seed)
+    if shape.stride == (1, 1):  # in the input's place
+        compute(built, graph, x[0], x[0], 0, x.shape[1])
+        np.testing.assert_array_equal(x, expected)
+
+
+def forward(built: Kernels, graph: Graph, seed: int) -> tuple[Array, Array]:
+    x = np.random.default_rng(seed).integers(-128, 128, graph.inputs[0].type.shape).astype(np.int8)
+    (expected,) = evaluate(graph, x)
+    np.testing.assert_array_equal(whole(built, graph, x), expected)
+    return x, expected
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    size=st.integers(1, 200), scales=st.tuples(*[st.sampled_from([0.05, 0.07, 0.5, 0.001])] * 3),
+    seed=st.integers(0, 99),
+)  # fmt: skip
+def test_sums(built: Kernels, size: int, scales: tuple[float, float, float], seed: int) -> None:
+    a, b, y = (Q(scale, zero) for scale, zero in zip(scales, (-3, 90, 5), strict=True))
+    graph = binary("any", ops.Add(), (1, size), (1, size), qa=a, qb=b, y=y).build(np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    left, right = (rng.integers(-128, 128, (1, size)).astype(np.int8) for _ in range(2))
+    (expected,) = evaluate(graph, left, right)
+    built.call(graph.nodes[0], pointer(left), pointer(right), pointer(left), size)
+    np.testing.assert_array_equal(left, expected)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    deep=st.booleans(), data=st.data(), masked=st.booleans(), factors=st.sampled_from([0, 1, 2]),
+    shift=st.sampled_from([-12, 0, 9, 17, 24]), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_gradients_of_inputs(
+    built: Kernels, deep: bool, data: st.DataObject, masked: bool, factors: int, shift: int, seed: int
+) -> None:
+    shape = data.draw(shapes(deep))
+    op, dy, w = depthwise_grad(shape) if deep else conv_grad(shape)
+    chosen = ((), (0.0123,), channel_factors(shape.size[2]))[factors]
+    check(built, gradients("any", replace(op, masked=masked, factors=chosen), dy, w, shift=shift), seed)
+
+
+@settings(max_examples=40, deadline=None)
+@given(deep=st.booleans(), data=st.data(), seed=st.integers(0, 99))
+def test_gradients_through_trained_channels(built: Kernels, deep: bool, data: st.DataObject, seed: int) -> None:
+    shape = data.draw(shapes(deep))
+    channels = data.draw(st.sets(st.integers(0, shape.size[2] - 1), min_size=1))
+    made = depthwise_grad(shape) if deep else conv_grad(shape)
+    check(built, masked_overlay("any", *made, tuple(sorted(channels))), seed)
+
+
+@settings(max_examples=60, deadline=None)
+@given(deep=st.booleans(), data=st.data(), how=st.sampled_from(sorted(HOWS)), seed=st.integers(0, 99))
+def test_steps_of_weights(built: Kernels, deep: bool, data: st.DataObject, how: str, seed: int) -> None:
+    shape = data.draw(shapes(deep))
+    check(built, fused("any", DepthwiseGradWeight if deep else ConvGradWeight, shape, HOWS[how]), seed)
