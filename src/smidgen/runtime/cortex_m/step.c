@@ -132,7 +132,6 @@ static SMG_NOINLINE void move(int8_t *w, uint8_t *fraction, int32_t index, int32
 
 /* The same for an even number of weights of 12 bits, the first in the lower half of its byte. */
 static SMG_NOINLINE void move_twelve(int8_t *w, uint8_t *fraction, const int32_t *steps, int32_t count) {
-    SMG_UNROLL
     for (const int8_t *end = w + count; w != end; w += 2, steps += 2, fraction++) {
         const int32_t first = moved(w[0], *fraction & 15, steps[0], 4);
         const int32_t second = moved(w[1], *fraction >> 4, steps[1], 4);

@@ -19,7 +19,6 @@ static void tap(const shape *p, const int8_t *x, const int8_t *dy, int32_t i, in
     const int joined = p->stride_h == 1 && p->stride_w == 1 && p->x_w == p->y_w && count == p->y_w;
     const int32_t length = joined ? high * count : count;
     int32_t total = 0;
-    SMG_UNROLL
     for (int32_t n = 0; n < in; n++) sums[n] = 0;
     for (int32_t oy = rows.from; oy < rows.to; oy += joined ? high : 1) {
         const int8_t *d = dy + (oy * p->y_w + columns.from) * p->y_c;
