@@ -186,6 +186,14 @@ def test_requests_out_of_order_and_without_a_session_change_nothing(emulated: tu
     assert _asked(stream, request_frame(9, 10, Command.LABEL, struct.pack("<Ii", 4, 1)))[10] == Status.REFUSED
 
 
+def test_frames_longer_than_any_are_damaged_and_the_next_one_is_read(emulated: tuple[Program, EmulatedStream]) -> None:
+    _, stream = emulated
+    for size in (225, 229, 240, 300, 5000):
+        answer = _asked(stream, request_frame(9, 7, Command.HELLO, bytes(size)))
+        assert (answer[:4], answer[10]) == (bytes(4), Status.DAMAGED)
+        assert _asked(stream, request_frame(9, 7, Command.HELLO, bytes(224)))[10] == Status.DONE
+
+
 def test_an_image_that_breaks_off_teaches_nothing(emulated: tuple[Program, EmulatedStream], streamed: bool) -> None:
     program, stream = emulated
     image, label = samples(program.graph, 1)[0]
@@ -196,7 +204,11 @@ def test_an_image_that_breaks_off_teaches_nothing(emulated: tuple[Program, Emula
         line.ask(Command.ROWS, struct.pack("<I", 0) + b"\x55" * 80)
         with pytest.raises(LinkError, match="train was refused"):
             line.ask(Command.TRAIN, struct.pack("<f", RATE))
-        line.ask(Command.ROWS, struct.pack("<I", 0) + b"\x55" * 80)
+        for number, (command, data) in enumerate([(Command.HELLO, b""), (Command.ROWS, bytes(4) + b"\x55" * 80)]):
+            assert _asked(stream, request_frame(5, number, command, data))[10] == Status.DONE
+        refused = _asked(stream, request_frame(5, 2, Command.PREDICT, b""))
+        assert refused[10] == Status.REFUSED, "and the image that broke off is not answered besides"
+        assert _asked(stream, request_frame(5, 3, Command.ROWS, bytes(4) + b"\x55" * 80))[10] == Status.DONE
         with LinkedDevice(program.graph, Line(stream)) as another:  # a host that died is followed by the next
             assert another.train(image, label, RATE) == losses[0]
             assert same(another.state(), state)
@@ -217,7 +229,7 @@ def test_half_a_state_is_never_learned_from(emulated: tuple[Program, EmulatedStr
         assert same(device.state(), kept), "what was saved takes the place of a mix"
 
 
-def test_a_load_of_nothing_leaves_what_was_learned(emulated: tuple[Program, EmulatedStream]) -> None:
+def test_a_load_that_fails_leaves_what_was_learned(emulated: tuple[Program, EmulatedStream]) -> None:
     program, stream = emulated
     image, label = samples(program.graph, 1)[0]
     with LinkedDevice(program.graph, Line(stream)) as device:
@@ -230,6 +242,12 @@ def test_a_load_of_nothing_leaves_what_was_learned(emulated: tuple[Program, Emul
         device.train(image, label, RATE)
         device.load()
         assert same(device.state(), before)
+        device.train(image, label, RATE)
+        after, files = device.state(), stream.board.drawer.files
+        files["kept"] = files["kept"][:-1] + bytes([files["kept"][-1] ^ 1])
+        with pytest.raises(LinkError, match="load failed on the board, its function gave -1"):
+            device.load()
+        assert same(device.state(), after), "although the board began anew"
 
 
 def test_a_board_with_another_program_is_refused_by_its_fingerprint(example: Path, tmp_path: Path) -> None:
@@ -263,7 +281,7 @@ def hostile(rng: np.random.Generator, count: int) -> Iterator[bytes]:
     yield request_frame(1, number, Command.HELLO, b"")
     for _ in range(count):
         kind = rng.integers(4)
-        data = rng.bytes(int(rng.integers(230)))
+        data = rng.bytes(int(rng.integers(600)))
         if kind == 0:
             yield data
         elif kind == 1:
@@ -271,7 +289,9 @@ def hostile(rng: np.random.Generator, count: int) -> Iterator[bytes]:
         else:
             number += 1
             at = int(rng.choice([0, 1, 100, 2**31, 2**32 - 1]))
-            yield request_frame(1, number & 0xFFFF, int(rng.integers(17)), struct.pack("<I", at) + data[:220])
+            yield request_frame(
+                1, number & 0xFFFF, int(rng.integers(17)), struct.pack("<I", at) + data[: int(rng.choice([220, 600]))]
+            )
 
 
 def test_no_bytes_make_the_firmware_leave_its_buffers(sanitized: Path, tmp_path: Path) -> None:
@@ -289,13 +309,13 @@ def test_no_bytes_make_the_firmware_leave_its_buffers(sanitized: Path, tmp_path:
 
 def test_frames_come_back_from_cobs_and_no_damage_of_one_byte_is_taken_for_content() -> None:
     rng = np.random.default_rng(0)
-    for size in (*range(12), 100, 249):
+    for size in (*range(12), 100, 249, 250, 251, 400):
         content = bytes(size) if size % 2 else rng.bytes(size)
         coded = frame(content)
         assert coded[0] == coded[-1] == 0
         assert 0 not in coded[1:-1]
         assert list(Frames().take(coded)) == [content]
-        for at in range(1, len(coded) - 1):
+        for at in range(1, len(coded) - 1, 1 + size // 100):
             for spoiled in (coded[:at] + coded[at + 1 :], coded[:at] + coded[at : at + 1] + coded[at:]):
                 assert content not in (found for found in Frames().take(spoiled)) or spoiled == coded
     assert content_of(b"") is None

@@ -11,7 +11,7 @@ from enum import IntEnum
 ANSWER = struct.Struct("<IIHB")  # session, boot, number, how it went
 REQUEST = struct.Struct("<IHB")  # session, number, what is asked for
 SUM = struct.Struct("<I")
-LONGEST = 254  # bytes of content and CRC: more come from no board
+LONGEST = 254  # bytes that one of COBS counts; no frame of a board has more
 
 
 class Command(IntEnum):
@@ -72,20 +72,28 @@ def read_answer(content: bytes) -> Answer | None:
 def frame(content: bytes) -> bytes:
     """Content between zeros, with its CRC-32, in which no zero is left."""
     parts = (content + SUM.pack(zlib.crc32(content))).split(b"\0")
-    return b"\0" + b"".join(bytes([len(part) + 1]) + part for part in parts) + b"\0"
+    return b"\0" + b"".join(map(_counted, parts)) + b"\0"
+
+
+def _counted(part: bytes) -> bytes:
+    """Bytes up to a zero, each block of them behind its length and 1; a block of 254 has no zero behind it."""
+    full, rest = divmod(len(part), LONGEST)
+    blocks = (b"\xff" + part[at * LONGEST : (at + 1) * LONGEST] for at in range(full))
+    return b"".join(blocks) + bytes([rest + 1]) + part[full * LONGEST :]
 
 
 def content_of(coded: bytes) -> bytes | None:
     """The content of what came between two zeros; None where it is damaged."""
-    parts, at = list[bytes](), 0
+    whole, at = bytearray(), 0
     while at < len(coded):
         end = at + coded[at]
         if end > len(coded):
             return None
-        parts.append(coded[at + 1 : end])
+        whole += coded[at + 1 : end]
+        if end < len(coded) and coded[at] <= LONGEST:
+            whole.append(0)
         at = end
-    whole = b"\0".join(parts)
-    content, found = whole[: -SUM.size], whole[-SUM.size :]
+    content, found = bytes(whole[: -SUM.size]), whole[-SUM.size :]
     return content if len(found) == SUM.size and SUM.pack(zlib.crc32(content)) == found else None
 
 

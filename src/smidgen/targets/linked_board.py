@@ -31,7 +31,7 @@ class LinkedBoard(EmulatedBoard):
 
     def __init__(self, board: Board, image: Image, counter: Counter, cache: Path, drawer: Drawer) -> None:
         super().__init__(board, image, counter, cache)
-        self._drawer = drawer
+        self.drawer = drawer
         self._open: dict[int, tuple[str, bool]] = {}  # by handle: the file, and whether it is written
         self._data: dict[int, bytes] = {}  # what is left to read of it, or what was written
 
@@ -53,18 +53,18 @@ class LinkedBoard(EmulatedBoard):
     def _opens(self, at: int) -> int:
         address, mode, length = self._words(at)
         name, written = bytes(self._uc.mem_read(address, length)).decode(errors="replace"), mode >= WRITES
-        if name not in (LINE_IN, LINE_OUT) and not written and name not in self._drawer.files:
+        if name not in (LINE_IN, LINE_OUT) and not written and name not in self.drawer.files:
             return -1
         handle = len(self._open) + 1
         self._open[handle] = (name, written)
-        self._data[handle] = b"" if written else self._drawer.files.get(name, b"")
+        self._data[handle] = b"" if written else self.drawer.files.get(name, b"")
         return handle
 
     def _closes(self, at: int) -> int:
         (handle,) = struct.unpack("<I", self._uc.mem_read(at, 4))
         name, written = self._open[handle]
         if written:
-            self._drawer.files[name] = self._data[handle]
+            self.drawer.files[name] = self._data[handle]
         return 0
 
     def _reads(self, at: int) -> int | None:
