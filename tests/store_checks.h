@@ -187,7 +187,7 @@ static int cut_at_random(const part *of, int rounds, uint32_t seed, uint32_t wor
     return 0;
 }
 
-/* Bytes of flash change anywhere, as no cut leaves them: a state that was saved is there or none, and the next is kept. */
+/* Bytes of flash change anywhere, as no cut leaves them: a state that was saved is there or none; the next is kept. */
 static int damage_anywhere(const part *of, int rounds) {
     unpack(of, 5);
     HOLDS(start(of) == SMG_STORE_EMPTY);
