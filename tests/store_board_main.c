@@ -25,6 +25,7 @@ int main(void) {
     answers[0] = cut_all(&small_pages, SAVES, WAVERING);
     answers[1] = cuts;
     answers[2] = cut_at_random(&small_pages, 20, 3, 0);
+    if (!answers[2]) answers[2] = damage_anywhere(&small_pages, 20);
     ask(WRITE, &written);
     for (;;) ask(READ, &written); /* waits for a request that never comes */
 }

@@ -187,4 +187,30 @@ static int cut_at_random(const part *of, int rounds, uint32_t seed, uint32_t wor
     return 0;
 }
 
+/* Bytes of flash change anywhere, as no cut leaves them: a state that was saved is there or none; the next is kept. */
+static int damage_anywhere(const part *of, int rounds) {
+    unpack(of, 5);
+    HOLDS(start(of) == SMG_STORE_EMPTY);
+    for (int number = 0; number < 12; number++) {
+        learn(number);
+        HOLDS(smg_store_save(&store) == SMG_STORE_OK);
+    }
+    snapshot = chip;
+    for (int round = 0; round < rounds; round++) {
+        const uint32_t random = emulated_random(&snapshot), bytes = of->sectors * of->sector_bytes;
+        chip = snapshot;
+        for (uint32_t i = 0; i <= random % 4; i++)
+            chip.bytes[of->first * of->sector_bytes + emulated_random(&snapshot) % bytes] ^= (uint8_t)(random >> 8 | 1);
+        if (start(of) == SMG_STORE_OK) {
+            HOLDS(smg_store_load(&store) == SMG_STORE_OK);
+            HOLDS(which(0, 11) >= 0);
+        }
+        if (store.refused) continue; /* a head that was changed to look like another program's */
+        memcpy(state, history[3], STATE);
+        HOLDS(smg_store_save(&store) == SMG_STORE_OK);
+        HOLDS(start(of) == SMG_STORE_OK && smg_store_load(&store) == SMG_STORE_OK && is(3));
+    }
+    return 0;
+}
+
 #endif

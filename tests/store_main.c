@@ -22,6 +22,8 @@ int main(void) {
         const int failed = cut_all(&parts[i], 50, NOTHING);
         if (failed) return printf("part %d: line %d of store_checks.h\n", i, failed), 1;
         printf("part %d: %d cuts\n", i, (int)cuts);
+        const int taken = damage_anywhere(&parts[i], 300);
+        if (taken) return printf("part %d, damaged: line %d of store_checks.h\n", i, taken), 1;
     }
     for (int i = 0; i < (int)(sizeof random_cuts / sizeof *random_cuts); i++) {
         const part *of = &parts[random_cuts[i].part];

@@ -1,5 +1,5 @@
-/* Blocks of the state, at most 256: in a chain's first save whole, in later ones eight bytes at a time, a byte that says
- * which of them differ from the first save and then these. A bit for each block says which there are. */
+/* Blocks of the state, at most 256: in a chain's first save whole, in later ones eight bytes at a time, a byte that
+ * says which of them differ from the first save and then these. A bit for each block says which there are. */
 #include "store_blocks.h"
 
 enum { LEAST = 16, GROUP = 8, AHEAD = 32 };

@@ -1,7 +1,7 @@
 /* Flash of an nRF52: pages of 4 KB, words of 4 bytes, 10,000 erases each. No SDK is needed.
  *
- * Here the last 64 KB of an nRF52840's 1 MB; leave them out of FLASH in the linker script. The core stands still while a
- * page is erased (85 ms) or a word written (41 us). Where a SoftDevice runs, call sd_flash_page_erase and
+ * Here the last 64 KB of an nRF52840's 1 MB; leave them out of FLASH in the linker script. The core stands still while
+ * a page is erased (85 ms) or a word written (41 us). Where a SoftDevice runs, call sd_flash_page_erase and
  * sd_flash_write instead and wait for their events. */
 #include "smidgen_store.h"
 

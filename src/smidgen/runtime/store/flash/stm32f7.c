@@ -1,9 +1,9 @@
 /* Flash of an STM32F74x or F75x: few large sectors, 10,000 erases each. No SDK is needed.
  *
- * Of 1 MB, sectors 0 to 3 have 32 KB, sector 4 has 128 KB and 5 to 7 have 256 KB. All sectors of a store are of one size:
- *   6 and 7    two of 256 KB, here; the program keeps 512 KB in one piece. An erase takes 1 to 4 seconds.
+ * Of 1 MB, sectors 0 to 3 have 32 KB, sector 4 has 128 KB and 5 to 7 have 256 KB. Those of a store are of one size:
+ *   6 and 7    two of 256 KB, here; the program keeps 512 KB in one piece. An erase takes about a second.
  *   1 to 3     three of 32 KB, for states below 32,000 bytes; vectors stay in sector 0, the rest begins in 4, so
- *              that the program has 896 KB. An erase takes 250 to 800 ms. Set LARGE to 0.
+ *              that the program has 896 KB. An erase takes about a quarter of a second. Set LARGE to 0.
  * Meanwhile the core stands still, unless all it runs lies in RAM. Supply from 2.7 V up: words of 32 bits. */
 #include "smidgen_store.h"
 
