@@ -36,6 +36,9 @@ static inline int32_t raise(int32_t v, uint32_t up) {
     return smg_shift_left(smg_clamp(v, -most, most), by);
 }
 
+/* Out of line: once in flash. */
+static SMG_NOINLINE smg_factor factor_of(const smg_step *s, int32_t c) { return smg_factor_of(s, c); }
+
 static inline int32_t mantissa_of(const smg_step *s, smg_factor f) { return smg_high_mul(f.mantissa, s->rate); }
 
 static inline int32_t shift_of(const smg_step *s, smg_factor f) {
@@ -77,7 +80,7 @@ static void run_steps(const run *all) {
 /* The steps of `count` weights of one channel; of as many channels, each with a factor of its own. */
 static void channel_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t index,
                           int32_t *steps) {
-    const smg_factor f = smg_factor_of(s, c);
+    const smg_factor f = factor_of(s, c);
     const int32_t mantissa = mantissa_of(s, f), t = shift_of(s, f), shift = smg_clamp(t, 0, 31);
     if (t < 0 || s->lift == 0) { /* sums that were raised can be so by one bit more */
         for (int32_t i = 0; i < count; i++) steps[i] = delta(s, sums[i], mantissa, t, (uint32_t)(index + i));
@@ -91,7 +94,7 @@ static void channel_steps(const smg_step *s, const int32_t *sums, int32_t count,
 static SMG_NOINLINE void channels_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t index,
                                         int32_t *steps) {
     for (int32_t i = 0; i < count; i++) {
-        const smg_factor f = smg_factor_of(s, c + i);
+        const smg_factor f = factor_of(s, c + i);
         steps[i] = delta(s, sums[i], mantissa_of(s, f), shift_of(s, f), (uint32_t)(index + i));
     }
 }
@@ -166,7 +169,7 @@ void smg_step_weights(const smg_step *s, const int32_t *sums, int32_t count, int
 
 /* What moves a bias; its buffer, where it has one, goes on to the next. */
 static int32_t bias_step(const smg_step *s, int32_t sum, int32_t i, int32_t *buffer) {
-    const smg_factor f = smg_factor_of(s, i);
+    const smg_factor f = factor_of(s, i);
     const int32_t step = delta(s, sum, mantissa_of(s, f), shift_of(s, f), (uint32_t)i);
     if (!buffer) return step;
     const smg_ruled ruled = smg_follow_rule(s, __qadd(buffer[i], step), MOST, smg_word(s->buffer_key, (uint32_t)i));

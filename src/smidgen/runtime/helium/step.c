@@ -53,44 +53,18 @@ static inline factors with_rate(const smg_step *s, int32x4_t mantissa, int32x4_t
     return f;
 }
 
-/* Mantissas and shifts of four channels' factors. */
-typedef struct {
-    int32x4_t mantissa, shift;
-} listed;
-
-/* As smg_derived_factor has it, of four channels at once: products of 64 bits are shifted by shifting their factors, and
- * those that are more than 2^60 are all the same. */
-static SMG_NOINLINE listed derived(const smg_step *s, int32_t c, int32_t count) {
-    const mve_pred16_t some = vctp32q((uint32_t)count);
-    const uint32x4_t m = vreinterpretq_u32_s32(vldrwq_z_s32(s->multiplier + c, some));
-    uint32_t first[FOUR] = {0};
-    for (int32_t i = 0; i < smg_min(count, FOUR); i++)
-        first[i] = (0xFFFFFFFFu / ((uint32_t)s->multiplier[c + i] >> 15)) << 15;
-    const uint32x4_t twice = vldrwq_u32(first), high = vmulhq_u32(m, twice);
-    const uint32x4_t inverse = vmulhq_u32(twice, vshlq_n_u32(vsubq_u32(vdupq_n_u32(0x80000000u), high), 1));
-    const uint32x4_t square = vmulhq_u32(inverse, inverse), scale = vdupq_n_u32((uint32_t)s->scale);
-    const uint32x4_t low = vshrq_n_u32(vmulq_u32(square, scale), 29);
-    const uint32x4_t product = vorrq_u32(vshlq_n_u32(vmulhq_u32(square, scale), 3), low);
-    const int32x4_t up = vreinterpretq_s32_u32(vminq_u32(vclzq_u32(product), vdupq_n_u32(2)));
-    const int32x4_t half = vreinterpretq_s32_u32(vshrq_n_u32(vshlq_u32(product, up), 1));
-    const int32x4_t mantissa = vaddq_s32(half, vldrbq_z_s32(s->correction + c, some));
-    const int32x4_t shifts = vshlq_n_s32(vldrbq_z_s32(s->shift + c, some), 1);
-    const int32x4_t shift = vsubq_s32(vsubq_s32(vdupq_n_s32(s->exponent + 2), up), shifts);
-    const mve_pred16_t large = vcmpgtq_n_s32(shift, 60);
-    const listed f = {vpselq_s32(vdupq_n_s32(1 << 30), mantissa, large), vpselq_s32(vdupq_n_s32(61), shift, large)};
-    return f;
-}
-
-/* Four channels from c on, of which there may be fewer: their factors are listed, or derived, and may have units. */
+/* Four channels from c on, of which there may be fewer: their factors are listed, or computed one by one. */
 static inline factors factors_of(const smg_step *s, int32_t c, int32_t count) {
     const mve_pred16_t some = vctp32q((uint32_t)count);
-    listed f = {vldrwq_z_s32(s->multiplier + c, some), vldrbq_z_s32(s->shift + c, some)};
-    if (s->correction) f = derived(s, c, count);
-    if (s->unit) { /* as smg_unit has it */
-        const int32x4_t unit = vsubq_s32(vdupq_n_s32(-7), vldrbq_z_s32(s->unit + c, some));
-        f.shift = vsubq_s32(f.shift, vminq_s32(vmaxq_s32(unit, vdupq_n_s32(0)), vdupq_n_s32(15)));
+    int32_t mantissa[FOUR] = {0}, shift[FOUR] = {0};
+    if (!s->correction && !s->unit)
+        return with_rate(s, vldrwq_z_s32(s->multiplier + c, some), vldrbq_z_s32(s->shift + c, some));
+    for (int32_t i = 0; i < smg_min(count, FOUR); i++) {
+        const smg_factor f = smg_factor_of(s, c + i);
+        mantissa[i] = f.mantissa;
+        shift[i] = f.shift;
     }
-    return with_rate(s, f.mantissa, f.shift);
+    return with_rate(s, vldrwq_s32(mantissa), vldrwq_s32(shift));
 }
 
 /* sums * mantissa * 2^-t. */

@@ -30,16 +30,13 @@ void smg_dense_f32(const smg_dense_f32_params *p, const float *x, const float *w
 void smg_dense_grad_f32(const smg_dense_grad_f32_params *p, const float *dy, const float *w, float *dx) {
     for (int32_t r = 0; r < p->rows; r++, dy += p->y_c, dx += p->x_c) {
         for (int32_t k = 0; k < p->x_c; k++) dx[k] = 0;
-        for (int32_t n = 0; n < p->y_c; n++) {
-            SMG_UNROLL
+        for (int32_t n = 0; n < p->y_c; n++)
             for (int32_t k = 0; k < p->x_c; k++) dx[k] += dy[n] * w[n * p->x_c + k];
-        }
     }
 }
 
 /* w[k] -= d * x[k]. */
 static inline void step(float *restrict w, const float *restrict x, float d, int32_t count) {
-    SMG_UNROLL
     for (int32_t k = 0; k < count; k++) w[k] -= d * x[k];
 }
 

@@ -1,7 +1,7 @@
 /* What a program learned, kept in flash: where the power fails the old state is there or the new one, never a mix.
  *
  * A region of flash is a ring of sectors. A chain of saves lies in some of them: the first save holds everything, each
- * that follows only the blocks that changed. Where the region has no room for one more, a new chain begins in the
+ * that follows the bytes that differ from it. Where the region has no room for one more, a new chain begins in the
  * sectors behind, and the old one stays until that is whole; so all sectors wear alike. docs/flash.md says how they
  * lie there. Nothing is allocated, and nothing is written but by save and clear. */
 #ifndef SMIDGEN_STORE_H
