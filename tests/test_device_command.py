@@ -91,6 +91,21 @@ def test_what_a_board_learned_goes_to_a_file_and_back(folder: Path) -> None:
     assert "saved in the board's own memory" in invoke("device", PROCESS, "save")
 
 
+@pytest.mark.parametrize("at", [0, 9, 12, 40, -1])
+def test_a_file_that_is_damaged_is_refused_and_the_board_holds_what_it_held(
+    at: int, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    invoke("device", PROCESS, "save")
+    saved = Path("kept").read_bytes()
+    damaged = bytearray(saved)
+    damaged[at] ^= 4
+    Path("file").write_bytes(damaged)
+    message = fail(capsys, monkeypatch, "device", PROCESS, "load", "-i", "file")
+    assert "is cut short or damaged" in message or "was saved by another program" in message
+    invoke("device", PROCESS, "save")
+    assert Path("kept").read_bytes() == saved
+
+
 def test_a_monitor_counts_what_a_board_did(folder: Path) -> None:
     seen = json.loads(invoke("device", PROCESS, "monitor", "--looks", "2", "--every", "0", "--json"))
     assert seen["statistics"]["steps"] == seen["restarts"] == 0
