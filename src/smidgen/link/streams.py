@@ -82,7 +82,10 @@ class ProcessStream:
         self.name = f"exec:{command}"
         try:
             words = shlex.split(command)
-            self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+            self._process = subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
+                start_new_session=True,  # so that Ctrl-C is for the host alone
+            )  # fmt: skip
         except (OSError, ValueError, IndexError) as error:
             raise LinkError(f"{self.name} cannot be started: {getattr(error, 'strerror', None) or error}") from None
         assert self._process.stdin
