@@ -113,5 +113,5 @@ void smg_gru_slopes_s8(const smg_gru_slopes_s8_params *p, const int8_t *x, const
     int16_t *const state = scratch;
     int8_t *const hidden = (int8_t *)(state + p->cells);
     const weights v = {w, u, b};
-    run(p, x, &v, hidden, slopes, state, 0, hidden + p->cells);
+    run(p, x, &v, hidden, slopes, state, hidden, hidden + p->cells); /* resets come after: nothing is gated before */
 }

@@ -88,7 +88,8 @@ int smg_store_take(const smg_store *store, uint32_t chain, smg_place *at, void *
         if (failed) return failed;
         if (!part) continue;
         if (part > bytes) part = bytes;
-        if ((failed = read(store, at->position, at->offset, next, part)) != SMG_STORE_OK) return failed;
+        failed = read(store, at->position, at->offset, next, part);
+        if (failed) return failed;
         at->offset += part;
         next += part;
         bytes -= part;
