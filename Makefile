@@ -63,7 +63,7 @@ ctidy: program
 	else echo 'SKIPPED: cppcheck is not installed'; fi
 
 unit: .venv/.dev
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 2 --dist worksteal --durations 20
 
 # Every parser of files, by coverage: new cases for some minutes, or the same ones every time.
 FUZZ_MINUTES ?= 10
@@ -71,7 +71,7 @@ fuzz: .venv/.dev
 	$(BIN)/python tools/fuzz.py --minutes $(FUZZ_MINUTES)
 
 fuzz-ci: .venv/.dev
-	$(BIN)/python tools/fuzz.py --deterministic --share 0.3
+	$(BIN)/python tools/fuzz.py --deterministic --share 0.15
 
 # The properties again, on examples no run has seen.
 properties: .venv/.dev

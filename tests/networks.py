@@ -33,12 +33,12 @@ DEAD_SCALE, DEAD_BIAS = 1e-9, -(2**31)  # of a channel that training of the back
 class Drawn:
     """A network in the making, on an image that says which range each value takes."""
 
-    def __init__(self, seed: int, dead: int = 0, shared: bool = False) -> None:
+    def __init__(self, seed: int, dead: int = 0, shared: bool = False, size: int = SIZE) -> None:
         self.rng = np.random.default_rng(seed)
         self.g = Builder(f"net{seed}")
         self.dead = dead  # channels of each convolution that are switched off
         self.shared = shared  # whether all channels of a layer have one scale
-        image = self.rng.integers(-128, 128, (1, SIZE, SIZE, 3)).astype(np.int8)
+        image = self.rng.integers(-128, 128, (1, size, size, 3)).astype(np.int8)
         self.x = self.g.input("image", Type(image.shape, "int8", QParams.per_tensor(2 / 255, 0)))
         self.data: dict[Value, Array] = {self.x: image}
 

@@ -16,13 +16,17 @@ from hypothesis import strategies as st
 from case_parts import Q, Weights
 from cases import GRAPHS, RUNS, inputs, together
 from guarded import GuardedBoard, watched
+from loss_tasks import compare
+from networks import CLASSES, Drawn, samples
 from smidgen import codegen, ops
 from smidgen.ir import Array, Builder, Graph, Op, QParams, Type, evaluate
+from smidgen.ops.conv_grad import DepthwiseGradInput
 from smidgen.ops.window import same_pad
 from smidgen.pipeline import Program, compile
 from smidgen.targets.boards import BOARDS, resize
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, find
+from smidgen.training import Options
 
 Run = dict[str, tuple[Array, ...]]  # a graph's inputs, by its name
 
@@ -214,3 +218,16 @@ def test_a_depthwise_layer_takes_its_inputs_place(m7: CortexM) -> None:
         if isinstance(node.op, ops.Depthwise):
             assert offsets[node.ins[0]] == offsets[node.out]
     agrees(graphs, [{name: inputs(g, run) for name, g in graphs.items()} for run in (2, 3)], program)
+
+
+@pytest.mark.parametrize("size", [4, 6, 8, 12, 17])
+def test_gradients_of_a_depthwise_layer_take_the_place_of_those_they_come_from(m7: CortexM, size: int) -> None:
+    n = Drawn(size, size=size)
+    x = n.conv(n.x, 16, 3, activation="relu6")
+    for _ in range(2):
+        x = n.conv(n.depthwise(x, activation="relu6"), 16, activation="relu6")
+    program = compile(n.end(x), "bias:5", m7, options=Options(CLASSES))
+    places, nodes = program.plan.values(), [v for v in program.graph.nodes if isinstance(v.op, DepthwiseGradInput)]
+    assert [places[node.ins[0]] for node in nodes] == [places[node.outs[0]] for node in nodes]
+    with watched(program).start() as board:
+        compare(program, board, samples(program.graph, 3), 0.01)

@@ -12,9 +12,9 @@ enum { BLOCK = SMG_SLIDE_BLOCK, LISTS = 8 };
 /* How working memory is used. */
 typedef struct {
     const smg_depthwise_grad_g8_params *p;
-    int32_t band, strip;       /* rows whose sums are held, and words of a strip */
+    int32_t strip;             /* words of a strip */
     int32_t filter;            /* words of a packed filter; windows begin at a pair's first row, or at its second */
-    int32_t *sums;             /* [band][columns][8] */
+    int32_t *sums;             /* [rows][columns][8] */
     uint32_t *filters;         /* [8 channels][2][filter] */
     uint32_t *strips;          /* [pair of rows][4 channels][strip] */
     int8_t *taps;              /* [k][k][4], where some are trained */
@@ -22,9 +22,9 @@ typedef struct {
 } work;
 
 static SMG_SHORT work lay_out(const smg_depthwise_grad_g8_params *p, void *scratch) {
-    const int32_t k = p->k_w, band = smg_min(p->x_h, SMG_GRAD_ELEMENTS / p->x_w), pairs = (band + k) / 2;
-    work l = {.p = p, .band = band, .strip = p->x_w + k - 1, .filter = (k + 1) / 2 * k, .sums = scratch};
-    l.filters = (uint32_t *)(l.sums + band * p->x_w * SMG_COLUMNS);
+    const int32_t k = p->k_w, pairs = (p->x_h + k) / 2;
+    work l = {.p = p, .strip = p->x_w + k - 1, .filter = (k + 1) / 2 * k, .sums = scratch};
+    l.filters = (uint32_t *)(l.sums + p->x_h * p->x_w * SMG_COLUMNS);
     l.strips = l.filters + 2 * SMG_COLUMNS * l.filter;
     l.taps = (int8_t *)(l.strips + pairs * BLOCK * l.strip);
     l.inside = smg_taps_inside(p->pad_w - k + 1, l.strip, 1, p->y_w);
@@ -65,11 +65,11 @@ static SMG_SHORT void pack_filters(const work *l, smg_weights w, int32_t c, uint
     smg_pack_columns(list, (int32_t)(end - list), 0);
 }
 
-/* Pack the rows of four channels, whose gradients begin at dy, that the elements of rows [y0, y0 + rows) belong to. */
-static SMG_SHORT void pack_rows(const work *l, const int8_t *dy, int32_t y0, int32_t rows) {
+/* Pack the rows of four channels, whose gradients begin at dy, with those above and below that are zeros. */
+static SMG_SHORT void pack_rows(const work *l, const int8_t *dy) {
     static const int8_t none[BLOCK];
     const smg_depthwise_grad_g8_params *p = l->p;
-    const int32_t k = p->k_w, top = y0 + p->pad_h - k + 1, pairs = (rows + k) / 2, row = p->y_w * p->y_c;
+    const int32_t k = p->k_w, top = p->pad_h - k + 1, pairs = (p->x_h + k) / 2, row = p->y_w * p->y_c;
     const int8_t *first = dy + (p->pad_w - k + 1 + l->inside.from) * p->y_c;
     for (int32_t i = 0; i < pairs; i++) {
         const int32_t r = top + 2 * i, a = r >= 0 && r < p->y_h, b = r + 1 >= 0 && r + 1 < p->y_h;
@@ -80,14 +80,14 @@ static SMG_SHORT void pack_rows(const work *l, const int8_t *dy, int32_t y0, int
     }
 }
 
-/* The sums of four channels, packed, for some rows; of the last four columns some may be done twice. */
-static void sum_up(const work *l, const uint32_t *filters, int32_t rows, int32_t *sums) {
+/* The sums of four channels, packed; of the last four columns some may be done twice. */
+static void sum_up(const work *l, const uint32_t *filters, int32_t *sums) {
     static const int32_t nothing[BLOCK];
     const int32_t k = l->p->k_w, pair = 4 * BLOCK * l->strip, filter = 4 * l->filter, column = 4 * SMG_COLUMNS;
     const int32_t width = l->p->x_w, row = width * column, wide = (width & ~3) * column;
     smg_slides job = {
         .bias = nothing, .channels = BLOCK, .x = l->strips, .w = filters, .x_on = 4 * l->strip, .w_on = 2 * filter,
-        .y = (int8_t *)sums, .y_width = wide, .rows = rows, .stride = {0, filter}, .other = {pair, -filter},
+        .y = (int8_t *)sums, .y_width = wide, .rows = l->p->x_h, .stride = {0, filter}, .other = {pair, -filter},
         .y_c = column, .kind = k - 3, .down = pair - 4 * (k + 3), .y_on = row - wide, .y_row = row,
         .multiplier = nothing, .shift = nothing, .last = pair - 4 * (k + 3), .bytes = 4,
     };
@@ -107,13 +107,10 @@ void smg_slide_gradients(const smg_depthwise_grad_g8_params *p, smg_rounding *r,
     for (int32_t c = 0; c < p->x_c; c += SMG_COLUMNS) {
         pack_filters(&l, w, c, l.filters);
         pack_filters(&l, w, c + BLOCK, l.filters + half);
-        for (int32_t y0 = 0; y0 < p->x_h; y0 += l.band) {
-            const int32_t rows = smg_min(l.band, p->x_h - y0), index = y0 * p->x_w * p->x_c + c;
-            pack_rows(&l, dy + c, y0, rows);
-            sum_up(&l, l.filters, rows, l.sums);
-            pack_rows(&l, dy + c + BLOCK, y0, rows);
-            sum_up(&l, l.filters + half, rows, l.sums + BLOCK);
-            smg_round_columns(r, l.sums, rows * p->x_w, c, index, p->x_c, mask, dx + index);
-        }
+        pack_rows(&l, dy + c);
+        sum_up(&l, l.filters, l.sums);
+        pack_rows(&l, dy + c + BLOCK);
+        sum_up(&l, l.filters + half, l.sums + BLOCK);
+        smg_round_columns(r, l.sums, p->x_h * p->x_w, c, c, p->x_c, mask, dx + c);
     }
 }

@@ -173,11 +173,10 @@ def _depthwise_grad(node: Node, by_row: bool) -> int:
         return portable.NEEDS["smg_depthwise_grad_g8"](node, by_row)
     if dy.shape[1:3] == (height, width) == (SIDE, SIDE) and high == wide and wide in (3, 5):
         return 4 * SIDE * SIDE * COLUMNS + _square(wide)
-    slides = high == wide and wide in (3, 5, 7) and node.op.stride == (1, 1) and height * width >= SIZES["GRAD_LEAST"]
-    if slides and 4 <= width <= SIZES["GRAD_ELEMENTS"]:
-        band, filters = min(height, SIZES["GRAD_ELEMENTS"] // width), 2 * COLUMNS * ((wide + 1) // 2) * wide
-        strips = (band + wide) // 2 * BLOCK * (width + wide - 1)
-        return 4 * (band * width * COLUMNS + filters + strips + wide * wide)
+    slides = high == wide and wide in (3, 5, 7) and node.op.stride == (1, 1) and width >= 4
+    if slides and SIZES["GRAD_LEAST"] <= height * width <= SIZES["GRAD_ELEMENTS"]:
+        filters, strips = 2 * COLUMNS * ((wide + 1) // 2) * wide, (height + wide) // 2 * BLOCK * (width + wide - 1)
+        return 4 * (height * width * COLUMNS + filters + strips + wide * wide)
     return 2 * COLUMNS * (high * _up(wide, 2) + dy.shape[1] * (width + wide))
 
 

@@ -54,7 +54,7 @@
 #define SMG_SPREAD_LARGEST_APART 144
 #define SMG_SPREAD_WIDEST 8
 
-/* The same by filters that slide: elements of the smallest map, and those of whole rows whose sums are held at once. */
+/* The same by filters that slide: elements of the smallest map and of the largest. */
 #define SMG_GRAD_LEAST 24
 #define SMG_GRAD_ELEMENTS 64
 
