@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -46,6 +48,29 @@ def test_a_damaged_file_of_the_cache_is_built_again(tmp_path: Path, damage: str)
         changed = whole[:-1] + bytes([whole[-1] ^ 1])
         built.write_bytes({"cut": whole[:100], "emptied": b"", "changed": changed}[damage])
     assert made(tmp_path).read_bytes() == whole
+
+
+class Together(Compiler):
+    """As many builds as its barrier waits for end at the same moment."""
+
+    barrier = Barrier(4)
+
+    def __call__(self, *arguments: str | Path, folder: Path) -> None:
+        (folder / "built.o").write_text("built\n")
+        self.barrier.wait()
+
+
+def test_what_one_builder_was_given_no_other_takes_away(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, Together((), (), "together"))
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads meet at each line
+    try:
+        for i in range(100):
+            with ThreadPoolExecutor(4) as pool:
+                builds = [pool.submit(cache.build, ".o", {"one.c": f"int i = {i};"}) for _ in range(4)]
+            assert {build.result().read_text() for build in builds} == {"built\n"}
+    finally:
+        sys.setswitchinterval(interval)
 
 
 @pytest.mark.parametrize("target", [Host, CortexM])

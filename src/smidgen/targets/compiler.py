@@ -124,8 +124,8 @@ def _home() -> Path:
 class Cache:
     """Built files by the content they came from; a file appears whole or not at all.
 
-    Each lies alone in a folder named by what it was made from, and is named by its own bytes: one that was cut short
-    or damaged is not what its name says, and is built again.
+    Each lies in a folder named by what it was made from, and is named by its own bytes: one that was cut short or
+    damaged is not what its name says, and is built again.
     """
 
     folder: Path
@@ -151,17 +151,11 @@ class Cache:
             for file, text in sources.items():
                 (work / file).write_text(text)
             self.compiler("-o", f"built{suffix}", *arguments, folder=work)
-            made = work / "made"
-            made.mkdir()
-            os.replace(work / f"built{suffix}", made / f"{_contents(work / f'built{suffix}')}{suffix}")
-            if _whole(home) is None:
-                shutil.rmtree(home, ignore_errors=True)  # what is damaged; nothing, mostly
-            with suppress(OSError):  # where another process was quicker
-                made.rename(home)
-        found = _whole(home)
-        if found is None:
-            raise TargetError(f"what was built in {self.folder} does not stay as it was written; check the disk")
-        return found
+            built = work / f"built{suffix}"
+            kept = home / f"{_contents(built)}{suffix}"
+            home.mkdir(exist_ok=True)
+            os.replace(built, kept)  # nothing is removed: another process may have just put its own there
+        return kept
 
 
 def _contents(file: Path) -> str:
