@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from pathlib import Path
 
 from unicorn import Uc
@@ -15,7 +16,7 @@ from smidgen.targets.image import Image
 PAGE, WORD, ERASED = 4096, 4, 0xFFFF_FFFF
 
 
-class Controller:
+class Controller(ABC):
     """Refuses what the chip would: each refusal is told in `wrong`."""
 
     page: int  # of its registers
@@ -40,19 +41,22 @@ class Controller:
         emulator.mem_write(address, b"\xff" * size)
         self.erases += 1
 
+    @abstractmethod
     def may_program(self, emulator: Uc) -> bool:
-        raise NotImplementedError
+        """Whether the registers allow a word to be programmed now."""
 
     def _programmed(self, emulator: Uc, _: int, address: int, size: int, value: int, __: object) -> None:
         before = int.from_bytes(emulator.mem_read(address, WORD), "little")
         if not self.may_program(emulator) or size != WORD or address % WORD or before != ERASED:
             self.wrong.append(f"programmed {size} bytes at 0x{address:08x}, which held 0x{before:08x}")
 
+    @abstractmethod
     def _written(self, emulator: Uc, _: int, address: int, size: int, value: int, __: object) -> None:
-        raise NotImplementedError
+        """A register is written."""
 
+    @abstractmethod
     def _read(self, emulator: Uc, _: int, address: int, size: int, value: int, __: object) -> None:
-        """What a register reads as is what was written, unless a chip says otherwise."""
+        """A register is about to be read."""
 
 
 class Nvmc(Controller):

@@ -2,44 +2,20 @@
  * positions, for which columns of both maps are laid out; elsewhere rows are summed up (see accumulate.c). */
 #include "smidgen_training.h"
 
-#include "accumulate.h"
 #include "dot_pixels.h"
 #include "laying.h"
 #include "step.h"
+#include "weight_taps.h"
 #include "working_helium.h"
 
 typedef smg_conv2d_grad_weight_g8_params shape;
 
 enum { FOUR = 4 };
 
-/* One tap of the weights of one output channel, dy's first: sums[n] = Σ (x[n] − zero) dy over all positions. */
-static void tap(const shape *p, const int8_t *x, const int8_t *dy, int32_t i, int32_t j, int32_t in, int32_t *sums) {
-    const int32_t top = i * p->dilation_h - p->pad_h, left = j * p->dilation_w - p->pad_w;
-    const smg_taps rows = smg_taps_inside(top, p->y_h, p->stride_h, p->x_h);
-    const smg_taps columns = smg_taps_inside(left, p->y_w, p->stride_w, p->x_w);
-    const int32_t count = columns.to - columns.from;
-    int32_t total = 0;
-    for (int32_t n = 0; n < in; n++) sums[n] = 0;
-    for (int32_t oy = rows.from; oy < rows.to; oy++) {
-        const int8_t *d = dy + (oy * p->y_w + columns.from) * p->y_c;
-        const int8_t *from = x + ((top + oy * p->stride_h) * p->x_w + left + columns.from * p->stride_w) * p->x_c;
-        smg_accumulate(sums, in, d, p->y_c, from, p->stride_w * p->x_c, count);
-        for (int32_t at = 0; at < count; at++) total += d[at * p->y_c];
-    }
-    smg_take_zero(sums, in, p->x_zero, total);
-}
-
-/* The gradient of output channel o's weights. */
-static void channel(const shape *p, const int8_t *x, const int8_t *dy, int32_t o, int32_t *sums) {
-    const int32_t in = p->x_c / p->groups, group = o / (p->y_c / p->groups);
-    for (int32_t i = 0; i < p->k_h; i++)
-        for (int32_t j = 0; j < p->k_w; j++, sums += in) tap(p, x + group * in, dy + o, i, j, in, sums);
-}
-
 void smg_conv2d_grad_weight_g8(const smg_conv2d_grad_weight_g8_params *p, const int8_t *x, const int8_t *dy,
                                int32_t *dw) {
     const int32_t row = p->k_h * p->k_w * (p->x_c / p->groups);
-    for (int32_t o = 0; o < p->y_c; o++) channel(p, x, dy, o, dw + o * row);
+    for (int32_t o = 0; o < p->y_c; o++) smg_weight_taps(p, x, dy, o, dw + o * row);
 }
 
 /* Columns of both maps, and the sums of four output channels. */
@@ -106,7 +82,7 @@ void smg_conv2d_weight_step(const smg_conv2d_weight_step_params *p, int8_t *w, u
         return;
     }
     for (int32_t o = 0; o < p->c; o++) {
-        channel(&geometry, x, dy, o, sums);
+        smg_weight_taps(&geometry, x, dy, o, sums);
         smg_step_weights(&s, sums, p->inner, o, 0, o * p->inner, w, fraction, buffer);
     }
 }
