@@ -22,8 +22,8 @@ typedef struct {
     int32_t pairs; /* to do; those left where the first of them has scales that are for C */
 } smg_tiles;
 
-/* Words that stand between the weights of so many elements. */
-#define SMG_STREAM_WORDS(length) (3 + (length) / 32)
+/* Words that stand between the weights of so many elements, and behind them. */
+#define SMG_STREAM_WORDS(length) (9 + (length) / 32)
 
 /* Widen `words` words of each of two pixels, which are `apart` bytes from each other, to a tile, adding `minus`, the
  * zero point's negative in both halves; then the next two pixels `on` bytes further, four pixels `fours` times. */
