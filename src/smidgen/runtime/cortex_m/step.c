@@ -166,8 +166,9 @@ void smg_step_weights(const smg_step *s, const int32_t *sums, int32_t count, int
     }
 }
 
-/* What moves a bias; its buffer, where it has one, goes on to the next. */
+/* What moves a bias; its buffer, where it has one, goes on to the next. Nothing is never rounded up. */
 static int32_t bias_step(const smg_step *s, int32_t sum, int32_t i, int32_t *buffer) {
+    if (sum == 0 && !buffer) return 0;
     const smg_factor f = factor_of(s, i);
     const int32_t step = delta(s, sum, mantissa_of(s, f), shift_of(s, f), (uint32_t)i);
     if (!buffer) return step;
