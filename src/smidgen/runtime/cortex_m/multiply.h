@@ -30,13 +30,14 @@ typedef struct {
 void smg_widen_pixels(const int8_t *x, int32_t apart, int32_t words, uint32_t minus, uint32_t *to, int32_t on,
                       int32_t fours);
 
-/* Windows of four pixels that are `step` bytes from each other: of `rows` rows, `run` bytes each, four or more. */
+/* Windows of pixels that are `step` bytes from each other: of `rows` rows, `run` bytes each, four or more. */
 typedef struct {
     const int8_t *const *row; /* none where a row lies outside the map */
     int32_t rows, step, run;
     int8_t *to;
     int32_t apart;
     uint32_t zeros; /* for rows outside */
+    int32_t count;  /* of windows, up to four */
 } smg_windows;
 
 /* Copy them, `offset` bytes into the rows. */
