@@ -8,7 +8,7 @@
 #include "scales.h"
 #include "smidgen.h"
 
-/* Some channels, one after another, at the offsets the assembly names. */
+/* Four channels, one after another, at the offsets the assembly names. */
 typedef struct {
     const uint32_t *x; /* strips of the upper rows, and bytes from channel to channel */
     int32_t x_on;
@@ -19,13 +19,13 @@ typedef struct {
     const int8_t *shift;
     int8_t *y;
     const int8_t *y_end; /* behind the last of the outputs, four and four */
-    int32_t channels, y_c;
+    int32_t y_c;
     int32_t zero; /* twice the zero point and 1 */
     int32_t twos; /* windows step over every other column */
 } smg_threes;
 
 /* Multiply, add and scale, with multipliers of a half and more. */
-void smg_run_threes(smg_threes *threes);
+void smg_run_threes(const smg_threes *threes);
 
 /* Where in words of two columns windows begin: at the first of them, at the second, or at the second and the first in
  * turn. */
