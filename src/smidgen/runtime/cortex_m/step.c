@@ -77,9 +77,13 @@ static void run_steps(const run *all) {
         : "r1", "r2", "r3", "r12", "cc", "memory");
 }
 
-/* The steps of `count` weights of one channel; of as many channels, each with a factor of its own. */
+/* The steps of `count` weights of one channel, none where there are no gradients; of as many channels, each with a factor
+ * of its own. */
 static void channel_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t index,
                           int32_t *steps) {
+    int32_t any = 0;
+    for (int32_t i = 0; i < count; i++) any |= steps[i] = sums[i];
+    if (!any) return;
     const smg_factor f = factor_of(s, c);
     const int32_t mantissa = mantissa_of(s, f), t = shift_of(s, f), shift = smg_clamp(t, 0, 31);
     if (t < 0 || s->lift == 0) { /* sums that were raised can be so by one bit more */
