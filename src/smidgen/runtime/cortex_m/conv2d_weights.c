@@ -5,6 +5,7 @@
 #include <arm_acle.h>
 
 #include "accumulate.h"
+#include "noinline.h"
 #include "step.h"
 #include "transpose.h"
 #include "weight_taps.h"
@@ -47,7 +48,7 @@ static void small_channel(const shape *p, const int8_t *x, const int8_t *dy, int
 }
 
 /* The gradient of output channel o's weights, one channel after another. */
-static void next_channel(const shape *p, const int8_t *x, const int8_t *dy, int32_t o, int8_t *rows, int32_t *sums) {
+static SMG_NOINLINE void next_channel(const shape *p, const int8_t *x, const int8_t *dy, int32_t o, int8_t *rows, int32_t *sums) {
     if (is_small(p))
         small_channel(p, x, dy, o, rows, sums);
     else
