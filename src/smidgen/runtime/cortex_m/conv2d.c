@@ -205,7 +205,8 @@ static SMG_NOINLINE const int8_t *find_filters(const layer *l, int32_t n, int32_
 }
 
 static void start(int32_t *sums, const int32_t *bias) {
-    for (int32_t i = 0; i < 8; i++) sums[i] = bias[i >> 1 & 1];
+    sums[0] = sums[1] = sums[4] = sums[5] = bias[0];
+    sums[2] = sums[3] = sums[6] = sums[7] = bias[1];
 }
 
 /* Sums of channels n to n + more are kept, four pixels at a time, and scaled in C. */
@@ -239,13 +240,19 @@ static void start_sums(const layer *l, int32_t n, int32_t end, int32_t tiles) {
     }
 }
 
+/* Whether weights of so many elements are worth being raised. */
+static int32_t raises(const layer *l, int32_t count, int32_t tiles) {
+    return l->p->y_zero == -128 && !l->sums && count % 4 == 0 && count <= 32 && 8 * tiles > 3 * count + 24;
+}
+
 /* One piece of the windows of `tiles` times four pixels, for channels [n, end) of the group: pairs of channels one after
  * another without a return to C, unless weights must be put together, or sums are scaled there. */
 static void multiply(const layer *l, span part, int32_t n, int32_t end, int32_t tiles, int8_t *y, int32_t y_c) {
     const smg_conv2d_s8_params *p = l->p;
     const int32_t more = l->out > 1, count = part.to - part.from, tile = 2 * rounded(count);
     smg_tiles job = {
-        .w = l->pair, .x = l->windows, .x_end = l->windows + tiles * tile, .sums = l->sums, .keep = part.to < l->k,
+        .w = l->pair, .x = l->windows, .x_end = l->windows + tiles * tile, .sums = l->sums,
+        .keep = part.to < l->k ? 1 : raises(l, count, tiles) ? -1 : 0,
         .y_c = y_c, .zero = 2 * p->y_zero + 1, .words = count / 4, .tail = count % 4,
     };
     if (l->sums && part.from == 0) start_sums(l, n, end, tiles);
@@ -258,7 +265,7 @@ static void multiply(const layer *l, span part, int32_t n, int32_t end, int32_t 
         job.shift = p->shift + c;
         job.y = y + c;
         job.pairs = pairs;
-        if (more || job.keep) smg_multiply_tiles(&job);
+        if (more || job.keep > 0) smg_multiply_tiles(&job);
         const int32_t done = pairs - job.pairs;
         n += 2 * done;
         if (job.sums) job.sums += 8 * tiles * done;

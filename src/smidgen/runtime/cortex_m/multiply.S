@@ -59,8 +59,8 @@
     it eq
     adreq r9, 12f
     cmp r5, #0
-    it ne
-    adrne r9, 14f
+    it gt
+    adrgt r9, 14f
     movs r1, #2
     cmp r5, #2
     itt eq
@@ -110,6 +110,8 @@
     lsls r5, #1
     ands r8, r9, r8, lsl #1
     bpl 30f
+    cmp r2, #0
+    blt 40f
 31:
     add r8, r6, #17
     add r9, r7, #17
@@ -252,6 +254,10 @@
     smg_finish smg_far
     b 19f
     .balign 4
+41:
+    smg_finish smg_raised
+    b 19f
+    .balign 4
 14:
     ldr r4, [sp, #32]
     ldr r5, [sp, #56]
@@ -275,9 +281,72 @@
     str r1, [sp, #92]
     bne 5b
     b 32f
+40: /* of a pair that is raised: shifts of 4 to 10, and biases that leave room */
+    add r8, r6, #10
+    add r9, r7, #10
+    cmp r8, #6
+    it ls
+    cmpls r9, #6
+    bhi 43f
+    ssat r10, #22, r0
+    ssat r11, #22, r1
+    cmp r10, r0
+    it eq
+    cmpeq r11, r1
+    bne 43f
+    movs r2, #1
+    lsl r6, r2, r8
+    lsl r7, r2, r9
+    sub r6, #0x3fc00
+    sub r7, #0x3fc00
+    lsrs r4, #1
+    lsrs r5, #1
+    strd r4, r6, [sp, #40]
+    strd r5, r7, [sp, #48]
+    add r8, #2
+    add r9, #2
+    lsl r0, r8
+    lsl r1, r9
+    strd r0, r0, [sp, #4]
+    strd r1, r1, [sp, #12]
+    lsl r10, r2, r8
+    lsl r11, r2, r9
+    sub r10, #1
+    sub r11, #1
+    lsl r10, #16
+    lsl r11, #16
+    adr r12, 41b
+    orr r12, #1
+    add r0, sp, #64
+    ldmia r0, {r0-r2}
+    ldr r3, [sp]
+    add r4, r0, r1, lsl #1
+    str r4, [sp, #64]
+42: /* what a lower half's sign leaves in the upper one is taken out */
+    ldr r7, [r0, r1]
+    ldr r6, [r0], #4
+    sxtb16 r4, r6
+    sxtb16 r5, r6, ror #8
+    sxtb16 r6, r7
+    sxtb16 r7, r7, ror #8
+    lsl r4, r8
+    lsl r5, r8
+    lsl r6, r9
+    lsl r7, r9
+    bic r4, r10
+    bic r5, r10
+    bic r6, r11
+    bic r7, r11
+    stmia r3!, {r4-r7}
+    subs r2, #1
+    bne 42b
+    b 17b
+43:
+    movs r2, #0
+    b 31b
 30: /* kept sums are scaled elsewhere */
     cmp r2, #0
-    bne 31b
+    bgt 31b
 32:
     ldr r1, [sp, #92]
     ldr r0, [sp, #112]

@@ -10,7 +10,7 @@ typedef struct {
     uint32_t *w; /* [step][2 channels] of two words: one pair after another is widened to it, with SMG_STREAM_WORDS more */
     const uint32_t *x, *x_end;
     int32_t *sums; /* [pair][tile][2 channels][2 pixels]: where sums start; without, at the biases */
-    int32_t keep;  /* 1: leave the sums where they started; 2: put them, as words, where outputs go */
+    int32_t keep;  /* 1: leave the sums where they started; 2: put them, as words, where outputs go; -1: raise weights */
     int8_t *y;
     int32_t y_c, zero;  /* zero: twice the zero point and 1 */
     const int8_t *from; /* weights, */
@@ -43,7 +43,8 @@ typedef struct {
 /* Copy them, `offset` bytes into the rows. */
 void smg_copy_windows(const smg_windows *windows, int32_t offset);
 
-/* Multiply, and scale or keep. */
+/* Multiply, and scale or keep. Weights that are raised (see scaling.inc) take longer to widen, and outputs one instruction
+ * less: of up to eight words, for sums that start at the biases and a zero point that is the least int8. */
 void smg_multiply_tiles(smg_tiles *tiles);
 
 #endif
