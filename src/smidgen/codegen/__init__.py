@@ -4,11 +4,12 @@ from smidgen.codegen.generating import Sources, check_kernels, generate, hearing
 from smidgen.codegen.linking import link_files, link_header, serves
 from smidgen.codegen.project import check_project, listed, write_project
 from smidgen.codegen.runtime import PORTABLE, RUNTIME, is_source, render, runtime_files
-from smidgen.codegen.storing import store_files, store_usage
+from smidgen.codegen.storing import SECTOR_BYTES, kept_fields, kept_sectors, store_files, store_usage
 
 __all__ = [
     "PORTABLE",
     "RUNTIME",
+    "SECTOR_BYTES",
     "Sources",
     "check_kernels",
     "check_project",
@@ -16,6 +17,8 @@ __all__ = [
     "hearing_usage",
     "interface",
     "is_source",
+    "kept_fields",
+    "kept_sectors",
     "link_files",
     "link_header",
     "listed",

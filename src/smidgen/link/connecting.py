@@ -40,22 +40,16 @@ def open_port(port: str, baud: int = BAUD) -> Stream:
 def _emulated(port: str, program: Program) -> Stream:
     """A board of that name with the program's own firmware, from reset on."""
     from smidgen.targets.cortex_m import CortexM  # here, because an emulator takes a while to import
-    from smidgen.targets.counter import Counter
     from smidgen.targets.finding import find_board
-    from smidgen.targets.image import read_image
-    from smidgen.targets.linked_board import Drawer, EmulatedStream, LinkedBoard
+    from smidgen.targets.linked_board import line_to
 
     name, target = port.removeprefix(EMULATED), program.target
     if not isinstance(target, CortexM) or target.board.name != name:
         raise InputError(f"{port} runs programs for {name}, this one is for {program.target.name}; compile it for it")
     if find_board(name).board.core.helium:
         raise InputError(f"{port} is emulated by QEMU, which has no line to it here; take emulated:cortex-m7")
-    image, drawer = read_image(target.linked(program.graph, program.sources)), Drawer()
-
-    def start() -> LinkedBoard:
-        return LinkedBoard(target.board, image, Counter(image, {}, (), 0), target.cache, drawer)
-
-    return EmulatedStream(port, start, target.limit)
+    firmware = target.linked(program.graph, program.sources)
+    return line_to(port, target.board, firmware, target.cache, target.limit)
 
 
 def fitting_target(port: str) -> str:

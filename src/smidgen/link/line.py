@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from smidgen.link.errors import BoardFailed, LinkError, Restarted
 from smidgen.link.frames import Answer, Command, Frames, Status, read_answer, request_frame
 from smidgen.link.streams import Stream
+from smidgen.targets.store import store_words
 
 VERSION = 1
 HELLO = struct.Struct("<HH7I")
@@ -112,7 +113,9 @@ class Line:
             raise LinkError(f"{what} is not in this program")
         if answer.status == Status.FAILED:
             (code,) = struct.unpack("<i", answer.data)
-            raise BoardFailed(f"{what} failed on the board, its function gave {code}: {WAYS_OUT[command]}")
+            says = store_words(code)
+            told = f" (a store says by that: it {says})" if says else ""
+            raise BoardFailed(f"{what} failed on the board, its function gave {code}{told}: {WAYS_OUT[command]}")
         if answer.status == Status.DISORDER:
             raise LinkError(f"{what} was answered out of order: another program writes to this port; end it")
         raise LinkError(f"{what} was refused: the board is not ready for it, or the data does not fit its program")
