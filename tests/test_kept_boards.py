@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,8 @@ from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.counter import Counter
 from smidgen.targets.flash import BOARD_FLASH, EmulatedFlash, Torn
 from smidgen.targets.image import Image, read_image
-from smidgen.targets.linked_board import LinkedBoard, line_to
+from smidgen.targets.lines import emulated_line
+from smidgen.targets.linked_board import LinkedBoard
 from smidgen.targets.store import Kept, Store
 from smidgen.training import Options
 from test_project import succeed
@@ -65,7 +67,7 @@ def test_a_written_project_that_keeps_what_it_learned_has_it_after_a_reset(
     if compiler == "gcc" and not shutil.which("arm-none-eabi-gcc"):
         pytest.skip("arm-none-eabi-gcc is not installed")
     program, firmware = learner(), made(project, "LINK=1", "KEEPS=1", f"COMPILER={compiler}")
-    stream = line_to("board", BOARDS["cortex-m7"], firmware, cache, LIMIT)
+    stream = emulated_line("board", CortexM(cache=cache, limit=LIMIT), firmware)
     with LinkedDevice(program.graph, Line(stream)) as board:
         at_first = board.state()
         board.train(image_of(program), 1, RATE)
@@ -82,7 +84,7 @@ def test_a_written_project_that_keeps_what_it_learned_has_it_after_a_reset(
 def test_a_link_without_a_driver_for_flash_keeps_nothing_and_says_so(project: Path, cache: Path) -> None:
     firmware = made(project, "LINK=1")
     assert not read_image(firmware).section(".kept").bytes
-    stream = line_to("board", BOARDS["cortex-m7"], firmware, cache, LIMIT)
+    stream = emulated_line("board", CortexM(cache=cache, limit=LIMIT), firmware)
     with (
         LinkedDevice(learner().graph, Line(stream)) as board,
         pytest.raises(LinkError, match="save failed on the board, its function gave 1: it has nowhere to keep"),
@@ -117,7 +119,7 @@ def test_power_that_fails_during_a_save_leaves_the_old_or_the_new_state_on_the_b
     target = CortexM(cache=cache)
     program = learner(target)
     firmware = target.linked(program.graph, program.sources)
-    stream = line_to("board", target.board, firmware, cache, target.limit)
+    stream = emulated_line("board", target, firmware)
     flash = stream.board.flash
     with LinkedDevice(program.graph, Line(stream)) as board:
         board.train(image_of(program), 0, RATE)
@@ -170,7 +172,7 @@ def test_flash_of_an_emulated_board_sets_no_bit_without_an_erase(second: str, sa
     own = {Path(name).name: files[name] for name in ("board/flash.c", "smidgen/smidgen_store.h")}
     firmware = target.build(program.graph, program.sources, {**own, "main.c": TWICE.format(second)})
     with pytest.raises(TargetError, match=said):
-        line_to("board", target.board, firmware, cache, 1_000_000)
+        emulated_line("board", replace(target, limit=1_000_000), firmware)
 
 
 @pytest.mark.parametrize("size", [1, 100, 3900, 4000, 4032, 8064, 37_064, 124_992])

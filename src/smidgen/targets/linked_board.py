@@ -9,16 +9,18 @@ from unicorn import Uc
 from unicorn import arm_const as arm
 from unicorn import unicorn_const as uc
 
+from smidgen.data.files import write_whole
 from smidgen.errors import TargetError
 from smidgen.targets.board import OPEN, READ, WRITE, EmulatedBoard
 from smidgen.targets.boards import Board
 from smidgen.targets.counter import Counter
-from smidgen.targets.flash import BOARD_FLASH, EmulatedFlash
-from smidgen.targets.image import Image, read_image
+from smidgen.targets.flash import EmulatedFlash
+from smidgen.targets.image import Image
 
 LINE_IN, LINE_OUT = b"line-in", b"line-out"
 HANDLES = {LINE_IN: 1, LINE_OUT: 2}
 KEPT = ".kept"  # the section of a program's flash that a store writes
+STARTING = 200_000_000  # instructions until a program with a link waits for bytes, at most
 WORD, ERASED = 4, 0xFFFF_FFFF
 
 
@@ -109,16 +111,16 @@ class LinkedBoard(EmulatedBoard):
 class EmulatedStream:
     """The line to an emulated board: it runs while bytes are handed over, so that no time passes."""
 
-    def __init__(self, name: str, start: Callable[[], LinkedBoard], limit: int) -> None:
-        """`start` switches the board on, as it is after a reset."""
-        self.name, self._start, self._limit = name, start, limit
+    def __init__(self, name: str, start: Callable[[], LinkedBoard], limit: int, kept: Path | None = None) -> None:
+        """`start` switches the board on, as it is after a reset; its flash goes to the file `kept` at the end."""
+        self.name, self._start, self._limit, self._kept = name, start, limit, kept
         self._came = b""
         self.reset()
 
     def reset(self) -> None:
         """Switch the board off and on: what it did not save is gone."""
         self.board = self._start()
-        self._came = self.board.exchange(b"", self._limit)
+        self._came = self.board.exchange(b"", min(self._limit, STARTING))
 
     def read(self, seconds: float) -> bytes:
         came, self._came = self._came, b""
@@ -128,16 +130,6 @@ class EmulatedStream:
         self._came += self.board.exchange(data, self._limit)
 
     def close(self) -> None:
-        """Nothing outlives the object."""
-
-
-def line_to(name: str, board: Board, firmware: Path, cache: Path, limit: int) -> EmulatedStream:
-    """The line to a board that is switched on with this firmware; its flash is empty, and outlives resets."""
-    image = read_image(firmware)
-    flash = EmulatedFlash(BOARD_FLASH, max(image.section(KEPT).bytes // BOARD_FLASH.sector_bytes, 1))
-
-    def start() -> LinkedBoard:
-        flash.restart()
-        return LinkedBoard(board, image, Counter(image, {}, (), 0), cache, flash)
-
-    return EmulatedStream(name, start, limit)
+        """Nothing outlives the object but its flash, where a file is named for it."""
+        if self._kept:
+            write_whole(self._kept, self.board.flash.bytes.tobytes())
