@@ -150,6 +150,7 @@ class Roles:
     loss: Value  # outputs
     logits: Value
     step_state: Value  # state: the step's number, the seed of random bits, and the gradients' exponents
+    skip_below: float = 0.0  # of float32: a step of a smaller loss ends there, and nothing is learned
 
     @property
     def told(self) -> Told:
