@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,16 +11,20 @@ import pytest
 import smidgen as sm
 from loss_tasks import TASKS, Task, Told, compare
 from shapes import draw_shapes
+from smidgen.data import pixel_encoding
 from smidgen.errors import GraphError, InputError
+from smidgen.frontends.native import write_smg
 from smidgen.ir import Array, evaluate_step, roles_of, verify
 from smidgen.ir.fingerprint import fingerprint
 from smidgen.ir.text import parse_graph, print_graph
+from smidgen.learning import Course, learn, read_checkpoint
 from smidgen.ops.rules import SGD, Momentum, Sgd, UpdateRule
 from smidgen.simulation.fleet import Simulation
 from smidgen.targets.cortex_m import BoardDevice
 from smidgen.targets.host import Host
 from smidgen.training import Options
 from streams import CLASSES, stream_of, streaming_network
+from test_cli import fail, invoke
 from toys import small_network
 
 RULES = (SGD, Momentum(0.9), Sgd(accumulate=3), Momentum(0.5, accumulate=2))
@@ -123,6 +128,48 @@ def test_a_skipped_step_carries_variables_on_as_a_prediction_does(host: Host) ->
     changed = {v.name for v, array in state.items() if not np.array_equal(array, program.graph.state[v])}
     assert changed
     assert changed <= variables
+
+
+def test_a_course_counts_what_it_skips_and_goes_on_as_if_it_had_not_stopped(host: Host, tmp_path: Path) -> None:
+    task, course, path = skipping(classes(), 1.3), Course(3, 0.02, seed=1), tmp_path / "run.ckpt"
+    program, steps = task.compile(host), len(task.data.train)
+    whole = learn(program, task.data, course)
+    losses = [0.0] * steps
+    with program.start() as device:
+        encoding = pixel_encoding(program.graph)
+        for step, i in enumerate(course.order(0, steps)):
+            image = course.image(task.data.train.images[i], encoding, 0, i)
+            losses[step] = device.train(image, task.data.train.labels[i], course.rate(0, step, steps))
+    assert whole.record[0].skipped == sum(loss < np.float32(1.3) for loss in losses) / steps
+    assert 0 < whole.record[-1].skipped < 1
+    assert f"skipped {whole.record[-1].skipped:.1%}" in str(whole.record[-1])
+    asked = iter(range(10**6))
+    with pytest.raises(KeyboardInterrupt):
+        learn(program, task.data, course, checkpoint=path, stop=lambda: next(asked) > 2 * steps)
+    assert read_checkpoint(path).position.step
+    again = learn(program, task.data, course, checkpoint=path, resume=path)
+    assert again.record == whole.record
+    assert all(again.state[name].tobytes() == array.tobytes() for name, array in whole.state.items())
+
+
+def test_the_command_line_compiles_and_trains_programs_that_skip(
+    tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("smidgen.targets.host.cache_folder", lambda: cache)
+    task = classes()
+    write_smg(task.model, Path("model.smg"))
+    parts = {"x": task.data.train, "x_test": task.data.test}
+    arrays = {name: np.stack(samples.images) for name, samples in parts.items()}
+    arrays |= {name.replace("x", "y"): np.array(samples.labels) for name, samples in parts.items()}
+    np.savez("data.npz", **arrays)  # type: ignore[arg-type]
+    invoke("compile", "model.smg", "--scheme", "last:2", "--classes", "4", "--skip-below", "0.25", "-o", "project")
+    assert "< 0.25f) return" in Path("project/model/model.c").read_text()
+    options = ("--data", "data.npz", "--scheme", "last:2", "--lr", "0.02", "--epochs", "2", "-o", "out")
+    assert "skipped 100.0%" in invoke("train", "model.smg", *options, "--skip-below", "100")
+    assert "cannot be skipped" in fail(
+        capsys, monkeypatch, "train", "model.smg", *options, "--force", "--skip-below", "-1"
+    )
 
 
 def test_the_threshold_is_part_of_the_text_and_of_the_fingerprint() -> None:

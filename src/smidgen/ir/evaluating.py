@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from smidgen.errors import InputError
 from smidgen.ir.graph import Graph, Value
 from smidgen.ir.types import Array
@@ -47,7 +45,7 @@ def evaluate_step(
 def _skips(graph: Graph, values: Mapping[Value, Array]) -> bool:
     """Whether this is a training step whose loss is too small to learn from."""
     roles = graph.roles
-    return roles is not None and bool(values[roles.loss][0] < np.float32(roles.skip_below))
+    return roles is not None and roles.skips(values[roles.loss][0])
 
 
 def evaluate_all(graph: Graph, state: Mapping[Value, Array], *arrays: Array) -> dict[Value, Array]:

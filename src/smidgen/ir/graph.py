@@ -160,6 +160,10 @@ class Roles:
         kinds: dict[str, Told] = {"float32": "vectors", "uint8": "maps"}
         return kinds.get(self.label.type.dtype, "classes")
 
+    def skips(self, loss: float | np.float32) -> bool:
+        """Whether a step of this loss learns nothing."""
+        return bool(np.float32(loss) < np.float32(self.skip_below))
+
     def after(self, became: Mapping[Value, Value]) -> Roles:
         """The same roles where some values have become others."""
         return Roles(**{f.name: became.get(v := getattr(self, f.name), v) for f in fields(self)})
