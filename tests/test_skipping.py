@@ -19,6 +19,8 @@ from smidgen.ir.fingerprint import fingerprint
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.learning import Course, learn, read_checkpoint
 from smidgen.ops.rules import SGD, Momentum, Sgd, UpdateRule
+from smidgen.results.profiling import profile
+from smidgen.results.timing import time_program
 from smidgen.simulation.fleet import Simulation
 from smidgen.targets.cortex_m import BoardDevice
 from smidgen.targets.host import Host
@@ -211,6 +213,14 @@ def test_a_step_whose_loss_comes_late_cannot_skip() -> None:
     verify(replace(late, roles=replace(roles_of(graph), skip_below=0.0)))
     with pytest.raises(GraphError, match="does not come first"):
         verify(late)
+
+
+def test_the_cost_of_a_skipped_step_is_not_taken_for_that_of_a_step(host: Host) -> None:
+    task = skipping(classes(), 100.0)
+    for measure, target in ((profile, "cortex-m7"), (time_program, host)):
+        with pytest.raises(InputError, match="is skipped, as all below 100; measure a program that skips none"):
+            measure(task.compile(target), steps=1)
+    assert profile(skipping(classes(), 1e-6).compile("cortex-m7"), steps=1).exact.equal
 
 
 def test_a_fleet_refuses_to_skip_in_a_sentence() -> None:
