@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import smidgen as sm
 from loss_tasks import TASKS, Task, Told, compare
@@ -22,9 +23,10 @@ from smidgen.ops.rules import SGD, Momentum, Sgd, UpdateRule
 from smidgen.results.profiling import profile
 from smidgen.results.timing import time_program
 from smidgen.simulation.fleet import Simulation
+from smidgen.simulation.running import FloatTraining
 from smidgen.targets.cortex_m import BoardDevice
 from smidgen.targets.host import Host
-from smidgen.training import Options
+from smidgen.training import Options, build_training, load_scheme
 from streams import CLASSES, stream_of, streaming_network
 from test_cli import fail, invoke
 from toys import small_network
@@ -223,7 +225,31 @@ def test_the_cost_of_a_skipped_step_is_not_taken_for_that_of_a_step(host: Host) 
     assert profile(skipping(classes(), 1e-6).compile("cortex-m7"), steps=1).exact.equal
 
 
-def test_a_fleet_refuses_to_skip_in_a_sentence() -> None:
-    graph = sm.compile(small_network(), "last:2", options=Options(4, skip_below=0.25)).graph
-    with pytest.raises(InputError, match=r"skips steps below a loss of 0.25, a fleet learns from all of them"):
-        Simulation([graph])
+@pytest.mark.parametrize("rule", [SGD, Momentum(0.5, accumulate=2)], ids=str)
+def test_each_device_of_a_fleet_skips_by_its_own_threshold(host: Host, rule: UpdateRule) -> None:
+    task = classes(rule)
+    usual = usual_loss(task, host)
+    programs = [
+        replace(skipping(task, below), scheme=scheme).compile(host)
+        for below, scheme in ((1.2 * usual, "last:1"), (0.0, "last:4"), (usual, "last:2"), (usual, "last:4"))
+    ]
+    fleet, skipped = Simulation([program.graph for program in programs]), 0
+    devices = [program.start() for program in programs]
+    for image, label in steps_of(task):
+        told = torch.tensor([label]), torch.full((1, len(programs)), task.rate)
+        losses = fleet.train(fleet.front(torch.from_numpy(image)), *told)[0]
+        for number, device in enumerate(devices):
+            assert device.train(image, label, task.rate) == losses[number]
+            skipped += roles_of(device.graph).skips(float(losses[number]))
+    assert 0 < skipped < 3 * STEPS
+    for number, device in enumerate(devices):
+        found = fleet.state(number)
+        assert all(found[name].tobytes() == array.tobytes() for name, array in device.state().items())
+        device.close()
+
+
+def test_training_in_float32_refuses_to_skip_in_a_sentence() -> None:
+    model = small_network()
+    training = build_training(model, load_scheme("last:2", model), Options(4, skip_below=0.25))
+    with pytest.raises(InputError, match=r"skips steps below a loss of 0.25, training in float32 learns from all"):
+        FloatTraining(training)

@@ -31,7 +31,7 @@ from smidgen.simulation.images import CourseImages, centred
 from smidgen.simulation.optimizers import corrections
 from smidgen.simulation.runs import Baseline, Precision, Runs
 from smidgen.training import Training
-from smidgen.training.losses import check_simulated
+from smidgen.training.losses import check_learns_always, check_softmax
 
 RATE_BATCH = 256  # samples, of the step that a learning rate is given for
 FRONT_BATCH = 256  # images that go through the front at once
@@ -72,7 +72,8 @@ def train_baselines(
     Of the course the epochs, the images, their order, the schedule and the warm-up count; the rates are the runs' own.
     At most `together` runs are computed at once, which bounds memory and changes nothing else.
     """
-    check_simulated(training.step, "training in float32")
+    check_softmax(training.step, "training in float32")
+    check_learns_always(training.step, "training in float32")
     _check(training.forward, runs, data, course, batch, together)
     place = torch.device(device)
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):

@@ -16,7 +16,7 @@ from smidgen.simulation.fleet.courses import check_device
 from smidgen.simulation.fleet.running import Simulation
 from smidgen.targets.device import Device, check_step
 from smidgen.targets.host import Host
-from smidgen.training.losses import check_simulated
+from smidgen.training.losses import check_softmax
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Simulator:
         check_device(self.name)
         if not sources.learns:
             raise TargetError(f"{graph.name} does not learn, and {self.name} runs programs that do; give it a scheme")
-        check_simulated(graph, self.name)
+        check_softmax(graph, self.name)
 
     def start(self, graph: Graph, sources: Sources) -> SimulatedDevice:
         return SimulatedDevice(graph, self.name)

@@ -21,7 +21,7 @@ from smidgen.ops.maximum import Compare
 from smidgen.ops.overlay import Overlay
 from smidgen.ops.select import Gather
 from smidgen.ops.update import DenseStep, FusedStep, Step
-from smidgen.training.losses import check_simulated
+from smidgen.training.losses import check_softmax
 
 Channels = tuple[int, ...]
 Slotted = GradOp | FromFloat
@@ -122,7 +122,7 @@ class _Merger:
         return self.known.setdefault(key, FleetValue(len(self.known), type))
 
     def add(self, graph: Graph) -> None:
-        check_simulated(graph, "a fleet")
+        check_softmax(graph, "a fleet")
         roles, number = roles_of(graph), len(self.graphs)
         assert roles.label is not None
         self.graphs.append(graph)
