@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
-from collections.abc import Mapping
+import struct
+import zlib
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +32,7 @@ from smidgen.training import Options
 from test_project import succeed
 
 RATE = 0.05
+MAGIC = 0x53474D53  # of a store's sectors
 LIMIT = 200_000_000
 
 
@@ -173,6 +177,60 @@ def test_flash_of_an_emulated_board_sets_no_bit_without_an_erase(second: str, sa
     firmware = target.build(program.graph, program.sources, {**own, "main.c": TWICE.format(second)})
     with pytest.raises(TargetError, match=said):
         emulated_line("board", replace(target, limit=1_000_000), firmware)
+
+
+def another_programs(flash: EmulatedFlash, cache: Path) -> None:
+    memory: Array = np.ones(100, np.uint8)
+    Store(flash, memory, Kept(flash.sectors, program=(1, 2)), cache).save()
+
+
+def another_layouts(flash: EmulatedFlash, cache: Path) -> None:
+    head = struct.pack("<II", MAGIC, 2) + bytes(32)
+    flash.program(0, head + struct.pack("<I", zlib.crc32(head)))
+
+
+def worn(flash: EmulatedFlash, cache: Path) -> None:
+    flash.bytes[9::SECTOR_BYTES] = 0
+    flash.worn = set(range(flash.sectors))
+
+
+REFUSED: dict[Callable[[EmulatedFlash, Path], None], tuple[int, str]] = {
+    another_programs: (-3, "another program"),
+    another_layouts: (-4, "another version"),
+    worn: (-6, "too few"),
+}
+
+
+@pytest.mark.parametrize("spoiled", REFUSED, ids=lambda spoiled: str(spoiled.__name__))
+def test_flash_that_a_board_cannot_save_to_is_told_by_the_host_and_stays_as_it_is(
+    spoiled: Callable[[EmulatedFlash, Path], None], cache: Path
+) -> None:
+    target = CortexM(cache=cache)
+    program, (code, words) = learner(target), REFUSED[spoiled]
+    stream = emulated_line("board", target, target.linked(program.graph, program.sources))
+    flash = stream.board.flash
+    spoiled(flash, cache)
+    held = flash.bytes.copy()
+    stream.reset()
+    with LinkedDevice(program.graph, Line(stream)) as board:
+        board.train(image_of(program), 1, RATE)
+        learned = board.state()
+        with pytest.raises(LinkError, match=rf"save failed on the board, its function gave {code} .*{words}"):
+            board.save()
+        assert same(board.state(), learned)
+    assert np.array_equal(flash.bytes, held)
+
+
+def test_a_region_without_room_for_two_states_is_told_by_the_host(project: Path, tmp_path: Path, cache: Path) -> None:
+    small = shutil.copytree(project, tmp_path / "small")
+    keep = small / "board" / "keep.h"
+    keep.write_text(re.sub(r"KEPT_SECTORS = \d+", "KEPT_SECTORS = 1", keep.read_text()))
+    stream = emulated_line("board", CortexM(cache=cache), made(small, "LINK=1", "KEEPS=1"))
+    with (
+        LinkedDevice(learner().graph, Line(stream)) as board,
+        pytest.raises(LinkError, match=r"save failed on the board, its function gave -5 .*no room for two states"),
+    ):
+        board.save()
 
 
 @pytest.mark.parametrize("size", [1, 100, 3900, 4000, 4032, 8064, 37_064, 124_992])

@@ -45,13 +45,23 @@ class LinkedBoard(EmulatedBoard):
         self._uc.mem_protect(at, size, uc.UC_PROT_READ | uc.UC_PROT_WRITE)
         self._uc.mem_write(at, self.flash.bytes[:size].tobytes())
         self._uc.hook_add(uc.UC_HOOK_MEM_WRITE, self._written, begin=at, end=at + size - 1)
+        for sector in self.flash.worn:  # memory takes what is written, a worn sector does not
+            begin = at + sector * self.flash.part.sector_bytes
+            self._uc.hook_add(
+                uc.UC_HOOK_MEM_READ, self._read_worn, begin=begin, end=begin + self.flash.part.sector_bytes - 1
+            )
+
+    def _read_worn(self, emulator: Uc, _: int, address: int, size: int, value: int, __: object) -> None:
+        """A sector that does not erase is about to be read."""
+        at = address - self._kept.address
+        emulator.mem_write(address, self.flash.bytes[at : at + size].tobytes())
 
     def _written(self, emulator: Uc, _: int, address: int, size: int, value: int, __: object) -> None:
         """A word is about to be written to flash."""
         value, at, sector = value & ERASED, address - self._kept.address, self.flash.part.sector_bytes
-        before = int.from_bytes(emulator.mem_read(address & ~3, WORD), "little")
-        erases = value == ERASED and at % sector == 0
-        if size != WORD or address % WORD or (value & ~before and not erases):
+        before = int.from_bytes(self.flash.bytes[at & ~3 : (at & ~3) + WORD].tobytes(), "little")
+        erases, worn = value == ERASED and at % sector == 0, at // sector in self.flash.worn
+        if size != WORD or address % WORD or (value & ~before and not erases and not worn):
             self._failed = (
                 f"the program on {self.board.name} wrote {size} bytes to flash at {self._lies(address)}, which held "
                 f"0x{before:08x}: flash takes whole words, and only an erase sets bits"
