@@ -10,7 +10,7 @@ from smidgen.codegen import Sources
 from smidgen.errors import InputError, PlanError
 from smidgen.ir import Array, Graph
 from smidgen.ir.verifying import fits_scores
-from smidgen.memory import PeakParts, Plan, ordering, streaming
+from smidgen.memory import PeakParts, Plan, cutting, ordering, streaming
 from smidgen.memory.rows import Schedule
 from smidgen.memory.streaming import Layout
 from smidgen.memory.working import Working
@@ -30,6 +30,7 @@ def compile(
     images: tuple[Array, ...] = (),
     streamed_input: bool = False,
     budget: int | str | None = None,
+    replay: int | str | None = None,
     prefix: str = "model",
     class_names: tuple[str, ...] = (),
 ) -> Program:
@@ -38,7 +39,8 @@ def compile(
     `options` say how it learns; `images`, where given, set its first exponents; with `streamed_input` the
     image is handed over row by row and never held whole; a `budget`, in bytes or as "128KB" (of 1,024 bytes each),
     is the most that arena and state may take. Early layers run row by row where the target's memory is scarce, the
-    image is streamed or there is a budget; the bytes computed are the same. `prefix` begins the names of files and
+    image is streamed or there is a budget; the bytes computed are the same. With `replay`, a size of flash, it can also
+    learn from what its frozen layers made of earlier images (docs/replay.md). `prefix` begins the names of files and
     functions; `class_names` are those of the classes that it learns, or scores. Without any a model's own stay, also
     where its head is kept and learns.
     """
@@ -53,7 +55,7 @@ def compile(
         graph = passes.run(training.step)
     codegen.check_kernels(graph)
     frugal = where.frugal or streamed_input or most is not None
-    best = _lay_out(graph, frugal, streamed_input, where.working)
+    best = _lay_out(graph, frugal, streamed_input, where.working, replay is not None)
     memory.check(best.graph, best.plan, best.schedule, working=where.working)
     if most is not None:
         _afford(graph, best, most, where.working)
@@ -68,13 +70,14 @@ def plan(model: Graph, scheme: Scheme, target: Target, *, options: Options, stre
     return _lay_out(step, True, streamed_input, target.working)
 
 
-def _lay_out(graph: Graph, frugal: bool, streamed_input: bool, working: Working) -> Layout:
+def _lay_out(graph: Graph, frugal: bool, streamed_input: bool, working: Working, replays: bool = False) -> Layout:
     """The graph in its own order, or in another under which it takes less memory and can run as well."""
     layouts: list[Layout] = []
     for one in ordering.candidates(graph, working=working):
         try:
-            rows = frugal and streaming.stream_rows(one, streamed_input, working=working)
-            layouts.append(rows or streaming.lay_out(one, working=working))
+            where = cutting.cut(one, streamed_input) if replays else None
+            rows = frugal and streaming.stream_rows(one, streamed_input, working=working, where=where)
+            layouts.append(rows or streaming.lay_out(one, Schedule(cut=where), working=working))
         except PlanError:  # an order that puts something before the first layer cannot stream the image
             if not layouts:
                 raise

@@ -11,6 +11,7 @@ import numpy as np
 from smidgen.codegen.classes import class_count, class_declaration, class_definition
 from smidgen.codegen.hearing import hearing
 from smidgen.codegen.initial import Copied, Filled, Gathered, Widened, initial
+from smidgen.codegen.replaying import latent_fields
 from smidgen.codegen.runtime import render
 from smidgen.codegen.sharing import shared_factors
 from smidgen.codegen.spelling import C_TYPES, comment, defines, identifiers, literal, wrapped
@@ -71,6 +72,7 @@ class Writer:
             "train_body": render("train.c", **common, **self._step(self.graph.roles)) if self.graph.roles else "",
             "source_header": render("source.h", **common) if self.schedule.streamed_input else "",
             "source_body": render("source.c", **common) if self.schedule.streamed_input else "",
+            **self._replay(common),
             **self._audio(common),
         }
         return {
@@ -95,6 +97,18 @@ class Writer:
             "audio_header": render("audio.h", **common, **held), "audio_body": render("audio.c", **common, **held),
             "audio_reset": f"    {self.prefix}_audio_reset();\n",
         }  # fmt: skip
+
+    def _replay(self, common: Mapping[str, object]) -> dict[str, str]:
+        """What a program that is cut for replay has besides; nothing for others."""
+        cut, roles = self.schedule.cut, self.graph.roles
+        if cut is None or roles is None:
+            return {"replay_header": "", "replay_body": ""}
+        places = ", ".join(self._place(v) for v in cut.latent)
+        how = {"parameter": PARAMETERS[roles.told], "argument": ARGUMENTS[roles.told], "places": places}
+        return {
+            "replay_header": render("replay.h", **common, **how, **latent_fields(self.graph, cut)),
+            "replay_body": render("replay.c", **common, **how),
+        }
 
     def _data(self) -> Iterator[tuple[str, Array]]:
         """Everything in flash by its C name: constants, initial state, and the arrays of parameter structs."""
@@ -169,7 +183,7 @@ class Writer:
             "choice": choice(self.graph),
             "params": "\n".join(self._params()),
             "loads": "".join(self._loads()),
-            "calls": "".join(self._calls(0, self.forward)),
+            **self._run(),
             "score_type": C_TYPES[scores.type.dtype],
             "scores": self._place(scores),
             "input_places": ", ".join(inputs) or "0",
@@ -177,6 +191,15 @@ class Writer:
         }
         # Last: they declare what the rest named.
         return {**body, "places": "\n".join(self._places()), "tables": "\n".join(self.tables.values())}
+
+    def _run(self) -> dict[str, object]:
+        """The calls of a run; of one that is cut, of its two parts."""
+        cut, prefix = self.schedule.cut, self.prefix
+        if cut is None:
+            return {"parts": "", "calls": "".join(self._calls(0, self.forward))}
+        front, rest = "".join(self._calls(0, cut.at)), "".join(self._calls(cut.at, self.forward))
+        parts = render("parts.c", prefix=prefix, front=front, rest=rest)
+        return {"parts": parts, "calls": f"    {prefix}_front();\n    {prefix}_rest();\n"}
 
     def _step(self, roles: Roles) -> dict[str, object]:
         at, loss, end = self.forward, self._place(roles.loss), len(self.graph.nodes)
