@@ -108,6 +108,7 @@ static int replay(const part *of) {
 
 /* How many examples are whole, of all that the ring says it has; below 0 the line where one is not what was offered. */
 static int whole(const part *of) {
+    static uint8_t seen[SMG_REPLAY_SLOTS][4];
     int count = 0;
     for (uint32_t slot = 0; slot < smg_replay_slots(&ring); slot++) {
         if (!smg_replay_is_live(&ring, slot)) continue;
@@ -115,8 +116,11 @@ static int whole(const part *of) {
         smg_replay_start(&ring, slot);
         ring.reading = 1;
         const int found = taken(of, label);
-        if (found == SMG_STORE_OK) count++;
-        if (found && found != SMG_STORE_TORN) return -__LINE__;
+        if (found == SMG_STORE_TORN) continue;
+        if (found) return -__LINE__;
+        for (int i = 0; i < count; i++)
+            if (!memcmp(seen[i], latent, 4)) return -__LINE__; /* twice */
+        memcpy(seen[count++], latent, 4);
     }
     return count;
 }
@@ -133,9 +137,12 @@ static int which(int least, int most) {
     return -1;
 }
 
-/* Images, replayed steps and saves until the power fails, or for a while: what was done when it did. */
-static int work(const part *of, int *done, int *tried) {
-    for (int i = 0; i < 400 && !chip.off && *tried - *done < HISTORY / 2; i++) {
+/* Images, replayed steps and saves until the power fails, or for a while: what was done when it did. With `erasing`
+ * the power fails where the ring next makes a group anew, after some more operations. */
+static int work(const part *of, int *done, int *tried, int32_t erasing) {
+    const int lasting = chip.until_cut < 0 && erasing < 0 ? 3 : 400;
+    for (int i = 0; i < lasting && !chip.off; i++) {
+        if (erasing >= 0 && chip.until_cut < 0 && i > 20 && ring.next == ring.end) chip.until_cut = erasing;
         int code = offer(of, ++offered);
         HOLDS(chip.off ? code == SMG_STORE_WORN || code == SMG_REPLAY_PASSED || !code : code == 0 || code == 1);
         for (int again = 0; again < 3 && !chip.off; again++) HOLDS(replay(of) != 1);
@@ -158,21 +165,25 @@ static int cut_at_random(const part *of, int rounds, uint32_t seed) {
     for (int round = 0; round < rounds; round++) {
         const uint32_t random = emulated_random(&chip);
         chip.way = (int)(random >> 8) % WAYS;
-        chip.until_cut = (int32_t)(random >> 12) % 400;
-        const int failed = work(of, &done, &tried);
+        const int32_t operations = (int32_t)(random >> 12) % 400;
+        const int lasts = tried - done > HISTORY / 2; /* a save that is done, before the history is too short */
+        const int32_t erasing = random & 1 && !lasts ? operations % 4 : -1;
+        chip.until_cut = erasing < 0 && !lasts ? operations : -1;
+        /* As if nothing more had been offered than is there: else few examples were still taken in. */
+        for (uint32_t label = 0; label < CLASSES; label++) ring.seen[label] = smg_replay_count(&ring, label);
+        const int failed = work(of, &done, &tried, erasing);
+        chip.until_cut = -1;
         if (failed) return failed;
         cuts += chip.off;
         memset(state, 0x5a, sizeof state);
         HOLDS(start(of) == SMG_STORE_OK && smg_store_load(&store) == SMG_STORE_OK);
-        tried = which(done, tried);
-        HOLDS(tried >= 0);
-        done = tried;
+        HOLDS(which(done, tried) >= 0);
         const int opened = start_ring(of, 1);
         HOLDS(opened == SMG_STORE_OK || (opened == SMG_STORE_EMPTY && !most));
         const int there = whole(of);
         HOLDS(there >= 0);
-        /* What a cut costs: the examples of the group that was erased, or was being filled. */
-        HOLDS(there + 2 * (int)ring.division.slots + 1 >= most);
+        /* What a cut costs: the example that was being written, and those that a group which wavers seems to have. */
+        HOLDS(there + (int)ring.division.slots + 1 >= most);
         most = there;
     }
     return 0;
@@ -186,6 +197,7 @@ static int shares(const part *of) {
     for (uint32_t id = 1; id <= 60 * room; id++) {
         while (label_of(++offered) > (id - 1) / (20 * room)) continue;
         HOLDS(offer(of, offered) >= 0);
+        HOLDS(smg_replay_count(&ring, SMG_REPLAY_CLASSES) == (id < room ? id : room));
     }
     HOLDS(smg_replay_count(&ring, SMG_REPLAY_CLASSES) == room);
     HOLDS(whole(of) == (int)room);

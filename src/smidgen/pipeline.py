@@ -46,6 +46,7 @@ def compile(
     """
     where = find(target) if isinstance(target, str) else target
     most = None if budget is None else parse_size(str(budget))
+    room = None if replay is None else parse_size(str(replay))
     ir.verify(model)
     training = None
     if scheme is None:
@@ -55,13 +56,14 @@ def compile(
         graph = passes.run(training.step)
     codegen.check_kernels(graph)
     frugal = where.frugal or streamed_input or most is not None
-    best = _lay_out(graph, frugal, streamed_input, where.working, replay is not None)
+    best = _lay_out(graph, frugal, streamed_input, where.working, room is not None)
     memory.check(best.graph, best.plan, best.schedule, working=where.working)
     if most is not None:
         _afford(graph, best, most, where.working)
     sources = codegen.generate(best.graph, best.plan, prefix, schedule=best.schedule, folders=where.folders)
     where.check(best.graph, best.plan, sources)
-    return Program(best.graph, where, best.schedule, best.plan, sources, training)
+    kept = None if room is None else _replay(best, room)
+    return Program(best.graph, where, best.schedule, best.plan, sources, training, kept)
 
 
 def plan(model: Graph, scheme: Scheme, target: Target, *, options: Options, streamed_input: bool = False) -> Layout:
@@ -119,6 +121,19 @@ def _afford(graph: Graph, best: Layout, budget: int, working: Working) -> None:
     )
 
 
+def _replay(layout: Layout, flash: int) -> Replay:
+    """What flash keeps to replay; PlanError where that is nothing."""
+    cut = layout.schedule.cut
+    assert cut is not None
+    size = codegen.kept_bytes(layout.graph, cut)
+    if not (examples := codegen.kept_examples(flash, size)):
+        raise PlanError(
+            f"{flash:,} bytes of flash keep no example of {layout.graph.name} to replay, of {size:,} bytes each; give "
+            f"{codegen.least_flash(size):,} or more, or freeze more layers"
+        )
+    return Replay(flash, cut.bytes, cut.at, examples)
+
+
 def _streamed(graph: Graph, otherwise: int, working: Working) -> int:
     """Bytes of arena and state with the image streamed, or `otherwise` where it has to be held whole."""
     try:
@@ -147,6 +162,22 @@ class Memory:
 
 
 @dataclass(frozen=True)
+class Replay:
+    """What a program keeps in flash to learn from again: what its frozen front made of images."""
+
+    flash_bytes: int
+    latent_bytes: int  # of one
+    front_nodes: int  # that a step on it skips
+    examples: int  # kept at most, in sectors of 4 KB that are programmed by 256 bytes
+
+    def __str__(self) -> str:
+        return (
+            f"replay     {self.flash_bytes:>11,} bytes of flash keep {self.examples:,} examples of "
+            f"{self.latent_bytes:,} bytes; a step on one skips {self.front_nodes} nodes"
+        )
+
+
+@dataclass(frozen=True)
 class Program:
     """A graph compiled: its C, its memory, and a way to run it."""
 
@@ -156,6 +187,7 @@ class Program:
     plan: Plan
     sources: Sources
     training: Training | None = None
+    replay: Replay | None = None
 
     @property
     def memory(self) -> Memory:
@@ -170,14 +202,18 @@ class Program:
     def files(self) -> dict[str, str]:
         """A project that builds by `make` or CMake, by path: this model, the kernels it uses, what its board needs."""
         kernels = {path.name: path.read_text() for path in self.sources.runtime}
-        learns, own = self.sources.learns, {**self.sources.files, **codegen.link_header(self.graph, self.sources)}
-        if len(own) > len(self.sources.files):
+        learns, link = self.sources.learns, codegen.link_header(self.graph, self.sources)
+        ring = codegen.ring_header(self.graph, self.schedule.cut, self.sources.prefix)
+        own = {**self.sources.files, **link, **ring}
+        if link:
             kernels |= codegen.link_files()
         kernels["CMakeLists.txt"] = codegen.render("kernels.cmake")
         fields = {
             "name": self.graph.name,
             "arena_bytes": f"{self.plan.peak:,}", "constant_bytes": f"{self.sources.constant_bytes:,}",
-            "state_bytes": f"{self.sources.state_bytes:,}", **codegen.interface(self.graph, self.sources),
+            "state_bytes": f"{self.sources.state_bytes:,}",
+            "replay_bytes": self.replay.flash_bytes if self.replay else 0,
+            **codegen.interface(self.graph, self.sources),
         }  # fmt: skip
         usage = codegen.render("train_usage.md" if learns else "usage.md", **fields).rstrip()
         usage += codegen.store_usage(fields) if learns else ""

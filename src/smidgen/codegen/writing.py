@@ -14,12 +14,11 @@ from smidgen.codegen.initial import Copied, Filled, Gathered, Widened, initial
 from smidgen.codegen.replaying import latent_fields
 from smidgen.codegen.runtime import render
 from smidgen.codegen.sharing import shared_factors
-from smidgen.codegen.spelling import C_TYPES, comment, defines, identifiers, literal, wrapped
+from smidgen.codegen.spelling import C_TYPES, comment, defines, fingerprint_words, identifiers, literal, wrapped
 from smidgen.codegen.teaching import ARGUMENTS, PARAMETERS, choice, copied, predicts, train_header
 from smidgen.data.pixels import pixel_encoding, pixel_rule
 from smidgen.errors import PlanError
 from smidgen.ir import Array, Graph, Node, Roles, Value
-from smidgen.ir.fingerprint import fingerprint
 from smidgen.memory import Plan, state_bytes, state_offsets
 from smidgen.memory.rows import Group, Schedule
 
@@ -63,7 +62,7 @@ class Writer:
             "prefix": self.prefix, "PREFIX": self.prefix.upper(),
             "name": re.sub(r"[^\w.-]", "_", self.graph.name),
             "kernels_header": "smidgen_training.h" if self.state else "smidgen.h",
-            "fingerprint": _fingerprint(self.graph),
+            "fingerprint": fingerprint_words(self.graph),
         }  # fmt: skip
         extra = {
             "state_header": (render("state.h", **common) + self._reset("reset.h")) if self.state else "",
@@ -104,7 +103,11 @@ class Writer:
         if cut is None or roles is None:
             return {"replay_header": "", "replay_body": ""}
         places = ", ".join(self._place(v) for v in cut.latent)
-        how = {"parameter": PARAMETERS[roles.told], "argument": ARGUMENTS[roles.told], "places": places}
+        how = {
+            "parameter": PARAMETERS[roles.told], "argument": ARGUMENTS[roles.told], "places": places,
+            "score_type": C_TYPES[self.graph.scores.type.dtype], "scores": self._place(self.graph.scores),
+            "choice": choice(self.graph),
+        }  # fmt: skip
         return {
             "replay_header": render("replay.h", **common, **how, **latent_fields(self.graph, cut)),
             "replay_body": render("replay.c", **common, **how),
@@ -392,9 +395,3 @@ def _roots(graph: Graph) -> dict[Value, Value]:
 def _whole(number: int) -> str:
     """A number of 32 bits; C knows the least of them only as a difference."""
     return str(number) if number > -(1 << 31) else f"{number + 1} - 1"
-
-
-def _fingerprint(graph: Graph) -> str:
-    """The first 64 bits of the program's fingerprint, as two words of C."""
-    digits = fingerprint(graph)
-    return f"0x{digits[:8]}u, 0x{digits[8:16]}u"

@@ -63,8 +63,10 @@ class Host:
     def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
         """An example, two ways to build it, and how to use it."""
         kept = render("stdio_kept.c", **fields) if sources.learns else ""
+        kept += render("stdio_ring.c", **fields) if sources.latent and serves(graph) else ""
+        opens = render("stdio_open.c", **fields) if sources.latent and serves(graph) else ""
         serve = render("stdio_link.c", **fields, kept=kept) if serves(graph) else NOT_SERVED
-        example = render("train_main.c" if sources.learns else "main.c", **fields, serve=serve)
+        example = render("train_main.c" if sources.learns else "main.c", **fields, serve=serve, open_ring=opens)
         return {"board/main.c": example, **{name: render(name, **fields) for name in PROJECT}}
 
     def check(self, graph: Graph, layout: Plan, sources: Sources) -> None:
