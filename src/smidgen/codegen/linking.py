@@ -28,7 +28,7 @@ def link_header(graph: Graph, sources: Sources) -> dict[str, str]:
     if not serves(graph):
         return {}
     image, prefix = graph.image.type, sources.prefix
-    fields = {
+    fields: dict[str, object] = {
         "name": re.sub(r"[^\w.-]", "_", graph.name), "prefix": prefix, "PREFIX": prefix.upper(),
         "learns": int(sources.learns), "replays": int(bool(sources.latent)),
         "streamed": int(sources.streamed_input), "image_bytes": image.bytes,
@@ -39,6 +39,7 @@ def link_header(graph: Graph, sources: Sources) -> dict[str, str]:
         **_told(graph, prefix),
     }  # fmt: skip
     fields["kept"] = f", {handed}" if (handed := str(fields["handed"]).removesuffix(", ")) else ""
+    fields["again"] = render("link_replay.h", **fields) if sources.latent else ""
     return {f"{prefix}_link.h": render("link.h", **fields)}
 
 
