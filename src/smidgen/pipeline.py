@@ -217,6 +217,7 @@ class Program:
         }  # fmt: skip
         usage = codegen.render("train_usage.md" if learns else "usage.md", **fields).rstrip()
         usage += codegen.store_usage(fields) if learns else ""
+        usage += codegen.replay_usage(self.graph, self.schedule.cut, self.sources.prefix)
         fields["usage"] = usage + codegen.hearing_usage(self.graph, self.sources).rstrip()
         return codegen.listed(
             {

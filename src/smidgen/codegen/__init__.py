@@ -3,7 +3,7 @@
 from smidgen.codegen.generating import Sources, check_kernels, generate, hearing_usage, interface
 from smidgen.codegen.linking import link_files, link_header, serves
 from smidgen.codegen.project import check_project, listed, write_project
-from smidgen.codegen.replaying import kept_bytes, kept_examples, least_flash, ring_header
+from smidgen.codegen.replaying import kept_bytes, kept_examples, least_flash, replay_usage, ring_header
 from smidgen.codegen.runtime import PORTABLE, RUNTIME, is_source, render, runtime_files
 from smidgen.codegen.storing import store_files, store_usage
 
@@ -24,6 +24,7 @@ __all__ = [
     "link_header",
     "listed",
     "render",
+    "replay_usage",
     "ring_header",
     "runtime_files",
     "serves",

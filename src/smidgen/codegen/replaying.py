@@ -38,6 +38,15 @@ def ring_header(graph: Graph, cut: Cut | None, prefix: str) -> dict[str, str]:
     return {f"{prefix}_replay.h": render("ring.h", **fields, **_told(graph, prefix))}
 
 
+def replay_usage(graph: Graph, cut: Cut | None, prefix: str) -> str:
+    """How a program learns from what it kept, as its README says it; nothing for one that does not replay."""
+    if cut is None:
+        return ""
+    argument = ARGUMENTS[roles_of(graph).told]
+    fields = {"prefix": prefix, "PREFIX": prefix.upper(), "argument": argument}
+    return "\n\n" + render("replay_usage.md", **fields).rstrip()
+
+
 def kept_bytes(graph: Graph, cut: Cut) -> int:
     """Bytes of an example: its latent, and what a step is told where that is no class."""
     label = roles_of(graph).label
