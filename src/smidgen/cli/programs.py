@@ -74,6 +74,9 @@ def compile_(
     target: Target = "host",
     image: Input = ImageInput.buffered,
     budget: Budget = None,
+    replay: Annotated[
+        str | None, typer.Option(help="Flash for what frozen layers made of images, to learn from again, as in 256KB.")
+    ] = None,
     prefix: Annotated[
         str, typer.Option(help="Begins the names of files and functions, so that two models can be in one program.")
     ] = "model",
@@ -99,7 +102,9 @@ def compile_(
         check_int8(graph, model)
     chosen = choose_scheme(graph, scheme, budget, where, options, streamed)
     with spinner(f"compiling {model} for {target}"):
-        program = compile(graph, chosen, where, options=options, streamed_input=streamed, budget=budget, prefix=prefix)
+        program = compile(
+            graph, chosen, where, options=options, streamed_input=streamed, budget=budget, replay=replay, prefix=prefix
+        )
         page = draw_memory(program).encode() if picture else b""
         program.write(output, force)
         if picture:
@@ -120,6 +125,7 @@ def _summary(program: Program, folder: Path, picture: Path | None) -> CompiledPr
         constant_bytes=memory.constants,
         at_peak=memory.at_peak,
         picture=str(picture) if picture else None,
+        replay=program.replay,
     )
 
 
