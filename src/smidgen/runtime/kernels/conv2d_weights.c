@@ -2,7 +2,7 @@
 #include "smidgen_training.h"
 
 #include "conv2d_weights_vnni.h"
-#include "step.h"
+#include "step_vnni.h"
 #include "weight_taps.h"
 
 typedef smg_conv2d_grad_weight_g8_params shape;
@@ -15,14 +15,38 @@ void smg_conv2d_grad_weight_g8(const smg_conv2d_grad_weight_g8_params *p, const 
         smg_vnni_outer of;
         smg_vnni_lay_inputs(p, x, &of);
         for (int32_t o = 0; o < p->y_c; o++) {
-            if (o % SMG_VNNI_SIX == 0) smg_vnni_outer_sums(p, dy, o, &of);
-            memcpy(dw + o * row, of.sums[o % SMG_VNNI_SIX], (size_t)row * sizeof *dw);
+            const int32_t wide = of.groups * 64;
+            if (o % SMG_VNNI_SIX == 0) smg_vnni_outer_sums(p, dy, o, &of, of.sums, wide);
+            memcpy(dw + o * row, of.sums + o % SMG_VNNI_SIX * wide, (size_t)row * sizeof *dw);
         }
         return;
     }
 #endif
     for (int32_t o = 0; o < p->y_c; o++) smg_weight_taps(p, x, dy, o, dw + o * row);
 }
+
+#if defined(SMG_VNNI)
+/* The step of weights of few inputs: those of several outputs together. */
+static void step_few(const smg_step *s, const shape *p, int32_t inner, const int8_t *dy, smg_vnni_outer *of, int8_t *w,
+                     uint8_t *fraction, int16_t *buffer) {
+    for (int32_t first = 0; first < p->y_c; first += SMG_VNNI_CHANNELS) {
+        const int32_t count = smg_min(SMG_VNNI_CHANNELS, p->y_c - first);
+        for (int32_t o = 0; o < count; o += SMG_VNNI_SIX)
+            smg_vnni_outer_sums(p, dy, first + o, of, of->sums + o * inner, inner);
+        smg_vnni_step_channels(s, of->sums, count, inner, first, w, fraction, buffer);
+    }
+}
+
+/* The same of many inputs: output by output. */
+static void step_many(const smg_step *s, const shape *p, int32_t inner, const int8_t *dy, smg_vnni_outer *of, int8_t *w,
+                      uint8_t *fraction, int16_t *buffer) {
+    const int32_t wide = of->groups * 64;
+    for (int32_t o = 0; o < p->y_c; o++) {
+        if (o % SMG_VNNI_SIX == 0) smg_vnni_outer_sums(p, dy, o, of, of->sums, wide);
+        smg_step_weights(s, of->sums + o % SMG_VNNI_SIX * wide, inner, o, 0, o * inner, w, fraction, buffer);
+    }
+}
+#endif
 
 void smg_conv2d_weight_step(const smg_conv2d_weight_step_params *p, int8_t *w, uint8_t *fraction, int16_t *buffer,
                             const int8_t *x, const int8_t *dy, const int32_t *rate, const int32_t *step_state,
@@ -34,10 +58,10 @@ void smg_conv2d_weight_step(const smg_conv2d_weight_step_params *p, int8_t *w, u
     if (smg_vnni_outer_fits(&geometry)) {
         smg_vnni_outer of;
         smg_vnni_lay_inputs(&geometry, x, &of);
-        for (int32_t o = 0; o < p->c; o++) {
-            if (o % SMG_VNNI_SIX == 0) smg_vnni_outer_sums(&geometry, dy, o, &of);
-            smg_step_weights(&s, of.sums[o % SMG_VNNI_SIX], p->inner, o, 0, o * p->inner, w, fraction, buffer);
-        }
+        if (p->inner <= SMG_VNNI_INNER)
+            step_few(&s, &geometry, p->inner, dy, &of, w, fraction, buffer);
+        else
+            step_many(&s, &geometry, p->inner, dy, &of, w, fraction, buffer);
         return;
     }
 #endif

@@ -17,7 +17,7 @@ typedef struct {
     __m512i x[SMG_VNNI_INPUTS];                     /* [group][quad][part], raised */
     __m512i dy[SMG_VNNI_DEPTH][SMG_VNNI_PARTS];     /* of SMG_VNNI_LAID outputs */
     int32_t total[SMG_VNNI_PARTS * SMG_LANES];      /* their sums, in the same order */
-    int32_t sums[SMG_VNNI_SIX][SMG_VNNI_WIDTH * 64];
+    int32_t sums[SMG_VNNI_SIX * SMG_VNNI_WIDTH * 64];
 } smg_vnni_outer;
 
 /* Whether every pixel of the input meets that of the output, and all of them fit. */
@@ -80,9 +80,10 @@ SMG_VNNI_LOOP smg_vnni_multiply_outer(const smg_vnni_outer *of, int32_t group, c
     smg_vnni_six(out, d, (int32_t)sizeof of->dy[0], of->x + group * of->quads * SMG_VNNI_PARTS, of->quads, 0);
 }
 
-/* of->sums of six outputs from o on, where o is a multiple of six and outputs are taken in order. */
+/* sums[output][input] of six outputs from o on, where o is a multiple of six and outputs are taken in order; rows are
+ * `row` sums apart. Up to 63 sums past the last are written, too. */
 static inline void smg_vnni_outer_sums(const smg_conv2d_grad_weight_g8_params *p, const int8_t *dy, int32_t o,
-                                       smg_vnni_outer *of) {
+                                       smg_vnni_outer *of, int32_t *sums, int32_t row) {
     int32_t at[SMG_VNNI_SIX];
     __m512i out[SMG_VNNI_SIX * SMG_VNNI_PARTS];
     if (o % SMG_VNNI_LAID == 0) smg_vnni_lay_outputs(p, dy, o, of);
@@ -93,7 +94,7 @@ static inline void smg_vnni_outer_sums(const smg_conv2d_grad_weight_g8_params *p
             __m512i *x = out + n * SMG_VNNI_PARTS;
             smg_vnni_turn_quarters(x, x + 1, x + 2, x + 3);
             for (int32_t k = 0; k < SMG_VNNI_PARTS; k++)
-                _mm512_storeu_si512(of->sums[n] + g * 64 + k * SMG_LANES, x[k]);
+                _mm512_storeu_si512(sums + n * row + g * 64 + k * SMG_LANES, x[k]);
         }
     }
 }
