@@ -212,3 +212,16 @@ def test_sums_over_many_rows_have_room(built: Kernels, c: int, rows: int, value:
     sums: Array = np.zeros(c, np.int32)
     built.loaded["smg_channel_sum_g8"](ctypes.byref(struct({"n": rows, "c": c})), pointer(dy), pointer(sums))
     np.testing.assert_array_equal(sums, dy.sum(axis=(0, 1, 2), dtype=np.int32))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    deep=st.booleans(), height=st.integers(17, 40), width=st.integers(20, 60), channels=st.sampled_from([3, 8, 16, 70]),
+    out=st.sampled_from([1, 9, 50]), k=SIZES, stride=STRIDES, how=st.sampled_from(["8", "12"]), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_steps_of_weights_over_large_maps(
+    built: Kernels, deep: bool, height: int, width: int, channels: int, out: int, k: tuple[int, int],
+    stride: tuple[int, int], how: str, seed: int,
+) -> None:  # fmt: skip
+    shape = Shape((height, width, channels), channels if deep else out, k, stride)
+    check(built, fused("any", DepthwiseGradWeight if deep else ConvGradWeight, shape, HOWS[how]), seed)
