@@ -81,7 +81,7 @@ class HostDevice(Device):
 
     def __init__(self, graph: Graph, sources: Sources, library: Path) -> None:
         self.graph, self.learns = graph, sources.learns
-        self._prefix = sources.prefix
+        self._prefix, self._sources, self._built = sources.prefix, sources, library
         self._library: ctypes.CDLL | None = _load_copy(library)
         rows = graph.image if sources.streamed_input else None
         self._inputs = {
@@ -155,6 +155,12 @@ class HostDevice(Device):
         check_state(self.graph, state)
         for v, offset in state_offsets(self.graph).items():
             self._kept(v, offset)[...] = state[v.name]
+
+    def twin(self) -> HostDevice:
+        """Another device that runs the same program in the same state, at the same time."""
+        other = HostDevice(self.graph, self._sources, self._built)
+        other._state[:] = self._state
+        return other
 
     def close(self) -> None:
         """Unload the library; its memory is gone with it."""
