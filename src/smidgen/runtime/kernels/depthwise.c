@@ -5,7 +5,7 @@
 #include "smidgen.h"
 
 #include "arithmetic.h"
-#include "depthwise_vnni.h"
+#include "depthwise3_vnni.h"
 #include "lanes.h"
 #include "window.h"
 #include "working.h"
@@ -137,7 +137,10 @@ void smg_depthwise_s8(const smg_depthwise_s8_params *p, const smg_map *x, const 
         if (vnni) {
             const smg_vnni_source there = {from.map, from.c, from.first, p->x_w, 1, 1};
             smg_vnni_begin_block(p, *w, b, of.first, of.count, &lanes);
-            smg_vnni_depthwise(p, &there, &lanes, *y, of.first, y0, y1);
+            if (smg_vnni_is_three(p, &lanes.limits))
+                smg_vnni_depthwise_three(p, &there, &lanes, *y, of.first, y0, y1);
+            else
+                smg_vnni_depthwise(p, &there, &lanes, *y, of.first, y0, y1);
             continue;
         }
 #endif
