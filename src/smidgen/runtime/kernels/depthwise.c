@@ -6,6 +6,7 @@
 
 #include "arithmetic.h"
 #include "depthwise3_vnni.h"
+#include "depthwise_avx2.h"
 #include "lanes.h"
 #include "window.h"
 #include "working.h"
@@ -130,6 +131,10 @@ void smg_depthwise_s8(const smg_depthwise_s8_params *p, const smg_map *x, const 
     lanes.limits = smg_vnni_limit(p->shift, p->y_c, p->y_zero, p->lo, p->hi);
     if (vnni) smg_vnni_begin(p, y1 - y0, &lanes);
 #endif
+#if defined(SMG_AVX2)
+    smg_avx2_block eight;
+    const int avx2 = smg_avx2_begin(p, &eight);
+#endif
     for (; of.first < p->y_c; of.first += SMG_LANES) {
         of.count = smg_min(SMG_LANES, p->y_c - of.first);
         const source from = find(p, *x, *y, &of);
@@ -141,6 +146,13 @@ void smg_depthwise_s8(const smg_depthwise_s8_params *p, const smg_map *x, const 
                 smg_vnni_depthwise_three(p, &there, &lanes, *y, of.first, y0, y1);
             else
                 smg_vnni_depthwise(p, &there, &lanes, *y, of.first, y0, y1);
+            continue;
+        }
+#endif
+#if defined(SMG_AVX2)
+        if (avx2) {
+            const smg_avx2_source there = {from.map, from.c, from.first};
+            smg_avx2_depthwise(p, there, *w, b, *y, of.first, of.count, y0, y1, &eight);
             continue;
         }
 #endif
