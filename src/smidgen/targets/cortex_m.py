@@ -361,7 +361,7 @@ class BoardDevice(Device):
     def _bytes(self, inputs: tuple[Value, ...], arrays: tuple[Array, ...]) -> bytes:
         """Inputs as the firmware takes them: in order, but a streamed image last, for it is read while it is used."""
         self._running()
-        check_inputs(replace(self.graph, inputs=inputs), arrays)
+        check_inputs(self.graph, arrays, inputs)
         parts = [np.ascontiguousarray(array).tobytes() for array in arrays]
         return b"".join((*parts[1:], parts[0]) if self._streamed else parts)
 

@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -171,7 +171,7 @@ class HostDevice(Device):
             _ctypes.dlclose(handle)
 
     def _feed(self, inputs: tuple[Value, ...], arrays: tuple[Array, ...]) -> None:
-        check_inputs(replace(self.graph, inputs=inputs), arrays)
+        check_inputs(self.graph, arrays, inputs)
         for value, array in zip(inputs, arrays, strict=True):
             self._inputs[value][:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
