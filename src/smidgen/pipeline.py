@@ -14,7 +14,7 @@ from smidgen.memory import PeakParts, Plan, ordering, streaming
 from smidgen.memory.rows import Schedule
 from smidgen.memory.streaming import Layout
 from smidgen.memory.working import Working
-from smidgen.targets.boards import parse_size
+from smidgen.targets.boards import BOARDS, parse_size
 from smidgen.targets.device import Device, Target
 from smidgen.targets.finding import find
 from smidgen.training import Options, Training, build_training, passes
@@ -171,14 +171,7 @@ class Program:
         if len(own) > len(self.sources.files):
             kernels |= codegen.link_files()
         kernels["CMakeLists.txt"] = codegen.render("kernels.cmake")
-        fields = {
-            "name": self.graph.name,
-            "arena_bytes": f"{self.plan.peak:,}", "constant_bytes": f"{self.sources.constant_bytes:,}",
-            "state_bytes": f"{self.sources.state_bytes:,}", **codegen.interface(self.graph, self.sources),
-        }  # fmt: skip
-        usage = codegen.render("train_usage.md" if learns else "usage.md", **fields).rstrip()
-        usage += codegen.store_usage(fields) if learns else ""
-        fields["usage"] = usage + codegen.hearing_usage(self.graph, self.sources).rstrip()
+        fields = self._fields()
         return codegen.listed(
             {
                 **{f"model/{name}": text for name, text in own.items()},
@@ -188,6 +181,30 @@ class Program:
             }
         )
 
-    def write(self, folder: str | Path, force: bool = False) -> None:
-        """Write the project into a new or empty folder, whole or not at all; `force` replaces a project there."""
-        codegen.write_project(self.files(), Path(folder), force)
+    def package(self, kind: str) -> dict[str, str | bytes]:
+        """A package by path, as the tools of arduino, zephyr, platformio, esp-idf, cmsis-pack or cmake take it."""
+        if kind not in list(codegen.Kind):
+            raise InputError(f"there is no package of kind {kind!r}; known are {', '.join(codegen.Kind)}")
+        core = BOARDS[self.target.name].core.title if self.target.name in BOARDS else None
+        made = codegen.package_files(codegen.Kind(kind), self.graph, self.sources, self.plan.peak, core, self._fields())
+        return codegen.listed(made)
+
+    def _fields(self) -> dict[str, object]:
+        """What a project's files say of a program, as fields of templates."""
+        learns = self.sources.learns
+        fields: dict[str, object] = {
+            "name": self.graph.name,
+            "arena_bytes": f"{self.plan.peak:,}", "constant_bytes": f"{self.sources.constant_bytes:,}",
+            "state_bytes": f"{self.sources.state_bytes:,}", **codegen.interface(self.graph, self.sources),
+        }  # fmt: skip
+        usage = codegen.render("train_usage.md" if learns else "usage.md", **fields).rstrip()
+        usage += codegen.store_usage(fields) if learns else ""
+        fields["usage"] = usage + codegen.hearing_usage(self.graph, self.sources).rstrip()
+        return fields
+
+    def write(self, folder: str | Path, force: bool = False, *, export: str | None = None) -> None:
+        """Write the project into a new or empty folder, whole or not at all; `force` replaces a project there.
+
+        With `export` it is a package for another ecosystem's own tools: see `package`.
+        """
+        codegen.write_project(self.package(export) if export else self.files(), Path(folder), force)
