@@ -11,7 +11,7 @@ from smidgen.codegen import PORTABLE, RUNTIME
 from smidgen.ir import Array, Graph, Node, Params, Value
 from smidgen.pipeline import compile
 from smidgen.runtime import working_memory
-from smidgen.targets.compiler import Cache, find_compiler
+from smidgen.targets.compiler import Cache, cache_folder, find_compiler
 
 GUARD = 64  # bytes after working memory that must stay as they are
 SANITIZE = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
@@ -27,18 +27,28 @@ def declarations() -> str:
     return "".join(path.read_text() for path in sorted(RUNTIME.glob("*.h")))
 
 
+def sanitized_kernels() -> list[Path]:
+    """Objects of all portable kernels under sanitizers, each built once for all tests."""
+    cache, folders = Cache(cache_folder(), find_compiler()), (RUNTIME, *(RUNTIME / name for name in PORTABLE))
+    headers = {path.name: path.read_text() for folder in folders for path in sorted(folder.glob("*.h"))}
+    sources = sorted(path for name in PORTABLE for path in (RUNTIME / name).glob("*.c"))
+    return [
+        cache.build(".o", {**headers, path.name: path.read_text()}, *SANITIZE, "-I.", "-c", path.name)
+        for path in sources
+    ]
+
+
 def build_sanitized(folder: Path, graph: Graph, runs: int) -> Path:
     """An executable that runs the graph on recorded vectors and compares."""
-    sources = compile(graph).sources
-    files = {**sources.files, **{path.name: path.read_text() for path in sources.runtime}}
+    files = dict(compile(graph).sources.files)
     tensors = {"input": [v.type.bytes for v in graph.inputs], "output": [v.type.bytes for v in graph.outputs]}
     sizes = [f"static const size_t {n}_bytes[] = {{{', '.join(map(str, b))}}};" for n, b in tensors.items()]
     files["sizes.h"] = "\n".join([f"enum {{ RUNS = {runs}, LARGEST = {max(tensors['output'])} }};", *sizes, ""])
     files["main.c"] = (Path(__file__).parent / "sanitized_main.c").read_text()
     for name, text in files.items():
         (folder / name).write_text(text)
-    compiler = find_compiler()
-    compiler(*SANITIZE, "-I.", "-o", "sanitized", *(name for name in files if name.endswith(".c")), folder=folder)
+    own = [name for name in files if name.endswith(".c")]
+    find_compiler()(*SANITIZE, "-I.", f"-I{RUNTIME}", "-o", "sanitized", *own, *sanitized_kernels(), folder=folder)
     return folder / "sanitized"
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from native import SANITIZE
+from native import SANITIZE, sanitized_kernels
 from networks import CLASSES, branches, inverted_residual
-from smidgen.codegen import PORTABLE, RUNTIME
+from smidgen.codegen import RUNTIME
 from smidgen.ir import Graph, evaluate_step
 from smidgen.memory import state_offsets
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
@@ -48,12 +48,8 @@ LEARNERS = {
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """All portable kernels under sanitizers, compiled once."""
-    folder = tmp_path_factory.mktemp("sanitized")
-    sources = sorted(path for name in PORTABLE for path in (RUNTIME / name).glob("*.c"))
-    find_compiler()(*SANITIZE, f"-I{RUNTIME}", "-c", *sources, folder=folder)
-    return sorted(folder.glob("*.o"))
+def kernels() -> list[Path]:
+    return sanitized_kernels()
 
 
 @pytest.mark.parametrize("network", [inverted_residual, branches], ids=lambda f: str(f.__name__))

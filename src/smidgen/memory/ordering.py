@@ -6,8 +6,10 @@ by itself. Only dependences count: random bits belong to their tensor, not to a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import NamedTuple
 
 from smidgen.ir import Graph, Value, memory_read, verify, virtual_sources
 from smidgen.memory.layout import padded
@@ -52,6 +54,7 @@ class _Order:
     def __init__(self, graph: Graph, working: Working) -> None:
         self.graph, self.working = graph, working
         self.sources, self.roots, self.lives = virtual_sources(graph), roots_of(graph), lifetimes(graph)
+        self.inputs = frozenset(graph.inputs)
         self.loads = tuple(loads_of(graph, working=working))
 
     def peaks(self, first: int, end: int) -> tuple[int, int]:
@@ -89,8 +92,7 @@ class _Held:
     outlives: bool  # the stretch
 
 
-@dataclass(frozen=True)
-class _State:
+class _State(NamedTuple):
     """Nodes done, in this order, with the most bytes alive on the way and those alive now."""
 
     done: int
@@ -99,46 +101,70 @@ class _State:
     order: tuple[int, ...]
 
 
+class _Move(NamedTuple):
+    """What it takes to run a node: those it follows, as bits; its bytes; what it may be the last to read."""
+
+    bit: int
+    follows: int
+    made: int
+    working: int
+    touched: tuple[tuple[int, int], ...]  # bytes and readers of what does not outlive the stretch
+    donor: int  # the readers of what its first output may take the place of; -1 where that stays
+    first: int  # bytes of its first output
+
+
 class _Stretch:
     """Consecutive nodes of a graph, what they must follow and what memory they hold."""
 
     def __init__(self, known: _Order, first: int, end: int) -> None:
         graph, lives = known.graph, known.lives
-        self.nodes, self.graph, self.sources, self.roots = graph.nodes[first:end], graph, known.sources, known.roots
-        self.working = [known.working(node, False) for node in self.nodes]
-        self.follows = list(self._dependences())
-        self.reads = [
-            tuple(dict.fromkeys(self.roots[v] for v in memory_read(node, self.sources) if v in self.roots))
-            for node in self.nodes
-        ]
+        self.nodes, self.graph, self.roots = graph.nodes[first:end], graph, known.roots
+        self.working = known.working
+        memory = [tuple(memory_read(node, known.sources)) for node in self.nodes]
+        self.reads = [tuple(dict.fromkeys(self.roots[v] for v in read if v in self.roots)) for read in memory]
         self.makes = [
             () if node.op.view else tuple(v for v in node.outs if self.roots.get(v) is v) for node in self.nodes
         ]
         self.held = dict(self._memory(lives, end))
+        self.moves = [self._move(i, follows) for i, follows in enumerate(self._dependences(memory))]
         # Alive before and behind the stretch, and none of its nodes touches it.
         through = (
             v
             for v, life in lives.items()
-            if (life[0] < first or v in graph.inputs) and life[1] > end and v not in self.held
+            if life[1] > end and (life[0] < first or v in known.inputs) and v not in self.held
         )
         self.beside = sum(padded(v.type.bytes) for v in through)
 
-    def _dependences(self) -> Iterator[int]:
-        """For each node the set of those it must follow, as bits."""
+    def _dependences(self, memory: Sequence[Sequence[Value]]) -> Iterator[int]:
+        """For each node the set of those it must follow, as bits; `memory` is what each reads."""
         maker = {v: i for i, node in enumerate(self.nodes) for v in node.outs}
         replaced = {new: old for old, new in self.graph.updates.items()}
-        for node in self.nodes:
+        for index, node in enumerate(self.nodes):
             before = {maker[v] for v in node.ins if v in maker}
-            overwritten = {replaced[v] for v in node.outs if v in replaced}
-            for i, other in enumerate(self.nodes):
-                if other is not node and overwritten & set(memory_read(other, self.sources)):
-                    before.add(i)
+            if overwritten := {replaced[v] for v in node.outs if v in replaced}:
+                before |= {i for i, read in enumerate(memory) if i != index and not overwritten.isdisjoint(read)}
             yield sum(1 << i for i in before)
 
     def _memory(self, lives: Mapping[Value, Life], end: int) -> Iterator[tuple[Value, _Held]]:
         for root in dict.fromkeys(v for group in (*self.reads, *self.makes) for v in group):
             readers = sum(1 << i for i, read in enumerate(self.reads) if root in read)
             yield root, _Held(padded(root.type.bytes), readers, lives[root][1] > end)
+
+    def _move(self, i: int, follows: int) -> _Move:
+        node, made = self.nodes[i], [self.held[v] for v in self.makes[i]]
+        touched = [self.held[v] for v in dict.fromkeys((*self.reads[i], *self.makes[i]))]
+        donor = node.op.donor(node)
+        given = self.roots.get(node.ins[donor]) if donor is not None and made else None
+        taken = self.held[given] if given is not None and given in (*self.reads[i], *self.makes[i]) else None
+        return _Move(
+            1 << i,
+            follows,
+            sum(held.bytes for held in made),
+            self.working(node, False),
+            tuple((held.bytes, held.readers) for held in touched if not held.outlives),
+            taken.readers if taken is not None and not taken.outlives else -1,
+            made[0].bytes if made else 0,
+        )
 
     def order(self, limit: int) -> tuple[int, ...] | None:
         """The order found with the lowest peak, if that is below `limit`."""
@@ -155,7 +181,7 @@ class _Stretch:
                     known = best.get(following.done)
                     if known is None or following.peak < known.peak:
                         best[following.done] = following
-            states = sorted(best.values(), key=lambda s: (s.peak, s.alive, s.order))[:STATES]
+            states = sorted(best.values(), key=itemgetter(1, 2, 3))[:STATES]
         return states[0].order if states else None
 
     def _least(self, i: int, lasting: set[Value]) -> int:
@@ -165,17 +191,15 @@ class _Stretch:
 
     def _next(self, state: _State, limit: int) -> Iterator[_State]:
         """Each node that can run now, unless that takes `limit` bytes or more."""
-        for i, node in enumerate(self.nodes):
-            if state.done >> i & 1 or self.follows[i] & ~state.done:
+        before, peak, alive, order = state
+        waiting = ~before
+        for i, (bit, follows, made, working, touched, donor, first) in enumerate(self.moves):
+            if not waiting & bit or follows & waiting:
                 continue
-            done = state.done | 1 << i
-            made = sum(self.held[v].bytes for v in self.makes[i])
-            touched = dict.fromkeys((*self.reads[i], *self.makes[i]))
-            freed = [v for v in touched if not self.held[v].outlives and not self.held[v].readers & ~done]
-            during = state.alive + made + self.working[i]
-            donor = node.op.donor(node)
-            if donor is not None and made and self.roots.get(node.ins[donor]) in freed:
-                during -= self.held[self.makes[i][0]].bytes  # it takes the place of what is done with
+            left = waiting & ~bit
+            during = alive + made + working
+            if donor >= 0 and not donor & left:
+                during -= first  # it takes the place of what is done with
             if during < limit:
-                alive = state.alive + made - sum(self.held[v].bytes for v in freed)
-                yield _State(done, max(state.peak, during), alive, (*state.order, i))
+                freed = sum([size for size, readers in touched if not readers & left])
+                yield _State(before | bit, max(peak, during), alive + made - freed, (*order, i))
