@@ -60,7 +60,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def made(project: Path, *switches: str) -> Path:
     """The firmware that `make` builds of the project as it was written."""
-    (project / "firmware.elf").unlink(missing_ok=True)
     succeed(
         "make", "-s", "CFLAGS=-O1 -Wall -Wextra -Werror -ffunction-sections -fdata-sections", *switches, folder=project
     )
@@ -86,6 +85,13 @@ def test_a_written_project_that_keeps_what_it_learned_has_it_after_a_reset(
         assert same(board.state(), saved)
     assert not same(saved, at_first)
     assert stream.board.flash.programs > 0
+
+
+def test_make_builds_anew_where_it_is_to_build_otherwise_and_only_there(project: Path) -> None:
+    sizes = {words: made(project, *words).stat() for words in ((), ("LINK=1",), ("LINK=1", "KEEPS=1"))}
+    assert len({size.st_size for size in sizes.values()}) == 3
+    again = made(project, "LINK=1", "KEEPS=1").stat()
+    assert again.st_mtime_ns == sizes["LINK=1", "KEEPS=1"].st_mtime_ns
 
 
 def test_a_link_without_a_driver_for_flash_keeps_nothing_and_says_so(project: Path, cache: Path) -> None:
