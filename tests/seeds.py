@@ -96,10 +96,10 @@ def small_release() -> Network:
     return draw(Table(2, (Stage(1, 3, 2, 2), Stage(2, 3, 1, 2))), 16, 3, seed=5)
 
 
-def training_step() -> Graph:
+def training_step(skip_below: float = 0.0) -> Graph:
     """A network that trains its last two layers, as it is compiled."""
     graph = NETWORKS[0](0)
-    return run(build_training(graph, load_scheme("last:2", graph), Options(CLASSES)).step)
+    return run(build_training(graph, load_scheme("last:2", graph), Options(CLASSES, skip_below=skip_below)).step)
 
 
 def written_by(write: Callable[[Graph], bytes]) -> Files:
@@ -283,6 +283,7 @@ def text(folder: Path) -> Files:
     for name, graph in one_per_op((*GRAPHS.values(), *TRAINING_GRAPHS.values())):
         yield f"{name}.txt", print_graph(graph).encode()
     yield "step.txt", print_graph(training_step()).encode()
+    yield "skipping.txt", print_graph(training_step(skip_below=0.1)).encode()
     for name, case in {"sound": "mfcc", "sound-across": "across"}.items():
         yield f"{name}.txt", print_graph(listener(case)).encode()
 

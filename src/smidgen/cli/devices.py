@@ -1,4 +1,4 @@
-"""The verb that talks to a board: device PORT train, test, predict, save, load, monitor."""
+"""The verb that talks to a board: device PORT train, test, predict, replay, save, load, monitor."""
 
 from __future__ import annotations
 
@@ -62,12 +62,13 @@ from smidgen.link import (
     load_file,
     load_there,
     open_port,
+    replay_there,
     save_file,
     save_there,
 )
 from smidgen.link.streams import BAUD
 from smidgen.pipeline import Program, compile
-from smidgen.results.linking import BoardState, BoardTraining, BoardWatched, curve
+from smidgen.results.linking import BoardReplayed, BoardState, BoardTraining, BoardWatched, curve
 from smidgen.selection.rates import choose_rate
 from smidgen.zoo.loading import load
 
@@ -88,7 +89,7 @@ class PortVerbs(Verbs):
 device = typer.Typer(
     cls=PortVerbs,
     no_args_is_help=True,
-    help="Talk to a board that runs a program: train, test, predict, save, load, monitor.",
+    help="Talk to a board that runs a program: train, test, predict, replay, save, load, monitor.",
 )
 app.add_typer(device, name="device")
 
@@ -251,6 +252,26 @@ def predict_(
             _asked(program), source, target=target, top=top, label=label, memory=most, on_progress=on_progress
         )
     show(found, as_json)
+
+
+@device.command("replay")
+def replay_(
+    context: typer.Context,
+    steps: Annotated[int, typer.Argument(metavar="N", help="How many examples to learn from, drawn by the board.")],
+    rate: Annotated[str, typer.Option("--learning-rate", "--lr", help="Per sample: a number, or as in 0.1/256.")],
+    save: Annotated[bool, typer.Option("--save/--no-save", help="Let the board save at the end.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Let a board learn again from what it kept of earlier images (compile --replay)."""
+    losses: list[float] = []
+    if rate == AUTO:
+        raise InputError("a rate is chosen by trials on samples, and here are none; give the one that train took")
+    chosen = parse_rate(rate)
+    with _line(context.obj) as line:
+        hello = replay_there(line, steps, chosen, losses.append)
+        if save:
+            save_there(line)
+    show(BoardReplayed(context.obj.name, hello.fingerprint, chosen, tuple(losses), save), as_json)
 
 
 @device.command("save")

@@ -203,7 +203,7 @@ class LinkedDevice(Device):
         self._saved = {}
 
     def _image(self, arrays: tuple[Array, ...]) -> bytes:
-        check_inputs(replace(self.graph, inputs=self.graph.prediction_inputs), arrays)
+        check_inputs(self.graph, arrays, self.graph.prediction_inputs)
         return np.ascontiguousarray(arrays[0]).tobytes()
 
     def _do(self, step: _Step) -> float:

@@ -21,6 +21,7 @@ CODE, LOSS = struct.Struct("<i"), struct.Struct("<f")  # what a function of the 
 WAYS_OUT = {
     Command.SAVE: "it has nowhere to keep what it learned, or that is full or worn; write it to a file, with save -o",
     Command.LOAD: "it has saved nothing, or what it saved is damaged or another program's; what it had learned stays",
+    Command.REPLAY: "it has kept no example yet, or its flash is another program's or worn; train it first",
 }
 LEAST_PIECE = 16  # bytes of data in a request, on a line so bad that longer ones hardly arrive whole
 GROWS = 8  # requests that arrive at the first try before longer ones are tried again

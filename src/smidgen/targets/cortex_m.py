@@ -33,7 +33,7 @@ from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS, KIB, Board, Region
 from smidgen.targets.compiler import Cache, cache_folder
 from smidgen.targets.counter import ENTRY, GENERATED, KERNEL, Counter
-from smidgen.targets.device import Device, check_hearing, check_state, check_step
+from smidgen.targets.device import Device, check_hearing, check_latent, check_state, check_step
 from smidgen.targets.image import Image, read_image
 from smidgen.targets.qemu import QemuBoard
 from smidgen.targets.stack import StackBound, bound_stack
@@ -51,6 +51,7 @@ SWITCHES = "#define LINK 1\n#define KEEPS {:d}\n"  # before a project's main.c
 # Static data besides arena and state (36 bytes), and the stack, whose bound was at most 2,200 bytes in every program of
 # the three networks that was built: by zig for each core, and by gcc for the Cortex-M7 (docs/chip.md).
 BESIDES = 2304
+ENTRIES = ("run", "predict", "train", "learn", "error", "audio_push", "front", "replay")  # that a host calls
 HEARD = 160  # samples that a request hands over at most, as serve.c has room for
 STATIC = 64  # of these at most static data; the rest is stack
 LIMIT = 20_000_000_000  # instructions a request may take: minutes of emulation, far above any step
@@ -257,7 +258,7 @@ class BoardDevice(Device):
         self.graph, self.learns, self.image = graph, sources.learns, image
         self._stack_bound = bound_stack(firmware).bytes
         self.compiler, self.clock = target.toolchain, target.board.clock
-        self.heard = 0
+        self.heard, self._latent = 0, sources.latent
         self._streamed, self._limit = sources.streamed_input, target.limit
         self._counter = Counter(image, _roles(graph, sources, image), sources.calls, len(graph.nodes))
         emulator = QemuBoard if target.board.core.helium else EmulatedBoard
@@ -279,6 +280,19 @@ class BoardDevice(Device):
         how = struct.pack("<f", learning_rate) + (b"" if told is None else told.tobytes())
         sent = self._bytes(self.graph.prediction_inputs, (image,))
         (loss,) = struct.unpack("<f", self._ask(b"t" + how + sent))
+        return float(loss)
+
+    def latent(self, image: Array) -> bytes:
+        """What the frozen front makes of an image, where the program was compiled to replay."""
+        check_latent(self.graph, self._latent)
+        return self._ask(b"k" + self._bytes(self.graph.prediction_inputs, (image,)))
+
+    def replay(self, latent: bytes, label: int | Array | None, learning_rate: float) -> float:
+        """One step on a latent, which learns what a step on its image would; the loss before it."""
+        check_latent(self.graph, self._latent, latent)
+        told = check_step(self, label, learning_rate)
+        how = struct.pack("<f", learning_rate) + (b"" if told is None else told.tobytes())
+        (loss,) = struct.unpack("<f", self._ask(b"y" + how + latent))
         return float(loss)
 
     def hear(self, samples: Array) -> Array:
@@ -347,7 +361,7 @@ class BoardDevice(Device):
     def _bytes(self, inputs: tuple[Value, ...], arrays: tuple[Array, ...]) -> bytes:
         """Inputs as the firmware takes them: in order, but a streamed image last, for it is read while it is used."""
         self._running()
-        check_inputs(replace(self.graph, inputs=inputs), arrays)
+        check_inputs(self.graph, arrays, inputs)
         parts = [np.ascontiguousarray(array).tobytes() for array in arrays]
         return b"".join((*parts[1:], parts[0]) if self._streamed else parts)
 
@@ -364,7 +378,7 @@ def _tensor(value: Value, data: bytes, at: int) -> Array:
 def _roles(graph: Graph, sources: Sources, image: Image) -> dict[int, int]:
     """Which addresses begin kernels, which are the program between them, and where calls into it enter."""
     kernels = {node.op.symbol(node) for node in (graph.nodes[i] for i in sources.calls)}
-    entries = {f"{sources.prefix}_{name}" for name in ("run", "predict", "train", "learn", "error", "audio_push")}
+    entries = {f"{sources.prefix}_{name}" for name in ENTRIES}
     roles: dict[int, int] = {}
     for symbol in (s for s in image.symbols if s.is_code):
         if symbol.name in kernels:
