@@ -13,15 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from case_parts import PLAIN, SATURATING, Q, Weights, binary, conv, dense, depthwise
-from feeds import Shape, TrainingCase, channel_factors, gradients
-from native import Kernels, Map, compute, pointer, whole
+from feeds import Shape, TrainingCase, channel_factors, gradient, gradients, integers
+from native import Kernels, Map, compute, pointer, struct, whole
 from native import Weights as Overlaid
 from smidgen import ops
 from smidgen.codegen import PORTABLE
-from smidgen.ir import Array, Graph, Node, Value, evaluate, evaluate_all
+from smidgen.codegen.sharing import LARGEST, derive
+from smidgen.ir import Array, Graph, Node, Params, Type, Value, evaluate, evaluate_all
+from smidgen.numerics import quantize_multiplier
 from smidgen.ops.conv_grad import ConvGradWeight, DepthwiseGradWeight
+from smidgen.ops.update import FusedBiasStep, pack
 from smidgen.runtime import working_memory
-from training_cases import HOWS, conv_grad, depthwise_grad, fused, masked_overlay
+from training_cases import HOWS, conv_grad, depthwise_grad, fused, masked_overlay, shifts, step, step_factors
 
 # What the compiler is told besides: nothing, or to leave out what this machine may have.
 X86 = {"native": (), "no AVX-512": ("-mno-avx512f",), "any processor": ("-march=x86-64",)}
@@ -198,4 +201,79 @@ def test_gradients_through_trained_channels(built: Kernels, deep: bool, data: st
 @given(deep=st.booleans(), data=st.data(), how=st.sampled_from(sorted(HOWS)), seed=st.integers(0, 99))
 def test_steps_of_weights(built: Kernels, deep: bool, data: st.DataObject, how: str, seed: int) -> None:
     shape = data.draw(shapes(deep))
+    check(built, fused("any", DepthwiseGradWeight if deep else ConvGradWeight, shape, HOWS[how]), seed)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    c=CHANNELS, rows=st.sampled_from([1, 7, 64, 600]), short=st.booleans(), how=st.sampled_from(sorted(HOWS)),
+    seed=st.integers(0, 99),
+)  # fmt: skip
+def test_steps_of_biases(built: Kernels, c: int, rows: int, short: bool, how: str, seed: int) -> None:
+    op = FusedBiasStep(step_factors(c), 0, 0, 127 * rows, shifts=shifts(c) if short else (), gradient=ops.ChannelSum())
+    b = Type((c,), "int16" if short else "int32")
+    check(built, step("any", op, b, HOWS[how], (gradient(1, 1, rows, c),)), seed)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    powers=st.lists(st.floats(-30, -1), min_size=1, max_size=70), shared=st.floats(-12, 12), short=st.booleans(),
+    near=st.integers(-3, 3), data=st.data(), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_factors_told_by_a_layer_step_as_those_that_are_listed(
+    built: Kernels, powers: list[float], shared: float, short: bool, near: int, data: st.DataObject, seed: int
+) -> None:
+    """Steps so large that the last bit of some channel's factor shows; one may be the largest factor there is."""
+    rng, c = np.random.default_rng(seed), len(powers)
+    pairs = [quantize_multiplier(2.0**power) for power in powers]
+    own = np.array([m for m, _ in pairs], np.int32), np.array([s for _, s in pairs], np.int8)
+    fraction, exponent = np.frexp(2.0**shared)
+    scale, missing = int(fraction * 2**31), rng.integers(-8, 8, c)
+    mantissa, shift = derive(*own, scale, int(exponent))
+    missing = np.where(shift > LARGEST, 0, missing)
+    told: Params = {
+        "multiplier": own[0], "shift": own[1], "correction": pack((missing + 8).astype(np.uint8), 4), "scale": scale,
+        "exponent": int(exponent),
+    }  # fmt: skip
+    listed: Params = {"multiplier": (mantissa + missing).astype(np.int32), "shift": shift.astype(np.int8)}
+    op = ops.BiasStep((1.0,) * c, 0, 0, 1 << 20, shifts=shifts(c) if short else ())
+    graph = step("any", op, Type((c,), "int16" if short else "int32"), HOWS["8"], (integers(c, most=1 << 20),)).build(
+        rng
+    )
+    node, sums = graph.nodes[-1], rng.integers(-(1 << 20), 1 << 20, c).astype(np.int32)
+    exponent_of_none, shown = -7, data.draw(st.integers(0, c - 1))
+    power = op.lift - int(shift[shown]) - exponent_of_none + near
+    given_rate = np.array([rng.integers(1 << 30, 1 << 31), power], np.int64).astype(np.int32)
+    step_state = np.array([seed, seed, 0], np.int32)
+    found = []
+    for factors in (told, listed):
+        b: Array = np.zeros(c, np.int16 if short else np.int32)
+        params = struct({**node.op.params(node), **factors})
+        built.loaded[node.op.symbol(node)](
+            ctypes.byref(params), pointer(b), None, pointer(sums), pointer(given_rate), pointer(step_state)
+        )
+        found.append(b)
+    np.testing.assert_array_equal(found[0], found[1])
+
+
+@settings(max_examples=20, deadline=None)
+@given(c=CHANNELS, rows=st.integers(1, 700), value=st.sampled_from([-127, 3, 127]))
+def test_sums_over_many_rows_have_room(built: Kernels, c: int, rows: int, value: int) -> None:
+    dy: Array = np.full((1, 1, rows, c), value, np.int8)
+    dy[0, 0, :, c // 2] = -value
+    sums: Array = np.zeros(c, np.int32)
+    built.loaded["smg_channel_sum_g8"](ctypes.byref(struct({"n": rows, "c": c})), pointer(dy), pointer(sums))
+    np.testing.assert_array_equal(sums, dy.sum(axis=(0, 1, 2), dtype=np.int32))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    deep=st.booleans(), height=st.integers(17, 40), width=st.integers(20, 60), channels=st.sampled_from([3, 8, 16, 70]),
+    out=st.sampled_from([1, 9, 50]), k=SIZES, stride=STRIDES, how=st.sampled_from(["8", "12"]), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_steps_of_weights_over_large_maps(
+    built: Kernels, deep: bool, height: int, width: int, channels: int, out: int, k: tuple[int, int],
+    stride: tuple[int, int], how: str, seed: int,
+) -> None:  # fmt: skip
+    shape = Shape((height, width, channels), channels if deep else out, k, stride)
     check(built, fused("any", DepthwiseGradWeight if deep else ConvGradWeight, shape, HOWS[how]), seed)

@@ -33,10 +33,20 @@ def evaluate(graph: Graph, *arrays: Array) -> tuple[Array, ...]:
 def evaluate_step(
     graph: Graph, state: Mapping[Value, Array], *arrays: Array
 ) -> tuple[tuple[Array, ...], dict[Value, Array]]:
-    """Run the graph from `state`; returns its outputs and the state after."""
+    """Run the graph from `state`; returns its outputs and the state after.
+
+    A training step that skips this sample only carries its variables on, as a prediction does.
+    """
     values = evaluate_all(graph, state, *arrays)
-    after = {v: values[graph.updates.get(v, v)] for v in graph.state}
+    replaced = graph.variables if _skips(graph, values) else graph.updates
+    after = {v: values[graph.updates[v] if v in replaced else v] for v in graph.state}
     return tuple(values[v] for v in graph.outputs), after
+
+
+def _skips(graph: Graph, values: Mapping[Value, Array]) -> bool:
+    """Whether this is a training step whose loss is too small to learn from."""
+    roles = graph.roles
+    return roles is not None and roles.skips(values[roles.loss][0])
 
 
 def evaluate_all(graph: Graph, state: Mapping[Value, Array], *arrays: Array) -> dict[Value, Array]:
