@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from case_parts import Q, binary, conv, depthwise
-from feeds import Shape, TrainingCase, channel_factors, gradient, gradients, integers, plain
+from feeds import Shape, TrainingCase, activation, channel_factors, gradient, gradients, integers, plain
 from native import Kernels, Weights, compute, pointer, struct, whole
 from smidgen import ops
 from smidgen.codegen import PORTABLE
@@ -233,3 +233,9 @@ def test_gradients_of_weights(built: Kernels, deep: bool, large: bool, data: st.
         shape = replace(shape, size=(data.draw(st.integers(17, 40)), data.draw(st.integers(20, 60)), shape.size[2]))
     op, x, dy = depthwise_weights(shape) if deep else conv_weights(shape)
     check(built, plain("any", op, x, dy), seed)
+
+
+@settings(max_examples=40, deadline=None)
+@given(size=st.integers(1, 200), limited=st.sampled_from(["none", "relu6"]), seed=st.integers(0, 99))
+def test_masks(built: Kernels, size: int, limited: str, seed: int) -> None:
+    check(built, plain("any", ops.Mask(limited), activation(1, size, zero=-100)), seed)
