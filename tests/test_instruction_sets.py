@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from case_parts import Q, binary, conv, depthwise
+from case_parts import PLAIN, SATURATING, Q, Weights, binary, conv, dense, depthwise
 from feeds import Shape, TrainingCase, activation, channel_factors, gradient, gradients, integers, plain
-from native import Kernels, Weights, compute, pointer, struct, whole
+from native import Kernels, Map, compute, pointer, struct, whole
+from native import Weights as Overlaid
 from smidgen import ops
 from smidgen.codegen import PORTABLE
 from smidgen.codegen.sharing import LARGEST, derive
@@ -42,6 +43,8 @@ SETS: dict[str, tuple[str, ...]] = X86 if platform.machine() in ("x86_64", "AMD6
 CHANNELS = st.sampled_from([1, 3, 8, 12, 16, 17, 24, 40, 48, 64, 72, 96, 130])
 SIZES = st.sampled_from([(1, 1), (1, 1), (3, 3), (5, 5), (7, 7), (2, 4), (5, 1)])
 STRIDES = st.sampled_from([(1, 1), (1, 1), (2, 2), (3, 1), (2, 5)])
+LOWS = st.sampled_from([-128, 5])  # zero points of outputs: nothing lies below the first
+WEIGHTS = st.sampled_from([PLAIN, PLAIN, SATURATING])
 DILATIONS = st.sampled_from([(1, 1), (1, 1), (1, 1), (2, 2), (1, 3)])
 
 
@@ -64,11 +67,11 @@ def argument(graph: Graph, node: Node, value: Value, held: dict[Value, Array]) -
         return pointer(held[value])
     overlay = next((n for n in graph.nodes if value in n.outs and isinstance(n.op, ops.Overlay)), None)
     if overlay is None:
-        return ctypes.pointer(Weights(held[value].ctypes.data))
+        return ctypes.pointer(Overlaid(held[value].ctypes.data))
     frozen, trained = (held[v].ctypes.data for v in overlay.ins)
     assert isinstance(overlay.op, ops.Overlay)
     channels = held.setdefault(Value("channels", value.type), np.array(overlay.op.channels, np.int16))
-    return ctypes.pointer(Weights(frozen, trained, channels.ctypes.data, len(channels)))
+    return ctypes.pointer(Overlaid(frozen, trained, channels.ctypes.data, len(channels)))
 
 
 def check(kernels: Kernels, case: TrainingCase, seed: int) -> None:
@@ -89,33 +92,82 @@ def check(kernels: Kernels, case: TrainingCase, seed: int) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    shape=shapes(deep=False),
-    low=st.sampled_from([-128, 5]),
-    groups=st.sampled_from([1, 1, 1, 2]),
+    shape=shapes(deep=False), low=LOWS, groups=st.sampled_from([1, 1, 1, 2]), even=st.booleans(), weights=WEIGHTS,
     seed=st.integers(0, 99),
-)
-def test_convolutions(built: Kernels, shape: Shape, low: int, groups: int, seed: int) -> None:
-    size = (*shape.size[:2], groups * shape.size[2])
-    case = conv("any", size, groups * shape.out, shape.k, shape.stride, True, shape.dilation, groups, y=Q(0.2, low))
+)  # fmt: skip
+def test_convolutions(
+    built: Kernels, shape: Shape, low: int, groups: int, even: bool, weights: Weights, seed: int
+) -> None:
+    size, out = (*shape.size[:2], groups * shape.size[2]), groups * shape.out
+    case = conv(
+        "any", size, out, shape.k, shape.stride, True, shape.dilation, groups, y=Q(0.2, low), weights=weights, even=even
+    )
     forward(built, case.build(np.random.default_rng(seed)), seed)
 
 
-@settings(max_examples=60, deadline=None)
-@given(shape=shapes(deep=True), low=st.sampled_from([-128, 5]), seed=st.integers(0, 99))
-def test_depthwise_convolutions(built: Kernels, shape: Shape, low: int, seed: int) -> None:
-    case = depthwise("any", shape.size, 1, shape.k, shape.stride, True, shape.dilation, y=Q(0.2, low))
+@settings(max_examples=80, deadline=None)
+@given(shape=shapes(deep=True), low=LOWS, even=st.booleans(), weights=WEIGHTS, seed=st.integers(0, 99))
+def test_depthwise_convolutions(
+    built: Kernels, shape: Shape, low: int, even: bool, weights: Weights, seed: int
+) -> None:
+    case = depthwise(
+        "any", shape.size, 1, shape.k, shape.stride, True, shape.dilation, y=Q(0.2, low), weights=weights, even=even
+    )
     graph = case.build(np.random.default_rng(seed))
     x, expected = forward(built, graph, seed)
-    if shape.stride == (1, 1):  # in the input's place
+    if x.shape == expected.shape:  # in the input's place
         compute(built, graph, x[0], x[0], 0, x.shape[1])
         np.testing.assert_array_equal(x, expected)
 
 
 def forward(built: Kernels, graph: Graph, seed: int) -> tuple[Array, Array]:
+    """A layer at once, and row by row."""
     x = np.random.default_rng(seed).integers(-128, 128, graph.inputs[0].type.shape).astype(np.int8)
     (expected,) = evaluate(graph, x)
     np.testing.assert_array_equal(whole(built, graph, x), expected)
+    y = np.zeros_like(expected)
+    for row in range(expected.shape[1]):
+        compute(built, graph, x[0], y[0], row, row + 1)
+    np.testing.assert_array_equal(y, expected)
     return x, expected
+
+
+@settings(max_examples=40, deadline=None)
+@given(deep=st.booleans(), data=st.data(), low=LOWS, seed=st.integers(0, 99))
+def test_layers_with_trained_channels(built: Kernels, deep: bool, data: st.DataObject, low: int, seed: int) -> None:
+    shape = data.draw(shapes(deep))
+    channels = np.array(sorted(data.draw(st.sets(st.integers(0, shape.size[2] - 1), min_size=1))), np.int16)
+    layer = depthwise if deep else conv
+    arguments = (1,) if deep else (shape.out,)
+    case = layer("any", shape.size, *arguments, shape.k, shape.stride, True, shape.dilation, y=Q(0.2, low))
+    graph = case.build(np.random.default_rng(seed))
+    node, rng = graph.nodes[0], np.random.default_rng(seed)
+    mixed = graph.constants[node.ins[1]]
+    frozen, trained = mixed.copy(), np.ascontiguousarray(mixed[..., channels])
+    frozen[..., channels] = rng.integers(-128, 128, trained.shape)
+    x = rng.integers(-128, 128, graph.inputs[0].type.shape).astype(np.int8)
+    (expected,) = evaluate(graph, x)
+    y, scratch = np.zeros_like(expected), np.zeros(working_memory(node, False, PORTABLE) + 1, np.uint8)
+    weights = Overlaid(*(array.ctypes.data for array in (frozen, trained, channels)), len(channels))
+    maps = Map(x.ctypes.data, x.shape[1]), Map(y.ctypes.data, y.shape[1])
+    built.call(
+        node, ctypes.byref(maps[0]), ctypes.byref(weights), pointer(graph.constants[node.ins[2]]),
+        ctypes.byref(maps[1]), 0, y.shape[1], pointer(scratch),
+    )  # fmt: skip
+    np.testing.assert_array_equal(y, expected)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rows=st.integers(1, 3), c=st.integers(1, 200), n=st.integers(1, 20), weights=WEIGHTS, low=LOWS,
+    seed=st.integers(0, 99),
+)  # fmt: skip
+def test_dense_layers(built: Kernels, rows: int, c: int, n: int, weights: Weights, low: int, seed: int) -> None:
+    graph = dense("any", rows, c, n, y=Q(0.2, low), weights=weights).build(np.random.default_rng(seed))
+    x = np.random.default_rng(seed).integers(-128, 128, (rows, c)).astype(np.int8)
+    (expected,), y = evaluate(graph, x), np.zeros((rows, n), np.int8)
+    built.call(graph.nodes[0], pointer(x), *(pointer(array) for array in graph.constants.values()), pointer(y))
+    np.testing.assert_array_equal(y, expected)
 
 
 @settings(max_examples=40, deadline=None)

@@ -158,9 +158,10 @@ class _Run:
         state = self._finite_state()
         share = saturation(self.device.graph, state)
         tested = self.test(number + 1) if self.course.tests(number + 1) else Tested(None)
-        epoch = Epoch(number + 1, self.position.losses / len(train), tested.accuracy, share, tested.error)
+        loss, skipped = self.position.losses / len(train), self.position.skipped / len(train)
+        epoch = Epoch(number + 1, loss, tested.accuracy, share, tested.error, skipped)
         record = (*self.position.record, epoch)
-        self.position = replace(self.position, epoch=number + 1, step=0, losses=0.0, record=record)
+        self.position = replace(self.position, epoch=number + 1, step=0, losses=0.0, record=record, skipped=0)
         self.save(self.position)
 
     def _order(self, epoch: int, count: int) -> Sequence[int]:
@@ -189,7 +190,8 @@ class _Run:
         loss = self.device.train(image, label_of(roles_of(self.device.graph), train, index), rate)
         if not math.isfinite(loss):
             raise self._diverged(f"the loss is {loss}")
-        self.position = replace(at, step=at.step + 1, losses=at.losses + loss)
+        skipped = at.skipped + int(roles_of(self.device.graph).skips(loss))
+        self.position = replace(at, step=at.step + 1, losses=at.losses + loss, skipped=skipped)
         mean = self.position.losses / self.position.step
         self.on_progress(LearningProgress("learning", self.position.step, len(train), at.epoch + 1, mean, self._last()))
 
