@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from case_parts import PLAIN, SATURATING, Q, Weights, binary, conv, dense, depthwise
-from feeds import Shape, TrainingCase, channel_factors, gradient, gradients, integers
+from feeds import Shape, TrainingCase, activation, channel_factors, gradient, gradients, integers, plain
 from native import Kernels, Map, compute, pointer, struct, whole
 from native import Weights as Overlaid
 from smidgen import ops
@@ -24,7 +24,18 @@ from smidgen.numerics import quantize_multiplier
 from smidgen.ops.conv_grad import ConvGradWeight, DepthwiseGradWeight
 from smidgen.ops.update import FusedBiasStep, pack
 from smidgen.runtime import working_memory
-from training_cases import HOWS, conv_grad, depthwise_grad, fused, masked_overlay, shifts, step, step_factors
+from training_cases import (
+    HOWS,
+    conv_grad,
+    conv_weights,
+    depthwise_grad,
+    depthwise_weights,
+    fused,
+    masked_overlay,
+    shifts,
+    step,
+    step_factors,
+)
 
 # What the compiler is told besides: nothing, or to leave out what this machine may have.
 X86 = {"native": (), "no AVX-512": ("-mno-avx512f",), "any processor": ("-march=x86-64",)}
@@ -266,14 +277,17 @@ def test_sums_over_many_rows_have_room(built: Kernels, c: int, rows: int, value:
     np.testing.assert_array_equal(sums, dy.sum(axis=(0, 1, 2), dtype=np.int32))
 
 
-@settings(max_examples=25, deadline=None)
-@given(
-    deep=st.booleans(), height=st.integers(17, 40), width=st.integers(20, 60), channels=st.sampled_from([3, 8, 16, 70]),
-    out=st.sampled_from([1, 9, 50]), k=SIZES, stride=STRIDES, how=st.sampled_from(["8", "12"]), seed=st.integers(0, 99),
-)  # fmt: skip
-def test_steps_of_weights_over_large_maps(
-    built: Kernels, deep: bool, height: int, width: int, channels: int, out: int, k: tuple[int, int],
-    stride: tuple[int, int], how: str, seed: int,
-) -> None:  # fmt: skip
-    shape = Shape((height, width, channels), channels if deep else out, k, stride)
-    check(built, fused("any", DepthwiseGradWeight if deep else ConvGradWeight, shape, HOWS[how]), seed)
+@settings(max_examples=60, deadline=None)
+@given(deep=st.booleans(), large=st.booleans(), data=st.data(), seed=st.integers(0, 99))
+def test_gradients_of_weights(built: Kernels, deep: bool, large: bool, data: st.DataObject, seed: int) -> None:
+    shape = data.draw(shapes(deep))
+    if large:
+        shape = replace(shape, size=(data.draw(st.integers(17, 40)), data.draw(st.integers(20, 60)), shape.size[2]))
+    op, x, dy = depthwise_weights(shape) if deep else conv_weights(shape)
+    check(built, plain("any", op, x, dy), seed)
+
+
+@settings(max_examples=40, deadline=None)
+@given(size=st.integers(1, 200), limited=st.sampled_from(["none", "relu6"]), seed=st.integers(0, 99))
+def test_masks(built: Kernels, size: int, limited: str, seed: int) -> None:
+    check(built, plain("any", ops.Mask(limited), activation(1, size, zero=-100)), seed)

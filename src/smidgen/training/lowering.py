@@ -13,7 +13,7 @@ import numpy as np
 
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Graph, Node, Value, evaluate_all
-from smidgen.ir.rewriting import producers, rewrite, uses
+from smidgen.ir.rewriting import producers, prune, rewrite, uses
 from smidgen.numerics import stochastic
 from smidgen.ops.elementwise import DequantizeGrad
 from smidgen.ops.gradient import FromFloat, GradOp, RequantizeGrad
@@ -79,25 +79,38 @@ class Lowered:
 
 
 def lower(graph: Graph, g0: Value, largest: Mapping[Value, float], seed: int) -> Lowered:
-    """Re-emit the graph with every gradient behind a Dequantize in int8."""
-    owners: dict[Value, int] = {}  # gradients that own an exponent, and its place
-    lowered: set[Value] = set()
-    for node in graph.nodes:
-        behind = bool(lowered & set(node.ins))
-        if isinstance(node.op, DequantizeGrad) or (isinstance(node.op, GradOp) and behind):
-            owners[node.outs[0]] = len(owners)
-        if node.outs[0] in owners or (isinstance(node.op, MOVERS) and behind):
-            lowered.add(node.outs[0])
+    """Re-emit the graph with every gradient behind a Dequantize in int8.
+
+    Gradients that nobody reads, as that behind the first layer that learns, are left out. Their streams of random bits
+    stay theirs, so that all others are rounded alike with and without them.
+    """
+    every, lowered = _int8_gradients(graph), _int8_gradients(prune(graph))
+    owners = {v: place for place, v in enumerate(v for v, owns in lowered.items() if owns)}
     levels = [stochastic.level_of(largest.get(v, 1.0)) for v in owners]
 
     g = Builder.before(graph)
     head = np.array([0, seed & 0x7FFFFFFF, *levels], np.int32)
     step_state = g.persistent("step_state", head)
-    emitter = _Emitter(g, g0, step_state, owners, lowered)
+    emitter = _Emitter(g, g0, step_state, owners, set(lowered))
     for node in graph.nodes:
-        emitter.node(node)
+        out = node.outs[0]
+        if out in lowered or out not in every:
+            emitter.node(node)
+        elif every[out]:
+            emitter.stream()
     values, slots = emitter.values, emitter.exponents
     return Lowered(g, values, slots, values[g0], step_state, tuple(emitter.peak_bits), emitter.streams)
+
+
+def _int8_gradients(graph: Graph) -> dict[Value, bool]:
+    """The gradients behind a Dequantize in their order; whether each owns an exponent, or has that of what it moves."""
+    found: dict[Value, bool] = {}
+    for node in graph.nodes:
+        behind = any(v in found for v in node.ins)
+        owns = isinstance(node.op, DequantizeGrad) or (isinstance(node.op, GradOp) and behind)
+        if owns or (isinstance(node.op, MOVERS) and behind):
+            found[node.outs[0]] = owns
+    return found
 
 
 class _Emitter:

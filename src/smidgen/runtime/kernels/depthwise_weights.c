@@ -1,6 +1,7 @@
 /* The gradient of a depthwise convolution's weights, and the step they take. */
 #include "smidgen_training.h"
 
+#include "depthwise_weights_vnni.h"
 #include "step.h"
 #include "window.h"
 
@@ -41,6 +42,17 @@ static void tap(const shape *p, const int8_t *x, const int8_t *dy, int32_t i, in
 
 void smg_depthwise_grad_weight_g8(const smg_depthwise_grad_weight_g8_params *p, const int8_t *x, const int8_t *dy,
                                   int32_t *dw) {
+#if defined(SMG_VNNI)
+    smg_vnni_deep of;
+    if (smg_vnni_begin_deep(p, &of)) {
+        for (int32_t c = 0; c < p->y_c; c += SMG_LANES) {
+            smg_vnni_deep_sums(p, x, dy, c, smg_min(SMG_LANES, p->y_c - c), &of);
+            for (int32_t t = 0; t < p->k_h * p->k_w; t++)
+                _mm512_mask_storeu_epi32(dw + t * p->y_c + c, of.channels, of.sums[t]);
+        }
+        return;
+    }
+#endif
     for (int32_t i = 0; i < p->k_h; i++)
         for (int32_t j = 0; j < p->k_w; j++, dw += p->y_c) tap(p, x, dy, i, j, dw);
 }
@@ -51,6 +63,21 @@ void smg_depthwise_weight_step(const smg_depthwise_weight_step_params *p, int8_t
     const smg_step s = SMG_BEGIN_WEIGHTS(p, buffer, rate, step_state);
     const shape geometry = {SMG_WINDOW_OF(p), p->x_zero};
     int32_t *sums = scratch;
+#if defined(SMG_VNNI)
+    smg_vnni_deep of;
+    if (smg_vnni_begin_deep(&geometry, &of)) {
+        for (int32_t c = 0; c < p->y_c; c += SMG_LANES) {
+            const int32_t count = smg_min(SMG_LANES, p->y_c - c);
+            smg_vnni_deep_sums(&geometry, x, dy, c, count, &of);
+            for (int32_t t = 0; t < p->k_h * p->k_w; t++) {
+                int32_t some[SMG_LANES];
+                _mm512_storeu_si512(some, of.sums[t]);
+                smg_step_weights(&s, some, count, c, 1, t * p->y_c + c, w, fraction, buffer);
+            }
+        }
+        return;
+    }
+#endif
     for (int32_t t = 0; t < p->k_h * p->k_w; t++) {
         tap(&geometry, x, dy, t / p->k_w, t % p->k_w, sums);
         smg_step_weights(&s, sums, p->y_c, 0, 1, t * p->y_c, w, fraction, buffer);

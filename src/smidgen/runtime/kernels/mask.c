@@ -1,6 +1,9 @@
 /* Where gradients pass: a bit for each element that its activation did not clamp. */
 #include "smidgen_training.h"
 
+#include "arithmetic.h"
+#include "vnni.h"
+
 /* One bit for each of up to eight elements that lie strictly between the limits. */
 static inline uint8_t inside(const int8_t *y, int32_t count, int32_t lo, int32_t hi) {
     uint32_t bits = 0;
@@ -9,7 +12,14 @@ static inline uint8_t inside(const int8_t *y, int32_t count, int32_t lo, int32_t
 }
 
 void smg_mask_s8(const smg_mask_s8_params *p, const int8_t *y, uint8_t *mask) {
-    const int32_t whole = p->n / 8;
-    for (int32_t i = 0; i < whole; i++) mask[i] = inside(y + 8 * i, 8, p->lo, p->hi);
-    if (p->n % 8) mask[whole] = inside(y + 8 * whole, p->n % 8, p->lo, p->hi);
+    int32_t done = 0;
+#if defined(SMG_VNNI)
+    const __m512i lo = _mm512_set1_epi8((int8_t)p->lo), hi = _mm512_set1_epi8((int8_t)p->hi);
+    for (; p->n - done >= 64; done += 64) {
+        const __m512i x = _mm512_loadu_si512(y + done);
+        const uint64_t bits = _mm512_cmpgt_epi8_mask(x, lo) & _mm512_cmplt_epi8_mask(x, hi);
+        memcpy(mask + done / 8, &bits, sizeof bits);
+    }
+#endif
+    for (; done < p->n; done += 8) mask[done / 8] = inside(y + done, smg_min(8, p->n - done), p->lo, p->hi);
 }
