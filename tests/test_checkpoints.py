@@ -93,7 +93,7 @@ def test_every_field_of_a_wrong_type_or_range_is_refused(program: Program, whole
     # Figures of the past may be other numbers: nothing follows from them. A run may go on to other epochs.
     assert all(type(value) in (int, float) and math.isfinite(value) for _, value in taken)
     assert {at[-1] for at, value in taken if not 0 <= value <= 1} <= {"losses", "loss", "epochs"}
-    assert {at[-1] for at, _ in taken} <= {"losses", "loss", "before", "saturated", "accuracy", "epochs"}
+    assert {at[-1] for at, _ in taken} <= {"losses", "loss", "before", "saturated", "accuracy", "epochs", "skipped"}
     assert [value for at, value in taken if at[-1] == "epochs"] == [3]
 
 

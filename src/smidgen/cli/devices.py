@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -74,8 +74,20 @@ from smidgen.zoo.loading import load
 
 SAVE_EVERY = 1000  # steps
 
+
+class PortVerbs(Verbs):
+    """Verbs behind a port, whose options may stand before it or behind it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        names = {name for parameter in self.get_params(ctx) for name in parameter.opts if name.startswith("--")}
+        at = 1
+        while args and not args[0].startswith("-") and at < len(args) and args[at].partition("=")[0] in names:
+            at += 1 if "=" in args[at] or args[at] == "--help" else 2
+        return super().parse_args(ctx, [*args[1:at], *args[:1], *args[at:]])
+
+
 device = typer.Typer(
-    cls=Verbs,
+    cls=PortVerbs,
     no_args_is_help=True,
     help="Talk to a board that runs a program: train, test, predict, replay, save, load, monitor.",
 )
@@ -91,6 +103,8 @@ class Port:
 
     name: str
     baud: int
+    project: Path | None = None
+    flash: Path | None = None
 
 
 @device.callback()
@@ -105,8 +119,14 @@ def _port(
         ),
     ],
     baud: Annotated[int, typer.Option(help="Bits per second of a UART; USB does not care.")] = BAUD,
+    project: Annotated[
+        Path | None, path_option("--project", help="An emulated board runs the program that was compiled into this.")
+    ] = None,
+    flash: Annotated[
+        Path | None, path_option("--flash", help="An emulated board's flash: what it saves is there the next time.")
+    ] = None,
 ) -> None:
-    context.obj = Port(port, baud)
+    context.obj = Port(port, baud, project, flash)
 
 
 @device.command("train")
@@ -329,7 +349,7 @@ def _program(port: Port, model: str, scheme: str | None, learning: Learning, ima
     if options is not None:
         check_int8(graph, model)
     with spinner(f"compiling {graph.name}"):
-        target, streamed = fitting_target(port.name), image is ImageInput.streamed
+        target, streamed = fitting_target(port.name, port.project), image is ImageInput.streamed
         return compile(graph, scheme, target, options=options, streamed_input=streamed)
 
 
@@ -360,14 +380,16 @@ def _asked(program: Program) -> Graph:
 @contextmanager
 def _connected(port: Port, program: Program, save_every: int = 0) -> Iterator[LinkedDevice]:
     with spinner(f"greeting {port.name}"):
-        board = connect(port.name, program, baud=port.baud, save_every=save_every)
+        board = connect(
+            port.name, program, baud=port.baud, save_every=save_every, project=port.project, flash=port.flash
+        )
     with board:
         yield board
 
 
 @contextmanager
 def _line(port: Port) -> Iterator[Line]:
-    line = Line(open_port(port.name, port.baud))
+    line = Line(open_port(port.name, port.baud, port.project, port.flash))
     try:
         yield line
     finally:

@@ -73,6 +73,9 @@ class Learning:
     momentum: Annotated[float, typer.Option(help="Momentum, from 0 up to 1.")] = 0.0
     accumulate: Annotated[int, typer.Option(help="Samples whose gradients make one step.")] = 1
     qas: Annotated[bool, typer.Option("--qas/--no-qas", help="Quantization-aware scaling of gradients.")] = True
+    skip_below: Annotated[
+        float, typer.Option(help="Learn nothing from a step whose loss is below this: its backward pass is not run.")
+    ] = 0.0
     loss: Annotated[
         LossOption, typer.Option(help="What learning makes small; auto: what fits the data, without data softmax.")
     ] = LossOption.auto
@@ -88,7 +91,10 @@ class Learning:
         head: HeadStart | None = None if self.head is None else "new" if self.head is HeadOption.new else "keep"
         dtype: HeadDtype | None = self.head_dtype.value if self.head_dtype else None
         loss = self._loss() or "softmax"
-        return Options(classes, self.weight_bits, self.qas, self._rule(), dtype, self.seed, head, loss, self.bias_bits)
+        return Options(
+            classes, self.weight_bits, self.qas, self._rule(), dtype, self.seed, head, loss, self.bias_bits,
+            self.skip_below,
+        )  # fmt: skip
 
     def options_for(self, model: str, scheme: str | None, budget: str | None) -> Options | None:
         """The same where a scheme, or classes and a budget to choose one for, decide whether the program learns.

@@ -19,7 +19,7 @@ LARGEST = "Run, and give the index of the largest score: of output 0, or of the 
 
 def train_header(roles: Roles, common: Mapping[str, object]) -> str:
     """What the header says of learning."""
-    step = _comment(f"One step on the image in input 0; gives the loss before it. {_told(roles)}")
+    step = _comment(f"One step on the image in input 0; gives the loss before it. {_told(roles)}{_skipped(roles)}")
     error = render("error.h", **common) if roles.told == "nothing" else ""
     return render("train.h", **common, parameter=PARAMETERS[roles.told], step=step, error_header=error)
 
@@ -102,6 +102,12 @@ def _told(roles: Roles) -> str:
             "up is for a cell that teaches nothing."
         )
     return "Labels count from 0."
+
+
+def _skipped(roles: Roles) -> str:
+    """Which steps learn nothing, in a sentence; nothing where all of them learn."""
+    below = f"{roles.skip_below:.6g}"
+    return f" A step whose loss is below {below} ends there, and changes nothing." if roles.skip_below else ""
 
 
 def _comment(text: str) -> str:

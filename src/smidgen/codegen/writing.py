@@ -207,10 +207,13 @@ class Writer:
     def _step(self, roles: Roles) -> dict[str, object]:
         at, loss, end = self.forward, self._place(roles.loss), len(self.graph.nodes)
         error = render("error.c", prefix=self.prefix, compare="".join(self._calls(at, at + 1)), loss=loss)
+        below = literal(float(np.float32(roles.skip_below)), "float32")
+        skip = f"    if (*{loss} < {below}) return *{loss}; /* nothing to learn */\n" if roles.skip_below else ""
         return {
             "parameter": PARAMETERS[roles.told], "argument": ARGUMENTS[roles.told],
             "copy": copied(roles.label, self._place(roles.label)) if roles.label else "",
-            "rate": self._place(roles.rate), "loss": loss, "backward": "".join(self._calls(at, end)),
+            "rate": self._place(roles.rate), "loss": loss, "skip": skip,
+            "compare": "".join(self._calls(at, at + 1)), "backward": "".join(self._calls(at + 1, end)),
             "error_body": error if roles.told == "nothing" else "",
         }  # fmt: skip
 

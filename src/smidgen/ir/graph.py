@@ -150,6 +150,7 @@ class Roles:
     loss: Value  # outputs
     logits: Value
     step_state: Value  # state: the step's number, the seed of random bits, and the gradients' exponents
+    skip_below: float = 0.0  # of float32: a step of a smaller loss ends there, and nothing is learned
 
     @property
     def told(self) -> Told:
@@ -158,6 +159,10 @@ class Roles:
             return "nothing"
         kinds: dict[str, Told] = {"float32": "vectors", "uint8": "maps"}
         return kinds.get(self.label.type.dtype, "classes")
+
+    def skips(self, loss: float | np.float32) -> bool:
+        """Whether a step of this loss learns nothing."""
+        return bool(np.float32(loss) < np.float32(self.skip_below))
 
     def after(self, became: Mapping[Value, Value]) -> Roles:
         """The same roles where some values have become others."""

@@ -51,10 +51,19 @@ def print_graph(graph: Graph) -> str:
         lines.append(f"{outs} = {type(node.op).__name__}({ins}){_attributes(node.op)}")
     lines += [f"update %{old.name}: %{new.name}" for old, new in graph.updates.items()]
     if graph.roles is not None:
-        held = ((f.name, getattr(graph.roles, f.name)) for f in fields(graph.roles))
-        lines.append("roles " + " ".join(f"{name}=%{value.name}" for name, value in held if value is not None))
+        lines.append("roles " + " ".join(_held(graph.roles)))
     lines.append("output " + ", ".join(f"%{v.name}" for v in graph.outputs))
     return "\n".join(lines) + "\n"
+
+
+def _held(roles: Roles) -> Iterator[str]:
+    """Each role with its value, and the loss below which a step learns nothing, where there is one."""
+    for f in fields(roles):
+        held = getattr(roles, f.name)
+        if isinstance(held, Value):
+            yield f"{f.name}=%{held.name}"
+    if roles.skip_below:
+        yield f"skip_below={roles.skip_below!r}"
 
 
 def _declare(value: Value) -> str:
@@ -166,13 +175,15 @@ class _Reader:
 
     def assigned(self, text: str) -> Roles:
         named = dict(part.partition("=")[::2] for part in text.split())
-        if set(named) | {"label"} != {f.name for f in fields(Roles)}:
-            raise GraphError(f"'{text[:80]}' does not name {', '.join(f.name for f in fields(Roles))}")
+        below = _values(Roles, f" skip_below={named.pop('skip_below', '0.0')}")
+        roles = [f.name for f in fields(Roles) if f.name != "skip_below"]
+        if set(named) | {"label"} != set(roles):
+            raise GraphError(f"'{text[:80]}' does not name {', '.join(roles)}")
         (*values,) = self.read(", ".join(named.values()))
         if len(values) != len(named):
             raise GraphError(f"'{text[:80]}' leaves a role without a value")
-        held = dict(zip(named, values, strict=True))
-        return Roles(label=held.pop("label", None), **held)
+        held: dict[str, Any] = dict(zip(named, values, strict=True))
+        return Roles(label=held.pop("label", None), **held, **below)
 
     def read(self, text: str) -> list[Value]:
         names = [part.strip().removeprefix("%") for part in text.split(",") if part.strip()]
@@ -220,7 +231,7 @@ def _made(cls: type[Any], values: dict[str, Any]) -> Any:
     return cls(**values)
 
 
-def _values(cls: type[Op] | type[Preprocessing] | type[LogMel], attributes: str) -> dict[str, Any]:
+def _values(cls: type[Op] | type[Preprocessing] | type[LogMel] | type[Roles], attributes: str) -> dict[str, Any]:
     """The fields that ` name=value` pairs set."""
     values = {}
     for key, text in _ATTRIBUTE.findall(attributes):

@@ -81,6 +81,11 @@ def _verify_roles(graph: Graph, roles: Roles) -> None:
     if roles.step_state.type.dtype != "int32" or len({roles.image, roles.label, roles.rate}) < 3:
         raise GraphError(f"the training step {graph.name} has a value in two roles, or a step state that is not int32")
     _verify_prediction(graph, roles)
+    if not 0 <= roles.skip_below < math.inf:
+        raise GraphError(f"the training step {graph.name} skips below a loss of {roles.skip_below}; give one from 0 up")
+    first = graph.nodes[graph.prediction_end : graph.prediction_end + 1]
+    if roles.skip_below and not any(roles.loss in node.outs for node in first):
+        raise GraphError(f"%{roles.loss.name}, the loss of {graph.name}, does not come first once the label is read")
 
 
 def _is_label(type_: Type) -> bool:

@@ -100,10 +100,12 @@ class Epoch:
     accuracy: float | None  # None where the course has no test, or the loss no right answers
     saturated: float  # share of the trained int8 weights that stand at ±127
     error: float | None = None  # the mean loss of the test, where that is not of top-1
+    skipped: float = 0.0  # share of the steps whose loss was too small to learn from
 
     def __str__(self) -> str:
         tested = f"  {self.tested}" if self.tested else ""
-        return f"epoch {self.number:<4} loss {self.loss:.4f}{tested}"
+        skipped = f"  skipped {self.skipped:.1%}" if self.skipped else ""
+        return f"epoch {self.number:<4} loss {self.loss:.4f}{tested}{skipped}"
 
     @property
     def tested(self) -> Tested | None:
@@ -122,6 +124,7 @@ class RunPosition:
     saturated: float  # likewise
     record: tuple[Epoch, ...]
     error: float | None = None  # the mean loss of that test, where it is not of top-1
+    skipped: int = 0  # of the steps of the epoch under way
 
     @property
     def tests(self) -> tuple[Tested, ...]:
@@ -139,9 +142,11 @@ class RunPosition:
             raise InputError(f"{len(self.record)} epochs are on record, {self.epoch} are done")
         if any((epoch.tested is None) == course.tests(epoch.number) for epoch in self.record):
             raise InputError("the tests on record are not those of the course")
-        figures = ((epoch.accuracy or 0.0, epoch.saturated) for epoch in self.record)
-        if not all(0 <= share <= 1 for pair in ((self.before or 0.0, self.saturated), *figures) for share in pair):
+        figures = [share for epoch in self.record for share in (epoch.accuracy or 0.0, epoch.saturated, epoch.skipped)]
+        if not all(0 <= share <= 1 for share in (self.before or 0.0, self.saturated, *figures)):
             raise InputError("a share on record is not between 0 and 1")
+        if not 0 <= self.skipped <= self.step:
+            raise InputError(f"{self.skipped} of {self.step} steps are on record as skipped")
 
 
 @dataclass(frozen=True)

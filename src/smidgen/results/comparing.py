@@ -44,6 +44,17 @@ def compare(program: Program, device: Device, steps: int, rng: np.random.Generat
     return Exactness(steps, not found, found[0] if found else None)
 
 
+def check_learned(device: Device) -> None:
+    """Raise InputError where the last step was skipped: its cost is not that of a step."""
+    roles = roles_of(device.graph)
+    loss = float(device.outputs()[device.graph.outputs.index(roles.loss)][0])
+    if roles.skips(loss):
+        raise InputError(
+            f"a step on noise has a loss of {loss:.4g} and is skipped, as all below {roles.skip_below:.6g}; measure a "
+            "program that skips none: its steps cost the same"
+        )
+
+
 def random_inputs(inputs: tuple[Value, ...], rng: np.random.Generator) -> tuple[Array, ...]:
     """Noise for every input."""
     return tuple(_random_array(v.type, rng) for v in inputs)

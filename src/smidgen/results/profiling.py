@@ -14,7 +14,7 @@ from smidgen.errors import InputError
 from smidgen.ir import Graph
 from smidgen.memory import PeakParts
 from smidgen.pipeline import Program
-from smidgen.results.comparing import Exactness, check_request, compare, random_inputs
+from smidgen.results.comparing import Exactness, check_learned, check_request, compare, random_inputs
 from smidgen.results.flash import FlashPart, flash_parts
 from smidgen.targets.boards import Clock, shown_time
 from smidgen.targets.device import restart
@@ -175,6 +175,8 @@ def profile(program: Program, steps: int = 3, seed: int = 0) -> Profile:
         forward = device.counts()
         restart(device)
         exact = compare(program, device, steps, rng)
+        if program.training:
+            check_learned(device)
         counts, memory = device.counts() if program.training else forward, device.memory()
     by_node = tuple(_node_costs(program.graph, counts.by_node))
     step = counts.total if program.training else None

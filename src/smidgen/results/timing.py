@@ -13,7 +13,7 @@ from rich.text import Text
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, roles_of
 from smidgen.pipeline import Program
-from smidgen.results.comparing import LEARNING_RATE, Exactness, check_request, compare, random_inputs
+from smidgen.results.comparing import LEARNING_RATE, Exactness, check_learned, check_request, compare, random_inputs
 from smidgen.targets.device import restart
 from smidgen.targets.host import Host
 from smidgen.targets.timing import TimedDevice, start_timed
@@ -91,6 +91,8 @@ def time_program(program: Program, steps: int = 3, seed: int = 0, runs: int = 50
         arrays = random_inputs(program.graph.prediction_inputs, rng)
         forward = _median(device, lambda: device.predict(*arrays), runs)
         whole = _median(device, _step(program, device, arrays[0]), runs) if program.training else forward
+        if program.training:
+            check_learned(device)
     by_node = tuple(_node_costs(program.graph, whole))
     step = float(whole.sum()) if program.training else None
     times = Times(float(forward.sum()), step, float(whole[-1]), _by_op(by_node), by_node)

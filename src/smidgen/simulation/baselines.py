@@ -31,7 +31,7 @@ from smidgen.simulation.images import CourseImages, centred
 from smidgen.simulation.optimizers import corrections
 from smidgen.simulation.runs import Baseline, Precision, Runs
 from smidgen.training import Training
-from smidgen.training.losses import check_softmax
+from smidgen.training.losses import check_learns_always, check_softmax
 
 RATE_BATCH = 256  # samples, of the step that a learning rate is given for
 FRONT_BATCH = 256  # images that go through the front at once
@@ -73,6 +73,7 @@ def train_baselines(
     At most `together` runs are computed at once, which bounds memory and changes nothing else.
     """
     check_softmax(training.step, "training in float32")
+    check_learns_always(training.step, "training in float32")
     _check(training.forward, runs, data, course, batch, together)
     place = torch.device(device)
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):

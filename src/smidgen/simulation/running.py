@@ -14,7 +14,7 @@ from smidgen.ops.update import BiasStep, DenseStep, Step, WeightStep
 from smidgen.simulation.arithmetic import Arithmetic
 from smidgen.simulation.rules import RULES, by_reference
 from smidgen.training import Training
-from smidgen.training.losses import check_softmax
+from smidgen.training.losses import check_learns_always, check_softmax
 
 
 class Simulator:
@@ -65,6 +65,7 @@ class FloatTraining:
 
     def __init__(self, training: Training, *, device: str = "cpu") -> None:
         check_softmax(training.step, "training in float32")
+        check_learns_always(training.step, "training in float32")
         self._simulator = Simulator(training.forward, device=device)
         self._logits = training.forward.scores
         self.weights = {v: self._simulator.tensors[v].requires_grad_() for v in training.forward.state}

@@ -58,6 +58,10 @@ class Device(Protocol):
     def restore(self, state: Mapping[str, Array]) -> None:
         """Put back what `state` gave."""
 
+    def twin(self) -> Device | None:
+        """Another device that runs the same program in the same state; None where this is the only one there is."""
+        return None
+
     def close(self) -> None:
         """Give its memory back; the end of a `with` block does so."""
 

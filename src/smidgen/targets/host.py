@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -81,7 +81,7 @@ class HostDevice(Device):
 
     def __init__(self, graph: Graph, sources: Sources, library: Path) -> None:
         self.graph, self.learns = graph, sources.learns
-        self._prefix = sources.prefix
+        self._prefix, self._sources, self._built = sources.prefix, sources, library
         self._library: ctypes.CDLL | None = _load_copy(library)
         rows = graph.image if sources.streamed_input else None
         self._inputs = {
@@ -156,6 +156,12 @@ class HostDevice(Device):
         for v, offset in state_offsets(self.graph).items():
             self._kept(v, offset)[...] = state[v.name]
 
+    def twin(self) -> HostDevice:
+        """Another device that runs the same program in the same state, at the same time."""
+        other = HostDevice(self.graph, self._sources, self._built)
+        other._state[:] = self._state
+        return other
+
     def close(self) -> None:
         """Unload the library; its memory is gone with it."""
         if self._library is not None:
@@ -165,7 +171,7 @@ class HostDevice(Device):
             _ctypes.dlclose(handle)
 
     def _feed(self, inputs: tuple[Value, ...], arrays: tuple[Array, ...]) -> None:
-        check_inputs(replace(self.graph, inputs=inputs), arrays)
+        check_inputs(self.graph, arrays, inputs)
         for value, array in zip(inputs, arrays, strict=True):
             self._inputs[value][:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 

@@ -27,6 +27,11 @@ _FAILURES = {
 }
 
 
+def store_words(code: int) -> str | None:
+    """What a store says by a code; None where it is none of its failures."""
+    return _FAILURES.get(code)
+
+
 def check_store(code: int, where: str = "the store") -> None:
     """Raise TargetError in the words of a store's code, unless that says that all went well."""
     if code != OK:

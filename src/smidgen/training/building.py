@@ -79,7 +79,7 @@ def build_training(graph: Graph, scheme: Scheme, options: Options, images: tuple
     reference = Reference(whole, label, loss, logits, unit, found.gradients)
     largest = {} if images is None else largest_gradients(whole, unit, _samples(reference, options.seed, images))
     lowered = lower(whole, unit, largest, options.seed)
-    step = _updates(reference, lowered, weights, head, options.rule, options.bits(scheme))
+    step = _updates(reference, lowered, weights, head, options, options.bits(scheme))
     return Training(step, forward, reference, trained, lowered.unit, head)
 
 
@@ -150,7 +150,7 @@ def _samples(reference: Reference, seed: int, images: tuple[Array, ...]) -> tupl
 
 
 def _updates(
-    reference: Reference, lowered: Lowered, weights: tuple[Weight, ...], head: Head, rule: UpdateRule, bits: int
+    reference: Reference, lowered: Lowered, weights: tuple[Weight, ...], head: Head, options: Options, bits: int
 ) -> Graph:
     """Append the steps of everything that learns, and of the step state."""
     g = lowered.builder
@@ -164,14 +164,15 @@ def _updates(
         node = producer[gradient]
         summed = producer[node.ins[0]] if isinstance(node.op, Gather) else node
         (slot,) = (lowered.slots[v] for v in summed.ins if v in lowered.slots)
-        _step(g, weight, lowered.values[gradient], rate, lowered.step_state, slot, stream, rule, bits)
+        _step(g, weight, lowered.values[gradient], rate, lowered.step_state, slot, stream, options.rule, bits)
     if head.dtype == "float32":
         dlogits = reference.gradients[reference.logits]
-        _head_step(g, lowered, producer[reference.logits], dlogits, learning_rate, rule)
+        _head_step(g, lowered, producer[reference.logits], dlogits, learning_rate, options.rule)
     after = g.emit(AdvanceStepState(), lowered.step_state, *lowered.peak_bits, name="step_state.after")
     g.update((lowered.step_state,), (after,))
     loss, logits = (lowered.values[v] for v in (reference.loss, reference.logits))
-    roles = Roles(reference.graph.image, reference.label, learning_rate, loss, logits, lowered.step_state)
+    below = float(np.float32(options.skip_below))
+    roles = Roles(reference.graph.image, reference.label, learning_rate, loss, logits, lowered.step_state, below)
     return g.graph(loss, logits, roles=roles)
 
 

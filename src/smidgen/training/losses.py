@@ -103,3 +103,12 @@ def check_softmax(step: Graph, what: str) -> None:
     """Raise InputError for a training step whose loss is not softmax cross-entropy."""
     if (loss := loss_kind(step)) not in (None, "softmax"):
         raise InputError(f"{step.name} learns by the loss {loss}, {what} by softmax alone; use the host, or a board")
+
+
+def check_learns_always(step: Graph, what: str) -> None:
+    """Raise InputError for a training step that skips samples."""
+    if step.roles and step.roles.skip_below:
+        raise InputError(
+            f"{step.name} skips steps below a loss of {step.roles.skip_below:.6g}, {what} learns from all of them; use "
+            "the host, a board or a fleet"
+        )

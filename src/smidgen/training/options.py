@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
+
 from smidgen.errors import InputError
 from smidgen.ir import Graph
 from smidgen.ops.rules import SGD, UpdateRule
@@ -17,6 +19,7 @@ HeadDtype = Literal["float32", "int8"]
 DEFAULT_BITS = 12
 BIAS_BITS = (16, 32)
 LARGEST = 4096  # outputs of a head
+LARGEST_LOSS = float(np.finfo(np.float32).max)
 CLASSIFYING = ("softmax", "cells")  # losses of classes that exclude each other: at least two
 
 
@@ -39,6 +42,7 @@ class Options:
     head: HeadStart | None = None
     loss: Loss = "softmax"
     bias_bits: int = 32  # of each bias of a convolution that learns: all, or the 16 of a difference to the model's
+    skip_below: float = 0.0  # a step of a smaller loss runs no backward pass and changes nothing; 0: every step learns
 
     def check(self) -> None:
         if self.loss not in get_args(Loss):
@@ -52,6 +56,8 @@ class Options:
             raise InputError(f"biases of {self.bias_bits} bits are not supported; choose 16 or 32")
         if self.seed < 0:
             raise InputError(f"a seed of {self.seed} cannot be used; give a number from 0 up")
+        if not 0 <= self.skip_below <= LARGEST_LOSS:
+            raise InputError(f"steps below a loss of {self.skip_below} cannot be skipped; give a number from 0 up")
         self.rule.check()
 
     def bits(self, scheme: Scheme) -> int:

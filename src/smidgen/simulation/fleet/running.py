@@ -56,6 +56,8 @@ class Simulation:
         self._tables = Tables(self._gradients, [step.streams() for step in self._steps], self.merged, self.s)
         self.boundary = self._boundary()
         self._predicts = self._forward_nodes()
+        below = [roles_of(graph).skip_below for graph in graphs]
+        self._below = self.s.real(below) if any(below) else None
         classes = max(v.type.shape[1] for v in self.merged.logits)
         self.logits = torch.zeros((len(graphs), classes), device=self.s.device)  # of the last step
         self.place = self.s.device
@@ -156,6 +158,7 @@ class Simulation:
         values.update({v: t.transpose(0, 1).unsqueeze(0) for v, t in zip(self.boundary, shared, strict=True)})
         values[self.merged.label], values[self.merged.rate] = label, rates
         looked, peaks = self._tables.look_up(), []
+        before = [t.clone() for t in self.mutable()] if self._below is not None else []
         places = {id(n): i for i, n in enumerate(self._gradients)}
         for node in self._nodes:
             if (i := places.get(id(node))) is None:
@@ -169,7 +172,17 @@ class Simulation:
             step.run(values.__getitem__, looked.exponents, values[step.step.rate], keys, self._tables.step)
         self._tables.advance(peaks)
         self.logits.copy_(self._chosen(values, self.merged.logits)[:, :, 0])
-        return self._chosen(values, self.merged.losses)[:, 0]
+        losses = self._chosen(values, self.merged.losses)[:, 0]
+        if self._below is not None:
+            self._put_back(before, losses < self._below)
+        return losses
+
+    def _put_back(self, before: Sequence[Tensor], skipped: Tensor) -> None:
+        """What a step has changed on devices that skip it, as it was."""
+        firsts = [0] * (2 + len(self.parameters)) + [step.first for step in self._steps for _ in step.besides()]
+        for tensor, was, first in zip(self.mutable(), before, firsts, strict=True):
+            own = skipped[first : first + len(tensor)].reshape(-1, *[1] * (tensor.dim() - 1))
+            tensor.copy_(torch.where(own, was, tensor))
 
     def _gradient(self, node: FleetNode, i: int, values: Values, looked: Looked) -> tuple[Tensor, Tensor]:
         """Gradient number i and the largest magnitudes in it."""

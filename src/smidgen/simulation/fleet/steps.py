@@ -263,6 +263,8 @@ def _depthwise_sums(op: DepthwiseGradWeight, union: list[int] | None, pixels: in
 class HeadStep:
     """A step of the float32 head; nothing is fused, each product and sum is rounded by itself."""
 
+    first = 0  # of the devices that it is computed for: all of them
+
     def __init__(self, step: FleetStep, fleet: Fleet, weights: tuple[Tensor, Tensor], s: Setting) -> None:
         assert isinstance(step.node.op, DenseStep)
         self.step, self.op, self.weights, self.s = step, step.node.op, weights, s
