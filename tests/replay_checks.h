@@ -222,6 +222,8 @@ static int wear_and_refuse(const part *of) {
     unpack(of, 11);
     HOLDS(start_ring(of, 1) == SMG_STORE_EMPTY);
     for (int i = 0; i < 300; i++) {
+        for (uint32_t label = 0; label < CLASSES; label++) /* as if nothing more had been offered: else few are taken in */
+            ring.seen[label] = smg_replay_count(&ring, label);
         if (i == 100) chip.stuck[of->kept + 1] = 1;
         if (i == 200) chip.unwilling[of->kept + of->sectors - 1] = 1;
         const int code = offer(of, ++offered);

@@ -49,7 +49,7 @@ def test_a_program_that_replays_and_saves_outlives_1000_power_cuts(tmp_path: Pat
     options = Options(CLASSES, weight_bits=12, rule=Momentum(0.9))
     program = compile(inverted_residual(6), "last:2", host, options=options, replay="64KB")
     store = {Path(name).name: text for name, text in store_files().items() if name.startswith("smidgen/")}
-    header = ring_header(program.graph, program.schedule.cut, "model")
+    header = ring_header(program.graph, program.sources.latent, "model")
     files = {**store, **program.sources.files, **header, "main.c": (HERE / "replay_model_main.c").read_text()}
     for name, text in files.items():
         (tmp_path / name).write_text(text)
