@@ -66,6 +66,7 @@ def agree(program: Program, steps: int, seed: int) -> None:
     scheme=st.sampled_from(("last:1", "last:2", "last:3", "bias:1", "bias:3", "head", "full")),
     bits=st.sampled_from((8, 10, 12)),
     rule=st.sampled_from(RULES),
+    skipped=st.sampled_from((0.0, 1.6)),
     streamed=st.booleans(),
     seed=st.integers(0, 50),
 )
@@ -75,10 +76,11 @@ def test_a_latent_teaches_the_bytes_that_its_image_does(
     scheme: str,
     bits: int,
     rule: UpdateRule,
+    skipped: float,
     streamed: bool,
     seed: int,
 ) -> None:
-    options = Options(CLASSES, weight_bits=bits, rule=rule, seed=seed)
+    options = Options(CLASSES, weight_bits=bits, rule=rule, seed=seed, skip_below=skipped)
     agree(compiled(network(seed), scheme, host, options, streamed), 2, seed)
 
 
