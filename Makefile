@@ -15,7 +15,7 @@ PROGRAM := build/program
 WRITTEN := -I$(PROGRAM)/model -I$(PROGRAM)/smidgen $(PROGRAM)/model/*.c $(PROGRAM)/smidgen/*.c $(PROGRAM)/board/*.c
 TIDIED := $(wildcard $(RUNTIME)/kernels/*.c) $(wildcard $(RUNTIME)/store/*.c) $(wildcard $(RUNTIME)/link/*.c) src/smidgen/targets/counter.c $(PROGRAM)/model/model.c
 
-.PHONY: demo test fuzz fuzz-ci properties hostile soak mutants lint types cwarnings ctidy unit clean program
+.PHONY: package-tools demo test fuzz fuzz-ci properties hostile soak mutants lint types cwarnings ctidy unit clean program
 
 demo: .venv/.core
 	$(BIN)/smidgen demo
@@ -62,8 +62,16 @@ ctidy: program
 	    -I$(RUNTIME)/kernels $(RUNTIME)/cortex_m src/smidgen/memory/packing $(TIDIED); \
 	else echo 'SKIPPED: cppcheck is not installed'; fi
 
-unit: .venv/.dev
+unit: .venv/.dev build/tools/.done
 	$(BIN)/pytest -n 2 --dist worksteal --durations 20
+
+# Tools of other ecosystems, apart from our own environment; tests that ask them skip where they cannot be installed.
+build/tools/.done:
+	mkdir -p build
+	-$(PYTHON) -m venv build/tools && build/tools/bin/python -m pip install --quiet \
+	  'platformio>=6.1,<7' 'idf-component-manager>=3,<4' 'kconfiglib>=14,<15' && touch $@
+
+package-tools: build/tools/.done
 
 # Every parser of files, by coverage: new cases for some minutes, or the same ones every time.
 FUZZ_MINUTES ?= 10

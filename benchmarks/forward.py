@@ -1,9 +1,10 @@
 """The forward pass on this machine: our C against LiteRT with XNNPACK, one thread each, in one run.
 
-    python benchmarks/forward.py [--runs 200] [--json]
+    python benchmarks/forward.py [--runs 200] [--isa avx2] [--json]
 
 The two take turns, image by image, so that a busy machine slows both by the same amount. Times are processor time of
-the thread, without waiting; medians are compared.
+the thread, without waiting; medians are compared. With `--isa avx2` neither side uses AVX-512 where the machine has it:
+our C is built without, and XNNPACK is made to believe that there is none (`masking.py`).
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ from rich.console import Console
 from rich.table import Table
 
 import smidgen as sm
+from masking import hide_avx512
 from shared import NETWORKS, arguments_of, released
 from smidgen.frontends.tflite import write_tflite
 from smidgen.ir import Array, Graph
+from smidgen.targets.compiler import FLAGS, NATIVE, cross, find_compiler
+from smidgen.targets.host import Host
 
 WARM_UP = 10  # runs of each before the clock starts
 
@@ -38,13 +42,13 @@ class Timing:
     ratio: float
 
 
-def measure(name: str, runs: int) -> Timing:
+def measure(name: str, runs: int, host: Host) -> Timing:
     """Run both in turns on the same images."""
     graph = released(name)
     rng = np.random.default_rng(0)
     images = rng.integers(-128, 128, (8, *graph.inputs[0].type.shape)).astype(np.int8)
     theirs = litert(graph)
-    with sm.compile(graph, target="host").start() as device:
+    with sm.compile(graph, target=host).start() as device:
         pairs = []
         for index in range(WARM_UP + runs):
             image = images[index % len(images)]
@@ -78,12 +82,17 @@ def seconds(run: Callable[[Array], object], image: Array) -> float:
 def main() -> None:
     parser = arguments_of(__doc__)
     parser.add_argument("--runs", type=int, default=200, help="timed runs of each")
+    parser.add_argument("--isa", choices=("native", "avx2"), default="native", help="what both sides may use")
     options = parser.parse_args()
-    timings = [measure(name, options.runs) for name in NETWORKS]
+    host = Host()
+    if options.isa == "avx2":
+        hide_avx512()
+        host = Host(cross(find_compiler().command, (*FLAGS, NATIVE, "-mno-avx512f")))
+    timings = [measure(name, options.runs, host) for name in NETWORKS]
     if options.json:
-        print(json.dumps({"runs": options.runs, "timings": [asdict(t) for t in timings]}))
+        print(json.dumps({"runs": options.runs, "isa": options.isa, "timings": [asdict(t) for t in timings]}))
         return
-    table = Table(title=f"One forward pass, median of {options.runs} runs, one thread")
+    table = Table(title=f"One forward pass, median of {options.runs} runs, one thread, {options.isa}")
     for column in ("model", "MMACs", "Smidgen C (µs)", "XNNPACK (µs)", "ratio"):
         table.add_column(column, justify="left" if column == "model" else "right")
     for t in timings:

@@ -8,7 +8,8 @@ flipped.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from smidgen.pipeline import Program
 from smidgen.targets.boards import BOARDS
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.image import read_image
-from smidgen.targets.linked_board import EmulatedStream
+from smidgen.targets.linked_board import KEPT, EmulatedStream
 from smidgen.targets.stack import bound_stack
 
 sys.path.append(str(Path(__file__).parents[1]))
@@ -31,12 +32,10 @@ from experiments.lines import Faulty
 CASES = ("cortex-m7", "cortex-m4", "cortex-m0plus")
 FAULTS = (0.0, 0.001, 0.003, 0.01)
 STEPS = 20
-# All that a program with a link calls, and no link.
+# All that a program with a link calls and that keeps nothing, and no link.
 CALLS = """#include "model.h"
 volatile int number;
 volatile float rate, loss;
-static int put(void *context, const void *data, int size) { (void)context; (void)data; return number = size; }
-static int take(void *context, void *data, int size) { (void)context; (void)data; return number = size; }
 static void read_row(void *context, void *row, int index) { (void)context; *(volatile char *)row = (char)index; }
 int main(void) {
     model_init();
@@ -44,20 +43,28 @@ int main(void) {
     for (;;) {
         number = model_predict();
         loss = model_learn(number, rate) + *(const float *)model_output(0);
-        number = model_save(put, 0) + model_load(take, 0);
     }
 }
 """
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What a link adds to a program, in bytes, and instructions of a step with and without it."""
+class Added:
+    """Bytes of memory."""
 
-    board: str
     sram: int
     stack: int
     flash: int
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a link adds to a program, what a store adds to that, and instructions of a step with and without a link."""
+
+    board: str
+    link: Added
+    store: Added
+    kept: int  # bytes of flash that hold what was learned
     image_bytes: int
     step: int
     linked_step: int
@@ -95,10 +102,10 @@ def cost(board: str) -> Cost:
     target, image = CortexM(BOARDS[board]), noise(program)
     files = (
         target.build(program.graph, program.sources, {"main.c": CALLS}),
+        target.linked(program.graph, program.sources, keeps=False),
         target.linked(program.graph, program.sources),
     )
-    plain, linked = (read_image(file) for file in files)
-    without, with_link = (bound_stack(file).bytes for file in files)
+    link, store = (_added(one, other) for one, other in pairwise(files))
     with connect(f"emulated:{board}", program) as device:
         assert isinstance(device.line.stream, EmulatedStream)
         fields = device.line.stream.board.counter.fields
@@ -108,10 +115,17 @@ def cost(board: str) -> Cost:
     with target.start(program.graph, program.sources) as alone:
         alone.train(image, 1, 0.01)
         step = alone.counts().total
-    return Cost(
-        board, linked.static_bytes - plain.static_bytes, with_link - without, linked.flash_bytes - plain.flash_bytes,
-        image.nbytes, step, linked_step,
-    )  # fmt: skip
+    return Cost(board, link, store, read_image(files[-1]).section(KEPT).bytes, image.nbytes, step, linked_step)
+
+
+def _added(before: Path, after: Path) -> Added:
+    """What one firmware takes more than another."""
+    images, stacks = (
+        [read_image(file) for file in (before, after)],
+        [bound_stack(file).bytes for file in (before, after)],
+    )
+    sram, flash = ([getattr(image, name) for image in images] for name in ("static_bytes", "flash_bytes"))
+    return Added(*(after - before for before, after in (sram, stacks, flash)))
 
 
 class Counted(Faulty):
@@ -140,10 +154,11 @@ def traffic(share: float) -> Traffic:
 def show(found: Measured) -> None:
     console = Console()
     table = Table(title="A link on emulated boards: what it adds", title_justify="left")
-    for column in ("board", "SRAM", "stack", "flash", "image", "step", "step over a link"):
+    memory = [f"{part}: {what}" for part in ("link", "store") for what in ("SRAM", "stack", "flash")]
+    for column in ("board", *memory, "kept", "image", "step", "step over a link"):
         table.add_column(column, justify="left" if column == "board" else "right")
     for one in found.costs:
-        figures = (one.sram, one.stack, one.flash, one.image_bytes, one.step, one.linked_step)
+        figures = (*astuple(one.link), *astuple(one.store), one.kept, one.image_bytes, one.step, one.linked_step)
         table.add_row(one.board, *(f"{figure:,}" for figure in figures))
     console.print(table)
     table = Table(title=f"{STEPS} steps over a line with faults", title_justify="left")

@@ -11,7 +11,7 @@ import numpy as np
 from smidgen import ops
 from smidgen.ir import Builder, Graph, Op, QParams, Type, Value
 from smidgen.ops.functions import FUNCTIONS
-from smidgen.ops.window import same_pad
+from smidgen.ops.window import Pad, same_pad
 
 Q = QParams.per_tensor
 X, SECOND, Y = Q(0.05, -3), Q(0.07, 90), Q(0.1, 5)  # quantizations of a case that asks for none
@@ -65,12 +65,23 @@ def _conv(
     return g.graph(g.emit(op, source, *weights.draw(g, rng, w, axis), q=y))
 
 
+def _pad(
+    size: tuple[int, int, int], k: tuple[int, int], stride: tuple[int, int], same: bool, dilation: tuple[int, int],
+    even: bool,
+) -> Pad:  # fmt: skip
+    """None, as TFLite pads, or `even`: as much before a map as behind it, as PyTorch pads."""
+    if even:
+        high, wide = (over * (n // 2) for over, n in zip(dilation, k, strict=True))
+        return high, high, wide, wide
+    return same_pad((1, *size), k, stride, dilation) if same else (0, 0, 0, 0)
+
+
 def conv(
     name: str, size: tuple[int, int, int], out: int, k: tuple[int, int] = (3, 3), stride: tuple[int, int] = (1, 1),
     same: bool = True, dilation: tuple[int, int] = (1, 1), groups: int = 1, activation: str = "none",
-    x: QParams = X, y: QParams = Y, weights: Weights = PLAIN,
+    x: QParams = X, y: QParams = Y, weights: Weights = PLAIN, even: bool = False,
 ) -> Case:  # fmt: skip
-    pad = same_pad((1, *size), k, stride, dilation) if same else (0, 0, 0, 0)
+    pad = _pad(size, k, stride, same, dilation, even)
     op = ops.Conv2D(stride, pad, dilation, groups, activation)
     shape = (out, *k, size[2] // groups)
     return Case(f"conv-{name}", ops.Conv2D, partial(_conv, op, size, shape, x, y, weights))
@@ -79,9 +90,9 @@ def conv(
 def depthwise(
     name: str, size: tuple[int, int, int], times: int = 1, k: tuple[int, int] = (3, 3),
     stride: tuple[int, int] = (1, 1), same: bool = True, dilation: tuple[int, int] = (1, 1), activation: str = "none",
-    x: QParams = X, y: QParams = Y, weights: Weights = PLAIN,
+    x: QParams = X, y: QParams = Y, weights: Weights = PLAIN, even: bool = False,
 ) -> Case:  # fmt: skip
-    pad = same_pad((1, *size), k, stride, dilation) if same else (0, 0, 0, 0)
+    pad = _pad(size, k, stride, same, dilation, even)
     op = ops.Depthwise(stride, pad, dilation, activation)
     return Case(f"depthwise-{name}", ops.Depthwise, partial(_conv, op, size, (1, *k, size[2] * times), x, y, weights))
 

@@ -14,6 +14,7 @@ ROOT = TOP / "src" / "smidgen"
 # Data flows down this list; a module imports only what stands above it, or its own entry.
 LAYERS = {
     "errors": "the errors a user can meet, all under `SmidgenError`",
+    "threads": "work shared out among this machine's cores, results in order",
     "targets.compiler": "this machine's C compiler, up here because it also builds the memory planner's search",
     "ir": "the graph: types, values, ops, nodes in order; build, verify, evaluate; the graph as text and back",
     "numerics": "the arithmetic contract in numpy; random bits by counter, and rounding with them",

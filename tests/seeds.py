@@ -6,6 +6,7 @@ python tests/seeds.py        # writes them anew; files of findings, whose names 
 from __future__ import annotations
 
 import io
+import struct
 import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
@@ -34,6 +35,8 @@ from smidgen.ir import Array, Graph
 from smidgen.ir.text import print_graph
 from smidgen.learning.checkpoint import Checkpoint, write_checkpoint
 from smidgen.learning.course import Course, Epoch, RunPosition
+from smidgen.link.frames import ANSWER, Command, Status, frame, request_frame
+from smidgen.link.line import HELLO, STATISTICS
 from smidgen.training import Options, build_training
 from smidgen.training.passes import run
 from smidgen.training.scheme import Scheme, load_scheme
@@ -294,10 +297,28 @@ def scheme(folder: Path) -> Files:
     yield "shares.json", shares.to_json().encode()
 
 
+def answers(folder: Path) -> Files:
+    """What a board says to a greeting and to what follows, all of it done; and what it says where it is not."""
+    hello = HELLO.pack(1, 224, 0x01234567, 0x89ABCDEF, 100, 300, 4, 5, 6)
+    figures, state = STATISTICS.pack(1, 2, 3, 4, 5, 6, 0.5, 0.25), bytes(range(100))
+    said = (hello, figures, state, b"", struct.pack("<i", 1), *[b""] * len(Command), hello, state, b"")
+    yield "done.link", b"".join(frame(ANSWER.pack(7, 8, i, Status.DONE) + data) for i, data in enumerate(said))
+
+
+def requests(folder: Path) -> Files:
+    """What a host asks, with a frame that is damaged and one that comes again among it."""
+    asked = [(Command.HELLO, b"hail"), (Command.ROWS, bytes(4) + bytes(range(200))), (Command.LABEL, bytes(8))]
+    asked += [(Command.TRAIN, struct.pack("<f", 0.01)), (Command.READ, bytes(6)), (Command.SAVE, b"")]
+    frames = [request_frame(7, 65534 + i & 0xFFFF, command, data) for i, (command, data) in enumerate(asked)]
+    damaged, noise = frames[1][:-9] + b"\0", b"\xff" * 300
+    yield "course.link", b"".join(frames)
+    yield "faults.link", b"".join((b"noise", frames[0], damaged, frames[1], frames[1], frames[4], noise))
+
+
 PARSERS: dict[str, Callable[[Path], Files]] = {
     "tflite": tflite, "onnx": onnx, "pt2": pt2, "keras": keras, "smg": smg, "npz": npz, "pkl": pkl, "image": image,
     "zip": zips, "arrays": arrays, "npy": lone_array, "table": table, "sound": sound, "ckpt": ckpt, "text": text,
-    "scheme": scheme,
+    "scheme": scheme, "answers": answers, "requests": requests,
 }  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from smidgen.errors import SmidgenError
 from smidgen.frontends import import_model
 from smidgen.ir.text import parse_graph
 from smidgen.learning.checkpoint import read_checkpoint
+from smidgen.link.frames import Frames, read_answer
 from smidgen.training.scheme import load_scheme
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -81,10 +82,16 @@ def read_scheme(path: Path) -> object:
     return load_scheme(str(path), import_model(CORPUS / "tflite" / "network.tflite"))
 
 
+def read_frames(path: Path) -> object:
+    """What goes over a link: as answers, and as requests, which have no longer head."""
+    return [read_answer(content) for content in Frames().take(path.read_bytes()) if content is not None]
+
+
 PARSERS: dict[str, Callable[[Path], object]] = {
     "tflite": read_model, "onnx": read_model, "pt2": read_model, "keras": read_model, "smg": read_model,
     "npz": read_model, "pkl": read_model, "image": read_image, "zip": read_data, "arrays": read_data, "npy": read_data,
     "table": read_table, "sound": read_sound, "ckpt": read_checkpoint, "text": read_text, "scheme": read_scheme,
+    "answers": read_frames, "requests": read_frames,
 }  # fmt: skip
 UNTRACED = ("pt2",)  # PyTorch, of which the first file imports parts, would take a minute
 

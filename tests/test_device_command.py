@@ -74,6 +74,92 @@ def test_the_emulated_board_learns_by_the_same_command_what_the_process_learns(f
     assert board["saved"]
 
 
+@pytest.fixture(scope="module")
+def firmware(made: Path) -> Path:
+    """The same program as a project for a board."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(made)
+        invoke("compile", *PROGRAM[1:], "--target", "cortex-m7", "-o", "board")
+    return made / "board"
+
+
+BOARD = ("device", "emulated:cortex-m7", "--project", "board", "--flash", "flash")
+
+
+def test_an_emulated_board_runs_a_projects_own_program_and_its_flash_is_there_the_next_time(
+    firmware: Path, folder: Path
+) -> None:
+    learned = json.loads(invoke(*BOARD, "train", *PROGRAM, *STEPS, "--json"))
+    process = json.loads(invoke("device", PROCESS, "train", *PROGRAM, *STEPS, "--json"))
+    assert learned["losses"] == process["losses"]
+    tested = json.loads(invoke(*BOARD, "test", *PROGRAM, "--data", "shapes.npz", "--json"))
+    assert tested["accuracy"] == learned["epochs"][-1]["accuracy"]
+    invoke(*BOARD, "save", "-o", "saved")
+    assert Path("saved").read_bytes() == Path("kept").read_bytes(), "the bytes that the process kept"
+    invoke("device", *BOARD[1:4], "--flash", "other", "load", "-i", "saved")
+    assert json.loads(invoke(*BOARD, "monitor", "--looks", "1", "--json"))["statistics"]["steps"] == 0
+
+
+def test_an_emulated_board_runs_what_the_project_holds_now(
+    firmware: Path, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main = Path("board/board/main.c")
+    main.write_text(main.read_text().replace("LINK", "NO_LINK"))
+    assert "was stopped in main" in fail(capsys, monkeypatch, *BOARD, "monitor", "--looks", "1")
+
+
+WRONG_BOARD = {
+    "no project": (("--project", "nothing"), "nothing is not a project that Smidgen wrote; write one with: smidgen"),
+    "host": (("--project", "out"), "out is a project for this machine: `make` it and take exec:out/example; or write"),
+    "broken": (("--project", "broken"), "broken cannot be built with a link: "),
+    "no script": (("--project", "emptied"), "emptied/board/board.ld does not say its board and that one's memory"),
+    "flash of another": (("--project", "board", "--flash", "shape.png"), "the flash of this program"),
+    "flash too large": (("--project", "board", "--flash", "large"), "large"),
+    "flash a folder": (("--project", "board", "--flash", "."), ". is a folder; a file is expected"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG_BOARD)
+def test_what_is_wrong_with_a_project_or_a_file_of_flash_is_said_in_one_sentence(
+    what: str, firmware: Path, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("broken", "emptied"):
+        shutil.copytree("board", name)
+    Path("broken/model/model.c").write_text("int wrong")
+    Path("emptied/board/board.ld").write_text("")
+    Path("large").write_bytes(bytes(1 << 20))
+    words, said = WRONG_BOARD[what]
+    message = fail(capsys, monkeypatch, "device", "emulated:cortex-m7", *words, "monitor", "--looks", "1")
+    assert said in message
+    assert "\n" not in message
+
+
+def test_a_project_for_one_board_is_refused_for_another_and_for_ports(
+    firmware: Path, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = fail(capsys, monkeypatch, "device", "emulated:cortex-m4", "--project", "board", "monitor")
+    assert "board was compiled for cortex-m7, not for cortex-m4; take emulated:cortex-m7, or write one" in other
+    port = fail(capsys, monkeypatch, "device", PROCESS, "--flash", "flash", "save")
+    assert f"--project and --flash are for emulated boards, {PROCESS} is none; leave them out" in port
+
+
+@pytest.mark.skipif(not shutil.which("qemu-system-arm"), reason="qemu-system-arm is not installed")
+def test_a_board_with_helium_learns_by_the_same_command_what_the_process_learns(folder: Path) -> None:
+    steps = ("train", *PROGRAM, *STEPS, "--json")
+    process, board = (json.loads(invoke("device", port, *steps)) for port in (PROCESS, "emulated:cortex-m55"))
+    assert process["losses"] == board["losses"]
+    assert process["statistics"]["state_sum"] == board["statistics"]["state_sum"]
+    assert board["saved"]
+
+
+def test_a_board_with_helium_is_refused_where_qemu_is_not_installed(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("smidgen.targets.qemu.QEMU", "qemu-system-absent")
+    message = fail(capsys, monkeypatch, "device", "emulated:cortex-m55", "train", *PROGRAM, *STEPS)
+    assert "cortex-m55 is emulated by qemu-system-absent, which was not found; install it" in message
+
+
 def test_a_board_goes_on_from_what_it_learned_unless_it_is_to_forget(folder: Path) -> None:
     first, second, fresh = (
         json.loads(invoke("device", PROCESS, "train", *PROGRAM, *STEPS, *more, "--json"))["losses"]

@@ -112,6 +112,15 @@ def test_the_same_seed_gives_the_same_cases_by_coverage(tmp_path: Path) -> None:
     assert fuzzed(tmp_path, 1) == fuzzed(tmp_path, 1)
 
 
+@pytest.mark.parametrize("end", ["answers", "requests"])
+def test_both_ends_of_a_link_read_their_seeds(end: str) -> None:
+    seeds = sorted((TOP / "tests" / "corpus" / end).glob("*.link"))
+    for seed in (path for path in seeds if not path.name.startswith("found")):
+        command = [sys.executable, "tools/fuzz.py", "--replay", str(seed), end]
+        done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (0, "read\nno finding\n"), seed
+
+
 def test_a_kept_file_is_replayed_by_name(tmp_path: Path) -> None:
     seed = next((TOP / "tests" / "corpus" / "text").iterdir())
     command = [sys.executable, "tools/fuzz.py", "--replay", str(seed), "text"]

@@ -16,7 +16,8 @@ from networks import CLASSES, inverted_residual, samples
 from smidgen.errors import InputError
 from smidgen.ir import Array
 from smidgen.link import Line, LinkedDevice, LinkError, Stream, Timing, connect
-from smidgen.link.frames import Command, Frames, Status, content_of, frame, read_answer, request_frame
+from smidgen.link.frames import ANSWER, REQUEST, Command, Frames, Status, content_of, frame, read_answer, request_frame
+from smidgen.link.line import HELLO
 from smidgen.link.streams import ProcessStream
 from smidgen.pipeline import Program, compile
 from smidgen.targets.cortex_m import CortexM
@@ -235,19 +236,25 @@ def test_a_load_that_fails_leaves_what_was_learned(emulated: tuple[Program, Emul
     with LinkedDevice(program.graph, Line(stream)) as device:
         device.train(image, label, RATE)
         before = device.state()
-        with pytest.raises(LinkError, match="load failed on the board, its function gave 1"):
+        with pytest.raises(LinkError, match=r"load failed on the board, its function gave -1 .* it holds nothing yet"):
             device.load()
         assert same(device.state(), before)
         device.save()
         device.train(image, label, RATE)
         device.load()
         assert same(device.state(), before)
+    flash = stream.board.flash.bytes
+    flash[np.flatnonzero(flash != 0xFF)[100]] ^= 1
+    stream.reset()
+    with LinkedDevice(program.graph, Line(stream)) as device:
+        assert not same(device.state(), before), "what is damaged is not loaded"
         device.train(image, label, RATE)
-        after, files = device.state(), stream.board.drawer.files
-        files["kept"] = files["kept"][:-1] + bytes([files["kept"][-1] ^ 1])
-        with pytest.raises(LinkError, match="load failed on the board, its function gave -1"):
+        after = device.state()
+        with pytest.raises(
+            LinkError, match=r"load failed on the board, its function gave -2 .* it holds no whole state"
+        ):
             device.load()
-        assert same(device.state(), after), "although the board began anew"
+        assert same(device.state(), after)
 
 
 def test_a_board_with_another_program_is_refused_by_its_fingerprint(example: Path, tmp_path: Path) -> None:
@@ -319,3 +326,65 @@ def test_frames_come_back_from_cobs_and_no_damage_of_one_byte_is_taken_for_conte
             for spoiled in (coded[:at] + coded[at + 1 :], coded[:at] + coded[at : at + 1] + coded[at:]):
                 assert content not in (found for found in Frames().take(spoiled)) or spoiled == coded
     assert content_of(b"") is None
+
+
+class Scripted:
+    """A board that answers each request with the next of these: how it went, and data."""
+
+    name = "board"
+
+    def __init__(self, *said: tuple[Status, bytes]) -> None:
+        self._said, self._came, self._asked = list(said), b"", Frames()
+
+    def read(self, seconds: float) -> bytes:
+        came, self._came = self._came, b""
+        return came
+
+    def write(self, data: bytes) -> None:
+        for content in self._asked.take(data):
+            assert content is not None
+            session, number, _ = REQUEST.unpack_from(content)
+            status, said = self._said.pop(0)
+            self._came += frame(ANSWER.pack(session, 0, number, status) + said)
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+def hail(piece: int = 224, version: int = 1) -> tuple[Status, bytes]:
+    return Status.DONE, HELLO.pack(version, piece, 1, 2, 100, 300, 4, 5, 6)
+
+
+ANSWERS: dict[str, tuple[tuple[tuple[Status, bytes], ...], str]] = {
+    "short hello": (((Status.DONE, b"hail"),), "board answers hello with 4 bytes, not 32; it was compiled by another"),
+    "another version": ((hail(version=2),), "board speaks version 2 of the link, this Smidgen 1; compile and flash"),
+    "no pieces": ((hail(piece=0),), "board takes pieces of 0 bytes, a link has at least 16; compile and flash"),
+    "short figures": ((hail(), (Status.DONE, b"few")), "board answers statistics with 3 bytes, not 32"),
+    "no code": ((hail(), (Status.FAILED, b"")), "board answers statistics with 0 bytes, not 4"),
+    "a code": ((hail(), (Status.FAILED, b"\xfa\xff\xff\xff")), r"statistics failed on the board, its function gave -6"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ANSWERS)
+def test_answers_that_no_link_gives_are_told_in_one_sentence(what: str) -> None:
+    said, message = ANSWERS[what]
+    line = Line(Scripted(*said), QUICK)
+
+    def ask() -> None:
+        line.hello()
+        line.statistics()
+
+    with pytest.raises(LinkError, match=message) as raised:
+        ask()
+    assert "\n" not in str(raised.value)
+
+
+STORE_CODES = {-3: "what another program learned", -4: "another version of the store", -5: "no room", -6: "too few"}
+
+
+@pytest.mark.parametrize("code", STORE_CODES)
+def test_what_a_boards_store_refuses_is_told_in_its_words(code: int) -> None:
+    line = Line(Scripted(hail(), (Status.FAILED, struct.pack("<i", code))), QUICK)
+    line.hello()
+    with pytest.raises(LinkError, match=rf"save failed on the board, its function gave {code} .*{STORE_CODES[code]}"):
+        line.ask(Command.SAVE)

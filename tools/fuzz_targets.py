@@ -14,6 +14,7 @@ import numpy as np
 
 from fuzz_bytes import Mutator, in_archive, json_text, npy, pickled, protobuf, raw, sound, table
 from fuzz_graphs import declared_tensors, graph_in_metadata, graph_text, run_in_metadata, tensor_file, tflite
+from fuzz_link import answers, framed, requests
 from smidgen.data import load_data, load_images
 from smidgen.data.budget import Budget
 from smidgen.errors import SmidgenError
@@ -160,5 +161,7 @@ TARGETS = {
     "table": Target(".csv", rows, table, 15_000),
     "ckpt": Target(".ckpt", read_checkpoint, tensor_file(run_in_metadata), 120_000),
     "scheme": Target(".json", scheme, json_text, 100_000),
+    "answers": Target(".link", answers, framed, 60_000),
+    "requests": Target(".link", requests, framed, 60_000),
     "text": Target(".txt", graph, graph_text, 120_000),
 }

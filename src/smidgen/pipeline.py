@@ -10,11 +10,11 @@ from smidgen.codegen import Sources
 from smidgen.errors import InputError, PlanError
 from smidgen.ir import Array, Graph
 from smidgen.ir.verifying import fits_scores
-from smidgen.memory import PeakParts, Plan, ordering, streaming
+from smidgen.memory import PeakParts, Plan, cutting, ordering, streaming
 from smidgen.memory.rows import Schedule
 from smidgen.memory.streaming import Layout
 from smidgen.memory.working import Working
-from smidgen.targets.boards import parse_size
+from smidgen.targets.boards import BOARDS, parse_size
 from smidgen.targets.device import Device, Target
 from smidgen.targets.finding import find
 from smidgen.training import Options, Training, build_training, passes
@@ -30,6 +30,7 @@ def compile(
     images: tuple[Array, ...] = (),
     streamed_input: bool = False,
     budget: int | str | None = None,
+    replay: int | str | None = None,
     prefix: str = "model",
     class_names: tuple[str, ...] = (),
 ) -> Program:
@@ -38,12 +39,14 @@ def compile(
     `options` say how it learns; `images`, where given, set its first exponents; with `streamed_input` the
     image is handed over row by row and never held whole; a `budget`, in bytes or as "128KB" (of 1,024 bytes each),
     is the most that arena and state may take. Early layers run row by row where the target's memory is scarce, the
-    image is streamed or there is a budget; the bytes computed are the same. `prefix` begins the names of files and
+    image is streamed or there is a budget; the bytes computed are the same. With `replay`, a size of flash, it can also
+    learn from what its frozen layers made of earlier images (docs/replay.md). `prefix` begins the names of files and
     functions; `class_names` are those of the classes that it learns, or scores. Without any a model's own stay, also
     where its head is kept and learns.
     """
     where = find(target) if isinstance(target, str) else target
     most = None if budget is None else parse_size(str(budget))
+    room = None if replay is None else parse_size(str(replay))
     ir.verify(model)
     training = None
     if scheme is None:
@@ -53,13 +56,14 @@ def compile(
         graph = passes.run(training.step)
     codegen.check_kernels(graph)
     frugal = where.frugal or streamed_input or most is not None
-    best = _lay_out(graph, frugal, streamed_input, where.working)
+    best = _lay_out(graph, frugal, streamed_input, where.working, room is not None)
     memory.check(best.graph, best.plan, best.schedule, working=where.working)
     if most is not None:
         _afford(graph, best, most, where.working)
     sources = codegen.generate(best.graph, best.plan, prefix, schedule=best.schedule, folders=where.folders)
     where.check(best.graph, best.plan, sources)
-    return Program(best.graph, where, best.schedule, best.plan, sources, training)
+    kept = None if room is None else _replay(best, room)
+    return Program(best.graph, where, best.schedule, best.plan, sources, training, kept)
 
 
 def plan(model: Graph, scheme: Scheme, target: Target, *, options: Options, streamed_input: bool = False) -> Layout:
@@ -68,13 +72,14 @@ def plan(model: Graph, scheme: Scheme, target: Target, *, options: Options, stre
     return _lay_out(step, True, streamed_input, target.working)
 
 
-def _lay_out(graph: Graph, frugal: bool, streamed_input: bool, working: Working) -> Layout:
+def _lay_out(graph: Graph, frugal: bool, streamed_input: bool, working: Working, replays: bool = False) -> Layout:
     """The graph in its own order, or in another under which it takes less memory and can run as well."""
     layouts: list[Layout] = []
     for one in ordering.candidates(graph, working=working):
         try:
-            rows = frugal and streaming.stream_rows(one, streamed_input, working=working)
-            layouts.append(rows or streaming.lay_out(one, working=working))
+            where = cutting.cut(one, streamed_input) if replays else None
+            rows = frugal and streaming.stream_rows(one, streamed_input, working=working, where=where)
+            layouts.append(rows or streaming.lay_out(one, Schedule(cut=where), working=working))
         except PlanError:  # an order that puts something before the first layer cannot stream the image
             if not layouts:
                 raise
@@ -116,6 +121,19 @@ def _afford(graph: Graph, best: Layout, budget: int, working: Working) -> None:
     )
 
 
+def _replay(layout: Layout, flash: int) -> Replay:
+    """What flash keeps to replay; PlanError where that is nothing."""
+    cut = layout.schedule.cut
+    assert cut is not None
+    size = codegen.kept_bytes(layout.graph, cut)
+    if not (examples := codegen.kept_examples(flash, size)):
+        raise PlanError(
+            f"{flash:,} bytes of flash keep no example of {layout.graph.name} to replay, of {size:,} bytes each; give "
+            f"{codegen.least_flash(size):,} or more, or freeze more layers"
+        )
+    return Replay(flash, cut.bytes, cut.at, examples)
+
+
 def _streamed(graph: Graph, otherwise: int, working: Working) -> int:
     """Bytes of arena and state with the image streamed, or `otherwise` where it has to be held whole."""
     try:
@@ -144,6 +162,22 @@ class Memory:
 
 
 @dataclass(frozen=True)
+class Replay:
+    """What a program keeps in flash to learn from again: what its frozen front made of images."""
+
+    flash_bytes: int
+    latent_bytes: int  # of one
+    front_nodes: int  # that a step on it skips
+    examples: int  # kept at most, in sectors of 4 KB that are programmed by 256 bytes
+
+    def __str__(self) -> str:
+        return (
+            f"replay     {self.flash_bytes:>11,} bytes of flash keep {self.examples:,} examples of "
+            f"{self.latent_bytes:,} bytes; a step on one skips {self.front_nodes} nodes"
+        )
+
+
+@dataclass(frozen=True)
 class Program:
     """A graph compiled: its C, its memory, and a way to run it."""
 
@@ -153,6 +187,7 @@ class Program:
     plan: Plan
     sources: Sources
     training: Training | None = None
+    replay: Replay | None = None
 
     @property
     def memory(self) -> Memory:
@@ -167,18 +202,12 @@ class Program:
     def files(self) -> dict[str, str]:
         """A project that builds by `make` or CMake, by path: this model, the kernels it uses, what its board needs."""
         kernels = {path.name: path.read_text() for path in self.sources.runtime}
-        learns, own = self.sources.learns, {**self.sources.files, **codegen.link_header(self.graph, self.sources)}
-        if len(own) > len(self.sources.files):
+        learns, link = self.sources.learns, codegen.link_header(self.graph, self.sources)
+        own = {**self.sources.files, **link, **self._ring()}
+        if link:
             kernels |= codegen.link_files()
         kernels["CMakeLists.txt"] = codegen.render("kernels.cmake")
-        fields = {
-            "name": self.graph.name,
-            "arena_bytes": f"{self.plan.peak:,}", "constant_bytes": f"{self.sources.constant_bytes:,}",
-            "state_bytes": f"{self.sources.state_bytes:,}", **codegen.interface(self.graph, self.sources),
-        }  # fmt: skip
-        usage = codegen.render("train_usage.md" if learns else "usage.md", **fields).rstrip()
-        usage += codegen.store_usage(fields) if learns else ""
-        fields["usage"] = usage + codegen.hearing_usage(self.graph, self.sources).rstrip()
+        fields = self._fields()
         return codegen.listed(
             {
                 **{f"model/{name}": text for name, text in own.items()},
@@ -188,6 +217,38 @@ class Program:
             }
         )
 
-    def write(self, folder: str | Path, force: bool = False) -> None:
-        """Write the project into a new or empty folder, whole or not at all; `force` replaces a project there."""
-        codegen.write_project(self.files(), Path(folder), force)
+    def package(self, kind: str) -> dict[str, str | bytes]:
+        """A package by path, as the tools of arduino, zephyr, platformio, esp-idf, cmsis-pack or cmake take it."""
+        if kind not in list(codegen.Kind):
+            raise InputError(f"there is no package of kind {kind!r}; known are {', '.join(codegen.Kind)}")
+        core = BOARDS[self.target.name].core.title if self.target.name in BOARDS else None
+        fields = {**self._fields(), "sram": self.plan.peak}
+        made = codegen.package_files(codegen.Kind(kind), self.graph, self.sources, self._ring(), core, fields)
+        return codegen.listed(made)
+
+    def _ring(self) -> dict[str, str]:
+        """The header by which a program learns from what flash keeps; nothing where it keeps no examples."""
+        return codegen.ring_header(self.graph, self.schedule.cut, self.sources.prefix)
+
+    def _fields(self) -> dict[str, object]:
+        """What a project's files say of a program, as fields of templates."""
+        learns = self.sources.learns
+        fields: dict[str, object] = {
+            "name": self.graph.name,
+            "arena_bytes": f"{self.plan.peak:,}", "constant_bytes": f"{self.sources.constant_bytes:,}",
+            "state_bytes": f"{self.sources.state_bytes:,}",
+            "replay_bytes": self.replay.flash_bytes if self.replay else 0,
+            **codegen.interface(self.graph, self.sources),
+        }  # fmt: skip
+        usage = codegen.render("train_usage.md" if learns else "usage.md", **fields).rstrip()
+        usage += codegen.store_usage(fields) if learns else ""
+        usage += codegen.replay_usage(self.graph, self.schedule.cut, self.sources.prefix)
+        fields["usage"] = usage + codegen.hearing_usage(self.graph, self.sources).rstrip()
+        return fields
+
+    def write(self, folder: str | Path, force: bool = False, *, export: str | None = None) -> None:
+        """Write the project into a new or empty folder, whole or not at all; `force` replaces a project there.
+
+        With `export` it is a package for another ecosystem's own tools: see `package`.
+        """
+        codegen.write_project(self.package(export) if export else self.files(), Path(folder), force)

@@ -1,4 +1,4 @@
-"""The verb that talks to a board: device PORT train, test, predict, save, load, monitor."""
+"""The verb that talks to a board: device PORT train, test, predict, replay, save, load, monitor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -62,21 +62,34 @@ from smidgen.link import (
     load_file,
     load_there,
     open_port,
+    replay_there,
     save_file,
     save_there,
 )
 from smidgen.link.streams import BAUD
 from smidgen.pipeline import Program, compile
-from smidgen.results.linking import BoardState, BoardTraining, BoardWatched, curve
+from smidgen.results.linking import BoardReplayed, BoardState, BoardTraining, BoardWatched, curve
 from smidgen.selection.rates import choose_rate
 from smidgen.zoo.loading import load
 
 SAVE_EVERY = 1000  # steps
 
+
+class PortVerbs(Verbs):
+    """Verbs behind a port, whose options may stand before it or behind it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        names = {name for parameter in self.get_params(ctx) for name in parameter.opts if name.startswith("--")}
+        at = 1
+        while args and not args[0].startswith("-") and at < len(args) and args[at].partition("=")[0] in names:
+            at += 1 if "=" in args[at] or args[at] == "--help" else 2
+        return super().parse_args(ctx, [*args[1:at], *args[:1], *args[at:]])
+
+
 device = typer.Typer(
-    cls=Verbs,
+    cls=PortVerbs,
     no_args_is_help=True,
-    help="Talk to a board that runs a program: train, test, predict, save, load, monitor.",
+    help="Talk to a board that runs a program: train, test, predict, replay, save, load, monitor.",
 )
 app.add_typer(device, name="device")
 
@@ -90,6 +103,8 @@ class Port:
 
     name: str
     baud: int
+    project: Path | None = None
+    flash: Path | None = None
 
 
 @device.callback()
@@ -104,8 +119,14 @@ def _port(
         ),
     ],
     baud: Annotated[int, typer.Option(help="Bits per second of a UART; USB does not care.")] = BAUD,
+    project: Annotated[
+        Path | None, path_option("--project", help="An emulated board runs the program that was compiled into this.")
+    ] = None,
+    flash: Annotated[
+        Path | None, path_option("--flash", help="An emulated board's flash: what it saves is there the next time.")
+    ] = None,
 ) -> None:
-    context.obj = Port(port, baud)
+    context.obj = Port(port, baud, project, flash)
 
 
 @device.command("train")
@@ -233,6 +254,26 @@ def predict_(
     show(found, as_json)
 
 
+@device.command("replay")
+def replay_(
+    context: typer.Context,
+    steps: Annotated[int, typer.Argument(metavar="N", help="How many examples to learn from, drawn by the board.")],
+    rate: Annotated[str, typer.Option("--learning-rate", "--lr", help="Per sample: a number, or as in 0.1/256.")],
+    save: Annotated[bool, typer.Option("--save/--no-save", help="Let the board save at the end.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Let a board learn again from what it kept of earlier images (compile --replay)."""
+    losses: list[float] = []
+    if rate == AUTO:
+        raise InputError("a rate is chosen by trials on samples, and here are none; give the one that train took")
+    chosen = parse_rate(rate)
+    with _line(context.obj) as line:
+        hello = replay_there(line, steps, chosen, losses.append)
+        if save:
+            save_there(line)
+    show(BoardReplayed(context.obj.name, hello.fingerprint, chosen, tuple(losses), save), as_json)
+
+
 @device.command("save")
 def save_(
     context: typer.Context,
@@ -308,7 +349,7 @@ def _program(port: Port, model: str, scheme: str | None, learning: Learning, ima
     if options is not None:
         check_int8(graph, model)
     with spinner(f"compiling {graph.name}"):
-        target, streamed = fitting_target(port.name), image is ImageInput.streamed
+        target, streamed = fitting_target(port.name, port.project), image is ImageInput.streamed
         return compile(graph, scheme, target, options=options, streamed_input=streamed)
 
 
@@ -339,14 +380,16 @@ def _asked(program: Program) -> Graph:
 @contextmanager
 def _connected(port: Port, program: Program, save_every: int = 0) -> Iterator[LinkedDevice]:
     with spinner(f"greeting {port.name}"):
-        board = connect(port.name, program, baud=port.baud, save_every=save_every)
+        board = connect(
+            port.name, program, baud=port.baud, save_every=save_every, project=port.project, flash=port.flash
+        )
     with board:
         yield board
 
 
 @contextmanager
 def _line(port: Port) -> Iterator[Line]:
-    line = Line(open_port(port.name, port.baud))
+    line = Line(open_port(port.name, port.baud, port.project, port.flash))
     try:
         yield line
     finally:

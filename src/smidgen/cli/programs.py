@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -30,7 +31,7 @@ from smidgen.cli.shared import (
     show,
 )
 from smidgen.cli.terminal import print_rich, spinner, warn
-from smidgen.codegen import check_project
+from smidgen.codegen import Kind, check_project
 from smidgen.data.files import write_whole
 from smidgen.data.hearing import hearing_graph
 from smidgen.errors import InputError, StreamError
@@ -42,6 +43,7 @@ from smidgen.results.timing import time_program
 from smidgen.results.verbs import CompiledProject
 from smidgen.targets import device as targets
 from smidgen.targets.finding import find, find_board
+from smidgen.targets.host import Host
 from smidgen.training import Options
 from smidgen.zoo.loading import load
 
@@ -74,11 +76,17 @@ def compile_(
     target: Target = "host",
     image: Input = ImageInput.buffered,
     budget: Budget = None,
+    replay: Annotated[
+        str | None, typer.Option(help="Flash for what frozen layers made of images, to learn from again, as in 256KB.")
+    ] = None,
     prefix: Annotated[
         str, typer.Option(help="Begins the names of files and functions, so that two models can be in one program.")
     ] = "model",
     audio: Audio = None,
     aligned: AlignedOnly = False,
+    export: Annotated[
+        Kind | None, typer.Option(help="Write a package that this ecosystem's own tools take, with an example.")
+    ] = None,
     picture: Annotated[Path | None, path_option(help="Also draw the memory in this HTML file.")] = None,
     *,
     learning: Learning,
@@ -91,7 +99,9 @@ def compile_(
     check_project(output, force)
     if picture:
         check_file(picture, force, output)
-    where = find_board(target, aligned=True) if aligned else target
+    where = find_board(target, aligned=True) if aligned else find(target)
+    if export and isinstance(where, Host):
+        where = replace(where, frugal=True)  # C for any core, laid out for a small one
     with spinner(f"reading {model}"):
         graph = load(model, memory_bytes(memory))
         graph = graph if audio is None else hearing_graph(graph, audio)
@@ -99,9 +109,11 @@ def compile_(
         check_int8(graph, model)
     chosen = choose_scheme(graph, scheme, budget, where, options, streamed)
     with spinner(f"compiling {model} for {target}"):
-        program = compile(graph, chosen, where, options=options, streamed_input=streamed, budget=budget, prefix=prefix)
+        program = compile(
+            graph, chosen, where, options=options, streamed_input=streamed, budget=budget, replay=replay, prefix=prefix
+        )
         page = draw_memory(program).encode() if picture else b""
-        program.write(output, force)
+        program.write(output, force, export=export)
         if picture:
             write_whole(picture, page)
     show(_summary(program, output, picture), as_json)
@@ -120,6 +132,7 @@ def _summary(program: Program, folder: Path, picture: Path | None) -> CompiledPr
         constant_bytes=memory.constants,
         at_peak=memory.at_peak,
         picture=str(picture) if picture else None,
+        replay=program.replay,
     )
 
 

@@ -105,8 +105,7 @@ def quantize_(
     check_writable(output)
     check_file(output, force)
     _check_number(images)
-    recipe = Recipe(method.value, percentile, equalise, correct)
-    recipe.check()
+    recipe = Recipe(method.value, percentile, equalise, correct).checked()
     with spinner(f"reading {source}"):
         most = memory_bytes(memory)
         graph, given = load(model, most, input_shapes(shape)), load_images(source, images, most, label)

@@ -22,7 +22,7 @@ from smidgen.inference import CellsTested, ClassesTested, LabelsTested, NumbersT
 from smidgen.ir import Graph
 from smidgen.results.contributions import AnalysisSummary
 from smidgen.results.inspection import Summary
-from smidgen.results.linking import BoardState, BoardTraining, BoardWatched
+from smidgen.results.linking import BoardReplayed, BoardState, BoardTraining, BoardWatched
 from smidgen.results.profiling import Profile
 from smidgen.results.timing import TimeProfile
 from smidgen.results.verbs import CompiledProject, QuantizedFile, RunSummary, TrainingSummary, WrittenModel
@@ -137,6 +137,7 @@ Result = (
     | NumbersTested
     | ReconstructionTested
     | BoardTraining
+    | BoardReplayed
     | BoardState
     | BoardWatched
 )

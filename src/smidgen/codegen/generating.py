@@ -34,6 +34,7 @@ class Sources:
     learns: bool
     streamed_input: bool  # input 0 comes row by row from a source, not from memory
     calls: tuple[int, ...]  # the node behind each kernel call of a step, in order; a prediction makes the first ones
+    latent: tuple[int, ...] = ()  # bytes of each part of the latent of a program that replays
     audio_bytes: int = 0  # SRAM of the front end of a program that hears, besides arena and state
 
     @property
@@ -77,6 +78,7 @@ def generate(
         learns=graph.roles is not None,
         streamed_input=schedule.streamed_input,
         calls=tuple(_calls(graph, schedule)),
+        latent=tuple(v.type.bytes for v in schedule.cut.latent) if schedule.cut else (),
         audio_bytes=writer.hearing.bytes if writer.hearing else 0,
     )
 
@@ -117,6 +119,7 @@ def interface(graph: Graph, sources: Sources) -> dict[str, object]:
     heard_rows, heard_row = heard.spec.rows(heard.type.shape) if heard else (1, 1)
     return {
         "prefix": sources.prefix, "PREFIX": sources.prefix.upper(), "learns": int(sources.learns),
+        "replays": int(bool(sources.latent)),
         "streamed": int(sources.streamed_input), "row_bytes": image.bytes // image.shape[1] if image else 0,
         "hand_over": _hand_over(sources), **taught(graph, sources.prefix),
         "classes": class_usage(graph.classes, sources.prefix), "hears": int(sources.audio_bytes > 0),

@@ -6,8 +6,8 @@ import re
 
 from smidgen.codegen.generating import Sources
 from smidgen.codegen.runtime import RUNTIME, render
+from smidgen.codegen.spelling import fingerprint_words
 from smidgen.ir import Graph
-from smidgen.ir.fingerprint import fingerprint
 
 LINK = RUNTIME / "link"
 KINDS = {"float32": "float", "uint8": "unsigned char"}  # of what a step is told, as C calls it
@@ -28,16 +28,18 @@ def link_header(graph: Graph, sources: Sources) -> dict[str, str]:
     if not serves(graph):
         return {}
     image, prefix = graph.image.type, sources.prefix
-    digits = fingerprint(graph)
-    fields = {
+    fields: dict[str, object] = {
         "name": re.sub(r"[^\w.-]", "_", graph.name), "prefix": prefix, "PREFIX": prefix.upper(),
-        "learns": int(sources.learns), "streamed": int(sources.streamed_input), "image_bytes": image.bytes,
+        "learns": int(sources.learns), "replays": int(bool(sources.latent)),
+        "streamed": int(sources.streamed_input), "image_bytes": image.bytes,
         "row_bytes": image.bytes // image.shape[1] if sources.streamed_input else 0,
-        "fingerprint": f"0x{digits[:8]}u, 0x{digits[8:16]}u",
+        "fingerprint": fingerprint_words(graph),
         "output_bytes": ", ".join(str(v.type.bytes) for v in graph.outputs),
         "begin_stream": f"{prefix}_reset();" if graph.variables else "/* each image stands for itself */",
         **_told(graph, prefix),
     }  # fmt: skip
+    fields["kept"] = f", {handed}" if (handed := str(fields["handed"]).removesuffix(", ")) else ""
+    fields["again"] = render("link_replay.h", **fields) if sources.latent else ""
     return {f"{prefix}_link.h": render("link.h", **fields)}
 
 

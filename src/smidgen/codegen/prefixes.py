@@ -52,5 +52,5 @@ def _taken_by(prefix: str) -> str | None:
         if prefix in words.split() or (first in ("smg", "smidgen") and first in words.split()):
             return owner
     kernels = {path.stem for path in RUNTIME.rglob("*") if path.suffix in (*SOURCES, *HEADERS)}
-    files = {prefix, f"{prefix}_link", f"{prefix}_weights"} & kernels
+    files = {prefix, f"{prefix}_link", f"{prefix}_replay", f"{prefix}_weights"} & kernels
     return f"the kernels' own file {min(files)}" if files else None

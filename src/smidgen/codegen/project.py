@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from smidgen.data.files import made_folder
 from smidgen.errors import InputError
@@ -15,13 +16,15 @@ LISTING = ".smidgen"  # the file that names all others of a project: by it a fol
 HEADING = "These files were written by Smidgen; a folder that holds anything else is not replaced.\n"
 BUILT = ("example", "firmware.elf", "build")  # what make and CMake leave beside them
 
+Content = TypeVar("Content", bound=str | bytes)
 
-def listed(files: Mapping[str, str]) -> dict[str, str]:
+
+def listed(files: Mapping[str, Content]) -> dict[str, Content | str]:
     """The same files, and one that names them."""
     return {**files, LISTING: HEADING + "".join(f"{name}\n" for name in sorted(files))}
 
 
-def write_project(files: Mapping[str, str], folder: Path, force: bool = False) -> None:
+def write_project(files: Mapping[str, str | bytes], folder: Path, force: bool = False) -> None:
     """Write files by path into a new or empty folder, whole or not at all.
 
     With `force` a project that was written there before is replaced, and nothing else is.
@@ -64,14 +67,14 @@ def _strangers(folder: Path) -> Iterator[str]:
             yield str(name)
 
 
-def _write(files: Mapping[str, str], folder: Path, force: bool) -> None:
+def _write(files: Mapping[str, str | bytes], folder: Path, force: bool) -> None:
     """Write under a temporary name beside the folder, then rename; an old folder comes back where that fails."""
     work = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
     old = work.with_name(f"{work.name}-old")
     try:
-        for name, text in files.items():
-            (work / name).parent.mkdir(exist_ok=True)
-            (work / name).write_text(text)
+        for name, content in files.items():
+            (work / name).parent.mkdir(parents=True, exist_ok=True)
+            (work / name).write_bytes(content.encode() if isinstance(content, str) else content)
         work.chmod(0o755)
         if force and folder.exists():
             os.replace(folder, old)

@@ -8,6 +8,7 @@ import numpy as np
 
 from smidgen.errors import TargetError
 from smidgen.ir import Graph, Node, Type, Value
+from smidgen.ir.fingerprint import fingerprint
 
 C_TYPES: Mapping[str, str] = {
     "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "uint16": "uint16_t", "int32": "int32_t",
@@ -59,6 +60,12 @@ def text_literal(text: str) -> str:
     """
     octets = text.encode("utf-8", "replace")
     return '"' + "".join(chr(o) if chr(o) in _PLAIN else f"\\{o:03o}" for o in octets) + '"'
+
+
+def fingerprint_words(graph: Graph) -> str:
+    """The first 64 bits of a graph's fingerprint, as two words of C."""
+    digits = fingerprint(graph)
+    return f"0x{digits[:8]}u, 0x{digits[8:16]}u"
 
 
 def wrapped(head: str, fields: list[str]) -> list[str]:

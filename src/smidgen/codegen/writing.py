@@ -11,14 +11,14 @@ import numpy as np
 from smidgen.codegen.classes import class_count, class_declaration, class_definition
 from smidgen.codegen.hearing import hearing
 from smidgen.codegen.initial import Copied, Filled, Gathered, Widened, initial
+from smidgen.codegen.replaying import latent_fields
 from smidgen.codegen.runtime import render
 from smidgen.codegen.sharing import shared_factors
-from smidgen.codegen.spelling import C_TYPES, comment, defines, identifiers, literal, wrapped
+from smidgen.codegen.spelling import C_TYPES, comment, defines, fingerprint_words, identifiers, literal, wrapped
 from smidgen.codegen.teaching import ARGUMENTS, PARAMETERS, choice, copied, predicts, train_header
 from smidgen.data.pixels import pixel_encoding, pixel_rule
 from smidgen.errors import PlanError
 from smidgen.ir import Array, Graph, Node, Roles, Value
-from smidgen.ir.fingerprint import fingerprint
 from smidgen.memory import Plan, state_bytes, state_offsets
 from smidgen.memory.rows import Group, Schedule
 
@@ -62,7 +62,7 @@ class Writer:
             "prefix": self.prefix, "PREFIX": self.prefix.upper(),
             "name": re.sub(r"[^\w.-]", "_", self.graph.name),
             "kernels_header": "smidgen_training.h" if self.state else "smidgen.h",
-            "fingerprint": _fingerprint(self.graph),
+            "fingerprint": fingerprint_words(self.graph),
         }  # fmt: skip
         extra = {
             "state_header": (render("state.h", **common) + self._reset("reset.h")) if self.state else "",
@@ -71,6 +71,7 @@ class Writer:
             "train_body": render("train.c", **common, **self._step(self.graph.roles)) if self.graph.roles else "",
             "source_header": render("source.h", **common) if self.schedule.streamed_input else "",
             "source_body": render("source.c", **common) if self.schedule.streamed_input else "",
+            **self._replay(common),
             **self._audio(common),
         }
         return {
@@ -95,6 +96,22 @@ class Writer:
             "audio_header": render("audio.h", **common, **held), "audio_body": render("audio.c", **common, **held),
             "audio_reset": f"    {self.prefix}_audio_reset();\n",
         }  # fmt: skip
+
+    def _replay(self, common: Mapping[str, object]) -> dict[str, str]:
+        """What a program that is cut for replay has besides; nothing for others."""
+        cut, roles = self.schedule.cut, self.graph.roles
+        if cut is None or roles is None:
+            return {"replay_header": "", "replay_body": ""}
+        places = ", ".join(self._place(v) for v in cut.latent)
+        how = {
+            "parameter": PARAMETERS[roles.told], "argument": ARGUMENTS[roles.told], "places": places,
+            "score_type": C_TYPES[self.graph.scores.type.dtype], "scores": self._place(self.graph.scores),
+            "choice": choice(self.graph),
+        }  # fmt: skip
+        return {
+            "replay_header": render("replay.h", **common, **how, **latent_fields(self.graph, cut)),
+            "replay_body": render("replay.c", **common, **how),
+        }
 
     def _data(self) -> Iterator[tuple[str, Array]]:
         """Everything in flash by its C name: constants, initial state, and the arrays of parameter structs."""
@@ -169,7 +186,7 @@ class Writer:
             "choice": choice(self.graph),
             "params": "\n".join(self._params()),
             "loads": "".join(self._loads()),
-            "calls": "".join(self._calls(0, self.forward)),
+            **self._run(),
             "score_type": C_TYPES[scores.type.dtype],
             "scores": self._place(scores),
             "input_places": ", ".join(inputs) or "0",
@@ -177,6 +194,15 @@ class Writer:
         }
         # Last: they declare what the rest named.
         return {**body, "places": "\n".join(self._places()), "tables": "\n".join(self.tables.values())}
+
+    def _run(self) -> dict[str, object]:
+        """The calls of a run; of one that is cut, of its two parts."""
+        cut, prefix = self.schedule.cut, self.prefix
+        if cut is None:
+            return {"parts": "", "calls": "".join(self._calls(0, self.forward))}
+        front, rest = "".join(self._calls(0, cut.at)), "".join(self._calls(cut.at, self.forward))
+        parts = render("parts.c", prefix=prefix, front=front, rest=rest)
+        return {"parts": parts, "calls": f"    {prefix}_front();\n    {prefix}_rest();\n"}
 
     def _step(self, roles: Roles) -> dict[str, object]:
         at, loss, end = self.forward, self._place(roles.loss), len(self.graph.nodes)
@@ -372,9 +398,3 @@ def _roots(graph: Graph) -> dict[Value, Value]:
 def _whole(number: int) -> str:
     """A number of 32 bits; C knows the least of them only as a difference."""
     return str(number) if number > -(1 << 31) else f"{number + 1} - 1"
-
-
-def _fingerprint(graph: Graph) -> str:
-    """The first 64 bits of the program's fingerprint, as two words of C."""
-    digits = fingerprint(graph)
-    return f"0x{digits[:8]}u, 0x{digits[8:16]}u"

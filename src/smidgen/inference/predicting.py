@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from smidgen.inference.outputs import kind_of as kind_of_scores
 from smidgen.inference.running import InferenceProgress, ProgressCallback, scores_of, target_name, where_to_run
 from smidgen.ir import Array, Graph
 from smidgen.targets.device import Target
+from smidgen.targets.sharing import FEWEST
+from smidgen.threads import in_order, threads_for
 
 TOP = 3  # classes told of each sample
 NUMBERS_SHOWN = 8
@@ -120,6 +123,7 @@ def predict(
     label: str | None = None,
     audio: str | None = None,
     memory: int = MEMORY,
+    threads: int | None = None,
     on_progress: ProgressCallback = lambda _: None,
 ) -> Predictions:
     """What a model says of samples: those of a file or folder, one array, or several.
@@ -128,6 +132,7 @@ def predict(
     unless a target is named. Of each sample the `top` likeliest classes are told, by the names that the model carries;
     with `numbers` its outputs as they are, for a model whose several outputs are no classes. `label` names columns of
     a table that are not for the model, `audio` how sound becomes the input where the model does not say it.
+    Many samples are shared out among all cores of this machine, or so many `threads`: what is said of them is the same.
     """
     if top < 1:
         raise InputError(f"the {top} likeliest classes cannot be told; ask for 1 or more")
@@ -138,7 +143,7 @@ def predict(
     )
     with given as found:
         model = with_front_end(model, tuple(one.read() for one in found[:1]), audio)
-        made = tuple(_predicted(model, found, kind, top, target, on_progress))
+        made = tuple(_predicted(model, found, kind, top, target, threads, on_progress))
     return Predictions(model.name, target_name(target), kind, made)
 
 
@@ -149,19 +154,28 @@ def _held(samples: Array | Sequence[Array]) -> AbstractContextManager[tuple[Show
 
 
 def _predicted(
-    model: Graph, samples: Sequence[Shown], kind: Kind, top: int, target: str | Target, on_progress: ProgressCallback
+    model: Graph,
+    samples: Sequence[Shown],
+    kind: Kind,
+    top: int,
+    target: str | Target,
+    threads: int | None,
+    on_progress: ProgressCallback,
 ) -> Iterator[Prediction]:
-    encoding, waiting = pixel_encoding(model), list[tuple[str, Array, Array]]()
+    encoding, waiting = pixel_encoding(model), deque[tuple[str, Array, Array]]()
+    count = threads_for(len(samples), FEWEST, threads)
+
+    def read(sample: Shown) -> tuple[str, Array, Array]:
+        array = sample.read()
+        return sample.name, array, as_input(array, encoding)
 
     def inputs() -> Iterator[Array]:
-        for sample in samples:
-            array = sample.read()
-            one = as_input(array, encoding)
-            waiting.append((sample.name, array, one))
-            yield one
+        for one in in_order(read, samples, count):
+            waiting.append(one)
+            yield one[-1]
 
-    for done, scores in enumerate(scores_of(model, inputs(), target), start=1):
-        name, array, one = waiting.pop(0)
+    for done, scores in enumerate(scores_of(model, inputs(), target, count), start=1):
+        name, array, one = waiting.popleft()
         yield _prediction(model, name, kind, top, scores, array, one)
         on_progress(InferenceProgress(done, len(samples)))
 

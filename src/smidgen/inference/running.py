@@ -14,6 +14,8 @@ from smidgen.ir import Array, Graph, Value, evaluate_step
 from smidgen.pipeline import compile
 from smidgen.quantization.batch import run_batch
 from smidgen.targets.device import Target
+from smidgen.targets.sharing import share_out
+from smidgen.threads import in_order
 
 REFERENCE = "reference"
 BATCH = 16  # samples at once in numpy
@@ -48,32 +50,39 @@ def target_name(target: str | Target) -> str:
     return target if isinstance(target, str) else target.name
 
 
-def scores_of(graph: Graph, inputs: Iterable[Array], target: str | Target) -> Iterator[Array]:
-    """The graph's scores for each input in turn, as the graph gives them; of a streaming network, one stream."""
+def scores_of(graph: Graph, inputs: Iterable[Array], target: str | Target, threads: int) -> Iterator[Array]:
+    """The graph's scores for each input in turn, as the graph gives them; of a streaming network, one stream.
+
+    Where so many threads can share the inputs out, they do; the scores are the same.
+    """
     if target == REFERENCE:
-        yield from _in_numpy(graph, inputs)
+        yield from _in_numpy(graph, inputs, threads)
         return
     place = graph.outputs.index(graph.scores)
     ready = replace(graph, preprocessing=None)  # the inputs are: no front end for sound is compiled
     with compile(ready, target=target).start() as device:
-        for one in inputs:
-            yield device.run(one)[place]
+        yield from share_out(device, lambda device, one: device.run(one)[place], inputs, threads)
 
 
-def _in_numpy(graph: Graph, inputs: Iterable[Array]) -> Iterator[Array]:
+def _in_numpy(graph: Graph, inputs: Iterable[Array], threads: int) -> Iterator[Array]:
     """A few at a time: float32 may differ from one at a time in the last bits, int8 does not."""
     if graph.variables:
         yield from _in_turn(graph, inputs)
         return
-    left = iter(inputs)
-    while batch := list(islice(left, BATCH)):
+
+    def run(batch: list[Array]) -> list[Array]:
         found: list[Array] = []
 
-        def look(value: Value, array: Array, found: list[Array] = found) -> None:
+        def look(value: Value, array: Array) -> None:
             if value == graph.scores:
                 found[:] = list(array)
 
         run_batch(graph, np.stack(batch), look)
+        return found
+
+    left = iter(inputs)
+    batches = iter(lambda: list(islice(left, BATCH)), [])
+    for found in in_order(run, batches, threads):
         yield from found
 
 

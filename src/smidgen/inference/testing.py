@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -29,6 +30,8 @@ from smidgen.inference.tested import (
 )
 from smidgen.ir import Array, Graph
 from smidgen.targets.device import Target
+from smidgen.targets.sharing import FEWEST
+from smidgen.threads import in_order, threads_for
 
 Tested = ClassesTested | CellsTested | LabelsTested | NumbersTested | ReconstructionTested
 NORMAL = ("normal", "ok", "good", "healthy", "regular")  # what people call samples without a fault
@@ -41,6 +44,7 @@ def test(
     target: str | Target | None = None,
     images: int | None = None,
     audio: str | None = None,
+    threads: int | None = None,
     on_progress: ProgressCallback = lambda _: None,
 ) -> Tested:
     """How good a model is on the samples that the data keeps to test with, or on so many of them, evenly.
@@ -49,7 +53,8 @@ def test(
     their order otherwise. Vectors are compared with the model's outputs, as yes
     and no where they hold 0 and 1 alone, maps with its cells; a model whose output has
     its input's shape is judged by how well it reconstructs samples, and by how well that tells two classes apart.
-    `audio` says how sound becomes the input where the model does not.
+    `audio` says how sound becomes the input where the model does not. Many samples are shared out among all cores
+    of this machine, or so many `threads`: the result is the same.
     """
     if images is not None and images < 1:
         raise InputError(f"a model cannot be tested on {images} samples; give 1 or more")
@@ -60,7 +65,8 @@ def test(
         )
     samples = data.test if images is None else data.test.spread(images)
     model = with_front_end(model, samples.images, audio)
-    run = _Test(model, data, samples, where_to_run(model, target), on_progress)
+    count = threads_for(len(samples), FEWEST, threads)
+    run = _Test(model, data, samples, where_to_run(model, target), count, on_progress)
     kind = kind_of(model)
     if kind == "reconstruction" and data.told in ("classes", "nothing"):
         return run.reconstruction()
@@ -87,17 +93,22 @@ class _Test:
     """A test under way."""
 
     def __init__(
-        self, model: Graph, data: Data, samples: Samples, target: str | Target, on_progress: ProgressCallback
+        self,
+        model: Graph,
+        data: Data,
+        samples: Samples,
+        target: str | Target,
+        threads: int,
+        on_progress: ProgressCallback,
     ) -> None:
         self.model, self.data, self.samples, self.target = model, data, samples, target
-        self.on_progress = on_progress
+        self.threads, self.on_progress = threads, on_progress
         self.names = (model.name, data.name, target_name(target))
 
     def scores(self) -> Iterator[Array]:
         """The model's scores for each sample in turn."""
-        encoding = pixel_encoding(self.model)
-        inputs = (as_input(sample, encoding) for sample in self.samples.images)
-        for done, scores in enumerate(scores_of(self.model, inputs, self.target), start=1):
+        inputs = in_order(partial(as_input, encoding=pixel_encoding(self.model)), self.samples.images, self.threads)
+        for done, scores in enumerate(scores_of(self.model, inputs, self.target, self.threads), start=1):
             yield scores
             self.on_progress(InferenceProgress(done, len(self.samples)))
 

@@ -6,18 +6,19 @@ from collections.abc import Mapping
 
 from smidgen.errors import InputError
 from smidgen.ir.graph import Graph, Value
-from smidgen.ir.types import Array
+from smidgen.ir.types import DTYPES, Array
 
 
-def check_inputs(graph: Graph, arrays: tuple[Array, ...]) -> None:
-    """Raise InputError unless the arrays fit the graph's inputs."""
-    if len(arrays) != len(graph.inputs):
-        raise InputError(f"{graph.name} takes {len(graph.inputs)} input tensors, {len(arrays)} were given")
-    for value, array in zip(graph.inputs, arrays, strict=True):
-        if array.shape != value.type.shape or array.dtype.name != value.type.dtype:
+def check_inputs(graph: Graph, arrays: tuple[Array, ...], inputs: tuple[Value, ...] | None = None) -> None:
+    """Raise InputError unless the arrays fit the graph's inputs, or those of them that are named."""
+    inputs = graph.inputs if inputs is None else inputs
+    if len(arrays) != len(inputs):
+        raise InputError(f"{graph.name} takes {len(inputs)} input tensors, {len(arrays)} were given")
+    for value, array in zip(inputs, arrays, strict=True):
+        if array.shape != value.type.shape or array.dtype != DTYPES[value.type.dtype]:
             raise InputError(
                 f"input %{value.name} of {graph.name} is {value.type.dtype}{list(value.type.shape)}, "
-                f"the tensor given is {array.dtype.name}{list(array.shape)}"
+                f"the tensor given is {array.dtype}{list(array.shape)}"
             )
         if value.type.dtype == "int8" and value.type.q is None and (array == -128).any():
             raise InputError(f"input %{value.name} of {graph.name} is a gradient, within ±127, but holds −128")

@@ -81,6 +81,7 @@ def learn(
     on_progress: ProgressCallback = lambda _: None,
     save_steps: int = SAVE_STEPS,
     stop: Callable[[], bool] = lambda: False,
+    threads: int | None = None,
 ) -> Learned:
     """Run the course on the program's target.
 
@@ -88,7 +89,7 @@ def learn(
     the run then ends as if it had never stopped. Where the course has another number of epochs than that of the
     checkpoint, the rates of the epochs that are left are those of the course given. `stop` is asked after every step
     and test: once it says so, the checkpoint is written and the run ends with KeyboardInterrupt. A loss that is not a
-    number stops the run; the last checkpoint stays.
+    number stops the run; the last checkpoint stays. Tests take all cores of this machine, or so many `threads`.
     """
     training = program.training
     if training is None:
@@ -103,7 +104,7 @@ def learn(
     if found and not all(tested.fits(program.graph) for tested in found.position.tests):
         raise CheckpointError(f"{resume} is damaged: the tests on record are not those of the loss")
     with program.start() as device:
-        run = _Run(device, data, fresh, checkpoint, on_progress, save_steps, stop)
+        run = _Run(device, data, fresh, checkpoint, on_progress, save_steps, stop, threads)
         run.start(found)
         while run.position.epoch < course.epochs:
             run.epoch()
@@ -126,9 +127,10 @@ class _Run:
         on_progress: ProgressCallback,
         save_steps: int,
         stop: Callable[[], bool],
+        threads: int | None,
     ) -> None:
         self.device, self.data, self.fresh, self.path = device, data, fresh, path
-        self.on_progress, self.save_steps, self.stop = on_progress, save_steps, stop
+        self.on_progress, self.save_steps, self.stop, self.threads = on_progress, save_steps, stop, threads
         self.course, self.position = fresh.course, fresh.position
 
     def start(self, found: Checkpoint | None) -> None:
@@ -203,7 +205,7 @@ class _Run:
             elif self.stop():
                 raise KeyboardInterrupt  # nothing is learned yet that could be kept
 
-        return measure(self.device, self.data.test, tested)
+        return measure(self.device, self.data.test, tested, threads=self.threads)
 
     def save(self, position: RunPosition) -> None:
         if self.path is not None:

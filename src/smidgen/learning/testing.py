@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,8 +15,12 @@ from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Roles, Told, roles_of
 from smidgen.ops.loss import Loss, loss_kind, loss_node
 from smidgen.targets.device import Device, restart, told_array
+from smidgen.targets.sharing import FEWEST, share_out
+from smidgen.threads import threads_for
 
 Count = Callable[[int], None]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 GUESSED = 256  # samples, at most, whose variance is taken
 LEAST = 1e-12  # that a loss can be compared with: targets may all be the same
 TEACHES: dict[Loss, tuple[Told, ...]] = {
@@ -45,33 +51,55 @@ class Tested:
         return f"error {self.error:.4g}" + ("" if self.accuracy is None else f", {self.accuracy:.2%} right")
 
 
-def measure(device: Device, samples: Samples, on_progress: Count = lambda _: None) -> Tested:
-    """Test a device that learns with the samples, of a streaming network one stream; `on_progress` gets how many."""
+def measure(
+    device: Device, samples: Samples, on_progress: Count = lambda _: None, *, threads: int | None = None
+) -> Tested:
+    """Test a device that learns with the samples, of a streaming network one stream; `on_progress` gets how many.
+
+    Many samples are shared out among the cores of this machine, or so many threads, where the device runs on it.
+    """
     restart(device)
     if loss_kind(device.graph) in (None, "softmax"):
-        return Tested(top1(device, samples, on_progress))
+        return Tested(top1(device, samples, on_progress, threads=threads))
     roles, encoding = roles_of(device.graph), pixel_encoding(device.graph)
-    loss, losses, right, answers = loss_kind(device.graph), [], 0, 0
-    for place, sample in enumerate(samples.images):
-        image = as_input(sample, encoding)
-        told = told_array(device.graph, roles, label_of(roles, samples, place))
-        device.predict(image)
-        logits = device.outputs()[device.graph.outputs.index(roles.logits)]
-        losses.append(_loss(device.graph, logits, image if told is None else told))
-        found, of = _right(loss, logits, told)
-        right, answers = right + found, answers + of
-        on_progress(place + 1)
-    share = right / max(answers, 1) if loss in ("sigmoid", "cells") else None
+    loss, place = loss_kind(device.graph), device.graph.outputs.index(roles.logits)
+
+    def judge(one: Device, sample: int) -> tuple[float, int, int]:
+        image = as_input(samples.images[sample], encoding)
+        told = told_array(one.graph, roles, label_of(roles, samples, sample))
+        one.predict(image)
+        logits = one.outputs()[place]
+        return (_loss(one.graph, logits, image if told is None else told), *_right(loss, logits, told))
+
+    judged = _counted(device, judge, range(len(samples)), threads, on_progress)
+    losses, right, answers = zip(*judged, strict=True)
+    share = sum(right) / max(sum(answers), 1) if loss in ("sigmoid", "cells") else None
     return Tested(share, math.fsum(losses) / len(losses))
 
 
-def top1(device: Device, samples: Samples, on_progress: Count = lambda _: None) -> float:
+def top1(device: Device, samples: Samples, on_progress: Count = lambda _: None, *, threads: int | None = None) -> float:
     """The share of images whose class the device predicts; `on_progress` gets how many were tried."""
-    correct, encoding = 0, pixel_encoding(device.graph)
-    for done, (image, label) in enumerate(zip(samples.images, samples.labels, strict=True), start=1):
-        correct += device.predict(as_input(image, encoding)) == label
-        on_progress(done)
-    return correct / len(samples)
+    encoding = pixel_encoding(device.graph)
+    said = _counted(
+        device, lambda one, image: one.predict(as_input(image, encoding)), samples.images, threads, on_progress
+    )
+    return sum(one == label for one, label in zip(said, samples.labels, strict=True)) / len(samples)
+
+
+def _counted(
+    device: Device,
+    function: Callable[[Device, Item], Result],
+    items: Sequence[Item],
+    threads: int | None,
+    on_progress: Count,
+) -> list[Result]:
+    """function(device, item) of every item; `on_progress` gets how many are done."""
+    found: list[Result] = []
+    with closing(share_out(device, function, items, threads_for(len(items), FEWEST, threads))) as results:
+        for result in results:
+            found.append(result)
+            on_progress(len(found))
+    return found
 
 
 def label_of(roles: Roles, samples: Samples, place: int) -> int | Array | None:

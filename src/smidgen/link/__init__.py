@@ -3,7 +3,7 @@
 from smidgen.link.connecting import connect, fitting_target, open_port
 from smidgen.link.device import LinkedDevice
 from smidgen.link.errors import LinkError, Restarted
-from smidgen.link.keeping import load_file, load_there, save_file, save_there
+from smidgen.link.keeping import load_file, load_there, replay_there, save_file, save_there
 from smidgen.link.lending import LinkTarget
 from smidgen.link.line import Hello, Line, Statistics, Timing
 from smidgen.link.streams import Stream
@@ -23,6 +23,7 @@ __all__ = [
     "load_file",
     "load_there",
     "open_port",
+    "replay_there",
     "save_file",
     "save_there",
 ]

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from smidgen.errors import InputError
 from smidgen.link.device import LinkedDevice
 from smidgen.link.line import Line, Timing
 from smidgen.link.streams import BAUD, ProcessStream, SerialStream, Stream
 from smidgen.pipeline import Program
+from smidgen.targets.device import Target
 
 EMULATED, PROCESS = "emulated:", "exec:"
 
 
 def connect(
-    port: str, program: Program, *, baud: int = BAUD, timing: Timing | None = None, save_every: int = 0
+    port: str,
+    program: Program,
+    *,
+    baud: int = BAUD,
+    timing: Timing | None = None,
+    save_every: int = 0,
+    project: str | Path | None = None,
+    flash: str | Path | None = None,
 ) -> LinkedDevice:
     """The board at a port, which runs this program, as a device that learns and predicts.
 
     A port is a serial one (/dev/ttyACM0, COM3), "exec:COMMAND" for a program that serves on stdin and stdout, or
-    "emulated:cortex-m7" for a board that is emulated here. LinkError where nothing answers, or another program does.
-    The board is asked to save every `save_every` steps, where that is not 0.
+    "emulated:cortex-m7" for a board that is emulated here: with firmware made for it, or with that of the `project` in
+    a folder; `flash` is a file for what it keeps. LinkError where nothing answers, or another program does. The board
+    is asked to save every `save_every` steps, where that is not 0.
     """
-    stream = _emulated(port, program) if port.startswith(EMULATED) else open_port(port, baud)
+    if port.startswith(EMULATED) and project is None:
+        stream = _emulated(port, program, flash)
+    else:
+        stream = open_port(port, baud, project, flash)
     try:
         return LinkedDevice(program.graph, Line(stream, timing), save_every)
     except BaseException:
@@ -28,36 +42,50 @@ def connect(
         raise
 
 
-def open_port(port: str, baud: int = BAUD) -> Stream:
-    """The stream to a board that is there already."""
-    if port.startswith(PROCESS):
-        return ProcessStream(port.removeprefix(PROCESS))
+def open_port(
+    port: str, baud: int = BAUD, project: str | Path | None = None, flash: str | Path | None = None
+) -> Stream:
+    """The stream to a board that is there already, or to an emulated one that runs a project's firmware."""
     if port.startswith(EMULATED):
-        raise InputError(f"{port} begins anew each time: there is nothing on it yet; train, test or predict with it")
-    return SerialStream(port, baud)
+        if project is None:
+            raise InputError(
+                f"{port} begins anew each time: there is nothing on it yet; train, test or predict with it, or give "
+                "--project"
+            )
+        return _with_project(port, project, flash)
+    if project is not None or flash is not None:
+        raise InputError(f"--project and --flash are for emulated boards, {port} is none; leave them out")
+    return ProcessStream(port.removeprefix(PROCESS)) if port.startswith(PROCESS) else SerialStream(port, baud)
 
 
-def _emulated(port: str, program: Program) -> Stream:
+def _emulated(port: str, program: Program, flash: str | Path | None) -> Stream:
     """A board of that name with the program's own firmware, from reset on."""
     from smidgen.targets.cortex_m import CortexM  # here, because an emulator takes a while to import
-    from smidgen.targets.counter import Counter
-    from smidgen.targets.finding import find_board
-    from smidgen.targets.image import read_image
-    from smidgen.targets.linked_board import Drawer, EmulatedStream, LinkedBoard
+    from smidgen.targets.lines import line_to
 
     name, target = port.removeprefix(EMULATED), program.target
     if not isinstance(target, CortexM) or target.board.name != name:
         raise InputError(f"{port} runs programs for {name}, this one is for {program.target.name}; compile it for it")
-    if find_board(name).board.core.helium:
-        raise InputError(f"{port} is emulated by QEMU, which has no line to it here; take emulated:cortex-m7")
-    image, drawer = read_image(target.linked(program.graph, program.sources)), Drawer()
-
-    def start() -> LinkedBoard:
-        return LinkedBoard(target.board, image, Counter(image, {}, (), 0), target.cache, drawer)
-
-    return EmulatedStream(port, start, target.limit)
+    firmware = target.linked(program.graph, program.sources)
+    return line_to(port, target, firmware, None if flash is None else Path(flash))
 
 
-def fitting_target(port: str) -> str:
-    """The target to compile a program for that is to be reached at a port."""
-    return port.removeprefix(EMULATED) if port.startswith(EMULATED) else "host"
+def _with_project(port: str, folder: str | Path, flash: str | Path | None) -> Stream:
+    """A board of that name with the firmware of a project."""
+    from smidgen.targets.lines import line_to
+    from smidgen.targets.projects import read_project
+
+    project = read_project(Path(folder), port.removeprefix(EMULATED))
+    return line_to(port, project.target, project.build(), None if flash is None else Path(flash))
+
+
+def fitting_target(port: str, project: str | Path | None = None) -> str | Target:
+    """The target to compile a program for that is to be reached at a port: of an emulated board, or this machine."""
+    if not port.startswith(EMULATED):
+        return "host"
+    name = port.removeprefix(EMULATED)
+    if project is None:
+        return name
+    from smidgen.targets.projects import read_project
+
+    return read_project(Path(project), name).target

@@ -16,7 +16,7 @@ from smidgen.ir import Array, Graph, Value, check_inputs
 from smidgen.ir.fingerprint import fingerprint
 from smidgen.link.errors import BoardFailed, LinkError, Restarted
 from smidgen.link.frames import Command
-from smidgen.link.line import Hello, Line, Statistics
+from smidgen.link.line import CODE, LOSS, Hello, Line, Statistics
 from smidgen.memory import state_bytes, state_offsets
 from smidgen.targets.device import Device, check_state, check_step
 
@@ -203,16 +203,16 @@ class LinkedDevice(Device):
         self._saved = {}
 
     def _image(self, arrays: tuple[Array, ...]) -> bytes:
-        check_inputs(replace(self.graph, inputs=self.graph.prediction_inputs), arrays)
+        check_inputs(self.graph, arrays, self.graph.prediction_inputs)
         return np.ascontiguousarray(arrays[0]).tobytes()
 
     def _do(self, step: _Step) -> float:
         if step.told:
             self.line.put(Command.LABEL, step.told)
-        (best,) = struct.unpack("<i", self.line.put(Command.ROWS, step.image))
+        (best,) = self.line.read(CODE, Command.ROWS, self.line.put(Command.ROWS, step.image))
         if step.rate is None:
             return float(best)
-        (loss,) = struct.unpack("<f", self.line.ask(Command.TRAIN, struct.pack("<f", step.rate)))
+        (loss,) = self.line.read(LOSS, Command.TRAIN, self.line.ask(Command.TRAIN, LOSS.pack(step.rate)))
         return float(loss)
 
     def _changed_by(self, command: Command, data: bytes = b"") -> bytes:

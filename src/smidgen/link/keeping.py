@@ -1,9 +1,11 @@
-"""What a board learned as a file: the bytes that its own `model_save` writes, to it and back, without its model."""
+"""What a board learned as a file, and what it kept to learn from again: asked for without its model."""
 
 from __future__ import annotations
 
+import math
 import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 from smidgen.data.files import read_whole, write_whole
@@ -68,6 +70,26 @@ def load_there(line: Line) -> Hello:
         line.put(Command.WRITE, before)
         line.ask(Command.ADOPT, struct.pack("<I", zlib.crc32(before)))
         raise
+    return hello
+
+
+def replay_there(line: Line, steps: int, rate: float, on_step: Callable[[float], None] | None = None) -> Hello:
+    """Let a board learn from so many examples that it kept; each loss as it comes.
+
+    Which examples it takes is the board's to choose: where it restarts meanwhile, what it had not saved is gone.
+    """
+    if steps < 1 or not 0 <= rate < math.inf:
+        raise InputError(f"{steps} steps at a rate of {rate:g} cannot be taken; give 1 step or more, and a rate from 0")
+    hello = _learner(line)
+    for step in range(steps):
+        try:
+            (loss,) = struct.unpack("<f", line.ask(Command.REPLAY, struct.pack("<f", rate)))
+        except Restarted:
+            raise LinkError(
+                f"{line.stream.name} restarted after {step} of {steps} steps; it goes on from what it last saved"
+            ) from None
+        if on_step is not None:
+            on_step(loss)
     return hello
 
 

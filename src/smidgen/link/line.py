@@ -7,17 +7,21 @@ import secrets
 import struct
 import time
 from dataclasses import dataclass
+from typing import Any
 
 from smidgen.link.errors import BoardFailed, LinkError, Restarted
 from smidgen.link.frames import Answer, Command, Frames, Status, read_answer, request_frame
 from smidgen.link.streams import Stream
+from smidgen.targets.store import store_words
 
 VERSION = 1
 HELLO = struct.Struct("<HH7I")
 STATISTICS = struct.Struct("<6I2f")
+CODE, LOSS = struct.Struct("<i"), struct.Struct("<f")  # what a function of the board's gave, or a class; a loss
 WAYS_OUT = {
     Command.SAVE: "it has nowhere to keep what it learned, or that is full or worn; write it to a file, with save -o",
     Command.LOAD: "it has saved nothing, or what it saved is damaged or another program's; what it had learned stays",
+    Command.REPLAY: "it has kept no example yet, or its flash is another program's or worn; train it first",
 }
 LEAST_PIECE = 16  # bytes of data in a request, on a line so bad that longer ones hardly arrive whole
 GROWS = 8  # requests that arrive at the first try before longer ones are tried again
@@ -87,16 +91,16 @@ class Line:
         self._boot, first = None, self.sent == 0
         self._session, self._number = secrets.randbits(32), secrets.randbits(16)
         answer = self._exchange(Command.HELLO, struct.pack("<I", secrets.randbits(32)), first)
-        if len(answer.data) != HELLO.size:
-            raise LinkError(
-                f"{self.stream.name} answers with {len(answer.data)} bytes to a greeting, not {HELLO.size}; it was "
-                "compiled by another version of Smidgen: compile and flash it anew"
-            )
-        version, piece, high, low, state, image, told, held, steps = HELLO.unpack(answer.data)
+        version, piece, high, low, state, image, told, held, steps = self.read(HELLO, Command.HELLO, answer.data)
         if version != VERSION:
             raise LinkError(
                 f"{self.stream.name} speaks version {version} of the link, this Smidgen {VERSION}; compile and flash "
                 "it anew"
+            )
+        if piece < LEAST_PIECE:
+            raise LinkError(
+                f"{self.stream.name} takes pieces of {piece} bytes, a link has at least {LEAST_PIECE}; compile and "
+                "flash it anew"
             )
         self._boot = answer.boot
         self._most = self.piece = piece
@@ -111,15 +115,27 @@ class Line:
         if answer.status == Status.UNKNOWN:
             raise LinkError(f"{what} is not in this program")
         if answer.status == Status.FAILED:
-            (code,) = struct.unpack("<i", answer.data)
-            raise BoardFailed(f"{what} failed on the board, its function gave {code}: {WAYS_OUT[command]}")
+            (code,) = self.read(CODE, command, answer.data)
+            says = store_words(code)
+            told = f" (a store says by that: it {says})" if says else ""
+            way = f": {WAYS_OUT[command]}" if command in WAYS_OUT else ""
+            raise BoardFailed(f"{what} failed on the board, its function gave {code}{told}{way}")
         if answer.status == Status.DISORDER:
             raise LinkError(f"{what} was answered out of order: another program writes to this port; end it")
         raise LinkError(f"{what} was refused: the board is not ready for it, or the data does not fit its program")
 
+    def read(self, layout: struct.Struct, command: Command, data: bytes) -> tuple[Any, ...]:
+        """The numbers in what a request was answered with."""
+        if len(data) != layout.size:
+            raise LinkError(
+                f"{self.stream.name} answers {command.name.lower()} with {len(data)} bytes, not {layout.size}; it was "
+                "compiled by another version of Smidgen: compile and flash it anew"
+            )
+        return layout.unpack(data)
+
     def statistics(self) -> Statistics:
         """What the board counted since it started."""
-        *counts, loss, mean = STATISTICS.unpack(self.ask(Command.STATISTICS))
+        *counts, loss, mean = self.read(STATISTICS, Command.STATISTICS, self.ask(Command.STATISTICS))
         return Statistics(*counts, *(one if math.isfinite(one) else None for one in (loss, mean)))
 
     def put(self, command: Command, data: bytes) -> bytes:

@@ -15,7 +15,7 @@ import numpy as np
 from smidgen.errors import PlanError
 from smidgen.ir import Array, Graph, Node, Value, memory_read, virtual_sources
 from smidgen.memory.layout import Buffer, Plan
-from smidgen.memory.rows import WHOLE, Group, Schedule
+from smidgen.memory.rows import WHOLE, Cut, Group, Schedule
 from smidgen.memory.working import Working
 
 WORD = 4  # bytes: what every buffer's place is a multiple of
@@ -27,6 +27,9 @@ def check(graph: Graph, plan: Plan, schedule: Schedule = WHOLE, *, working: Work
     check_apart(plan)
     _check_schedule(graph, schedule)
     _Run(graph, plan, schedule, working).run()
+    if schedule.cut is not None:
+        _check_cut(graph, schedule)
+        _Run(graph, plan, schedule, working).run(schedule.cut)
 
 
 def check_apart(plan: Plan) -> None:
@@ -64,6 +67,19 @@ def _check_schedule(graph: Graph, schedule: Schedule) -> None:
         _check_order(graph, group, schedule.streamed_input and group.first == 0)
     if schedule.streamed_input and not (schedule.groups and schedule.groups[0].first == 0):
         raise PlanError(f"the image of {graph.name} comes by rows, and no group takes them")
+
+
+def _check_cut(graph: Graph, schedule: Schedule) -> None:
+    """What is before a cut reads nothing that learns, and no group is divided by it."""
+    at, learned = schedule.cut.at if schedule.cut else 0, {*graph.state}
+    for node in graph.nodes[:at]:
+        if any(v in learned for v in node.ins):
+            if not (node.op.view or node.op.virtual):
+                raise PlanError(f"%{node.outs[0].name} learns, and is before the cut at node {at}")
+            learned.update(node.outs)
+    for group in schedule.groups:
+        if group.first < at < group.end:
+            raise PlanError(f"the cut at node {at} divides the group of nodes [{group.first}, {group.end})")
 
 
 def _check_order(graph: Graph, group: Group, streamed: bool) -> None:
@@ -140,15 +156,16 @@ class _Run:
         self.first_byte[value] = self.total
         self.total += value.type.bytes
 
-    def run(self) -> None:
-        streamed = self.schedule.streamed_input
-        inputs = [self._whole(value) for value in self.graph.inputs[1 if streamed else 0 :]]
+    def run(self, cut: Cut | None = None) -> None:
+        """A run of the program; from a cut on, with nothing in the arena but the latent and what a step is told."""
+        given = self.graph.inputs[1 if cut or self.schedule.streamed_input else 0 :]
+        inputs = [self._whole(value) for value in (*given, *(cut.latent if cut else ()))]
         for part in inputs:
             self._write(part)
         for part in inputs:
             self._read(part, "the first node")
         groups = {group.first: group for group in self.schedule.groups}
-        index = 0
+        index = cut.at if cut else 0
         while index < len(self.graph.nodes):
             if index in groups:
                 self._stream(groups[index])

@@ -28,11 +28,25 @@ class Group:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """Where a step divides: nodes before `at` never change, and all that the others read of them is the latent."""
+
+    at: int
+    latent: tuple[Value, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the latent."""
+        return sum(value.type.bytes for value in self.latent)
+
+
+@dataclass(frozen=True)
 class Schedule:
-    """A graph's streamed groups, in order, and whether its image comes row by row."""
+    """A graph's streamed groups, in order, whether its image comes row by row, and where it is cut for replay."""
 
     groups: tuple[Group, ...] = ()
     streamed_input: bool = False
+    cut: Cut | None = None
 
     def span(self, index: int) -> tuple[int, int]:
         """The nodes [first, end) that take turns with a node; itself alone outside groups."""

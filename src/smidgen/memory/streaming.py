@@ -11,7 +11,7 @@ from smidgen.memory.grouping import stream
 from smidgen.memory.layout import Plan, most
 from smidgen.memory.lives import buffers, loads_of
 from smidgen.memory.planning import packed
-from smidgen.memory.rows import WHOLE, Schedule
+from smidgen.memory.rows import WHOLE, Cut, Schedule
 from smidgen.memory.segments import Segments
 from smidgen.memory.working import Working
 
@@ -37,11 +37,11 @@ def lay_out(graph: Graph, schedule: Schedule = WHOLE, *, working: Working) -> La
     return Layout(graph, schedule, packed(buffers(graph, schedule, working=working)))
 
 
-def stream_rows(graph: Graph, streamed_input: bool = False, *, working: Working) -> Layout:
-    """The best schedule and its plan, in which maps overlap only if that lowers the peak."""
+def stream_rows(graph: Graph, streamed_input: bool = False, *, working: Working, where: Cut | None = None) -> Layout:
+    """The best schedule and its plan, in which maps overlap only if that lowers the peak; no group lies over a cut."""
     segments = _segments(graph, streamed_input, working)
-    layout = lay_out(graph, _choose(graph, segments, working, overlaps=True), working=working)
-    apart = _choose(graph, segments, working, overlaps=False)
+    layout = lay_out(graph, _choose(graph, segments, working, overlaps=True, where=where), working=working)
+    apart = _choose(graph, segments, working, overlaps=False, where=where)
     if layout.peak <= most(buffers(graph, apart, working=working)):
         return layout
     return min(layout, lay_out(graph, apart, working=working), key=lambda one: one.peak)
@@ -65,7 +65,7 @@ def _segments(graph: Graph, streamed_input: bool, working: Working) -> Segments:
     return segments
 
 
-def _choose(graph: Graph, segments: Segments, working: Working, overlaps: bool) -> Schedule:
+def _choose(graph: Graph, segments: Segments, working: Working, overlaps: bool, where: Cut | None = None) -> Schedule:
     """The best division of the leading streamable nodes into groups and nodes on their own, by dynamic programming.
 
     What is alive while a group runs does not depend on how other nodes run, so the best way to reach a node
@@ -81,7 +81,7 @@ def _choose(graph: Graph, segments: Segments, working: Working, overlaps: bool) 
         for group in segments.estimates(end):
             if end in best and group.rings > best[end][0][0]:
                 break  # and so it is with every longer one
-            if group.first not in best:
+            if group.first not in best or (where is not None and group.first < where.at < end):
                 continue
             (peak, streamed), spans = best[group.first]
             alive = group.alive - group.shared if overlaps else group.alive
@@ -95,7 +95,7 @@ def _choose(graph: Graph, segments: Segments, working: Working, overlaps: bool) 
     chosen = min(ends, key=lambda end: (max(best[end][0][0], rest[end]), best[end][0][1]))
     groups = (stream(graph, first, end, streamed_input) for first, end in best[chosen][1])
     kept = (group if overlaps else replace(group, overlap=None) for group in groups if group is not None)
-    return Schedule(tuple(kept), streamed_input)
+    return Schedule(tuple(kept), streamed_input, where)
 
 
 def _behind(alone: dict[int, int], count: int) -> list[int]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from smidgen.ir import Array, Graph, QParams, Value
 from smidgen.ir.rewriting import uses
 from smidgen.ops.lookup import Lookup
 from smidgen.quantization.batch import run_batch
+from smidgen.threads import in_order
 
 Method = Literal["minmax", "average", "percentile", "mse"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -24,6 +26,7 @@ BATCH = 8  # samples at once
 POINTS = 1 << 14  # at which a function is looked at
 FLAT = 0.25  # steps of its output within which a function counts as constant
 
+Result = TypeVar("Result")
 Range = tuple[float, float]
 ProgressCallback = Callable[["QuantizationProgress"], None]
 
@@ -41,16 +44,25 @@ class QuantizationProgress:
     total: int
 
 
-def batches(samples: Array, doing: str, on_progress: ProgressCallback) -> Iterator[Array]:
-    """A few samples at a time; `on_progress` is called for each batch."""
-    for at in range(0, len(samples), BATCH):
-        on_progress(QuantizationProgress(doing, at, len(samples)))
-        yield samples[at : at + BATCH]
-    on_progress(QuantizationProgress(doing, len(samples), len(samples)))
+def each_batch(
+    function: Callable[[slice], Result], count: int, doing: str, on_progress: ProgressCallback, threads: int
+) -> Iterator[Result]:
+    """function(places) of a few samples at a time, in their order; `on_progress` is called for each batch."""
+    places = [slice(at, min(at + BATCH, count)) for at in range(0, count, BATCH)]
+    on_progress(QuantizationProgress(doing, 0, count))
+    with closing(in_order(function, places, threads)) as results:
+        for batch, result in zip(places, results, strict=True):
+            yield result
+            on_progress(QuantizationProgress(doing, batch.stop, count))
 
 
 def calibrate(
-    graph: Graph, samples: Array, method: Method, percentile: float, on_progress: ProgressCallback
+    graph: Graph,
+    samples: Array,
+    method: Method,
+    percentile: float,
+    on_progress: ProgressCallback,
+    threads: int = 1,
 ) -> dict[Value, Range]:
     """The range of the input and of every node's output.
 
@@ -59,7 +71,7 @@ def calibrate(
     rounding and clipping together is least. Outputs are never clipped: the largest of them decides. A value
     that only a function reads gets the range in which that function is not constant.
     """
-    extremes = _extremes(graph, samples, on_progress)
+    extremes = _extremes(graph, samples, on_progress, threads)
     whole = {v: (float(low.min()), float(high.max())) for v, (low, high) in extremes.items()}
     ranges = _without_flat_ends(graph, whole)
     outputs = {v: ranges[v] for v in graph.outputs}
@@ -68,16 +80,7 @@ def calibrate(
     if method == "average":
         means = {v: (float(low.mean()), float(high.mean())) for v, (low, high) in extremes.items()}
         return _without_flat_ends(graph, means) | outputs
-    counts = {v: np.zeros(BINS, np.int64) for v in ranges}
-
-    def count(value: Value, array: Array) -> None:
-        low, high = ranges[value]
-        if high > low:
-            places = ((array.reshape(-1) - low) * ((BINS - 1e-3) / (high - low))).astype(np.int64)
-            counts[value] += np.bincount(np.clip(places, 0, BINS - 1), minlength=BINS)
-
-    for batch in batches(samples, "counting", on_progress):
-        run_batch(graph, batch, count)
+    counts = _histograms(graph, samples, ranges, on_progress, threads)
     choose = _least_error_range if method == "mse" else lambda low, high, n: _percentile_range(low, high, n, percentile)
     return {v: choose(*ranges[v], counts[v]) if counts[v].any() else ranges[v] for v in ranges} | outputs
 
@@ -111,22 +114,52 @@ def _flat_length(y: Array, within: float) -> int:
     return int(np.searchsorted(spread, within, "right")) - 1
 
 
-def _extremes(graph: Graph, samples: Array, on_progress: ProgressCallback) -> dict[Value, tuple[Array, Array]]:
+def _extremes(
+    graph: Graph, samples: Array, on_progress: ProgressCallback, threads: int
+) -> dict[Value, tuple[Array, Array]]:
     """The least and largest element of every value, sample by sample."""
-    found: dict[Value, list[tuple[Array, Array]]] = {}
 
-    def look(value: Value, array: Array) -> None:
+    def look(value: Value, array: Array) -> tuple[Array, Array]:
         flat = array.reshape(len(array), -1)
         low, high = flat.min(axis=1), flat.max(axis=1)
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
             raise QuantizationError(f"%{value.name} of {graph.name} is not finite on the samples given; fix the model")
-        found.setdefault(value, []).append((low, high))
+        return low, high
 
-    for batch in batches(samples, "calibrating", on_progress):
-        run_batch(graph, batch, look)
+    def run(places: slice) -> dict[Value, tuple[Array, Array]]:
+        found: dict[Value, tuple[Array, Array]] = {}
+        run_batch(graph, samples[places], lambda value, array: found.update({value: look(value, array)}))
+        return found
+
+    parts = list(each_batch(run, len(samples), "calibrating", on_progress, threads))
     return {
-        v: (np.concatenate([a for a, _ in parts]), np.concatenate([b for _, b in parts])) for v, parts in found.items()
+        v: (np.concatenate([part[v][0] for part in parts]), np.concatenate([part[v][1] for part in parts]))
+        for v in parts[0]
     }
+
+
+def _histograms(
+    graph: Graph, samples: Array, ranges: dict[Value, Range], on_progress: ProgressCallback, threads: int
+) -> dict[Value, Array]:
+    """How many elements of every value lie in each part of its range."""
+
+    def run(places: slice) -> dict[Value, Array]:
+        found: dict[Value, Array] = {}
+
+        def count(value: Value, array: Array) -> None:
+            low, high = ranges[value]
+            if high > low:
+                bins = ((array.reshape(-1) - low) * ((BINS - 1e-3) / (high - low))).astype(np.int64)
+                found[value] = np.bincount(np.clip(bins, 0, BINS - 1), minlength=BINS)
+
+        run_batch(graph, samples[places], count)
+        return found
+
+    counts = {v: np.zeros(BINS, np.int64) for v in ranges}
+    for part in each_batch(run, len(samples), "counting", on_progress, threads):
+        for value, found in part.items():
+            counts[value] += found
+    return counts
 
 
 def _percentile_range(low: float, high: float, counts: Array, percentile: float) -> Range:

@@ -21,7 +21,7 @@ from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ir.rewriting import producers
 from smidgen.ops.softmax import Softmax
 from smidgen.quantization.batch import run_batch
-from smidgen.quantization.calibration import BATCH, ProgressCallback, QuantizationError, QuantizationProgress
+from smidgen.quantization.calibration import ProgressCallback, QuantizationError, each_batch
 from smidgen.quantization.conventions import Conventions, fitting, named_by_layers, usual_name
 from smidgen.quantization.report import scored_classes
 
@@ -74,6 +74,7 @@ def choose_preprocessing(
     labelled: Samples | None,
     conventions: Conventions,
     on_progress: ProgressCallback,
+    threads: int = 1,
 ) -> PixelChoice:
     """What the graph states, its first layers say, or the data tell; raises QuantizationError where none is clear.
 
@@ -85,7 +86,7 @@ def choose_preprocessing(
     if (name := named_by_layers(graph, usable)) is not None:
         return PixelChoice(usable[name], "layers", name)
     _check_scores(graph)
-    trial = _Trial(graph, usable, on_progress)
+    trial = _Trial(graph, usable, on_progress, threads)
     return trial.by_mirrors(evenly(images, TRIED)) if labelled is None else trial.by_labels(labelled.spread(TRIED))
 
 
@@ -102,8 +103,8 @@ def _check_scores(graph: Graph) -> None:
 class _Trial:
     """A network under each of some conventions."""
 
-    def __init__(self, graph: Graph, usable: Conventions, on_progress: ProgressCallback) -> None:
-        self.graph, self.usable, self.on_progress = graph, usable, on_progress
+    def __init__(self, graph: Graph, usable: Conventions, on_progress: ProgressCallback, threads: int) -> None:
+        self.graph, self.usable, self.on_progress, self.threads = graph, usable, on_progress, threads
         made_by = producers(graph).get(graph.scores)
         self.probabilities = made_by is not None and isinstance(made_by.op, Softmax)
 
@@ -146,18 +147,21 @@ class _Trial:
     def run(self, name: str, usual: Preprocessing, images: Sequence[Array]) -> Array:
         """The probability of each class for each image."""
         graph = replace(self.graph, preprocessing=usual)
-        found: list[Array] = []
 
-        def look(value: Value, array: Array) -> None:
-            if value == graph.scores:
-                found.append(array.reshape(len(array), -1).astype(np.float64))
+        def run(places: slice) -> Array:
+            found: list[Array] = []
 
-        for at in range(0, len(images), BATCH):
-            self.on_progress(QuantizationProgress(f"trying pixels {name}", at, len(images)))
-            shown = [centre(image, pixel_encoding(graph)) for image in images[at : at + BATCH]]
+            def look(value: Value, array: Array) -> None:
+                if value == graph.scores:
+                    found.append(array.reshape(len(array), -1).astype(np.float64))
+
+            shown = [centre(image, pixel_encoding(graph)) for image in images[places]]
             with np.errstate(all="ignore"):  # numbers the network was not made for may overflow, and lose
                 run_batch(graph, np.stack(shown), look)
-        scores = np.nan_to_num(np.concatenate(found), nan=0.0)
+            return found[0]
+
+        parts = each_batch(run, len(images), f"trying pixels {name}", self.on_progress, self.threads)
+        scores = np.nan_to_num(np.concatenate(list(parts)), nan=0.0)
         return scores if self.probabilities else _softmax(scores)
 
 

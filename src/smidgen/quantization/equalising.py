@@ -20,7 +20,7 @@ from smidgen.ops.elementwise import Activate, Mul
 from smidgen.ops.pool import AvgPool, MaxPool, Mean
 from smidgen.ops.weighted import Weighted
 from smidgen.quantization.batch import run_batch
-from smidgen.quantization.calibration import ProgressCallback, batches
+from smidgen.quantization.calibration import ProgressCallback, each_batch
 
 HOMOGENEOUS = ("none", "relu")
 LARGEST_FACTOR = 32.0  # a channel is never scaled by more: dead ones stay numbers
@@ -34,7 +34,7 @@ class Link:
     after: tuple[Node, ...]
 
 
-def equalise(graph: Graph, samples: Array, on_progress: ProgressCallback = lambda _: None) -> Graph:
+def equalise(graph: Graph, samples: Array, on_progress: ProgressCallback = lambda _: None, threads: int = 1) -> Graph:
     """Scale channels between layers that only feed each other, by the ranges they take on the samples.
 
     A depthwise layer has a scale for every channel it reads, so that its inputs could have one range; for other layers
@@ -44,7 +44,7 @@ def equalise(graph: Graph, samples: Array, on_progress: ProgressCallback = lambd
     links = _links(graph)
     if not links:
         return graph
-    largest = _channel_maxima(graph, samples, {link.before.out for link in links}, on_progress)
+    largest = _channel_maxima(graph, samples, {link.before.out for link in links}, on_progress, threads)
     constants = dict(graph.constants)
     for link in links:
         factor = _factor(link, constants, largest[link.before.out])
@@ -98,19 +98,25 @@ def _passes_factors(node: Node) -> bool:
 
 
 def _channel_maxima(
-    graph: Graph, samples: Array, wanted: set[Value], on_progress: ProgressCallback
+    graph: Graph, samples: Array, wanted: set[Value], on_progress: ProgressCallback, threads: int
 ) -> dict[Value, Array]:
     """The largest magnitude in each channel."""
-    found: dict[Value, Array] = {}
 
-    def look(value: Value, array: Array) -> None:
-        if value in wanted:
-            most = np.abs(array).max(axis=tuple(range(array.ndim - 1)))
-            found[value] = np.maximum(found.get(value, 0), most)
+    def run(places: slice) -> dict[Value, Array]:
+        found: dict[Value, Array] = {}
 
-    for batch in batches(samples, "equalising", on_progress):
-        run_batch(graph, batch, look)
-    return found
+        def look(value: Value, array: Array) -> None:
+            if value in wanted:
+                found[value] = np.abs(array).max(axis=tuple(range(array.ndim - 1)))
+
+        run_batch(graph, samples[places], look)
+        return found
+
+    largest: dict[Value, Array] = {}
+    for part in each_batch(run, len(samples), "equalising", on_progress, threads):
+        for value, found in part.items():
+            largest[value] = np.maximum(largest.get(value, 0), found)
+    return largest
 
 
 def _factor(link: Link, constants: dict[Value, Array], largest: Array) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from smidgen.ir import Array, Graph, verify
 from smidgen.ir.log_mel import LogMel
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.quantization.calibration import (
+    BATCH,
     METHODS,
     Method,
     ProgressCallback,
@@ -30,6 +32,7 @@ from smidgen.quantization.folding import fold
 from smidgen.quantization.int8 import check_ops, input_scale, round_graph, share_scales
 from smidgen.quantization.recurrent import fit_cells
 from smidgen.quantization.report import Accuracy, Report, compare, scored_classes, top1
+from smidgen.threads import in_order, threads_for
 
 FEWEST = 8  # samples; a hundred are better
 HELD_OUT = 5  # every fifth sample sets no range and is compared with
@@ -46,11 +49,13 @@ class Recipe:
     equalise: bool = True
     correct: bool = True
 
-    def check(self) -> None:
+    def checked(self) -> Recipe:
+        """The same, or InputError where it cannot be followed."""
         if self.method not in METHODS:
             raise InputError(f"there is no method {str(self.method)[:40]!r}; known are {', '.join(METHODS)}")
         if not 50 < self.percentile <= 100:
             raise InputError(f"a percentile of {self.percentile} leaves no range; give above 50, at most 100")
+        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,48 +78,48 @@ def quantize(
     labelled: Samples | None = None,
     preprocessing: Preprocessing | None = None,
     conventions: Conventions = CONVENTIONS,
+    threads: int | None = None,
     on_progress: ProgressCallback = lambda _: None,
 ) -> Quantized:
     """An int8 graph from a float one and what it is to see.
 
-    `images` are uint8 [height, width, 1 or 3] of any size, or tensors of the input's shape in float32 or uint8.
-    `labelled` are such whose class among the graph's own is known: the report gives the accuracy on them. How pixels
-    become numbers is the preprocessing given, the graph's own, or what its first layers say; without any of these the
-    `conventions` are tried, and where none is clearly right a QuantizationError asks for it. Every fifth image is kept
-    apart for the report.
+    `images` are uint8 [height, width, 1 or 3] of any size, or tensors of the input's shape in float32 or uint8; every
+    fifth is kept apart for the report. `labelled` are such whose class among the graph's own is known: the report gives
+    the accuracy on them. How pixels become numbers is the preprocessing given, the graph's own, or what its first
+    layers say; without these the `conventions` are tried, and where none is clearly right a QuantizationError asks for
+    it. All cores take part, or so many `threads`; the result is the same.
     """
-    recipe = recipe or Recipe()
-    recipe.check()
+    recipe = (recipe or Recipe()).checked()
     _check_float(graph)
     pixels = _are_pixels(graph, images)
-    if labelled is not None:
-        _check_labels(graph, labelled)
+    _check_labels(graph, labelled)
     real = fold(graph)
     check_ops(real)
+    count = threads_for(len(images), BATCH, threads)
     if preprocessing is not None:
         choice: PixelChoice | None = _as_given(graph, preprocessing, pixels)
     else:
-        choice = choose_preprocessing(graph, images, labelled, conventions, on_progress) if pixels else None
+        choice = choose_preprocessing(graph, images, labelled, conventions, on_progress, count) if pixels else None
     real = replace(real, preprocessing=choice.preprocessing if choice else _heard(graph))
     verify(real)
-    samples = _samples(real, images)
+    samples = _samples(real, images, count)
     used, others = _split_samples(len(samples))
     if recipe.equalise:
-        real = equalise(real, samples[used], on_progress)
-    real = fit_cells(real, samples[used], on_progress)
-    ranges = calibrate(real, samples[used], recipe.method, recipe.percentile, on_progress)
+        real = equalise(real, samples[used], on_progress, count)
+    real = fit_cells(real, samples[used], on_progress, count)
+    ranges = calibrate(real, samples[used], recipe.method, recipe.percentile, on_progress, count)
     given = input_scale(choice.preprocessing, samples.shape[-1]) if choice else None
     rounded = round_graph(real, share_scales(real, ranges, given))
-    integers = _samples(rounded, images)
+    integers = _samples(rounded, images, count)
     if recipe.correct:
         corrected = _evenly_spaced(used, CORRECTED)
         on_progress(QuantizationProgress("correcting", 0, 1))
         rounded = correct_biases(real, rounded, samples[corrected], integers[corrected])
     seen = _evenly_spaced(others, COMPARED)
-    compared = compare(real, rounded, samples[seen], integers[seen], on_progress)
-    held_out = not np.intersect1d(used, others).size
-    known = None if labelled is None else _accuracy(real, rounded, labelled, on_progress)
-    return Quantized(rounded, compared.report(graph.name, recipe.method, len(used), held_out, known), choice)
+    compared = compare(real, rounded, samples[seen], integers[seen], on_progress, count)
+    known = None if labelled is None else _accuracy(real, rounded, labelled, on_progress, count)
+    report = compared.report(graph.name, recipe.method, len(used), len(used) < len(samples), known)
+    return Quantized(rounded, report, choice)
 
 
 def _heard(graph: Graph) -> LogMel | None:
@@ -129,8 +134,10 @@ def _as_given(graph: Graph, preprocessing: Preprocessing, pixels: bool) -> Pixel
     return PixelChoice(preprocessing, "given", usual_name(preprocessing))
 
 
-def _check_labels(graph: Graph, labelled: Samples) -> None:
-    """Raise QuantizationError unless the labels are classes that the graph scores."""
+def _check_labels(graph: Graph, labelled: Samples | None) -> None:
+    """Raise QuantizationError unless the labels, where there are any, are classes that the graph scores."""
+    if labelled is None:
+        return
     classes, largest = scored_classes(graph), max(labelled.labels, default=0)
     if classes is None or largest >= classes or not len(labelled):
         raise QuantizationError(
@@ -139,9 +146,9 @@ def _check_labels(graph: Graph, labelled: Samples) -> None:
         )
 
 
-def _accuracy(real: Graph, rounded: Graph, labelled: Samples, on_progress: ProgressCallback) -> Accuracy:
+def _accuracy(real: Graph, rounded: Graph, labelled: Samples, on_progress: ProgressCallback, threads: int) -> Accuracy:
     """Both graphs on images whose class is known."""
-    right = (top1(graph, labelled, on_progress) for graph in (real, rounded))
+    right = (top1(graph, labelled, on_progress, threads) for graph in (real, rounded))
     return Accuracy(len(labelled), *right)
 
 
@@ -196,6 +203,6 @@ def _are_pixels(graph: Graph, images: Sequence[Array]) -> bool:
     return False
 
 
-def _samples(graph: Graph, images: Sequence[Array]) -> Array:
+def _samples(graph: Graph, images: Sequence[Array], threads: int) -> Array:
     """The samples as a graph takes them, [count, *shape]."""
-    return np.stack([as_input(image, pixel_encoding(graph)) for image in images])
+    return np.stack(list(in_order(partial(as_input, encoding=pixel_encoding(graph)), images, threads)))

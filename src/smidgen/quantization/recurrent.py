@@ -11,26 +11,34 @@ from smidgen.ir import Array, Graph, Node, Value
 from smidgen.ir.rewriting import readers
 from smidgen.ops.lstm import MOST_BITS, Lstm
 from smidgen.quantization.batch import run_batch
-from smidgen.quantization.calibration import ProgressCallback, batches
+from smidgen.quantization.calibration import ProgressCallback, each_batch
 
 ROOM = 2.0  # a cell state may become so many times larger than on the samples
 
 
-def fit_cells(graph: Graph, samples: Array, on_progress: ProgressCallback) -> Graph:
+def fit_cells(graph: Graph, samples: Array, on_progress: ProgressCallback, threads: int = 1) -> Graph:
     """The graph with as many bits before the point of every cell state as the samples need."""
     if not any(isinstance(node.op, Lstm) for node in graph.nodes):
         return graph
-    read_by, largest = readers(graph), dict[Value, float]()
+    read_by = readers(graph)
 
-    def look(value: Value, array: Array) -> None:
-        for node in read_by.get(value, ()):
-            if isinstance(node.op, Lstm):
-                w, u, b = (graph.constants[v] for v in node.ins[1:])
-                cells = (node.op.states(node, x[0], w, u, b)[1] for x in array)
-                largest[node.out] = max(largest.get(node.out, 0.0), *(float(np.abs(c).max()) for c in cells))
+    def run(places: slice) -> dict[Value, float]:
+        found: dict[Value, float] = {}
 
-    for batch in batches(samples, "looking at cells", on_progress):
-        run_batch(graph, batch, look)
+        def look(value: Value, array: Array) -> None:
+            for node in read_by.get(value, ()):
+                if isinstance(node.op, Lstm):
+                    w, u, b = (graph.constants[v] for v in node.ins[1:])
+                    cells = (node.op.states(node, x[0], w, u, b)[1] for x in array)
+                    found[node.out] = max(float(np.abs(c).max()) for c in cells)
+
+        run_batch(graph, samples[places], look)
+        return found
+
+    largest: dict[Value, float] = {}
+    for part in each_batch(run, len(samples), "looking at cells", on_progress, threads):
+        for value, found in part.items():
+            largest[value] = max(largest.get(value, 0.0), found)
     return replace(graph, nodes=tuple(_fitted(node, largest.get(node.outs[0], 1.0)) for node in graph.nodes))
 
 

@@ -15,7 +15,7 @@ from smidgen.ir import Array, Graph, Node, Value
 from smidgen.numerics import dequantize, quantize
 from smidgen.ops.elementwise import Requantize
 from smidgen.quantization.batch import run_batch, run_node
-from smidgen.quantization.calibration import BATCH, ProgressCallback, QuantizationProgress, batches, functions_of
+from smidgen.quantization.calibration import ProgressCallback, each_batch, functions_of
 
 WEAK = 10.0  # dB: below this a layer is pointed out
 
@@ -106,18 +106,34 @@ def _decibels(ratio: float | None) -> str:
 class _Noise:
     """Sums of squares of a signal and of what was added to it."""
 
-    def __init__(self) -> None:
-        self.signal = self.noise = 0.0
+    def __init__(self, signal: float = 0.0, noise: float = 0.0) -> None:
+        self.signal, self.noise = signal, noise
 
-    def add(self, wanted: Array, got: Array) -> None:
-        self.signal += float(np.square(wanted, dtype=np.float64).sum())
-        self.noise += float(np.square(wanted.astype(np.float64) - got).sum())
+    @classmethod
+    def between(cls, wanted: Array, got: Array) -> _Noise:
+        return cls(
+            float(np.square(wanted, dtype=np.float64).sum()),
+            float(np.square(wanted.astype(np.float64) - got).sum()),
+        )
+
+    def add(self, other: _Noise) -> None:
+        self.signal += other.signal
+        self.noise += other.noise
 
     @property
     def ratio(self) -> float | None:
         if self.noise == 0 or self.signal == 0:
             return None
         return 10 * math.log10(self.signal / self.noise)
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """What a few samples show: the noise of each layer after all before it and alone, and equal first choices."""
+
+    noise: dict[str, tuple[_Noise, _Noise]]
+    same: int
+    count: int
 
 
 class Comparison:
@@ -131,25 +147,33 @@ class Comparison:
         self.alone = {name: _Noise() for name in self.nodes}
         self.same = self.count = 0
 
-    def add(self, samples: Array, integers: Array) -> None:
+    def run(self, samples: Array, integers: Array) -> _Batch:
         """Samples for the float graph, and the same as the int8 graph takes them."""
         got: dict[str, Array] = {}
         run_batch(self.rounded, integers, lambda v, array: got.update({v.name: array}))
         floats: dict[str, Array] = {}
+        noise: dict[str, tuple[_Noise, _Noise]] = {}
 
         def look(value: Value, array: Array) -> None:
             floats[value.name] = array
             node = self.nodes.get(value.name)
             if node is not None:
                 wanted = self._seen(value.name, array)
-                for noise, result in ((self.whole, got[value.name]), (self.alone, self._alone(node, floats))):
-                    noise[value.name].add(wanted, self._seen(value.name, _reals(node.out, result)))
+                results = (_reals(node.out, result) for result in (got[value.name], self._alone(node, floats)))
+                whole, alone = (_Noise.between(wanted, self._seen(value.name, result)) for result in results)
+                noise[value.name] = whole, alone
 
         run_batch(self.real, samples, look)
         a, b = (found[graph.outputs[0].name] for found, graph in ((floats, self.real), (got, self.rounded)))
         tops = [array.reshape(len(array), -1).argmax(axis=1) for array in (a, b)]
-        self.same += int((tops[0] == tops[1]).sum())
-        self.count += len(samples)
+        return _Batch(noise, int((tops[0] == tops[1]).sum()), len(samples))
+
+    def add(self, batch: _Batch) -> None:
+        for name, (whole, alone) in batch.noise.items():
+            self.whole[name].add(whole)
+            self.alone[name].add(alone)
+        self.same += batch.same
+        self.count += batch.count
 
     def _seen(self, name: str, array: Array) -> Array:
         """What to compare of a layer's output: the function's result where only a function reads it."""
@@ -200,27 +224,37 @@ def scored_classes(graph: Graph) -> int | None:
     return shape[-1] if shape and math.prod(shape) == shape[-1] > 1 else None
 
 
-def top1(graph: Graph, labelled: Samples, on_progress: ProgressCallback) -> float:
+def top1(graph: Graph, labelled: Samples, on_progress: ProgressCallback, threads: int = 1) -> float:
     """The share of the images whose class is the graph's largest output."""
-    right = 0
 
-    def look(value: Value, array: Array) -> None:
-        nonlocal right
-        if value == graph.scores:
-            right += int((array.reshape(len(array), -1).argmax(axis=1) == labels).sum())
+    def run(places: slice) -> int:
+        said: list[Array] = []
 
-    for at in range(0, len(labelled), BATCH):
-        on_progress(QuantizationProgress("testing", at, len(labelled)))
-        labels = np.array(labelled.labels[at : at + BATCH])
-        shown = [as_input(image, pixel_encoding(graph)) for image in labelled.images[at : at + BATCH]]
+        def look(value: Value, array: Array) -> None:
+            if value == graph.scores:
+                said.append(array.reshape(len(array), -1).argmax(axis=1))
+
+        shown = [as_input(image, pixel_encoding(graph)) for image in labelled.images[places]]
         run_batch(graph, np.stack(shown), look)
-    return right / len(labelled)
+        return int((said[0] == np.array(labelled.labels[places])).sum())
+
+    return sum(each_batch(run, len(labelled), "testing", on_progress, threads)) / len(labelled)
 
 
-def compare(real: Graph, rounded: Graph, samples: Array, integers: Array, on_progress: ProgressCallback) -> Comparison:
+def compare(
+    real: Graph,
+    rounded: Graph,
+    samples: Array,
+    integers: Array,
+    on_progress: ProgressCallback,
+    threads: int = 1,
+) -> Comparison:
     """Run both over the samples, a few at a time."""
-    comparison, at = Comparison(real, rounded), 0
-    for batch in batches(samples, "comparing", on_progress):
-        comparison.add(batch, integers[at : at + len(batch)])
-        at += len(batch)
+    comparison = Comparison(real, rounded)
+
+    def run(places: slice) -> _Batch:
+        return comparison.run(samples[places], integers[places])
+
+    for batch in each_batch(run, len(samples), "comparing", on_progress, threads):
+        comparison.add(batch)
     return comparison

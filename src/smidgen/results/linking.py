@@ -84,3 +84,22 @@ class BoardWatched:
     def __str__(self) -> str:
         drawn = f"\nmean loss  {curve(self.losses)}" if self.losses else ""
         return f"{self.port} runs program {self.fingerprint}, {self.restarts} restarts seen\n{self.statistics}{drawn}"
+
+
+@dataclass(frozen=True)
+class BoardReplayed:
+    """What a board learned from examples that it had kept."""
+
+    port: str
+    fingerprint: str
+    learning_rate: float
+    losses: tuple[float, ...]
+    saved: bool
+
+    def __str__(self) -> str:
+        mean = sum(self.losses) / len(self.losses)
+        kept = "saved on the board" if self.saved else "not saved on the board"
+        return (
+            f"{self.port}: program {self.fingerprint} learned from {len(self.losses):,} examples that it had kept, "
+            f"mean loss {mean:.4f}\nloss       {curve(self.losses)}\n{kept}"
+        )

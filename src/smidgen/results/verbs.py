@@ -12,6 +12,7 @@ from smidgen.ir.log_mel import LogMel
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning import Epoch, Tested
 from smidgen.memory import PeakParts
+from smidgen.pipeline import Replay
 from smidgen.quantization import PixelChoice, Report
 from smidgen.selection.rates import ChosenRate
 from smidgen.training.losses import Loss
@@ -120,6 +121,7 @@ class CompiledProject:
     constant_bytes: int
     at_peak: PeakParts
     picture: str | None  # the file its memory is drawn in
+    replay: Replay | None = None
 
     def __str__(self) -> str:
         learns = f"{self.state_bytes:,} for what outlives a run, " if self.state_bytes else ""
@@ -127,7 +129,9 @@ class CompiledProject:
             f"{self.model} for {self.target}: {len(self.files)} files → {self.folder}\n"
             f"arena {self.peak_bytes:,} bytes of SRAM (at least {self.lower_bound_bytes:,}), "
             f"{learns}constants {self.constant_bytes:,} bytes of flash\n"
-            f"at the peak: {self.at_peak}" + (f"\nmemory drawn in {self.picture}" if self.picture else "")
+            f"at the peak: {self.at_peak}"
+            + (f"\n{self.replay}" if self.replay else "")
+            + (f"\nmemory drawn in {self.picture}" if self.picture else "")
         )
 
 

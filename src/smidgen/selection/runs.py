@@ -107,7 +107,7 @@ def run_trial(setup: Setup, trial: Trial) -> Outcome:
     program = compile_trial(setup, trial)
     built = Host().build(program.sources)
     try:
-        learned = learn(program, setup.data, setup.course)
+        learned = learn(program, setup.data, setup.course, threads=1)
     except LearningError:  # its loss is not a number
         return DIVERGED
     finally:

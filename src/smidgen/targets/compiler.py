@@ -149,6 +149,7 @@ class Cache:
         with tempfile.TemporaryDirectory(dir=self.folder, prefix="build-") as name:
             work = Path(name)
             for file, text in sources.items():
+                (work / file).parent.mkdir(exist_ok=True)
                 (work / file).write_text(text)
             self.compiler("-o", f"built{suffix}", *arguments, folder=work)
             built = work / f"built{suffix}"

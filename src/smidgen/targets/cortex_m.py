@@ -13,7 +13,17 @@ from pathlib import Path
 
 import numpy as np
 
-from smidgen.codegen import PORTABLE, Sources, interface, link_files, link_header, render, serves
+from smidgen.codegen import (
+    PORTABLE,
+    Sources,
+    interface,
+    kept_fields,
+    link_files,
+    link_header,
+    render,
+    serves,
+    store_files,
+)
 from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph, Node, Value, check_inputs
 from smidgen.memory import Plan, state_bytes, state_offsets
@@ -23,7 +33,7 @@ from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS, KIB, Board, Region
 from smidgen.targets.compiler import Cache, cache_folder
 from smidgen.targets.counter import ENTRY, GENERATED, KERNEL, Counter
-from smidgen.targets.device import Device, check_hearing, check_state, check_step
+from smidgen.targets.device import Device, check_hearing, check_latent, check_state, check_step
 from smidgen.targets.image import Image, read_image
 from smidgen.targets.qemu import QemuBoard
 from smidgen.targets.stack import StackBound, bound_stack
@@ -37,9 +47,11 @@ CLEAR_TRAP = """/* CCR.UNALIGN_TRP off, should a boot loader have set it: kernel
     *(volatile uint32_t *)0xE000ED14 &= ~(1u << 3);"""
 SET_TRAP = """/* CCR.UNALIGN_TRP on: this program reads and writes aligned words only, and anything else is to fault. */
     *(volatile uint32_t *)0xE000ED14 |= 1u << 3;"""
+SWITCHES = "#define LINK 1\n#define KEEPS {:d}\n"  # before a project's main.c
 # Static data besides arena and state (36 bytes), and the stack, whose bound was at most 2,200 bytes in every program of
 # the three networks that was built: by zig for each core, and by gcc for the Cortex-M7 (docs/chip.md).
 BESIDES = 2304
+ENTRIES = ("run", "predict", "train", "learn", "error", "audio_push", "front", "replay")  # that a host calls
 HEARD = 160  # samples that a request hands over at most, as serve.c has room for
 STATIC = 64  # of these at most static data; the rest is stack
 LIMIT = 20_000_000_000  # instructions a request may take: minutes of emulation, far above any step
@@ -96,17 +108,18 @@ class CortexM:
             _fit_stack(graph, self.board, bound_stack(linked))
             return linked
         except TargetError as error:
-            if not re.search(r"will not fit in region|overflowed by", str(error)):
+            if not re.search(r"will not fit in region|overflowed by|overlaps", str(error)):
                 raise
         # Linked for a board with room for anything, the program shows what it needs.
         board, origin = self.board, self.board.sram.origin
         roomy = replace(board, flash=Region(board.flash.origin, ROOM), sram=Region(origin, ROOM))
         image = read_image(replace(self, board=roomy)._link(graph, sources, main))
-        stack, end = board.stack, max(section.address + section.bytes for section in image.sections)
+        stack, end = board.stack, max(s.address + s.bytes for s in image.sections if s.address in roomy.sram)
         static = end - origin - stack
         _fit(graph, sources, board, "SRAM", static + stack, f"static data {static:,}, stack {stack:,}")
-        code = image.flash_bytes - image.constant_bytes
-        _fit(graph, sources, board, "flash", image.flash_bytes, f"code {code:,}, constants {image.constant_bytes:,}")
+        code, kept = image.flash_bytes - image.constant_bytes, image.section(".kept").bytes
+        parts = f"code {code:,}, constants {image.constant_bytes:,}" + (f", what is kept {kept:,}" if kept else "")
+        _fit(graph, sources, board, "flash", image.flash_bytes + kept, parts)
         raise TargetError(f"the linker found no room for {graph.name} on {board.name}")
 
     def _link(self, graph: Graph, sources: Sources, main: Mapping[str, str] | None) -> Path:
@@ -119,7 +132,8 @@ class CortexM:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             objects = list(pool.map(compiled, sources.kernels))
         serving = main or {"serve.c": self.server(graph, sources)}
-        files = {**sources.interface_headers, **sources.files, **self._board_files(), **serving}
+        kept = kept_fields(sources) if "flash.c" in serving else {}
+        files = {**sources.interface_headers, **sources.files, **self._board_files(kept), **serving}
         own = [name for name in files if name.endswith(".c")]
         return cache.build(
             ".elf", files, "-I.", "-T", "board.ld", *toolchain.link_flags(self.toolchain), *own, *objects
@@ -131,11 +145,21 @@ class CortexM:
         sizes = {"input_bytes": inputs, "output_bytes": outputs, "piped": int(self.board.core.helium)}
         return render("board/serve.c", **interface(graph, sources), **sizes)
 
-    def linked(self, graph: Graph, sources: Sources) -> Path:
-        """The firmware of a program that serves a host over a link, as its project's example does."""
-        fields = {**interface(graph, sources), "linked": 1}
-        main = {name: self._render(name, fields) for name in ("main.c", "port.h")}
-        return self.build(graph, sources, {**main, **link_header(graph, sources), **link_files()})
+    def linked(self, graph: Graph, sources: Sources, keeps: bool = True) -> Path:
+        """The firmware of a program that serves a host over a link, as its project's example does.
+
+        It keeps what it learned in the board's flash, or nothing.
+        """
+        main = {**self._example(graph, sources), **link_header(graph, sources), **link_files()}
+        store = store_files() if sources.learns else {}
+        main |= {Path(name).name: text for name, text in store.items() if name.startswith("smidgen/")}
+        return self.build(graph, sources, {**main, "main.c": SWITCHES.format(keeps) + main["main.c"]})
+
+    def _example(self, graph: Graph, sources: Sources) -> dict[str, str]:
+        """The example of a project, what it includes, and a driver for the flash of an emulated board."""
+        names = ("main.c", *(("port.h",) if serves(graph) else ()), *(("keep.h", "flash.c") if sources.learns else ()))
+        fields = {**interface(graph, sources), **kept_fields(sources)}
+        return {name: self._render(name, fields) for name in names}
 
     def start(self, graph: Graph, sources: Sources) -> BoardDevice:
         return BoardDevice(graph, sources, self, self.build(graph, sources))
@@ -146,9 +170,9 @@ class CortexM:
         flags = {f"{kind}_flags": " ".join(toolchain.core_flags(kind, core)) for kind in TOOLCHAINS}
         link = {f"{kind}_link": " ".join(toolchain.link_flags(kind)) for kind in TOOLCHAINS}
         optional = [flag for flag in toolchain.FLAGS if flag != "-Werror"]
-        every = {**fields, **flags, **link, "flags": " ".join(optional), "linked": 0}
-        names = ("main.c", "port.h") if serves(graph) else ("main.c",)
-        board = {**self._board_files(), **{name: self._render(name, every) for name in names}}
+        kept = kept_fields(sources)
+        every = {**fields, **flags, **link, **kept, "flags": " ".join(optional)}
+        board = {**self._board_files(kept), **self._example(graph, sources)}
         return {f"board/{name}": text for name, text in board.items()} | {n: self._render(n, every) for n in PROJECT}
 
     def _render(self, name: str, fields: Mapping[str, object]) -> str:
@@ -159,12 +183,12 @@ class CortexM:
             "board": board.name, "core": board.core.title, "stack_bytes": board.stack,
             "flash_origin": f"0x{board.flash.origin:08x}", "flash_bytes": board.flash.bytes,
             "sram_origin": f"0x{board.sram.origin:08x}", "sram_bytes": board.sram.bytes,
-            "flash_text": f"{board.flash.bytes // KIB} KB", "sram_text": f"{board.sram.bytes // KIB} KB",
+            "flash_text": f"{board.flash.bytes // KIB} KB", "sram_text": f"{board.sram.bytes // KIB} KB", "kept": "",
         }  # fmt: skip
         return render(f"board/{name}", **{**own, **fields})
 
-    def _board_files(self) -> dict[str, str]:
-        return {name: self._render(name, {}) for name in ("startup.c", "board.ld")}
+    def _board_files(self, kept: Mapping[str, object] | None = None) -> dict[str, str]:
+        return {name: self._render(name, kept or {}) for name in ("startup.c", "board.ld")}
 
 
 def _fit(graph: Graph, sources: Sources, board: Board, what: str, needed: int, parts: str) -> None:
@@ -234,7 +258,7 @@ class BoardDevice(Device):
         self.graph, self.learns, self.image = graph, sources.learns, image
         self._stack_bound = bound_stack(firmware).bytes
         self.compiler, self.clock = target.toolchain, target.board.clock
-        self.heard = 0
+        self.heard, self._latent = 0, sources.latent
         self._streamed, self._limit = sources.streamed_input, target.limit
         self._counter = Counter(image, _roles(graph, sources, image), sources.calls, len(graph.nodes))
         emulator = QemuBoard if target.board.core.helium else EmulatedBoard
@@ -256,6 +280,19 @@ class BoardDevice(Device):
         how = struct.pack("<f", learning_rate) + (b"" if told is None else told.tobytes())
         sent = self._bytes(self.graph.prediction_inputs, (image,))
         (loss,) = struct.unpack("<f", self._ask(b"t" + how + sent))
+        return float(loss)
+
+    def latent(self, image: Array) -> bytes:
+        """What the frozen front makes of an image, where the program was compiled to replay."""
+        check_latent(self.graph, self._latent)
+        return self._ask(b"k" + self._bytes(self.graph.prediction_inputs, (image,)))
+
+    def replay(self, latent: bytes, label: int | Array | None, learning_rate: float) -> float:
+        """One step on a latent, which learns what a step on its image would; the loss before it."""
+        check_latent(self.graph, self._latent, latent)
+        told = check_step(self, label, learning_rate)
+        how = struct.pack("<f", learning_rate) + (b"" if told is None else told.tobytes())
+        (loss,) = struct.unpack("<f", self._ask(b"y" + how + latent))
         return float(loss)
 
     def hear(self, samples: Array) -> Array:
@@ -324,7 +361,7 @@ class BoardDevice(Device):
     def _bytes(self, inputs: tuple[Value, ...], arrays: tuple[Array, ...]) -> bytes:
         """Inputs as the firmware takes them: in order, but a streamed image last, for it is read while it is used."""
         self._running()
-        check_inputs(replace(self.graph, inputs=inputs), arrays)
+        check_inputs(self.graph, arrays, inputs)
         parts = [np.ascontiguousarray(array).tobytes() for array in arrays]
         return b"".join((*parts[1:], parts[0]) if self._streamed else parts)
 
@@ -341,7 +378,7 @@ def _tensor(value: Value, data: bytes, at: int) -> Array:
 def _roles(graph: Graph, sources: Sources, image: Image) -> dict[int, int]:
     """Which addresses begin kernels, which are the program between them, and where calls into it enter."""
     kernels = {node.op.symbol(node) for node in (graph.nodes[i] for i in sources.calls)}
-    entries = {f"{sources.prefix}_{name}" for name in ("run", "predict", "train", "learn", "error", "audio_push")}
+    entries = {f"{sources.prefix}_{name}" for name in ENTRIES}
     roles: dict[int, int] = {}
     for symbol in (s for s in image.symbols if s.is_code):
         if symbol.name in kernels:

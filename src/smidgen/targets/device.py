@@ -38,6 +38,14 @@ class Device(Protocol):
         The label is a class, a float32 vector, a uint8 map of classes, or None, as the program's loss asks for.
         """
 
+    def latent(self, image: Array) -> bytes:
+        """What the frozen front makes of an image, where the program was compiled to replay."""
+        raise InputError(f"this device hands over no latents of {self.graph.name}; take host, or an emulated board")
+
+    def replay(self, latent: bytes, label: int | Array | None, learning_rate: float) -> float:
+        """One step on a latent, which learns what a step on its image would; the loss before it."""
+        raise InputError(f"this device takes no latents of {self.graph.name}; take host, or an emulated board")
+
     def hear(self, samples: Array) -> Array:
         """What the program's own front end makes of int16 samples that follow silence: its input."""
 
@@ -49,6 +57,10 @@ class Device(Protocol):
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Put back what `state` gave."""
+
+    def twin(self) -> Device | None:
+        """Another device that runs the same program in the same state; None where this is the only one there is."""
+        return None
 
     def close(self) -> None:
         """Give its memory back; the end of a `with` block does so."""
@@ -101,6 +113,14 @@ def check_step(device: Device, label: int | Array | None, learning_rate: float) 
     if not 0 <= learning_rate < math.inf:
         raise InputError(f"a learning rate of {learning_rate} cannot be used; give a number from 0 up")
     return told_array(graph, graph.roles, label)
+
+
+def check_latent(graph: Graph, sizes: tuple[int, ...], latent: bytes | None = None) -> None:
+    """Raise InputError unless a program replays, and this is as large as its latents are."""
+    if not sizes:
+        raise InputError(f"{graph.name} was compiled without replay; give compile() a size of flash for it")
+    if latent is not None and len(latent) != sum(sizes):
+        raise InputError(f"a latent of {graph.name} has {sum(sizes):,} bytes, given were {len(latent):,}")
 
 
 def told_array(graph: Graph, roles: Roles, label: int | Array | None) -> Array | None:

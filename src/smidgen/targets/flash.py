@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from smidgen.codegen import SECTOR_BYTES
 from smidgen.errors import InputError
 from smidgen.ir import Array
 
@@ -41,6 +42,10 @@ PARTS = {
         FlashPart("stm32f7-small", 32 * 1024, 4, 10_000, 250, 16),
     )
 }
+
+
+# An emulated board's own, beside its program: as an nRF52840's.
+BOARD_FLASH = FlashPart("board", SECTOR_BYTES, 4, 10_000, 85, 41)
 
 
 class EmulatedFlash:

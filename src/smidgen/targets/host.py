@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ from smidgen.ir import Array, Graph, Node, Value, check_inputs
 from smidgen.memory import Plan, state_bytes, state_offsets
 from smidgen.runtime import working_memory
 from smidgen.targets.compiler import Cache, Compiler, cache_folder, find_compiler
-from smidgen.targets.device import Device, check_hearing, check_state, check_step
+from smidgen.targets.device import Device, check_hearing, check_latent, check_state, check_step
 
 PROJECT = ("Makefile", "CMakeLists.txt", "README.md")
 NOT_SERVED = "static int serve(void) { return 2; } /* a host has no way to hand over more than an image */\n"
@@ -63,8 +63,10 @@ class Host:
     def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
         """An example, two ways to build it, and how to use it."""
         kept = render("stdio_kept.c", **fields) if sources.learns else ""
+        kept += render("stdio_ring.c", **fields) if sources.latent and serves(graph) else ""
+        opens = render("stdio_open.c", **fields) if sources.latent and serves(graph) else ""
         serve = render("stdio_link.c", **fields, kept=kept) if serves(graph) else NOT_SERVED
-        example = render("train_main.c" if sources.learns else "main.c", **fields, serve=serve)
+        example = render("train_main.c" if sources.learns else "main.c", **fields, serve=serve, open_ring=opens)
         return {"board/main.c": example, **{name: render(name, **fields) for name in PROJECT}}
 
     def check(self, graph: Graph, layout: Plan, sources: Sources) -> None:
@@ -79,7 +81,7 @@ class HostDevice(Device):
 
     def __init__(self, graph: Graph, sources: Sources, library: Path) -> None:
         self.graph, self.learns = graph, sources.learns
-        self._prefix = sources.prefix
+        self._prefix, self._sources, self._built = sources.prefix, sources, library
         self._library: ctypes.CDLL | None = _load_copy(library)
         rows = graph.image if sources.streamed_input else None
         self._inputs = {
@@ -88,6 +90,7 @@ class HostDevice(Device):
         }
         self._outputs = tuple(self._memory("output", v.type.bytes, i) for i, v in enumerate(graph.outputs))
         self._state = self._memory("state", state_bytes(graph)) if graph.state else np.empty(0, np.uint8)
+        self._latent = tuple(self._memory("latent", size, i) for i, size in enumerate(sources.latent))
         self._function("init")()
 
     def run(self, *arrays: Array) -> tuple[Array, ...]:
@@ -107,13 +110,23 @@ class HostDevice(Device):
         """One step of a program that learns; the loss before it."""
         told, train = check_step(self, label, learning_rate), self._function("train")
         self._feed(self.graph.prediction_inputs, (image,))
-        train.restype, rate = ctypes.c_float, ctypes.c_float(learning_rate)
-        if told is None:
-            return float(train(rate))
-        if told.dtype == np.int32:
-            return float(train(ctypes.c_int(int(told[0])), rate))
-        given = np.ascontiguousarray(told)
-        return float(train(ctypes.c_void_p(given.ctypes.data), rate))
+        return _taught(train, told, learning_rate)
+
+    def latent(self, image: Array) -> bytes:
+        """What the frozen front makes of an image, where the program was compiled to replay."""
+        check_latent(self.graph, tuple(part.size for part in self._latent))
+        self._feed(self.graph.prediction_inputs, (image,))
+        self._function("front")()
+        return b"".join(part.tobytes() for part in self._latent)
+
+    def replay(self, latent: bytes, label: int | Array | None, learning_rate: float) -> float:
+        """One step on a latent, which learns what a step on its image would; the loss before it."""
+        check_latent(self.graph, tuple(part.size for part in self._latent), latent)
+        told, replay = check_step(self, label, learning_rate), self._function("replay")
+        given = np.frombuffer(latent, np.uint8)
+        for part in self._latent:
+            part[:], given = given[: part.size], given[part.size :]
+        return _taught(replay, told, learning_rate)
 
     def hear(self, samples: Array) -> Array:
         """What the program's own front end makes of int16 samples that follow silence: its input."""
@@ -143,16 +156,22 @@ class HostDevice(Device):
         for v, offset in state_offsets(self.graph).items():
             self._kept(v, offset)[...] = state[v.name]
 
+    def twin(self) -> HostDevice:
+        """Another device that runs the same program in the same state, at the same time."""
+        other = HostDevice(self.graph, self._sources, self._built)
+        other._state[:] = self._state
+        return other
+
     def close(self) -> None:
         """Unload the library; its memory is gone with it."""
         if self._library is not None:
-            self._inputs, self._outputs = {}, ()
+            self._inputs, self._outputs, self._latent = {}, (), ()
             self._state = np.empty(0, np.uint8)
             handle, self._library = self._library._handle, None
             _ctypes.dlclose(handle)
 
     def _feed(self, inputs: tuple[Value, ...], arrays: tuple[Array, ...]) -> None:
-        check_inputs(replace(self.graph, inputs=inputs), arrays)
+        check_inputs(self.graph, arrays, inputs)
         for value, array in zip(inputs, arrays, strict=True):
             self._inputs[value][:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
@@ -183,6 +202,17 @@ class HostDevice(Device):
         function.restype = ctypes.c_void_p
         memory: Array = np.ctypeslib.as_array(ctypes.cast(function(*index), ctypes.POINTER(ctypes.c_uint8)), (size,))
         return memory
+
+
+def _taught(step: ctypes._NamedFuncPointer, told: Array | None, learning_rate: float) -> float:
+    """A step of the library, handed what it is told; the loss."""
+    step.restype, rate = ctypes.c_float, ctypes.c_float(learning_rate)
+    if told is None:
+        return float(step(rate))
+    if told.dtype == np.int32:
+        return float(step(ctypes.c_int(int(told[0])), rate))
+    given = np.ascontiguousarray(told)
+    return float(step(ctypes.c_void_p(given.ctypes.data), rate))
 
 
 def _load_copy(library: Path) -> ctypes.CDLL:

@@ -2,45 +2,95 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from pathlib import Path
 
+from unicorn import Uc
 from unicorn import arm_const as arm
+from unicorn import unicorn_const as uc
 
+from smidgen.data.files import write_whole
 from smidgen.errors import TargetError
 from smidgen.targets.board import OPEN, READ, WRITE, EmulatedBoard
 from smidgen.targets.boards import Board
 from smidgen.targets.counter import Counter
+from smidgen.targets.flash import EmulatedFlash
 from smidgen.targets.image import Image
 
-CLOSE = 0x02  # a semihosting operation
-WRITES = 4  # from this mode of OPEN on, a file is written
-LINE_IN, LINE_OUT = "line-in", "line-out"
-
-
-class Drawer:
-    """Files that a board keeps, by name; they are there whole once they are closed."""
-
-    def __init__(self) -> None:
-        self.files: dict[str, bytes] = {}
+LINE_IN, LINE_OUT = b"line-in", b"line-out"
+HANDLES = {LINE_IN: 1, LINE_OUT: 2}
+KEPT = ".kept"  # the section of a program's flash that a store writes
+STARTING = 200_000_000  # instructions until a program with a link waits for bytes, at most
+WORD, ERASED = 4, 0xFFFF_FFFF
 
 
 class LinkedBoard(EmulatedBoard):
-    """A board at the end of a line: bytes are handed over as they come, none is waited for."""
+    """A board at the end of a line: bytes are handed over as they come, none is waited for.
 
-    def __init__(self, board: Board, image: Image, counter: Counter, cache: Path, drawer: Drawer) -> None:
+    The flash in which its program keeps what it learned lies in its memory: a word that is written clears bits, and one
+    of ones at the start of a sector erases that sector.
+    """
+
+    def __init__(self, board: Board, image: Image, counter: Counter, cache: Path, flash: EmulatedFlash) -> None:
         super().__init__(board, image, counter, cache)
-        self.drawer = drawer
-        self._open: dict[int, tuple[str, bool]] = {}  # by handle: the file, and whether it is written
-        self._data: dict[int, bytes] = {}  # what is left to read of it, or what was written
+        self.flash = flash
+        self._kept = image.section(KEPT)
+        self._failed: str | None = None  # what went wrong with flash
+        if self._kept.bytes:
+            self._attach()
+
+    def _attach(self) -> None:
+        """Put the flash where the program has it, and watch what it writes there."""
+        at, size = self._kept.address, self._kept.bytes
+        self._uc.mem_protect(at, size, uc.UC_PROT_READ | uc.UC_PROT_WRITE)
+        self._uc.mem_write(at, self.flash.bytes[:size].tobytes())
+        self._uc.hook_add(uc.UC_HOOK_MEM_WRITE, self._written, begin=at, end=at + size - 1)
+        for sector in self.flash.worn:  # memory takes what is written, a worn sector does not
+            begin = at + sector * self.flash.part.sector_bytes
+            self._uc.hook_add(
+                uc.UC_HOOK_MEM_READ, self._read_worn, begin=begin, end=begin + self.flash.part.sector_bytes - 1
+            )
+
+    def _read_worn(self, emulator: Uc, _: int, address: int, size: int, value: int, __: object) -> None:
+        """A sector that does not erase is about to be read."""
+        at = address - self._kept.address
+        emulator.mem_write(address, self.flash.bytes[at : at + size].tobytes())
+
+    def _written(self, emulator: Uc, _: int, address: int, size: int, value: int, __: object) -> None:
+        """A word is about to be written to flash."""
+        value, at, sector = value & ERASED, address - self._kept.address, self.flash.part.sector_bytes
+        before = int.from_bytes(self.flash.bytes[at & ~3 : (at & ~3) + WORD].tobytes(), "little")
+        erases, worn = value == ERASED and at % sector == 0, at // sector in self.flash.worn
+        if size != WORD or address % WORD or (value & ~before and not erases and not worn):
+            self._failed = (
+                f"the program on {self.board.name} wrote {size} bytes to flash at {self._lies(address)}, which held "
+                f"0x{before:08x}: flash takes whole words, and only an erase sets bits"
+            )
+        elif erases:
+            self._lasts(self.flash.erase(at))
+            emulator.mem_write(address, self.flash.bytes[at : at + sector].tobytes())
+        elif value != ERASED:
+            self._lasts(self.flash.program(at, value.to_bytes(WORD, "little")))
+        if self._failed:
+            emulator.emu_stop()
+
+    def _lasts(self, failed: int) -> None:
+        if failed:
+            self._failed = f"{self.board.name} lost its power while it wrote to flash; reset it"
+
+    def _run(self, limit: int) -> None:
+        try:
+            super()._run(limit)
+        except TargetError:
+            if self._failed is None:
+                raise
+        if self._failed is not None:
+            raise TargetError(self._failed)
 
     def _served(self) -> bool:
         """Do what a semihosting call asks; False where it waits for a byte."""
         operation, at = (self._uc.reg_read(r) for r in (arm.UC_ARM_REG_R0, arm.UC_ARM_REG_R1))
-        serve: dict[int, Callable[[int], int | None]] = {
-            OPEN: self._opens, CLOSE: self._closes, READ: self._reads, WRITE: self._writes
-        }  # fmt: skip
+        serve: dict[int, Callable[[int], int | None]] = {OPEN: self._opens, READ: self._reads, WRITE: self._writes}
         if operation not in serve:
             raise TargetError(f"the program on {self.board.name} ended in {self.image.place(self._pc)}")
         result = serve[operation](at)
@@ -51,59 +101,36 @@ class LinkedBoard(EmulatedBoard):
         return True
 
     def _opens(self, at: int) -> int:
-        address, mode, length = self._words(at)
-        name, written = bytes(self._uc.mem_read(address, length)).decode(errors="replace"), mode >= WRITES
-        if name not in (LINE_IN, LINE_OUT) and not written and name not in self.drawer.files:
-            return -1
-        handle = len(self._open) + 1
-        self._open[handle] = (name, written)
-        self._data[handle] = b"" if written else self.drawer.files.get(name, b"")
-        return handle
-
-    def _closes(self, at: int) -> int:
-        (handle,) = struct.unpack("<I", self._uc.mem_read(at, 4))
-        name, written = self._open[handle]
-        if written:
-            self.drawer.files[name] = self._data[handle]
-        return 0
+        address, _mode, length = self._words(at)
+        return HANDLES.get(bytes(self._uc.mem_read(address, length)), -1)
 
     def _reads(self, at: int) -> int | None:
-        handle, to, size = self._words(at)
-        line = self._open[handle][0] == LINE_IN
-        there = self._requests if line else self._data[handle]
-        if line and not there and not self._last:
+        _, to, size = self._words(at)
+        if not self._requests and not self._last:
             return None
-        taken, left = there[:size], there[size:]
-        if line:
-            self._requests = left
-        else:
-            self._data[handle] = left
+        taken, self._requests = self._requests[:size], self._requests[size:]
         self._uc.mem_write(to, taken)
         return size - len(taken)
 
     def _writes(self, at: int) -> int:
-        handle, data, size = self._words(at)
-        sent = bytes(self._uc.mem_read(data, size))
-        if self._open[handle][0] == LINE_OUT:
-            self._answers += sent
-        else:
-            self._data[handle] += sent
+        _, data, size = self._words(at)
+        self._answers += self._uc.mem_read(data, size)
         return 0
 
 
 class EmulatedStream:
     """The line to an emulated board: it runs while bytes are handed over, so that no time passes."""
 
-    def __init__(self, name: str, start: Callable[[], LinkedBoard], limit: int) -> None:
-        """`start` switches the board on, as it is after a reset."""
-        self.name, self._start, self._limit = name, start, limit
+    def __init__(self, name: str, start: Callable[[], LinkedBoard], limit: int, kept: Path | None = None) -> None:
+        """`start` switches the board on, as it is after a reset; its flash goes to the file `kept` at the end."""
+        self.name, self._start, self._limit, self._kept = name, start, limit, kept
         self._came = b""
         self.reset()
 
     def reset(self) -> None:
         """Switch the board off and on: what it did not save is gone."""
         self.board = self._start()
-        self._came = self.board.exchange(b"", self._limit)
+        self._came = self.board.exchange(b"", min(self._limit, STARTING))
 
     def read(self, seconds: float) -> bytes:
         came, self._came = self._came, b""
@@ -113,4 +140,6 @@ class EmulatedStream:
         self._came += self.board.exchange(data, self._limit)
 
     def close(self) -> None:
-        """Nothing outlives the object."""
+        """Nothing outlives the object but its flash, where a file is named for it."""
+        if self._kept:
+            write_whole(self._kept, self.board.flash.bytes.tobytes())

@@ -14,6 +14,7 @@ import struct
 import subprocess
 import tempfile
 import weakref
+from collections.abc import Iterable
 from pathlib import Path
 
 from smidgen.errors import TargetError
@@ -45,30 +46,21 @@ class QemuBoard:
         self._files: list[int] = []  # the ends of the pipes: requests, answers
         self._share()
         self._process = self._started(cache)
-        self._end = weakref.finalize(self, _end, self._process, self._files, self._folder)
+        self._end = weakref.finalize(self, end_qemu, self._process, self._files, self._folder)
 
     def _share(self) -> None:
         """Put the program, the counter and two pipes where QEMU finds them."""
-        origin, fields = self.board.flash.origin, self.counter.fields
-        table = next(data[origin - at :][:VECTORS] for at, data in self.image.loads if at <= origin < at + len(data))
-        (fault,) = struct.unpack_from("<I", table, 4 * HARD_FAULT)
+        fields = self.counter.fields
+        (fault,) = struct.unpack_from("<I", vectors(self.board, self.image), 4 * HARD_FAULT)
         fields.fault, fields.limit = fault & ~1, (1 << 64) - 1
         self.counter.share(self._place / "counter")
-        (self._place / "vectors").write_bytes(table)
-        for address, data in self.image.loads:
-            (self._place / f"{address:08x}").write_bytes(data)
         for name in ("requests", "answers"):
-            os.mkfifo(self._place / name)
-            # The end that QEMU does not use is opened, too, where it is the reader: an open would wait for it.
-            flags = os.O_RDWR if name == "requests" else os.O_RDONLY
-            self._files.append(os.open(self._place / name, flags | os.O_NONBLOCK))
+            self._files.append(open_pipe(self._place / name, name == "requests"))
 
     def _started(self, cache: Path) -> subprocess.Popen[bytes]:
         """QEMU, with a plugin of the first version that it takes."""
-        loads = [("vectors", 0), *((f"{address:08x}", address) for address, _ in self.image.loads)]
-        loaders = (f"loader,file={name},addr=0x{address:x},force-raw=on" for name, address in loads)
-        command = [self._qemu, "-M", MACHINE, "-nographic", "-monitor", "none", "-serial", "none", "-semihosting"]
-        command += [part for loader in loaders for part in ("-device", loader)]
+        loads = ((0, vectors(self.board, self.image)), *self.image.loads)
+        command = [self._qemu, *loaded(loads, self._place)]
         folder = Path(__file__).parent
         sources = {name: (folder / name).read_text() for name in ("counter.c", "qemu_counter.c")}
         for version in PLUGIN_VERSIONS:
@@ -166,6 +158,27 @@ class QemuBoard:
         self._end()
 
 
+def vectors(board: Board, image: Image) -> bytes:
+    """A program's vector table, which lies where flash begins."""
+    origin = board.flash.origin
+    return next(data[origin - at :][:VECTORS] for at, data in image.loads if at <= origin < at + len(data))
+
+
+def loaded(loads: Iterable[tuple[int, bytes]], folder: Path) -> list[str]:
+    """QEMU's arguments for a machine whose memory holds these contents by address, as files of a folder."""
+    arguments = ["-M", MACHINE, "-nographic", "-monitor", "none", "-serial", "none", "-semihosting"]
+    for address, data in loads:
+        (folder / f"{address:08x}").write_bytes(data)
+        arguments += ["-device", f"loader,file={address:08x},addr=0x{address:x},force-raw=on"]
+    return arguments
+
+
+def open_pipe(path: Path, both_ends: bool = True) -> int:
+    """A new pipe, of which QEMU opens the other end: without both here, to write to it would wait for that."""
+    os.mkfifo(path)
+    return os.open(path, (os.O_RDWR if both_ends else os.O_RDONLY) | os.O_NONBLOCK)
+
+
 def find_qemu(board: Board) -> str:
     """QEMU's command; TargetError says what to install where it is not there."""
     found = shutil.which(QEMU)
@@ -176,7 +189,8 @@ def find_qemu(board: Board) -> str:
     return found
 
 
-def _end(process: subprocess.Popen[bytes], files: list[int], folder: tempfile.TemporaryDirectory[str]) -> None:
+def end_qemu(process: subprocess.Popen[bytes], files: list[int], folder: tempfile.TemporaryDirectory[str]) -> None:
+    """End it, and leave nothing behind."""
     process.kill()
     process.wait()
     for file in files:

@@ -10,7 +10,7 @@ from smidgen.codegen import store_files
 from smidgen.errors import TargetError
 from smidgen.ir import Array
 from smidgen.targets.compiler import Cache, cache_folder, find_compiler
-from smidgen.targets.flash import FAILED, EmulatedFlash
+from smidgen.targets.flash import FAILED, EmulatedFlash, FlashPart
 
 OK, EMPTY, TORN, OTHER, LAYOUT, FULL, WORN, READ, SETUP = range(0, -9, -1)  # the codes of smidgen_store.h
 STORE_BYTES = 4096  # more than a smg_store takes
@@ -25,6 +25,11 @@ _FAILURES = {
     READ: "cannot be read; check the driver, and begin anew",
     SETUP: "has sizes that cannot be: sectors are whole units, units have at most 256 bytes, a state has some",
 }
+
+
+def store_words(code: int) -> str | None:
+    """What a store says by a code; None where it is none of its failures."""
+    return _FAILURES.get(code)
 
 
 def check_store(code: int, where: str = "the store") -> None:
@@ -111,6 +116,13 @@ class Store:
             return FAILED
         ctypes.memmove(to, found, size)
         return OK
+
+
+def room_for_examples(part: FlashPart, sectors: int, latent_bytes: int, cache: Path | None = None) -> int:
+    """How many latents a ring keeps in so many sectors of a part, as its C says."""
+    flash = _Flash(None, None, None, None, part.sector_bytes, part.unit_bytes)
+    library = _library(cache or cache_folder())
+    return int(library.smg_replay_room(ctypes.byref(flash), sectors, latent_bytes))
 
 
 def _library(cache: Path) -> ctypes.CDLL:

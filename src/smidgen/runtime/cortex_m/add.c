@@ -1,6 +1,7 @@
 /* The sum of two tensors in int8, where one of them is exactly halved, as TFLite has it: four elements at a time. */
 #include "smidgen.h"
 
+#include "noinline.h"
 #include "scales.h"
 
 enum { HEADROOM = 20 }; /* bits TFLite gives the sum of two int8 tensors */
@@ -19,7 +20,7 @@ typedef struct {
 void smg_add_words(const smg_sums *sums);
 
 /* One element, however its tensors are scaled. */
-static int8_t add(const smg_add_s8_params *p, int32_t a, int32_t b) {
+static SMG_SHORT int8_t add(const smg_add_s8_params *p, int32_t a, int32_t b) {
     const int32_t left = smg_multiply((a - p->a_zero) * (1 << HEADROOM), p->a_multiplier, p->a_shift);
     const int32_t right = smg_multiply((b - p->b_zero) * (1 << HEADROOM), p->b_multiplier, p->b_shift);
     return smg_to_int8(smg_multiply(left + right, p->y_multiplier, p->y_shift), p->y_zero, p->lo, p->hi);
@@ -31,7 +32,7 @@ static int32_t halves(int32_t multiplier, int32_t shift) { return multiplier == 
 static int32_t inverse(int32_t right) { return (int32_t)(~0u << (32 - right)); }
 
 /* As many whole words of elements as the assembly adds; 0 where these scales are not for it. */
-static int32_t add_words(const smg_add_s8_params *p, const int8_t *a, const int8_t *b, int8_t *y, int32_t count) {
+static SMG_SHORT int32_t add_words(const smg_add_s8_params *p, const int8_t *a, const int8_t *b, int8_t *y, int32_t count) {
     const int32_t swap = !halves(p->a_multiplier, p->a_shift), done = count & ~3;
     const int32_t multiplier = swap ? p->a_multiplier : p->b_multiplier, shift = swap ? p->a_shift : p->b_shift;
     const int32_t both = halves(multiplier, shift); /* halved as by 1, and then by a shift: even numbers stay exact */

@@ -1,7 +1,7 @@
 /* Sums of int8 tensors, four elements at a time: see smg_sums in add.c. */
 #include "assembly.inc"
 
-/* r0-r2 walk, r4-r10 are the last seven fields, y_end is in the frame. The scaled element with its 20 bits is never so
+/* r11, r1 and r2 walk, r4-r10 are the last seven fields, y_end is in the frame. The scaled element with its 20 bits is never so
  * large that rounding could leave the 32. Divisions by powers of two are products with their negative inverses, which
  * SMMLS takes off. */
     .macro smg_one by
@@ -23,19 +23,18 @@
     smg_function smg_add_words
     push {r4-r11, lr}
     ldmia r0, {r0-r10}
-    push {r0, r3}
+    mov r11, r0
+    push {r3}
 0:
-    ldr r0, [sp]
     ldr r12, [r1], #4
-    ldr r3, [r0], #4
-    str r0, [sp]
+    ldr r3, [r11], #4
     smg_one 0
     smg_one 8
     smg_one 16
     smg_one 24
-    ldr r0, [sp, #4]
+    ldr r0, [sp]
     cmp r2, r0
     bne 0b
-    add sp, #8
+    add sp, #4
     pop {r4-r11, pc}
     smg_end smg_add_words

@@ -120,12 +120,26 @@ static smg_windows begin_copy(const layer *l, int32_t oy, span part, const int8_
     const smg_conv2d_s8_params *p = l->p;
     const int32_t top = oy * p->stride_h - p->pad_h, whole = part.to - part.from == l->k, run = p->k_w * l->in;
     const smg_windows windows = {row, whole && p->k_h <= ROWS && run >= 4 ? p->k_h : 0, p->stride_w * p->x_c, run,
-                                 l->bytes, rounded(l->k), (uint32_t)(uint8_t)p->x_zero * 0x01010101u};
+                                 l->bytes, rounded(l->k), (uint32_t)(uint8_t)p->x_zero * 0x01010101u, 4};
     for (int32_t i = 0; i < windows.rows; i++) {
         const int32_t iy = top + i * p->dilation_h;
         row[i] = iy >= 0 && iy < p->x_h ? smg_row(l->x, iy, p->x_w * p->x_c) + l->c : 0;
     }
     return windows;
+}
+
+/* Four windows from output column ox on, of which some lie inside the map's columns: these are copied, the others put
+ * together. */
+static SMG_SHORT void gather_four(const layer *l, smg_windows some, int32_t oy, int32_t ox, span part) {
+    const smg_conv2d_s8_params *p = l->p;
+    const int32_t left = ox * p->stride_w - p->pad_w, apart = rounded(part.to - part.from);
+    const int32_t whole = some.rows && p->y_w >= 4 && (p->k_w == 1 || (p->groups == 1 && p->dilation_w == 1));
+    const smg_taps in = smg_taps_inside(left, whole ? 4 : 0, p->stride_w, p->x_w - p->k_w + 1);
+    some.to += in.from * apart;
+    some.count = in.to - in.from;
+    if (some.count) smg_copy_windows(&some, (left + in.from * p->stride_w) * p->x_c);
+    for (int32_t n = 0; n < 4; n++)
+        if (n < in.from || n >= in.to) gather(l, oy, p->y_w < 4 ? ox : ox + n, part, l->bytes + n * apart);
 }
 
 /* Lay out part of the windows of `tiles` times four pixels of row oy from column ox on; in a narrower row, of one pixel
@@ -146,7 +160,7 @@ static void widen_windows(const layer *l, int32_t oy, int32_t ox, int32_t tiles,
         if (inside && windows.rows)
             smg_copy_windows(&windows, (ox * p->stride_w - p->pad_w) * p->x_c);
         else
-            for (int32_t n = 0; n < 4; n++) gather(l, oy, p->y_w < 4 ? ox : ox + n, part, l->bytes + n * apart);
+            gather_four(l, windows, oy, ox, part);
         smg_widen_pixels(l->bytes, apart, apart / 4, smg_both(-p->x_zero), to, 4 * apart, 1);
     }
 }
@@ -191,7 +205,8 @@ static SMG_NOINLINE const int8_t *find_filters(const layer *l, int32_t n, int32_
 }
 
 static void start(int32_t *sums, const int32_t *bias) {
-    for (int32_t i = 0; i < 8; i++) sums[i] = bias[i >> 1 & 1];
+    sums[0] = sums[1] = sums[4] = sums[5] = bias[0];
+    sums[2] = sums[3] = sums[6] = sums[7] = bias[1];
 }
 
 /* Sums of channels n to n + more are kept, four pixels at a time, and scaled in C. */
@@ -225,13 +240,19 @@ static void start_sums(const layer *l, int32_t n, int32_t end, int32_t tiles) {
     }
 }
 
+/* Whether weights of so many elements are worth being raised. */
+static int32_t raises(const layer *l, int32_t count, int32_t tiles) {
+    return l->p->y_zero == -128 && !l->sums && count % 4 == 0 && count <= 32 && 8 * tiles > 3 * count + 24;
+}
+
 /* One piece of the windows of `tiles` times four pixels, for channels [n, end) of the group: pairs of channels one after
  * another without a return to C, unless weights must be put together, or sums are scaled there. */
 static void multiply(const layer *l, span part, int32_t n, int32_t end, int32_t tiles, int8_t *y, int32_t y_c) {
     const smg_conv2d_s8_params *p = l->p;
     const int32_t more = l->out > 1, count = part.to - part.from, tile = 2 * rounded(count);
     smg_tiles job = {
-        .w = l->pair, .x = l->windows, .x_end = l->windows + tiles * tile, .sums = l->sums, .keep = part.to < l->k,
+        .w = l->pair, .x = l->windows, .x_end = l->windows + tiles * tile, .sums = l->sums,
+        .keep = part.to < l->k ? 1 : raises(l, count, tiles) ? -1 : 0,
         .y_c = y_c, .zero = 2 * p->y_zero + 1, .words = count / 4, .tail = count % 4,
     };
     if (l->sums && part.from == 0) start_sums(l, n, end, tiles);
@@ -244,7 +265,7 @@ static void multiply(const layer *l, span part, int32_t n, int32_t end, int32_t 
         job.shift = p->shift + c;
         job.y = y + c;
         job.pairs = pairs;
-        if (more || job.keep) smg_multiply_tiles(&job);
+        if (more || job.keep > 0) smg_multiply_tiles(&job);
         const int32_t done = pairs - job.pairs;
         n += 2 * done;
         if (job.sums) job.sums += 8 * tiles * done;

@@ -5,6 +5,7 @@
 #include <arm_acle.h>
 
 #include "accumulate.h"
+#include "noinline.h"
 #include "step.h"
 #include "transpose.h"
 #include "weight_taps.h"
@@ -20,11 +21,13 @@ static int32_t is_small(const shape *p) {
            p->pad_h + p->pad_w == 0 && pixels <= LARGEST && pixels % 4 == 0 && p->y_c % LANES == 0;
 }
 
-/* The sum of `count` numbers, a multiple of four and so few that halfwords hold their sums. */
-static int32_t sum_up(const int8_t *x, int32_t count) {
+/* The sum of `count` numbers, a multiple of four and so few that halfwords hold their sums; and whether any is not 0. */
+static int32_t sum_up(const int8_t *x, int32_t count, uint32_t *any) {
     int16x2_t even = 0, odd = 0;
+    *any = 0;
     for (const int8_t *end = x + count; x != end; x += 4) {
         const uint32_t word = smg_four(x);
+        *any |= word;
         even = __sxtab16(even, (int8x4_t)word);
         odd = __sxtab16(odd, (int8x4_t)smg_turned(word));
     }
@@ -35,14 +38,17 @@ static int32_t sum_up(const int8_t *x, int32_t count) {
 static void small_channel(const shape *p, const int8_t *x, const int8_t *dy, int32_t o, int8_t *rows, int32_t *sums) {
     const int32_t pixels = p->y_h * p->y_w, lane = o % LANES;
     const int8_t *row = rows + lane * pixels;
+    uint32_t any;
     if (lane == 0) smg_transpose(dy + o, p->y_c, pixels, rows);
+    const int32_t sum = sum_up(row, pixels, &any);
     for (int32_t n = 0; n < p->x_c; n++) sums[n] = 0;
+    if (!any) return;
     smg_accumulate(sums, p->x_c, row, 1, x, p->x_c, pixels);
-    smg_take_zero(sums, p->x_c, p->x_zero, sum_up(row, pixels));
+    smg_take_zero(sums, p->x_c, p->x_zero, sum);
 }
 
 /* The gradient of output channel o's weights, one channel after another. */
-static void next_channel(const shape *p, const int8_t *x, const int8_t *dy, int32_t o, int8_t *rows, int32_t *sums) {
+static SMG_NOINLINE void next_channel(const shape *p, const int8_t *x, const int8_t *dy, int32_t o, int8_t *rows, int32_t *sums) {
     if (is_small(p))
         small_channel(p, x, dy, o, rows, sums);
     else

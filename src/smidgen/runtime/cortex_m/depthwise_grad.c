@@ -138,7 +138,7 @@ static SMG_NOINLINE void eight_channels(const smg_depthwise_grad_g8_params *p, s
             const uint8_t *bits = mask ? mask + index / 8 : &everything;
             count = smg_min(SMG_ELEMENTS, p->x_w - ix);
             sum_up(b, p, iy, ix, count, bits, step, sums);
-            smg_round_columns(r, sums, count, c, index, p->x_c, mask, dx + index);
+            smg_round_columns(r, sums, count, c, index, p->x_c, 0, dx + index); /* 0 stays 0: no mask is needed */
         }
     }
 }

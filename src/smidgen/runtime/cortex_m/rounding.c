@@ -9,12 +9,13 @@
 typedef struct {
     int32_t lift, k, centre;      /* sums are raised by `lift`; divided by 2^k, or multiplied by it */
     uint32_t first, second, next; /* the factors of smg_mix; what the key of a word lies above that of the one before */
-    uint32_t word_step;           /* from here on: how far things go on after eight elements */
-    const int32_t *end;           /* of the sums */
-    int32_t to_step, multiplier_step;
+    uint32_t peak_bits;
+    int32_t to_step, multiplier_step; /* how far things go on after eight elements */
+    uint32_t word_step;
+    const int32_t *end; /* of the sums */
     const uint8_t *mask;
     int32_t mask_step;
-    uint32_t peak_bits, word;
+    uint32_t word;
     const int32_t *sums, *multiplier;
     int8_t *to;
 } eights;
@@ -27,8 +28,8 @@ typedef struct {
 #define HIGHER(a, b, c, d)                                                                                \
     "ssat " a ", #23, " a "\n ssat " b ", #23, " b "\n ssat " c ", #23, " c "\n ssat " d ", #23, " d "\n" \
     EACH("lsl", a, b, c, d, ", r11")
-#define MIX(x, first, second)                                             \
-    "eor " x ", " x ", " x ", lsr #16\n mul " x ", " x ", " first "\n"    \
+#define MIX(x, key, first, second)                                        \
+    "eor " x ", " key ", " key ", lsr #16\n mul " x ", " x ", " first "\n" \
     "eor " x ", " x ", " x ", lsr #15\n mul " x ", " x ", " second "\n"   \
     "eor " x ", " x ", " x ", lsr #16\n"
 /* The random bytes of a word are added; the quotients, saturated, become the bytes of a. */
@@ -49,20 +50,20 @@ typedef struct {
     "1: ldm r0, {r10, r11, lr}\n ldm r1!, {r4-r7}\n" EACH("lsl", "r4", "r5", "r6", "r7", ", r10")             \
     "ldrd r8, r9, [r2]\n smmlar r4, r4, r8, lr\n smmlar r5, r5, r9, lr\n"                                     \
     "ldrd r8, r9, [r2, #8]\n smmlar r6, r6, r8, lr\n smmlar r7, r7, r9, lr\n" MOVE("r4", "r5", "r6", "r7")    \
-    "ldrd r8, r9, [r0, #12]\n mov r11, r12\n" MIX("r11", "r8", "r9") PACK("r4", "r5", "r6", "r7", "r11")      \
+    "ldrd r8, r9, [r0, #12]\n" MIX("r11", "r12", "r8", "r9") PACK("r4", "r5", "r6", "r7", "r11")              \
     "ldm r0, {r10, r11, lr}\n ldm r1!, {r5-r8}\n" EACH("lsl", "r5", "r6", "r7", "r8", ", r10")                \
-    "ldr r9, [r2, #16]\n smmlar r5, r5, r9, lr\n ldr r9, [r2, #20]\n smmlar r6, r6, r9, lr\n"                 \
-    "ldr r9, [r2, #24]\n smmlar r7, r7, r9, lr\n ldr r9, [r2, #28]\n smmlar r8, r8, r9, lr\n"                 \
+    "ldrd r9, r10, [r2, #16]\n smmlar r5, r5, r9, lr\n smmlar r6, r6, r10, lr\n"                              \
+    "ldrd r9, r10, [r2, #24]\n smmlar r7, r7, r9, lr\n smmlar r8, r8, r10, lr\n"                              \
     MOVE("r5", "r6", "r7", "r8") "ldrd r9, r10, [r0, #12]\n ldr r11, [r0, #20]\n add r11, r11, r12\n"         \
-    MIX("r11", "r9", "r10") PACK("r5", "r6", "r7", "r8", "r11")                                               \
-    "ldrd r6, r7, [r0, #40]\n ldrb r8, [r6]\n add r6, r6, r7\n str r6, [r0, #40]\n"                            \
-    "mov r9, #0\n mov r10, #0x01010101\n"                                                                     \
-    "lsl r8, r8, #16\n msr APSR_g, r8\n sel r4, r4, r9\n lsr r8, r8, #4\n msr APSR_g, r8\n sel r5, r5, r9\n"  \
-    BITS("r6", "r4") BITS("r7", "r5") "ldr r8, [r0, #48]\n orr r6, r6, r7\n orr r8, r8, r6\n"                 \
-    "str r8, [r0, #48]\n qsub8 r4, r4, r10\n qadd8 r4, r4, r10\n qsub8 r5, r5, r10\n qadd8 r5, r5, r10\n"      \
-    "strd r4, r5, [r3]\n"                                                                                     \
-    "ldrd r6, r7, [r0, #32]\n add r3, r3, r6\n add r2, r2, r7\n ldrd r6, r7, [r0, #24]\n add r12, r12, r6\n"  \
-    "cmp r1, r7\n bne 1b\n mrs r0, APSR\n pop {r4-r11, lr}\n"
+    MIX("r11", "r11", "r9", "r10") PACK("r5", "r6", "r7", "r8", "r11")                                        \
+    "ldrd r6, r7, [r0, #44]\n ldrb r8, [r6]\n add r6, r6, r7\n str r6, [r0, #44]\n cmp r8, #255\n bne 3f\n"  \
+    "2: mov r10, #0x01010101\n" BITS("r6", "r4") BITS("r7", "r5") "orr r6, r6, r7\n"                          \
+    "qsub8 r4, r4, r10\n qadd8 r4, r4, r10\n qsub8 r5, r5, r10\n qadd8 r5, r5, r10\n strd r4, r5, [r3]\n"    \
+    "add r5, r0, #24\n ldm r5, {r7-r11}\n orr r7, r7, r6\n str r7, [r0, #24]\n"                              \
+    "add r3, r3, r8\n add r2, r2, r9\n add r12, r12, r10\n cmp r1, r11\n bne 1b\n b 4f\n"                   \
+    "3: mov r9, #0\n lsl r8, r8, #16\n msr APSR_g, r8\n sel r4, r4, r9\n lsr r8, r8, #4\n msr APSR_g, r8\n"  \
+    "sel r5, r5, r9\n b 2b\n"                                                                                \
+    "4: mrs r0, APSR\n pop {r4-r11, lr}\n"
 
 /* Round all; gives whether anything was saturated. */
 static int run(eights *all, int higher) {
@@ -104,10 +105,10 @@ static void round_eights(smg_rounding *r, const int32_t *sums, int32_t count, in
     const int32_t same[SMG_COLUMNS] = {m[0], m[0], m[0], m[0], m[0], m[0], m[0], m[0]}, golden = (int32_t)0x9E3779B9u;
     eights all = {r->lift + 1, below < 0 ? -below : k, r->centre << r->deep,
                   0x7FEB352Du, 0x846CA68Bu, (uint32_t)golden,
+                  0, step, single ? 0 : 4 * c_step,
                   (uint32_t)golden * (uint32_t)(step / 4), sums + count * SMG_COLUMNS,
-                  step, single ? 0 : 4 * c_step,
                   mask ? mask + index / 8 : &everything, mask ? step / 8 : 0,
-                  0, r->key + (uint32_t)golden * (uint32_t)(index / 4),
+                  r->key + (uint32_t)golden * (uint32_t)(index / 4),
                   sums, single ? same : m + c, to};
     const int saturated = run(&all, below < 0);
     const uint32_t two = all.peak_bits | all.peak_bits >> 16;

@@ -44,7 +44,7 @@
 
     .macro smg_outputs way
     add r1, sp, #24
-    ldmia r1, {r1-r5}
+    ldmia r1, {r1-r6}
     \way r8, r3, r4, r5
     strb r8, [r1]
     \way r9, r3, r4, r5
@@ -55,9 +55,8 @@
     \way r11, r3, r4, r5
     strb r11, [r1, r8]
     add r1, r1, r2, lsl #2
-    ldr r3, [sp, #44]
     str r1, [sp, #24]
-    cmp r1, r3
+    cmp r1, r6
     bne 0b
     .endm
 
@@ -180,6 +179,7 @@
     strd r6, r7, [sp, #76]
     strd r4, r5, [sp, #84]
     strd r0, r11, [sp]
+    ldr r3, [sp, #44]
     add r1, r8
     add r3, r9
     str r1, [sp, #24]

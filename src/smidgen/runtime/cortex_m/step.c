@@ -77,9 +77,13 @@ static void run_steps(const run *all) {
         : "r1", "r2", "r3", "r12", "cc", "memory");
 }
 
-/* The steps of `count` weights of one channel; of as many channels, each with a factor of its own. */
+/* The steps of `count` weights of one channel, none where there are no gradients; of as many channels, each with a factor
+ * of its own. */
 static void channel_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t index,
                           int32_t *steps) {
+    int32_t any = 0;
+    for (int32_t i = 0; i < count; i++) any |= steps[i] = sums[i];
+    if (!any) return;
     const smg_factor f = factor_of(s, c);
     const int32_t mantissa = mantissa_of(s, f), t = shift_of(s, f), shift = smg_clamp(t, 0, 31);
     if (t < 0 || s->lift == 0) { /* sums that were raised can be so by one bit more */
@@ -166,8 +170,9 @@ void smg_step_weights(const smg_step *s, const int32_t *sums, int32_t count, int
     }
 }
 
-/* What moves a bias; its buffer, where it has one, goes on to the next. */
+/* What moves a bias; its buffer, where it has one, goes on to the next. Nothing is never rounded up. */
 static int32_t bias_step(const smg_step *s, int32_t sum, int32_t i, int32_t *buffer) {
+    if (sum == 0 && !buffer) return 0;
     const smg_factor f = factor_of(s, i);
     const int32_t step = delta(s, sum, mantissa_of(s, f), shift_of(s, f), (uint32_t)i);
     if (!buffer) return step;

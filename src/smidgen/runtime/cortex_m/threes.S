@@ -4,7 +4,7 @@
 
 /* The frame:
  *     0 upper filter, four biases    44 twice multiplier, h, zero    64 y_end
- *    28 third row's filter           56 y_c, three times y_c         68 the job, loops: near, far, this
+ *    28 third row's filter           56 y_c, three times y_c         68 the job, loops: near, far; the channel
  * r0 and r12 walk over the strips, lr over the outputs, r8-r11 are the sums. */
     .macro smg_add sum, x, w
     smlad \sum, \x, \w, \sum
@@ -96,8 +96,8 @@
     smg_function smg_run_threes
     push {r4-r11, lr}
     sub sp, #84
-    ldrd r1, r2, [r0, #44]
-    ldr r3, [r0, #52]
+    ldrd r1, r2, [r0, #40]
+    ldr r3, [r0, #48]
     add r4, r1, r1, lsl #1
     strd r2, r1, [sp, #52]
     str r4, [sp, #60]
@@ -114,18 +114,24 @@
     orr r3, #1
     orr r4, #1
     strd r3, r4, [sp, #72]
-0: /* a channel */
+    movs r1, #0
+    str r1, [sp, #80]
+0: /* a channel, r11 of the four */
     ldr lr, [sp, #68]
-    ldmia lr, {r0-r6, r8-r11}
-    mov r12, r2
-    add r1, r0
-    add r3, r2
-    str r1, [lr]
-    str r3, [lr, #8]
+    ldmia lr, {r0-r6, r8-r10}
+    ldr r11, [sp, #80]
+    mla r0, r1, r11, r0
+    mla r12, r3, r11, r2
+    ldr r1, [r6, r11, lsl #2]
+    ldrsb r2, [r8, r11]
+    ldr r3, [r5, r11, lsl #2]
+    add lr, r9, r11
+    add r10, r11
     str r10, [sp, #64]
-    ldr r1, [r6], #4
-    ldrsb r2, [r8], #1
-    ldr r3, [r5], #4
+    rsb r5, r11, r11, lsl #3
+    add r4, r4, r5, lsl #2
+    add r11, #1
+    str r11, [sp, #80]
     lsls r1, #1
     adds r7, r2, #17
     cmp r7, #14
@@ -136,23 +142,14 @@
     ldrhi r2, [sp, #76]
     it ls
     ldrls r2, [sp, #72]
-    str r2, [sp, #80]
     strd r1, r7, [sp, #44]
-    mov r2, r4
-    adds r4, #28
-    add r9, #1
-    add r10, #1
-    sub r11, #1
-    add r7, lr, #16
-    stmia r7, {r4-r6, r8-r11}
-    sub lr, r9, #1
-    ldmia r2, {r4-r10}
+    ldmia r4, {r4-r10}
     stmia sp, {r4-r6}
     strd r3, r3, [sp, #12]
     strd r3, r3, [sp, #20]
     add r1, sp, #28
     stmia r1, {r7-r10}
-    ldr pc, [sp, #80]
+    bx r2
     .balign 4
 10:
     .word 1f - 10b, 2f - 10b, 3f - 10b, 4f - 10b, 6f - 10b, 7f - 10b
@@ -192,9 +189,8 @@
     smg_outputs smg_far
     bne 7b
 5:
-    ldr r0, [sp, #68]
-    ldr r1, [r0, #40]
-    cmp r1, #0
+    ldr r1, [sp, #80]
+    cmp r1, #4
     bne 0b
     add sp, #84
     pop {r4-r11, pc}

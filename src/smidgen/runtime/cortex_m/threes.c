@@ -96,9 +96,9 @@ static void run_tile(const layer *l, const int32_t *b, int32_t oy, int32_t ox, i
     smg_columns list[2];
     list_rows(l, oy, ox, list);
     for (int32_t c = 0; c < p->y_c; c += BLOCK, y += BLOCK) {
-        smg_threes job = {
+        const smg_threes job = {
             l->strips, 4 * l->upper, l->sideways, 4 * l->third, l->filters, b + c, p->multiplier + c, p->shift + c,
-            y, y + l->width * p->y_c, BLOCK, p->y_c, 2 * p->y_zero + 1, p->stride_w == 2,
+            y, y + l->width * p->y_c, p->y_c, 2 * p->y_zero + 1, p->stride_w == 2,
         };
         if (gather_taps(l, c))
             smg_pack_threes(l->taps, BLOCK, l->filters, begin);

@@ -8,7 +8,7 @@
 #include "scales.h"
 #include "smidgen.h"
 
-/* Some channels, one after another, at the offsets the assembly names. */
+/* Four channels, one after another, at the offsets the assembly names. */
 typedef struct {
     const uint32_t *x; /* strips of the upper rows, and bytes from channel to channel */
     int32_t x_on;
@@ -19,13 +19,13 @@ typedef struct {
     const int8_t *shift;
     int8_t *y;
     const int8_t *y_end; /* behind the last of the outputs, four and four */
-    int32_t channels, y_c;
+    int32_t y_c;
     int32_t zero; /* twice the zero point and 1 */
     int32_t twos; /* windows step over every other column */
 } smg_threes;
 
 /* Multiply, add and scale, with multipliers of a half and more. */
-void smg_run_threes(smg_threes *threes);
+void smg_run_threes(const smg_threes *threes);
 
 /* Where in words of two columns windows begin: at the first of them, at the second, or at the second and the first in
  * turn. */
@@ -34,13 +34,11 @@ enum { SMG_EARLY, SMG_LATE, SMG_IN_TURN };
 /* Pack the filters of four channels, whose taps are `step` bytes apart from w on, for the third row as windows begin. */
 void smg_pack_threes(const int8_t *w, int32_t step, uint32_t *to, int32_t begin);
 
-/* Whether a layer is for it. */
+/* Whether a layer is for it, if the assembly can scale its channels. */
 static inline int32_t smg_are_threes(const smg_depthwise_s8_params *p) {
-    int32_t any = 0;
     if (p->k_h != 3 || p->k_w != 3 || p->dilation_h != 1 || p->dilation_w != 1 || p->stride_w > 2) return 0;
-    if (p->y_c != p->x_c || p->y_c % 4 || p->y_w % 4 || p->x_w % 2 || (p->stride_w == 1 && p->pad_w % 2 == 0)) return 0;
-    for (int32_t n = 0; n < p->y_c; n++) any |= smg_unusual(p->multiplier[n], p->shift[n]);
-    return any >= 0;
+    return p->y_c == p->x_c && p->y_c % 4 == 0 && p->y_w % 4 == 0 && p->x_w % 2 == 0 &&
+           (p->stride_w == 2 || p->pad_w % 2);
 }
 
 /* Row oy of such a layer, whose output is not in its input's place. */

@@ -45,18 +45,20 @@
     .global smg_copy_windows
     smg_function smg_copy_windows
     push {r4-r11, lr}
-    ldmia r0, {r2-r8}
+    ldmia r0, {r2-r8, lr}
     subs r5, #4
 0:
     ldr r0, [r2], #4
     mov r9, r6
-    mov r10, #4
+    mov r10, lr
     cmp r0, #0
     beq 3f
     add r0, r1
     sub r11, r5, #5
     cmp r11, #3
-    bls 6f
+    it ls
+    cmpls lr, #4
+    beq 6f
 1:
     mov r11, #0
     ldr r12, [r0, r5]

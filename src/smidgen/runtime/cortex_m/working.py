@@ -40,8 +40,8 @@ def _conv2d(node: Node, by_row: bool) -> int:
 
 
 def _stream(length: int) -> int:
-    """What stands between the weights of a pair of filters."""
-    return 4 * (3 + length // 32)
+    """What stands between and behind the weights of a pair of filters."""
+    return 4 * (9 + length // 32)
 
 
 def _up(x: int, multiple: int) -> int:

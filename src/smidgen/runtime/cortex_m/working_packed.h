@@ -45,7 +45,7 @@
 /* The same without a mask, as a convolution: the most outputs it is done for, halfwords of gradients widened at once,
  * and from which percentage on of gradients that are not zero. */
 #define SMG_GRAD_DEEPEST 192
-#define SMG_GRAD_WIDENED 1536
+#define SMG_GRAD_WIDENED 1792
 #define SMG_GRAD_DENSE 30
 
 /* The gradient of a depthwise convolution in int16: elements of the largest map, where the gradient it comes from is as

@@ -8,8 +8,6 @@
 /* Rows that are looked through at once, and added at once. */
 enum { RUN = 64, ROWS = 4 };
 
-static inline void add(int32_t *sum, int32_t x) { *sum = (int32_t)((uint32_t)*sum + (uint32_t)x); }
-
 #if defined(SMG_VNNI)
 /* Rows that count, with their factors, zeros after the last; and what raised rows add to a sum: 128 times those. */
 typedef struct {
@@ -96,7 +94,29 @@ void smg_accumulate(int32_t *sums, int32_t c, const int8_t *d, int32_t d_step, c
                 add_sixty_four(sums + n, c - n, &p, rows + n);
     }
 }
+
+/* Rows whose sum of int8 fits 16 bits. */
+enum { SUMMED = 256 };
+
+void smg_sum_rows(int32_t *sums, int32_t c, const int8_t *rows, int32_t count) {
+    for (int32_t n = 0; n < c; n += 2 * SMG_LANES) {
+        const int32_t left = c - n;
+        const __mmask32 some = left < 2 * SMG_LANES ? ((__mmask32)1 << left) - 1 : ~(__mmask32)0;
+        __m512i low = _mm512_setzero_si512(), high = low;
+        for (int32_t start = 0; start < count; start += SUMMED) {
+            __m512i acc = _mm512_setzero_si512();
+            for (int32_t i = start; i < smg_min(start + SUMMED, count); i++)
+                acc = _mm512_add_epi16(acc, _mm512_cvtepi8_epi16(_mm256_maskz_loadu_epi8(some, rows + i * c + n)));
+            low = _mm512_add_epi32(low, _mm512_cvtepi16_epi32(_mm512_castsi512_si256(acc)));
+            high = _mm512_add_epi32(high, _mm512_cvtepi16_epi32(_mm512_extracti64x4_epi64(acc, 1)));
+        }
+        _mm512_mask_storeu_epi32(sums + n, (__mmask16)some, low);
+        if (left > SMG_LANES) _mm512_mask_storeu_epi32(sums + n + SMG_LANES, (__mmask16)(some >> SMG_LANES), high);
+    }
+}
 #else
+static inline void add(int32_t *sum, int32_t x) { *sum = (int32_t)((uint32_t)*sum + (uint32_t)x); }
+
 /* Channels are best taken in multiples of WIDE, or of NARROW where they are fewer. */
 enum { WIDE = 16, NARROW = 8 };
 
@@ -164,10 +184,10 @@ void smg_accumulate(int32_t *sums, int32_t c, const int8_t *d, int32_t d_step, c
     }
     for (int32_t n = 0; n < rest; n++) add(sums + c - rest + n, last[lanes - rest + n]);
 }
-#endif
 
 void smg_sum_rows(int32_t *sums, int32_t c, const int8_t *rows, int32_t count) {
     for (int32_t n = 0; n < c; n++) sums[n] = 0;
     for (int32_t i = 0; i < count; i++, rows += c)
         for (int32_t n = 0; n < c; n++) add(sums + n, rows[n]);
 }
+#endif

@@ -5,7 +5,8 @@
 #include "smidgen.h"
 
 #include "arithmetic.h"
-#include "depthwise_vnni.h"
+#include "depthwise3_vnni.h"
+#include "depthwise_avx2.h"
 #include "lanes.h"
 #include "window.h"
 #include "working.h"
@@ -117,6 +118,44 @@ static inline source find(const smg_depthwise_s8_params *p, smg_map x, smg_map y
     return copied;
 }
 
+#if defined(SMG_VNNI)
+/* The whole kernel; 0 where windows are too large for it. */
+static inline int in_sixteens(const smg_depthwise_s8_params *p, smg_map x, smg_weights w, const int32_t *b, smg_map y,
+                              int32_t y0, int32_t y1, block of) {
+    smg_vnni_lanes lanes;
+    if (!smg_vnni_fits(p)) return 0;
+    lanes.limits = smg_vnni_limit(p->shift, p->y_c, p->y_zero, p->lo, p->hi);
+    smg_vnni_begin(p, y1 - y0, &lanes);
+    for (; of.first < p->y_c; of.first += SMG_LANES) {
+        of.count = smg_min(SMG_LANES, p->y_c - of.first);
+        const source from = find(p, x, y, &of);
+        const smg_vnni_source there = {from.map, from.c, from.first, p->x_w, 1, 1};
+        smg_vnni_begin_block(p, w, b, of.first, of.count, &lanes);
+        if (smg_vnni_is_three(p, &lanes.limits))
+            smg_vnni_depthwise_three(p, &there, &lanes, y, of.first, y0, y1);
+        else
+            smg_vnni_depthwise(p, &there, &lanes, y, of.first, y0, y1);
+    }
+    return 1;
+}
+#endif
+
+#if defined(SMG_AVX2)
+/* The same, in eights. */
+static inline int in_eights(const smg_depthwise_s8_params *p, smg_map x, smg_weights w, const int32_t *b, smg_map y,
+                            int32_t y0, int32_t y1, block of) {
+    smg_avx2_block eight;
+    if (!smg_avx2_begin(p, &eight)) return 0;
+    for (; of.first < p->y_c; of.first += SMG_LANES) {
+        of.count = smg_min(SMG_LANES, p->y_c - of.first);
+        const source from = find(p, x, y, &of);
+        const smg_avx2_source there = {from.map, from.c, from.first};
+        smg_avx2_depthwise(p, there, w, b, y, of.first, of.count, y0, y1, &eight);
+    }
+    return 1;
+}
+#endif
+
 void smg_depthwise_s8(const smg_depthwise_s8_params *p, const smg_map *x, const smg_weights *w, const int32_t *b,
                       const smg_map *y, int32_t y0, int32_t y1, void *scratch) {
     block of = lay_out(p, y1 - y0, scratch);
@@ -125,22 +164,13 @@ void smg_depthwise_s8(const smg_depthwise_s8_params *p, const smg_map *x, const 
     q.lo = p->lo;
     q.hi = p->hi;
 #if defined(SMG_VNNI)
-    const int vnni = smg_vnni_fits(p);
-    smg_vnni_lanes lanes;
-    lanes.limits = smg_vnni_limit(p->shift, p->y_c, p->y_zero, p->lo, p->hi);
-    if (vnni) smg_vnni_begin(p, y1 - y0, &lanes);
+    if (in_sixteens(p, *x, *w, b, *y, y0, y1, of)) return;
+#elif defined(SMG_AVX2)
+    if (in_eights(p, *x, *w, b, *y, y0, y1, of)) return;
 #endif
     for (; of.first < p->y_c; of.first += SMG_LANES) {
         of.count = smg_min(SMG_LANES, p->y_c - of.first);
         const source from = find(p, *x, *y, &of);
-#if defined(SMG_VNNI)
-        if (vnni) {
-            const smg_vnni_source there = {from.map, from.c, from.first, p->x_w, 1, 1};
-            smg_vnni_begin_block(p, *w, b, of.first, of.count, &lanes);
-            smg_vnni_depthwise(p, &there, &lanes, *y, of.first, y0, y1);
-            continue;
-        }
-#endif
         smg_lanes_scales(&q, b + of.first, p->multiplier + of.first, p->shift + of.first, of.count);
         widen_weights(p, *w, &of);
         for (int32_t ox = 0; ox < p->y_w; ox += of.tile) {

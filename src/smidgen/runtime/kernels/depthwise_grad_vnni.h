@@ -102,21 +102,64 @@ static inline void smg_vnni_depthwise_grad(const smg_depthwise_s8_params *p, con
     }
 }
 
+/* Pixels of a padded map that the stack holds. */
+enum { SMG_VNNI_PADDED = 1024 };
+
+/* A small gradient, sixteen channels of it, with all zeros around and between its elements that a window meets: no row and
+ * no column is then an edge. */
+typedef struct {
+    int32_t rows, columns;
+    __m128i map[SMG_VNNI_PADDED];
+} smg_vnni_padded;
+
+/* Whether there is room; the geometry is then that of the padded map. */
+static inline int smg_vnni_begin_padded(smg_depthwise_s8_params *turned, const smg_vnni_lanes *of,
+                                        smg_vnni_padded *to) {
+    to->rows = turned->y_h + (turned->k_h - 1) * turned->dilation_h;
+    to->columns = (turned->y_w - 1) / of->tile * of->tile + of->columns;
+    if (turned->pad_h < 0 || turned->pad_w < 0 || to->rows * to->columns > SMG_VNNI_PADDED) return 0;
+    memset(to->map, 0, (size_t)(to->rows * to->columns) * sizeof *to->map);
+    turned->x_h = to->rows;
+    turned->x_w = to->columns;
+    turned->pad_h = turned->pad_w = 0;
+    return 1;
+}
+
+/* Channels of all pixels from `dy` on, each at its place. */
+static inline void smg_vnni_pad(const smg_depthwise_grad_g8_params *p, const int8_t *dy, int32_t count,
+                                smg_vnni_padded *to) {
+    const __mmask16 channels = smg_vnni_first(count);
+    const int32_t top = (p->k_h - 1) * p->dilation_h - p->pad_h, left = (p->k_w - 1) * p->dilation_w - p->pad_w;
+    for (int32_t y = 0; y < p->y_h && top + y * p->stride_h < to->rows; y++) {
+        const int8_t *from = dy + y * p->y_w * p->y_c;
+        __m128i *row = to->map + (top + y * p->stride_h) * to->columns + left;
+        for (int32_t x = 0; x < p->y_w && left + x * p->stride_w < to->columns; x++)
+            row[x * p->stride_w] = _mm_maskz_loadu_epi8(channels, from + x * p->y_c);
+    }
+}
+
 /* The whole kernel; 0 where its geometry is unusual, or bytes of masks are shared by pixels. */
 static inline int smg_depthwise_grad_vnni(const smg_depthwise_grad_g8_params *p, smg_rounding *r, const int8_t *dy,
                                           smg_weights w, const uint8_t *mask, int8_t *dx, void *scratch) {
-    const smg_depthwise_s8_params turned = smg_vnni_turned(p);
+    smg_depthwise_s8_params turned = smg_vnni_turned(p);
     smg_vnni_rounder rounder = smg_vnni_rounder_of(r);
     smg_vnni_lanes of;
+    smg_vnni_padded padded;
     if (p->x_c % 8 || !smg_vnni_fits(&turned)) return 0;
     smg_vnni_begin(&turned, p->x_h, &of);
+    const int small = smg_vnni_begin_padded(&turned, &of, &padded);
     for (int32_t first = 0; first < p->x_c; first += SMG_LANES) {
         const int32_t count = smg_min(SMG_LANES, p->x_c - first);
         const smg_vnni_source there = {{(int8_t *)dy, p->y_h}, p->y_c, first, p->y_w, p->stride_h, p->stride_w};
         const smg_vnni_source copied = {{scratch, p->y_h}, SMG_LANES, 0, p->y_w, p->stride_h, p->stride_w};
-        if (dx == dy) smg_vnni_copy_lanes(dy + first, p->y_h * p->y_w, p->y_c, count, scratch);
+        const smg_vnni_source around = {{(int8_t *)padded.map, padded.rows}, SMG_LANES, 0, padded.columns, 1, 1};
+        if (small)
+            smg_vnni_pad(p, dy + first, count, &padded);
+        else if (dx == dy)
+            smg_vnni_copy_lanes(dy + first, p->y_h * p->y_w, p->y_c, count, scratch);
         smg_vnni_begin_sums(&turned, w, first, count, 1, &of);
-        smg_vnni_depthwise_grad(&turned, r, dx == dy ? &copied : &there, first, mask, dx, &of, &rounder);
+        smg_vnni_depthwise_grad(&turned, r, small ? &around : dx == dy ? &copied : &there, first, mask, dx, &of,
+                                &rounder);
     }
     smg_vnni_end_rounding(&rounder, r);
     return 1;

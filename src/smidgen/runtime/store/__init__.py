@@ -1,1 +1,1 @@
-"""The store in C: what was learned, kept in flash through power cuts, and drivers for chips in `flash/`."""
+"""The store in C: what was learned, and examples to learn from again, kept in flash; drivers for chips in `flash/`."""

@@ -37,7 +37,8 @@ def run_on_host(
                 on_progress(FleetProgress(rest + 1, progress.total, epoch + 1, course.epochs, len(programs)))
 
         try:
-            return learn(programs[number], data, replace(course, learning_rate=rates[number]), on_progress=tell)
+            own = replace(course, learning_rate=rates[number])
+            return learn(programs[number], data, own, on_progress=tell, threads=1)
         except LearningError:  # its loss is not a number; the others go on
             return None
 

@@ -1,0 +1,212 @@
+/* Depthwise convolution in the words of AVX2: eight channels at once, two rows of a column in every lane.
+ *
+ * The input under a band of output rows is laid out once, widened, by twos of rows; what lies outside the map is the zero
+ * point, whose share of a sum is taken off the bias. Windows that begin with the second row of two have weights of their
+ * own, a row lower. */
+#ifndef SMIDGEN_DEPTHWISE_AVX2_H
+#define SMIDGEN_DEPTHWISE_AVX2_H
+
+#include "scale_avx2.h"
+#include "window.h"
+
+#if defined(SMG_AVX2)
+/* Columns of two rows, and columns of weights of both kinds, that the stack holds; output pixels at once. */
+enum { SMG_AVX2_STRIP = 1024, SMG_AVX2_TAPS = 64, SMG_AVX2_PIXELS = 4 };
+
+/* Eight channels or fewer, and what belongs to them. */
+typedef struct {
+    int32_t width, twos, band; /* columns laid out, twos of rows of a window, output rows at once */
+    int32_t count;
+    smg_avx2_limits limits;
+    smg_avx2_scale8 scale;
+    __m256i start;
+    __m256i w[2][SMG_AVX2_TAPS];                                /* [which row is the first][two][column] */
+    __m256i strip[SMG_AVX2_STRIP + SMG_AVX2_PIXELS * 16]; /* [two][column] */
+} smg_avx2_block;
+
+/* Where a block's input is: a map of c channels, of which its own begin at `first`. */
+typedef struct {
+    smg_map map;
+    int32_t c, first;
+} smg_avx2_source;
+
+/* Twos of rows under so many output rows: the first may begin with its second row. */
+static inline int32_t smg_avx2_twos(const smg_depthwise_s8_params *p, int32_t rows) {
+    return ((rows - 1) * p->stride_h + p->k_h + 2) / 2;
+}
+
+/* What all blocks share; 0 where a layer is not one for this file. */
+static inline int smg_avx2_begin(const smg_depthwise_s8_params *p, smg_avx2_block *of) {
+    of->width = (p->y_w - 1) * p->stride_w + p->k_w;
+    of->twos = (p->k_h + 2) / 2;
+    of->band = 1;
+    of->limits = smg_avx2_limit(p->y_zero, p->lo, p->hi);
+    if (p->x_c != p->y_c || p->dilation_h != 1 || p->dilation_w != 1 || p->stride_w > 16 ||
+        of->twos * p->k_w > SMG_AVX2_TAPS || smg_avx2_twos(p, 1) * of->width > SMG_AVX2_STRIP ||
+        !smg_avx2_simple(p->shift, p->y_c))
+        return 0;
+    while (of->band < p->y_h && smg_avx2_twos(p, of->band + 1) * of->width <= SMG_AVX2_STRIP) of->band++;
+    return 1;
+}
+
+/* Eight bytes, or fewer. */
+static inline __m128i smg_avx2_eight(const int8_t *from, int32_t count) {
+    int64_t eight = 0;
+    if (count == SMG_AVX2_LANES)
+        memcpy(&eight, from, sizeof eight);
+    else
+        for (int32_t n = 0; n < count; n++) ((int8_t *)&eight)[n] = from[n];
+    return _mm_cvtsi64_si128(eight);
+}
+
+/* Of eight channels, two numbers each. */
+static inline __m256i smg_avx2_two(__m128i a, __m128i b) { return _mm256_cvtepi8_epi16(_mm_unpacklo_epi8(a, b)); }
+
+/* One tap's weights, trained ones over frozen ones; none above and below the window. */
+static inline __m128i smg_avx2_tap(const smg_depthwise_s8_params *p, smg_weights w, int32_t first, int32_t count,
+                                   int32_t i, int32_t j) {
+    int64_t eight = 0;
+    int8_t *lanes = (int8_t *)&eight;
+    const int32_t t = i * p->k_w + j;
+    if (i < 0 || i >= p->k_h) return _mm_setzero_si128();
+    if (w.count == 0) return smg_avx2_eight(w.data + t * p->y_c + first, count);
+    for (int32_t n = 0; n < count; n++) lanes[n] = w.data[t * p->y_c + first + n];
+    for (int32_t n = 0; n < w.count; n++)
+        if (w.channel[n] >= first && w.channel[n] < first + count) lanes[w.channel[n] - first] = w.trained[t * w.count + n];
+    return _mm_cvtsi64_si128(eight);
+}
+
+static inline void smg_avx2_begin_block(const smg_depthwise_s8_params *p, smg_weights w, const int32_t *b, int32_t first,
+                                        int32_t count, smg_avx2_block *of) {
+    const __m256i zeros = _mm256_set1_epi16((int16_t)p->x_zero);
+    int32_t bias[SMG_AVX2_LANES];
+    __m256i total = _mm256_setzero_si256();
+    of->count = count;
+    of->scale = smg_avx2_scale_of(p->multiplier + first, p->shift + first, count, p->y_zero);
+    for (int32_t two = 0; two < of->twos; two++)
+        for (int32_t j = 0; j < p->k_w; j++) {
+            const __m128i before = smg_avx2_tap(p, w, first, count, 2 * two - 1, j);
+            const __m128i here = smg_avx2_tap(p, w, first, count, 2 * two, j);
+            const __m128i after = smg_avx2_tap(p, w, first, count, 2 * two + 1, j);
+            of->w[0][two * p->k_w + j] = smg_avx2_two(here, after);
+            of->w[1][two * p->k_w + j] = smg_avx2_two(before, here);
+            total = _mm256_add_epi32(total, _mm256_madd_epi16(of->w[0][two * p->k_w + j], zeros));
+        }
+    for (int32_t n = 0; n < SMG_AVX2_LANES; n++) bias[n] = n < count ? b[first + n] : 0;
+    of->start = _mm256_sub_epi32(smg_avx2_from(bias), total);
+}
+
+/* Columns of two rows from `left` on; a row that is 0 lies outside the map. */
+SMG_AVX2_PART void smg_avx2_lay_two(const int8_t *a, const int8_t *b, int32_t left, int32_t x_w, int32_t c,
+                                    int32_t count, __m128i zero, int32_t width, __m256i *to) {
+    for (int32_t n = 0, at = left; n < width; n++, at++) {
+        const int inside = at >= 0 && at < x_w;
+        to[n] = smg_avx2_two(inside && a ? smg_avx2_eight(a + at * c, count) : zero,
+                             inside && b ? smg_avx2_eight(b + at * c, count) : zero);
+    }
+}
+
+SMG_AVX2_LOOP smg_avx2_lay_whole(const int8_t *a, const int8_t *b, int32_t c, int32_t columns, __m256i *to) {
+    for (int32_t n = 0; n < columns; n++, a += c, b += c)
+        to[n] = smg_avx2_two(_mm_loadl_epi64((const __m128i *)a), _mm_loadl_epi64((const __m128i *)b));
+}
+
+SMG_AVX2_LOOP smg_avx2_lay_some(const smg_depthwise_s8_params *p, const int8_t *a, const int8_t *b, int32_t left,
+                                int32_t c, int32_t count, int32_t width, __m256i *to) {
+    smg_avx2_lay_two(a, b, left, p->x_w, c, count, _mm_set1_epi8((int8_t)p->x_zero), width, to);
+}
+
+/* The input under a band of output rows from oy on. */
+static inline void smg_avx2_lay_band(const smg_depthwise_s8_params *p, const smg_avx2_source *x, int32_t oy,
+                                     int32_t rows, smg_avx2_block *of) {
+    const int32_t top = oy * p->stride_h - p->pad_h, twos = smg_avx2_twos(p, rows);
+    const int32_t before = smg_min(p->pad_w, of->width), whole = smg_min(p->x_w, of->width - before);
+    for (int32_t i = 0; i < twos; i++) {
+        const int8_t *row[2];
+        __m256i *to = of->strip + i * of->width;
+        for (int32_t k = 0; k < 2; k++) {
+            const int32_t r = top + 2 * i + k;
+            const int needed = 2 * i + k < (rows - 1) * p->stride_h + p->k_h;
+            row[k] = needed && r >= 0 && r < p->x_h ? smg_row(x->map, r, p->x_w * x->c) + x->first : 0;
+        }
+        if (!row[0] || !row[1] || of->count < SMG_AVX2_LANES) {
+            smg_avx2_lay_some(p, row[0], row[1], -p->pad_w, x->c, of->count, of->width, to);
+            continue;
+        }
+        smg_avx2_lay_some(p, 0, 0, 0, x->c, of->count, before, to);
+        smg_avx2_lay_whole(row[0], row[1], x->c, whole, to + before);
+        smg_avx2_lay_some(p, 0, 0, 0, x->c, of->count, of->width - before - whole, to + before + whole);
+    }
+}
+
+/* A row of output pixels, of which the compiler knows the window, whose first row is the two's first or second. */
+SMG_AVX2_PART void smg_avx2_slide(const smg_depthwise_s8_params *p, const smg_avx2_block *of, const __m256i *strip,
+                                  const __m256i *w, int32_t twos, int32_t taps, int32_t stride, int positive, int8_t *y) {
+    const smg_avx2_scale8 scale = of->scale;
+    for (int32_t ox = 0; ox < p->y_w; ox += SMG_AVX2_PIXELS, y += SMG_AVX2_PIXELS * p->y_c) {
+        __m256i a = of->start, b = a, c = a, d = a;
+        for (int32_t i = 0; i < twos; i++) {
+            const __m256i *x = strip + i * of->width + ox * stride;
+            for (int32_t j = 0; j < taps; j++) {
+                const __m256i tap = smg_avx2_held(w[i * taps + j]);
+                a = _mm256_add_epi32(a, _mm256_madd_epi16(tap, x[j]));
+                b = _mm256_add_epi32(b, _mm256_madd_epi16(tap, x[j + stride]));
+                c = _mm256_add_epi32(c, _mm256_madd_epi16(tap, x[j + 2 * stride]));
+                d = _mm256_add_epi32(d, _mm256_madd_epi16(tap, x[j + 3 * stride]));
+            }
+        }
+        a = smg_avx2_scaled(&scale, a, positive);
+        b = smg_avx2_scaled(&scale, b, positive);
+        c = smg_avx2_scaled(&scale, c, positive);
+        d = smg_avx2_scaled(&scale, d, positive);
+        smg_avx2_store_four(y, smg_avx2_bytes(&of->limits, a, b, c, d), of->count, p->y_w - ox, p->y_c);
+    }
+}
+
+#define SMG_AVX2_SLIDE(name, twos, taps, stride, positive)                                                              \
+    SMG_AVX2_LOOP smg_avx2_slide_##name(const smg_depthwise_s8_params *p, const smg_avx2_block *of,                     \
+                                        const __m256i *strip, const __m256i *w, int8_t *y) {                            \
+        smg_avx2_slide(p, of, strip, w, twos, taps, stride, positive, y);                                               \
+    }
+SMG_AVX2_SLIDE(3, 2, 3, 1, 1)
+SMG_AVX2_SLIDE(3_by_two, 2, 3, 2, 1)
+SMG_AVX2_SLIDE(5, 3, 5, p->stride_w, 1)
+SMG_AVX2_SLIDE(7, 4, 7, p->stride_w, 1)
+SMG_AVX2_SLIDE(positive, of->twos, p->k_w, p->stride_w, 1)
+SMG_AVX2_SLIDE(usual, of->twos, p->k_w, p->stride_w, 0)
+
+/* The common sizes by name. */
+static inline void smg_avx2_slide_row(const smg_depthwise_s8_params *p, const smg_avx2_block *of, const __m256i *strip,
+                                      const __m256i *w, int8_t *y) {
+    if (!of->limits.positive)
+        smg_avx2_slide_usual(p, of, strip, w, y);
+    else if (of->twos == 2 && p->k_w == 3 && p->stride_w <= 2)
+        (p->stride_w == 1 ? smg_avx2_slide_3 : smg_avx2_slide_3_by_two)(p, of, strip, w, y);
+    else if (of->twos == 3 && p->k_w == 5)
+        smg_avx2_slide_5(p, of, strip, w, y);
+    else if (of->twos == 4 && p->k_w == 7)
+        smg_avx2_slide_7(p, of, strip, w, y);
+    else
+        smg_avx2_slide_positive(p, of, strip, w, y);
+}
+
+/* Rows [y0, y1) of up to sixteen channels. */
+static inline void smg_avx2_depthwise(const smg_depthwise_s8_params *p, smg_avx2_source x, smg_weights w,
+                                      const int32_t *b, smg_map y, int32_t first, int32_t count, int32_t y0, int32_t y1,
+                                      smg_avx2_block *of) {
+    for (int32_t n = 0; n < count; n += SMG_AVX2_LANES, x.first += SMG_AVX2_LANES) {
+        smg_avx2_begin_block(p, w, b, first + n, smg_min(SMG_AVX2_LANES, count - n), of);
+        for (int32_t oy = y0; oy < y1; oy += of->band) {
+            const int32_t rows = smg_min(of->band, y1 - oy);
+            smg_avx2_lay_band(p, &x, oy, rows, of);
+            for (int32_t row = 0; row < rows; row++) {
+                const int32_t top = row * p->stride_h;
+                smg_avx2_slide_row(p, of, of->strip + top / 2 * of->width, of->w[top % 2],
+                                   smg_row(y, oy + row, p->y_w * p->y_c) + first + n);
+            }
+        }
+    }
+}
+#endif
+
+#endif

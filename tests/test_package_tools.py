@@ -1,0 +1,74 @@
+"""Packages through the very tools that take them, each in a folder of its own; a tool that is not there is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from smidgen.codegen import Kind
+from test_packages import learner
+
+TOOLS = Path(__file__).parents[1] / "build" / "tools" / "bin"  # where `make package-tools` installs them
+# PlatformIO asks the network which licences there are; all else of its packer is as it is.
+PACK = """
+import sys
+from platformio.package.manifest.schema import ManifestSchema
+from platformio.package.pack import PackagePacker
+ManifestSchema.load_spdx_licenses = staticmethod(lambda: {"licenses": [{"licenseId": "Apache-2.0"}]})
+print(PackagePacker(sys.argv[1]).pack(sys.argv[2]))
+"""
+
+
+def tool(name: str) -> str:
+    found = shutil.which(name, path=os.pathsep.join((str(TOOLS), os.environ.get("PATH", ""))))
+    if found is None:
+        pytest.skip(f"{name} is not installed: make package-tools")
+    return found
+
+
+def ran(*command: str | Path, folder: Path) -> str:
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, f"{result.stdout[-3000:]}\n{result.stderr[-3000:]}"
+    return result.stdout
+
+
+def written(kind: Kind, folder: Path) -> Path:
+    learner().write(folder / "smidgen_net3", export=kind)
+    return folder / "smidgen_net3"
+
+
+def test_platformio_packs_a_library(tmp_path: Path) -> None:
+    python = Path(tool("pio")).parent / "python"
+    ran(python, "-c", PACK, written(Kind.platformio, tmp_path), tmp_path / "packed.tar.gz", folder=tmp_path)
+    with tarfile.open(tmp_path / "packed.tar.gz") as packed:
+        names = packed.getnames()
+        manifest = packed.extractfile("library.json")
+        assert manifest is not None
+        assert json.load(manifest)["name"] == "smidgen_net3"
+    assert {"src/model.c", "examples/train/platformio.ini", "LICENSE"} <= {*names}
+
+
+def test_the_component_manager_of_esp_idf_packs_a_component(tmp_path: Path) -> None:
+    package = written(Kind.esp_idf, tmp_path)
+    ran(tool("compote"), "component", "pack", "--name", "smidgen_net3", "--dest-dir", tmp_path / "dist", folder=package)
+    (packed,) = (tmp_path / "dist").glob("*.tgz")
+    with tarfile.open(packed) as archive:
+        assert {"src/model.c", "idf_component.yml", "CMakeLists.txt"} <= {
+            name.removeprefix("./") for name in archive.getnames()
+        }
+
+
+def test_a_module_of_zephyr_is_configured_by_its_kconfig(tmp_path: Path) -> None:
+    python = Path(tool("menuconfig")).parent / "python"
+    package = written(Kind.zephyr, tmp_path)
+    show = (
+        "import kconfiglib; k = kconfiglib.Kconfig('zephyr/Kconfig'); k.load_config('samples/train/prj.conf'); "
+        "print(k.syms['SMIDGEN_NET3'].str_value, len(k.syms['SMIDGEN_NET3'].nodes))"
+    )
+    assert ran(python, "-c", show, folder=package).split()[-2:] == ["y", "1"]

@@ -1,0 +1,70 @@
+"""A ring of examples in flash, beside a store: the power may fail at any moment; each example is whole or absent."""
+
+from __future__ import annotations
+
+import re
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from native import SANITIZE
+from smidgen.codegen import RUNTIME
+from smidgen.codegen.replaying import kept_examples
+from smidgen.targets import toolchain
+from smidgen.targets.board import EmulatedBoard
+from smidgen.targets.boards import BOARDS
+from smidgen.targets.compiler import Cache, find_compiler
+from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.counter import Counter
+from smidgen.targets.flash import PARTS, FlashPart
+from smidgen.targets.image import read_image
+from smidgen.targets.store import room_for_examples
+
+HERE = Path(__file__).parent
+STORE = RUNTIME / "store"
+LIMIT = 4_000_000_000  # instructions
+
+
+def test_power_that_fails_while_examples_are_replayed_leaves_old_or_new_state_and_whole_examples(
+    tmp_path: Path,
+) -> None:
+    folders = (f"-I{STORE}", f"-I{HERE}")
+    find_compiler()(
+        *SANITIZE, *folders, "-o", "checks", *sorted(STORE.glob("*.c")), HERE / "replay_main.c", folder=tmp_path
+    )
+    done = subprocess.run([tmp_path / "checks"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+    cuts = [int(found) for found in re.findall(r"part \d: (\d+) cuts", done.stdout)]
+    assert len(cuts) == 5
+    assert sum(cuts) > 1000
+
+
+@pytest.mark.parametrize(("name", "rounds"), [("cortex-m7", 60), ("cortex-m0plus", 20)])
+def test_the_same_holds_on_an_emulated_board(name: str, rounds: int, cache: Path) -> None:
+    target = CortexM(BOARDS[name], cache=cache)
+    paths = (*STORE.glob("*.[ch]"), HERE / "emulated_flash.h", HERE / "replay_checks.h")
+    files = {
+        **target._board_files(),
+        **{path.name: path.read_text() for path in sorted(paths)},
+        "main.c": (HERE / "replay_board_main.c").read_text(),
+    }
+    own = [file for file in files if file.endswith(".c")]
+    built = Cache(cache, toolchain.find("zig", target.board.core))
+    firmware = built.build(
+        ".elf", files, f"-DROUNDS={rounds}", "-I.", "-T", "board.ld", *toolchain.link_flags("zig"), *own
+    )
+    image = read_image(firmware)
+    board = EmulatedBoard(target.board, image, Counter(image, {}, (), 0), cache)
+    failed, cuts, refused = struct.unpack("<iii", board.exchange(b"", LIMIT))
+    assert (failed, refused) == (0, 0), f"line {failed or refused} of replay_checks.h"
+    assert cuts > rounds // 2
+
+
+@pytest.mark.parametrize("part", PARTS.values(), ids=lambda part: part.name)
+@pytest.mark.parametrize("size", [160, 2560, 49152])
+def test_compile_and_the_ring_agree_on_how_many_examples_fit(part: FlashPart, size: int, cache: Path) -> None:
+    for sectors in (1, 2, 3, 16, 64, 100):
+        wanted = room_for_examples(part, sectors, size, cache)
+        assert kept_examples(sectors * part.sector_bytes, size, part.sector_bytes, part.unit_bytes) == wanted
