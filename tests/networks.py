@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 
@@ -25,6 +26,8 @@ from smidgen.ops import (
     Reshape,
     Transpose,
 )
+from smidgen.training.head import layers
+from smidgen.training.scheme import Scheme
 
 SIZE, CHANNELS, CLASSES = 8, 6, 5
 DEAD_SCALE, DEAD_BIAS = 1e-9, -(2**31)  # of a channel that training of the backbone switched off
@@ -156,6 +159,19 @@ def one_scale_hidden(seed: int) -> Graph:
 
 
 NETWORKS = (inverted_residual, branches, pools_and_moves, gates, one_scale)
+
+
+def partly(graph: Graph) -> Scheme:
+    """A share of some layers, depthwise ones too, all of others, none of the first."""
+    numbered = layers(graph)
+    count = len(numbered)
+    shares = (Fraction(1, 2), Fraction(1, 3), Fraction(1), Fraction(0))
+    weights = [
+        (i, Fraction(1) if isinstance(node.op, Dense) else shares[i % 4])
+        for i, node in enumerate(numbered)
+        if i and i % 4 < 3
+    ]
+    return Scheme("partly", count - 1, tuple(weights), "random")
 
 
 def samples(graph: Graph, count: int, seed: int = 0) -> list[tuple[Array, int]]:

@@ -267,7 +267,7 @@ def test_half_a_project_is_never_seen(tmp_path: Path, monkeypatch: pytest.Monkey
     program = compile(odd_names())
 
     def broken(self: Program) -> dict[str, str]:
-        return {"model/model.h": "", "no/such/folder": ""}
+        return {"model/model.h": "", "model/model.h/below a file": ""}
 
     monkeypatch.setattr(Program, "files", broken)
     with pytest.raises(SmidgenError, match="cannot be written"):

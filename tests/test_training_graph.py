@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import smidgen as sm
-from networks import CLASSES, NETWORKS, branches, inverted_residual, samples
+from networks import CLASSES, NETWORKS, branches, inverted_residual, partly, samples
 from smidgen.errors import GraphError, InputError
 from smidgen.ir import Array, Graph, Value, evaluate_step, roles_of, verify
 from smidgen.ir.preprocessing import Preprocessing
@@ -19,7 +19,6 @@ from smidgen.ir.rewriting import prune
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.numerics import stochastic
 from smidgen.numerics.stochastic import FIRST_LEVEL, LEVEL_LIMIT
-from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Add
 from smidgen.ops.gradient import FromFloat, GradOp
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
@@ -34,19 +33,6 @@ from smidgen.training.scheme import Scheme, load_scheme
 State = Mapping[Value, Array]
 RATE = 0.05
 BIAS_LIMIT = 2**30
-
-
-def partly(graph: Graph) -> Scheme:
-    """A share of some layers, depthwise ones too, all of others, none of the first."""
-    numbered = layers(graph)
-    count = len(numbered)
-    shares = (Fraction(1, 2), Fraction(1, 3), Fraction(1), Fraction(0))
-    weights = [
-        (i, Fraction(1) if isinstance(node.op, Dense) else shares[i % 4])
-        for i, node in enumerate(numbered)
-        if i and i % 4 < 3
-    ]
-    return Scheme("partly", count - 1, tuple(weights), "random")
 
 
 def steps(
