@@ -1,6 +1,6 @@
 """Classes that arrive one after another: what MCUNet-5FPS knows of all of them, by how many old examples are kept.
 
-    python benchmarks/incremental.py [--measure] [--picture FILE.html] [--json]
+    python benchmarks/incremental.py [--measure] [--picture FILE.html] [--markdown | --json]
 
 Shows what is in results/incremental.jsonl; with `--measure` what is missing there is measured first, on this machine's
 C, one stream after another, each appended when it is done. `experiments/incremental.py` says how a stream is run.
@@ -31,6 +31,7 @@ from experiments.incremental_page import (
     SETS,
     SHOWN,
     Row,
+    markdown,
     picture,
     rows,
     shown,
@@ -80,6 +81,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
     parser.add_argument("--measure", action="store_true", help="run the streams that have no results yet")
+    parser.add_argument("--markdown", action="store_true", help="print the tables of docs/incremental.md")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file that results are kept in")
     parser.add_argument("--picture", type=Path, help="also draw accuracy as classes arrive, in this HTML file")
     given = parser.parse_args()
@@ -90,7 +92,10 @@ def main() -> None:
     found = rows(kept.found, wanted)
     if given.picture:
         given.picture.write_text(page_of("Class by class", str(__doc__).splitlines()[0], [picture(found)]))
-    report(found, show, given.json)
+    if given.markdown:
+        print(markdown(found, cut(network_of(NETWORK), SCHEME).latent_bytes))
+    else:
+        report(found, show, given.json)
 
 
 if __name__ == "__main__":

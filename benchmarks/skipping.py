@@ -1,6 +1,6 @@
 """Steps below a loss skipped: accuracy, the share of steps, and the instructions on a Cortex-M7 that this spares.
 
-    python benchmarks/skipping.py [--measure] [--json]
+    python benchmarks/skipping.py [--measure] [--markdown | --json]
 
 Shows what is in results/skipping.jsonl; with `--measure` what is missing there is measured first, on this machine's C.
 What steps cost is counted each time, on the emulated board. `experiments/skipping.py` says how a network learns here.
@@ -8,7 +8,6 @@ What steps cost is counted each time, on the emulated board. `experiments/skippi
 
 from __future__ import annotations
 
-import statistics
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -24,31 +23,12 @@ from shared import arguments_of, report, start
 sys.path.append(str(Path(__file__).parents[1]))
 from experiments.appended import Appended
 from experiments.incremental import Latents, cut
-from experiments.incremental_page import shown, spread
 from experiments.paper.sources import DataSets, network_of
 from experiments.skipping import Skipped, SkippingRun, StepCost, cost, run
+from experiments.skipping_page import CLASSES, COLUMNS, COURSES, SEEDS, Row, markdown, rows, saved, trials
 
 RESULTS = Path(__file__).parent / "results" / "skipping.jsonl"
 NETWORK, SCHEME, BOARD = "mcunet-5fps", "99kb", "cortex-m7"
-NAMES = {"flowers102": "Flowers-102", "cifar10": "CIFAR-10"}
-BELOW = (0.0, 0.02, 0.1, 0.5)
-SEEDS = (0, 1, 2)
-COURSES = {"flowers102": (2040, 6, 1.0), "cifar10": (2000, 5, 0.4)}  # images, epochs, rate of a batch of 256
-CLASSES = {"flowers102": 102, "cifar10": 10}
-
-
-@dataclass(frozen=True)
-class Row:
-    """What all seeds gave at one threshold, in percent: means, and standard deviations over seeds."""
-
-    data: str
-    below: float
-    seeds: int
-    top1: float
-    top1_spread: float
-    skipped: float
-    skipped_last: float  # of the last epoch
-    saved: float  # of the instructions on the board
 
 
 @dataclass(frozen=True)
@@ -57,10 +37,6 @@ class Measured:
 
     rows: tuple[Row, ...]
     costs: Mapping[str, StepCost]  # by data set: heads differ
-
-
-def trials(sets: Sequence[str], seeds: Sequence[int]) -> list[SkippingRun]:
-    return [SkippingRun(data, below, seed, *COURSES[data]) for seed in seeds for below in BELOW for data in sets]
 
 
 def measure(kept: Appended[SkippingRun, Skipped], wanted: Sequence[SkippingRun], sets: DataSets) -> None:
@@ -77,32 +53,11 @@ def measure(kept: Appended[SkippingRun, Skipped], wanted: Sequence[SkippingRun],
             print(said, file=sys.stderr, flush=True)
 
 
-def rows(
-    kept: Appended[SkippingRun, Skipped], wanted: Sequence[SkippingRun], costs: Mapping[str, StepCost]
-) -> tuple[Row, ...]:
-    groups: dict[tuple[str, float], list[Skipped]] = {}
-    for trial in wanted:
-        if trial in kept.found:
-            groups.setdefault((trial.data, trial.below), []).append(kept.found[trial])
-    found = []
-    for (data, below), some in sorted(groups.items()):
-        top1, whole = [100 * one.accuracy for one in some], statistics.fmean(one.whole for one in some)
-        last = statistics.fmean(one.skipped[-1] for one in some)
-        found.append(
-            Row(
-                data, below, len(some), statistics.fmean(top1), spread(top1), 100 * whole, 100 * last,
-                100 * costs[data].saved(whole),
-            )
-        )  # fmt: skip
-    return tuple(found)
-
-
 def show(measured: Measured) -> None:
     console = Console(width=None if Console().is_terminal else 130)
-    table = Table("data", "skip below", "top-1 %", "steps skipped", "in the last epoch", "instructions saved", "seeds")
+    table = Table(*COLUMNS, "instructions saved", "seeds")
     for one in measured.rows:
-        shares = (f"{share:.1f} %" for share in (one.skipped, one.skipped_last, one.saved))
-        table.add_row(NAMES[one.data], f"{one.below:g}", shown(one.top1, one.top1_spread), *shares, str(one.seeds))
+        table.add_row(*one.cells(), saved(one, measured.costs), str(one.seeds))
     console.print(table)
     table = Table("head", "forward", "step", "skipped step", title=f"Instructions on {BOARD}")
     for data, each in measured.costs.items():
@@ -117,6 +72,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", choices=COURSES, default=list(COURSES))
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
     parser.add_argument("--measure", action="store_true", help="make the runs that have no results yet")
+    parser.add_argument("--markdown", action="store_true", help="print the table of docs/skipping.md")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file that results are kept in")
     given = parser.parse_args()
     kept = Appended(given.results, SkippingRun, Skipped)
@@ -124,7 +80,11 @@ def main() -> None:
     if given.measure:
         measure(kept, wanted, DataSets(given.data))
     costs = {data: cost(network_of(NETWORK), SCHEME, CLASSES[data], BOARD) for data in given.sets}
-    report(Measured(rows(kept, wanted, costs), costs), show, given.json)
+    found = Measured(rows(kept.found, wanted), costs)
+    if given.markdown:
+        print("\n".join(markdown(found.rows, costs)))
+    else:
+        report(found, show, given.json)
 
 
 if __name__ == "__main__":

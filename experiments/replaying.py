@@ -51,7 +51,7 @@ def replay_cost(network: Graph, scheme: str, board: str) -> ReplayCost:
     assert cut is not None
     store = {Path(name).name: text for name, text in codegen.store_files().items() if name.startswith("smidgen/")}
     main = MAIN.read_text().replace("ROW_BYTES", str(image.bytes // image.shape[1]))
-    files = {**store, **codegen.ring_header(graph, cut, "model"), "main.c": main}
+    files = {**store, **codegen.ring_header(graph, program.sources.latent, "model"), "main.c": main}
     built = read_image(target.build(graph, program.sources, files))
     emulated = EmulatedBoard(target.board, built, Counter(built, {}, (), 0), target.cache)
     emulated.exchange(b"", LIMIT)
@@ -72,7 +72,7 @@ def replay_cost(network: Graph, scheme: str, board: str) -> ReplayCost:
     names = {name for name in store if name.startswith("replay")}
     code = sum(s.bytes for s in built.symbols if s.is_code and (s.name.startswith("smg_replay") or s.file in names))
     sram = next(s.bytes for s in built.symbols if s.name == "ring")
-    size = codegen.kept_bytes(graph, cut)
+    size = codegen.kept_bytes(graph, cut.bytes)
     fits = {p.name: codegen.kept_examples(ROOM, size, p.sector_bytes, p.unit_bytes) for p in PARTS.values()}
     return ReplayCost(
         network.name, scheme, board, image.bytes, cut.bytes, step, kept, replayed, opened,

@@ -11,7 +11,11 @@ void *memcpy(void *to, const void *from, size_t bytes);
 void *memset(void *to, int byte, size_t bytes);
 int memcmp(const void *one, const void *other, size_t bytes);
 
-enum { ROOM = 8192, SECTORS = 64 };
+#ifndef EMULATED_ROOM
+#define EMULATED_ROOM 8192
+#endif
+
+enum { ROOM = EMULATED_ROOM, SECTORS = EMULATED_ROOM / 128 };
 /* What a cut leaves of the operation that it meets: some bits of it, bits that read otherwise each time, or the whole,
  * which reads now as done and now as never begun. */
 enum { NOTHING, EVERYTHING, SOME, UNCERTAIN, WAVERING, WAYS };

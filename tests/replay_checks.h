@@ -25,7 +25,7 @@ static emulated_flash chip;
 static uint8_t state[STATE], history[HISTORY][STATE], latent[LATENT];
 static smg_store store;
 static smg_replay ring;
-static uint32_t offered;
+static uint32_t offered, firsts, early; /* images; kept of the first class, and of these from the first half of them */
 static int32_t cuts;
 
 static const smg_flash *driver(const part *of) {
@@ -201,6 +201,15 @@ static int shares(const part *of) {
     }
     HOLDS(smg_replay_count(&ring, SMG_REPLAY_CLASSES) == room);
     HOLDS(whole(of) == (int)room);
+    for (uint32_t slot = 0; slot < smg_replay_slots(&ring); slot++) {
+        if (!smg_replay_is_live(&ring, slot)) continue;
+        const uint32_t label = ring.label[slot];
+        smg_replay_start(&ring, slot);
+        ring.reading = 1;
+        HOLDS(taken(of, label) == SMG_STORE_OK);
+        firsts += !label;
+        early += !label && (latent[0] | (uint32_t)latent[1] << 8) < offered / 2;
+    }
     for (uint32_t label = 0; label < CLASSES; label++) {
         const uint32_t count = smg_replay_count(&ring, label);
         HOLDS(count == room / CLASSES || count == room / CLASSES + 1);
@@ -213,6 +222,8 @@ static int wear_and_refuse(const part *of) {
     unpack(of, 11);
     HOLDS(start_ring(of, 1) == SMG_STORE_EMPTY);
     for (int i = 0; i < 300; i++) {
+        for (uint32_t label = 0; label < CLASSES; label++) /* as if nothing more had been offered: else few are taken in */
+            ring.seen[label] = smg_replay_count(&ring, label);
         if (i == 100) chip.stuck[of->kept + 1] = 1;
         if (i == 200) chip.unwilling[of->kept + of->sectors - 1] = 1;
         const int code = offer(of, ++offered);

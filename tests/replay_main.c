@@ -21,5 +21,7 @@ int main(void) {
         const int worn = wear_and_refuse(&parts[i]);
         if (worn) return printf("part %d, worn: line %d of replay_checks.h\n", i, worn), 1;
     }
+    if (100 * early < 35 * firsts || 100 * early > 65 * firsts)
+        return printf("%u of %u examples are from the first half\n", early, firsts), 1;
     return 0;
 }

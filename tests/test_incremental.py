@@ -13,12 +13,21 @@ from hypothesis import strategies as st
 import smidgen as sm
 from experiments.appended import Appended, AppendedError
 from experiments.incremental import Cut, Followed, Latents, Memory, Stream, arrivals, cut, follow, lessons
+from experiments.incremental_page import MEMORIES, SEEDS, SETS, markdown, picture, rows, streams
+from experiments.paper.sources import network_of
+from experiments.skipping import Skipped, SkippingRun, StepCost, run
+from experiments.skipping_page import BELOW, COURSES, trials
+from experiments.skipping_page import SEEDS as SKIPPING_SEEDS
+from experiments.skipping_page import rows as skipping_rows
+from house import TOP
 from shapes import draw_shapes
 from smidgen.data import Data, as_input, pixel_encoding
+from smidgen.results.svg import svg
 from smidgen.targets.host import Host
 from smidgen.training import Options
 from toys import small_network
 
+RESULTS = TOP / "benchmarks" / "results"
 STREAM = Stream("shapes", 8, 0, 6, 2, 20.0, scheme="last:3")
 
 
@@ -135,3 +144,42 @@ def test_results_go_on_where_they_were_cut_short(tmp_path: Path) -> None:
     path.write_text("{}\n")
     with pytest.raises(AppendedError, match=r"line 1 of .* is not a result"):
         Appended(path, Stream, Followed)
+
+
+def test_the_page_of_streams_tells_what_was_measured() -> None:
+    wanted = streams(SETS, SEEDS)
+    kept = Appended(RESULTS / "incremental.jsonl", Stream, Followed)
+    assert not [stream for stream in kept.missing(wanted) if stream.head == "whole"]
+    table = markdown(rows(kept.found, wanted), cut(network_of("mcunet-5fps"), "99kb").latent_bytes)
+    assert table.strip() in (TOP / "docs" / "incremental.md").read_text()
+
+
+def test_the_picture_of_streams_shows_every_memory_of_both_data_sets() -> None:
+    kept = Appended(RESULTS / "incremental.jsonl", Stream, Followed)
+    figure = picture(rows(kept.found, streams(SETS, SEEDS)))
+    assert [len(panel.traces) for panel in figure.panels] == [len(MEMORIES)] * len(SETS)
+    assert svg(figure).count('class="line"') == len(SETS) * len(MEMORIES)
+
+
+def test_the_page_of_skipping_tells_what_was_measured() -> None:
+    wanted = trials(tuple(COURSES), SKIPPING_SEEDS)
+    kept = Appended(RESULTS / "skipping.jsonl", SkippingRun, Skipped)
+    assert not kept.missing(wanted)
+    page = (TOP / "docs" / "skipping.md").read_text()
+    found = skipping_rows(kept.found, wanted)
+    assert len(found) == len(COURSES) * len(BELOW)
+    for one in found:
+        assert f"| {' | '.join(one.cells())} |" in page
+
+
+def test_a_network_learns_with_what_it_knows_skipped(host: Host) -> None:
+    data, parts = draw_shapes(12, 4), cut(small_network(), "last:3")
+    latents = latents_of(parts, data, host)
+    never, some = (run(SkippingRun("shapes", b, 0, 40, 3, 10.0, "last:3"), parts, data, latents) for b in (0.0, 0.7))
+    assert never.skipped == (0.0, 0.0, 0.0)
+    assert 0 < some.skipped[-1] < 1
+    assert some.whole == pytest.approx(sum(some.skipped) / 3)
+
+
+def test_what_skipping_saves_is_its_formula() -> None:
+    assert StepCost("board", 58, 100, 60).saved(0.5) == pytest.approx(0.2)

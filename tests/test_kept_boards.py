@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from chip_flash import ChipBoard, Controller, Nvmc, Stm32f7
 from networks import CLASSES, inverted_residual
 from smidgen.codegen import SECTOR_BYTES, kept_sectors
 from smidgen.errors import TargetError
@@ -20,11 +21,12 @@ from smidgen.ir import Array
 from smidgen.link import Line, LinkedDevice, LinkError
 from smidgen.link.frames import Command
 from smidgen.pipeline import Program, compile
+from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS, resize
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.counter import Counter
 from smidgen.targets.flash import BOARD_FLASH, EmulatedFlash, Torn
-from smidgen.targets.image import Image, read_image
+from smidgen.targets.image import read_image
 from smidgen.targets.lines import emulated_line
 from smidgen.targets.linked_board import LinkedBoard
 from smidgen.targets.store import Kept, Store
@@ -34,6 +36,7 @@ from test_project import succeed
 RATE = 0.05
 MAGIC = 0x53474D53  # of a store's sectors
 LIMIT = 200_000_000
+SAVED = b"\1\0\0\0"
 
 
 def learner(target: CortexM | str = "cortex-m7") -> Program:
@@ -57,7 +60,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def made(project: Path, *switches: str) -> Path:
     """The firmware that `make` builds of the project as it was written."""
-    (project / "firmware.elf").unlink(missing_ok=True)
     succeed(
         "make", "-s", "CFLAGS=-O1 -Wall -Wextra -Werror -ffunction-sections -fdata-sections", *switches, folder=project
     )
@@ -85,6 +87,13 @@ def test_a_written_project_that_keeps_what_it_learned_has_it_after_a_reset(
     assert stream.board.flash.programs > 0
 
 
+def test_make_builds_anew_where_it_is_to_build_otherwise_and_only_there(project: Path) -> None:
+    sizes = {words: made(project, *words).stat() for words in ((), ("LINK=1",), ("LINK=1", "KEEPS=1"))}
+    assert len({size.st_size for size in sizes.values()}) == 3
+    again = made(project, "LINK=1", "KEEPS=1").stat()
+    assert again.st_mtime_ns == sizes["LINK=1", "KEEPS=1"].st_mtime_ns
+
+
 def test_a_link_without_a_driver_for_flash_keeps_nothing_and_says_so(project: Path, cache: Path) -> None:
     firmware = made(project, "LINK=1")
     assert not read_image(firmware).section(".kept").bytes
@@ -96,26 +105,48 @@ def test_a_link_without_a_driver_for_flash_keeps_nothing_and_says_so(project: Pa
         board.save()
 
 
-def rested(image: Image, flash: EmulatedFlash, cache: Path) -> LinkedBoard:
-    """A board whose example has learned, and rests in an endless loop."""
-    board = LinkedBoard(BOARDS["cortex-m7"], image, Counter(image, {}, (), 0), cache, flash)
+def rested(board: EmulatedBoard) -> tuple[bytes, bytes]:
+    """Whether an example has saved, and its last loss, once it has learned and rests in an endless loop."""
     with pytest.raises(TargetError, match=r"was stopped in main"):
         board.exchange(b"", LIMIT)
-    return board
+    saved, loss = (bytes(board._uc.mem_read(board.image.symbol(name).address, 4)) for name in ("saved", "loss"))
+    return saved, loss
 
 
 def test_an_example_without_a_link_goes_on_from_what_it_kept(project: Path, cache: Path) -> None:
     image = read_image(made(project, "KEEPS=1"))
     flash = EmulatedFlash(BOARD_FLASH, image.section(".kept").bytes // SECTOR_BYTES)
 
-    def figures() -> tuple[bytes, bytes]:
-        board = rested(image, flash, cache)
-        saved, loss = (bytes(board._uc.mem_read(image.symbol(name).address, 4)) for name in ("saved", "loss"))
-        return saved, loss
+    def started() -> LinkedBoard:
+        return LinkedBoard(BOARDS["cortex-m7"], image, Counter(image, {}, (), 0), cache, flash)
 
-    (first_saved, first_loss), (second_saved, second_loss) = figures(), figures()
-    assert first_saved == second_saved == b"\1\0\0\0"
-    assert first_loss != second_loss, "the second one began where the first ended"
+    first, second = rested(started()), rested(started())
+    assert first[0] == second[0] == SAVED
+    assert first[1] != second[1], "the second one began where the first ended"
+
+
+CHIPS: dict[str, tuple[str, type[Controller], int]] = {
+    "nrf52": ("nrf52840", Nvmc, 16),
+    "stm32f7": ("stm32f746", Stm32f7, 2),
+}
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_an_example_with_a_chips_own_driver_goes_on_from_what_it_kept(chip: str, tmp_path: Path, cache: Path) -> None:
+    name, controller, sectors = CHIPS[chip]
+    folder = tmp_path / "out"
+    learner(name).write(folder)
+    shutil.copy(folder / "flash" / f"{chip}.c", folder / "board" / "flash.c")
+    keep = folder / "board" / "keep.h"
+    keep.write_text(re.sub(r"KEPT_SECTORS = \d+", f"KEPT_SECTORS = {sectors}", keep.read_text()))
+    image = read_image(made(folder, "KEEPS=1"))
+    boards = [ChipBoard(BOARDS[name], image, cache, controller(), None)]
+    first = rested(boards[0])
+    boards.append(ChipBoard(BOARDS[name], image, cache, controller(), boards[0].held()))
+    second = rested(boards[1])
+    assert first[0] == second[0] == SAVED
+    assert first[1] != second[1], "the second one began where the first ended"
+    assert [board.controller.wrong for board in boards] == [[], []]
 
 
 @pytest.mark.parametrize("torn", ["nothing", "everything", "some"])

@@ -176,7 +176,7 @@ def test_a_project_whose_files_fail_leaves_the_old_one(tmp_path: Path, monkeypat
     project = tmp_path / "out"
     compile(small_network()).write(project)
     before = contents(tmp_path)
-    monkeypatch.setattr(Program, "files", lambda _: {"a": "", "no/such/folder": ""})
+    monkeypatch.setattr(Program, "files", lambda _: {"a": "", "a/below a file": ""})
     with pytest.raises(InputError, match="cannot be written"):
         compile(small_network()).write(project, force=True)
     assert contents(tmp_path) == before

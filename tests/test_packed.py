@@ -181,6 +181,33 @@ def test_single_rows_of_three_by_three_agree_with_numpy(m7: CortexM, graphs: lis
 
 
 @st.composite
+def short_windows(draw: st.DrawFn) -> Graph:
+    """A convolution of few input channels and many outputs, whose weights may be raised; with scales of powers of two,
+    many of its sums lie half between two steps, and biases may leave no room."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    k, n, even = draw(st.sampled_from([4, 8, 8, 16, 32, 36, 7])), draw(st.integers(1, 9)), draw(st.booleans())
+    powers = rng.integers(-13, 0, n) if even else rng.uniform(-13, 0, n)
+    size = (1, draw(st.integers(1, 3)), draw(st.integers(28, 80)), k)
+    limit = draw(st.sampled_from([3, 3000, 2**21 - 1, 2**21, 2**23, 2**31 - 1]))
+    g = Builder("short")
+    x = g.input("x", Type(size, "int8", Q(1.0, draw(st.integers(-128, 127)))))
+    weights = rng.integers(-128, 128, (n, 1, 1, k)).astype(np.int8)
+    w = g.constant("w", weights, QParams.per_channel(2.0**powers, 0))
+    b = g.constant("b", rng.choice([-limit, -limit // 2, 0, limit // 3, limit], n).astype(np.int32))
+    return g.graph(g.emit(ops.Conv2D(), x, w, b, q=Q(1.0, draw(st.sampled_from([-128, -128, -128, -127, 9])))))
+
+
+@settings(max_examples=4, deadline=None)
+@given(graphs=st.lists(short_windows(), min_size=30, max_size=30), seed=st.integers(0, 2**31))
+def test_short_windows_round_alike_whether_their_weights_are_raised_or_not(
+    m7: CortexM, graphs: list[Graph], seed: int
+) -> None:
+    named = {f"{i} {graph.nodes[-1]}": graph for i, graph in enumerate(graphs)}
+    runs = [{name: inputs(graph, run) for name, graph in named.items()} for run in (2, 3 + seed)]
+    agrees(named, runs, compile(together(named), target=m7))
+
+
+@st.composite
 def dense_layers(draw: st.DrawFn) -> Graph:
     """A fully connected layer; with scales of powers of two, many of its sums lie half between two steps."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))

@@ -61,6 +61,7 @@ def test_a_projects_folders_hold_the_model_the_kernels_and_the_board(target: str
     assert folders.pop("model") == {"kws.h", "kws.c", "kws_link.h", "kws_weights.h", "kws_weights.c"}
     kernels = {path.name for path in program.sources.runtime}
     store = {"smidgen_store.h", "store.c", *(f"store_{part}.{kind}" for part in ("blocks", "sectors") for kind in "ch")}
+    store |= {"smidgen_replay.h", "replay.c", "replay_slots.c", "replay_slots.h"}
     assert folders.pop("smidgen") == kernels | {"link.c", "smidgen_link.h", "CMakeLists.txt"} | store
     assert folders.pop("flash") == {"esp32.c", "nrf52.c", "rp2040.c", "stm32f7.c"}
     own = {"startup.c", "board.ld", "port.h", "keep.h", "flash.c"} if target != "host" else set()

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from loss_tasks import TASKS, Task
 from networks import CLASSES, NETWORKS, inverted_residual, one_scale_hidden, samples
 from smidgen import memory
 from smidgen.errors import InputError, PlanError, StreamError
@@ -20,6 +21,7 @@ from smidgen.memory.rows import Cut
 from smidgen.ops.rules import SGD, Momentum, UpdateRule
 from smidgen.pipeline import Program, compile
 from smidgen.targets.boards import BOARDS
+from smidgen.targets.compiler import find_compiler
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.device import Device, Target
 from smidgen.targets.host import Host
@@ -64,6 +66,7 @@ def agree(program: Program, steps: int, seed: int) -> None:
     scheme=st.sampled_from(("last:1", "last:2", "last:3", "bias:1", "bias:3", "head", "full")),
     bits=st.sampled_from((8, 10, 12)),
     rule=st.sampled_from(RULES),
+    skipped=st.sampled_from((0.0, 1.6)),
     streamed=st.booleans(),
     seed=st.integers(0, 50),
 )
@@ -73,11 +76,29 @@ def test_a_latent_teaches_the_bytes_that_its_image_does(
     scheme: str,
     bits: int,
     rule: UpdateRule,
+    skipped: float,
     streamed: bool,
     seed: int,
 ) -> None:
-    options = Options(CLASSES, weight_bits=bits, rule=rule, seed=seed)
+    options = Options(CLASSES, weight_bits=bits, rule=rule, seed=seed, skip_below=skipped)
     agree(compiled(network(seed), scheme, host, options, streamed), 2, seed)
+
+
+@pytest.mark.parametrize("make", TASKS, ids=[make.__name__ for make in TASKS])
+def test_whatever_a_step_is_told_it_can_be_replayed(make: Callable[[], Task], host: Host, tmp_path: Path) -> None:
+    task = make()
+    program = compile(task.model, task.scheme, host, options=task.options, replay="256KB")
+    with program.start() as whole, program.start() as replaying:
+        for place in range(3):
+            image, told = task.told(place)
+            loss = whole.train(image, told, task.rate)
+            assert loss == replaying.replay(replaying.latent(image), told, task.rate)
+        assert learned(whole) == learned(replaying)
+    program.write(tmp_path / "out")
+    folders = [f"-I{tmp_path}/out/{name}" for name in ("model", "smidgen")]
+    warnings = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-fsyntax-only")
+    find_compiler()(*warnings, *folders, "out/board/main.c", folder=tmp_path)
+    assert (tmp_path / "out/model/model_replay.h").exists()
 
 
 @pytest.mark.parametrize("scheme", ["last:2", "bias:3"])

@@ -15,9 +15,12 @@ import smidgen as sm
 from networks import CLASSES, inverted_residual, samples
 from smidgen.frontends.native import write_smg
 from smidgen.ir import Array
-from smidgen.link import connect
+from smidgen.link import Line, LinkedDevice, connect, replay_there
 from smidgen.pipeline import Program, compile
+from smidgen.targets.boards import BOARDS
+from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.host import Host
+from smidgen.targets.lines import emulated_line
 from smidgen.training import Options
 from test_cli import fail, invoke
 
@@ -63,6 +66,24 @@ def test_a_board_learns_from_what_it_kept_as_from_the_image(streamed: bool, host
     assert seen["saved"]
     with connect(port, program) as board:
         learned = {name: array.tobytes() for name, array in board.state().items()}
+    assert learned in [after(program, taught, one) for one in taught]
+
+
+def test_an_emulated_board_keeps_and_replays_in_its_own_flash(cache: Path) -> None:
+    target = CortexM(BOARDS["cortex-m7"], cache=cache)
+    program = compile(inverted_residual(4), "last:2", target, options=OPTIONS, streamed_input=True, replay="32KB")
+    taught = samples(program.graph, 3, seed=9)
+    line = emulated_line("board", target, target.linked(program.graph, program.sources))
+    with LinkedDevice(program.graph, Line(line)) as board:
+        for image, label in taught:
+            board.train(image, label, RATE)
+        board.keep()
+    line.reset()
+    losses: list[float] = []
+    replay_there(Line(line), 1, RATE, losses.append)
+    with LinkedDevice(program.graph, Line(line)) as board:
+        learned = {name: array.tobytes() for name, array in board.state().items()}
+    assert len(losses) == 1
     assert learned in [after(program, taught, one) for one in taught]
 
 

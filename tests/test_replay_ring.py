@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from native import SANITIZE
-from smidgen.codegen import RUNTIME
-from smidgen.codegen.replaying import kept_examples
+from native import SANITIZE, sanitized_kernels
+from networks import CLASSES, inverted_residual
+from smidgen.codegen import RUNTIME, kept_examples, ring_header, store_files
+from smidgen.ops.rules import Momentum
+from smidgen.pipeline import compile
 from smidgen.targets import toolchain
 from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS
@@ -19,8 +21,10 @@ from smidgen.targets.compiler import Cache, find_compiler
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.counter import Counter
 from smidgen.targets.flash import PARTS, FlashPart
+from smidgen.targets.host import Host
 from smidgen.targets.image import read_image
 from smidgen.targets.store import room_for_examples
+from smidgen.training import Options
 
 HERE = Path(__file__).parent
 STORE = RUNTIME / "store"
@@ -39,6 +43,24 @@ def test_power_that_fails_while_examples_are_replayed_leaves_old_or_new_state_an
     cuts = [int(found) for found in re.findall(r"part \d: (\d+) cuts", done.stdout)]
     assert len(cuts) == 5
     assert sum(cuts) > 1000
+
+
+def test_a_program_that_replays_and_saves_outlives_1000_power_cuts(tmp_path: Path, host: Host) -> None:
+    options = Options(CLASSES, weight_bits=12, rule=Momentum(0.9))
+    program = compile(inverted_residual(6), "last:2", host, options=options, replay="64KB")
+    store = {Path(name).name: text for name, text in store_files().items() if name.startswith("smidgen/")}
+    header = ring_header(program.graph, program.sources.latent, "model")
+    files = {**store, **program.sources.files, **header, "main.c": (HERE / "replay_model_main.c").read_text()}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    own = [name for name in files if name.endswith(".c")]
+    folders = ("-I.", f"-I{HERE}", f"-I{RUNTIME}")
+    find_compiler()(*SANITIZE, *folders, "-o", "checks", *own, *sanitized_kernels(), folder=tmp_path)
+    done = subprocess.run([tmp_path / "checks"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+    cuts, replayed = (int(found) for found in re.findall(r"\d+", done.stdout))
+    assert cuts >= 1000
+    assert replayed > 1000
 
 
 @pytest.mark.parametrize(("name", "rounds"), [("cortex-m7", 60), ("cortex-m0plus", 20)])

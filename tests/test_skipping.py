@@ -102,6 +102,20 @@ def test_the_board_skips_them_too_and_runs_little_more_than_a_prediction(host: H
     assert min(learned) > 2 * max(skipped)
 
 
+def test_a_latent_is_skipped_as_its_image_is(host: Host) -> None:
+    task = classes()
+    options = Options(4, skip_below=usual_loss(task, host))
+    program = sm.compile(task.model, task.scheme, host, options=options, replay="64KB")
+    with program.start() as shown, program.start() as replayed:
+        losses = []
+        for image, label in steps_of(task):
+            losses.append(shown.train(image, label, task.rate))
+            assert replayed.replay(replayed.latent(image), label, task.rate) == losses[-1]
+        assert 0 < sum(map(roles_of(program.graph).skips, losses)) < STEPS
+        for name, array in shown.state().items():
+            assert replayed.state()[name].tobytes() == array.tobytes(), name
+
+
 def test_a_loss_at_the_threshold_is_learned_from(host: Host) -> None:
     task = classes()
     with task.compile(host).start() as device:

@@ -76,7 +76,7 @@ ROOMS = {
         ("levels", "loss", KERNEL_BY_KERNEL),
     ),
     "codegen": Room((), ("saved_state",)),
-    "store": Room((), ("flash", "store")),
+    "store": Room((), ("flash", "store", "replay_ring")),
 }  # fmt: skip
 # Tests that build a program for each of many graphs take longest and see little that the others do not.
 LEFT_OUT = "not host and not sanitizer and not compute_the and not learn_the_same and not moments"

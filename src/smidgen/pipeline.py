@@ -61,6 +61,7 @@ def compile(
     if most is not None:
         _afford(graph, best, most, where.working)
     sources = codegen.generate(best.graph, best.plan, prefix, schedule=best.schedule, folders=where.folders)
+    sources = replace(sources, replay_bytes=room or 0)
     where.check(best.graph, best.plan, sources)
     kept = None if room is None else _replay(best, room)
     return Program(best.graph, where, best.schedule, best.plan, sources, training, kept)
@@ -125,7 +126,7 @@ def _replay(layout: Layout, flash: int) -> Replay:
     """What flash keeps to replay; PlanError where that is nothing."""
     cut = layout.schedule.cut
     assert cut is not None
-    size = codegen.kept_bytes(layout.graph, cut)
+    size = codegen.kept_bytes(layout.graph, cut.bytes)
     if not (examples := codegen.kept_examples(flash, size)):
         raise PlanError(
             f"{flash:,} bytes of flash keep no example of {layout.graph.name} to replay, of {size:,} bytes each; give "
@@ -228,7 +229,7 @@ class Program:
 
     def _ring(self) -> dict[str, str]:
         """The header by which a program learns from what flash keeps; nothing where it keeps no examples."""
-        return codegen.ring_header(self.graph, self.schedule.cut, self.sources.prefix)
+        return codegen.ring_header(self.graph, self.sources.latent, self.sources.prefix)
 
     def _fields(self) -> dict[str, object]:
         """What a project's files say of a program, as fields of templates."""
@@ -242,7 +243,7 @@ class Program:
         }  # fmt: skip
         usage = codegen.render("train_usage.md" if learns else "usage.md", **fields).rstrip()
         usage += codegen.store_usage(fields) if learns else ""
-        usage += codegen.replay_usage(self.graph, self.schedule.cut, self.sources.prefix)
+        usage += codegen.replay_usage(self.graph, self.sources.prefix) if self.replay else ""
         fields["usage"] = usage + codegen.hearing_usage(self.graph, self.sources).rstrip()
         return fields
 

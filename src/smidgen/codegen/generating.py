@@ -35,6 +35,7 @@ class Sources:
     streamed_input: bool  # input 0 comes row by row from a source, not from memory
     calls: tuple[int, ...]  # the node behind each kernel call of a step, in order; a prediction makes the first ones
     latent: tuple[int, ...] = ()  # bytes of each part of the latent of a program that replays
+    replay_bytes: int = 0  # of flash that it has for latents
     audio_bytes: int = 0  # SRAM of the front end of a program that hears, besides arena and state
 
     @property

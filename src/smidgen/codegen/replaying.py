@@ -23,34 +23,33 @@ def latent_fields(graph: Graph, cut: Cut) -> dict[str, object]:
     }  # fmt: skip
 
 
-def ring_header(graph: Graph, cut: Cut | None, prefix: str) -> dict[str, str]:
-    """The header by which a program learns from a ring, by its name; nothing for one that does not replay."""
-    if cut is None:
+def ring_header(graph: Graph, latent: tuple[int, ...], prefix: str) -> dict[str, str]:
+    """The header by which a program learns from a ring, by its name; nothing for one whose latent has no parts."""
+    if not latent:
         return {}
     roles = roles_of(graph)
     argument = ARGUMENTS[roles.told].removesuffix(", ")
     fields: dict[str, object] = {
         "name": re.sub(r"[^\w.-]", "_", graph.name), "prefix": prefix, "PREFIX": prefix.upper(),
-        "parameter": PARAMETERS[roles.told], "argument": ARGUMENTS[roles.told], "kept_bytes": kept_bytes(graph, cut),
+        "parameter": PARAMETERS[roles.told], "argument": ARGUMENTS[roles.told],
+        "kept_bytes": kept_bytes(graph, sum(latent)),
         "keep_parameter": f", {PARAMETERS[roles.told]}".removesuffix(", "),
         "keep_argument": f", {argument}" if argument else "",
     }  # fmt: skip
     return {f"{prefix}_replay.h": render("ring.h", **fields, **_told(graph, prefix))}
 
 
-def replay_usage(graph: Graph, cut: Cut | None, prefix: str) -> str:
-    """How a program learns from what it kept, as its README says it; nothing for one that does not replay."""
-    if cut is None:
-        return ""
+def replay_usage(graph: Graph, prefix: str) -> str:
+    """How a program learns from what it kept, as its README says it."""
     argument = ARGUMENTS[roles_of(graph).told]
     fields = {"prefix": prefix, "PREFIX": prefix.upper(), "argument": argument}
     return "\n\n" + render("replay_usage.md", **fields).rstrip()
 
 
-def kept_bytes(graph: Graph, cut: Cut) -> int:
+def kept_bytes(graph: Graph, latent_bytes: int) -> int:
     """Bytes of an example: its latent, and what a step is told where that is no class."""
     label = roles_of(graph).label
-    return cut.bytes + (label.type.bytes if label and label.type.dtype != "int32" else 0)
+    return latent_bytes + (label.type.bytes if label and label.type.dtype != "int32" else 0)
 
 
 def _told(graph: Graph, prefix: str) -> dict[str, object]:

@@ -38,8 +38,12 @@ def kept_fields(sources: Sources) -> dict[str, object]:
     if not sources.learns:
         return {"kept": "", "kept_words": "", "kept_usage": ""}
     count = kept_sectors(sources.state_bytes)
-    size = count * SECTOR_BYTES
-    fields = {"sector_bytes": SECTOR_BYTES, "kept_sectors": count, "kept_text": f"{size // 1024} KB"}
+    ring = sources.replay_bytes // SECTOR_BYTES
+    size = (count + ring) * SECTOR_BYTES
+    fields = {
+        "sector_bytes": SECTOR_BYTES, "kept_sectors": count, "ring_sectors": ring, "flash_sectors": count + ring,
+        "kept_text": f"{size // 1024} KB",
+    }  # fmt: skip
     words = "; `keep.h` and `flash.c` are where what was learned is kept"
     usage = render("board/kept_usage.md", **fields)
     return {**fields, "kept": KEPT.format(size), "kept_words": words, "kept_usage": usage}

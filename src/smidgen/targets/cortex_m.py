@@ -21,6 +21,7 @@ from smidgen.codegen import (
     link_files,
     link_header,
     render,
+    ring_header,
     serves,
     store_files,
 )
@@ -151,6 +152,7 @@ class CortexM:
         It keeps what it learned in the board's flash, or nothing.
         """
         main = {**self._example(graph, sources), **link_header(graph, sources), **link_files()}
+        main |= ring_header(graph, sources.latent, sources.prefix)
         store = store_files() if sources.learns else {}
         main |= {Path(name).name: text for name, text in store.items() if name.startswith("smidgen/")}
         return self.build(graph, sources, {**main, "main.c": SWITCHES.format(keeps) + main["main.c"]})

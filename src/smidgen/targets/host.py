@@ -178,7 +178,8 @@ class HostDevice(Device):
     def _function(self, name: str) -> ctypes._NamedFuncPointer:
         if self._library is None:
             raise TargetError(f"the device running {self.graph.name} is closed; start another")
-        return self._library[f"{self._prefix}_{name}"]
+        function: ctypes._NamedFuncPointer = getattr(self._library, f"{self._prefix}_{name}")  # looked up once
+        return function
 
     def _from_rows(self, value: Value) -> Array:
         """An image in memory of our own, of which the program asks for row after row."""

@@ -20,7 +20,7 @@ typedef struct {
 void smg_add_words(const smg_sums *sums);
 
 /* One element, however its tensors are scaled. */
-static SMG_SHORT int8_t add(const smg_add_s8_params *p, int32_t a, int32_t b) {
+static int8_t add(const smg_add_s8_params *p, int32_t a, int32_t b) {
     const int32_t left = smg_multiply((a - p->a_zero) * (1 << HEADROOM), p->a_multiplier, p->a_shift);
     const int32_t right = smg_multiply((b - p->b_zero) * (1 << HEADROOM), p->b_multiplier, p->b_shift);
     return smg_to_int8(smg_multiply(left + right, p->y_multiplier, p->y_shift), p->y_zero, p->lo, p->hi);

@@ -149,7 +149,7 @@
     strd r3, r3, [sp, #20]
     add r1, sp, #28
     stmia r1, {r7-r10}
-    bx r2
+    mov pc, r2
     .balign 4
 10:
     .word 1f - 10b, 2f - 10b, 3f - 10b, 4f - 10b, 6f - 10b, 7f - 10b

@@ -81,11 +81,12 @@ static SMG_SHORT void list_rows(const layer *l, int32_t oy, int32_t ox, smg_colu
     const smg_taps columns = smg_taps_inside(left, l->upper, 1, p->x_w);
     const smg_taps pairs = smg_taps_inside(even, l->third, 2, p->x_w);
     const int32_t c = p->x_c, at = (left + columns.from) * c, aside = (even + 2 * pairs.from) * c;
-    const int8_t *a = find_row(l, top), *b = find_row(l, top + 1), *third = find_row(l, top + 2);
+    const int8_t *row[3];
+    for (int32_t i = 0; i < 3; i++) row[i] = find_row(l, top + i);
     border(l->strips, l->upper, columns);
     border(l->sideways, l->third, pairs);
-    list[0] = list_columns(l, a ? a + at : 0, b ? b + at : 0, c, l->strips, l->upper, columns);
-    list[1] = list_columns(l, third ? third + aside : 0, third ? third + aside + c : 0, 2 * c, l->sideways, l->third,
+    list[0] = list_columns(l, row[0] ? row[0] + at : 0, row[1] ? row[1] + at : 0, c, l->strips, l->upper, columns);
+    list[1] = list_columns(l, row[2] ? row[2] + aside : 0, row[2] ? row[2] + aside + c : 0, 2 * c, l->sideways, l->third,
                            pairs);
 }
 

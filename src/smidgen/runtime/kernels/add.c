@@ -1,6 +1,7 @@
 /* The sum of two tensors in int8. The output may be the first input's memory. */
 #include "smidgen.h"
 
+#include "add_avx2.h"
 #include "add_vnni.h"
 #include "blocks.h"
 
@@ -10,7 +11,11 @@ void smg_add_s8(const smg_add_s8_params *p, const int8_t *a, const int8_t *b, in
 #if defined(SMG_VNNI)
     if (smg_add_vnni(p, a, b, y, count, HEADROOM)) return;
 #endif
-    for (int32_t start = 0; start < count; start += SMG_BLOCK) {
+    int32_t start = 0;
+#if defined(SMG_AVX2)
+    start = smg_add_avx2(p, a, b, y, count, HEADROOM);
+#endif
+    for (; start < count; start += SMG_BLOCK) {
         const int32_t length = smg_min(SMG_BLOCK, count - start);
         smg_load(&left, a + start, length, p->a_zero);
         smg_load_repeated(&right, b, start, length, p->b_period, p->b_zero);

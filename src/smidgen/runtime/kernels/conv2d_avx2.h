@@ -93,12 +93,10 @@ static inline void smg_avx2_lay_filters(const smg_conv2d_s8_params *p, const smg
     f->w = packed;
     for (int32_t m = 0; m < f->sets; m++) {
         const int32_t n = f->first + m * SMG_AVX2_LANES, count = smg_min(SMG_AVX2_LANES, f->first + f->count - n);
-        int32_t bias[SMG_AVX2_LANES] = {0};
         for (int32_t i = 0; i < s->rows; i++)
             smg_avx2_pack(w.data + n * k + i * s->length, k, s->length, count, packed + i * s->twos * f->sets + m, f->sets);
         smg_avx2_overlay(p, s, w, n, count, packed + m, f->sets);
-        for (int32_t i = 0; i < count; i++) bias[i] = b[n + i];
-        f->start[m] = smg_avx2_from(bias);
+        f->start[m] = smg_avx2_some(b + n, count);
         f->scales[m] = smg_avx2_scale_of(p->multiplier + n, p->shift + n, count, p->y_zero);
     }
 }

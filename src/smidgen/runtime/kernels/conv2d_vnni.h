@@ -15,7 +15,7 @@
 #if defined(SMG_VNNI)
 /* Vectors of sixteen channels at once, pixels at once, vectors of packed weights and bytes of rows that the stack holds,
  * and sets of sixteen channels whose weights are packed together. */
-enum { SMG_VNNI_SETS = 4, SMG_VNNI_WIDE = 8, SMG_VNNI_WEIGHTS = 1024, SMG_VNNI_ROWS = 24576, SMG_VNNI_PACKED = 64 };
+enum { SMG_VNNI_SETS = 4, SMG_VNNI_WIDE = 8, SMG_VNNI_WEIGHTS = 1024, SMG_VNNI_ROWS = 8192, SMG_VNNI_PACKED = 64 };
 
 /* Bytes between pixels, at most: of windows that are laid out one by one, no more than their weights take. */
 enum { SMG_VNNI_STEP = SMG_VNNI_WEIGHTS * 4 };

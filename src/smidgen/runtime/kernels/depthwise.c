@@ -109,6 +109,11 @@ static inline source find(const smg_depthwise_s8_params *p, smg_map x, smg_map y
 #if defined(SMG_VNNI)
     smg_vnni_copy_lanes(from, p->x_h * p->x_w, p->x_c, of->count, to);
     return copied;
+#elif defined(SMG_AVX2)
+    if (of->count == SMG_LANES) {
+        smg_avx2_copy_lanes(from, p->x_h * p->x_w, p->x_c, to);
+        return copied;
+    }
 #endif
     for (int32_t i = 0; i < p->x_h * p->x_w; i++, from += p->x_c, to += SMG_LANES)
         if (of->count == SMG_LANES)
@@ -148,7 +153,8 @@ static inline int in_eights(const smg_depthwise_s8_params *p, smg_map x, smg_wei
     if (!smg_avx2_begin(p, &eight)) return 0;
     for (; of.first < p->y_c; of.first += SMG_LANES) {
         of.count = smg_min(SMG_LANES, p->y_c - of.first);
-        const source from = find(p, x, y, &of);
+        const source in_place = {x, p->x_c, of.first}; /* all of it is laid out before any output is */
+        const source from = y1 - y0 <= eight.band ? in_place : find(p, x, y, &of);
         const smg_avx2_source there = {from.map, from.c, from.first};
         smg_avx2_depthwise(p, there, w, b, y, of.first, of.count, y0, y1, &eight);
     }

@@ -49,14 +49,10 @@ static inline int smg_avx2_begin(const smg_depthwise_s8_params *p, smg_avx2_bloc
     return 1;
 }
 
-/* Eight bytes, or fewer. */
-static inline __m128i smg_avx2_eight(const int8_t *from, int32_t count) {
-    int64_t eight = 0;
-    if (count == SMG_AVX2_LANES)
-        memcpy(&eight, from, sizeof eight);
-    else
-        for (int32_t n = 0; n < count; n++) ((int8_t *)&eight)[n] = from[n];
-    return _mm_cvtsi64_si128(eight);
+/* to[pixel][lane] of `pixels` pixels that are x_c bytes apart. */
+static inline void smg_avx2_copy_lanes(const int8_t *from, int32_t pixels, int32_t x_c, int8_t *to) {
+    for (int32_t i = 0; i < pixels; i++, from += x_c, to += SMG_LANES)
+        _mm_storeu_si128((__m128i *)to, _mm_loadu_si128((const __m128i *)from));
 }
 
 /* Of eight channels, two numbers each. */
@@ -79,7 +75,6 @@ static inline __m128i smg_avx2_tap(const smg_depthwise_s8_params *p, smg_weights
 static inline void smg_avx2_begin_block(const smg_depthwise_s8_params *p, smg_weights w, const int32_t *b, int32_t first,
                                         int32_t count, smg_avx2_block *of) {
     const __m256i zeros = _mm256_set1_epi16((int16_t)p->x_zero);
-    int32_t bias[SMG_AVX2_LANES];
     __m256i total = _mm256_setzero_si256();
     of->count = count;
     of->scale = smg_avx2_scale_of(p->multiplier + first, p->shift + first, count, p->y_zero);
@@ -92,8 +87,7 @@ static inline void smg_avx2_begin_block(const smg_depthwise_s8_params *p, smg_we
             of->w[1][two * p->k_w + j] = smg_avx2_two(before, here);
             total = _mm256_add_epi32(total, _mm256_madd_epi16(of->w[0][two * p->k_w + j], zeros));
         }
-    for (int32_t n = 0; n < SMG_AVX2_LANES; n++) bias[n] = n < count ? b[first + n] : 0;
-    of->start = _mm256_sub_epi32(smg_avx2_from(bias), total);
+    of->start = _mm256_sub_epi32(smg_avx2_some(b + first, count), total);
 }
 
 /* Columns of two rows from `left` on; a row that is 0 lies outside the map. */

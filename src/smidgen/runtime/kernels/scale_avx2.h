@@ -40,8 +40,6 @@ SMG_AVX2_PART __m256i smg_avx2_held(__m256i x) {
     return x;
 }
 
-static inline __m256i smg_avx2_from(const void *from) { return _mm256_loadu_si256((const __m256i *)from); }
-
 /* Whether all of `count` channels are shifted to the right, by no more than is usual. */
 static inline int smg_avx2_simple(const int8_t *shift, int32_t count) {
     int simple = 1;
@@ -61,22 +59,42 @@ static inline __m256i smg_avx2_rounding(__m256i by, int32_t zero) {
     return _mm256_add_epi64(half, _mm256_slli_epi64(whole, 30));
 }
 
-/* Of up to eight channels. */
-static inline smg_avx2_scale8 smg_avx2_scale_of(const int32_t *multiplier, const int8_t *shift, int32_t count,
-                                                int32_t zero) {
-    int32_t multipliers[SMG_AVX2_LANES], rights[SMG_AVX2_LANES];
+/* Eight numbers, or `count` and zeros. */
+static inline __m256i smg_avx2_some(const int32_t *from, int32_t count) {
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_maskload_epi32((const int *)from, _mm256_cmpgt_epi32(_mm256_set1_epi32(count), lane));
+}
+
+/* Eight bytes, or `count` and zeros. */
+static inline __m128i smg_avx2_eight(const int8_t *from, int32_t count) {
+    int64_t eight = 0;
+    if (count == SMG_AVX2_LANES) return _mm_loadl_epi64((const __m128i *)from);
+    for (int32_t n = count - 1; n >= 0; n--) eight = (int64_t)((uint64_t)eight << 8 | (uint8_t)from[n]);
+    return _mm_cvtsi64_si128(eight);
+}
+
+/* Of eight multipliers and shifts to the right, whichever channels they belong to. */
+static inline smg_avx2_scale8 smg_avx2_scale_from(__m256i multiplier, __m256i right, int32_t zero) {
     smg_avx2_scale8 q;
-    for (int32_t n = 0; n < SMG_AVX2_LANES; n++) {
-        multipliers[n] = n < count ? multiplier[n] : 0;
-        rights[n] = n < count ? -shift[n] : 1;
-    }
-    const __m256i right = smg_avx2_from(rights);
-    q.even = smg_avx2_from(multipliers);
-    q.odd = _mm256_srli_epi64(q.even, 32);
+    q.even = multiplier;
+    q.odd = _mm256_srli_epi64(multiplier, 32);
     q.less = _mm256_sub_epi32(right, _mm256_set1_epi32(1));
     q.even_start = smg_avx2_rounding(right, zero);
     q.odd_start = smg_avx2_rounding(_mm256_srli_epi64(right, 32), zero);
     return q;
+}
+
+/* Of up to eight channels; one that is not there is shifted by 1. */
+static inline smg_avx2_scale8 smg_avx2_scale_of(const int32_t *multiplier, const int8_t *shift, int32_t count,
+                                                int32_t zero) {
+    const __m256i shifts = _mm256_cvtepi8_epi32(smg_avx2_eight(shift, count));
+    const __m256i right = _mm256_sub_epi32(_mm256_setzero_si256(), shifts);
+    return smg_avx2_scale_from(smg_avx2_some(multiplier, count), _mm256_max_epi32(right, _mm256_set1_epi32(1)), zero);
+}
+
+/* Of one multiplier and shift; a shift that is not usual is not asked for. */
+static inline smg_avx2_scale8 smg_avx2_scale_all(int32_t multiplier, int32_t shift, int32_t zero) {
+    return smg_avx2_scale_from(_mm256_set1_epi32(multiplier), _mm256_set1_epi32(smg_max(-shift, 1)), zero);
 }
 
 /* Eight sums, scaled, with the zero point. Halves are rounded away from zero: below it a product is taken one less in

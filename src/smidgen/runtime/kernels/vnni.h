@@ -106,11 +106,11 @@ SMG_VNNI_PART __m512i smg_vnni_scaled_any(const smg_vnni_scale *q, const smg_vnn
  * in the first rounding's unit. That is left out where nothing below the zero point is asked for. */
 SMG_VNNI_PART __m512i smg_vnni_scaled(const smg_vnni_scale *q, const smg_vnni_limits *limits, __m512i x, int how) {
     if (how == SMG_VNNI_ANY) return smg_vnni_scaled_any(q, limits, x);
-    __m512i even = _mm512_mul_epi32(x, q->even), odd = _mm512_mul_epi32(_mm512_srli_epi64(x, 32), q->odd);
-    if (how == SMG_VNNI_USUAL) {
-        const __m512i unit = _mm512_set1_epi64((int64_t)1 << 31);
-        even = _mm512_mask_sub_epi64(even, _mm512_movepi64_mask(even), even, unit);
-        odd = _mm512_mask_sub_epi64(odd, _mm512_movepi64_mask(odd), odd, unit);
+    const __m512i unit = _mm512_set1_epi64((int64_t)1 << 31), high = _mm512_srli_epi64(x, 32);
+    __m512i even = _mm512_mul_epi32(x, q->even), odd = _mm512_mul_epi32(high, q->odd);
+    if (how == SMG_VNNI_USUAL) { /* the unit is where the sign of a sum is */
+        even = _mm512_sub_epi64(even, _mm512_and_si512(x, unit));
+        odd = _mm512_sub_epi64(odd, _mm512_and_si512(high, unit));
     }
     even = _mm512_add_epi64(even, q->even_start);
     odd = _mm512_add_epi64(odd, q->odd_start);

@@ -197,7 +197,8 @@ static uint32_t emptiest(const smg_replay *ring) {
 /* Moves a group's examples to the one that is filled, so that it can be made anew. */
 static int move(smg_replay *ring, uint32_t group) {
     const uint32_t slots = ring->division.slots;
-    if (group == SMG_NO_SLOT) return SMG_STORE_WORN;
+    /* To move as many as fit would make no room. */
+    if (group == SMG_NO_SLOT || smg_replay_live_in(ring, group) == slots) return SMG_STORE_WORN;
     for (uint32_t i = group * slots; i < (group + 1) * slots; i++) {
         if (!smg_replay_is_live(ring, i)) continue;
         if (ring->next == ring->end || copy(ring, i, ring->next++) == SMG_STORE_WORN) return SMG_STORE_WORN;
@@ -258,6 +259,7 @@ int smg_replay_begin(smg_replay *ring, uint32_t label) {
     if (!capacity(ring)) return SMG_STORE_WORN;
     ring->seen[label]++;
     if (!chosen(ring, label)) return SMG_REPLAY_PASSED;
+    fit(ring, capacity(ring) - 1); /* which is less than it was where sectors wore out */
     if (find_blank(ring)) return SMG_STORE_WORN;
     smg_replay_start(ring, ring->next++);
     ring->begun_label = label;
