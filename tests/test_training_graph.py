@@ -20,7 +20,7 @@ from smidgen.ir.text import parse_graph, print_graph
 from smidgen.numerics import stochastic
 from smidgen.numerics.stochastic import FIRST_LEVEL, LEVEL_LIMIT
 from smidgen.ops.elementwise import Add
-from smidgen.ops.gradient import FromFloat, GradOp
+from smidgen.ops.gradient import FromFloat
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
 from smidgen.ops.select import Gather
 from smidgen.ops.update import FusedStep, FusedWeightStep, Step
@@ -121,15 +121,6 @@ def test_no_weight_gradient_is_stored_and_only_trained_channels_are_saved() -> N
             parts = node.op.parts(node.ins)
             x, _ = parts.sources
             assert x.type.shape[3] == parts.states[0].type.shape[3]
-
-
-@pytest.mark.parametrize("network", NETWORKS, ids=[n.__name__ for n in NETWORKS])
-def test_no_gradient_is_computed_that_nobody_reads(network: Callable[[int], Graph]) -> None:
-    model = network(3)
-    for scheme in (partly(model), load_scheme("full", model)):
-        step = build_training(model, scheme, Options(CLASSES)).step
-        read = {v for node in step.nodes for v in node.ins}
-        assert all(node.outs[0] in read for node in step.nodes if isinstance(node.op, GradOp))
 
 
 def test_an_update_runs_before_the_gradients_of_earlier_layers() -> None:
