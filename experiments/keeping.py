@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from experiments.asking import HEADER, Asked
 from smidgen.codegen import store_files
 from smidgen.data import Data, as_input, pixel_encoding
 from smidgen.ir import Array, Graph
 from smidgen.memory import state_bytes, state_offsets
 from smidgen.pipeline import compile
 from smidgen.targets import toolchain
-from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS
 from smidgen.targets.compiler import Cache
 from smidgen.targets.cortex_m import CortexM
-from smidgen.targets.counter import Counter
 from smidgen.targets.flash import PARTS, EmulatedFlash
 from smidgen.targets.image import read_image
 from smidgen.targets.store import Kept, Store
@@ -27,7 +25,6 @@ from smidgen.training import Options
 
 MAIN = Path(__file__).parent / "keeping.c"
 KEPT_BYTES = 32768  # the state that keeping.c keeps
-LIMIT = 1_000_000_000  # instructions
 PER_YEAR = 365.25
 RATE = 0.1 / 256  # the paper's, for one sample
 LARGE = {"stm32f7": 2, "stm32f7-small": 3}  # sectors of parts that have no more; of others twice what two states take
@@ -113,23 +110,17 @@ def store_cost(board: str) -> StoreCost:
     """The store measured on an emulated board."""
     target = CortexM(BOARDS[board])
     store = {Path(name).name: text for name, text in store_files().items() if name.startswith("smidgen/")}
-    files = {**target._board_files(), **store, "main.c": MAIN.read_text()}
+    files = {**target._board_files(), **store, HEADER.name: HEADER.read_text(), "main.c": MAIN.read_text()}
     cache = Cache(target.cache, toolchain.find(target.toolchain, target.board.core))
     own = [name for name in files if name.endswith(".c")]
     link = toolchain.link_flags(target.toolchain)
     image = read_image(cache.build(".elf", files, "-I.", "-T", "board.ld", *link, *own))
-    emulated = EmulatedBoard(target.board, image, Counter(image, {}, (), 0), target.cache)
-    emulated.exchange(b"", LIMIT)
-
-    def instructions(request: bytes) -> int:
-        before = int(emulated.counter.fields.total)
-        (given,) = struct.unpack("<i", emulated.exchange(request, LIMIT))
-        assert given in (0, -1), given
-        return int(emulated.counter.fields.total) - before
-
-    instructions(b"o")
-    instructions(b"w")
-    counts = {request: instructions(request) for request in (b"s", b"o", b"l", b"w")}
+    asked = Asked(target, image)
+    asked.instructions(b"o")
+    asked.instructions(b"w")
+    counts = {request: asked.instructions(request) for request in (b"s", b"o", b"l", b"w")}
     code = sum(s.bytes for s in image.symbols if s.is_code and (s.name.startswith("smg_") or s.file in store))
     sram = next(s.bytes for s in image.symbols if s.name == "store")
-    return StoreCost(board, code, sram, emulated.peak_stack(), counts[b"o"], counts[b"w"], counts[b"s"], counts[b"l"])
+    return StoreCost(
+        board, code, sram, asked.board.peak_stack(), counts[b"o"], counts[b"w"], counts[b"s"], counts[b"l"]
+    )

@@ -4,36 +4,11 @@
  * answer is the ring's. */
 #include "model_replay.h"
 
-enum { OPEN = 0x01, WRITE = 0x05, READ = 0x06 };
 enum { SECTOR = 4096, SECTORS = 8 };
 
-static uint8_t cells[SECTOR * SECTORS];
+#include "asked.h"
+
 static smg_replay ring;
-
-static int32_t ask(int32_t operation, const void *arguments) {
-    register int32_t r0 __asm__("r0") = operation;
-    register const void *r1 __asm__("r1") = arguments;
-    __asm__ volatile("bkpt 0xab" : "+r"(r0) : "r"(r1) : "memory");
-    return r0;
-}
-
-static int erase(void *context, uint32_t address) {
-    (void)context;
-    for (uint32_t i = 0; i < SECTOR; i++) cells[address + i] = 0xff;
-    return 0;
-}
-
-static int program(void *context, uint32_t address, const void *data, uint32_t bytes) {
-    (void)context;
-    for (uint32_t i = 0; i < bytes; i++) cells[address + i] &= ((const uint8_t *)data)[i];
-    return 0;
-}
-
-static int read(void *context, uint32_t address, void *data, uint32_t bytes) {
-    (void)context;
-    for (uint32_t i = 0; i < bytes; i++) ((uint8_t *)data)[i] = cells[address + i];
-    return 0;
-}
 
 static void read_row(void *context, void *row, int index) {
     (void)context;
@@ -54,28 +29,9 @@ static int32_t serve(char request) {
     return loss < 0;
 }
 
-typedef struct {
-    int32_t handle;
-    void *data;
-    int32_t size;
-} transfer;
-
-typedef struct {
-    const char *name;
-    int32_t mode, length;
-} file;
-
 int main(void) {
-    const file requests = {"requests", 1, 8}, answers = {"answers", 5, 7};
-    char request = 0;
-    int32_t given = 0;
-    const transfer taken = {ask(OPEN, &requests), &request, 1}, sent = {ask(OPEN, &answers), &given, 4};
-    for (uint32_t i = 0; i < SECTOR * SECTORS; i++) cells[i] = 0xff;
     model_init();
     model_source(read_row, 0);
-    while (ask(READ, &taken) == 0) {
-        given = serve(request);
-        ask(WRITE, &sent);
-    }
+    answer_all();
     return 0;
 }

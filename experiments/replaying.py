@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.asking import HEADER, Asked
 from smidgen import codegen
 from smidgen.ir import Graph
 from smidgen.pipeline import compile
-from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS
 from smidgen.targets.cortex_m import CortexM
-from smidgen.targets.counter import Counter
 from smidgen.targets.flash import PARTS
 from smidgen.targets.image import read_image
 from smidgen.training import Options
 
 MAIN = Path(__file__).parent / "replaying.c"
-LIMIT = 4_000_000_000  # instructions
 ROOM = 256 * 1024
 
 
@@ -51,23 +48,21 @@ def replay_cost(network: Graph, scheme: str, board: str) -> ReplayCost:
     assert cut is not None
     store = {Path(name).name: text for name, text in codegen.store_files().items() if name.startswith("smidgen/")}
     main = MAIN.read_text().replace("ROW_BYTES", str(image.bytes // image.shape[1]))
-    files = {**store, **codegen.ring_header(graph, program.sources.latent, "model"), "main.c": main}
+    files = {
+        **store,
+        **codegen.ring_header(graph, program.sources.latent, "model"),
+        HEADER.name: HEADER.read_text(),
+        "main.c": main,
+    }
     built = read_image(target.build(graph, program.sources, files))
-    emulated = EmulatedBoard(target.board, built, Counter(built, {}, (), 0), target.cache)
-    emulated.exchange(b"", LIMIT)
-
-    def instructions(request: bytes) -> int:
-        before = int(emulated.counter.fields.total)
-        (given,) = struct.unpack("<i", emulated.exchange(request, LIMIT))
-        assert given in (0, -1), given
-        return int(emulated.counter.fields.total) - before
+    asked = Asked(target, built)
 
     def first(request: bytes) -> int:
         """As the first thing that is learned, so that all learn the same."""
-        instructions(b"i")
-        return instructions(request)
+        asked.instructions(b"i")
+        return asked.instructions(request)
 
-    instructions(b"o")
+    asked.instructions(b"o")
     step, kept, replayed, opened = (first(one) for one in (b"t", b"k", b"r", b"o"))
     names = {name for name in store if name.startswith("replay")}
     code = sum(s.bytes for s in built.symbols if s.is_code and (s.name.startswith("smg_replay") or s.file in names))

@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import re
-import struct
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from board_checks import HERE, STORE, board_answers
 from native import SANITIZE, sanitized_kernels
 from networks import CLASSES, inverted_residual
 from smidgen.codegen import RUNTIME, kept_examples, ring_header, store_files
 from smidgen.ops.rules import Momentum
 from smidgen.pipeline import compile
-from smidgen.targets import toolchain
-from smidgen.targets.board import EmulatedBoard
-from smidgen.targets.boards import BOARDS
-from smidgen.targets.compiler import Cache, find_compiler
-from smidgen.targets.cortex_m import CortexM
-from smidgen.targets.counter import Counter
+from smidgen.targets.compiler import find_compiler
 from smidgen.targets.flash import PARTS, FlashPart
 from smidgen.targets.host import Host
-from smidgen.targets.image import read_image
 from smidgen.targets.store import room_for_examples
 from smidgen.training import Options
-
-HERE = Path(__file__).parent
-STORE = RUNTIME / "store"
-LIMIT = 4_000_000_000  # instructions
 
 
 def test_power_that_fails_while_examples_are_replayed_leaves_old_or_new_state_and_whole_examples(
@@ -65,21 +55,7 @@ def test_a_program_that_replays_and_saves_outlives_1000_power_cuts(tmp_path: Pat
 
 @pytest.mark.parametrize(("name", "rounds"), [("cortex-m7", 60), ("cortex-m0plus", 20)])
 def test_the_same_holds_on_an_emulated_board(name: str, rounds: int, cache: Path) -> None:
-    target = CortexM(BOARDS[name], cache=cache)
-    paths = (*STORE.glob("*.[ch]"), HERE / "emulated_flash.h", HERE / "replay_checks.h")
-    files = {
-        **target._board_files(),
-        **{path.name: path.read_text() for path in sorted(paths)},
-        "main.c": (HERE / "replay_board_main.c").read_text(),
-    }
-    own = [file for file in files if file.endswith(".c")]
-    built = Cache(cache, toolchain.find("zig", target.board.core))
-    firmware = built.build(
-        ".elf", files, f"-DROUNDS={rounds}", "-I.", "-T", "board.ld", *toolchain.link_flags("zig"), *own
-    )
-    image = read_image(firmware)
-    board = EmulatedBoard(target.board, image, Counter(image, {}, (), 0), cache)
-    failed, cuts, refused = struct.unpack("<iii", board.exchange(b"", LIMIT))
+    failed, cuts, refused = board_answers("replay", name, f"ROUNDS={rounds}", cache)
     assert (failed, refused) == (0, 0), f"line {failed or refused} of replay_checks.h"
     assert cuts > rounds // 2
 
