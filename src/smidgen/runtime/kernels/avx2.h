@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lanes.h"
+#include "twos_avx2.h"
 
 static inline __m256i smg_avx2_load(const void *from) { return _mm256_loadu_si256((const __m256i *)from); }
 static inline void smg_avx2_store(void *to, __m256i x) { _mm256_storeu_si256((__m256i *)to, x); }
@@ -19,10 +20,6 @@ static inline __m256i smg_avx2_pair(const int16_t *x) {
 }
 
 static inline __m256i smg_avx2_one(const int16_t *x) { return _mm256_set1_epi32((uint16_t)*x); }
-
-static inline __m256i smg_avx2_add(__m256i sum, __m256i w, __m256i x) {
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(w, x));
-}
 
 /* smg_lanes_multiply of SMG_PIXELS pixels. Interleaved weights leave lanes 0-3 and 8-11 in one vector, the others in the
  * other one, and sums are kept so. */

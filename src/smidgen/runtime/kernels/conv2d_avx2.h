@@ -7,6 +7,7 @@
 #define SMIDGEN_CONV2D_AVX2_H
 
 #include "scale_avx2.h"
+#include "twos_avx2.h"
 #include "window.h"
 
 #if defined(SMG_AVX2)
@@ -160,7 +161,7 @@ SMG_AVX2_PART void smg_avx2_sums(const smg_avx2_filters *f, const smg_avx2_shape
             for (int32_t n = 0; n < all; n++) {
                 const __m256i v = smg_avx2_inputs(n < 4 ? near + n * s->step : far + (n - 4) * s->step);
                 for (int32_t m = 0; m < sets; m++)
-                    sums[n * sets + m] = _mm256_add_epi32(sums[n * sets + m], _mm256_madd_epi16(v, m ? others : some));
+                    sums[n * sets + m] = smg_avx2_add(sums[n * sets + m], v, m ? others : some);
             }
         }
     }

@@ -7,6 +7,7 @@
 #define SMIDGEN_DEPTHWISE_AVX2_H
 
 #include "scale_avx2.h"
+#include "twos_avx2.h"
 #include "window.h"
 
 #if defined(SMG_AVX2)
@@ -85,7 +86,7 @@ static inline void smg_avx2_begin_block(const smg_depthwise_s8_params *p, smg_we
             const __m128i after = smg_avx2_tap(p, w, first, count, 2 * two + 1, j);
             of->w[0][two * p->k_w + j] = smg_avx2_two(here, after);
             of->w[1][two * p->k_w + j] = smg_avx2_two(before, here);
-            total = _mm256_add_epi32(total, _mm256_madd_epi16(of->w[0][two * p->k_w + j], zeros));
+            total = smg_avx2_add(total, of->w[0][two * p->k_w + j], zeros);
         }
     of->start = _mm256_sub_epi32(smg_avx2_some(b + first, count), total);
 }
@@ -143,10 +144,10 @@ SMG_AVX2_PART void smg_avx2_slide(const smg_depthwise_s8_params *p, const smg_av
             const __m256i *x = strip + i * of->width + ox * stride;
             for (int32_t j = 0; j < taps; j++) {
                 const __m256i tap = smg_avx2_held(w[i * taps + j]);
-                a = _mm256_add_epi32(a, _mm256_madd_epi16(tap, x[j]));
-                b = _mm256_add_epi32(b, _mm256_madd_epi16(tap, x[j + stride]));
-                c = _mm256_add_epi32(c, _mm256_madd_epi16(tap, x[j + 2 * stride]));
-                d = _mm256_add_epi32(d, _mm256_madd_epi16(tap, x[j + 3 * stride]));
+                a = smg_avx2_add(a, tap, x[j]);
+                b = smg_avx2_add(b, tap, x[j + stride]);
+                c = smg_avx2_add(c, tap, x[j + 2 * stride]);
+                d = smg_avx2_add(d, tap, x[j + 3 * stride]);
             }
         }
         a = smg_avx2_scaled(&scale, a, positive);

@@ -1,12 +1,13 @@
 /* What lanes.c does, in the words of AVX-512 with VNNI: sixteen lanes, four products a lane and instruction.
  *
  * That instruction multiplies unsigned by signed bytes. Inputs are taken 128 higher, which makes them unsigned, and
- * what that adds to a sum, (128 + zero point) times its weights, is taken off its bias: exact, as sums wrap. */
+ * what that adds to a sum, (128 + zero point) times its weights, is taken off its bias: exact, as sums wrap.
+ * -DSMG_NARROW leaves it to the kernels of AVX2 and AVX-VNNI, whose vectors are half as wide. */
 #ifndef SMIDGEN_VNNI_H
 #define SMIDGEN_VNNI_H
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__) && \
-    defined(__AVX512VNNI__) && defined(__BMI2__)
+    defined(__AVX512VNNI__) && defined(__BMI2__) && !defined(SMG_NARROW)
 #define SMG_VNNI 1
 #include <immintrin.h>
 #include <string.h>
