@@ -214,9 +214,9 @@ class _Step:
         return frozenset(value.name for value, root in self.roots.items() if root in kept)
 
     def gradients(self, biases: int) -> int:
-        """How many gradients have an exponent, at least."""
-        lowered = (i for i, node in enumerate(self.nodes) if isinstance(node.op, FromFloat | GradOp))
-        return sum(self._since(i) <= biases for i in lowered)
+        """How many gradients have an exponent, at least; those in float32 have none."""
+        made = ((i, node) for i, node in enumerate(self.nodes) if isinstance(node.op, FromFloat | GradOp))
+        return sum(self._since(i) <= biases for i, node in made if node.outs[0].type.dtype == "int8")
 
     def least_of_head(self) -> int:
         """The least arena of the head alone."""

@@ -24,7 +24,7 @@ static void element(const smg_conv2d_grad_g8_params *p, int32_t in, const int8_t
 }
 
 /* Trained channels whose sums are held on the stack at once. */
-enum { TRAINED = 32 };
+enum { TRAINED = 16 };
 
 /* What trained channels get comes from their own weights: sums of the channels [c, c + count) that are trained. */
 static void retrain(const smg_conv2d_grad_g8_params *p, const int8_t *dy, smg_weights w, int32_t iy, int32_t ix,
