@@ -160,7 +160,7 @@ def test_a_map_that_is_read_later_is_not_grown_into() -> None:
     assert all(b.overlap is None for b in memory.buffers(graph, whole(graph), working=portable))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(int8_graphs(max_nodes=10))
 def test_plans_with_overlaps_are_never_worse_than_plans_without(graph: Graph) -> None:
     layout = streaming.stream_rows(graph, working=portable)
