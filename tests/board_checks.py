@@ -16,7 +16,7 @@ from smidgen.targets.image import read_image
 
 HERE = Path(__file__).parent
 STORE = RUNTIME / "store"
-LIMIT = 4_000_000_000  # instructions
+LIMIT = 20_000_000_000  # instructions
 
 
 def board_answers(what: str, board: str, define: str, cache: Path) -> tuple[int, int, int]:

@@ -31,6 +31,18 @@ typedef struct {
     int unwilling[SECTORS]; /* worn: a program leaves bits at 1 there */
 } emulated_flash;
 
+/* A chip from the factory. */
+static inline void emulated_unpack(
+    emulated_flash *flash, uint32_t sector_bytes, uint32_t unit_bytes, uint32_t sectors, uint32_t seed) {
+    memset(flash, 0, sizeof *flash);
+    memset(flash->bytes, 0xff, sizeof flash->bytes);
+    flash->sector_bytes = sector_bytes;
+    flash->unit_bytes = unit_bytes;
+    flash->sectors = sectors;
+    flash->random = seed * 2654435761u + 1;
+    flash->until_cut = -1;
+}
+
 static uint32_t emulated_random(emulated_flash *flash) {
     flash->random ^= flash->random << 13;
     flash->random ^= flash->random >> 17;

@@ -35,13 +35,7 @@ static const smg_flash *driver(const part *of) {
 }
 
 static void unpack(const part *of, uint32_t seed) {
-    memset(&chip, 0, sizeof chip);
-    memset(chip.bytes, 0xff, sizeof chip.bytes);
-    chip.sector_bytes = of->sector_bytes;
-    chip.unit_bytes = of->unit_bytes;
-    chip.sectors = of->kept + of->sectors;
-    chip.random = seed * 2654435761u + 1;
-    chip.until_cut = -1;
+    emulated_unpack(&chip, of->sector_bytes, of->unit_bytes, of->kept + of->sectors, seed);
     offered = 0;
 }
 

@@ -29,15 +29,8 @@ static const smg_flash *driver(const part *of) {
     return &flash;
 }
 
-/* A chip from the factory. */
 static void unpack(const part *of, uint32_t seed) {
-    memset(&chip, 0, sizeof chip);
-    memset(chip.bytes, 0xff, sizeof chip.bytes);
-    chip.sector_bytes = of->sector_bytes;
-    chip.unit_bytes = of->unit_bytes;
-    chip.sectors = of->first + of->sectors;
-    chip.random = seed * 2654435761u + 1;
-    chip.until_cut = -1;
+    emulated_unpack(&chip, of->sector_bytes, of->unit_bytes, of->first + of->sectors, seed);
 }
 
 static int start(const part *of) {

@@ -68,7 +68,7 @@ def answers(path: Path) -> object:
 
 
 @cache
-def _library() -> ctypes.CDLL:
+def _loaded() -> ctypes.CDLL:
     files = {**link_files(), "size.c": SIZE}
     return ctypes.CDLL(
         str(Cache(cache_folder(), find_compiler()).build(".so", files, "-I.", "-shared", "link.c", "size.c"))
@@ -79,16 +79,16 @@ class Board:
     """The board's C, between bytes that nobody may write."""
 
     def __init__(self) -> None:
-        self.library = _library()
-        self._bytes = int(self.library.fuzz_size())
+        self.loaded = _loaded()
+        self._bytes = int(self.loaded.fuzz_size())
         self.memory = ctypes.create_string_buffer(b"\xa5" * (self._bytes + 2 * GUARD))
         self.link = ctypes.byref(self.memory, GUARD)
         ctypes.memset(ctypes.addressof(self.memory) + GUARD, 0, self._bytes)
 
     def take(self, byte: int) -> int:
         """What a byte leads to; an answer where a request is at hand, which is done."""
-        found = int(self.library.smg_link_take(self.link, ctypes.c_uint8(byte)))
-        return int(self.library.smg_link_answer(self.link, 0, 1, 2, ctypes.c_uint8(8))) if found == 1 else found
+        found = int(self.loaded.smg_link_take(self.link, ctypes.c_uint8(byte)))
+        return int(self.loaded.smg_link_answer(self.link, 0, 1, 2, ctypes.c_uint8(8))) if found == 1 else found
 
     def sent(self, count: int) -> bytes:
         return self.memory.raw[GUARD : GUARD + count]
