@@ -26,7 +26,7 @@ def effects(text: bytes, origin: int, start: int, end: int) -> Iterator[Effect]:
         found = _wide(word, at, known) if wide else _narrow(word, at, known)
         at += 4 if wide else 2
         if found is not None:
-            if found.kind == "branch" or found.kind == "pointer":
+            if found.kind in ("branch", "pointer"):
                 known.clear()
             yield found
 
@@ -55,7 +55,7 @@ def _wide(word: int, at: int, known: dict[int, int]) -> Effect | None:
     value = _sum(word, before)
     if target == SP and opcode in WRITES:
         return _moved(value if first == SP else None)
-    if value is not None and opcode == IMMEDIATE:
+    if value is not None and first != SP:
         known[target] = value
     return None
 
@@ -63,7 +63,7 @@ def _wide(word: int, at: int, known: dict[int, int]) -> Effect | None:
 def _sum(word: int, known: Mapping[int, int]) -> int | None:
     """What ADDI, ADD or SUB gives, SP taken for zero; None where that is not known, or of another instruction."""
     opcode, first, second = word & 0x7F, word >> 15 & 0x1F, word >> 20 & 0x1F
-    values = {ZERO: 0, **known, SP: 0}
+    values = {**known, ZERO: 0, SP: 0}
     if opcode == IMMEDIATE and word >> 12 & 7 == 0 and first in values:
         return values[first] + signed(word >> 20, 12)
     if opcode == REGISTER and word >> 12 & 7 == 0 and first in values and second in values:
@@ -143,9 +143,8 @@ def _move(word: int, at: int, known: dict[int, int]) -> Effect | None:
     target, second, adds = word >> 7 & 0x1F, word >> 2 & 0x1F, word >> 12 & 1
     if second == ZERO:
         return _through(target, RA if adds else ZERO, known, 0) if target else None
-    value = {ZERO: 0, **known}.get(second)
     if target == SP:
-        return _moved(value if adds else None)
+        return _moved(known.get(second) if adds else None)
     known.pop(target, None)
     return None
 
