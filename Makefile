@@ -20,7 +20,10 @@ TIDIED := $(wildcard $(RUNTIME)/kernels/*.c) $(wildcard $(RUNTIME)/store/*.c) $(
 demo: .venv/.core
 	$(BIN)/smidgen demo
 
-test: lint types cwarnings unit
+# The linters are one process each: two at a time.
+test: .venv/.dev
+	$(MAKE) --jobs 2 --output-sync=target lint types cwarnings
+	$(MAKE) unit
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
