@@ -4,6 +4,7 @@ BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 RUNTIME := src/smidgen/runtime
 KERNELS := $(wildcard $(RUNTIME)/kernels/*.c) $(wildcard $(RUNTIME)/store/*.c) $(wildcard $(RUNTIME)/link/*.c) $(wildcard src/smidgen/memory/packing/*.c) src/smidgen/targets/counter.c
 PACKED := $(abspath $(wildcard $(RUNTIME)/cortex_m/*.[cS]))
+SCALAR := $(abspath $(wildcard $(RUNTIME)/scalar/*.[cS]))
 HELIUM := $(abspath $(wildcard $(RUNTIME)/helium/*.[cS]))
 PORTABLE := $(abspath $(wildcard $(RUNTIME)/kernels/*.c) $(wildcard $(RUNTIME)/store/*.c) $(wildcard $(RUNTIME)/link/*.c))
 CWARNINGS := -std=c99 -pedantic -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wconversion -Wsign-conversion -I$(abspath $(RUNTIME))
@@ -40,9 +41,13 @@ cwarnings: program
 	$(BIN)/python -m ziglang cc $(HOST) $(KERNELS)
 	if command -v cc > /dev/null; then cc $(HOST) $(KERNELS); fi
 	cd build && $(abspath $(BIN))/python -m ziglang cc $(call CORTEX_M,zig,M7) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(PACKED)
+	cd build && $(abspath $(BIN))/python -m ziglang cc $(call CORTEX_M,zig,M0PLUS) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(SCALAR)
+	cd build && $(abspath $(BIN))/python -m ziglang cc $(call CORTEX_M,zig,M3) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(SCALAR)
 	cd build && $(abspath $(BIN))/python -m ziglang cc $(call CORTEX_M,zig,M55) $(CWARNINGS) $(SHARED) -c $(HELIUM)
 	if command -v arm-none-eabi-gcc > /dev/null; then cd build && \
 	  arm-none-eabi-gcc $(call CORTEX_M,gcc,M7) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(PACKED) $(PORTABLE) && \
+	  arm-none-eabi-gcc $(call CORTEX_M,gcc,M0PLUS) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(SCALAR) && \
+	  arm-none-eabi-gcc $(call CORTEX_M,gcc,M3) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(SCALAR) && \
 	  arm-none-eabi-gcc $(call CORTEX_M,gcc,M55) $(CWARNINGS) $(SHARED) -c $(HELIUM); \
 	else echo 'SKIPPED: arm-none-eabi-gcc is not installed'; fi
 
