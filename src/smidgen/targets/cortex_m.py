@@ -69,9 +69,10 @@ class CortexM:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Faster kernels take the place of portable ones on a core with packed arithmetic, whose words lie anywhere."""
+        """Faster kernels take the place of portable ones: those in packed arithmetic where words may lie anywhere."""
         core = self.board.core
-        faster = {"cortex_m": core.dsp and core.unaligned, "helium": core.helium and core.dsp and core.unaligned}
+        packed = core.dsp and core.unaligned
+        faster = {"scalar": not packed, "cortex_m": packed, "helium": core.helium and packed}
         return (*PORTABLE, *(folder for folder, fits in faster.items() if fits))
 
     @property
