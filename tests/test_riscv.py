@@ -227,3 +227,19 @@ def test_calls_that_no_linker_shortened_are_followed(tmp_path: Path) -> None:
     bound = bound_stack(built(FAR, RV32IMC, "zig", tmp_path, "-mno-relax"))
     assert [name for name, _ in bound.path] == ["reset", "far"]
     assert 600 < bound.bytes < 700
+
+
+TABLE = """
+__asm__(".globl far\\n.type far, @function\\nfar:\\n\\tauipc a4, 0\\n\\tslli a5, a0, 2\\n\\tadd a5, a5, a4\\n"
+        "\\tjr 16(a5)\\n\\tnop\\n\\tret\\n.size far, .-far\\n");
+int far(int n);
+int deep(int n);
+int deep(int n) { volatile char a[600]; a[n] = 1; return a[0]; }
+int (*volatile kept)(int) = deep;
+void reset(void) { volatile int n = 3; n = far(n); for (;;) { } }
+"""
+
+
+def test_a_switch_by_a_table_is_no_call_through_a_pointer(tmp_path: Path) -> None:
+    path = bound_stack(built(TABLE, RV32IMC, "zig", tmp_path, "-Wl,--no-gc-sections")).path
+    assert [name for name, _ in path] == ["reset", "far"]
