@@ -1,0 +1,61 @@
+"""Packages built by the tools of their ecosystems, or as these would, and run: each learns the host's bytes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from smidgen.codegen import Kind
+from smidgen.link import Line, LinkedDevice
+from smidgen.link.streams import Stream
+from smidgen.pipeline import Program
+from smidgen.targets.boards import BOARDS
+from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.lines import emulated_line
+from test_packages import learned, learned_here, learner, ran
+
+ECOSYSTEMS = Path(__file__).parent / "ecosystems"
+BUILDER = Path("/usr/share/arduino-builder")  # where Debian keeps its settings
+
+
+def needed(*names: str) -> None:
+    for name in names:
+        if not shutil.which(name):
+            pytest.skip(f"{name} is not installed")
+
+
+def differing(stream: Stream, program: Program) -> list[str]:
+    """What a device at the end of a line learned otherwise than this machine."""
+    here = learned_here(program)
+    with LinkedDevice(program.graph, Line(stream)) as device:
+        there = learned(device, program)
+    return [name for name in here if there[name] != here[name]]
+
+
+def sketch(package: Path, hardware: Path, board: str, folder: Path) -> Path:
+    """The package's example, built by arduino-builder, which finds the library by what the sketch includes."""
+    command = ("arduino-builder", "-compile", "-quiet", "-hardware", hardware, "-hardware", BUILDER, "-tools", BUILDER)
+    built = folder / "built"
+    built.mkdir()
+    where = ("-libraries", package.parent, "-build-path", built, "-fqbn", f"smidgen:emulated:{board}")
+    ran(*command, *where, package / "examples" / "Train" / "Train.ino", folder=folder)
+    return built / "Train.ino.elf"
+
+
+@pytest.mark.parametrize(("board", "own"), [("cortex-m7", True), ("cortex-m0plus", False)])
+def test_arduinos_builder_finds_the_library_and_its_sketch_learns_the_hosts_bytes(
+    board: str, own: bool, cache: Path, tmp_path: Path
+) -> None:
+    """With a core of our own, whose serial line is the emulator's: Debian packages none of 32 bits."""
+    needed("arduino-builder", "arm-none-eabi-gcc")
+    target = CortexM(BOARDS[board], cache=cache)
+    program = learner(target if own else None)
+    program.write(tmp_path / "libraries" / "smidgen_net3", export=Kind.arduino)
+    shutil.copytree(ECOSYSTEMS / "arduino" / "hardware", tmp_path / "hardware")
+    for name, text in target._board_files().items():
+        (tmp_path / "hardware/smidgen/emulated/cores/emulated" / name).write_text(text)
+    name = board.removeprefix("cortex-")
+    firmware = sketch(tmp_path / "libraries" / "smidgen_net3", tmp_path / "hardware", name, tmp_path)
+    assert differing(emulated_line(board, target, firmware), program) == []
