@@ -9,7 +9,7 @@ import pytest
 
 from smidgen.codegen import Kind
 from smidgen.link import Line, LinkedDevice
-from smidgen.link.streams import Stream
+from smidgen.link.streams import ProcessStream, Stream
 from smidgen.pipeline import Program
 from smidgen.targets.boards import BOARDS
 from smidgen.targets.cortex_m import CortexM
@@ -18,6 +18,8 @@ from test_packages import learned, learned_here, learner, ran
 
 ECOSYSTEMS = Path(__file__).parent / "ecosystems"
 BUILDER = Path("/usr/share/arduino-builder")  # where Debian keeps its settings
+
+VIRT = "qemu-system-riscv32 -M virt -cpu rv32 -bios none -display none -monitor none -serial stdio"
 
 
 def needed(*names: str) -> None:
@@ -59,3 +61,15 @@ def test_arduinos_builder_finds_the_library_and_its_sketch_learns_the_hosts_byte
     name = board.removeprefix("cortex-")
     firmware = sketch(tmp_path / "libraries" / "smidgen_net3", tmp_path / "hardware", name, tmp_path)
     assert differing(emulated_line(board, target, firmware), program) == []
+
+
+def test_an_example_of_esp_idf_is_built_from_its_manifest_and_learns_the_hosts_bytes(tmp_path: Path) -> None:
+    """For the core of an ESP32-C3, with a build system and drivers of our own; it runs in QEMU."""
+    needed("cmake", "riscv64-unknown-elf-gcc", "qemu-system-riscv32")
+    program = learner()
+    program.write(tmp_path / "smidgen_net3", export=Kind.esp_idf)
+    example = tmp_path / "smidgen_net3" / "examples" / "train"
+    ran("cmake", "-E", "env", f"IDF_PATH={ECOSYSTEMS / 'esp_idf'}", "cmake", "-B", "build", folder=example)
+    ran("cmake", "--build", "build", folder=example)
+    firmware = example / "build" / "train.elf"
+    assert differing(ProcessStream(f"{VIRT} -kernel {firmware}"), program) == []
