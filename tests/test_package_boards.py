@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ ECOSYSTEMS = Path(__file__).parent / "ecosystems"
 BUILDER = Path("/usr/share/arduino-builder")  # where Debian keeps its settings
 
 VIRT = "qemu-system-riscv32 -M virt -cpu rv32 -bios none -display none -monitor none -serial stdio"
+DEFAULT_STACK = 1024  # bytes that Zephyr gives the main thread where nothing is said
 
 
 def needed(*names: str) -> None:
@@ -73,3 +75,24 @@ def test_an_example_of_esp_idf_is_built_from_its_manifest_and_learns_the_hosts_b
     ran("cmake", "--build", "build", folder=example)
     firmware = example / "build" / "train.elf"
     assert differing(ProcessStream(f"{VIRT} -kernel {firmware}"), program) == []
+
+
+def test_a_sample_of_zephyr_builds_its_module_and_learns_the_hosts_bytes_on_the_stack_it_asks_for(
+    cache: Path, tmp_path: Path
+) -> None:
+    """With a build system and a kernel of our own: a thread has the stack that the sample's settings give it."""
+    needed("cmake", "arm-none-eabi-gcc")
+    package, board = tmp_path / "smidgen_net3", tmp_path / "board"
+    program = learner(CortexM(BOARDS["cortex-m7"], cache=cache))
+    program.write(package, export=Kind.zephyr)
+    sample = package / "samples" / "train"
+    settings = dict(line.split("=") for line in (sample / "prj.conf").read_text().splitlines() if "=" in line)
+    stack = int(settings.get("CONFIG_MAIN_STACK_SIZE", DEFAULT_STACK))
+    target = CortexM(replace(BOARDS["cortex-m7"], stack=stack), cache=cache)
+    board.mkdir()
+    for name, text in target._board_files().items():
+        (board / name).write_text(text)
+    base = f"ZEPHYR_BASE={ECOSYSTEMS / 'zephyr'}"
+    ran("cmake", "-E", "env", base, "cmake", "-B", "build", f"-DBOARD_DIR={board}", folder=sample)
+    ran("cmake", "--build", "build", folder=sample)
+    assert differing(emulated_line("zephyr", target, sample / "build" / "zephyr.elf"), program) == []
