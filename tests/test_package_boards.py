@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from test_packages import learned, learned_here, learner, ran
 ECOSYSTEMS = Path(__file__).parent / "ecosystems"
 BUILDER = Path("/usr/share/arduino-builder")  # where Debian keeps its settings
 
+AVR = Path("/usr/share/arduino/hardware/arduino/avr")
 VIRT = "qemu-system-riscv32 -M virt -cpu rv32 -bios none -display none -monitor none -serial stdio"
 DEFAULT_STACK = 1024  # bytes that Zephyr gives the main thread where nothing is said
 
@@ -38,14 +41,11 @@ def differing(stream: Stream, program: Program) -> list[str]:
     return [name for name in here if there[name] != here[name]]
 
 
-def sketch(package: Path, hardware: Path, board: str, folder: Path) -> Path:
-    """The package's example, built by arduino-builder, which finds the library by what the sketch includes."""
+def building(package: Path, hardware: Path, board: str, folder: Path) -> tuple[str | Path, ...]:
+    """How arduino-builder builds the package's example in a folder: by what a sketch includes it finds libraries."""
     command = ("arduino-builder", "-compile", "-quiet", "-hardware", hardware, "-hardware", BUILDER, "-tools", BUILDER)
-    built = folder / "built"
-    built.mkdir()
-    where = ("-libraries", package.parent, "-build-path", built, "-fqbn", f"smidgen:emulated:{board}")
-    ran(*command, *where, package / "examples" / "Train" / "Train.ino", folder=folder)
-    return built / "Train.ino.elf"
+    where = ("-libraries", package.parent, "-build-path", folder, "-fqbn", board)
+    return (*command, *where, package / "examples" / "Train" / "Train.ino")
 
 
 @pytest.mark.parametrize(("board", "own"), [("cortex-m7", True), ("cortex-m0plus", False)])
@@ -60,9 +60,28 @@ def test_arduinos_builder_finds_the_library_and_its_sketch_learns_the_hosts_byte
     shutil.copytree(ECOSYSTEMS / "arduino" / "hardware", tmp_path / "hardware")
     for name, text in target._board_files().items():
         (tmp_path / "hardware/smidgen/emulated/cores/emulated" / name).write_text(text)
-    name = board.removeprefix("cortex-")
-    firmware = sketch(tmp_path / "libraries" / "smidgen_net3", tmp_path / "hardware", name, tmp_path)
-    assert differing(emulated_line(board, target, firmware), program) == []
+    name, built = f"smidgen:emulated:{board.removeprefix('cortex-')}", tmp_path / "built"
+    built.mkdir()
+    package = tmp_path / "libraries" / "smidgen_net3"
+    ran(*building(package, tmp_path / "hardware", name, built), folder=tmp_path)
+    assert differing(emulated_line(board, target, built / "Train.ino.elf"), program) == []
+
+
+def test_a_real_core_of_16_bits_is_refused_by_the_library_itself(tmp_path: Path) -> None:
+    """The one core that Debian packages, for AVR: the builder finds the library, whose sources say why not."""
+    needed("arduino-builder", "avr-gcc")
+    if not AVR.is_dir():
+        pytest.skip("arduino-core-avr is not installed")
+    package, built = tmp_path / "libraries" / "smidgen_net3", tmp_path / "built"
+    learner().write(package, export=Kind.arduino)
+    built.mkdir()
+    command = building(package, AVR.parents[1], "arduino:avr:mega:cpu=atmega2560", built)
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert said.returncode != 0
+    assert str(package / "src" / "smidgen_flags.h") in said.stderr
+    assert re.search(
+        r"an int of 32 bits for granted, and this core's has fewer: choose a board of 32 bits", said.stderr
+    )
 
 
 def test_an_example_of_esp_idf_is_built_from_its_manifest_and_learns_the_hosts_bytes(tmp_path: Path) -> None:
