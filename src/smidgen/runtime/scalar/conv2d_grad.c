@@ -8,8 +8,8 @@
 #include "pairs.h"
 #include "working_gradients.h"
 
-/* Outputs, and words, that are multiplied at once. */
-enum { STRETCH = SMG_MASKED_STRETCH, WORDS = STRETCH / 2 };
+/* Outputs that are multiplied at once. */
+enum { STRETCH = SMG_MASKED_STRETCH };
 
 /* A pixel's gradients as pairs, filled up with zeros to `length`; gives whether every stretch adds up to few. */
 static int lay_pixel(const int8_t *dy, int32_t count, int32_t length, uint32_t *to) {
@@ -34,20 +34,6 @@ static void lay_column(const int8_t *w, int32_t step, int32_t count, int32_t len
     for (; i < length; i += 2) *to++ = 0;
 }
 
-/* The dot product with a pixel whose stretches add up to few, and with any. */
-static int32_t dot_few(const uint32_t *w, const uint32_t *d, const uint32_t *end) {
-    int32_t sum = 0;
-    for (; w != end; w += WORDS, d += WORDS)
-        sum += smg_upper(SMG_HALF + w[0] * d[0] + w[1] * d[1] + w[2] * d[2] + w[3] * d[3]);
-    return sum;
-}
-
-static int32_t dot_any(const uint32_t *w, const uint32_t *d, const uint32_t *end) {
-    int32_t sum = 0;
-    for (; w != end; w++, d++) sum += smg_upper(SMG_HALF + w[0] * d[0]);
-    return sum;
-}
-
 /* `count` pixels, the first at `at`, of a 1x1 convolution behind a mask. */
 static SMG_NOINLINE void masked(const smg_conv2d_grad_g8_params *p, smg_rounding *r, const int8_t *dy,
                                 const smg_weights *w, const uint8_t *mask, int32_t at, int32_t count,
@@ -67,7 +53,7 @@ static SMG_NOINLINE void masked(const smg_conv2d_grad_g8_params *p, smg_rounding
         const uint32_t *d = gradients;
         for (int32_t i = 0, index = at * p->x_c + c; i < count; i++, index += p->x_c, d += half) {
             sums[i] = 0;
-            if (smg_passes(mask, index)) sums[i] = few[i] ? dot_few(column, d, end) : dot_any(column, d, end);
+            if (smg_passes(mask, index)) sums[i] = few[i] ? smg_dot_few(column, d, end) : smg_dot_any(column, d, end);
         }
         smg_round_column(r, sums, count, c, at * p->x_c + c, p->x_c, dx + at * p->x_c + c);
     }
