@@ -12,11 +12,19 @@
 
 typedef smg_depthwise_grad_g8_params shape;
 
-/* One channel: rows of `words` pairs of weights; rows of `pitch` pairs of gradients, before which lies a word more. */
+/* The rows of outputs that saw a row of elements: the last one's gradients and weights, and how many. */
 typedef struct {
+    const uint32_t *gradients, *weights;
+    int32_t count;
+} rows_seen;
+
+/* One channel: rows of pairs of weights; rows of `pitch` pairs of gradients, before which lies a word more. */
+typedef struct {
+    rows_seen *seen;
     uint32_t *weights, *gradients;
-    int32_t words, pitch;
+    int32_t pitch;
     int32_t total; /* of the gradients' magnitudes */
+    smg_row_steps by;
 } plane;
 
 /* The taps of a channel, which lie `step` bytes from each other. */
@@ -34,7 +42,7 @@ static void lay_weights(const shape *p, const plane *b, const int8_t *w, int32_t
  * half a word before. What lies between stays zero. */
 static void lay_gradients(const shape *p, plane *b, const int8_t *dy, smg_taps there) {
     const int32_t first = p->k_w - 1 - p->pad_w + there.from * p->stride_w, apart = p->stride_w > 1;
-    b->total = 0;
+    int32_t total = 0;
     for (int32_t oy = 0; oy < p->y_h; oy++) {
         const int8_t *from = dy + (oy * p->y_w + there.from) * p->y_c;
         uint32_t *to = b->gradients + oy * b->pitch + first;
@@ -43,82 +51,59 @@ static void lay_gradients(const shape *p, plane *b, const int8_t *dy, smg_taps t
             to[-1] = smg_gradient_pair(before, d);
             to[0] = smg_gradient_pair(d, 0);
             before = apart ? 0 : d;
-            b->total += smg_magnitude(d);
+            total += smg_magnitude(d);
         }
     }
+    b->total = total;
 }
 
-/* The rows of outputs that saw a row of elements, from the last up: their gradients and weights, and how many. */
-typedef struct {
-    const uint32_t *gradients, *weights;
-    int32_t up, down, rows;
-} seen;
-
-/* Of elements that lie `phase` below the first that output row `oy` saw. */
-static inline seen rows_seen(const shape *p, const plane *b, int32_t oy, int32_t phase) {
-    int32_t rows = 0;
-    for (; oy >= p->y_h; oy--) phase += p->stride_h;
-    for (int32_t i = phase; i < p->k_h && rows <= oy; i += p->stride_h) rows++;
-    const seen s = {b->gradients + oy * b->pitch, b->weights + phase * b->words, b->pitch, b->words * p->stride_h, rows};
-    return s;
-}
-
-/* The dot product at one element, where all gradients add up to few. */
-static inline int32_t dot_few(const seen *s, int32_t ix, const int32_t words) {
-    const uint32_t *d = s->gradients + ix, *w = s->weights;
-    uint32_t sum = SMG_HALF;
-    for (int32_t rows = s->rows; rows > 0; rows--, d -= s->up, w += s->down) {
-        sum += d[0] * w[0];
-        if (words > 1) sum += d[2] * w[1];
-        if (words > 2) sum += d[4] * w[2];
-        if (words > 3) sum += d[6] * w[3];
+/* For each row of elements, from the first on: the rows of outputs that saw it, from the last up. Channels differ in
+ * what lies there, not in where. */
+static void find_rows(const shape *p, const plane *b) {
+    int32_t oy = 0, phase = p->pad_h;
+    for (; phase >= p->stride_h; oy++) phase -= p->stride_h;
+    for (int32_t iy = 0; iy < p->x_h; iy++) {
+        int32_t last = oy, first_tap = phase, count = 0;
+        for (; last >= p->y_h; last--) first_tap += p->stride_h;
+        for (int32_t i = first_tap; i < p->k_h && count <= last; i += p->stride_h) count++;
+        const rows_seen rows = {b->gradients + last * b->pitch, b->weights + first_tap * b->by.words, count};
+        b->seen[iy] = rows;
+        if (++phase == p->stride_h) phase = 0, oy++;
     }
-    return smg_upper(sum);
 }
 
-/* The same of any gradients and any width. */
-static SMG_NOINLINE int32_t dot_any(const seen *s, int32_t ix, int32_t words) {
-    const uint32_t *d = s->gradients + ix, *w = s->weights;
+/* The dot product at one element, of any gradients and any width. */
+static SMG_NOINLINE int32_t dot_any(const uint32_t *d, const uint32_t *w, int32_t count, const smg_row_steps *by) {
     int32_t sum = 0;
-    for (int32_t rows = s->rows; rows > 0; rows--, d -= s->up, w += s->down)
-        for (int32_t k = 0; k < words; k++) sum += smg_upper(SMG_HALF + d[2 * k] * w[k]);
+    for (; count > 0; count--, d += by->up, w += by->words + by->down)
+        for (int32_t k = 0; k < by->words; k++) sum += smg_upper(SMG_HALF + d[2 * k] * w[k]);
     return sum;
 }
 
 /* Sums of a row of elements from column ix on; 0 where the mask stops them. */
-#define ROW(DOT)                                                        \
-    for (int32_t i = 0; i < count; i++, index += step) {                \
-        sums[i] = 0;                                                    \
-        if (smg_passes(mask, index)) sums[i] = DOT(s, ix + i, words);   \
-    }
-
-static SMG_NOINLINE void sum_row(const seen *s, int32_t ix, int32_t count, int32_t words, int32_t few, const uint8_t *mask,
-                                 int32_t index, int32_t step, int32_t *sums) {
-    if (!few || words > 4) {
-        ROW(dot_any)
-    } else if (words == 2) {
-#define THIS(s, at, words) dot_few(s, at, 2)
-        ROW(THIS)
-    } else if (words == 3) {
-#undef THIS
-#define THIS(s, at, words) dot_few(s, at, 3)
-        ROW(THIS)
-    } else {
-        ROW(dot_few)
+static void sum_row(const plane *b, const rows_seen *rows, int32_t ix, int32_t count, const uint8_t *mask,
+                    int32_t index, int32_t step, int32_t *sums) {
+    const uint32_t *d = rows->gradients + ix;
+    const int32_t few = b->total <= SMG_FEW && b->by.words <= SMG_WORDS;
+    for (int32_t i = 0; i < count; i++, d++, index += step) {
+        sums[i] = 0;
+        if (!smg_passes(mask, index) || !rows->count) continue;
+        sums[i] = few ? smg_rows_few(d, rows->weights, rows->count, &b->by) : dot_any(d, rows->weights, rows->count, &b->by);
     }
 }
 
-/* One channel of the map; `index` is its first element's. */
+/* One channel of the map. */
 static SMG_NOINLINE void channel(const shape *p, smg_rounding *r, const plane *b, int32_t c, const uint8_t *mask,
                                  int8_t *dx) {
-    int32_t sums[SMG_COLUMN], held = 0, index = c, first = c, oy = 0, phase = p->pad_h;
-    for (; phase >= p->stride_h; oy++) phase -= p->stride_h;
+    int32_t sums[SMG_COLUMN], held = 0, index = c, first = c;
+    if (!b->total) { /* no gradients, and none from them */
+        for (int32_t at = 0; at < p->x_h * p->x_w; at++) dx[at * p->x_c + c] = 0;
+        return;
+    }
     for (int32_t iy = 0; iy < p->x_h; iy++) {
-        const seen s = rows_seen(p, b, oy, phase);
-        if (++phase == p->stride_h) phase = 0, oy++;
         for (int32_t ix = 0, count; ix < p->x_w; ix += count) {
             count = smg_min(SMG_COLUMN - held, p->x_w - ix);
-            sum_row(&s, ix, count, b->words, b->total <= SMG_FEW, mask, index, p->x_c, sums + held);
+            sum_row(b, b->seen + iy, ix, count, mask, index, p->x_c, sums + held);
             index += count * p->x_c;
             held += count;
             if (held < SMG_COLUMN && iy + 1 < p->x_h) continue;
@@ -142,15 +127,18 @@ void smg_depthwise_grad_g8(const smg_depthwise_grad_g8_params *p, const int8_t *
     if (regular(p)) {
         const int32_t words = (p->k_w + 1) / 2, pitch = p->x_w + p->k_w, size = p->y_h * pitch;
         const smg_taps there = smg_taps_inside(p->k_w - 1 - p->pad_w, p->y_w, p->stride_w, p->x_w + p->k_w - 1);
-        uint32_t *weights = scratch;
-        plane b = {weights, weights + p->k_h * words + 1, words, pitch, 0};
-        for (int32_t i = 0; i < size; i++) b.gradients[i - 1] = 0;
+        rows_seen *seen = scratch;
+        uint32_t *weights = (uint32_t *)(void *)(seen + p->x_h), *gradients = weights + p->k_h * words;
+        plane b = {seen, weights, gradients + 1, pitch, 0, {-pitch, words * (p->stride_h - 1), words}};
+        for (int32_t i = 0; i < size; i++) gradients[i] = 0;
+        find_rows(p, &b);
         for (int32_t c = 0, trained = 0; c < p->x_c; c++) {
-            if (trained < w->count && w->channel[trained] == c)
-                lay_weights(p, &b, w->trained + trained++, w->count);
-            else
-                lay_weights(p, &b, w->data + c, p->y_c);
+            const int32_t own = trained < w->count && w->channel[trained] == c;
             lay_gradients(p, &b, dy + c, there);
+            if (own)
+                lay_weights(p, &b, w->trained + trained++, w->count);
+            else if (b.total)
+                lay_weights(p, &b, w->data + c, p->y_c);
             channel(p, &r, &b, c, mask, dx);
         }
     } else {

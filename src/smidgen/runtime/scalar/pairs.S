@@ -72,6 +72,70 @@
     smg_end_dot
     smg_end smg_dot_any
 
+/* So many words of a row, to r3: r0 are its gradients, r1 walks over the weights. */
+    .macro smg_row_words words
+    ldr r4, [r0]
+    .if \words > 1
+    ldr r5, [r0, #8]
+    ldmia r1!, {r6, r7}
+    muls r5, r7
+    adds r3, r5
+    .else
+    ldmia r1!, {r6}
+    .endif
+    muls r4, r6
+    adds r3, r4
+    .if \words > 2
+    ldr r4, [r0, #16]
+    .if \words > 3
+    ldr r5, [r0, #24]
+    ldmia r1!, {r6, r7}
+    muls r5, r7
+    adds r3, r5
+    .else
+    ldmia r1!, {r6}
+    .endif
+    muls r4, r6
+    adds r3, r4
+    .endif
+    .endm
+
+/* All r2 rows: from one to the next go lr and r12. */
+    .macro smg_all_rows words
+7:
+    smg_row_words \words
+    add r0, lr
+    add r1, r12
+    subs r2, #1
+    bne 7b
+    asrs r0, r3, #16
+    pop {r4-r7, pc}
+    .endm
+
+    .global smg_rows_few
+    smg_function smg_rows_few
+    push {r4-r7, lr}
+    ldmia r3!, {r4-r6}
+    lsls r4, #2
+    lsls r5, #2
+    mov lr, r4
+    mov r12, r5
+    movs r3, #1
+    lsls r3, #15
+    cmp r6, #2
+    beq 2f
+    bhi 3f
+    smg_all_rows 1
+2:
+    smg_all_rows 2
+3:
+    cmp r6, #3
+    bne 4f
+    smg_all_rows 3
+4:
+    smg_all_rows 4
+    smg_end smg_rows_few
+
 /* Two sums, that in the lower half of a word and that in its upper half, to where r5 points. */
     .macro smg_add_halves word, low, high
     mov r1, \word

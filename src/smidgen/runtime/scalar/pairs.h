@@ -30,7 +30,16 @@ typedef struct {
     int32_t factor;
 } smg_scaled_row;
 
+/* Rows of a window over gradients: words from one row of gradients up to the next, words of weights left out after each
+ * row of them, and pairs of each row, SMG_WORDS at most. */
+typedef struct {
+    int32_t up, down, words;
+} smg_row_steps;
+
+enum { SMG_WORDS = 4 };
+
 #if defined(__ARM_ARCH_6M__)
+int32_t smg_rows_few(const uint32_t *d, const uint32_t *w, int32_t count, const smg_row_steps *by);
 int32_t smg_dot_few(const uint32_t *w, const uint32_t *d, const uint32_t *end);
 int32_t smg_dot_any(const uint32_t *w, const uint32_t *d, const uint32_t *end);
 void smg_add_words(int32_t *sums, const int32_t *sums_end, const smg_scaled_row *rows, const smg_scaled_row *end,
@@ -49,6 +58,19 @@ static inline int32_t smg_dot_any(const uint32_t *w, const uint32_t *d, const ui
     int32_t sum = 0;
     for (; w != end; w++, d++) sum += smg_upper(SMG_HALF + w[0] * d[0]);
     return sum;
+}
+
+/* The dot product of `count` rows, one or more, each with every other word of gradients, which add up to few. */
+static inline int32_t smg_rows_few(const uint32_t *d, const uint32_t *w, int32_t count, const smg_row_steps *by) {
+    const int32_t words = by->words;
+    uint32_t sum = SMG_HALF;
+    for (; count > 0; count--, d += by->up, w += words + by->down) {
+        sum += d[0] * w[0];
+        if (words > 1) sum += d[2] * w[1];
+        if (words > 2) sum += d[4] * w[2];
+        if (words > 3) sum += d[6] * w[3];
+    }
+    return smg_upper(sum);
 }
 
 /* sums[n] = sums[n] + x, modulo 2^32. */

@@ -26,13 +26,13 @@ def _conv2d_grad(node: Node, by_row: bool) -> int:
 
 
 def _depthwise_grad(node: Node, by_row: bool) -> int:
-    """A channel's weights and gradients, a word for each of a row's; or as in portable C."""
+    """Where rows lie; a channel's weights and gradients, a word for each of a row's; or as in portable C."""
     assert isinstance(node.op, DepthwiseGradInput)
     dy, (_, high, wide, _), (_, height, width, _) = node.ins[0].type, node.ins[1].type.shape, node.outs[0].type.shape
     words, same = dy.shape[1] * (width + wide), dy.shape[1:3] == (height, width)
     if node.op.multiplier > 1 or node.op.dilation != (1, 1) or not (same or words <= SIZES["PLANE_APART"]):
         return portable.NEEDS["smg_depthwise_grad_g8"](node, by_row)
-    return 4 * (high * -(-wide // 2) + words)
+    return 4 * (3 * height + high * -(-wide // 2) + words)
 
 
 NEEDS: Mapping[str, Callable[[Node, bool], int]] = {
