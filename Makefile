@@ -1,6 +1,6 @@
 # Two commands do all: `make demo` and `make test`. Each sets up .venv from pyproject.toml first.
 PYTHON ?= python3
-BIN := .venv/bin
+BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 RUNTIME := src/smidgen/runtime
 KERNELS := $(wildcard $(RUNTIME)/kernels/*.c) $(wildcard $(RUNTIME)/store/*.c) $(wildcard $(RUNTIME)/link/*.c) $(wildcard src/smidgen/memory/packing/*.c) src/smidgen/targets/counter.c
 PACKED := $(abspath $(wildcard $(RUNTIME)/cortex_m/*.[cS]))
@@ -16,12 +16,15 @@ PROGRAM := build/program
 WRITTEN := -I$(PROGRAM)/model -I$(PROGRAM)/smidgen $(PROGRAM)/model/*.c $(PROGRAM)/smidgen/*.c $(PROGRAM)/board/*.c
 TIDIED := $(wildcard $(RUNTIME)/kernels/*.c) $(wildcard $(RUNTIME)/store/*.c) $(wildcard $(RUNTIME)/link/*.c) src/smidgen/targets/counter.c $(PROGRAM)/model/model.c
 
-.PHONY: package-tools demo test fuzz fuzz-ci properties hostile soak mutants lint types cwarnings ctidy unit clean program
+.PHONY: package-tools demo test fuzz fuzz-ci properties hostile soak mutants lint types cwarnings ctidy unit clean program wheel wheel-demo
 
 demo: .venv/.core
 	$(BIN)/smidgen demo
 
-test: lint types cwarnings unit
+# The linters are one process each: two at a time.
+test: .venv/.dev
+	$(MAKE) --jobs 2 --output-sync=target lint types cwarnings
+	$(MAKE) unit
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
@@ -78,6 +81,20 @@ build/tools/.done:
 
 package-tools: build/tools/.done
 
+# A wheel of the sources as they are, and the demo from it in an empty environment of each Python that is named.
+wheel: $(BIN)/python
+	rm -rf build/lib build/bdist.* dist
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	ls dist
+
+PYTHONS ?= $(PYTHON)
+wheel-demo: wheel
+	for python in $(PYTHONS); do \
+	  rm -rf build/empty && $$python -m venv build/empty && \
+	  build/empty/$(notdir $(BIN))/python -m pip install --quiet dist/*.whl && \
+	  (cd build/empty && $(notdir $(BIN))/smidgen demo) || exit 1; \
+	done
+
 # Every parser of files, by coverage: new cases for some minutes, or the same ones every time.
 FUZZ_MINUTES ?= 10
 fuzz: .venv/.dev
@@ -105,15 +122,15 @@ SOAK ?=
 soak: .venv/.dev
 	$(BIN)/python tools/soak.py $(SOAK)
 
-.venv/bin/python:
+$(BIN)/python:
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
-.venv/.core: pyproject.toml | .venv/bin/python
+.venv/.core: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
 
-.venv/.dev: pyproject.toml | .venv/bin/python
+.venv/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@ .venv/.core
 
