@@ -11,6 +11,16 @@ void smg_spread(const int8_t *restrict x, int32_t count, int32_t zero, int32_t *
     for (int32_t i = 0; i < count; i++) to[4 * i] = x[i] - zero;
 }
 
+void smg_spread_four(const int8_t *restrict x, int32_t step, int32_t count, int32_t zero, int32_t *restrict to) {
+    const int8_t *second = x + step, *third = second + step, *fourth = third + step;
+    for (int32_t i = 0; i < count; i++, to += SMG_TILE) {
+        to[0] = x[i] - zero;
+        to[1] = second[i] - zero;
+        to[2] = third[i] - zero;
+        to[3] = fourth[i] - zero;
+    }
+}
+
 static inline void multiply(uint32_t *restrict sums, int32_t apart, const int32_t *restrict x,
                             const smg_filter_element *restrict w, int32_t length) {
     uint32_t acc[SMG_FILTERS][SMG_TILE];

@@ -26,4 +26,7 @@ void smg_multiply_tiles(uint32_t *sums, int32_t apart, const int32_t *x, const s
 /* to[4i] = x[i] - zero. */
 void smg_spread(const int8_t *x, int32_t count, int32_t zero, int32_t *to);
 
+/* to[i][n] = x[n * step + i] - zero: four pixels at once. */
+void smg_spread_four(const int8_t *x, int32_t step, int32_t count, int32_t zero, int32_t *to);
+
 #endif
