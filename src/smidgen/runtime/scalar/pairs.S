@@ -1,7 +1,7 @@
 /* Two products by one multiplication, in Thumb's first instruction set: see pairs.h. Only the lower registers multiply;
  * the upper ones are added to, and keep what a loop is about. */
 #if defined(__ARM_ARCH_6M__)
-#include "assembly.inc"
+#include "thumb.inc"
 
 /* r0 walks over the weights until lr, r1 over the gradients; r12 is the sum, r8 is SMG_HALF. */
     .macro smg_begin_dot
@@ -161,12 +161,7 @@
  * the stack lie where sums go, their end, the first row and, above what is saved, what sums begin with. */
     .global smg_add_words
     smg_function smg_add_words
-    push {r4-r7, lr}
-    mov r4, r8
-    mov r5, r9
-    mov r6, r10
-    mov r7, r11
-    push {r4-r7}
+    smg_save_all
     mov lr, r3
     movs r4, #0
     mov r12, r4
@@ -209,12 +204,7 @@
     cmp r5, r1
     bne 1b
     add sp, #12
-    pop {r4-r7}
-    mov r8, r4
-    mov r9, r5
-    mov r10, r6
-    mov r11, r7
-    pop {r4-r7, pc}
+    smg_restore_all
     .balign 4
 3:
     .word 0x00FF00FF
