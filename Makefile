@@ -15,7 +15,7 @@ PROGRAM := build/program
 WRITTEN := -I$(PROGRAM)/model -I$(PROGRAM)/smidgen $(PROGRAM)/model/*.c $(PROGRAM)/smidgen/*.c $(PROGRAM)/board/*.c
 TIDIED := $(wildcard $(RUNTIME)/kernels/*.c) $(wildcard $(RUNTIME)/store/*.c) $(wildcard $(RUNTIME)/link/*.c) src/smidgen/targets/counter.c $(PROGRAM)/model/model.c
 
-.PHONY: package-tools demo test fuzz fuzz-ci properties hostile soak mutants lint types cwarnings ctidy unit clean program
+.PHONY: package-tools demo test fuzz fuzz-ci properties hostile soak mutants lint types cwarnings ctidy unit docs clean program
 
 demo: .venv/.core
 	$(BIN)/smidgen demo
@@ -73,6 +73,10 @@ build/tools/.done:
 
 package-tools: build/tools/.done
 
+# The documents as a site, in build/site; a link that leads nowhere is an error.
+docs: .venv/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 # Every parser of files, by coverage: new cases for some minutes, or the same ones every time.
 FUZZ_MINUTES ?= 10
 fuzz: .venv/.dev
@@ -109,7 +113,7 @@ soak: .venv/.dev
 	touch $@
 
 .venv/.dev: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev,docs]'
 	touch $@ .venv/.core
 
 clean:
