@@ -19,7 +19,8 @@ PAGE = TOP / "docs" / "c-api.md"
 RUNTIME = TOP / "src" / "smidgen" / "runtime"
 OPENED = 'extern "C" {\n#endif\n'
 WIDTH = 120  # of lines of text
-LINKED = ("model_link_start", "model_link_poll", "model_link_learned")  # of model_link.h, whose other functions are its own
+# Of model_link.h, whose other functions are its own.
+LINKED = ("model_link_start", "model_link_poll", "model_link_learned")
 HEAD = """# The C API
 
 Made by `python tests/c_api.py` from the headers of the runtime and of small programs; a test keeps it true.
