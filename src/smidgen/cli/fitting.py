@@ -92,8 +92,8 @@ def fit_(
         augment = None if crop is None else Augment((crop, 1.0))
         fitted = fit(
             graph, data, output, budget=budget, target=target, epochs=epochs, augment=augment, seed=seed,
-            contributions=known, analysis=analysis.value if analysis else None, where=machine.value, force=force,
-            on_progress=on_progress,
+            contributions=known, analysis=analysis.value if analysis else None, where=machine.value,
+            command=same_command(context), force=force, on_progress=on_progress,
         )  # fmt: skip
     for warning in fitted.learned.warnings:
         warn(warning)

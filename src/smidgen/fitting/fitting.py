@@ -78,6 +78,7 @@ def fit(
     contributions: Contributions | None = None,
     analysis: Analysis | None = None,
     where: Where = "host",
+    command: str = "",
     force: bool = False,
     on_progress: Callable[[FitProgress], None] = lambda _: None,
 ) -> Fitted:
@@ -89,7 +90,8 @@ def fit(
     measured on the emulated board. A board reserves some SRAM for its stack: a budget of all it has is lowered by what
     no program can use. Every stage leaves its files in the folder; one whose inputs have not changed is
     not made again, and a fit that was interrupted goes on. A folder that no fit made, and files that were changed
-    since, are left alone unless `force` is given: then files of these names are overwritten.
+    since, are left alone unless `force` is given: then files of these names are overwritten. `command` stands in the
+    report as the way to do it again.
     """
     if analysis is not None:
         data.check_classes("an analysis judges what parts add")
@@ -98,7 +100,7 @@ def fit(
     count = usual_epochs(len(data.train)) if epochs is None else epochs
     shown = None if data.told in ("vectors", "maps") else Augment()  # which may tell where in a picture something is
     course = Course(count, 0.0, augment=augment or shown, seed=seed)
-    wish = Wish(most, target, replace(course, test_every=course.epochs), analysis, where, contributions)
+    wish = Wish(most, target, replace(course, test_every=course.epochs), analysis, where, contributions, command)
     wish.course.check()
     with made_folder(Path(folder)):
         return _Fit(model, data, Ledger(Path(folder), force), wish, on_progress).run()
