@@ -115,7 +115,7 @@ def demo(
 ) -> None:
     """Fit a network that ships to images that ship, and let an emulated board learn the same bytes."""
     with going_on(lambda: _kept(context, output)), fit_bar() as on_progress:
-        result = demonstrate(output, on_progress, force)
+        result = demonstrate(output, on_progress, force, same_command(context))
     show(result, as_json)
 
 

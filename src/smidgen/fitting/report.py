@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from smidgen.data.files import write_whole
@@ -26,14 +27,14 @@ from smidgen.targets.boards import BOARDS, KIB, Clock, shown_time
 LEARNED = "learned.smg"
 
 
-def make_report(stages: Stages, fitted: Fitted) -> ReportWritten:
-    """Write the page, of which everything is drawn from what the stages left."""
-    report = report_of(stages, fitted)
+def make_report(stages: Stages, fitted: Fitted, more: Callable[[], Section] | None = None) -> ReportWritten:
+    """Write the page, drawn from what the stages left and with what `more` makes."""
+    report = report_of(stages, fitted, () if more is None else (more(),))
     write_whole(stages.folder / REPORT, render(report).encode())
     return ReportWritten(sum(isinstance(block, Chart) for section in report.sections for block in section.blocks))
 
 
-def report_of(stages: Stages, fitted: Fitted) -> Report:
+def report_of(stages: Stages, fitted: Fitted, more: tuple[Section, ...] = ()) -> Report:
     """What a fit found, section by section."""
     classes = len(stages.data.classes)
     told = f"{classes} classes" if classes else f"loss {stages.options.loss}"
@@ -51,6 +52,7 @@ def report_of(stages: Stages, fitted: Fitted) -> Report:
         learning_section([EpochShown(*one) for one in losses], stages.chosen_rate),
         memory_section(life_cycle(stages.there), measured, board, fitted.scheme.budget_bytes),
         instructions_section(measured),
+        *more,
         contributions_section(stages.contributions),
         Section("stages", "Stage by stage", "What each stage found, and the files it left.", (_stages(fitted),)),
         _reproduce(stages, fitted),
