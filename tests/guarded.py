@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from smidgen.codegen import PORTABLE
 from smidgen.ir import Node
 from smidgen.pipeline import Program
 from smidgen.targets.board import EmulatedBoard
@@ -22,6 +23,15 @@ class GuardedBoard(CortexM):
     def working(self, node: Node, by_row: bool) -> int:
         size = super().working(node, by_row)
         return size + GUARD if size else 0
+
+
+@dataclass(frozen=True)
+class PortableBoard(GuardedBoard):
+    """A board that runs the portable kernels, whatever its core could do."""
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        return PORTABLE
 
 
 @dataclass(frozen=True)

@@ -146,13 +146,15 @@ def test_inference_alone_runs_on_the_board(m7: CortexM) -> None:
             board.predict(noise(graph))
 
 
-def test_a_core_with_packed_arithmetic_takes_the_faster_files(cache: Path, m7: CortexM) -> None:
+def test_each_kind_of_core_takes_its_faster_files(cache: Path, m7: CortexM) -> None:
     m3 = CortexM(BOARDS["cortex-m3"], cache=cache)
-    for target, folder in ((m7, "cortex_m"), (m3, "kernels")):
+    for target, folder, kind in ((m7, "cortex_m", "cortex_m"), (m3, "kernels", "scalar")):
         files = {path.name: path.parent.name for path in compile(pooled(), target=target).sources.runtime}
         assert files["mean.c"] == folder
         assert files["arithmetic.h"] == "kernels"
-    faster = (codegen.RUNTIME / "cortex_m").glob("*.c")  # each a portable file's equal, or with a header of its own
+        assert files["conv2d.c"] == kind
+    # Each is a portable file's equal, or has a header of its own.
+    faster = [path for kind in ("cortex_m", "scalar") for path in (codegen.RUNTIME / kind).glob("*.c")]
     portable = codegen.RUNTIME / "kernels"
     assert all((portable / path.name).exists() or path.with_suffix(".h").exists() for path in faster)
 

@@ -124,7 +124,9 @@ def test_sources_bring_the_flags_without_which_bytes_would_differ(
     command = toolchain.find(compiler, target.board.core).command
     words = (*toolchain.core_flags(compiler, target.board.core), "-Os", "-g", "-I.", "-T", "board.ld")
     code = sorted(path.name for path in source.iterdir() if path.suffix in (".c", ".S"))
-    ran(*command, *words, *toolchain.link_flags(compiler), *code, "-o", "firmware.elf", folder=source)
+    ran(
+        *command, *words, *toolchain.link_flags(compiler, target.board.core), *code, "-o", "firmware.elf", folder=source
+    )
     with BoardDevice(program.graph, program.sources, target, source / "firmware.elf") as device:
         assert learned(device, program) == learned_here(program)
 
