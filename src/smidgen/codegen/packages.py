@@ -26,6 +26,8 @@ from smidgen.ir import Graph
 KIB = 1024
 STACK_KIB, CODE_KIB = 8, 64  # beside what is known exactly: as much as any example takes
 FLAGS = "smidgen_flags.h"
+CONDITION = "exact"  # of a pack's component: a compiler that is told not to contract, a core that has the instructions
+COMPILERS = ('Tcompiler="GCC"', 'Tcompiler="CLANG"', 'Tcompiler="ARMCC" Toptions="AC6"')
 EPOCH = (1980, 1, 1, 0, 0, 0)  # of files in a pack, so that the same program gives the same bytes
 
 
@@ -162,22 +164,25 @@ def _about(graph: Graph, sources: Sources, core: Core | None, code: Mapping[str,
         "verb": "train" if learns else "test", "kept": _filled("kept.c", {"prefix": prefix}) if learns else "",
         "more_keywords": f"{prefix}_train\tKEYWORD2" if learns else f"{prefix}_run\tKEYWORD2",
         "ram_kib": -(-(sram + sources.state_bytes) // KIB) + STACK_KIB,
+        "stack_bytes": STACK_KIB * KIB,
         "flash_kib": -(-sources.constant_bytes // KIB) + CODE_KIB,
         "pack_name": f"Smidgen.{component}.{version('smidgen')}.pack", "idf_target": "esp32c3" if core else "esp32s3",
         "languages": "C ASM" if any(file.endswith(".S") for file in compiled) else "C",
         "assembly": " src/*.S" if any(file.endswith(".S") for file in compiled) else "",
-        "conditions": _condition(title) if core else "", "condition": ' condition="core"' if core else "",
+        "conditions": _conditions(title), "condition": CONDITION,
         "sources": "".join(
             f'        <file category="{kinds[file[file.rindex("."):]]}" name="src/{file}"/>\n' for file in compiled
         ),
     }  # fmt: skip
 
 
-def _condition(core: str) -> str:
+def _conditions(core: str) -> str:
+    """Which compilers `smidgen_flags.h` speaks to, and the core of the kernels."""
     lines = (
         "<conditions>",
-        '  <condition id="core">',
-        f'    <require Dcore="{core}"/>',
+        f'  <condition id="{CONDITION}">',
+        *(f"    <accept {compiler}/>" for compiler in COMPILERS),
+        *((f'    <require Dcore="{core}"/>',) if core else ()),
         "  </condition>",
         "</conditions>",
     )
