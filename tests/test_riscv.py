@@ -31,7 +31,8 @@ from smidgen.targets.image import read_image
 from smidgen.targets.stack import bound_stack
 from smidgen.targets.toolchain import GCC, Toolchain
 from smidgen.training import Options
-from test_board import BUILDS, PATH, build, noise, pooled, start
+from test_board import noise, pooled, start
+from test_board_projects import BUILDS, PATH, build
 from test_board_training import differing
 from test_packed import CASE_RUNS, agrees
 from test_stack import built
