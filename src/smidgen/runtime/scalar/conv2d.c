@@ -140,8 +140,12 @@ static void scale(const layer *of, int32_t n, place at, int32_t pixels, const ui
     }
 }
 
-/* Elements from `start` on of windows and filters, the first of which is channel n's, to the sums; the first to biases. */
-static inline void multiply(const layer *of, int32_t n, int32_t start, int32_t tiles, uint32_t *sums) {
+/* Elements from `start` on of windows and of filters n, n + 1, …, of which there are `count`, to their sums, the first
+ * to biases. Bytes are left where they lie if they are as they are to be. */
+static void multiply(const layer *of, int32_t n, int32_t count, int32_t start, int32_t tiles, uint32_t *sums) {
+    const int32_t there = SMG_FILTERS > 1 && of->k == of->length && !of->w.count && count >= SMG_FILTERS;
+    for (int32_t f = 0; f < SMG_FILTERS && !there; f++)
+        widen(of, n + smg_min(f, count - 1), start, of->filters + f * of->length);
 #if defined(__thumb__)
     const uint32_t bias = (uint32_t)of->b[n], four[SMG_TILE] = {bias, bias, bias, bias};
     smg_filtering job = {sums, start ? sums : four, start ? 4 * SMG_TILE : 0, of->windows, of->filters,
@@ -149,9 +153,9 @@ static inline void multiply(const layer *of, int32_t n, int32_t start, int32_t t
     smg_filter_tiles(&job);
 #else
     const int32_t apart = of->tiles * SMG_TILE;
-    for (int32_t f = 0; !start && f < smg_min(SMG_FILTERS, of->p->y_c - n); f++)
+    for (int32_t f = 0; !start && f < smg_min(SMG_FILTERS, count); f++)
         for (int32_t i = 0; i < tiles * SMG_TILE; i++) sums[f * apart + i] = (uint32_t)of->b[n + f];
-    smg_multiply_tiles(sums, apart, of->windows, of->filters, of->length, tiles);
+    smg_multiply_tiles(sums, apart, of->windows, there ? of->w.data + n * of->k : of->filters, of->length, tiles);
 #endif
 }
 
@@ -161,9 +165,7 @@ static void filter(const layer *of, place at, int32_t pixels, int32_t n, int32_t
     for (int32_t start = 0; start < of->k; start += of->length) {
         if (of->length < of->k) gather(of, at, pixels, c, start);
         for (int32_t f = 0; f < count; f += SMG_FILTERS) {
-            for (int32_t i = 0; i < SMG_FILTERS; i++)
-                widen(of, n + smg_min(f + i, count - 1), start, of->filters + i * of->length);
-            multiply(of, n + f, start, tiles, of->sums + f * apart);
+            multiply(of, n + f, count - f, start, tiles, of->sums + f * apart);
         }
     }
     for (int32_t f = 0; f < count; f++) scale(of, n + f, at, pixels, of->sums + f * apart);
