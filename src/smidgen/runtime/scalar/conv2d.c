@@ -38,10 +38,12 @@ static inline layer lay_out(const smg_conv2d_s8_params *p, int32_t rows, void *s
     const int32_t whole = (k + 3) & ~3, little = SMG_WINDOW_ROW_ROOM + SMG_WINDOW_ROW_DEEPER * k;
     const int32_t fit = (rows == 1 ? smg_min(little, SMG_WINDOW_ROOM) : SMG_WINDOW_ROOM) / (4 * SMG_TILE * whole);
     layer of = {p, {0, 0}, {0, 0}, 0, 0, {0, 0, 0, 0}, 0, in, out, k, whole, 1, SMG_CHANNELS, 0, 0, 0};
-    if (fit) {
-        of.tiles = smg_min(fit, (rows * p->y_w + SMG_TILE - 1) / SMG_TILE);
+    of.tiles = (rows * p->y_w + SMG_TILE - 1) / SMG_TILE;
+    if (fit >= smg_min(2, of.tiles)) {
+        of.tiles = smg_min(fit, of.tiles);
     } else {
-        const int32_t most = SMG_WINDOW_ROOM / (4 * SMG_TILE), pieces = (k + most - 1) / most;
+        of.tiles = smg_min(SMG_PIECE_TILES, of.tiles);
+        const int32_t most = SMG_PIECE_ROOM / (4 * SMG_TILE) / of.tiles, pieces = (k + most - 1) / most;
         of.length = ((k + pieces - 1) / pieces + 3) & ~3;
         of.block = SMG_KEPT_CHANNELS;
     }
