@@ -9,6 +9,7 @@ from pathlib import Path
 from smidgen.ir import Node
 from smidgen.ops.conv import Depthwise
 from smidgen.runtime.kernels.working import rows
+from smidgen.runtime.scalar.working_gradients import NEEDS as GRADIENTS
 from smidgen.runtime.sizes import read_sizes
 
 SIZES = read_sizes(Path(__file__).with_name("working_scalar.h"))
@@ -61,5 +62,6 @@ def _up(x: int, multiple: int) -> int:
 
 NEEDS: Mapping[str, Callable[[Node, bool], int]] = {
     "smg_conv2d_s8": _conv2d,
+    **GRADIENTS,
     "smg_depthwise_s8": _depthwise,
 }
