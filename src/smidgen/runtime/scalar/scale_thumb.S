@@ -3,11 +3,11 @@
 #include "thumb.inc"
 
 #if defined(__ARM_ARCH_6M__)
-/* Where 32 bits by 32 give 32: a sum is s * 2^16 + t with t of 16 bits and a sign, the multiplier m * 2^16 + n. Of their
- * product
+/* Where 32 bits by 32 give 32: a sum is s * 2^16 + t with t of 16 bits and a sign, the multiplier m * 2^16 + n. Of
+ * their product
  *   s m 2^32 + (s n + t m) 2^16 + t n
  * the rounded upper half of its double is 2 s m + ((s n + t m + (t n >> 16) + 2^14) >> 15), and no term leaves 32 bits:
- * sums are less than 2^29. Where the zero point is the least of all, what is negative becomes that, and needs no care. */
+ * sums are less than 2^29. Where the zero point is the least of all, what is negative becomes that and needs no care. */
     .macro smg_scale_loop loop, beyond, signed
 \loop:
     ldmia r1!, {r2}
