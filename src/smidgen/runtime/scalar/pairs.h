@@ -38,15 +38,12 @@ typedef struct {
 
 enum { SMG_WORDS = 4 };
 
-#if defined(__ARM_ARCH_6M__)
-int32_t smg_rows_few(const uint32_t *d, const uint32_t *w, int32_t count, const smg_row_steps *by);
-int32_t smg_dot_few(const uint32_t *w, const uint32_t *d, const uint32_t *end);
-int32_t smg_dot_any(const uint32_t *w, const uint32_t *d, const uint32_t *end);
-void smg_add_words(int32_t *sums, const int32_t *sums_end, const smg_scaled_row *rows, const smg_scaled_row *end,
-                   uint32_t start);
-#else
 /* The dot product of pairs, four at a time, until that of weights ends: of gradients whose eights add up to few, and of
  * any. */
+#if defined(__thumb__)
+int32_t smg_dot_few(const uint32_t *w, const uint32_t *d, const uint32_t *end);
+int32_t smg_dot_any(const uint32_t *w, const uint32_t *d, const uint32_t *end);
+#else
 static inline int32_t smg_dot_few(const uint32_t *w, const uint32_t *d, const uint32_t *end) {
     int32_t sum = 0;
     for (; w != end; w += 4, d += 4)
@@ -59,7 +56,13 @@ static inline int32_t smg_dot_any(const uint32_t *w, const uint32_t *d, const ui
     for (; w != end; w++, d++) sum += smg_upper(SMG_HALF + w[0] * d[0]);
     return sum;
 }
+#endif
 
+#if defined(__ARM_ARCH_6M__)
+int32_t smg_rows_few(const uint32_t *d, const uint32_t *w, int32_t count, const smg_row_steps *by);
+void smg_add_words(int32_t *sums, const int32_t *sums_end, const smg_scaled_row *rows, const smg_scaled_row *end,
+                   uint32_t start);
+#else
 /* The dot product of `count` rows, one or more, each with every other word of gradients, which add up to few. */
 static inline int32_t smg_rows_few(const uint32_t *d, const uint32_t *w, int32_t count, const smg_row_steps *by) {
     const int32_t words = by->words;
