@@ -58,6 +58,10 @@ static inline int32_t smg_dot_any(const uint32_t *w, const uint32_t *d, const ui
 }
 #endif
 
+/* As smg_accumulate, of `count` rows of c elements, and of as many of own_c. */
+void smg_accumulate_two(int32_t *sums, int32_t c, int32_t *own_sums, int32_t own_c, const int8_t *d, const int8_t *rows,
+                        const int8_t *own, int32_t count);
+
 #if defined(__ARM_ARCH_6M__)
 int32_t smg_rows_few(const uint32_t *d, const uint32_t *w, int32_t count, const smg_row_steps *by);
 void smg_add_words(int32_t *sums, const int32_t *sums_end, const smg_scaled_row *rows, const smg_scaled_row *end,
