@@ -73,7 +73,7 @@ static void gather_border(const layer *of, const run *part, int32_t q, int32_t e
     clear(to + SMG_TILE * behind, last - behind);
 }
 
-/* Those of `pixels` pixels of one row, the first of which is pixel n of the tiles; four at once where all are inside. */
+/* Those of `pixels` pixels of one row, from pixel n of the tiles on; four at once where all are inside. */
 static void gather_run(const layer *of, const run *part, int32_t q, int32_t n, int32_t pixels, int32_t end) {
     const smg_conv2d_s8_params *p = of->p;
     const int32_t last = p->x_w - part->taps, apart = of->length * SMG_TILE, step = p->stride_w * p->x_c;
@@ -133,31 +133,37 @@ static void scale(const layer *of, int32_t n, place at, int32_t pixels, const ui
     const smg_conv2d_s8_params *p = of->p;
     const smg_scaling scaling =
         smg_scaling_of(p->multiplier[n], p->shift[n], of->b[n], of->k, p->y_zero, p->lo, p->hi);
-    while (pixels) {
-        const int32_t some = smg_min(pixels, p->y_w - at.x);
-        smg_scale_sums((at.y == of->first ? of->to : smg_row(of->y, at.y, p->y_w * p->y_c)) + at.x * p->y_c + n, p->y_c, sums, some, &scaling);
-        at.y++;
-        at.x = 0;
-        pixels -= some;
-        sums += some;
+    for (int32_t some; pixels; pixels -= some, sums += some, at.y++, at.x = 0) {
+        int8_t *row = at.y == of->first ? of->to : smg_row(of->y, at.y, p->y_w * p->y_c);
+        some = of->y.rows >= p->y_h ? pixels : smg_min(pixels, p->y_w - at.x);
+        smg_scale_sums(row + at.x * p->y_c + n, p->y_c, sums, some, &scaling);
     }
+}
+
+/* Elements from `start` on of windows and filters, the first of which is channel n's, to the sums; the first to biases. */
+static inline void multiply(const layer *of, int32_t n, int32_t start, int32_t tiles, uint32_t *sums) {
+#if defined(__thumb__)
+    const uint32_t bias = (uint32_t)of->b[n], four[SMG_TILE] = {bias, bias, bias, bias};
+    smg_filtering job = {sums, start ? sums : four, start ? 4 * SMG_TILE : 0, of->windows, of->filters,
+                         of->filters + of->length, tiles};
+    smg_filter_tiles(&job);
+#else
+    const int32_t apart = of->tiles * SMG_TILE;
+    for (int32_t f = 0; !start && f < smg_min(SMG_FILTERS, of->p->y_c - n); f++)
+        for (int32_t i = 0; i < tiles * SMG_TILE; i++) sums[f * apart + i] = (uint32_t)of->b[n + f];
+    smg_multiply_tiles(sums, apart, of->windows, of->filters, of->length, tiles);
+#endif
 }
 
 /* `pixels` pixels of channels [n, n + count), whose windows are laid out where they are held whole. */
 static void filter(const layer *of, place at, int32_t pixels, int32_t n, int32_t count, int32_t c) {
     const int32_t apart = of->tiles * SMG_TILE, tiles = (pixels + SMG_TILE - 1) / SMG_TILE;
-    for (int32_t f = 0; f < count; f++)
-        for (int32_t i = 0; i < tiles * SMG_TILE; i++) of->sums[f * apart + i] = (uint32_t)of->b[n + f];
     for (int32_t start = 0; start < of->k; start += of->length) {
         if (of->length < of->k) gather(of, at, pixels, c, start);
         for (int32_t f = 0; f < count; f += SMG_FILTERS) {
             for (int32_t i = 0; i < SMG_FILTERS; i++)
                 widen(of, n + smg_min(f + i, count - 1), start, of->filters + i * of->length);
-#if defined(__thumb__)
-            smg_filter_tiles(of->sums + f * apart, of->windows, of->filters, of->length, tiles);
-#else
-            smg_multiply_tiles(of->sums + f * apart, apart, of->windows, of->filters, of->length, tiles);
-#endif
+            multiply(of, n + f, start, tiles, of->sums + f * apart);
         }
     }
     for (int32_t f = 0; f < count; f++) scale(of, n + f, at, pixels, of->sums + f * apart);

@@ -28,39 +28,59 @@
     smg_four_pixels r3
     .endm
 
+/* Eight elements a turn; the first turn begins in the middle where four are left over. In r12 is where the filter ends,
+ * in lr where a tile begins; on the stack is what is to be done. */
     .global smg_filter_tiles
     smg_function smg_filter_tiles
     smg_save_all
-    push {r0, r2}
-    mov r0, r1
-    lsls r3, #2
-    adds r3, r2
-    mov r12, r3
+    push {r0}
+    ldr r1, [r0, #16]
+    ldr r2, [r0, #20]
+    mov r12, r2
+    subs r2, r1
+    adr r3, 1f
+    adds r3, #1
+    lsls r2, #27 /* sixteen bytes are four elements, whose code takes 76 */
+    bpl 9f
+    adds r3, #76
+9:
+    mov lr, r3
+    mov r4, r0
+    ldr r0, [r4, #12]
 0: /* a tile */
-    ldr r4, [sp]
-    ldr r1, [sp, #4]
-    ldmia r4!, {r2, r3, r5, r6}
+    ldmia r4!, {r2, r5, r6}
+    mov r7, r5
+    adds r6, r5
+    subs r4, #8
+    str r6, [r4]
+    ldr r1, [r4, #12]
+    ldmia r7!, {r2, r3, r5, r6}
     mov r8, r2
     mov r9, r3
     mov r10, r5
     mov r11, r6
+    bx lr
+    .balign 4
 1:
+    smg_two_elements
+    smg_two_elements
     smg_two_elements
     smg_two_elements
     cmp r1, r12
     bne 1b
     ldr r4, [sp]
+    ldr r1, [r4]
     mov r2, r8
     mov r3, r9
     mov r5, r10
     mov r6, r11
-    stmia r4!, {r2, r3, r5, r6}
-    str r4, [sp]
-    ldr r4, [sp, #44]
-    subs r4, #1
-    str r4, [sp, #44]
+    stmia r1!, {r2, r3, r5, r6}
+    str r1, [r4]
+    ldr r1, [r4, #24]
+    subs r1, #1
+    str r1, [r4, #24]
     bne 0b
-    add sp, #8
+    add sp, #4
     smg_restore_all
     smg_end smg_filter_tiles
 #endif

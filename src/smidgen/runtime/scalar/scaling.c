@@ -3,8 +3,8 @@
 
 #include "arithmetic.h"
 
-/* Usual are multipliers of a half and more, shifts to the right, and sums of less than 2^29: then no step of it leaves 32
- * bits, halves away from zero are 1 off a negative number and half a unit on, and the zero point is added with that.
+/* Usual are multipliers of a half and more, shifts to the right, and sums of less than 2^29: then no step of it leaves
+ * 32 bits, halves away from zero are 1 off a negative number and half a unit on, and the zero point comes with that.
  * Else `right` is less than 0, and says which way it goes. */
 smg_scaling smg_scaling_of(int32_t multiplier, int32_t shift, int32_t bias, int32_t count, int32_t zero, int32_t lo,
                            int32_t hi) {
@@ -18,12 +18,13 @@ smg_scaling smg_scaling_of(int32_t multiplier, int32_t shift, int32_t bias, int3
 
 static void scale_any(int8_t *to, int32_t step, const uint32_t *sums, int32_t count, const smg_scaling *scaling) {
     const int32_t shift = scaling->half;
-    for (int32_t i = 0; i < count; i++)
-        to[step * i] = smg_to_int8(smg_multiply((int32_t)sums[i], scaling->multiplier, shift), scaling->zero, scaling->lo,
-                                   scaling->lo + scaling->range);
+    for (int32_t i = 0; i < count; i++) {
+        const int32_t scaled = smg_multiply((int32_t)sums[i], scaling->multiplier, shift);
+        to[step * i] = smg_to_int8(scaled, scaling->zero, scaling->lo, scaling->lo + scaling->range);
+    }
 }
 
-#if !defined(__ARM_ARCH_6M__)
+#if !defined(__thumb__)
 static void scale_usual(int8_t *to, int32_t step, const uint32_t *sums, int32_t count, const smg_scaling *scaling) {
     const int32_t multiplier = scaling->multiplier, half = scaling->half, right = scaling->right;
     const uint32_t range = (uint32_t)scaling->range;
@@ -37,8 +38,8 @@ static void scale_usual(int8_t *to, int32_t step, const uint32_t *sums, int32_t 
 
 void smg_scale_sums(int8_t *to, int32_t step, const uint32_t *sums, int32_t count, const smg_scaling *scaling) {
     if (scaling->right >= 0)
-#if defined(__ARM_ARCH_6M__)
-        smg_scale_sixteens(to, step, sums, count, scaling);
+#if defined(__thumb__)
+        smg_scale_thumb(to, step, sums, count, scaling);
 #else
         scale_usual(to, step, sums, count, scaling);
 #endif

@@ -20,7 +20,7 @@ smg_scaling smg_scaling_of(int32_t multiplier, int32_t shift, int32_t bias, int3
 /* to[step * i] from sums[i], for i < count. */
 void smg_scale_sums(int8_t *to, int32_t step, const uint32_t *sums, int32_t count, const smg_scaling *scaling);
 
-/* The same where right is not negative, and for at least one sum: in assembly, where 32 bits by 32 give 32. */
-void smg_scale_sixteens(int8_t *to, int32_t step, const uint32_t *sums, int32_t count, const smg_scaling *scaling);
+/* The same where right is not negative, and for at least one sum: in assembly, for Thumb. */
+void smg_scale_thumb(int8_t *to, int32_t step, const uint32_t *sums, int32_t count, const smg_scaling *scaling);
 
 #endif
