@@ -173,7 +173,8 @@ def test_every_block_is_on_the_page_and_no_name_can_break_it() -> None:
     table = Table(name, (name, "n"), ((Cell(name), Cell("5", 5, 0.5)),))
     blocks = (
         Chart(figure, name, (table,)), table, replace(table, folded=False),
-        Stack(name, (Part(name, 1, "t"),), 2, name, 1), Matrix((name, "b"), ((1, 0), (2, 3)), name), Facts((Fact(name, name, name),)),
+        Stack(name, (Part(name, 1, "t"),), 2, name, 1), Matrix((name, "b"), ((1, 0), (2, 3)), name),
+        Facts((Fact(name, name, name),)),
     )  # fmt: skip
     report = Report(
         name, name, name, (KeyNumber(name, name, name, 0.5),), (name,), (Section("key", name, name, blocks),)
