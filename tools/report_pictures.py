@@ -14,9 +14,9 @@ from typing import Literal
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
-WINDOWS = {"desk": (1280, 1500, 1), "phone": (390, 844, 2)}  # pixels wide and high, and how many a screen has for each
+WINDOWS = {"desk": (1280, 1500, 1), "phone": (390, 1300, 2)}  # pixels wide and high, and how many a screen has for each
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
-COLOURS = 128  # kept of a picture, so that it stays below 250 KB
+COLOURS = 256  # kept of a picture, so that it stays below 250 KB
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ from smidgen.results.report.parts import Chart, Fact, Facts, KeyNumber
 from smidgen.results.report.reproducing import course_facts, reproduce_section
 from smidgen.selection.found import Pareto
 from smidgen.selection.searching import pareto
-from smidgen.targets.boards import BOARDS, KIB, Clock, shown_time
+from smidgen.targets.boards import BOARDS, KIB, shown_time
 
 LEARNED = "learned.smg"
 BUDGETS = 8  # of the curve of what memory buys
@@ -68,7 +68,6 @@ def _numbers(fitted: Fitted) -> tuple[KeyNumber, ...]:
     """How good, how small, how large, how fast."""
     learned, board, memory = fitted.learned, fitted.board, BOARDS[fitted.board.board]
     budget, tests = fitted.scheme.budget_bytes, f"{learned.test_images:,} test samples"
-    clock = Clock(board.mhz, board.instructions_per_cycle)
     return (
         how_good(learned.before, learned.accuracy, learned.error_before, learned.error, tests),
         KeyNumber(
@@ -80,7 +79,7 @@ def _numbers(fitted: Fitted) -> tuple[KeyNumber, ...]:
             board.flash_bytes / memory.flash.bytes,
         ),
         KeyNumber(
-            "A training step", shown_time(board.step_ms), f"{board.step_instructions / 1e6:.1f} M instructions {clock}"
+            "A training step", shown_time(board.step_ms), f"{board.step_instructions / 1e6:.1f} M instructions at {board.mhz} MHz"
         ),
     )  # fmt: skip
 
