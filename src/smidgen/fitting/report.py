@@ -79,7 +79,8 @@ def _numbers(fitted: Fitted) -> tuple[KeyNumber, ...]:
             board.flash_bytes / memory.flash.bytes,
         ),
         KeyNumber(
-            "A training step", shown_time(board.step_ms), f"{board.step_instructions / 1e6:.1f} M instructions at {board.mhz} MHz"
+            "A training step", shown_time(board.step_ms),
+            f"{board.step_instructions / 1e6:.1f} M instructions at {board.mhz} MHz",
         ),
     )  # fmt: skip
 
