@@ -10,7 +10,7 @@ from pathlib import Path
 from house import TOP
 
 RUN = ("bash", "python", "c")
-SHOWN = ("", "cmake", "cpp", "ini", "json", "mermaid", "text", "toml", "yaml")  # no part of them is run
+SHOWN = ("", "cmake", "cpp", "ini", "json", "text", "toml", "yaml")  # no part of them is run
 # Why a block is not run; it is checked all the same.
 REASONS = ("needs a GPU", "needs a board", "needs ../shared", "takes minutes", "needs the network", "a sketch")
 COMMANDS = ("smidgen", "python", "make", "pip")

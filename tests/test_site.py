@@ -15,7 +15,8 @@ import pytest
 import c_api
 import doc_pages
 import smidgen as sm
-from house import TOP
+from experiments import mapped
+from house import ORDER, TOP
 
 FETCHED = {
     "src",
@@ -131,6 +132,13 @@ def test_functions_of_c_that_pages_name_are_there() -> None:
     for path in doc_pages.paths():
         named = set(re.findall(r"`((?:model|smg)_\w+)\(", doc_pages.read(path).prose))
         assert named <= there, path
+
+
+def test_the_picture_of_the_architecture_is_as_it_is_drawn_and_names_packages_that_are_there() -> None:
+    drawn = mapped.architecture()
+    assert (TOP / "docs" / "pictures" / "architecture.svg").read_text() == drawn, "run benchmarks/illustrate.py"
+    named = {said.partition(":")[0] for _, _, said, _ in mapped.WAYS if said} - {"Program.write"}
+    assert named <= {name.partition(".")[0] for name in ORDER}
 
 
 def test_every_link_of_a_page_leads_to_a_file() -> None:
