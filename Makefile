@@ -83,7 +83,7 @@ package-tools: build/tools/.done
 
 # The documents as a site, in build/site; a link that leads nowhere is an error.
 docs: .venv/.dev
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # A wheel of the sources as they are, and the demo from it in an empty environment of each Python that is named.
 wheel: $(BIN)/python

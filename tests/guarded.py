@@ -66,7 +66,7 @@ def watched(program: Program) -> Program:
         place = places.pop(call[1])
         last = int(call[2]) + found[place].bytes - WORD
         loop, byte = f"for (int m = 0; m < {WORD + GUARD}; m++)", f"arena[{last} + m]"
-        check = f'if ({byte} != {PAINT}) {{ if (m < {WORD}) touched[{place}] = 1; else __asm__ volatile("udf #0"); }}'
+        check = f"if ({byte} != {PAINT}) {{ if (m < {WORD}) touched[{place}] = 1; else __builtin_trap(); }}"
         return f"{loop} {byte} = {PAINT};\n{call[0]}\n{loop} {check}\n"
 
     files = program.sources.files

@@ -27,7 +27,7 @@ ERRORS = ("implicit-function-declaration", "incompatible-pointer-types", "int-co
 # Functions that a page leaves to its reader are declared and not defined, which compilers warn of.
 STRICT = ("-std=c99", "-fsyntax-only", "-Wno-error", *(f"-Werror={name}" for name in ERRORS))
 HERE = Path(__file__).parent
-LONGEST = 300  # seconds that a page may take
+LONGEST = 600  # seconds that a page may take
 
 
 def named(*parts: str) -> list[str]:
