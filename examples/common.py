@@ -15,7 +15,8 @@ import smidgen as sm
 from smidgen.data import as_input, pixel_encoding
 from smidgen.data.hearing import middle
 from smidgen.frontends import export_model
-from smidgen.ir import Array
+from smidgen.ir import Array, roles_of
+from smidgen.learning.testing import label_of
 from smidgen.targets.cortex_m import BoardDevice
 
 
@@ -90,7 +91,7 @@ def on_board(here: sm.Program, there: sm.Program, data: sm.Data, rate: float, st
         assert isinstance(board, BoardDevice)
         same = True
         for place in np.linspace(0, len(data.train) - 1, steps).astype(int).tolist():
-            sample, label = data.train.images[place], None if data.told == "nothing" else data.train.target(place)
+            sample, label = data.train.images[place], label_of(roles_of(host.graph), data.train, place)
             image = as_input(sample, pixel_encoding(host.graph))
             shown = _heard(board, sample, image) if sample.dtype == np.int16 else image
             loss = host.train(image, label, rate)

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+import smidgen as sm
+from smidgen.ir import Type
+from smidgen.numerics.log_mel import log_mel
+
 BATCH = 64
+
+
+def features(sounds: Sequence[NDArray[np.int16]], front_end: sm.LogMel, shape: tuple[int, ...]) -> Tensor:
+    """What a front end makes of recordings, float32 [recordings, *shape]."""
+    return torch.tensor(np.concatenate([log_mel(sound, front_end, Type((1, *shape), "float32")) for sound in sounds]))
 
 
 def pretrain(
