@@ -8,11 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from examples.common import Outcome
+import smidgen as sm
+from examples.common import Outcome, on_board
+from examples.gesture.motions import draw_data
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 # What each has to gain at least, of 1, by what it measures.
-GAINS = {"person_detection": (0.25,), "gesture": (0.2,), "machine_sound": (0.2,)}
+GAINS = {
+    "person_detection": (0.25,),
+    "spoken_words": (0.5,),
+    "gesture": (0.2,),
+    "machine_sound": (0.2,),
+    "sixth_flower": (0.6, -0.12),  # the new flower, and the known ones, which it may cost a little
+}
+LARGEST = 100_000  # bytes of a network that ships with an example
 
 
 def run_example(name: str, *options: str) -> Outcome:
@@ -41,6 +50,25 @@ def test_every_example_is_tested_and_listed() -> None:
     assert names == set(GAINS)
     page = (EXAMPLES / "README.md").read_text()
     assert all(f"({name}/README.md)" in page and f"python examples/{name}/run.py" in page for name in names)
+
+
+def test_a_board_that_learned_something_else_is_told_from_this_machine() -> None:
+    model, data = sm.load(EXAMPLES / "gesture" / "model.smg"), draw_data(6, 6, 90.0, 0)
+    here, same, other = (
+        sm.compile(model, "head", target, options=sm.Options(6, head="new", seed=seed))
+        for target, seed in (("host", 0), ("stm32g0b1", 0), ("stm32g0b1", 1))
+    )
+    assert on_board(here, same, data, 0.01, 2).same
+    assert not on_board(here, other, data, 0.01, 2).same
+
+
+def test_networks_that_ship_are_small_and_name_the_script_that_made_them() -> None:
+    models = sorted(EXAMPLES.glob("*/*.smg"))
+    assert len(models) == 3
+    for model in models:
+        assert model.stat().st_size < LARGEST, model
+        assert (model.parent / "make_model.py").exists(), model
+        assert "make_model.py" in (model.parent / "README.md").read_text(), model
 
 
 def test_an_example_refuses_data_that_is_not_there_in_one_sentence(tmp_path: Path) -> None:
