@@ -1,9 +1,10 @@
 # Two commands do all: `make demo` and `make test`. Each sets up .venv from pyproject.toml first.
 PYTHON ?= python3
-BIN := .venv/bin
+BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 RUNTIME := src/smidgen/runtime
 KERNELS := $(wildcard $(RUNTIME)/kernels/*.c) $(wildcard $(RUNTIME)/store/*.c) $(wildcard $(RUNTIME)/link/*.c) $(wildcard src/smidgen/memory/packing/*.c) src/smidgen/targets/counter.c
 PACKED := $(abspath $(wildcard $(RUNTIME)/cortex_m/*.[cS]))
+SCALAR := $(abspath $(wildcard $(RUNTIME)/scalar/*.[cS]))
 HELIUM := $(abspath $(wildcard $(RUNTIME)/helium/*.[cS]))
 PORTABLE := $(abspath $(wildcard $(RUNTIME)/kernels/*.c) $(wildcard $(RUNTIME)/store/*.c) $(wildcard $(RUNTIME)/link/*.c))
 CWARNINGS := -std=c99 -pedantic -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wconversion -Wsign-conversion -I$(abspath $(RUNTIME))
@@ -15,12 +16,15 @@ PROGRAM := build/program
 WRITTEN := -I$(PROGRAM)/model -I$(PROGRAM)/smidgen $(PROGRAM)/model/*.c $(PROGRAM)/smidgen/*.c $(PROGRAM)/board/*.c
 TIDIED := $(wildcard $(RUNTIME)/kernels/*.c) $(wildcard $(RUNTIME)/store/*.c) $(wildcard $(RUNTIME)/link/*.c) src/smidgen/targets/counter.c $(PROGRAM)/model/model.c
 
-.PHONY: package-tools demo test fuzz fuzz-ci properties hostile soak mutants lint types cwarnings ctidy unit clean program
+.PHONY: package-tools demo test fuzz fuzz-ci properties hostile soak mutants lint types cwarnings ctidy unit docs clean program wheel wheel-demo
 
 demo: .venv/.core
 	$(BIN)/smidgen demo
 
-test: lint types cwarnings unit
+# The linters are one process each: two at a time.
+test: .venv/.dev
+	$(MAKE) --jobs 2 --output-sync=target lint types cwarnings
+	$(MAKE) unit
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
@@ -37,9 +41,13 @@ cwarnings: program
 	$(BIN)/python -m ziglang cc $(HOST) $(KERNELS)
 	if command -v cc > /dev/null; then cc $(HOST) $(KERNELS); fi
 	cd build && $(abspath $(BIN))/python -m ziglang cc $(call CORTEX_M,zig,M7) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(PACKED)
+	cd build && $(abspath $(BIN))/python -m ziglang cc $(call CORTEX_M,zig,M0PLUS) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(SCALAR)
+	cd build && $(abspath $(BIN))/python -m ziglang cc $(call CORTEX_M,zig,M3) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(SCALAR)
 	cd build && $(abspath $(BIN))/python -m ziglang cc $(call CORTEX_M,zig,M55) $(CWARNINGS) $(SHARED) -c $(HELIUM)
 	if command -v arm-none-eabi-gcc > /dev/null; then cd build && \
 	  arm-none-eabi-gcc $(call CORTEX_M,gcc,M7) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(PACKED) $(PORTABLE) && \
+	  arm-none-eabi-gcc $(call CORTEX_M,gcc,M0PLUS) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(SCALAR) && \
+	  arm-none-eabi-gcc $(call CORTEX_M,gcc,M3) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(SCALAR) && \
 	  arm-none-eabi-gcc $(call CORTEX_M,gcc,M55) $(CWARNINGS) $(SHARED) -c $(HELIUM); \
 	else echo 'SKIPPED: arm-none-eabi-gcc is not installed'; fi
 
@@ -73,6 +81,24 @@ build/tools/.done:
 
 package-tools: build/tools/.done
 
+# The documents as a site, in build/site; a link that leads nowhere is an error.
+docs: .venv/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# A wheel of the sources as they are, and the demo from it in an empty environment of each Python that is named.
+wheel: $(BIN)/python
+	rm -rf build/lib build/bdist.* dist
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	ls dist
+
+PYTHONS ?= $(PYTHON)
+wheel-demo: wheel
+	for python in $(PYTHONS); do \
+	  rm -rf build/empty && $$python -m venv build/empty && \
+	  build/empty/$(notdir $(BIN))/python -m pip install --quiet dist/*.whl && \
+	  (cd build/empty && $(notdir $(BIN))/smidgen demo) || exit 1; \
+	done
+
 # Every parser of files, by coverage: new cases for some minutes, or the same ones every time.
 FUZZ_MINUTES ?= 10
 fuzz: .venv/.dev
@@ -100,16 +126,16 @@ SOAK ?=
 soak: .venv/.dev
 	$(BIN)/python tools/soak.py $(SOAK)
 
-.venv/bin/python:
+$(BIN)/python:
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
-.venv/.core: pyproject.toml | .venv/bin/python
+.venv/.core: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
 
-.venv/.dev: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+.venv/.dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev,docs]'
 	touch $@ .venv/.core
 
 clean:

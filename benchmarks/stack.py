@@ -82,9 +82,9 @@ def show(found: list[Row]) -> None:
 
 def main() -> None:
     options = arguments_of(__doc__).parse_args()
-    compilers = tuple(kind for kind in TOOLCHAINS if kind == "zig" or shutil.which(GCC))
+    compilers = tuple(kind for kind in TOOLCHAINS if kind == "zig" or shutil.which(GCC["thumb"]))
     if len(compilers) < len(TOOLCHAINS):
-        print(f"SKIPPED: gcc, for there is no {GCC}", file=sys.stderr)
+        print(f"SKIPPED: gcc, for there is no {GCC['thumb']}", file=sys.stderr)
     report(list(rows(compilers)), show, options.json)
 
 

@@ -113,7 +113,7 @@ def store_cost(board: str) -> StoreCost:
     files = {**target._board_files(), **store, HEADER.name: HEADER.read_text(), "main.c": MAIN.read_text()}
     cache = Cache(target.cache, toolchain.find(target.toolchain, target.board.core))
     own = [name for name in files if name.endswith(".c")]
-    link = toolchain.link_flags(target.toolchain)
+    link = toolchain.link_flags(target.toolchain, target.board.core)
     image = read_image(cache.build(".elf", files, "-I.", "-T", "board.ld", *link, *own))
     asked = Asked(target, image)
     asked.instructions(b"o")

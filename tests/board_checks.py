@@ -31,7 +31,7 @@ def board_answers(what: str, board: str, define: str, cache: Path) -> tuple[int,
     }
     own = [file for file in files if file.endswith(".c")]
     built = Cache(cache, toolchain.find("zig", target.board.core))
-    flags = (f"-D{define}", "-I.", "-T", "board.ld", *toolchain.link_flags("zig"))
+    flags = (f"-D{define}", "-I.", "-T", "board.ld", *toolchain.link_flags("zig", target.board.core))
     image = read_image(built.build(".elf", files, *flags, *own))
     emulated = EmulatedBoard(target.board, image, Counter(image, {}, (), 0), cache)
     first, second, third = struct.unpack("<iii", emulated.exchange(b"", LIMIT))

@@ -35,24 +35,30 @@ class Case:
 
 @dataclass(frozen=True)
 class Weights:
-    """How constants are drawn: the largest weight and bias, the spread of scales, or one scale for all."""
+    """How constants are drawn: the largest weight and bias, the spread of scales, or one scale for all.
+
+    Biases `at_the_ends` are of those magnitudes that few products take beyond 32 bits.
+    """
 
     largest: int = 127
     bias: int = 3000
     scale: float = 0.01
     shared: bool = False
+    at_the_ends: bool = False
 
     def draw(self, g: Builder, rng: Rng, shape: tuple[int, ...], axis: int) -> tuple[Value, Value]:
         channels = shape[axis]
         scales = self.scale * 2.0 ** rng.uniform(-2, 2, channels)
         q = Q(scales[0]) if self.shared else QParams.per_channel(scales, axis)
         w = rng.integers(-self.largest, self.largest + 1, shape).clip(-128, 127).astype(np.int8)
-        b = rng.integers(-self.bias, self.bias + 1, channels).astype(np.int32)
-        return g.constant("w", w, q), g.constant("b", b)
+        b = rng.integers(-self.bias, self.bias + 1, channels)
+        if self.at_the_ends:
+            b = np.where(b < 0, -1, 1) * (2**31 - 1 - abs(b))
+        return g.constant("w", w, q), g.constant("b", b.astype(np.int32))
 
 
 PLAIN = Weights()
-SATURATING = Weights(largest=1000, bias=2**31 - 1)  # weights of −128 and 127, sums that wrap
+SATURATING = Weights(largest=1000, bias=1000, at_the_ends=True)  # weights of −128 and 127, sums that wrap
 
 
 def _conv(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,17 @@ settings.load_profile("same")
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One folder of built programs for all of pytest's workers: what one built the others need not."""
-    return tmp_path_factory.getbasetemp().parent / "smidgen-cache"
+    return tmp_path_factory.getbasetemp().parent / "smidgen"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache_of_commands(cache: Path) -> Iterator[None]:
+    """Commands, and programs that are told no cache, build into the same one, and leave the user's alone."""
+    zig = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "zig"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(cache.parent))
+        patch.setenv("ZIG_GLOBAL_CACHE_DIR", os.environ.get("ZIG_GLOBAL_CACHE_DIR", str(zig)))  # its own libraries
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from smidgen.codegen import PORTABLE
 from smidgen.ir import Node
 from smidgen.pipeline import Program
 from smidgen.targets.board import EmulatedBoard
@@ -22,6 +23,15 @@ class GuardedBoard(CortexM):
     def working(self, node: Node, by_row: bool) -> int:
         size = super().working(node, by_row)
         return size + GUARD if size else 0
+
+
+@dataclass(frozen=True)
+class PortableBoard(GuardedBoard):
+    """A board that runs the portable kernels, whatever its core could do."""
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        return PORTABLE
 
 
 @dataclass(frozen=True)
@@ -56,7 +66,7 @@ def watched(program: Program) -> Program:
         place = places.pop(call[1])
         last = int(call[2]) + found[place].bytes - WORD
         loop, byte = f"for (int m = 0; m < {WORD + GUARD}; m++)", f"arena[{last} + m]"
-        check = f'if ({byte} != {PAINT}) {{ if (m < {WORD}) touched[{place}] = 1; else __asm__ volatile("udf #0"); }}'
+        check = f"if ({byte} != {PAINT}) {{ if (m < {WORD}) touched[{place}] = 1; else __builtin_trap(); }}"
         return f"{loop} {byte} = {PAINT};\n{call[0]}\n{loop} {check}\n"
 
     files = program.sources.files

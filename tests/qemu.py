@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from smidgen.targets.compiler import find_compiler
+from smidgen.targets.image import read_image
 
 PLUGIN = Path(__file__).parent / "qemu_count.c"
 
 
-def run_firmware(firmware: Path, folder: Path, patience: float = 60) -> None:
+ARM = ("qemu-system-arm", "-M", "mps2-an500", "-cpu", "cortex-m7")
+RISCV = ("qemu-system-riscv32", "-M", "virt", "-bios", "none", "-cpu", "rv32,f=off,d=off,a=off")
+
+
+def run_firmware(firmware: Path, folder: Path, patience: float = 60, machine: Sequence[str] = ARM) -> None:
     """Run firmware on the folder's `requests`; with the plugin that counts, where this QEMU takes one of ours."""
-    command = ["qemu-system-arm", "-M", "mps2-an500", "-cpu", "cortex-m7", "-nographic", "-monitor", "none"]
-    command += ["-serial", "none", "-semihosting", "-kernel", str(firmware)]
+    command = [*machine, "-nographic", "-monitor", "none", "-serial", "none", "-semihosting"]
+    command += ["-kernel", str(firmware)] if machine is ARM else loaded(firmware, folder)
     for version in (1, 2, 3, 4):
         find_compiler()("-shared", f"-DPLUGIN_VERSION={version}", "-o", "count.so", str(PLUGIN), folder=folder)
         counting = [*command, "-plugin", "./count.so"]
         if subprocess.run(counting, cwd=folder, capture_output=True, timeout=patience, check=False).returncode == 0:
             return
     subprocess.run(command, cwd=folder, capture_output=True, timeout=patience, check=True)
+
+
+def loaded(firmware: Path, folder: Path) -> list[str]:
+    """What puts firmware into flash, and the core where it begins; QEMU starts a kernel in RAM only."""
+    image, arguments = read_image(firmware), []
+    for address, data in image.loads:
+        (folder / f"{address:08x}").write_bytes(data)
+        arguments += ["-device", f"loader,file={address:08x},addr=0x{address:x},force-raw=on"]
+    return [*arguments, "-device", f"loader,addr=0x{image.section('.text').address:x},cpu-num=0"]

@@ -15,8 +15,9 @@ from qemu import run_firmware
 from smidgen.memory import state_offsets
 from smidgen.pipeline import Program, compile
 from smidgen.targets.boards import BOARDS, M0PLUS, aligned_only
-from smidgen.targets.cortex_m import SET_TRAP, CortexM
+from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.host import Host
+from smidgen.targets.templates import SET_TRAP
 from smidgen.targets.toolchain import GCC, TOOLCHAINS, Toolchain, core_flags
 from smidgen.training import Options
 
@@ -42,8 +43,8 @@ def requests(program: Program, folder: Path) -> list[tuple[np.ndarray, int]]:
 def test_an_aligned_program_learns_alike_where_the_core_traps(
     compiler: Toolchain, cache: Path, host: Host, tmp_path: Path
 ) -> None:
-    if compiler == "gcc" and not shutil.which(GCC):
-        pytest.skip(f"{GCC} is not installed")
+    if compiler == "gcc" and not shutil.which(GCC["thumb"]):
+        pytest.skip(f"{GCC['thumb']} is not installed")
     target = CortexM(aligned_only(BOARDS["mps2-an500"]), compiler, cache)
     program = learner(target)
     steps = requests(program, tmp_path)
@@ -62,7 +63,7 @@ def test_an_aligned_program_learns_alike_where_the_core_traps(
 def test_packed_kernels_fault_where_the_core_traps(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smidgen.targets.cortex_m.CLEAR_TRAP", SET_TRAP)
+    monkeypatch.setattr("smidgen.targets.templates.CLEAR_TRAP", SET_TRAP)
     target = CortexM(BOARDS["mps2-an500"], cache=cache)
     program = learner(target)
     requests(program, tmp_path)

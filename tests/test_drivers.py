@@ -76,7 +76,7 @@ def test_a_driver_that_writes_registers_keeps_what_was_learned_through_restarts(
     files = {**target._board_files(), **{path.name: path.read_text() for path in paths}}
     own = [file for file in files if file.endswith(".c")]
     built = Cache(cache, toolchain.find("zig", target.board.core))
-    link = (*WARNINGS, f"-DREGION={sectors}", "-I.", "-T", "board.ld", *toolchain.link_flags("zig"))
+    link = (*WARNINGS, f"-DREGION={sectors}", "-I.", "-T", "board.ld", *toolchain.link_flags("zig", target.board.core))
     image = read_image(built.build(".elf", files, *link, *own))
     flash, learned, erases = None, b"", 0
     for restart in range(3):

@@ -16,7 +16,9 @@ ZIG = (sys.executable, "-m", "ziglang", "cc")
 INCLUDED = re.compile(r'^#include "([\w.]+)"', re.MULTILINE)
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 ARITHMETIC = re.compile(r"\b(?:float|double)\b(?! \*)")  # a number, not where numbers lie
-FILES = sorted(path for folder in ("kernels", "cortex_m", "helium") for path in (RUNTIME / folder).glob("*.[ch]"))
+FILES = sorted(
+    path for folder in ("kernels", "scalar", "cortex_m", "helium") for path in (RUNTIME / folder).glob("*.[ch]")
+)
 
 
 def includes(path: Path) -> set[str]:

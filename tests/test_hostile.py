@@ -16,7 +16,7 @@ from smidgen.ir.text import parse_graph, print_graph
 from smidgen.ops.update import Step
 from training_cases import TRAINING_GRAPHS
 
-GRAPHS = 500  # `make hostile` runs many more; checks taken out of ops on trial were seen by the 369th, if at all
+GRAPHS = 400  # `make hostile` runs many more; checks taken out of ops on trial were seen by the 369th, if at all
 FIRST = 5_000_000
 
 

@@ -17,7 +17,7 @@ from native import declarations
 from networks import CLASSES, inverted_residual
 from smidgen.codegen import RUNTIME, is_source, runtime_files
 from smidgen.pipeline import compile
-from smidgen.targets.boards import M7, M55, Core
+from smidgen.targets.boards import M0PLUS, M7, M55, Core
 from smidgen.targets.stack import CallGraph, read_calls
 from smidgen.targets.toolchain import find
 from smidgen.training import Options
@@ -26,7 +26,12 @@ from smidgen.training import Options
 HELPERS = re.compile(r"smg_\w+|mem(cpy|set|move)|__aeabi_\w+|__[a-z]+[ds][fi]\d?")
 WRITABLE = (".data", ".bss")
 DECLARED = re.compile(r"^void (smg_\w+)\(", re.MULTILINE)
-FOLDERS = {"kernels": M7, "cortex_m": M7, "helium": M55}  # each takes files' places in those before; by core
+FOLDERS = {
+    "kernels": M7,
+    "scalar": M0PLUS,
+    "cortex_m": M7,
+    "helium": M55,
+}  # each takes files' places in those before; by core
 
 
 def built(path: Path, folder: Path) -> Path:

@@ -64,6 +64,12 @@ def test_the_component_manager_of_esp_idf_packs_a_component(tmp_path: Path) -> N
         }
 
 
+def test_the_component_manager_finds_no_fault_in_the_manifests(tmp_path: Path) -> None:
+    package = written(Kind.esp_idf, tmp_path)
+    for manifest in ("idf_component.yml", "examples/train/main/idf_component.yml"):
+        ran(tool("compote"), "manifest", "lint", package / manifest, folder=package)
+
+
 def test_a_module_of_zephyr_is_configured_by_its_kconfig(tmp_path: Path) -> None:
     python = Path(tool("menuconfig")).parent / "python"
     package = written(Kind.zephyr, tmp_path)

@@ -81,6 +81,15 @@ def test_what_cannot_be_packaged_is_refused_in_a_sentence() -> None:
         learner().package("pip")
     with pytest.raises(InputError, match="esp-idf builds for no Cortex-M7; compile for the host"):
         learner("cortex-m7").package("esp-idf")
+    with pytest.raises(InputError, match="cmsis-pack builds for no RISC-V RV32IMC; compile for the host"):
+        learner("esp32-c3").package("cmsis-pack")
+
+
+def test_a_component_for_an_esp32_c3_holds_its_kernels_and_names_the_chip() -> None:
+    chip, any_core = (learner(target).package("esp-idf") for target in ("esp32-c3", None))
+    assert "idf.py set-target esp32c3 &&" in str(chip["README.md"])
+    assert "its kernels are for a RISC-V RV32IMC" in str(chip["README.md"])
+    assert "idf.py set-target esp32s3 &&" in str(any_core["README.md"])
 
 
 def images(program: Program) -> list[Array]:
@@ -106,25 +115,29 @@ def ran(*command: str | Path, folder: Path) -> str:
     return result.stdout
 
 
-@pytest.mark.parametrize("kind", [Kind.arduino, Kind.cmsis_pack])
+BUILT_FOR = {Kind.arduino: "cortex-m7", Kind.cmsis_pack: "cortex-m7", Kind.esp_idf: "esp32-c3"}
+
+
+@pytest.mark.parametrize("kind", BUILT_FOR)
 @pytest.mark.parametrize("compiler", ["zig", "gcc"])
-def test_sources_bring_the_flags_without_which_bytes_would_differ(
+def test_sources_learn_the_hosts_bytes_however_a_tool_builds_them(
     kind: Kind, compiler: toolchain.Toolchain, tmp_path: Path
 ) -> None:
-    """As a tool builds them that knows nothing of contraction, and for size."""
-    if compiler == "gcc" and not shutil.which("arm-none-eabi-gcc"):
-        pytest.skip("arm-none-eabi-gcc is not installed")
-    target = find_board("cortex-m7")
+    """As one builds them that knows nothing of contraction, and for size."""
+    target = find_board(BUILT_FOR[kind])
+    core = target.board.core
+    if compiler == "gcc" and not shutil.which(toolchain.GCC[core.isa]):
+        pytest.skip(f"{toolchain.GCC[core.isa]} is not installed")
     program = learner(target)
     program.write(tmp_path / "package", export=kind)
     source = tmp_path / "package" / "src"
     board = {n: t for n, t in program.files().items() if n in ("board/startup.c", "board/board.ld")}
     for name, text in {**board, "serve.c": target.server(program.graph, program.sources)}.items():
         (source / Path(name).name).write_text(text)
-    command = toolchain.find(compiler, target.board.core).command
-    words = (*toolchain.core_flags(compiler, target.board.core), "-Os", "-g", "-I.", "-T", "board.ld")
+    command = toolchain.find(compiler, core).command
+    words = (*toolchain.core_flags(compiler, core), "-Os", "-g", "-I.", "-T", "board.ld")
     code = sorted(path.name for path in source.iterdir() if path.suffix in (".c", ".S"))
-    ran(*command, *words, *toolchain.link_flags(compiler), *code, "-o", "firmware.elf", folder=source)
+    ran(*command, *words, *toolchain.link_flags(compiler, core), *code, "-o", "firmware.elf", folder=source)
     with BoardDevice(program.graph, program.sources, target, source / "firmware.elf") as device:
         assert learned(device, program) == learned_here(program)
 

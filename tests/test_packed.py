@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from case_parts import Q, Weights
 from cases import GRAPHS, RUNS, inputs, together
-from guarded import GuardedBoard, watched
+from guarded import GuardedBoard, PortableBoard, watched
 from loss_tasks import compare
 from networks import CLASSES, Drawn, samples
 from smidgen import codegen, ops
@@ -38,8 +38,8 @@ def m7(cache: Path) -> CortexM:
 
 @pytest.fixture(scope="session")
 def portable(m7: CortexM) -> CortexM:
-    """The same board, but the kernels of a core without packed arithmetic."""
-    return replace(m7, board=replace(m7.board, core=replace(m7.board.core, dsp=False)))
+    """The same board, but the portable kernels."""
+    return PortableBoard(m7.board, cache=m7.cache)
 
 
 def agrees(graphs: Mapping[str, Graph], runs: list[Run], program: Program) -> None:

@@ -60,7 +60,7 @@ def agree(program: Program, steps: int, seed: int) -> None:
             assert learned(whole) == learned(replaying) == {v.name: a.tobytes() for v, a in state.items()}
 
 
-@settings(max_examples=8, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(max_examples=5, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(
     network=st.sampled_from((*NETWORKS, one_scale_hidden)),
     scheme=st.sampled_from(("last:1", "last:2", "last:3", "bias:1", "bias:3", "head", "full")),

@@ -47,6 +47,5 @@ def busy() -> Iterator[None]:
 def test_a_busy_machine_and_another_order_of_names_give_the_same_firmware(name: str) -> None:
     idle = firmware(name, hash_seed=1)
     assert idle.count("\n") == len(set(idle.splitlines())) > 0
-    assert firmware(name, hash_seed=2) == idle
     with busy():
-        assert firmware(name, hash_seed=3) == idle
+        assert firmware(name, hash_seed=2) == idle

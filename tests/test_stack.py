@@ -16,7 +16,7 @@ from smidgen.codegen import RUNTIME
 from smidgen.errors import TargetError
 from smidgen.ir import Graph
 from smidgen.pipeline import Program, compile
-from smidgen.targets.boards import BOARDS, M0PLUS, M7, Core, resize
+from smidgen.targets.boards import BOARDS, M0PLUS, M7, RV32IMC, Core, Isa, resize
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.stack import bound_stack
 from smidgen.targets.toolchain import GCC, TOOLCHAINS, Toolchain, find, link_flags
@@ -29,21 +29,27 @@ FRAME = re.compile(r":(\w+)\t(\d+)\t(static|dynamic,bounded)")
 @pytest.fixture(params=TOOLCHAINS)
 def compiler(request: pytest.FixtureRequest) -> Toolchain:
     kind: Toolchain = request.param
-    if kind == "gcc" and not shutil.which(GCC):
-        pytest.skip(f"{GCC} is not installed: its stacks are not measured")
+    need(kind, "thumb")
     return kind
+
+
+def need(compiler: Toolchain, isa: Isa) -> None:
+    """Skip the test where there is no such compiler."""
+    if compiler == "gcc" and not shutil.which(GCC[isa]):
+        pytest.skip(f"{GCC[isa]} is not installed: its stacks are not measured")
 
 
 def learner(graph: Graph, target: CortexM, streamed: bool = False) -> Program:
     return compile(graph, "full", target, options=Options(CLASSES), streamed_input=streamed)
 
 
-@pytest.mark.parametrize("board", ["cortex-m7", "cortex-m3", "cortex-m0plus"])
+@pytest.mark.parametrize("board", ["cortex-m7", "cortex-m3", "cortex-m0plus", "riscv32"])
 @pytest.mark.parametrize("network", [inverted_residual, branches])
 def test_no_run_uses_more_stack_than_the_bound(
     network: Callable[[int], Graph], board: str, compiler: Toolchain, cache: Path
 ) -> None:
     target = CortexM(BOARDS[board], compiler, cache)
+    need(compiler, target.board.core.isa)
     program = learner(network(3), target)
     image = np.zeros(program.graph.image.type.shape, np.int8)
     with target.start(program.graph, program.sources) as device:
@@ -66,10 +72,11 @@ def test_the_stack_does_not_grow_with_the_layers(compiler: Toolchain, cache: Pat
 
 def built(text: str, core: Core, compiler: Toolchain, folder: Path, *more: str) -> Path:
     """A program of one file, linked; `reset` is where it begins."""
+    need(compiler, core.isa)
     script = CortexM(replace(BOARDS["cortex-m7"], core=core))._board_files()["board.ld"]
     (folder / "board.ld").write_text(script)
     (folder / "program.c").write_text(f"void reset(void);\n{text}")
-    words = (*more, "-T", "board.ld", *link_flags(compiler), "-o", "program.elf", "program.c")
+    words = (*more, "-T", "board.ld", *link_flags(compiler, core), "-o", "program.elf", "program.c")
     find(compiler, core)(*words, folder=folder)
     return folder / "program.elf"
 
@@ -82,7 +89,7 @@ void reset(void) { volatile int n = 3; n = outer(n); for (;;) { } }
 """
 
 
-@pytest.mark.parametrize("core", [M7, M0PLUS], ids=lambda core: core.name)
+@pytest.mark.parametrize("core", [M7, M0PLUS, RV32IMC], ids=lambda core: core.name)
 @pytest.mark.parametrize("size", [40, 400, 1500, 5000, 70_000])
 def test_frames_of_any_size_are_read_from_the_code(size: int, core: Core, compiler: Toolchain, tmp_path: Path) -> None:
     bound = bound_stack(built(LARGE % (size, size), core, compiler, tmp_path))
@@ -90,7 +97,8 @@ def test_frames_of_any_size_are_read_from_the_code(size: int, core: Core, compil
     assert [name for name, _ in bound.path][:3] == ["reset", "outer", "inner"]
 
 
-def test_a_recursion_has_no_bound_and_is_named(compiler: Toolchain, tmp_path: Path) -> None:
+@pytest.mark.parametrize("core", [M7, RV32IMC], ids=lambda core: core.name)
+def test_a_recursion_has_no_bound_and_is_named(core: Core, compiler: Toolchain, tmp_path: Path) -> None:
     text = """
     int even(int n); int odd(int n);
     __attribute__((noinline)) int even(int n) { volatile int m = n; return m ? odd(m - 1) + m : 1; }
@@ -98,36 +106,38 @@ def test_a_recursion_has_no_bound_and_is_named(compiler: Toolchain, tmp_path: Pa
     void reset(void) { volatile int n = 3; n = even(n); for (;;) { } }
     """
     with pytest.raises(TargetError, match=r"no bound: (even → odd → even|odd → even → odd) is a recursion"):
-        bound_stack(built(text, M7, compiler, tmp_path))
+        bound_stack(built(text, core, compiler, tmp_path))
 
 
-def test_a_frame_that_is_decided_as_it_runs_has_no_bound(compiler: Toolchain, tmp_path: Path) -> None:
+@pytest.mark.parametrize("core", [M7, RV32IMC], ids=lambda core: core.name)
+def test_a_frame_that_is_decided_as_it_runs_has_no_bound(core: Core, compiler: Toolchain, tmp_path: Path) -> None:
     text = """
     __attribute__((noinline)) static int any(int n) { volatile char a[n]; a[n - 1] = 1; return a[0]; }
     void reset(void) { volatile int n = 3; n = any(n); for (;;) { } }
     """
     with pytest.raises(TargetError, match="any decides its frame as it runs"):
-        bound_stack(built(text, M7, compiler, tmp_path))
+        bound_stack(built(text, core, compiler, tmp_path))
 
 
-def test_what_is_called_through_a_pointer_counts(compiler: Toolchain, tmp_path: Path) -> None:
+@pytest.mark.parametrize("core", [M7, RV32IMC], ids=lambda core: core.name)
+def test_what_is_called_through_a_pointer_counts(core: Core, compiler: Toolchain, tmp_path: Path) -> None:
     text = """
     static int deep(int n) { volatile char a[600]; a[n] = 1; return a[0]; }
     int (*volatile called)(int) = deep;
     void reset(void) { volatile int n = 3; n = called(n); for (;;) { } }
     """
-    assert bound_stack(built(text, M7, compiler, tmp_path)).bytes > 600
+    assert bound_stack(built(text, core, compiler, tmp_path)).bytes > 600
 
 
-def test_gcc_itself_names_no_larger_frame(tmp_path: Path, cache: Path) -> None:
-    if not shutil.which(GCC):
-        pytest.skip(f"{GCC} is not installed: its frames are not compared")
-    target = CortexM(cache=cache, toolchain="gcc")
+@pytest.mark.parametrize("board", ["cortex-m7", "riscv32"])
+def test_gcc_itself_names_no_larger_frame(board: str, tmp_path: Path, cache: Path) -> None:
+    need("gcc", BOARDS[board].core.isa)
+    target = CortexM(BOARDS[board], "gcc", cache)
     program = learner(inverted_residual(3), target)
     path = bound_stack(target.build(program.graph, program.sources)).path
-    includes = (f"-I{RUNTIME / name}" for name in ("", "kernels", "cortex_m"))
+    includes = (f"-I{RUNTIME / name}" for name in ("", *target.folders))
     sources = [p for p in program.sources.kernels if p.suffix == ".c"]
-    find("gcc", M7)(*includes, "-fstack-usage", "-c", *sources, folder=tmp_path)
+    find("gcc", target.board.core)(*includes, "-fstack-usage", "-c", *sources, folder=tmp_path)
     reports = (file.read_text() for file in tmp_path.glob("*.su"))
     named = {name: int(size) for text in reports for name, size, _ in FRAME.findall(text)}
     compared = {name: (frame, named[name]) for name, frame in path if name in named}

@@ -192,6 +192,7 @@ class Program:
 
     @property
     def memory(self) -> Memory:
+        """What it takes of SRAM and of flash."""
         plan, sources = self.plan, self.sources
         parts = memory.peak_parts(plan)
         return Memory(plan.peak, plan.lower_bound, sources.state_bytes, sources.constant_bytes, parts)
@@ -222,7 +223,7 @@ class Program:
         """A package by path, as the tools of arduino, zephyr, platformio, esp-idf, cmsis-pack or cmake take it."""
         if kind not in list(codegen.Kind):
             raise InputError(f"there is no package of kind {kind!r}; known are {', '.join(codegen.Kind)}")
-        core = BOARDS[self.target.name].core.title if self.target.name in BOARDS else None
+        core = BOARDS[self.target.name].core if self.target.name in BOARDS else None
         fields = {**self._fields(), "sram": self.plan.peak}
         made = codegen.package_files(codegen.Kind(kind), self.graph, self.sources, self._ring(), core, fields)
         return codegen.listed(made)

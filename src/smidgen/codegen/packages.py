@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
+from typing import Protocol
 
 from smidgen.codegen.generating import Sources
 from smidgen.codegen.linking import link_files, link_header, serves
@@ -25,7 +26,19 @@ from smidgen.ir import Graph
 KIB = 1024
 STACK_KIB, CODE_KIB = 8, 64  # beside what is known exactly: as much as any example takes
 FLAGS = "smidgen_flags.h"
+CONDITION = "exact"  # of a pack's component: a compiler that is told not to contract, a core that has the instructions
+COMPILERS = ('Tcompiler="GCC"', 'Tcompiler="CLANG"', 'Tcompiler="ARMCC" Toptions="AC6"')
 EPOCH = (1980, 1, 1, 0, 0, 0)  # of files in a pack, so that the same program gives the same bytes
+
+
+class Core(Protocol):
+    """What a package must know of the core that its kernels are for."""
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def isa(self) -> str: ...
 
 
 class Kind(StrEnum):
@@ -45,7 +58,7 @@ class Layout:
 
     templates: Mapping[str, str]
     flags: bool = False  # sources bring the compiler's flags, because the package cannot
-    arm: bool = True  # whether its tools build for Arm cores
+    isas: tuple[str, ...] = ("thumb", "riscv")  # the instruction sets of the cores that its tools build for
 
 
 LAYOUTS = {
@@ -85,17 +98,19 @@ LAYOUTS = {
             "examples/train/main/idf_component.yml": "esp_idf/main_idf_component.yml",
             "examples/train/main/main.c": "esp_idf/main.c",
         },
-        arm=False,
+        isas=("riscv",),
     ),
     Kind.cmsis_pack: Layout(
-        {"Smidgen.$component.pdsc": "cmsis/pack.pdsc", "examples/train/main.c": "cmsis/main.c"}, flags=True
+        {"Smidgen.$component.pdsc": "cmsis/pack.pdsc", "examples/train/main.c": "cmsis/main.c"},
+        flags=True,
+        isas=("thumb",),
     ),
     Kind.cmake: Layout({"CMakeLists.txt": "cmake/CMakeLists.txt", "examples/train/main.c": "cmake/main.c"}),
 }
 
 
 def package_files(
-    kind: Kind, graph: Graph, sources: Sources, more: Mapping[str, str], core: str | None, fields: Mapping[str, object]
+    kind: Kind, graph: Graph, sources: Sources, more: Mapping[str, str], core: Core | None, fields: Mapping[str, object]
 ) -> dict[str, str | bytes]:
     """A package by path, with `more` headers. `core` is that of its kernels, None where they are for any."""
     layout, folder = LAYOUTS[kind], kind.replace("-pack", "").replace("-", "_")
@@ -104,8 +119,8 @@ def package_files(
             f"{graph.name} takes {len(graph.prediction_inputs)} inputs, and the example of a package is shown one over "
             "a byte stream; leave out --export for a project without that"
         )
-    if core and not layout.arm:
-        raise InputError(f"{kind} builds for no {core}; compile for the host, whose kernels are for any core")
+    if core and core.isa not in layout.isas:
+        raise InputError(f"{kind} builds for no {core.title}; compile for the host, whose kernels are for any core")
     code = dict(_code(graph, sources, more, layout.flags))
     about = {**fields, **_about(graph, sources, core, code, int(str(fields["sram"])))}
     about["how"] = render(f"packages/{folder}/how.md", **about)
@@ -134,37 +149,40 @@ def _code(graph: Graph, sources: Sources, more: Mapping[str, str], flags: bool) 
         yield FLAGS, _filled("flags.h", {})
 
 
-def _about(graph: Graph, sources: Sources, core: str | None, code: Mapping[str, str], sram: int) -> dict[str, object]:
+def _about(graph: Graph, sources: Sources, core: Core | None, code: Mapping[str, str], sram: int) -> dict[str, object]:
     """What describes a package, as fields of its templates; `sram` is the arena's."""
     name = re.sub(r"[^\w.-]", "_", graph.name, flags=re.ASCII)
     component = f"smidgen_{re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_')}"
-    learns, prefix = sources.learns, sources.prefix
+    learns, prefix, title = sources.learns, sources.prefix, core.title if core else ""
     compiled = sorted(file for file in code if is_source(file))
     kinds = {".c": "sourceC", ".S": "sourceAsm"}
     return {
         "name": name, "component": component, "CONFIG": component.upper(), "version": version("smidgen"),
         "sentence": f"{name} in plain C, {'a network that learns on the device' if learns else 'a quantized network'}",
-        "paragraph": f"Compiled by Smidgen for {core or 'any core'}, without operating system, heap or libraries.",
-        "core_text": f"; its kernels are for a {core}" if core else "", "architectures": "*",
+        "paragraph": f"Compiled by Smidgen for {title or 'any core'}, without operating system, heap or libraries.",
+        "core_text": f"; its kernels are for a {title}" if core else "", "architectures": "*",
         "verb": "train" if learns else "test", "kept": _filled("kept.c", {"prefix": prefix}) if learns else "",
         "more_keywords": f"{prefix}_train\tKEYWORD2" if learns else f"{prefix}_run\tKEYWORD2",
         "ram_kib": -(-(sram + sources.state_bytes) // KIB) + STACK_KIB,
+        "stack_bytes": STACK_KIB * KIB,
         "flash_kib": -(-sources.constant_bytes // KIB) + CODE_KIB,
-        "pack_name": f"Smidgen.{component}.{version('smidgen')}.pack", "idf_target": "esp32s3",
+        "pack_name": f"Smidgen.{component}.{version('smidgen')}.pack", "idf_target": "esp32c3" if core else "esp32s3",
         "languages": "C ASM" if any(file.endswith(".S") for file in compiled) else "C",
         "assembly": " src/*.S" if any(file.endswith(".S") for file in compiled) else "",
-        "conditions": _condition(core) if core else "", "condition": ' condition="core"' if core else "",
+        "conditions": _conditions(title), "condition": CONDITION,
         "sources": "".join(
             f'        <file category="{kinds[file[file.rindex("."):]]}" name="src/{file}"/>\n' for file in compiled
         ),
     }  # fmt: skip
 
 
-def _condition(core: str) -> str:
+def _conditions(core: str) -> str:
+    """Which compilers `smidgen_flags.h` speaks to, and the core of the kernels."""
     lines = (
         "<conditions>",
-        '  <condition id="core">',
-        f'    <require Dcore="{core}"/>',
+        f'  <condition id="{CONDITION}">',
+        *(f"    <accept {compiler}/>" for compiler in COMPILERS),
+        *((f'    <require Dcore="{core}"/>',) if core else ()),
         "  </condition>",
         "</conditions>",
     )

@@ -35,7 +35,7 @@ def flash_parts(program: Program, image: Image) -> tuple[FlashPart, ...]:
     counts: Counter[str] = Counter()
     first = min(at for at, _ in image.loads)
     for symbol in image.symbols:
-        if symbol.bytes and first <= symbol.address < first + image.flash_bytes:
+        if symbol.bytes and (symbol.is_code or first <= symbol.address < first + image.flash_bytes):
             what = _what(symbol, program.sources.prefix, weights)
             sizes[what] += symbol.bytes
             counts[what] += 1

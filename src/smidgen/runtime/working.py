@@ -8,9 +8,15 @@ from smidgen.ir import Node
 from smidgen.runtime.cortex_m.working import NEEDS as CORTEX_M
 from smidgen.runtime.helium.working import NEEDS as HELIUM
 from smidgen.runtime.kernels.working import NEEDS as KERNELS
+from smidgen.runtime.scalar.working import NEEDS as SCALAR
 
 Need = Callable[[Node, bool], int]
-_FOLDERS: Mapping[str, Mapping[str, Need]] = {"kernels": KERNELS, "cortex_m": CORTEX_M, "helium": HELIUM}
+_FOLDERS: Mapping[str, Mapping[str, Need]] = {
+    "kernels": KERNELS,
+    "scalar": SCALAR,
+    "cortex_m": CORTEX_M,
+    "helium": HELIUM,
+}
 
 
 def working_memory(node: Node, by_row: bool, folders: tuple[str, ...]) -> int:

@@ -1,4 +1,4 @@
-"""An emulated board: a Cortex-M core with flash and SRAM of exactly a board's size, and a line to the host.
+"""An emulated board: a core with flash and SRAM of exactly a board's size, and a line to the host.
 
 Flash cannot be written, SRAM not executed, and nothing else is there but the core's own registers. The
 program talks to the host by semihosting: it reads requests from one file and writes answers to another.
@@ -6,24 +6,25 @@ program talks to the host by semihosting: it reads requests from one file and wr
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 
 from unicorn import Uc, UcError
-from unicorn import arm_const as arm
 from unicorn import unicorn_const as uc
 
 from smidgen.errors import TargetError
 from smidgen.targets.boards import PAGE, Board
 from smidgen.targets.counter import Counter
+from smidgen.targets.cpus import CPUS
 from smidgen.targets.image import Image
 
-CORE_REGISTERS = 0xE000_E000  # the System Control Space, a page of it: the program switches the FPU on there
-BREAKPOINT = 7  # the exception that semihosting's `bkpt 0xab` raises
 PAINT = b"\xa5"  # what the stack is filled with, to see how far it was used
 OPEN, WRITE, READ = 0x01, 0x05, 0x06  # semihosting operations; any other one ends the program
 REQUESTS, ANSWERS = 1, 2  # the files' handles
+STACK = ".stack"  # the section of SRAM that is reserved for it
+WORD = 4  # bytes
 NEVER = 0xFFFF_FFFF  # an address the program never reaches
 
 READS, WRITES = ((uc.UC_MEM_READ_UNMAPPED, uc.UC_MEM_READ_PROT), (uc.UC_MEM_WRITE_UNMAPPED, uc.UC_MEM_WRITE_PROT))
@@ -43,29 +44,43 @@ class EmulatedBoard:
 
     def __init__(self, board: Board, image: Image, counter: Counter, cache: Path) -> None:
         self.board, self.image, self.counter = board, image, counter
+        self._cpu = CPUS[board.core.isa]
         self._uc = self._emulator()
         self._requests, self._answers = b"", bytearray()
         self._exception: int | None = None
         self._access: _Access | None = None
         self._trapped = self._last = self._ended = False
         counter.attach(self._uc, cache)
-        top, self._pc = struct.unpack("<II", self._uc.mem_read(board.flash.origin, 8))
-        self._stack_top = int(top)
-        self._uc.reg_write(arm.UC_ARM_REG_SP, top)
-        self._uc.mem_write(board.sram.origin, PAINT * (top - board.sram.origin))
+        self._pc = self._reset()
+        stack = image.section(STACK)
+        self._stack_top = stack.address + stack.bytes
+        self._uc.mem_write(board.sram.origin, PAINT * (self._stack_top - board.sram.origin))
 
     def _emulator(self) -> Uc:
         board = self.board
-        emulator = Uc(uc.UC_ARCH_ARM, uc.UC_MODE_THUMB | uc.UC_MODE_MCLASS)
-        emulator.ctl_set_cpu_model(getattr(arm, f"UC_CPU_ARM_{board.core.model}"))
-        emulator.mem_map(board.flash.origin, board.flash.bytes, uc.UC_PROT_READ | uc.UC_PROT_EXEC)
+        emulator = self._cpu.emulator(board)
         emulator.mem_map(board.sram.origin, board.sram.bytes, uc.UC_PROT_READ | uc.UC_PROT_WRITE)
-        emulator.mem_map(CORE_REGISTERS, PAGE, uc.UC_PROT_READ | uc.UC_PROT_WRITE)
+        if board.code == board.flash:
+            emulator.mem_map(board.flash.origin, board.flash.bytes, uc.UC_PROT_READ | uc.UC_PROT_EXEC)
+        else:  # one memory at two places
+            self._flash = ctypes.create_string_buffer(board.flash.bytes)  # kept while the emulator has it
+            emulator.mem_map_ptr(board.flash.origin, board.flash.bytes, uc.UC_PROT_READ, self._flash)
+            emulator.mem_map_ptr(board.code.origin, board.flash.bytes, uc.UC_PROT_EXEC, self._flash)
         for address, data in self.image.loads:
             emulator.mem_write(address, data)
         emulator.hook_add(uc.UC_HOOK_INTR, self._interrupted)
         emulator.hook_add(uc.UC_HOOK_MEM_INVALID, self._refused)
         return emulator
+
+    def _reset(self) -> int:
+        """Where the core begins: a vector table says so and where its stack is, or it is behind the header of flash."""
+        board = self.board
+        if not self._cpu.vectors:
+            self._uc.reg_write(self._cpu.sp, NEVER & ~0xF)  # anything, until the program sets it
+            return board.code.origin + WORD * len(board.map.header)
+        top, start = struct.unpack("<II", self._uc.mem_read(board.flash.origin, 8))
+        self._uc.reg_write(self._cpu.sp, top)
+        return int(start)
 
     def exchange(self, request: bytes, limit: int) -> bytes:
         """Hand over a request and run until the program waits for the next; what it answered.
@@ -107,13 +122,16 @@ class EmulatedBoard:
     def _run(self, limit: int) -> None:
         """Up to the next semihosting call."""
         self._exception = self._access = None
+        failed: UcError | None = None
         try:
-            self._uc.emu_start(self._pc | 1, NEVER)
-        except UcError as error:
-            raise TargetError(self._fault(str(error))) from None
-        self._pc = self._uc.reg_read(arm.UC_ARM_REG_PC)
-        if self._exception == BREAKPOINT:
+            self._uc.emu_start(self._pc | self._cpu.tag, NEVER)
+        except UcError as error:  # as the emulator says of some cores' breakpoints, too
+            failed = error
+        self._pc = self._uc.reg_read(self._cpu.pc)
+        if (failed or self._exception is not None) and self._access is None and self._cpu.calls(self._uc, self._pc):
             return
+        if failed:
+            raise TargetError(self._fault(str(failed)))
         name, place = self.board.name, self.image.place(self._pc)
         if self._exception is not None:
             raise TargetError(f"the program on {name} met exception {self._exception} in {place}")
@@ -126,7 +144,7 @@ class EmulatedBoard:
 
     def _served(self) -> bool:
         """Do what a semihosting call asks; False where it waits for a request."""
-        operation, at = (self._uc.reg_read(r) for r in (arm.UC_ARM_REG_R0, arm.UC_ARM_REG_R1))
+        operation, at = (self._uc.reg_read(r) for r in (self._cpu.operation, self._cpu.arguments))
         result = 0
         if operation == OPEN:
             name, _mode, length = self._words(at)
@@ -145,9 +163,13 @@ class EmulatedBoard:
             return False
         else:
             raise TargetError(f"the program on {self.board.name} ended in {self.image.place(self._pc)}")
-        self._uc.reg_write(arm.UC_ARM_REG_R0, result)
-        self._pc += 2  # behind the breakpoint
+        self._answered(result)
         return True
+
+    def _answered(self, result: int) -> None:
+        """Go on behind a semihosting call."""
+        self._uc.reg_write(self._cpu.operation, result)
+        self._pc += len(self._cpu.call)
 
     def _words(self, at: int) -> tuple[int, int, int]:
         first, second, third = struct.unpack("<III", self._uc.mem_read(at, 12))
@@ -163,7 +185,7 @@ class EmulatedBoard:
 
     def _fault(self, error: str) -> str:
         """What happened, where, and what lies there."""
-        pc, link, sp = (self._uc.reg_read(r) for r in (arm.UC_ARM_REG_PC, arm.UC_ARM_REG_LR, arm.UC_ARM_REG_SP))
+        pc, link, sp = (self._uc.reg_read(r) for r in (self._cpu.pc, self._cpu.link, self._cpu.sp))
         name, place, access = self.board.name, self.image.place(pc), self._access
         if access is None:
             return f"the program on {name} faulted in {place}: {error}"
@@ -181,6 +203,7 @@ class EmulatedBoard:
     def _lies(self, address: int) -> str:
         """An address, and what is there."""
         board, symbol = self.board, self.image.at(address)
-        memory = next((m for m, r in (("flash", board.flash), ("SRAM", board.sram)) if address in r), "no memory")
+        places = (("flash", board.flash), ("flash", board.code), ("SRAM", board.sram))
+        memory = next((name for name, region in places if address in region), "no memory")
         within = f", {self.image.place(address)}" if symbol else ""
         return f"0x{address:08x} ({memory}{within})"

@@ -20,7 +20,6 @@ from smidgen.codegen import (
     kept_fields,
     link_files,
     link_header,
-    render,
     ring_header,
     serves,
     store_files,
@@ -31,23 +30,18 @@ from smidgen.memory import Plan, state_bytes, state_offsets
 from smidgen.runtime import working_memory
 from smidgen.targets import toolchain
 from smidgen.targets.board import EmulatedBoard
-from smidgen.targets.boards import BOARDS, KIB, Board, Region
+from smidgen.targets.boards import BOARDS, KIB, Board
 from smidgen.targets.compiler import Cache, cache_folder
 from smidgen.targets.counter import ENTRY, GENERATED, KERNEL, Counter
 from smidgen.targets.device import Device, check_hearing, check_latent, check_state, check_step
 from smidgen.targets.image import Image, read_image
 from smidgen.targets.qemu import QemuBoard
 from smidgen.targets.stack import StackBound, bound_stack
+from smidgen.targets.templates import render_board, start_files
 from smidgen.targets.toolchain import TOOLCHAINS, Toolchain
 
 BLOCKS = ("arena", "state")  # the program's blocks of SRAM, by their names in C
-ROOM = 64 * KIB * KIB  # more than any program needs
 PROJECT = ("Makefile", "CMakeLists.txt", "README.md")
-# What start-up does with CCR.UNALIGN_TRP, and says of it.
-CLEAR_TRAP = """/* CCR.UNALIGN_TRP off, should a boot loader have set it: kernels read words wherever they lie. */
-    *(volatile uint32_t *)0xE000ED14 &= ~(1u << 3);"""
-SET_TRAP = """/* CCR.UNALIGN_TRP on: this program reads and writes aligned words only, and anything else is to fault. */
-    *(volatile uint32_t *)0xE000ED14 |= 1u << 3;"""
 SWITCHES = "#define LINK 1\n#define KEEPS {:d}\n"  # before a project's main.c
 # Static data besides arena and state (36 bytes), and the stack, whose bound was at most 2,200 bytes in every program of
 # the three networks that was built: by zig for each core, and by gcc for the Cortex-M7 (docs/chip.md).
@@ -60,7 +54,7 @@ LIMIT = 20_000_000_000  # instructions a request may take: minutes of emulation,
 
 @dataclass(frozen=True)
 class CortexM:
-    """Builds firmware for a board with the ziglang wheel, or with arm-none-eabi-gcc, and keeps what it built."""
+    """Builds firmware for a board with the ziglang wheel, or with gcc for its core, and keeps what it built."""
 
     board: Board = BOARDS["cortex-m7"]
     toolchain: Toolchain = "zig"
@@ -75,9 +69,9 @@ class CortexM:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Faster kernels take the place of portable ones on a core with packed arithmetic, whose words lie anywhere."""
-        core = self.board.core
-        faster = {"cortex_m": core.dsp and core.unaligned, "helium": core.helium and core.dsp and core.unaligned}
+        """Faster kernels take the place of portable ones: those in packed arithmetic where words may lie anywhere."""
+        packed = self.board.core.dsp and self.board.core.unaligned
+        faster = {"scalar": not packed, "cortex_m": packed, "helium": self.board.core.helium and packed}
         return (*PORTABLE, *(folder for folder, fits in faster.items() if fits))
 
     @property
@@ -113,7 +107,7 @@ class CortexM:
                 raise
         # Linked for a board with room for anything, the program shows what it needs.
         board, origin = self.board, self.board.sram.origin
-        roomy = replace(board, flash=Region(board.flash.origin, ROOM), sram=Region(origin, ROOM))
+        roomy = board.roomy()
         image = read_image(replace(self, board=roomy)._link(graph, sources, main))
         stack, end = board.stack, max(s.address + s.bytes for s in image.sections if s.address in roomy.sram)
         static = end - origin - stack
@@ -133,18 +127,17 @@ class CortexM:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             objects = list(pool.map(compiled, sources.kernels))
         serving = main or {"serve.c": self.server(graph, sources)}
+        link = toolchain.link_flags(self.toolchain, self.board.core)
         kept = kept_fields(sources) if "flash.c" in serving else {}
         files = {**sources.interface_headers, **sources.files, **self._board_files(kept), **serving}
         own = [name for name in files if name.endswith(".c")]
-        return cache.build(
-            ".elf", files, "-I.", "-T", "board.ld", *toolchain.link_flags(self.toolchain), *own, *objects
-        )
+        return cache.build(".elf", files, "-I.", "-T", "board.ld", *link, *own, *objects)
 
     def server(self, graph: Graph, sources: Sources) -> str:
         """The main that serves the host."""
         inputs, outputs = (", ".join(str(v.type.bytes) for v in vs) or "0" for vs in (graph.inputs, graph.outputs))
         sizes = {"input_bytes": inputs, "output_bytes": outputs, "piped": int(self.board.core.helium)}
-        return render("board/serve.c", **interface(graph, sources), **sizes)
+        return self._render("serve.c", {**interface(graph, sources), **sizes})
 
     def linked(self, graph: Graph, sources: Sources, keeps: bool = True) -> Path:
         """The firmware of a program that serves a host over a link, as its project's example does.
@@ -170,7 +163,7 @@ class CortexM:
         """Start-up, linker script, an example, two ways to build it, and how to use it."""
         core = self.board.core
         flags = {f"{kind}_flags": " ".join(toolchain.core_flags(kind, core)) for kind in TOOLCHAINS}
-        link = {f"{kind}_link": " ".join(toolchain.link_flags(kind)) for kind in TOOLCHAINS}
+        link = {f"{kind}_link": " ".join(toolchain.link_flags(kind, core)) for kind in TOOLCHAINS}
         optional = [flag for flag in toolchain.FLAGS if flag != "-Werror"]
         kept = kept_fields(sources)
         every = {**fields, **flags, **link, **kept, "flags": " ".join(optional)}
@@ -178,19 +171,10 @@ class CortexM:
         return {f"board/{name}": text for name, text in board.items()} | {n: self._render(n, every) for n in PROJECT}
 
     def _render(self, name: str, fields: Mapping[str, object]) -> str:
-        """A template of the board's with its own fields and these."""
-        board = self.board
-        own = {
-            "unaligned_trap": CLEAR_TRAP if board.core.unaligned else SET_TRAP,
-            "board": board.name, "core": board.core.title, "stack_bytes": board.stack,
-            "flash_origin": f"0x{board.flash.origin:08x}", "flash_bytes": board.flash.bytes,
-            "sram_origin": f"0x{board.sram.origin:08x}", "sram_bytes": board.sram.bytes,
-            "flash_text": f"{board.flash.bytes // KIB} KB", "sram_text": f"{board.sram.bytes // KIB} KB", "kept": "",
-        }  # fmt: skip
-        return render(f"board/{name}", **{**own, **fields})
+        return render_board(self.board, name, fields)
 
     def _board_files(self, kept: Mapping[str, object] | None = None) -> dict[str, str]:
-        return {name: self._render(name, kept or {}) for name in ("startup.c", "board.ld")}
+        return start_files(self.board, kept or {})
 
 
 def _fit(graph: Graph, sources: Sources, board: Board, what: str, needed: int, parts: str) -> None:

@@ -31,13 +31,12 @@ typedef struct {
     uint32_t back;                   /* where the measured call returns to */
     uint32_t lowest_stack;
     uint32_t fault, last, before;    /* for QEMU: where faults lead, the block that ran last, and the one before */
-    uint32_t unused;
+    uint16_t wide_mask, wide_from;   /* an instruction takes two halfwords where these bits of the first come to that */
 } counter;
 
-/* Thumb instructions take one halfword, or two where the first begins with 0b11101, 0b11110 or 0b11111. */
-static uint32_t instructions_in(const uint16_t *code, uint32_t halfwords) {
+static uint32_t instructions_in(const counter *c, const uint16_t *code, uint32_t halfwords) {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < halfwords; count++) i += code[i] >= 0xE800 ? 2 : 1;
+    for (uint32_t i = 0; i < halfwords; count++) i += (code[i] & c->wide_mask) >= c->wide_from ? 2 : 1;
     return count;
 }
 
@@ -72,7 +71,7 @@ void count_block(void *emulator, uint64_t address, uint32_t size, void *data) {
     block *b = c->blocks + (address - c->origin) / 2;
     if (b->size != size) {
         b->size = size;
-        b->instructions = instructions_in(c->code + (address - c->origin) / 2, size / 2);
+        b->instructions = instructions_in(c, c->code + (address - c->origin) / 2, size / 2);
     }
     follow(c, emulator, (uint32_t)address, b->role);
     c->total += b->instructions;

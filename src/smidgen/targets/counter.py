@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 from unicorn import UC_HOOK_BLOCK, Uc
-from unicorn.arm_const import UC_ARM_REG_LR, UC_ARM_REG_SP
 from unicorn.unicorn_py3.unicorn import uclib
 
 from smidgen.errors import TargetError
 from smidgen.ir import Array
 from smidgen.targets.compiler import Cache, find_compiler
+from smidgen.targets.cpus import CPUS
 from smidgen.targets.image import Image
 
 GENERATED, KERNEL, ENTRY = 1, 2, 4  # roles of the code at an address
@@ -33,7 +33,8 @@ class _Fields(ctypes.Structure):
         *((name, ctypes.c_uint64) for name in ("origin", "size", "total", "limit")),
         *((name, ctypes.c_int32) for name in ("stack_register", "link_register", "call_count", "node_count")),
         *((name, ctypes.c_int32) for name in ("called", "node", "inside", "after_generated")),
-        *((name, ctypes.c_uint32) for name in ("back", "lowest_stack", "fault", "last", "before", "_")),
+        *((name, ctypes.c_uint32) for name in ("back", "lowest_stack", "fault", "last", "before")),
+        *((name, ctypes.c_uint16) for name in ("wide_mask", "wide_from")),
     )
 
 
@@ -42,9 +43,8 @@ class Counter:
 
     def __init__(self, image: Image, roles: dict[int, int], calls: tuple[int, ...], nodes: int) -> None:
         """`roles` by address; `calls` the node behind each kernel call, in order."""
-        text = image.section(".text")
-        (data,) = (data[text.address - at :] for at, data in image.loads if at <= text.address < at + len(data))
-        self.code = np.frombuffer(data[: text.bytes // 2 * 2], np.uint16)
+        text, cpu = image.section(".text"), CPUS[image.isa]
+        self.code = np.frombuffer(image.code[: text.bytes // 2 * 2], np.uint16)
         self.blocks: Array = np.zeros(self.code.size, BLOCK)
         for address, role in roles.items():
             self.blocks["role"][(address - text.address) // 2] = role
@@ -53,8 +53,8 @@ class Counter:
         self.fields = _Fields(
             self.blocks.ctypes.data, self.code.ctypes.data, self.calls.ctypes.data, self.nodes.ctypes.data,
             ctypes.cast(uclib.uc_reg_read, ctypes.c_void_p), ctypes.cast(uclib.uc_emu_stop, ctypes.c_void_p),
-            text.address, self.code.nbytes, 0, 0, UC_ARM_REG_SP, UC_ARM_REG_LR,
-            self.calls.size, nodes, 0, nodes, 0, 0, 0, 0xFFFFFFFF, 0, 0, 0, 0,
+            text.address, self.code.nbytes, 0, 0, cpu.sp, cpu.link,
+            self.calls.size, nodes, 0, nodes, 0, 0, 0, 0xFFFFFFFF, 0, 0, 0, *cpu.wide,
         )  # fmt: skip
 
     def share(self, path: Path) -> None:
@@ -108,7 +108,8 @@ class Counter:
         index = (address - f.origin) // 2
         block = self.blocks[index]
         if block["size"] != size:
-            block["size"], block["instructions"] = size, _instructions_in(self.code[index : index + size // 2].tolist())
+            halfwords = self.code[index : index + size // 2].tolist()
+            block["size"], block["instructions"] = size, _instructions_in(halfwords, f.wide_mask, f.wide_from)
         self._follow(emulator.reg_read, address, int(block["role"]))
         count = int(block["instructions"])
         f.total += count
@@ -134,10 +135,10 @@ class Counter:
         f.after_generated = role & GENERATED
 
 
-def _instructions_in(halfwords: list[int]) -> int:
-    """Thumb instructions take one halfword, or two where the first begins with 0b11101, 0b11110 or 0b11111."""
+def _instructions_in(halfwords: list[int], mask: int, least: int) -> int:
+    """Instructions take one halfword, or two where these bits of the first come to so much."""
     count = at = 0
     while at < len(halfwords):
-        at += 2 if halfwords[at] >= 0xE800 else 1
+        at += 2 if halfwords[at] & mask >= least else 1
         count += 1
     return count

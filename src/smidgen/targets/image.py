@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Final
 
 from elftools.elf.elffile import ELFFile
+
+from smidgen.targets.boards import Isa
+
+MACHINES: Final[Mapping[str, Isa]] = {"EM_ARM": "thumb", "EM_RISCV": "riscv"}  # as ELF files call them
+ALLOCATED = 2  # the flag of a section that takes memory
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,8 @@ class Image:
     loads: tuple[tuple[int, bytes], ...]  # into flash: address and content
     sections: tuple[Section, ...]  # what takes memory
     symbols: tuple[Symbol, ...]  # by address
+    isa: Isa
+    code: bytes  # of the section .text
 
     @property
     def flash_bytes(self) -> int:
@@ -77,15 +86,22 @@ def read_image(path: Path) -> Image:
     """The image in an ELF file."""
     with path.open("rb") as file:
         elf = ELFFile(file)
-        loads = tuple(
-            (segment["p_paddr"], segment.data()) for segment in elf.iter_segments("PT_LOAD") if segment["p_filesz"]
-        )
+        loads = tuple(_loads(elf))
         sections = tuple(
             Section(section.name, section["sh_addr"], section["sh_size"])
             for section in elf.iter_sections()
-            if section["sh_flags"] & 2 and section["sh_size"]  # SHF_ALLOC
+            if section["sh_flags"] & ALLOCATED and section["sh_size"]
         )
-        return Image(loads, sections, tuple(sorted(_symbols(elf), key=lambda s: s.address)))
+        symbols, code = sorted(_symbols(elf), key=lambda s: s.address), elf.get_section_by_name(".text").data()
+        return Image(loads, sections, tuple(symbols), MACHINES[elf["e_machine"]], code)
+
+
+def _loads(elf: ELFFile) -> Iterator[tuple[int, bytes]]:
+    """What is written to flash, section by section: segments may hold the file's own headers, too."""
+    written = [s for s in elf.iter_sections("SHT_PROGBITS") if s["sh_flags"] & ALLOCATED and s["sh_size"]]
+    for segment in elf.iter_segments("PT_LOAD"):
+        moved = segment["p_paddr"] - segment["p_vaddr"]
+        yield from ((s["sh_addr"] + moved, s.data()) for s in written if segment.section_in_segment(s))
 
 
 def _symbols(elf: ELFFile) -> list[Symbol]:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from unicorn import Uc
-from unicorn import arm_const as arm
 from unicorn import unicorn_const as uc
 
 from smidgen.data.files import write_whole
@@ -89,15 +88,14 @@ class LinkedBoard(EmulatedBoard):
 
     def _served(self) -> bool:
         """Do what a semihosting call asks; False where it waits for a byte."""
-        operation, at = (self._uc.reg_read(r) for r in (arm.UC_ARM_REG_R0, arm.UC_ARM_REG_R1))
+        operation, at = (self._uc.reg_read(r) for r in (self._cpu.operation, self._cpu.arguments))
         serve: dict[int, Callable[[int], int | None]] = {OPEN: self._opens, READ: self._reads, WRITE: self._writes}
         if operation not in serve:
             raise TargetError(f"the program on {self.board.name} ended in {self.image.place(self._pc)}")
         result = serve[operation](at)
         if result is None:
             return False
-        self._uc.reg_write(arm.UC_ARM_REG_R0, result & 0xFFFF_FFFF)
-        self._pc += 2  # behind the breakpoint
+        self._answered(result & 0xFFFF_FFFF)
         return True
 
     def _opens(self, at: int) -> int:

@@ -36,7 +36,7 @@ class BoardProject:
         files = {str(path.relative_to(self.folder)): _text(path) for path in paths}
         own = (name for name in files if is_source(name))
         cache = Cache(target.cache, toolchain.find(target.toolchain, target.board.core))
-        link = toolchain.link_flags(target.toolchain)
+        link = toolchain.link_flags(target.toolchain, target.board.core)
         try:
             return cache.build(".elf", files, *SWITCHES, "-T", SCRIPT, *link, *own)
         except TargetError as error:

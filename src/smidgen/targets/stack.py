@@ -9,7 +9,7 @@ Interrupts, of which the program has none, are not in it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,9 +17,15 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 
 from smidgen.errors import TargetError
-from smidgen.targets.thumb import Effect, effects
+from smidgen.targets import riscv, thumb
+from smidgen.targets.boards import Isa
+from smidgen.targets.effects import Effect
+from smidgen.targets.image import MACHINES
 
 START = "reset"
+READERS: Mapping[Isa, Callable[[bytes, int, int, int], Iterator[Effect]]] = {
+    "thumb": thumb.effects, "riscv": riscv.effects,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -75,8 +81,8 @@ class CallGraph:
             found = self.functions[max(bisect_right(self._starts, address) - 1, 0)]
             if found.address <= address < found.end and found is not function:
                 yield found
-            elif found is function and address == function.address:
-                yield function  # itself, from its first instruction on
+            elif found is function and address == function.address and function.frame:
+                yield function  # itself, from its first instruction on; without a frame that is a loop
 
     def callees(self, function: Function) -> tuple[Function, ...]:
         """The functions that this one may call or jump to."""
@@ -105,7 +111,7 @@ def _functions(elf: ELFFile) -> Iterator[Function]:
     text = elf.get_section_by_name(".text")
     code, origin = text.data(), text["sh_addr"]
     names, marks = _symbols(elf, origin, origin + len(code))
-    starts = sorted(names)
+    starts, effects = sorted(names), READERS[MACHINES[elf["e_machine"]]]
     for address, following in zip(starts, [*starts[1:], origin + len(code)], strict=True):
         name, size = names[address]
         end = address + size if size else following
@@ -121,7 +127,10 @@ def _function(name: str, address: int, end: int, found: list[Effect]) -> Functio
 
 
 def _symbols(elf: ELFFile, origin: int, end: int) -> tuple[dict[int, tuple[str, int]], list[tuple[int, bool]]]:
-    """Functions by address with their bytes, and where code and data begin: an address, and whether it is code."""
+    """Functions by address with their bytes, and where code and data begin: an address, and whether it is code.
+
+    A text without such marks is all code.
+    """
     names: dict[int, tuple[str, int]] = {}
     marks: list[tuple[int, bool]] = []
     for symbol in elf.get_section_by_name(".symtab").iter_symbols():
@@ -131,9 +140,9 @@ def _symbols(elf: ELFFile, origin: int, end: int) -> tuple[dict[int, tuple[str, 
         if symbol["st_info"]["type"] == "STT_FUNC":
             start = address & ~1  # bit 0 says Thumb
             names[start] = max(names.get(start, ("", -1)), (symbol.name, size), key=lambda item: item[1])
-        elif symbol.name.startswith(("$t", "$d")):
-            marks.append((address, symbol.name.startswith("$t")))
-    return names, sorted(marks)
+        elif symbol.name.startswith(("$t", "$x", "$d")):
+            marks.append((address, not symbol.name.startswith("$d")))
+    return names, sorted(marks) or [(origin, True)]
 
 
 def _parts(start: int, end: int, marks: list[tuple[int, bool]]) -> Iterator[tuple[int, int]]:

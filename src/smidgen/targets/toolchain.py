@@ -1,20 +1,23 @@
-"""Compilers for Cortex-M: the one in the ziglang wheel, or arm-none-eabi-gcc where the user prefers it."""
+"""Compilers for boards: the one in the ziglang wheel, or gcc for their cores where the user prefers it."""
 
 from __future__ import annotations
 
 import importlib.util
 import shutil
 import sys
+from collections.abc import Callable, Mapping
 from typing import Literal, get_args
 
 from smidgen.errors import TargetError
-from smidgen.targets.boards import Core
+from smidgen.targets.boards import Core, Isa
 from smidgen.targets.compiler import Compiler, cross
 
 Toolchain = Literal["zig", "gcc"]
 TOOLCHAINS: tuple[Toolchain, ...] = get_args(Toolchain)
 
-GCC = "arm-none-eabi-gcc"
+GCC: Mapping[Isa, str] = {"thumb": "arm-none-eabi-gcc", "riscv": "riscv64-unknown-elf-gcc"}
+# What brings memcpy and the like to gcc: newlib, and picolibc, each as its distribution calls it; zig has its own.
+LIBRARY: Mapping[Isa, str] = {"thumb": "--specs=nano.specs", "riscv": "--specs=picolibc.specs"}
 # Contraction and errno would change bytes and cost calls; sections let the linker drop what nobody calls.
 FLAGS = (
     "-std=c99", "-O3", "-g0", "-ffp-contract=off", "-fno-math-errno", "-fomit-frame-pointer", "-ffreestanding",
@@ -29,16 +32,21 @@ def find(toolchain: Toolchain, core: Core) -> Compiler:
         if importlib.util.find_spec("ziglang") is None:
             raise TargetError(f"no compiler for {core.title} was found; run: pip install ziglang")
         return cross((sys.executable, "-m", "ziglang", "cc"), (*core_flags(toolchain, core), *FLAGS))
-    path = shutil.which(GCC)
+    path = shutil.which(GCC[core.isa])
     if path is None:
-        raise TargetError(f"{GCC} was not found; install it, or use the compiler that comes with: pip install ziglang")
+        raise TargetError(
+            f"{GCC[core.isa]} was not found; install it, or use the compiler that comes with: pip install ziglang"
+        )
     return cross((path,), (*core_flags(toolchain, core), *FLAGS))
 
 
 def core_flags(toolchain: Toolchain, core: Core) -> tuple[str, ...]:
-    """What tells a compiler the core, whether floats are in registers of its own, and whether words must be aligned.
+    """What tells a compiler the core, whether floats are in registers of its own, and whether words must be aligned."""
+    return _FLAGS[core.isa](toolchain, core)
 
-    Kernels for DSPs do several elements per turn as they are written: unrolling them again would take a third more
+
+def _thumb_flags(toolchain: Toolchain, core: Core) -> tuple[str, ...]:
+    """Kernels for DSPs do several elements per turn as they are written: unrolling them again would take a third more
     code and save half a percent of the instructions. `unroll.h` names the loops for which it pays.
     """
     unrolled = ("-fno-unroll-loops",) if core.dsp and not core.helium else ()
@@ -51,6 +59,17 @@ def core_flags(toolchain: Toolchain, core: Core) -> tuple[str, ...]:
     return (f"-mcpu={core.name}", "-mthumb", *floats, *aligned, *unrolled)
 
 
-def link_flags(toolchain: Toolchain) -> tuple[str, ...]:
-    """For the last step, beside the linker script. Newlib brings memcpy and the like to gcc; zig has its own."""
-    return LINK if toolchain == "zig" else (*LINK, "-nostartfiles", "--specs=nano.specs")
+def _riscv_flags(toolchain: Toolchain, core: Core) -> tuple[str, ...]:
+    """No jump tables: a bound of the stack tells a jump through a register from no call."""
+    if toolchain == "zig":
+        machine = f"-mcpu={core.zig}"
+        return ("-target", "riscv32-freestanding-none", machine, "-fno-sanitize=undefined", "-fno-jump-tables")
+    return (f"-march={core.name}", "-mabi=ilp32", "-mstrict-align", "-fno-jump-tables")
+
+
+_FLAGS: Mapping[Isa, Callable[[Toolchain, Core], tuple[str, ...]]] = {"thumb": _thumb_flags, "riscv": _riscv_flags}
+
+
+def link_flags(toolchain: Toolchain, core: Core) -> tuple[str, ...]:
+    """For the last step, beside the linker script."""
+    return (*LINK, *(() if toolchain == "zig" else ("-nostartfiles", LIBRARY[core.isa])))
