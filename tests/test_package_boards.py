@@ -85,9 +85,9 @@ def test_a_real_core_of_16_bits_is_refused_by_the_library_itself(tmp_path: Path)
 
 
 def test_an_example_of_esp_idf_is_built_from_its_manifest_and_learns_the_hosts_bytes(tmp_path: Path) -> None:
-    """For the core of an ESP32-C3, with a build system and drivers of our own; it runs in QEMU."""
+    """With the kernels and for the core of an ESP32-C3, with a build system and drivers of our own; it runs in QEMU."""
     needed("cmake", "riscv64-unknown-elf-gcc", "qemu-system-riscv32")
-    program = learner()
+    program = learner("esp32-c3")
     program.write(tmp_path / "smidgen_net3", export=Kind.esp_idf)
     example = tmp_path / "smidgen_net3" / "examples" / "train"
     ran("cmake", "-E", "env", f"IDF_PATH={ECOSYSTEMS / 'esp_idf'}", "cmake", "-B", "build", folder=example)
