@@ -16,7 +16,7 @@ PROGRAM := build/program
 WRITTEN := -I$(PROGRAM)/model -I$(PROGRAM)/smidgen $(PROGRAM)/model/*.c $(PROGRAM)/smidgen/*.c $(PROGRAM)/board/*.c
 TIDIED := $(wildcard $(RUNTIME)/kernels/*.c) $(wildcard $(RUNTIME)/store/*.c) $(wildcard $(RUNTIME)/link/*.c) src/smidgen/targets/counter.c $(PROGRAM)/model/model.c
 
-.PHONY: package-tools demo test fuzz fuzz-ci properties hostile soak mutants lint types cwarnings ctidy unit clean program wheel wheel-demo
+.PHONY: package-tools demo test fuzz fuzz-ci properties hostile soak mutants lint types cwarnings ctidy unit docs clean program wheel wheel-demo
 
 demo: .venv/.core
 	$(BIN)/smidgen demo
@@ -81,6 +81,10 @@ build/tools/.done:
 
 package-tools: build/tools/.done
 
+# The documents as a site, in build/site; a link that leads nowhere is an error.
+docs: .venv/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 # A wheel of the sources as they are, and the demo from it in an empty environment of each Python that is named.
 wheel: $(BIN)/python
 	rm -rf build/lib build/bdist.* dist
@@ -131,7 +135,7 @@ $(BIN)/python:
 	touch $@
 
 .venv/.dev: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev,docs]'
 	touch $@ .venv/.core
 
 clean:

@@ -26,8 +26,8 @@ LAYERS = {
     "training": "graph + scheme → training graph: what learns, gradients in float32 and in int8, what makes it small",
     "memory": "rows through ring buffers, the order of nodes, where everything lies; a check that shares no code",
     "runtime": "`smidgen.h`, `smidgen_training.h` and the kernels, portable C99; in `avx2.h`, `vnni.h`, `cortex_m/`, "
-    "`helium/` and `scalar/` the same for processors that can do more, or less; `link/`: frames over a byte stream; `store/`: "
-    "what was learned, kept in flash; `working.py`: what each kernel needs",
+    "`helium/` and `scalar/` the same for processors that can do more, or less; `link/`: frames over a byte "
+    "stream; `store/`: what was learned, kept in flash; `working.py`: what each kernel needs",
     "codegen": "graph + plan → C: one readable call per node",
     "targets": "this machine as a shared library; Cortex-M boards, emulated; exported projects",
     "pipeline": "`compile()`: every stage in order",

@@ -19,6 +19,12 @@ def pictures(page: str) -> list[Element]:
     return [ElementTree.fromstring(found) for found in re.findall(r"<svg .*?</svg>", page, re.DOTALL)]
 
 
+def charts(page: str) -> list[Element]:
+    """The figures of a report as they are drawn for a wide screen."""
+    drawn = re.findall(r'<div class="plot wide">(<svg .*?</svg>)</div>', page, re.DOTALL)
+    return [ElementTree.fromstring(found) for found in drawn]
+
+
 def traces(picture: Element) -> list[tuple[str, Element]]:
     """What shows data, by name and in order."""
     return [(str(group.get("data-name")), group) for group in picture.iter(f"{SVG}g")]

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 import smidgen as sm
 from cases import together
 from feeds import RUNS, Shape, TrainingCase, every_way, mixed
-from guarded import GuardedBoard, watched
+from guarded import GuardedBoard, PortableBoard, watched
 from qemu import run_firmware
 from release_files import SHARED
 from smidgen.ir import Array, Graph, evaluate_step
 from smidgen.ops.conv_grad import ConvGradWeight, DepthwiseGradWeight
 from smidgen.pipeline import Program, compile
-from smidgen.targets.boards import BOARDS
+from smidgen.targets.boards import BOARDS, M0PLUS, M3
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.host import Host
 from smidgen.training import Options
@@ -50,8 +50,14 @@ def packed(cache: Path) -> CortexM:
 
 @pytest.fixture(scope="session")
 def portable(cache: Path) -> CortexM:
-    """The same core, taken for one without packed arithmetic."""
-    return GuardedBoard(replace(ROOMY, core=replace(ROOMY.core, dsp=False)), cache=cache)
+    """The same board with the portable kernels."""
+    return PortableBoard(ROOMY, cache=cache)
+
+
+@pytest.fixture(scope="session")
+def scalar(cache: Path) -> CortexM:
+    """The same board with a core without packed arithmetic."""
+    return GuardedBoard(replace(ROOMY, core=M0PLUS), cache=cache)
 
 
 def inputs(cases: Sequence[TrainingCase], run: int) -> tuple[Array, ...]:
@@ -84,7 +90,7 @@ def _differing(target: CortexM, cases: Sequence[TrainingCase], graphs: Graphs) -
     return found
 
 
-@pytest.mark.parametrize("kind", ["packed", "portable"])
+@pytest.mark.parametrize("kind", ["packed", "portable", "scalar"])
 def test_every_case_trains_on_the_board_as_numpy_does(kind: str, request: pytest.FixtureRequest) -> None:
     assert differing(request.getfixturevalue(kind), TRAINING_CASES, TRAINING_GRAPHS) == []
 
@@ -119,6 +125,14 @@ def test_layers_of_any_shape_train_as_numpy_does(packed: CortexM, drawn: list[It
     cases = [replace(case, name=f"{case.name}-{i}") for i, layer in enumerate(drawn) for case in layer]
     graphs = {case.name: case.build(np.random.default_rng(index)) for index, case in enumerate(cases)}
     assert differing(packed, cases, graphs) == []
+
+
+@settings(max_examples=2, deadline=None, phases=[Phase.generate])
+@given(drawn=st.lists(layers(), min_size=6, max_size=6))
+def test_they_do_on_a_core_without_packed_arithmetic(scalar: CortexM, drawn: list[Iterator[TrainingCase]]) -> None:
+    cases = [replace(case, name=f"{case.name}-{i}") for i, layer in enumerate(drawn) for case in layer]
+    graphs = {case.name: case.build(np.random.default_rng(index)) for index, case in enumerate(cases)}
+    assert differing(replace(scalar, board=replace(scalar.board, core=M3)), cases, graphs) == []
 
 
 @pytest.mark.skipif(not shutil.which("qemu-system-arm"), reason="qemu-system-arm is not installed")

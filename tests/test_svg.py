@@ -21,7 +21,7 @@ from smidgen.results.figures import Axis, Band, Bars, Figure, Line, Mark, Note, 
 from smidgen.results.page import page_of
 from smidgen.results.svg import HEADING, WIDTH, svg
 from smidgen.zoo.loading import load
-from svg_pages import SVG, pictures, told, traces
+from svg_pages import LIMIT, SVG, charts, pictures, told, traces
 from toys import small_network
 
 numbers = st.floats(-1e6, 1e6).map(lambda x: round(x, 3))
@@ -143,9 +143,10 @@ def test_a_page_is_small_even_of_a_large_network() -> None:
 def test_the_report_of_a_fit_is_small_and_tells_what_was_found(tmp_path: Path) -> None:
     found = fit(small_network(), draw_shapes(12, 6), tmp_path / "out", budget="48KB", epochs=2)
     page = (tmp_path / "out" / "report.html").read_text()
-    scheme, learning, contributions, arena, _ = pictures(page)
-    assert [name for name, _ in traces(learning)] == ["trials", "course"]
-    assert [f"epoch {n}: {loss:.3f}" for n, loss in enumerate(found.learned.losses, 1)] == told(learning)[-2:]
+    assert len(page.encode()) < LIMIT
+    scheme, learning, arena, _, contributions = charts(page)
+    assert [name for name, _ in traces(learning)] == ["course", "trials"]
+    assert [f"epoch {n}: {loss:.3f}" for n, loss in enumerate(found.learned.losses, 1)] == told(learning)[:2]
     assert any(name == "bias learns" for name, _ in traces(scheme))
     assert told(contributions)
     assert told(arena)

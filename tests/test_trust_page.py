@@ -14,7 +14,7 @@ TOP = Path(__file__).parents[1]
 PAGE = TOP / "docs" / "trust.md"
 NAMED = re.compile(r"(tests/\w+\.py)(?:::(\w+))?")
 ROW = re.compile(r"^\| ([a-z][\w-]*) \| ([^|]+) \| [^|]+ \|$", re.MULTILINE)
-FAMILIES = ("Apache", "BSD", "MIT", "MPL", "Public")  # domain
+FAMILIES = ("Apache", "BSD", "ISC", "MIT", "MPL", "Public")  # domain
 
 
 def functions(path: Path) -> set[str]:

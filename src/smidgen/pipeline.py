@@ -192,6 +192,7 @@ class Program:
 
     @property
     def memory(self) -> Memory:
+        """What it takes of SRAM and of flash."""
         plan, sources = self.plan, self.sources
         parts = memory.peak_parts(plan)
         return Memory(plan.peak, plan.lower_bound, sources.state_bytes, sources.constant_bytes, parts)

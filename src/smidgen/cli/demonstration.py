@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,10 @@ from smidgen.data import Augment, Data, Samples, examples, pixel_encoding
 from smidgen.data.sample import read_sample
 from smidgen.fitting import FitProgress, Fitted, fit
 from smidgen.fitting.stages import SCHEME
+from smidgen.ir import Graph
 from smidgen.learning import Course, Learned, LearningProgress, learn
 from smidgen.pipeline import compile
+from smidgen.results.report.parts import Fact, Facts, Section
 from smidgen.selection.shipped import shipped_or_estimated
 from smidgen.training import Options
 from smidgen.training.scheme import load_scheme
@@ -47,14 +50,53 @@ class Demonstration:
         )
 
 
-def demonstrate(folder: Path, on_progress: ProgressCallback = lambda _: None, force: bool = False) -> Demonstration:
-    """Fit the network to the sample, then let the emulated board learn a few images."""
+@dataclass(frozen=True)
+class BoardLearned:
+    """What the board learned by itself, from the first images of each class."""
+
+    steps: int
+    test_images: int
+    before: float
+    after: float
+    loss: float  # mean of the steps
+    equals_host: bool
+
+    def section(self) -> Section:
+        """The same for the report."""
+        same = "the same bytes as on this machine" if self.equals_host else "OTHER bytes than on this machine"
+        facts = (
+            Fact("Steps on the board", f"{self.steps:,}, one image each, mean loss {self.loss:.3f}"),
+            Fact("Right before", f"{self.before:.0%} of {self.test_images:,} test images"),
+            Fact("Right after", f"{self.after:.0%}"),
+            Fact("State after the last step", same),
+        )
+        said = (
+            f"The emulated {BOARD} also learned by itself: the program starts from reset and is handed one image after "
+            "the other, a few of each class, for an emulator takes its time."
+        )
+        return Section("on-the-board", "Learned on the board", said, (Facts(facts),))
+
+
+def demonstrate(
+    folder: Path, on_progress: ProgressCallback = lambda _: None, force: bool = False, command: str = ""
+) -> Demonstration:
+    """Fit the network to the sample, and let the emulated board learn a few images."""
     graph, data = load(NETWORK), read_sample()
+
+    @cache
+    def learned() -> BoardLearned:
+        return _learn_on_board(graph, data, folder, on_progress)
+
     fitted = fit(
         graph, data, folder, budget=BUDGET, target=BOARD, epochs=EPOCHS, augment=AUGMENT,
         contributions=shipped_or_estimated(graph),  # an analysis would take too long here
-        force=force, on_progress=on_progress,
+        command=command, more=lambda: learned().section(), force=force, on_progress=on_progress,
     )  # fmt: skip
+    board = learned()
+    return Demonstration(fitted, board.steps, board.test_images, board.before, board.after, board.equals_host)
+
+
+def _learn_on_board(graph: Graph, data: Data, folder: Path, on_progress: ProgressCallback) -> BoardLearned:
     options, images = Options(len(data.classes)), examples(data.train, pixel_encoding(graph))
     scheme = load_scheme(str(folder / SCHEME), graph)
     here = compile(graph, scheme, options=options, images=images)
@@ -67,7 +109,7 @@ def demonstrate(folder: Path, on_progress: ProgressCallback = lambda _: None, fo
 
     board = learn(there, part, BOARD_COURSE, on_progress=on_board)
     same = _equal_states(board, learn(here, part, BOARD_COURSE))
-    return Demonstration(fitted, len(train), len(test), board.before, board.accuracy, same)
+    return BoardLearned(len(train), len(test), board.before, board.accuracy, board.record[-1].loss, same)
 
 
 def first_of_each_class(samples: Samples, each: int) -> Samples:

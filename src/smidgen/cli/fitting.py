@@ -92,8 +92,8 @@ def fit_(
         augment = None if crop is None else Augment((crop, 1.0))
         fitted = fit(
             graph, data, output, budget=budget, target=target, epochs=epochs, augment=augment, seed=seed,
-            contributions=known, analysis=analysis.value if analysis else None, where=machine.value, force=force,
-            on_progress=on_progress,
+            contributions=known, analysis=analysis.value if analysis else None, where=machine.value,
+            command=same_command(context), force=force, on_progress=on_progress,
         )  # fmt: skip
     for warning in fitted.learned.warnings:
         warn(warning)
@@ -115,7 +115,7 @@ def demo(
 ) -> None:
     """Fit a network that ships to images that ship, and let an emulated board learn the same bytes."""
     with going_on(lambda: _kept(context, output)), fit_bar() as on_progress:
-        result = demonstrate(output, on_progress, force)
+        result = demonstrate(output, on_progress, force, same_command(context))
     show(result, as_json)
 
 

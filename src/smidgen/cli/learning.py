@@ -17,6 +17,7 @@ from smidgen.cli.demonstration import BOARD
 from smidgen.cli.interrupting import going_on, same_command, stopping_in_between
 from smidgen.cli.options import HeadOption, Learning, with_learning
 from smidgen.cli.quantizing import quantization_bar
+from smidgen.cli.reporting import write_report
 from smidgen.cli.searching import choose_scheme
 from smidgen.cli.shared import (
     MEMORY_TEXT,
@@ -56,12 +57,12 @@ from smidgen.learning import (
 )
 from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
+from smidgen.results.report.training import Trained
 from smidgen.results.verbs import TrainingSummary
 from smidgen.selection.rates import ChosenRate, RateProgress, choose_rate
 from smidgen.targets.finding import find_board
 from smidgen.training import Options
-from smidgen.training.losses import Loss
-from smidgen.training.scheme import Scheme
+from smidgen.training.scheme import Scheme, load_scheme
 from smidgen.zoo.loading import load
 
 ImageSource = Annotated[
@@ -98,6 +99,7 @@ Resume = Annotated[
 QuantizeFirst = Annotated[
     bool, typer.Option("--quantize", help="Quantize a float32 model first, calibrated on these images.")
 ]
+Files = tuple[Path, Path, Path, Path]  # the model, the model for others, the checkpoint, the report
 AUTO = "auto"
 CROP = 0.08  # the smallest share of a picture that a random crop keeps, unasked
 
@@ -118,7 +120,7 @@ def train(
     context: typer.Context,
     model: Model,
     source: ImageSource,
-    output: Annotated[Path, path_option("--output", "-o", help="The folder for the model and its checkpoint.")],
+    output: Annotated[Path, path_option("--output", "-o", help="The folder for model, checkpoint and report.")],
     scheme: LearnedScheme = None,
     budget: BoardBudget = None,
     target: TrainingTarget = "host",
@@ -140,7 +142,7 @@ def train(
     memory: Memory = MEMORY_TEXT,
     as_json: Json = False,
 ) -> None:
-    """Train on images with the device's own arithmetic; write the model and a checkpoint."""
+    """Train on images with the device's own arithmetic; write the model, a checkpoint and a report."""
     given, augment = None if rate == AUTO else parse_rate(rate), _augment(crop, flip, "classes")
     course = Course(epochs, given or 0.0, schedule.value, warmup, augment, learning.seed, test_every)
     course.check()
@@ -161,8 +163,9 @@ def train(
     _say_new_length(course, resume)
     with made_folder(output):
         learned = _learn(context, program, data, course, files[2], resume)
-        _write(learned, files)
-    show(_summary(learned, data, scheme or "searched", program, files, course, chosen, options.loss), as_json)
+        run = Trained(graph, picked, options, program, data, course, chosen, learned, same_command(context), files[:2])
+        _write(run, files)
+    show(_summary(run, scheme or "searched", files), as_json)
 
 
 def _read(
@@ -205,7 +208,7 @@ def with_head(graph: Graph, data: Data, learning: Learning) -> tuple[Graph, Data
     return graph, ordered, replace(options, head="new") if others else options
 
 
-def _check_free(files: tuple[Path, Path, Path], resume: Path | None, force: bool) -> None:
+def _check_free(files: Files, resume: Path | None, force: bool) -> None:
     """Raise where files would be overwritten unasked; a run that goes on may overwrite its own."""
     kept = files[2]
     if force or (resume is not None and kept.exists() and kept.samefile(resume)):
@@ -274,14 +277,14 @@ def _with_rate(course: Course, program: Program, data: Data, resume: Path | None
     return replace(course, learning_rate=chosen.learning_rate), chosen
 
 
-def _choose(graph: Graph, scheme: str | None, budget: str | None, target: str, options: Options) -> str | Scheme:
+def _choose(graph: Graph, scheme: str | None, budget: str | None, target: str, options: Options) -> Scheme:
     """The scheme given, or the best known for a budget, which is of a chip: this machine has room for anything."""
     board = BOARD if target in ("host", "cuda") else target
     streamed = scheme is None and streams_input(graph, find_board(board).working)
     chosen = choose_scheme(graph, scheme, budget, board, options, streamed)
     if chosen is None:
         raise InputError("what is to learn is not said; give --scheme, or --budget to have a scheme chosen")
-    return chosen
+    return load_scheme(chosen, graph) if isinstance(chosen, str) else chosen
 
 
 def parse_rate(text: str) -> float:
@@ -295,51 +298,46 @@ def parse_rate(text: str) -> float:
         ) from None
 
 
-def _learned_files(
-    graph: Graph, folder: Path, source: Path, resume: Path | None, force: bool
-) -> tuple[Path, Path, Path]:
-    """The model as .smg and .tflite, or .onnx where TFLite lacks its functions; the checkpoint; never the source."""
+def _learned_files(graph: Graph, folder: Path, source: Path, resume: Path | None, force: bool) -> Files:
+    """The model as .smg and .tflite, or .onnx where TFLite lacks it; the checkpoint; the report; never the source."""
     stem = re.sub(r"[^\w.-]", "_", graph.name).strip(".") or "model"
-    smg, exported, checkpoint = (folder / f"{stem}{suffix}" for suffix in (".smg", exchange_suffix(graph), ".ckpt"))
-    if source.exists() and any(file.exists() and file.samefile(source) for file in (smg, exported, checkpoint)):
+    smg, exported, kept, page = (
+        folder / f"{stem}{suffix}" for suffix in (".smg", exchange_suffix(graph), ".ckpt", ".html")
+    )
+    files = smg, exported, kept, page
+    if source.exists() and any(file.exists() and file.samefile(source) for file in files):
         raise InputError(f"{source} would be overwritten by what is learned from it; name another folder than {folder}")
-    _check_free((smg, exported, checkpoint), resume, force)
-    return smg, exported, checkpoint
+    _check_free(files, resume, force)
+    return files
 
 
-def _write(learned: Learned, files: tuple[Path, Path, Path]) -> None:
-    """The model's two files; what is to be warned of is said."""
+def _write(run: Trained, files: Files) -> None:
+    """The model's two files and the report; what is to be warned of is said."""
     for file in files[:2]:
-        export_model(learned.model, file)
-    for warning in learned.warnings:
+        export_model(run.learned.model, file)
+    for warning in run.learned.warnings:
         warn(warning)
+    write_report(run, files[3])
 
 
-def _summary(
-    learned: Learned,
-    data: Data,
-    scheme: str,
-    program: Program,
-    files: tuple[Path, ...],
-    course: Course,
-    chosen: ChosenRate | None,
-    loss: Loss,
-) -> TrainingSummary:
+def _summary(run: Trained, scheme: str, files: Files) -> TrainingSummary:
+    learned = run.learned
     return TrainingSummary(
         model=learned.name,
         scheme=scheme,
-        target=program.target.name,
-        classes=data.classes,
-        train_images=len(data.train),
-        test_images=len(data.test),
-        learning_rate=course.learning_rate,
-        chosen_rate=chosen,
+        target=run.program.target.name,
+        classes=run.data.classes,
+        train_images=len(run.data.train),
+        test_images=len(run.data.test),
+        learning_rate=run.course.learning_rate,
+        chosen_rate=run.chosen,
         before=learned.first.accuracy,
         accuracy=learned.last.accuracy,
         epochs=learned.record,
         warnings=learned.warnings,
-        files=tuple(map(str, files)),
-        loss=loss,
+        files=tuple(map(str, files[:3])),
+        report=str(files[3]),
+        loss=run.options.loss,
         error_before=learned.first.error,
         error=learned.last.error,
     )

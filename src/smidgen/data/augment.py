@@ -26,6 +26,7 @@ class Augment:
     flip: bool = True
 
     def check(self) -> None:
+        """Raise InputError unless there are such crops."""
         if not 0 < self.scale[0] <= self.scale[1] <= 1:
             raise InputError(
                 f"a crop of {self.scale[0]} to {self.scale[1]} of an image is not possible; give shares above 0 "

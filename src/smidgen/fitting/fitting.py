@@ -42,6 +42,7 @@ from smidgen.fitting.stages import (
 from smidgen.ir import Graph
 from smidgen.ir.fingerprint import FORMAT, fingerprint
 from smidgen.learning import Course
+from smidgen.results.report import Section
 from smidgen.selection.contributions import Contributions
 from smidgen.targets.boards import parse_size
 from smidgen.targets.finding import find_board
@@ -78,6 +79,8 @@ def fit(
     contributions: Contributions | None = None,
     analysis: Analysis | None = None,
     where: Where = "host",
+    command: str = "",
+    more: Callable[[], Section] | None = None,
     force: bool = False,
     on_progress: Callable[[FitProgress], None] = lambda _: None,
 ) -> Fitted:
@@ -89,7 +92,8 @@ def fit(
     measured on the emulated board. A board reserves some SRAM for its stack: a budget of all it has is lowered by what
     no program can use. Every stage leaves its files in the folder; one whose inputs have not changed is
     not made again, and a fit that was interrupted goes on. A folder that no fit made, and files that were changed
-    since, are left alone unless `force` is given: then files of these names are overwritten.
+    since, are left alone unless `force` is given: then files of these names are overwritten. `command` stands in the
+    report as the way to do it again, and `more` makes a section of it, once the other stages are done.
     """
     if analysis is not None:
         data.check_classes("an analysis judges what parts add")
@@ -98,10 +102,10 @@ def fit(
     count = usual_epochs(len(data.train)) if epochs is None else epochs
     shown = None if data.told in ("vectors", "maps") else Augment()  # which may tell where in a picture something is
     course = Course(count, 0.0, augment=augment or shown, seed=seed)
-    wish = Wish(most, target, replace(course, test_every=course.epochs), analysis, where, contributions)
+    wish = Wish(most, target, replace(course, test_every=course.epochs), analysis, where, contributions, command)
     wish.course.check()
     with made_folder(Path(folder)):
-        return _Fit(model, data, Ledger(Path(folder), force), wish, on_progress).run()
+        return _Fit(model, data, Ledger(Path(folder), force), wish, on_progress).run(more)
 
 
 def usual_epochs(images: int) -> int:
@@ -131,7 +135,7 @@ class _Fit:
         self.work = Stages(model, data, ledger.folder, wish, self._tell)
         self.data, self.source, self.stage = data.digest(), fingerprint(model), ""
 
-    def run(self) -> Fitted:
+    def run(self, more: Callable[[], Section] | None) -> Fitted:
         work, wish = self.work, self.wish
         seen = self.data if is_float(work.source) else ""
         model = self._run(_Stage("model", (MODEL,), (work.source.name, self.source, seen), ModelMade, work.make_model))
@@ -159,7 +163,7 @@ class _Fit:
         self._run(_Stage("project", (PROJECT,), made, ProjectWritten, work.make_project))
         fitted = Fitted(str(self.folder), model, found, scheme, rate, learned, board, tuple(self.done))
         shown = [asdict(one) for one in (model, found, scheme, rate, learned, board)]
-        self._run(_Stage("report", (REPORT,), (*made, *shown), ReportWritten, lambda: make_report(work, fitted)))
+        self._run(_Stage("report", (REPORT,), (*made, *shown), ReportWritten, lambda: make_report(work, fitted, more)))
         return replace(fitted, stages=tuple(self.done))
 
     @property

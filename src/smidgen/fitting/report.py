@@ -2,55 +2,97 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from smidgen.data.files import write_whole
-from smidgen.fitting.made import Fitted, LearnedHere, ReportWritten
-from smidgen.fitting.stages import REPORT, Stages
-from smidgen.results.choosing import draw_contributions, draw_scheme
-from smidgen.results.drawing import COLOURS, memory_figures
-from smidgen.results.figures import Axis, Figure, Line, Panel
+from smidgen.fitting.made import Fitted, ReportWritten
+from smidgen.fitting.stages import REPORT, SCHEME, Stages
+from smidgen.frontends.native import read_smg
 from smidgen.results.lifecycle import life_cycle
-from smidgen.results.page import page_of
-from smidgen.selection.rates import BATCH, ChosenRate
+from smidgen.results.report import Report, Section, render
+from smidgen.results.report.learned import (
+    EpochShown,
+    before_learning,
+    how_good,
+    learning_section,
+    quality_section,
+)
+from smidgen.results.report.memory import instructions_section, memory_section
+from smidgen.results.report.network import contributions_section, network_section
+from smidgen.results.report.parts import Chart, Fact, Facts, KeyNumber
+from smidgen.results.report.reproducing import course_facts, reproduce_section
+from smidgen.targets.boards import BOARDS, KIB, Clock, shown_time
+
+LEARNED = "learned.smg"
 
 
-def make_report(stages: Stages, fitted: Fitted) -> ReportWritten:
-    """Write the page, of which every picture is drawn from what the stages left."""
-    figures = [
-        draw_scheme(stages.graph, stages.scheme, stages.options),
-        draw_learning(stages.chosen_rate, fitted.learned),
-        draw_contributions(stages.contributions),
-        *memory_figures(life_cycle(stages.there)),
-    ]
-    rows = [(one.stage, one.said) for one in fitted.stages]
+def make_report(stages: Stages, fitted: Fitted, more: Callable[[], Section] | None = None) -> ReportWritten:
+    """Write the page, drawn from what the stages left and with what `more` makes."""
+    report = report_of(stages, fitted, () if more is None else (more(),))
+    write_whole(stages.folder / REPORT, render(report).encode())
+    return ReportWritten(sum(isinstance(block, Chart) for section in report.sections for block in section.blocks))
+
+
+def report_of(stages: Stages, fitted: Fitted, more: tuple[Section, ...] = ()) -> Report:
+    """What a fit found, section by section."""
     classes = len(stages.data.classes)
     told = f"{classes} classes" if classes else f"loss {stages.options.loss}"
-    title = f"{fitted.model.name} fitted to {stages.data.name}"
+    samples = f"{fitted.learned.train_images:,} samples, one at a time"
     said = (
-        f"{told}: {fitted.learned.tested} after; "
+        f"{told}: {fitted.learned.tested} after {fitted.learned.epochs} epochs of {samples}. "
         f"{fitted.board.sram_bytes:,} bytes of SRAM on {fitted.board.board}, the budget is "
         f"{fitted.scheme.budget_bytes:,}."
     )
-    write_whole(stages.folder / REPORT, page_of(title, said, figures, rows).encode())
-    return ReportWritten(len(figures))
+    measured, board = stages.measured, BOARDS[fitted.board.board]
+    losses = enumerate(fitted.learned.losses, start=1)
+    sections = (
+        _quality(stages),
+        network_section(stages.graph, stages.scheme, stages.options),
+        learning_section([EpochShown(*one) for one in losses], stages.chosen_rate),
+        memory_section(life_cycle(stages.there), measured, board, fitted.scheme.budget_bytes),
+        instructions_section(measured),
+        *more,
+        contributions_section(stages.contributions),
+        Section("stages", "Stage by stage", "What each stage found, and the files it left.", (_stages(fitted),)),
+        _reproduce(stages, fitted),
+    )
+    title = f"{fitted.model.name} fitted to {stages.data.name}"
+    return Report(title, "Smidgen fit", said, _numbers(fitted), fitted.learned.warnings, sections)
 
 
-def draw_learning(chosen: ChosenRate, learned: LearnedHere) -> Figure:
-    """The loss of the rates that were tried, and of the epochs at the one that was chosen."""
-    tried = [(round(BATCH * one.learning_rate, 6), one.loss, one) for one in chosen.trials if one.loss is not None]
-    picked = tuple(COLOURS["gradient" if one.learning_rate == chosen.best else "state"] for _, _, one in tried)
-    told = (f"{rate:g}/256, {one.steps} steps: {loss:.3f}" for rate, loss, one in tried)
-    trials = Line(
-        "trials", tuple(rate for rate, _, _ in tried), tuple(loss for _, loss, _ in tried), tuple(told),
-        COLOURS["state"], radius=5, dots=picked, legend=False,
-    )  # fmt: skip
-    epochs = tuple(range(1, len(learned.losses) + 1))
-    went = tuple(f"epoch {epoch}: {loss:.3f}" for epoch, loss in zip(epochs, learned.losses, strict=True))
-    course = Line("course", epochs, learned.losses, went, COLOURS["gradient"], radius=3, legend=False)
-    panels = (
-        Panel(
-            "trials of learning rates", (trials,), Axis("rate of a batch of 256", log=True),
-            Axis("loss of images not learned from"),
+def _numbers(fitted: Fitted) -> tuple[KeyNumber, ...]:
+    """How good, how small, how large, how fast."""
+    learned, board, memory = fitted.learned, fitted.board, BOARDS[fitted.board.board]
+    budget, tests = fitted.scheme.budget_bytes, f"{learned.test_images:,} test samples"
+    clock = Clock(board.mhz, board.instructions_per_cycle)
+    return (
+        how_good(learned.before, learned.accuracy, learned.error_before, learned.error, tests),
+        KeyNumber(
+            "SRAM", f"{board.sram_bytes / KIB:.1f} KB", f"of a budget of {budget / KIB:.0f} KB",
+            board.sram_bytes / budget,
         ),
-        Panel("the course at the rate chosen", (course,), Axis("epoch"), Axis("mean loss")),
+        KeyNumber(
+            "Flash", f"{board.flash_bytes / KIB:.0f} KB", f"of {memory.flash.bytes / KIB:,.0f} KB on {board.board}",
+            board.flash_bytes / memory.flash.bytes,
+        ),
+        KeyNumber(
+            "A training step", shown_time(board.step_ms), f"{board.step_instructions / 1e6:.1f} M instructions {clock}"
+        ),
     )  # fmt: skip
-    return Figure("How it learned", panels, 420, (1.0, 1.0))
+
+
+def _quality(stages: Stages) -> Section:
+    stages.tell("testing once more, sample by sample", 0, 0)
+    return quality_section(before_learning(stages.there), read_smg(stages.folder / LEARNED), stages.data)
+
+
+def _stages(fitted: Fitted) -> Facts:
+    return Facts(tuple(Fact(one.stage, f"{one.said} → {', '.join(one.files)}") for one in fitted.stages))
+
+
+def _reproduce(stages: Stages, fitted: Fitted) -> Section:
+    course = replace(stages.wish.course, learning_rate=fitted.rate.learning_rate)
+    settings = (*course_facts(course), ("Compiler", stages.measured.compiler))
+    files = [stages.folder / name for name in (SCHEME, *stages.learned_files)]
+    return reproduce_section(stages.wish.command, stages.source, stages.data, settings, files)

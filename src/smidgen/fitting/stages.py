@@ -30,7 +30,7 @@ from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
 from smidgen.quantization import QuantizationProgress, Quantized, quantize, scored_classes
 from smidgen.results.inspection import describe
-from smidgen.results.profiling import profile
+from smidgen.results.profiling import Profile, profile, profile_from
 from smidgen.selection.analyzing import MOST, AnalysisProgress, analyze
 from smidgen.selection.contributions import Contributions, ContributionsError, read_contributions, write_contributions
 from smidgen.selection.estimating import estimate
@@ -66,6 +66,7 @@ class Wish:
     analysis: Analysis | None = None  # None: contributions that are given or shipped, else a quick analysis
     where: Where = "host"  # analysis and learning run there
     given: Contributions | None = None
+    command: str = ""  # that asked for the fit, for the report
 
 
 class Stages:
@@ -119,6 +120,10 @@ class Stages:
         if len(hold_back(self.data).test) < ENOUGH:
             return f"by rule, {len(self.data.train)} images are too few to measure it", estimate(self.graph)
         return None
+
+    @cached_property
+    def measured(self) -> Profile:
+        return profile_from(json.loads((self.folder / PROFILE).read_text()))
 
     @property
     def most(self) -> int:

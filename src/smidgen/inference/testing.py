@@ -34,6 +34,7 @@ from smidgen.targets.sharing import FEWEST
 from smidgen.threads import in_order, threads_for
 
 Tested = ClassesTested | CellsTested | LabelsTested | NumbersTested | ReconstructionTested
+"""What `test` finds: of classes, of a class for each cell, of several labels, of numbers, or of reconstructions."""
 NORMAL = ("normal", "ok", "good", "healthy", "regular")  # what people call samples without a fault
 
 

@@ -38,6 +38,7 @@ class Course:
     test_every: int = 1  # epochs; after the last there is always a test
 
     def check(self) -> None:
+        """Raise InputError where a number is out of range."""
         if not 1 <= self.epochs <= 100_000:
             raise InputError(f"{self.epochs} epochs cannot be run; give 1 to 100,000")
         if not 0 <= self.learning_rate <= LARGEST_RATE:

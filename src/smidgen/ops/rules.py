@@ -69,6 +69,7 @@ class UpdateRule:
         return {"rule.accumulate": self.accumulate, "rule.decay": decay}
 
     def check(self) -> None:
+        """Raise InputError where a number is out of range."""
         if not 1 <= self.accumulate <= MOST_SAMPLES:
             raise InputError(f"gradients of {self.accumulate} samples cannot be accumulated; give 1 to {MOST_SAMPLES}")
 

@@ -217,7 +217,7 @@ def draw_scheme(graph: Graph, scheme: Scheme, options: Options) -> Figure:
         under = [base + size for base, size in zip(under, sizes, strict=True)]
     ends = Axis("", -0.7, count - 0.3, ticks=tuple(range(0, count, max(1, count // 40))))
     titled = Axis("layer, from the image to the classifier", ends.low, ends.high, ticks=ends.ticks)
-    learns = "what learns: share of each layer's input channels, and ● biases"
+    learns = "share of each layer's weights that learns, ● biases"
     panels = (
         Panel(learns, tuple(above), ends, Axis("", 0, 1.16, unit="percent")),
         Panel("bytes that learning takes", tuple(below), titled, Axis("bytes", 0, unit="bytes")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from rich.console import Group
@@ -13,6 +14,7 @@ from rich.text import Text
 from smidgen.errors import InputError
 from smidgen.ir import Graph
 from smidgen.memory import PeakParts
+from smidgen.memory.peak import PeakPart
 from smidgen.pipeline import Program
 from smidgen.results.comparing import Exactness, check_learned, check_request, compare, random_inputs
 from smidgen.results.flash import FlashPart, flash_parts
@@ -138,6 +140,23 @@ class Profile:
     def layers(self) -> Table:
         """Node by node."""
         return _table(f"{self.model} on {self.target}, node by node", self.instructions.by_node, self.instructions)
+
+
+def profile_from(plain: dict[str, Any]) -> Profile:
+    """A profile out of the JSON that it was written as."""
+    flash, counts, plan = plain["flash"], plain["instructions"], plain["plan"]
+    by_op, by_node = (tuple(InstructionCost(**one) for one in counts[key]) for key in ("by_op", "by_node"))
+    parts = (PeakPart(**{**one, "tensors": tuple(one["tensors"])}) for one in plan["at_peak"]["parts"])
+    at_peak = {**plan["at_peak"], "parts": tuple(parts)}
+    return Profile(**{
+        **plain,
+        "sram": Sram(**plain["sram"]),
+        "flash": Flash(**{**flash, "parts": tuple(FlashPart(**one) for one in flash["parts"])}),
+        "instructions": Instructions(**{**counts, "by_op": by_op, "by_node": by_node}),
+        "time": TimeEstimate(**plain["time"]),
+        "plan": PlannedArena(**{**plan, "at_peak": PeakParts(**at_peak)}),
+        "exact": Exactness(**plain["exact"]),
+    })  # fmt: skip
 
 
 def _table(title: str, costs: tuple[InstructionCost, ...], instructions: Instructions) -> Table:

@@ -11,23 +11,44 @@ from smidgen.results.figures import Axis, Band, Bars, Figure, Line, Mark, Note, 
 
 WIDTH = 1200  # units; a page stretches them to its own width
 LEFT, RIGHT, BELOW, ABOVE = 92, 16, 48, 30  # room around a panel: numbers, its title
+NARROW = 600  # units of width, below which panels stand one below the other
 HEADING, ROW = 34, 20  # heights of a figure's title and of a row of its legend
 FONT, LETTER = 12, 6.4  # size of letters, and how wide they are on average
 GRID, INK = "#e4e4e4", "#333333"
 ROUND = (1, 2, 2.5, 5, 10)  # steps between numbers of an axis, times a power of ten
 
 
-def svg(figure: Figure) -> str:
-    """The figure; the same figure gives the same bytes."""
-    top = HEADING if figure.title else 6
-    legend = _Legend(figure.traces)
-    bottom = figure.height - legend.height
-    parts = [f'<text class="title" x="{LEFT}" y="22">{escape(figure.title)}</text>'] if figure.title else []
-    for panel, frame in zip(figure.panels, _frames(figure, top, bottom), strict=True):
+@dataclass(frozen=True)
+class Paper:
+    """What a figure is drawn on: its width in units, and the room for numbers to the left and right of a panel."""
+
+    width: int = WIDTH
+    left: int = LEFT
+    right: int = RIGHT
+
+    def height(self, figure: Figure) -> int:
+        """Of the figure; where panels cannot stand side by side, each gets the height of all."""
+        return figure.height * (len(figure.widths) if figure.widths and self.width < NARROW else 1)
+
+
+PAGE = Paper()
+
+
+def svg(figure: Figure, paper: Paper = PAGE, titled: bool = True) -> str:
+    """The figure, its title above it or for screen readers alone; the same figure gives the same bytes."""
+    title = figure.title if titled else ""
+    top = HEADING if title else 6
+    legend = _Legend(figure.traces, paper)
+    height = paper.height(figure)
+    bottom = height - legend.height
+    parts = [f'<text class="title" x="{paper.left}" y="22">{escape(title)}</text>'] if title else []
+    for panel, frame in zip(figure.panels, _frames(figure, paper, top, bottom), strict=True):
         parts += _panel(panel, frame)
     parts += legend.drawn(bottom)
-    box = f'viewBox="0 0 {WIDTH} {figure.height}"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {box}>\n' + "\n".join(parts) + "\n</svg>"
+    box = f'viewBox="0 0 {paper.width} {height}"'
+    name = escape(figure.title or "; ".join(panel.title for panel in figure.panels if panel.title) or "a picture")
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{name}" {box}>\n'
+    return head + "\n".join(parts) + "\n</svg>"
 
 
 @dataclass(frozen=True)
@@ -38,20 +59,21 @@ class _Frame:
     right: float
     top: float
     bottom: float
+    paper: Paper
 
 
-def _frames(figure: Figure, top: float, bottom: float) -> Iterator[_Frame]:
-    if figure.widths:
+def _frames(figure: Figure, paper: Paper, top: float, bottom: float) -> Iterator[_Frame]:
+    if figure.widths and paper.width >= NARROW:
         at = 0.0
         for share in figure.widths:
-            end = at + share / sum(figure.widths) * WIDTH
-            yield _Frame(at + LEFT, end - RIGHT, top + ABOVE, bottom - BELOW)
+            end = at + share / sum(figure.widths) * paper.width
+            yield _Frame(at + paper.left, end - paper.right, top + ABOVE, bottom - BELOW, paper)
             at = end
         return
     height = (bottom - top) / max(len(figure.panels), 1)
     for index in range(len(figure.panels)):
         above = top + index * height
-        yield _Frame(LEFT, WIDTH - RIGHT, above + ABOVE, above + height - BELOW)
+        yield _Frame(paper.left, paper.width - paper.right, above + ABOVE, above + height - BELOW, paper)
 
 
 @dataclass(frozen=True)
@@ -129,7 +151,7 @@ def _axes(panel: Panel, frame: _Frame, x: _Scale, y: _Scale) -> Iterator[str]:
     yield f'<path class="axis" d="M{frame.left:g} {frame.top:g}V{frame.bottom:g}H{frame.right:g}"/>'
     middle, height = (frame.left + frame.right) / 2, (frame.top + frame.bottom) / 2
     yield f'<text class="middle" x="{middle:g}" y="{frame.bottom + 34:g}">{escape(panel.x.title)}</text>'
-    at = frame.left - LEFT + 16
+    at = frame.left - frame.paper.left + 14
     turned = f'x="{at:g}" y="{height:g}" transform="rotate(-90 {at:g} {height:g})"'
     yield f'<text class="middle" {turned}>{escape(panel.y.title)}</text>'
 
@@ -205,10 +227,11 @@ def _sign(mark: Rule | Band | Note, frame: _Frame, x: _Scale, y: _Scale) -> Iter
         place = f'x="{x(mark.low):g}" y="{frame.top:g}" height="{frame.bottom - frame.top:g}"'
         yield f'<rect {place} width="{x(mark.high) - x(mark.low):.5g}" fill="{mark.colour}" fill-opacity="0.3"/>'
         if mark.words:
-            yield _words(x(mark.low) + 2, frame.top + 12, mark.words, INK, "start")
+            yield _words(frame, x(mark.low) + 2, frame.top + 12, mark.words, INK, "start")
     elif isinstance(mark, Note):
         aside = 6 if mark.right else -6
-        yield _words(x(mark.x) + aside, y(mark.y) - 6, mark.words, mark.colour, "start" if mark.right else "end")
+        anchor = "start" if mark.right else "end"
+        yield _words(frame, x(mark.x) + aside, y(mark.y) - 6, mark.words, mark.colour, anchor)
     else:
         across = f"M{x(mark.at):g} {frame.top:g}V{frame.bottom:g}"
         if mark.axis == "y":
@@ -217,27 +240,31 @@ def _sign(mark: Rule | Band | Note, frame: _Frame, x: _Scale, y: _Scale) -> Iter
         yield f'<path class="rule" stroke="{mark.colour}"{dash} d="{across}"/>'
         if mark.axis == "y":
             for words in mark.words:
-                yield _words(frame.right - 4, y(mark.at) - 4, words, mark.colour, "end")
+                yield _words(frame, frame.right - 4, y(mark.at) - 4, words, mark.colour, "end")
         else:
             for words, aside, anchor in zip(mark.words, (-4, 4), ("end", "start"), strict=False):
-                yield _words(x(mark.at) + aside, frame.bottom - 6, words, mark.colour, anchor)
+                yield _words(frame, x(mark.at) + aside, frame.bottom - 6, words, mark.colour, anchor)
 
 
-def _words(x: float, y: float, words: str, colour: str, anchor: str) -> str:
+def _words(frame: _Frame, x: float, y: float, words: str, colour: str, anchor: str) -> str:
+    """Words beside a place, moved where they would leave the paper."""
+    wide = LETTER * len(words)
+    x = max(min(x, frame.paper.width - 4 - wide), 4) if anchor == "start" else max(x, min(4 + wide, frame.paper.width))
     return f'<text class="sign {anchor}" x="{x:g}" y="{y:g}" fill="{colour}">{escape(words)}</text>'
 
 
 class _Legend:
     """Names beside their colours, in as many rows as they need."""
 
-    def __init__(self, traces: Sequence[Trace]) -> None:
+    def __init__(self, traces: Sequence[Trace], paper: Paper) -> None:
         named = {trace.name: trace for trace in traces if trace.legend and trace.name}
         self.places: list[tuple[float, int, Trace]] = []
-        at, row = float(LEFT), 0
+        left = paper.left if paper.width >= NARROW else 4
+        at, row = float(left), 0
         for trace in named.values():
             width = 26 + LETTER * len(trace.name) + 14
-            if at + width > WIDTH - RIGHT and at > LEFT:
-                at, row = float(LEFT), row + 1
+            if at + width > paper.width - paper.right and at > left:
+                at, row = float(left), row + 1
             self.places.append((at, row, trace))
             at += width
         self.height = (row + 1) * ROW + 4 if self.places else 0

@@ -152,6 +152,7 @@ class TrainingSummary:
     epochs: tuple[Epoch, ...]
     warnings: tuple[str, ...]
     files: tuple[str, ...]
+    report: str
     loss: Loss = "softmax"
     error_before: float | None = None  # the mean loss of a test, where that is not of top-1
     error: float | None = None
@@ -163,4 +164,5 @@ class TrainingSummary:
         if self.chosen_rate is not None:
             lines.append(self.chosen_rate.verdict)
         lines.append(f"before     {Tested(self.before, self.error_before)}")
-        return "\n".join([*lines, *map(str, self.epochs), f"written to {', '.join(self.files)}"])
+        written = (f"written to {', '.join(self.files)}", f"report in {self.report}")
+        return "\n".join([*lines, *map(str, self.epochs), *written])

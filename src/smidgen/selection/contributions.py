@@ -153,11 +153,13 @@ class Contributions:
         return low.accuracy + along * (high.accuracy - low.accuracy)
 
     def to_json(self) -> str:
+        """A file's text, with a digest by which damage is noticed."""
         plain = _plain(self)
         return json.dumps({**plain, "sha256": _digest(plain)}, indent=1, allow_nan=False)
 
     @staticmethod
     def from_json(text: str, source: str = "the file") -> Contributions:
+        """Contributions from a file's text; ContributionsError, naming the source, where it holds none."""
         try:
             plain = json.loads(text)
             format, digest = plain["format"], plain.pop("sha256")

@@ -70,9 +70,8 @@ class CortexM:
     @property
     def folders(self) -> tuple[str, ...]:
         """Faster kernels take the place of portable ones: those in packed arithmetic where words may lie anywhere."""
-        core = self.board.core
-        packed = core.dsp and core.unaligned
-        faster = {"scalar": not packed, "cortex_m": packed, "helium": core.helium and packed}
+        packed = self.board.core.dsp and self.board.core.unaligned
+        faster = {"scalar": not packed, "cortex_m": packed, "helium": self.board.core.helium and packed}
         return (*PORTABLE, *(folder for folder, fits in faster.items() if fits))
 
     @property

@@ -45,6 +45,7 @@ class Options:
     skip_below: float = 0.0  # a step of a smaller loss runs no backward pass and changes nothing; 0: every step learns
 
     def check(self) -> None:
+        """Raise InputError where options are out of range or exclude each other."""
         if self.loss not in get_args(Loss):
             raise InputError(f"there is no loss {self.loss!r}; known are {', '.join(get_args(Loss))}")
         least, what = (2, "classes") if self.loss in CLASSIFYING else (1, "outputs")

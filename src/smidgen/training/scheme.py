@@ -66,6 +66,7 @@ class Scheme:
     made_for: MadeFor | None = None
 
     def to_json(self) -> str:
+        """A file's text (docs/schemes.md)."""
         weights = {str(layer): str(p) if isinstance(p, Fraction) else list(p) for layer, p in self.weights}
         plain = {"name": self.name, "biases": self.biases, "weights": weights, "channels": self.channels}
         bits = {} if self.weight_bits is None else {"weight_bits": self.weight_bits}
@@ -74,6 +75,7 @@ class Scheme:
 
     @staticmethod
     def from_json(text: str, source: str = "the scheme") -> Scheme:
+        """A scheme from a file's text; SchemeError, naming the source, where it holds none."""
         try:
             plain = json.loads(text)
             weights = tuple((_integer(layer), _parse_part(part)) for layer, part in dict(plain["weights"]).items())

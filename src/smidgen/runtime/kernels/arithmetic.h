@@ -4,17 +4,14 @@
 
 #include <stdint.h>
 
+#include "wide.h"
+
 static inline int32_t smg_min(int32_t a, int32_t b) { return a < b ? a : b; }
 static inline int32_t smg_max(int32_t a, int32_t b) { return a > b ? a : b; }
 static inline int32_t smg_clamp(int32_t x, int32_t lo, int32_t hi) { return smg_min(smg_max(x, lo), hi); }
 
 /* x * 2^left for 0 <= left < 32; what leaves the 32 bits is lost. */
 static inline int32_t smg_shift_left(int32_t x, int32_t left) { return (int32_t)((uint32_t)x << left); }
-
-/* The rounded upper half of 2ab, unless both are -2^31. A logical shift leaves bits 31 to 62 of the sum as they are. */
-static inline int32_t smg_high_mul(int32_t a, int32_t b) {
-    return (int32_t)(uint32_t)((uint64_t)((int64_t)a * b + (1 << 30)) >> 31);
-}
 
 /* x / 2^right for 0 <= right < 32 and mask = 2^right - 1, halves away from zero. */
 static inline int32_t smg_shift_right_masked(int32_t x, int32_t right, int32_t mask) {

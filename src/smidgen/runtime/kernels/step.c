@@ -83,18 +83,23 @@ static inline int32_t delta(const smg_step *s, int32_t sum, int32_t mantissa, in
     return t < 0 ? raise(v, 0u - (uint32_t)t) : divide(v, t, smg_word(s->key, index));
 }
 
-/* The steps of a weight of each of `count` channels, each with a factor of its own. */
+/* The steps of a weight of each of `count` channels, each with a factor of its own; nothing is never rounded up. */
 static void channels_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t index,
                            int32_t *steps) {
     for (int32_t i = 0; i < count; i++) {
+        steps[i] = 0;
+        if (!sums[i]) continue;
         const smg_factor f = smg_factor_of(s, c + i);
         steps[i] = delta(s, sums[i], mantissa_of(s, f), shift_of(s, f), (uint32_t)(index + i));
     }
 }
 
-/* The steps of `count` weights of one channel. */
+/* The steps of `count` weights of one channel, none where there are no gradients. */
 static void channel_steps(const smg_step *s, const int32_t *sums, int32_t count, int32_t c, int32_t index,
                           int32_t *steps) {
+    int32_t any = 0;
+    for (int32_t i = 0; i < count; i++) any |= steps[i] = sums[i];
+    if (!any) return;
     const smg_factor f = smg_factor_of(s, c);
     const int32_t mantissa = mantissa_of(s, f), t = shift_of(s, f);
     for (int32_t i = 0; i < count; i++) steps[i] = delta(s, sums[i], mantissa, t, (uint32_t)(index + i));

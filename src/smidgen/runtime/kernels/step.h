@@ -47,10 +47,10 @@ typedef struct {
  * that it is the factor to its last bit. None is above 2^60. */
 static inline smg_factor smg_derived_factor(const smg_step *s, int32_t c) {
     const uint32_t m = (uint32_t)s->multiplier[c], first = (0xFFFFFFFFu / (m >> 15)) << 14;
-    const uint32_t left = 0x80000000u - (uint32_t)((uint64_t)m * first >> 31);
-    const uint32_t inverse = (uint32_t)((uint64_t)first * left >> 30);
-    const uint32_t square = (uint32_t)((uint64_t)inverse * inverse >> 30);
-    const uint32_t product = (uint32_t)((uint64_t)square * (uint32_t)s->scale >> 31);
+    const uint32_t left = 0x80000000u - smg_upper_product(m, first, 31);
+    const uint32_t inverse = smg_upper_product(first, left, 30);
+    const uint32_t square = smg_upper_product(inverse, inverse, 30);
+    const uint32_t product = smg_upper_product(square, (uint32_t)s->scale, 31);
     const int32_t missing = (s->correction[c >> 1] >> (c & 1) * 4 & 15) - 8;
     const int32_t up = (product < 1u << 31) + (product < 1u << 30);
     const smg_factor largest = {1 << 30, 61};

@@ -10,7 +10,10 @@
 /* Bytes that a convolution's windows may fill, and where a single row is computed: so many, and more for each element
  * of a window. Windows that do not fit are taken in pieces, a tile of four pixels at a time. */
 #define SMG_WINDOW_ROOM 4096
-#define SMG_WINDOW_ROW_ROOM 512
-#define SMG_WINDOW_ROW_DEEPER 32
+#define SMG_WINDOW_ROW_ROOM 2048
+#define SMG_WINDOW_ROW_DEEPER 16
+
+/* Words that a depthwise channel's strips may fill. */
+#define SMG_STRIP_WORDS 512
 
 #endif

@@ -1,0 +1,110 @@
+/* Tiles of four pixels against four filters at once: smg_multiply_tiles in tiles.h, for RISC-V. */
+#if defined(__riscv)
+    .section .note.GNU-stack, "", %progbits /* no function needs a stack that can be executed */
+
+/* One filter's byte with four pixels in t0-t3. */
+    .macro smg_filter at, w, p, q, r, s
+    lb t4, \at(\w)
+    mul t5, t0, t4
+    add \p, \p, t5
+    mul t5, t1, t4
+    add \q, \q, t5
+    mul t5, t2, t4
+    add \r, \r, t5
+    mul t5, t3, t4
+    add \s, \s, t5
+    .endm
+
+/* One element of four pixels, to which a0 points, and of four filters. */
+    .macro smg_element at
+    lw t0, 16 * \at(a0)
+    lw t1, 16 * \at + 4(a0)
+    lw t2, 16 * \at + 8(a0)
+    lw t3, 16 * \at + 12(a0)
+    smg_filter \at, a1, s0, s1, s2, s3
+    smg_filter \at, a2, s4, s5, s6, s7
+    smg_filter \at, a3, s8, s9, s10, s11
+    smg_filter \at, t6, a4, a5, a6, a7
+    .endm
+
+/* Four sums at t0 in or out by `move`; t0 goes on to the next filter's, t1 bytes behind. */
+    .macro smg_sums move, p, q, r, s
+    \move \p, 0(t0)
+    \move \q, 4(t0)
+    \move \r, 8(t0)
+    \move \s, 12(t0)
+    add t0, t0, t1
+    .endm
+
+    .macro smg_all_sums move
+    lw t0, 0(sp)
+    lw t1, 4(sp)
+    smg_sums \move, s0, s1, s2, s3
+    smg_sums \move, s4, s5, s6, s7
+    smg_sums \move, s8, s9, s10, s11
+    smg_sums \move, a4, a5, a6, a7
+    .endm
+
+/* `move` ra and s0-s11. */
+    .macro smg_kept move
+    \move ra, 20(sp)
+    \move s0, 24(sp)
+    \move s1, 28(sp)
+    \move s2, 32(sp)
+    \move s3, 36(sp)
+    \move s4, 40(sp)
+    \move s5, 44(sp)
+    \move s6, 48(sp)
+    \move s7, 52(sp)
+    \move s8, 56(sp)
+    \move s9, 60(sp)
+    \move s10, 64(sp)
+    \move s11, 68(sp)
+    .endm
+
+    .section .text.smg_tiles_riscv, "ax", %progbits
+    .balign 4
+    .global smg_tiles_riscv
+    .type smg_tiles_riscv, %function
+smg_tiles_riscv:
+    addi sp, sp, -80
+    smg_kept sw
+    slli a1, a1, 2
+    sw a0, 0(sp)
+    sw a1, 4(sp)
+    sw a3, 8(sp)
+    sw a4, 12(sp)
+    sw a5, 16(sp)
+    mv a0, a2
+1: /* a tile */
+    smg_all_sums lw
+    lw a1, 8(sp)
+    lw t0, 12(sp)
+    add a2, a1, t0
+    add a3, a2, t0
+    add t6, a3, t0
+    mv ra, a2
+2:
+    smg_element 0
+    smg_element 1
+    smg_element 2
+    smg_element 3
+    addi a0, a0, 64
+    addi a1, a1, 4
+    addi a2, a2, 4
+    addi a3, a3, 4
+    addi t6, t6, 4
+    bne a1, ra, 2b
+    smg_all_sums sw
+    lw t0, 0(sp)
+    lw t1, 16(sp)
+    addi t0, t0, 16
+    addi t1, t1, -1
+    sw t0, 0(sp)
+    sw t1, 16(sp)
+    bnez t1, 1b
+    smg_kept lw
+    addi sp, sp, 80
+    ret
+    .size smg_tiles_riscv, . - smg_tiles_riscv
+#endif
