@@ -1,4 +1,4 @@
-"""Two products by one multiplication, at the brink of what 16 bits hold: numpy's bytes on cores without packed arithmetic."""
+"""Two products by one multiplication, at the brink of what 16 bits hold: numpy's bytes without packed arithmetic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from feeds import Feed, Rng, Shape, TrainingCase, gradients
+from case_parts import Rng
+from feeds import Feed, Shape, TrainingCase, gradients
 from guarded import GuardedBoard
 from smidgen.ir import Array, QParams, Type
 from smidgen.ops.conv_grad import ConvGradWeight

@@ -20,8 +20,8 @@ static SMG_NOINLINE void add_bytes(int32_t *sums, int32_t from, int32_t c, const
 }
 
 /* sums[n] += Σ factor * row[n] for n < c, of rows whose factors add up to few, and to `total`. */
-static inline void add_rows(int32_t *sums, int32_t c, const smg_scaled_row *rows, const smg_scaled_row *end, int32_t total,
-                            int32_t aligned) {
+static inline void add_rows(int32_t *sums, int32_t c, const smg_scaled_row *rows, const smg_scaled_row *end,
+                            int32_t total, int32_t aligned) {
     const uint32_t raised = (uint32_t)(128 * total);
     const int32_t words = aligned ? c & -LANES : 0;
     if (rows == end) return;
@@ -29,7 +29,9 @@ static inline void add_rows(int32_t *sums, int32_t c, const smg_scaled_row *rows
     if (words < c) add_bytes(sums, words, c, rows, end);
 }
 
-static inline int32_t is_aligned(const int8_t *rows, int32_t step) { return ((uintptr_t)rows | (uintptr_t)step) % 4 == 0; }
+static inline int32_t is_aligned(const int8_t *rows, int32_t step) {
+    return ((uintptr_t)rows | (uintptr_t)step) % 4 == 0;
+}
 
 /* The same factors for rows and, where `two` says so, for others. */
 static inline void accumulate(int32_t *sums, int32_t c, int32_t *own_sums, int32_t own_c, const int8_t *d,

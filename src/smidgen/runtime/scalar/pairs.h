@@ -91,8 +91,8 @@ static inline int32_t smg_rows_few(const uint32_t *d, const uint32_t *w, int32_t
 /* sums[n] = sums[n] + x, modulo 2^32. */
 static inline void smg_add_to(int32_t *sum, int32_t x) { *sum = (int32_t)((uint32_t)*sum + (uint32_t)x); }
 
-/* sums[n] += Σ factor * row[n], eight at a time, of rows of words whose factors add up to few. Bytes are raised by 128, so
- * that they have no signs; what that adds is taken off in the words that sums begin with. */
+/* sums[n] += Σ factor * row[n], eight at a time, of rows of words whose factors add up to few. Bytes are raised by 128,
+ * so that they have no signs; what that adds is taken off in the words that sums begin with. */
 static inline void smg_add_words(int32_t *sums, const int32_t *sums_end, const smg_scaled_row *rows,
                                  const smg_scaled_row *end, uint32_t start) {
     const uint32_t even = 0x00FF00FF, raise = 0x80808080;
