@@ -154,10 +154,10 @@ static void multiply(const layer *of, int32_t n, int32_t count, int32_t start, i
                          of->filters + of->length, tiles};
     smg_filter_tiles(&job);
 #else
-    const int32_t apart = of->tiles * SMG_TILE;
-    for (int32_t f = 0; !start && f < smg_min(SMG_FILTERS, count); f++)
-        for (int32_t i = 0; i < tiles * SMG_TILE; i++) sums[f * apart + i] = (uint32_t)of->b[n + f];
-    smg_multiply_tiles(sums, apart, of->windows, there ? of->w.data + n * of->k : of->filters, of->length, tiles);
+    int32_t bias[SMG_FILTERS];
+    for (int32_t f = 0; f < SMG_FILTERS; f++) bias[f] = of->b[n + smg_min(f, count - 1)];
+    smg_multiply_tiles(sums, of->tiles * SMG_TILE, of->windows, there ? of->w.data + n * of->k : of->filters, of->length,
+                       tiles, start ? 0 : bias);
 #endif
 }
 
