@@ -8,7 +8,7 @@ SCALAR := $(abspath $(wildcard $(RUNTIME)/scalar/*.[cS]))
 HELIUM := $(abspath $(wildcard $(RUNTIME)/helium/*.[cS]))
 PORTABLE := $(abspath $(wildcard $(RUNTIME)/kernels/*.c) $(wildcard $(RUNTIME)/store/*.c) $(wildcard $(RUNTIME)/link/*.c))
 CWARNINGS := -std=c99 -pedantic -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wconversion -Wsign-conversion -I$(abspath $(RUNTIME))
-CORTEX_M = $(shell $(BIN)/python -c 'from smidgen.targets import boards, toolchain as t; print(*t.core_flags("$(1)", boards.$(2)), *t.FLAGS)')
+CORE = $(shell $(BIN)/python -c 'from smidgen.targets import boards, toolchain as t; print(*t.core_flags("$(1)", boards.$(2)), *t.FLAGS)')
 SHARED := -I$(abspath $(RUNTIME))/kernels -I$(abspath $(RUNTIME))/cortex_m
 HOST := $(CWARNINGS) -fPIC -shared -o build/kernels-host.so
 
@@ -34,22 +34,26 @@ types: .venv/.dev
 	$(BIN)/mypy
 
 # All C and assembly with all warnings as errors: by the machine's compiler where there is one and by the ziglang wheel,
-# and what runs on Cortex-M by the wheel, and by arm-none-eabi-gcc where it is installed, with the flags of that target.
+# and what runs on boards by the wheel, and by gcc for their cores where it is installed, with the flags of that target.
 cwarnings: program
 	$(BIN)/python -m ziglang cc $(CWARNINGS) -fPIC -shared -o build/program-host.so $(WRITTEN)
 	if command -v cc > /dev/null; then cc $(CWARNINGS) -fPIC -shared -o build/program-host.so $(WRITTEN); fi
 	$(BIN)/python -m ziglang cc $(HOST) $(KERNELS)
 	if command -v cc > /dev/null; then cc $(HOST) $(KERNELS); fi
-	cd build && $(abspath $(BIN))/python -m ziglang cc $(call CORTEX_M,zig,M7) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(PACKED)
-	cd build && $(abspath $(BIN))/python -m ziglang cc $(call CORTEX_M,zig,M0PLUS) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(SCALAR)
-	cd build && $(abspath $(BIN))/python -m ziglang cc $(call CORTEX_M,zig,M3) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(SCALAR)
-	cd build && $(abspath $(BIN))/python -m ziglang cc $(call CORTEX_M,zig,M55) $(CWARNINGS) $(SHARED) -c $(HELIUM)
+	cd build && $(abspath $(BIN))/python -m ziglang cc $(call CORE,zig,M7) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(PACKED)
+	cd build && $(abspath $(BIN))/python -m ziglang cc $(call CORE,zig,M0PLUS) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(SCALAR)
+	cd build && $(abspath $(BIN))/python -m ziglang cc $(call CORE,zig,M3) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(SCALAR)
+	cd build && $(abspath $(BIN))/python -m ziglang cc $(call CORE,zig,M55) $(CWARNINGS) $(SHARED) -c $(HELIUM)
+	cd build && $(abspath $(BIN))/python -m ziglang cc $(call CORE,zig,RV32IMC) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(SCALAR)
 	if command -v arm-none-eabi-gcc > /dev/null; then cd build && \
-	  arm-none-eabi-gcc $(call CORTEX_M,gcc,M7) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(PACKED) $(PORTABLE) && \
-	  arm-none-eabi-gcc $(call CORTEX_M,gcc,M0PLUS) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(SCALAR) && \
-	  arm-none-eabi-gcc $(call CORTEX_M,gcc,M3) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(SCALAR) && \
-	  arm-none-eabi-gcc $(call CORTEX_M,gcc,M55) $(CWARNINGS) $(SHARED) -c $(HELIUM); \
+	  arm-none-eabi-gcc $(call CORE,gcc,M7) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(PACKED) $(PORTABLE) && \
+	  arm-none-eabi-gcc $(call CORE,gcc,M0PLUS) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(SCALAR) && \
+	  arm-none-eabi-gcc $(call CORE,gcc,M3) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(SCALAR) && \
+	  arm-none-eabi-gcc $(call CORE,gcc,M55) $(CWARNINGS) $(SHARED) -c $(HELIUM); \
 	else echo 'SKIPPED: arm-none-eabi-gcc is not installed'; fi
+	if command -v riscv64-unknown-elf-gcc > /dev/null; then cd build && \
+	  riscv64-unknown-elf-gcc $(call CORE,gcc,RV32IMC) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(SCALAR) $(PORTABLE); \
+	else echo 'SKIPPED: riscv64-unknown-elf-gcc is not installed'; fi
 
 # A program that learns, as a user would have it written.
 program: .venv/.dev
@@ -77,7 +81,7 @@ unit: .venv/.dev build/tools/.done
 build/tools/.done:
 	mkdir -p build
 	-$(PYTHON) -m venv build/tools && build/tools/bin/python -m pip install --quiet \
-	  'platformio>=6.1,<7' 'idf-component-manager>=3,<4' 'kconfiglib>=14,<15' && touch $@
+	  'platformio>=6.1,<7' 'scons>=4.8,<5' 'idf-component-manager>=3,<4' 'kconfiglib>=14,<15' && touch $@
 
 package-tools: build/tools/.done
 

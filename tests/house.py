@@ -29,7 +29,7 @@ LAYERS = {
     "`helium/` and `scalar/` the same for processors that can do more, or less; `link/`: frames over a byte "
     "stream; `store/`: what was learned, kept in flash; `working.py`: what each kernel needs",
     "codegen": "graph + plan → C: one readable call per node",
-    "targets": "this machine as a shared library; Cortex-M boards, emulated; exported projects",
+    "targets": "this machine as a shared library; Cortex-M and RISC-V boards, emulated; exported projects",
     "pipeline": "`compile()`: every stage in order",
     "link": "a board at the end of a byte stream: frames, requests that are done once, a device that outlives faults",
     "inference": "what a model says of samples, one by one, and how often it is right",

@@ -65,9 +65,10 @@ def test_a_board_is_taught_tested_and_asked_and_keeps_what_it_learned(folder: Pa
     assert read_smg(Path("learned.smg")).name == "small"
 
 
-def test_the_emulated_board_learns_by_the_same_command_what_the_process_learns(folder: Path) -> None:
+@pytest.mark.parametrize("name", ["cortex-m7", "esp32-c3"])
+def test_the_emulated_board_learns_by_the_same_command_what_the_process_learns(name: str, folder: Path) -> None:
     steps = ("train", *PROGRAM, *STEPS, "--json")
-    process, board = (json.loads(invoke("device", port, *steps)) for port in (PROCESS, "emulated:cortex-m7"))
+    process, board = (json.loads(invoke("device", port, *steps)) for port in (PROCESS, f"emulated:{name}"))
     for one in (process, board):
         one.pop("port")
     assert process == board
@@ -98,6 +99,14 @@ def test_an_emulated_board_runs_a_projects_own_program_and_its_flash_is_there_th
     assert Path("saved").read_bytes() == Path("kept").read_bytes(), "the bytes that the process kept"
     invoke("device", *BOARD[1:4], "--flash", "other", "load", "-i", "saved")
     assert json.loads(invoke(*BOARD, "monitor", "--looks", "1", "--json"))["statistics"]["steps"] == 0
+
+
+def test_a_chip_that_executes_flash_elsewhere_keeps_what_it_learned_there(folder: Path) -> None:
+    invoke("compile", *PROGRAM[1:], "--target", "esp32-c3", "-o", "chip")
+    chip = ("device", "emulated:esp32-c3", "--project", "chip", "--flash", "chip-flash")
+    learned = json.loads(invoke(*chip, "train", *PROGRAM, *STEPS, "--json"))
+    tested = json.loads(invoke(*chip, "test", *PROGRAM, "--data", "shapes.npz", "--json"))
+    assert tested["accuracy"] == learned["epochs"][-1]["accuracy"]
 
 
 def test_an_emulated_board_runs_what_the_project_holds_now(

@@ -25,17 +25,21 @@ from smidgen.targets import counter
 from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS, RV32IMC, resize
 from smidgen.targets.cortex_m import BoardDevice, CortexM
+from smidgen.targets.device import Device
 from smidgen.targets.host import Host
 from smidgen.targets.image import read_image
 from smidgen.targets.stack import bound_stack
+from smidgen.targets.toolchain import GCC, Toolchain
 from smidgen.training import Options
 from test_board import noise, pooled, start
+from test_board_projects import BUILDS, PATH, build
 from test_board_training import differing
 from test_packed import CASE_RUNS, agrees
 from test_stack import built
 from training_cases import TRAINING_CASES, TRAINING_GRAPHS
 
 RATE, STEPS = 0.02, 20
+MAGIC = bytes.fromhex("1d04dbae" * 2)  # what the boot ROM of an ESP32-C3 looks for
 ROOMY = resize(BOARDS["riscv32"], sram="8MB", flash="8MB")  # all cases at once need more than boards that are sold have
 
 
@@ -59,7 +63,7 @@ def board_of(device: BoardDevice) -> EmulatedBoard:
     return board
 
 
-def alike(board: BoardDevice, machine: sm.targets.device.Device, graph: Graph, steps: int) -> None:
+def alike(board: BoardDevice, machine: Device, graph: Graph, steps: int) -> None:
     """Both learn the same of so many images, in every byte."""
     rng = np.random.default_rng(0)
     classes = graph.roles.logits.type.shape[1] if graph.roles else 1
@@ -84,16 +88,16 @@ def test_cases_train_as_numpy_does(cache: Path) -> None:
 
 @pytest.mark.parametrize("compiler", ["zig", "gcc"])
 @pytest.mark.parametrize("name", ["riscv32", "esp32-c3"])
-def test_a_network_learns_alike_on_board_and_host(
-    name: str, compiler: sm.targets.toolchain.Toolchain, cache: Path, host: Host
-) -> None:
-    if compiler == "gcc" and not shutil.which("riscv64-unknown-elf-gcc"):
-        pytest.skip("riscv64-unknown-elf-gcc is not installed")
+def test_a_network_learns_alike_on_board_and_host(name: str, compiler: Toolchain, cache: Path, host: Host) -> None:
+    if compiler == "gcc" and not shutil.which(GCC["riscv"]):
+        pytest.skip(f"{GCC['riscv']} is not installed")
     target = CortexM(BOARDS[name], compiler, cache)
     program = learner(target, streamed=True)
     with target.start(program.graph, program.sources) as board, learner(host, streamed=True).start() as machine:
         alike(board, machine, program.graph, 4)
         counts, memory = board.counts(), board.memory()
+    sections = {section.name for section in board.image.sections}
+    assert sections <= {".text", ".rodata", ".stack", ".data", ".bss"}, "a section that start-up knows nothing of"
     assert counts.total == sum(counts.by_function.values()) == sum(counts.by_node) + counts.between
     assert counts.between < counts.total / 50
     assert 0.7 * memory.stack_bound < memory.stack <= memory.stack_bound <= target.board.stack
@@ -199,10 +203,34 @@ def test_the_flash_of_an_esp32_c3_begins_as_its_boot_rom_demands(c3: CortexM) ->
     program = compile(pooled(), target=c3)
     image = read_image(c3.build(program.graph, program.sources))
     written = dict(image.loads)
-    assert written[0x3C00_0000][:8] == bytes.fromhex("1d04dbae" * 2)
+    assert written[0x3C00_0000][:8] == MAGIC
     assert image.section(".text").address == 0x4200_0000
     assert 0 <= image.section(".rodata").address - 0x3C00_0000 - image.section(".text").bytes < 16
     assert 0x3FC8_0000 < image.symbol("arena").address < 0x3FCE_0000
+
+
+@pytest.fixture(scope="session")
+def project(c3: CortexM, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project written for an ESP32-C3, far from our tree."""
+    folder = tmp_path_factory.mktemp("project") / "out"
+    learner(c3, streamed=True).write(folder)
+    return folder
+
+
+@pytest.mark.parametrize(("tool", "compiler"), [("make", "zig"), ("make", "gcc"), ("cmake", "zig")])
+def test_a_written_project_builds_without_a_file_of_ours(project: Path, tool: str, compiler: Toolchain) -> None:
+    if compiler == "gcc" and not shutil.which(GCC["riscv"]):
+        pytest.skip(f"{GCC['riscv']} is not installed")
+    if not shutil.which(tool, path=PATH):
+        pytest.skip(f"{tool} is not installed")
+    command, firmware = BUILDS[tool]
+    build(project, *(word.format(compiler) for word in command))
+    if tool == "cmake":
+        build(project, "cmake", "--build", f"build-{compiler}")
+    image = read_image(project / firmware.format(compiler))
+    assert dict(image.loads)[0x3C00_0000].startswith(MAGIC)
+    assert image.symbol("main").address in BOARDS["esp32-c3"].code
+    assert "esptool.py write_flash 0 firmware.bin" in (project / "README.md").read_text()
 
 
 def test_a_program_too_large_for_the_chip_is_refused_with_the_figures(c3: CortexM) -> None:

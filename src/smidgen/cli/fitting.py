@@ -61,7 +61,7 @@ def fit_(
     budget: Annotated[
         str, typer.Option(help="All SRAM of the program, such as 128KB (1 KB is 1,024 bytes).")
     ] = "128KB",
-    target: Annotated[str, typer.Option(help="A board: cortex-m7, cortex-m4, stm32f746, …")] = "cortex-m7",
+    target: Annotated[str, typer.Option(help="A board: cortex-m7, stm32f746, esp32-c3, …")] = "cortex-m7",
     epochs: Annotated[int | None, typer.Option(help="Epochs to learn; by the number of images unless given.")] = None,
     crop: Crop = None,
     contributions: Annotated[

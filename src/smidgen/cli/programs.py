@@ -173,7 +173,7 @@ def profile_(
     flash: Annotated[str | None, typer.Option(help="Pretend the board has this much flash, such as 1MB.")] = None,
     stack: Annotated[str | None, typer.Option(help="SRAM reserved for the stack, such as 4KB.")] = None,
     compiler: Annotated[
-        CompilerName, typer.Option(help="Builds the firmware: zig's, or arm-none-eabi-gcc.")
+        CompilerName, typer.Option(help="Builds the firmware: zig's, or gcc for the board's core.")
     ] = CompilerName.zig,
     aligned: AlignedOnly = False,
     layers: Annotated[bool, typer.Option("--layers", help="Also show every node.")] = False,

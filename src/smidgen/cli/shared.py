@@ -83,7 +83,7 @@ class ImageInput(StrEnum):
 
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A network of the zoo, or a model file.")]
-Target = Annotated[str, typer.Option(help="host (this machine) or a board: cortex-m7, cortex-m4, stm32f746, …")]
+Target = Annotated[str, typer.Option(help="host (this machine) or a board: cortex-m7, stm32f746, esp32-c3, …")]
 TrainingTarget = Annotated[
     str, typer.Option(help="host (this machine), cuda (the same bytes on a GPU), or a board: cortex-m7, …")
 ]

@@ -20,7 +20,7 @@ from smidgen.targets.counter import Counter
 from smidgen.targets.cpus import CPUS
 from smidgen.targets.image import Image
 
-PAINT = b"\xa5"  # what the stack is filled with, to see how far it was used
+PAINT = b"\xa5"  # what SRAM holds after a reset: of the stack it shows how far that was used
 OPEN, WRITE, READ = 0x01, 0x05, 0x06  # semihosting operations; any other one ends the program
 REQUESTS, ANSWERS = 1, 2  # the files' handles
 STACK = ".stack"  # the section of SRAM that is reserved for it
@@ -54,7 +54,7 @@ class EmulatedBoard:
         self._pc = self._reset()
         stack = image.section(STACK)
         self._stack_top = stack.address + stack.bytes
-        self._uc.mem_write(board.sram.origin, PAINT * (self._stack_top - board.sram.origin))
+        self._uc.mem_write(board.sram.origin, PAINT * board.sram.bytes)
 
     def _emulator(self) -> Uc:
         board = self.board

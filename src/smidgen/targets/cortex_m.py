@@ -1,4 +1,4 @@
-"""Cortex-M as a target: firmware for a board, run on an emulated one."""
+"""A board as a target, with a Cortex-M or a RISC-V core: firmware for it, run on an emulated one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from smidgen.targets.device import Device, check_hearing, check_latent, check_st
 from smidgen.targets.image import Image, read_image
 from smidgen.targets.qemu import QemuBoard
 from smidgen.targets.stack import StackBound, bound_stack
-from smidgen.targets.templates import render_board, start_files
+from smidgen.targets.templates import render_board, start_files, start_usage
 from smidgen.targets.toolchain import TOOLCHAINS, Toolchain
 
 BLOCKS = ("arena", "state")  # the program's blocks of SRAM, by their names in C
@@ -166,7 +166,8 @@ class CortexM:
         link = {f"{kind}_link": " ".join(toolchain.link_flags(kind, core)) for kind in TOOLCHAINS}
         optional = [flag for flag in toolchain.FLAGS if flag != "-Werror"]
         kept = kept_fields(sources)
-        every = {**fields, **flags, **link, **kept, "flags": " ".join(optional)}
+        words = {"flags": " ".join(optional), "startup_usage": start_usage(self.board)}
+        every = {**fields, **flags, **link, **kept, **words}
         board = {**self._board_files(kept), **self._example(graph, sources)}
         return {f"board/{name}": text for name, text in board.items()} | {n: self._render(n, every) for n in PROJECT}
 

@@ -1,8 +1,8 @@
 /* Four pixels at a time: the width in which kernels multiply where nothing multiplies more than one pair at once.
  *
- * Pixels of a tile lie side by side as words, the zero point taken off: [element][pixel]. Thumb loads many words at once,
- * and has few registers: there a filter is widened to words, too, and taken by itself. Where more registers are at hand,
- * four filters are taken at once, as bytes. Both fill the same room. */
+ * Pixels of a tile lie side by side as words, the zero point taken off: [element][pixel]. Thumb loads many words at
+ * once, and has few registers: there a filter is widened to words, too, and taken by itself. Where more registers are
+ * at hand, four filters are taken at once, as bytes. Both fill the same room. */
 #ifndef SMIDGEN_TILES_H
 #define SMIDGEN_TILES_H
 
