@@ -78,9 +78,9 @@ def test_start_up_allows_unaligned_words_unless_the_program_needs_none() -> None
     assert "0xE000ED14 |= 1u << 3" in plain
 
 
-def test_an_aligned_program_has_portable_kernels_and_tells_its_compilers() -> None:
+def test_an_aligned_program_has_no_packed_kernels_and_tells_its_compilers() -> None:
     board = aligned_only(BOARDS["cortex-m7"])
-    assert CortexM(board).folders == ("kernels",)
+    assert CortexM(board).folders == ("kernels", "scalar")
     assert any("strict_align" in flag for flag in core_flags("zig", board.core))
     assert "-mno-unaligned-access" in core_flags("gcc", board.core)
     assert not M0PLUS.unaligned
