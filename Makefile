@@ -81,7 +81,7 @@ unit: .venv/.dev build/tools/.done
 build/tools/.done:
 	mkdir -p build
 	-$(PYTHON) -m venv build/tools && build/tools/bin/python -m pip install --quiet \
-	  'platformio>=6.1,<7' 'idf-component-manager>=3,<4' 'kconfiglib>=14,<15' && touch $@
+	  'platformio>=6.1,<7' 'scons>=4.8,<5' 'idf-component-manager>=3,<4' 'kconfiglib>=14,<15' && touch $@
 
 package-tools: build/tools/.done
 

@@ -134,8 +134,8 @@ def network_table(own: Whole) -> Table:
 
 def main() -> None:
     parser = arguments_of(__doc__)
-    cores = ("cortex-m7", "cortex-m55", "cortex-m85")
-    parser.add_argument("--core", default=cores[0], choices=cores, help="the others' figures are of a Cortex-M7")
+    cores = [name for name, board in BOARDS.items() if name in (board.core.name, "riscv32")]
+    parser.add_argument("--core", default=TARGET.name, choices=cores, help="the others' figures are of a Cortex-M7")
     options = parser.parse_args()
     target = CortexM(BOARDS[options.core])
     rows, result = [measure(layer, target) for layer in LAYERS], train(target)

@@ -1,4 +1,9 @@
-"""Write the pictures of docs/how-it-works.md, all of them or those named: `python benchmarks/illustrate.py arena`."""
+"""Write the pictures of docs/how-it-works.md and docs/architecture.md.
+
+    python benchmarks/illustrate.py [arena …]
+
+All of them, or those that are named.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +12,15 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1]))
 from experiments.illustrations import PICTURES
+from experiments.mapped import architecture
 
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 
 
 def main() -> None:
-    for name in sys.argv[1:] or PICTURES:
-        (FOLDER / f"{name}.svg").write_text(PICTURES[name]())
+    pictures = {**PICTURES, "architecture": architecture}
+    for name in sys.argv[1:] or pictures:
+        (FOLDER / f"{name}.svg").write_text(pictures[name]())
 
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ MISSED = """() => {
 WIDER = """() => Array.from(document.querySelectorAll("body *")).filter((element) => {
   const box = element.getBoundingClientRect();
   const beyond = box.width && box.right > document.documentElement.clientWidth + 0.5;
-  return beyond && !element.closest(".scroll, svg, .aside");
+  return beyond && !element.closest(".scroll, nav, svg, .aside");
 }).map((element) => element.outerHTML.slice(0, 80))"""
 
 # Every column of every table, sorted by its button twice: how it says it is sorted, its numbers, and all its rows.

@@ -39,7 +39,9 @@ def complain(_: argparse.ArgumentParser, message: str) -> NoReturn:
 
 def parser_of(script: Path) -> argparse.ArgumentParser | None:
     """The parser that a script calls, or None where it has none, and is not loaded."""
-    if "parse_args(" not in script.read_text():
+    shared = script.parent.parent / "common.py"  # of the examples
+    sources = (script, *([shared] if shared.is_file() else ()))
+    if not any("parse_args(" in source.read_text() for source in sources):
         return None
     parse, sys.argv = argparse.ArgumentParser.parse_args, [str(script)]
     sys.path.insert(0, str(script.parent))

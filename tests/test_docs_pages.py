@@ -80,6 +80,7 @@ def test_a_script_is_held_to_its_own_arguments() -> None:
         ("```\n$ smidgen info x\n```", "a command in a fence without a language"),
         ("```sh\nls\n```", "a fence of `sh`"),
         ("<!-- not run: too tired -->\n```bash\nls\n```", "`not run: too tired`"),
+        ("<!-- not run: tests/test_gone.py runs it -->\n```bash\nls\n```", "tests/test_gone.py"),
         ("<!-- not run: a sketch -->\n```\nout\n```", "no language that is run"),
     ],
 )

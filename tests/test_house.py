@@ -17,9 +17,10 @@ KINDS = (".py", ".c", ".h", ".S", ".in")
 FOLDERS: dict[str, tuple[str, ...]] = {
     "src": (),
     "experiments": (),
+    "examples": (),
     "tools": (),
     "benchmarks": ("experiments",),
-    "tests": ("experiments",),
+    "tests": ("experiments", "examples"),
 }
 # Where the library asks its surroundings: the cache folder of built programs lies where the user's others do.
 ASKS = {"targets/compiler.py": {"os.environ"}}

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import zipfile
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -14,6 +16,7 @@ from smidgen.codegen import Kind
 from smidgen.link import Line, LinkedDevice
 from smidgen.link.streams import ProcessStream, Stream
 from smidgen.pipeline import Program
+from smidgen.targets import toolchain
 from smidgen.targets.boards import BOARDS
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.lines import emulated_line
@@ -85,9 +88,9 @@ def test_a_real_core_of_16_bits_is_refused_by_the_library_itself(tmp_path: Path)
 
 
 def test_an_example_of_esp_idf_is_built_from_its_manifest_and_learns_the_hosts_bytes(tmp_path: Path) -> None:
-    """For the core of an ESP32-C3, with a build system and drivers of our own; it runs in QEMU."""
+    """With the kernels and for the core of an ESP32-C3, with a build system and drivers of our own; it runs in QEMU."""
     needed("cmake", "riscv64-unknown-elf-gcc", "qemu-system-riscv32")
-    program = learner()
+    program = learner("esp32-c3")
     program.write(tmp_path / "smidgen_net3", export=Kind.esp_idf)
     example = tmp_path / "smidgen_net3" / "examples" / "train"
     ran("cmake", "-E", "env", f"IDF_PATH={ECOSYSTEMS / 'esp_idf'}", "cmake", "-B", "build", folder=example)
@@ -115,3 +118,24 @@ def test_a_sample_of_zephyr_builds_its_module_and_learns_the_hosts_bytes_on_the_
     ran("cmake", "-E", "env", base, "cmake", "-B", "build", f"-DBOARD_DIR={board}", folder=sample)
     ran("cmake", "--build", "build", folder=sample)
     assert differing(emulated_line("zephyr", target, sample / "build" / "zephyr.elf"), program) == []
+
+
+def test_the_files_that_a_pack_describes_are_a_program_that_learns_the_hosts_bytes(cache: Path, tmp_path: Path) -> None:
+    """As an IDE builds them, for size and without a flag of ours; the line is what the example leaves to its user."""
+    needed("arm-none-eabi-gcc")
+    target, folder = CortexM(BOARDS["cortex-m7"], cache=cache), tmp_path / "pack"
+    program = learner(target)
+    program.write(tmp_path / "written", export=Kind.cmsis_pack)
+    (pack,) = (tmp_path / "written").glob("*.pack")
+    with zipfile.ZipFile(pack) as archive:
+        archive.extractall(folder)
+    (described,) = folder.glob("*.pdsc")
+    files = [(str(f.get("category")), str(f.get("name"))) for f in ElementTree.parse(described).iterfind(".//file")]
+    includes = [f"-I{name}" for category, name in files if category == "include"]
+    sources = [name for category, name in files if category in ("sourceC", "sourceAsm")]
+    for name, text in {**target._board_files(), "line.c": (ECOSYSTEMS / "cmsis/line.c").read_text()}.items():
+        (folder / name).write_text(text)
+    core = toolchain.core_flags("gcc", target.board.core)
+    link = ("-T", "board.ld", *toolchain.link_flags("gcc", target.board.core), "-o", "program.elf")
+    ran("arm-none-eabi-gcc", *core, "-Os", *includes, *sources, "line.c", "startup.c", *link, folder=folder)
+    assert differing(emulated_line("pack", target, folder / "program.elf"), program) == []

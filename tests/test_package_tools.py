@@ -12,6 +12,10 @@ from pathlib import Path
 import pytest
 
 from smidgen.codegen import Kind
+from smidgen.targets.boards import BOARDS
+from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.lines import emulated_line
+from test_package_boards import ECOSYSTEMS, differing, needed
 from test_packages import learner
 
 TOOLS = Path(__file__).parents[1] / "build" / "tools" / "bin"  # where `make package-tools` installs them
@@ -23,6 +27,13 @@ from platformio.package.pack import PackagePacker
 ManifestSchema.load_spdx_licenses = staticmethod(lambda: {"licenses": [{"licenseId": "Apache-2.0"}]})
 print(PackagePacker(sys.argv[1]).pack(sys.argv[2]))
 """
+
+
+# PlatformIO brings SCons by itself, as a package of its registry: here it is Python's.
+SCONS = "from SCons.Script.Main import main; main()"
+WANTED = "from platformio.dependencies import get_core_dependencies as d; print(d()['tool-scons'].lstrip('~'))"
+# It asks nobody how it is, nor for a newer version of itself.
+QUIET = ("PLATFORMIO_SETTING_ENABLE_TELEMETRY=no", "PLATFORMIO_SETTING_CHECK_PLATFORMIO_INTERVAL=100000")
 
 
 def tool(name: str) -> str:
@@ -52,6 +63,42 @@ def test_platformio_packs_a_library(tmp_path: Path) -> None:
         assert manifest is not None
         assert json.load(manifest)["name"] == "smidgen_net3"
     assert {"src/model.c", "examples/train/platformio.ini", "LICENSE"} <= {*names}
+
+
+def registry(folder: Path, target: CortexM) -> Path:
+    """What PlatformIO would have from its registry: SCons, and a platform for an emulated board."""
+    python, scons = Path(tool("pio")).parent / "python", folder / "packages" / "tool-scons"
+    about = {"name": "tool-scons", "version": ran(python, "-c", WANTED, folder=folder.parent).strip()}
+    scons.mkdir(parents=True)
+    (scons / "scons.py").write_text(SCONS)
+    (scons / "package.json").write_text(json.dumps(about))
+    spec = {"owner": "platformio", "id": None, "name": "tool-scons", "requirements": None, "uri": None}
+    (scons / ".piopm").write_text(json.dumps({"type": "tool", **about, "spec": spec}))
+    platform = folder / "platforms" / "emulated"
+    shutil.copytree(ECOSYSTEMS / "platformio" / "emulated", platform)
+    for path in (platform / "builder").iterdir():
+        path.rename(path.with_suffix(".py"))
+    shutil.copytree(ECOSYSTEMS / "arduino/hardware/smidgen/emulated/cores/emulated", platform / "core")
+    for name, text in target._board_files().items():
+        (platform / "core" / name).write_text(text)
+    return folder
+
+
+def test_platformio_runs_an_example_whose_library_learns_the_hosts_bytes(cache: Path, tmp_path: Path) -> None:
+    """Its own builder finds the library and takes its flags; the board is one of our own."""
+    needed("arm-none-eabi-gcc")
+    if not (Path(tool("pio")).parent / "scons").exists():
+        pytest.skip("scons is not installed beside pio: rm -r build/tools && make package-tools")
+    target = CortexM(BOARDS["cortex-m7"], cache=cache)
+    program = learner(target)
+    program.write(tmp_path / "smidgen_net3", export=Kind.platformio)
+    example = tmp_path / "smidgen_net3" / "examples" / "train"
+    with (example / "platformio.ini").open("a") as settings:
+        settings.write("\n[env:m7]\nplatform = emulated\nboard = m7\n")
+    core = f"PLATFORMIO_CORE_DIR={registry(tmp_path / 'core', target)}"
+    ran("env", core, *QUIET, tool("pio"), "run", "-e", "m7", folder=example)
+    line = emulated_line("pio", target, example / ".pio" / "build" / "m7" / "program.elf")
+    assert differing(line, program) == []
 
 
 def test_the_component_manager_of_esp_idf_packs_a_component(tmp_path: Path) -> None:

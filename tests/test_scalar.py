@@ -15,20 +15,21 @@ from guarded import GuardedBoard
 from smidgen.codegen import RUNTIME, is_source
 from smidgen.ir import Graph
 from smidgen.pipeline import compile
-from smidgen.targets.boards import BOARDS, M0PLUS, M3, Core, resize
+from smidgen.targets.boards import BOARDS, M0PLUS, M3, RV32IMC, Core, resize
 from smidgen.targets.cortex_m import CortexM
-from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, find
+from smidgen.targets.toolchain import GCC, TOOLCHAINS, Toolchain, find
 from test_packed import CASE_RUNS, WARNINGS, agrees, layers, short_windows
 
-CORES = pytest.mark.parametrize("core", [M0PLUS, M3], ids=["m0plus", "m3"])
+CORES = pytest.mark.parametrize("core", [M0PLUS, M3, RV32IMC], ids=["m0plus", "m3", "riscv"])
 
 
 def target(core: Core, cache: Path) -> CortexM:
     """A board with room for all cases at once."""
-    return GuardedBoard(replace(resize(BOARDS["mps2-an500"], stack="64KB"), core=core), cache=cache)
+    board = BOARDS["riscv32" if core.isa == "riscv" else "mps2-an500"]
+    return GuardedBoard(replace(resize(board, "4MB", "4MB", "64KB"), core=core), cache=cache)
 
 
-@pytest.mark.parametrize(("core", "frugal"), [(M0PLUS, True), (M3, False)], ids=["rows", "maps"])
+@pytest.mark.parametrize(("core", "frugal"), [(M0PLUS, True), (RV32IMC, False)], ids=["rows", "maps"])
 def test_every_case_agrees_with_numpy(core: Core, frugal: bool, cache: Path) -> None:
     program = compile(together(), target=replace(target(core, cache), frugal=frugal))
     assert {path.parent.name for path in program.sources.runtime} == {"runtime", "kernels", "scalar"}
@@ -53,8 +54,8 @@ def test_layers_of_any_geometry_agree_with_numpy(
 @CORES
 @pytest.mark.parametrize("kind", TOOLCHAINS)
 def test_every_kernel_compiles_without_a_warning(kind: Toolchain, core: Core, tmp_path: Path) -> None:
-    if kind == "gcc" and not shutil.which("arm-none-eabi-gcc"):
-        pytest.skip("arm-none-eabi-gcc is not installed")
+    if kind == "gcc" and not shutil.which(GCC[core.isa]):
+        pytest.skip(f"{GCC[core.isa]} is not installed")
     includes = (f"-I{RUNTIME / folder}" for folder in ("", "kernels"))
     files = sorted(filter(is_source, (RUNTIME / "scalar").iterdir()))
     find(kind, core)(*WARNINGS, *includes, "-c", *files, folder=tmp_path)

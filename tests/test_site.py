@@ -15,7 +15,8 @@ import pytest
 import c_api
 import doc_pages
 import smidgen as sm
-from house import TOP
+from experiments import mapped
+from house import ORDER, TOP
 
 FETCHED = {
     "src",
@@ -78,6 +79,9 @@ def test_pages_from_elsewhere_are_on_the_site_and_links_lead_to_them(site: Path)
     assert shown("[a](../../CHANGELOG.md)", card, "models/m.md") == "[a](../changelog.md)"
     assert shown("[d](../../docs/data.md)", example, "examples/a/README.md") == "[d](../../data.md)"
     assert shown("[`s`](../src/smidgen/errors.py), [x](https://x.org)", page, "data.md") == "`s`, [x](https://x.org)"
+    assert shown("[schemes.md](schemes.md)", page, "data.md") == "[Schemes](schemes.md)"
+    for code in ("```python\nf[0](x)\n```", "`f[0](x)`"):
+        assert shown(code, page, "data.md") == code
     assert shown("![p](pictures/p.svg)", page, "data.md") == "![p](pictures/p.svg)"
 
 
@@ -128,6 +132,13 @@ def test_functions_of_c_that_pages_name_are_there() -> None:
     for path in doc_pages.paths():
         named = set(re.findall(r"`((?:model|smg)_\w+)\(", doc_pages.read(path).prose))
         assert named <= there, path
+
+
+def test_the_picture_of_the_architecture_is_as_it_is_drawn_and_names_packages_that_are_there() -> None:
+    drawn = mapped.architecture()
+    assert (TOP / "docs" / "pictures" / "architecture.svg").read_text() == drawn, "run benchmarks/illustrate.py"
+    named = {said.partition(":")[0] for _, _, said, _ in mapped.WAYS if said} - {"Program.write"}
+    assert named <= {name.partition(".")[0] for name in ORDER}
 
 
 def test_every_link_of_a_page_leads_to_a_file() -> None:

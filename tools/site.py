@@ -1,7 +1,8 @@
 """What mkdocs.yml adds to the pages of docs/: the examples and the changelog, and links between all of them.
 
 mkdocs calls these functions by their names. On GitHub a page links to `../CHANGELOG.md`; on the site that file is a
-page among the others. A link to a file that is no page, such as one of the sources, is shown as its text.
+page among the others. A link to a file that is no page, such as one of the sources, is shown as its text, and a link
+whose text is the name of a page's file by that page's title.
 """
 
 from __future__ import annotations
@@ -16,7 +17,12 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 TOP = Path(__file__).parents[1]
-LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
+# Code, which stays as it is, or a link: its text, where it leads, and to which part of that.
+LINK = re.compile(
+    r"^ *(?P<fence>```+|~~~+).*?^ *(?P=fence)$|`[^`\n]*`"
+    r"|(?<!!)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<to>[^)\s#]+)(?P<part>#[^)\s]*)?\)",
+    re.DOTALL | re.MULTILINE,
+)
 
 
 def outside() -> dict[Path, str]:
@@ -54,8 +60,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def linked(found: re.Match[str], here: Path, uri: str, docs: Path, names: dict[Path, str]) -> str:
     """A link of the file `here`, which is `uri` on the site."""
-    text, target, part = found[1], found[2], found[3] or ""
-    if re.match(r"\w+:", target):
+    text, target, part = found["text"], found["to"], found["part"] or ""
+    if target is None or re.match(r"\w+:", target):
         return found[0]
     path = Path(os.path.normpath(here.parent / target))
     if path in names:
@@ -64,4 +70,11 @@ def linked(found: re.Match[str], here: Path, uri: str, docs: Path, names: dict[P
         to = path.relative_to(docs).as_posix()
     else:
         return text
+    if text == target and path.is_file():
+        text = title(path)
     return f"[{text}]({posixpath.relpath(to, posixpath.dirname(uri) or '.')}{part})"
+
+
+def title(path: Path) -> str:
+    """A page's first heading."""
+    return next(line.removeprefix("# ") for line in path.read_text().splitlines() if line.startswith("# "))

@@ -22,9 +22,12 @@ from smidgen.results.report.memory import instructions_section, memory_section
 from smidgen.results.report.network import contributions_section, network_section
 from smidgen.results.report.parts import Chart, Fact, Facts, KeyNumber
 from smidgen.results.report.reproducing import course_facts, reproduce_section
-from smidgen.targets.boards import BOARDS, KIB, Clock, shown_time
+from smidgen.selection.found import Pareto
+from smidgen.selection.searching import pareto
+from smidgen.targets.boards import BOARDS, KIB, shown_time
 
 LEARNED = "learned.smg"
+BUDGETS = 8  # of the curve of what memory buys
 
 
 def make_report(stages: Stages, fitted: Fitted, more: Callable[[], Section] | None = None) -> ReportWritten:
@@ -53,7 +56,7 @@ def report_of(stages: Stages, fitted: Fitted, more: tuple[Section, ...] = ()) ->
         memory_section(life_cycle(stages.there), measured, board, fitted.scheme.budget_bytes),
         instructions_section(measured),
         *more,
-        contributions_section(stages.contributions),
+        contributions_section(stages.contributions, _bought(stages)),
         Section("stages", "Stage by stage", "What each stage found, and the files it left.", (_stages(fitted),)),
         _reproduce(stages, fitted),
     )
@@ -65,7 +68,6 @@ def _numbers(fitted: Fitted) -> tuple[KeyNumber, ...]:
     """How good, how small, how large, how fast."""
     learned, board, memory = fitted.learned, fitted.board, BOARDS[fitted.board.board]
     budget, tests = fitted.scheme.budget_bytes, f"{learned.test_images:,} test samples"
-    clock = Clock(board.mhz, board.instructions_per_cycle)
     return (
         how_good(learned.before, learned.accuracy, learned.error_before, learned.error, tests),
         KeyNumber(
@@ -77,7 +79,8 @@ def _numbers(fitted: Fitted) -> tuple[KeyNumber, ...]:
             board.flash_bytes / memory.flash.bytes,
         ),
         KeyNumber(
-            "A training step", shown_time(board.step_ms), f"{board.step_instructions / 1e6:.1f} M instructions {clock}"
+            "A training step", shown_time(board.step_ms),
+            f"{board.step_instructions / 1e6:.1f} M instructions at {board.mhz} MHz",
         ),
     )  # fmt: skip
 
@@ -85,6 +88,17 @@ def _numbers(fitted: Fitted) -> tuple[KeyNumber, ...]:
 def _quality(stages: Stages) -> Section:
     stages.tell("testing once more, sample by sample", 0, 0)
     return quality_section(before_learning(stages.there), read_smg(stages.folder / LEARNED), stages.data)
+
+
+def _bought(stages: Stages) -> Pareto | None:
+    """What less memory would buy on the board; None where contributions are by rule, and say too little for that."""
+    if not stages.contributions.conditions.judged_with:
+        return None
+    return pareto(
+        stages.graph, stages.contributions, stages.wish.budget, stages.wish.target, options=stages.options,
+        streamed_input=stages.streamed, points=BUDGETS,
+        on_plan=lambda plans: stages.tell(f"what less memory would buy, scheme {plans}", 0, 0),
+    )  # fmt: skip
 
 
 def _stages(fitted: Fitted) -> Facts:

@@ -57,10 +57,11 @@ def contributions_section(contributions: Contributions, pareto: Pareto | None = 
     how = (
         f"Measured on {given.data}, judged with {given.judged_with:,} images held back."
         if given.judged_with
-        else "Set by rule, not measured: early layers and large shares are taken to add less."
+        else "By rule, not measured: layers that do not narrow are taken to add something, later ones more."
     )
     seen = "To the left the last biases, more and more of them; to the right the weights of each layer, by their share."
-    charts = [Chart(draw_contributions(contributions), seen, (_gains(contributions),))]
+    figure = replace(draw_contributions(contributions), title="Gain of each part, in points of top-1")
+    charts = [Chart(figure, seen, (_gains(contributions),))]
     if pareto is not None:
         bought = "Each dot is the best scheme that fits the memory below it, by the gains above."
         charts.append(Chart(draw_pareto(pareto), bought, (_bought(pareto),)))

@@ -22,8 +22,9 @@ LONGEST = 90  # letters of an answer
 
 
 def show_samples(before: Graph, after: Graph, data: Data) -> Gallery:
-    """The first samples of each class, in turn, as two models see them."""
-    places = list(_in_turn(data.test, len(data.classes)))
+    """The first samples of each class, in turn, as two models see them; of a stream its beginning."""
+    streams = bool(after.variables)
+    places = list(range(min(SHOWN, len(data.test))) if streams else _in_turn(data.test, len(data.classes)))
     samples = data.test.at(places)
     found = (predict(model, samples.images, top=1) for model in (before, after))
     first, last = (one.predictions for one in found)

@@ -19,27 +19,53 @@ static SMG_NOINLINE void add_bytes(int32_t *sums, int32_t from, int32_t c, const
     }
 }
 
-void smg_accumulate(int32_t *sums, int32_t c, const int8_t *d, int32_t d_step, const int8_t *rows, int32_t row_step,
-                    int32_t count) {
-    const int32_t aligned = ((uintptr_t)rows | (uintptr_t)row_step) % 4 == 0, words = aligned ? c & -LANES : 0;
+/* sums[n] += Σ factor * row[n] for n < c, of rows whose factors add up to few, and to `total`. */
+static inline void add_rows(int32_t *sums, int32_t c, const smg_scaled_row *rows, const smg_scaled_row *end,
+                            int32_t total, int32_t aligned) {
+    const uint32_t raised = (uint32_t)(128 * total);
+    const int32_t words = aligned ? c & -LANES : 0;
+    if (rows == end) return;
+    if (words) smg_add_words(sums, sums + words, rows, end, 0u - raised - (raised << 16));
+    if (words < c) add_bytes(sums, words, c, rows, end);
+}
+
+static inline int32_t is_aligned(const int8_t *rows, int32_t step) {
+    return ((uintptr_t)rows | (uintptr_t)step) % 4 == 0;
+}
+
+/* The same factors for rows and, where `two` says so, for others. */
+static inline void accumulate(int32_t *sums, int32_t c, int32_t *own_sums, int32_t own_c, const int8_t *d,
+                              int32_t d_step, const int8_t *rows, int32_t row_step, const int8_t *own, int32_t own_step,
+                              int32_t count, const int two) {
+    const int32_t aligned = is_aligned(rows, row_step), own_aligned = two && is_aligned(own, own_step);
     const int8_t *const last = d + count * d_step;
-    smg_scaled_row some[RUN];
+    smg_scaled_row some[RUN], others[RUN];
     while (d != last) {
-        smg_scaled_row *end = some;
-        int32_t left = SMG_FEW, total = 0;
-        for (; d != last && end != some + RUN; d += d_step, rows += row_step) {
+        int32_t found = 0, left = SMG_FEW, total = 0;
+        for (; d != last && found != RUN; d += d_step, rows += row_step, own += two ? own_step : 0) {
             const int32_t factor = *d;
+            const smg_scaled_row row = {rows, factor}, other = {own, factor};
             if (!factor) continue;
             left -= smg_magnitude(factor);
             if (left < 0) break;
             total += factor;
-            end->row = rows;
-            end++->factor = factor;
+            some[found] = row;
+            if (two) others[found] = other;
+            found++;
         }
-        const uint32_t raised = (uint32_t)(128 * total);
-        if (words && end != some) smg_add_words(sums, sums + words, some, end, 0u - raised - (raised << 16));
-        if (words < c) add_bytes(sums, words, c, some, end);
+        add_rows(sums, c, some, some + found, total, aligned);
+        if (two) add_rows(own_sums, own_c, others, others + found, total, own_aligned);
     }
+}
+
+void smg_accumulate(int32_t *sums, int32_t c, const int8_t *d, int32_t d_step, const int8_t *rows, int32_t row_step,
+                    int32_t count) {
+    accumulate(sums, c, 0, 0, d, d_step, rows, row_step, rows, 0, count, 0);
+}
+
+void smg_accumulate_two(int32_t *sums, int32_t c, int32_t *own_sums, int32_t own_c, const int8_t *d, const int8_t *rows,
+                        const int8_t *own, int32_t count) {
+    accumulate(sums, c, own_sums, own_c, d, 1, rows, c, own, own_c, count, 1);
 }
 
 void smg_sum_rows(int32_t *sums, int32_t c, const int8_t *rows, int32_t count) {

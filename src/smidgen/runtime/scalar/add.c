@@ -1,5 +1,5 @@
-/* The sum of two tensors in int8, some elements at a time, operand by operand: few registers hold what one of them needs.
- * The output may be the first input's memory. */
+/* The sum of two tensors in int8, some elements at a time, operand by operand: few registers hold what one of them
+ * needs. The output may be the first input's memory. */
 #include "smidgen.h"
 
 #include "arithmetic.h"
@@ -8,7 +8,7 @@
 /* Bits TFLite gives the sum of two int8 tensors, and elements taken at once. */
 enum { HEADROOM = 20, BLOCK = 32 };
 
-/* How a sum is divided: by 2^right, halves away from zero, with half = 2^right / 2 and nothing rounded where it is 1. */
+/* How a sum is divided: by 2^right, halves away from zero; half = 2^right / 2. Where right is 0 nothing is rounded. */
 typedef struct {
     int32_t right, half, rounds;
 } division;

@@ -38,10 +38,12 @@ static inline layer lay_out(const smg_conv2d_s8_params *p, int32_t rows, void *s
     const int32_t whole = (k + 3) & ~3, little = SMG_WINDOW_ROW_ROOM + SMG_WINDOW_ROW_DEEPER * k;
     const int32_t fit = (rows == 1 ? smg_min(little, SMG_WINDOW_ROOM) : SMG_WINDOW_ROOM) / (4 * SMG_TILE * whole);
     layer of = {p, {0, 0}, {0, 0}, 0, 0, {0, 0, 0, 0}, 0, in, out, k, whole, 1, SMG_CHANNELS, 0, 0, 0};
-    if (fit) {
-        of.tiles = smg_min(fit, (rows * p->y_w + SMG_TILE - 1) / SMG_TILE);
+    of.tiles = (rows * p->y_w + SMG_TILE - 1) / SMG_TILE;
+    if (fit >= smg_min(2, of.tiles)) {
+        of.tiles = smg_min(fit, of.tiles);
     } else {
-        const int32_t most = SMG_WINDOW_ROOM / (4 * SMG_TILE), pieces = (k + most - 1) / most;
+        of.tiles = smg_min(SMG_PIECE_TILES, of.tiles);
+        const int32_t most = SMG_PIECE_ROOM / (4 * SMG_TILE) / of.tiles, pieces = (k + most - 1) / most;
         of.length = ((k + pieces - 1) / pieces + 3) & ~3;
         of.block = SMG_KEPT_CHANNELS;
     }
@@ -140,18 +142,22 @@ static void scale(const layer *of, int32_t n, place at, int32_t pixels, const ui
     }
 }
 
-/* Elements from `start` on of windows and filters, the first of which is channel n's, to the sums; the first to biases. */
-static inline void multiply(const layer *of, int32_t n, int32_t start, int32_t tiles, uint32_t *sums) {
+/* Elements from `start` on of windows and of filters n, n + 1, …, of which there are `count`, to their sums, the first
+ * to biases. Bytes are left where they lie if they are as they are to be. */
+static void multiply(const layer *of, int32_t n, int32_t count, int32_t start, int32_t tiles, uint32_t *sums) {
+    const int32_t there = SMG_FILTERS > 1 && of->k == of->length && !of->w.count && count >= SMG_FILTERS;
+    for (int32_t f = 0; f < SMG_FILTERS && !there; f++)
+        widen(of, n + smg_min(f, count - 1), start, of->filters + f * of->length);
 #if defined(__thumb__)
     const uint32_t bias = (uint32_t)of->b[n], four[SMG_TILE] = {bias, bias, bias, bias};
     smg_filtering job = {sums, start ? sums : four, start ? 4 * SMG_TILE : 0, of->windows, of->filters,
                          of->filters + of->length, tiles};
     smg_filter_tiles(&job);
 #else
-    const int32_t apart = of->tiles * SMG_TILE;
-    for (int32_t f = 0; !start && f < smg_min(SMG_FILTERS, of->p->y_c - n); f++)
-        for (int32_t i = 0; i < tiles * SMG_TILE; i++) sums[f * apart + i] = (uint32_t)of->b[n + f];
-    smg_multiply_tiles(sums, apart, of->windows, of->filters, of->length, tiles);
+    int32_t bias[SMG_FILTERS];
+    for (int32_t f = 0; f < SMG_FILTERS; f++) bias[f] = of->b[n + smg_min(f, count - 1)];
+    smg_multiply_tiles(sums, of->tiles * SMG_TILE, of->windows, there ? of->w.data + n * of->k : of->filters, of->length,
+                       tiles, start ? 0 : bias);
 #endif
 }
 
@@ -161,9 +167,7 @@ static void filter(const layer *of, place at, int32_t pixels, int32_t n, int32_t
     for (int32_t start = 0; start < of->k; start += of->length) {
         if (of->length < of->k) gather(of, at, pixels, c, start);
         for (int32_t f = 0; f < count; f += SMG_FILTERS) {
-            for (int32_t i = 0; i < SMG_FILTERS; i++)
-                widen(of, n + smg_min(f + i, count - 1), start, of->filters + i * of->length);
-            multiply(of, n + f, start, tiles, of->sums + f * apart);
+            multiply(of, n + f, count - f, start, tiles, of->sums + f * apart);
         }
     }
     for (int32_t f = 0; f < count; f++) scale(of, n + f, at, pixels, of->sums + f * apart);

@@ -59,6 +59,27 @@ static SMG_NOINLINE void masked(const smg_conv2d_grad_g8_params *p, smg_rounding
     }
 }
 
+/* Trained channels whose sums are held on the stack beside all others. */
+enum { TRAINED = 32 };
+
+/* A 1x1 convolution some of whose channels are trained, few enough: gradients are looked through once for both. */
+static int is_pointwise(const smg_conv2d_grad_g8_params *p, const smg_weights *w) {
+    return p->k_h * p->k_w * p->stride_h * p->stride_w * p->groups == 1 && p->pad_h + p->pad_w == 0 &&
+           p->x_h == p->y_h && p->x_w == p->y_w && p->x_c <= SMG_SUMS && w->count > 0 && w->count <= TRAINED;
+}
+
+static SMG_NOINLINE void pointwise(const smg_conv2d_grad_g8_params *p, smg_rounding *r, const int8_t *dy,
+                                   const smg_weights *w, const uint8_t *mask, int8_t *dx) {
+    int32_t sums[SMG_SUMS], own[TRAINED];
+    for (int32_t at = 0; at < p->x_h * p->x_w; at++) {
+        for (int32_t c = 0; c < p->x_c; c++) sums[c] = 0;
+        for (int32_t i = 0; i < w->count; i++) own[i] = 0;
+        smg_accumulate_two(sums, p->x_c, own, w->count, dy + at * p->y_c, w->data, w->trained, p->y_c);
+        for (int32_t i = 0; i < w->count; i++) sums[w->channel[i]] = own[i];
+        smg_round_sums(r, sums, p->x_c, 0, at * p->x_c, mask, dx + at * p->x_c);
+    }
+}
+
 /* Working memory is there where a 1x1 convolution has a use for it. */
 void smg_conv2d_grad_g8(const smg_conv2d_grad_g8_params *p, const int8_t *dy, const smg_weights *w,
                         const uint8_t *mask, const int32_t *step_state, int8_t *dx, int32_t *peak_bits, void *scratch) {
@@ -69,6 +90,8 @@ void smg_conv2d_grad_g8(const smg_conv2d_grad_g8_params *p, const int8_t *dy, co
         const int32_t parts = (pixels + most - 1) / most, part = (pixels + parts - 1) / parts;
         for (int32_t at = 0; at < pixels; at += part)
             masked(p, &r, dy, w, mask, at, smg_min(part, pixels - at), dx, scratch);
+    } else if (is_pointwise(p, w)) {
+        pointwise(p, &r, dy, w, mask, dx);
     } else {
         smg_conv2d_grad_any(p, &r, dy, *w, mask, dx);
     }

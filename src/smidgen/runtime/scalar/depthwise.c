@@ -1,8 +1,8 @@
 /* Depthwise convolution: one channel at a time, its input laid out as strips of words under which its filter slides.
  *
- * A strip is a row of the input with what lies outside the map on either side. Where windows step over columns, it is of
- * columns as far apart, so that neighbouring outputs always find neighbouring words. Nothing of the channel is read again
- * once its strips are laid out: the output may take its place. */
+ * A strip is a row of the input with what lies outside the map on either side. Where windows step over columns, it is
+ * of columns as far apart, so that neighbouring outputs always find neighbouring words. Nothing of the channel is read
+ * again once its strips are laid out: the output may take its place. */
 #include "smidgen.h"
 
 #include "arithmetic.h"

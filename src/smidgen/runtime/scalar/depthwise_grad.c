@@ -88,7 +88,8 @@ static void sum_row(const plane *b, const rows_seen *rows, int32_t ix, int32_t c
     for (int32_t i = 0; i < count; i++, d++, index += step) {
         sums[i] = 0;
         if (!smg_passes(mask, index) || !rows->count) continue;
-        sums[i] = few ? smg_rows_few(d, rows->weights, rows->count, &b->by) : dot_any(d, rows->weights, rows->count, &b->by);
+        sums[i] = few ? smg_rows_few(d, rows->weights, rows->count, &b->by)
+                      : dot_any(d, rows->weights, rows->count, &b->by);
     }
 }
 

@@ -1,7 +1,9 @@
-/* Two products by one multiplication, in Thumb's first instruction set: see pairs.h. Only the lower registers multiply;
- * the upper ones are added to, and keep what a loop is about. */
-#if defined(__ARM_ARCH_6M__)
+/* Two products by one multiplication: see pairs.h. In Thumb's first instruction set only the lower registers multiply; the
+ * upper ones are added to, and keep what a loop is about. */
+#if defined(__thumb__)
 #include "thumb.inc"
+
+#if defined(__ARM_ARCH_6M__)
 
 /* r0 walks over the weights until lr, r1 over the gradients; r12 is the sum, r8 is SMG_HALF. */
     .macro smg_begin_dot
@@ -211,4 +213,46 @@
 4:
     .word 0x80808080
     smg_end smg_add_words
+#else
+/* r0 walks over the weights until r2, r1 over the gradients; r12 is the sum, lr is SMG_HALF. */
+    .macro smg_dot each
+    push {r4-r10, lr}
+    mov lr, #0x8000
+    mov r12, #0
+1:
+    ldmia r0!, {r3-r6}
+    ldmia r1!, {r7-r10}
+    mla r3, r3, r7, lr
+    .if \each
+    add r12, r12, r3, asr #16
+    mov r3, lr
+    .endif
+    mla r3, r4, r8, r3
+    .if \each
+    add r12, r12, r3, asr #16
+    mov r3, lr
+    .endif
+    mla r3, r5, r9, r3
+    .if \each
+    add r12, r12, r3, asr #16
+    mov r3, lr
+    .endif
+    mla r3, r6, r10, r3
+    add r12, r12, r3, asr #16
+    cmp r0, r2
+    bne 1b
+    mov r0, r12
+    pop {r4-r10, pc}
+    .endm
+
+    .global smg_dot_few
+    smg_function smg_dot_few
+    smg_dot 0
+    smg_end smg_dot_few
+
+    .global smg_dot_any
+    smg_function smg_dot_any
+    smg_dot 1
+    smg_end smg_dot_any
+#endif
 #endif

@@ -38,15 +38,12 @@ typedef struct {
 
 enum { SMG_WORDS = 4 };
 
-#if defined(__ARM_ARCH_6M__)
-int32_t smg_rows_few(const uint32_t *d, const uint32_t *w, int32_t count, const smg_row_steps *by);
-int32_t smg_dot_few(const uint32_t *w, const uint32_t *d, const uint32_t *end);
-int32_t smg_dot_any(const uint32_t *w, const uint32_t *d, const uint32_t *end);
-void smg_add_words(int32_t *sums, const int32_t *sums_end, const smg_scaled_row *rows, const smg_scaled_row *end,
-                   uint32_t start);
-#else
 /* The dot product of pairs, four at a time, until that of weights ends: of gradients whose eights add up to few, and of
  * any. */
+#if defined(__thumb__)
+int32_t smg_dot_few(const uint32_t *w, const uint32_t *d, const uint32_t *end);
+int32_t smg_dot_any(const uint32_t *w, const uint32_t *d, const uint32_t *end);
+#else
 static inline int32_t smg_dot_few(const uint32_t *w, const uint32_t *d, const uint32_t *end) {
     int32_t sum = 0;
     for (; w != end; w += 4, d += 4)
@@ -59,12 +56,23 @@ static inline int32_t smg_dot_any(const uint32_t *w, const uint32_t *d, const ui
     for (; w != end; w++, d++) sum += smg_upper(SMG_HALF + w[0] * d[0]);
     return sum;
 }
+#endif
 
-/* The dot product of `count` rows, one or more, each with every other word of gradients, which add up to few. */
-static inline int32_t smg_rows_few(const uint32_t *d, const uint32_t *w, int32_t count, const smg_row_steps *by) {
-    const int32_t words = by->words;
+/* As smg_accumulate, of `count` rows of c elements, and of as many of own_c. */
+void smg_accumulate_two(int32_t *sums, int32_t c, int32_t *own_sums, int32_t own_c, const int8_t *d, const int8_t *rows,
+                        const int8_t *own, int32_t count);
+
+#if defined(__ARM_ARCH_6M__)
+int32_t smg_rows_few(const uint32_t *d, const uint32_t *w, int32_t count, const smg_row_steps *by);
+void smg_add_words(int32_t *sums, const int32_t *sums_end, const smg_scaled_row *rows, const smg_scaled_row *end,
+                   uint32_t start);
+#else
+/* The dot product of `count` rows, one or more, each of so many words: every other one of gradients, which add up to
+ * few. */
+static inline int32_t smg_rows_of(const uint32_t *d, const uint32_t *w, int32_t count, smg_row_steps by,
+                                  const int32_t words) {
     uint32_t sum = SMG_HALF;
-    for (; count > 0; count--, d += by->up, w += words + by->down) {
+    for (; count > 0; count--, d += by.up, w += words + by.down) {
         sum += d[0] * w[0];
         if (words > 1) sum += d[2] * w[1];
         if (words > 2) sum += d[4] * w[2];
@@ -73,11 +81,18 @@ static inline int32_t smg_rows_few(const uint32_t *d, const uint32_t *w, int32_t
     return smg_upper(sum);
 }
 
+static inline int32_t smg_rows_few(const uint32_t *d, const uint32_t *w, int32_t count, const smg_row_steps *by) {
+    if (by->words == 2) return smg_rows_of(d, w, count, *by, 2);
+    if (by->words == 3) return smg_rows_of(d, w, count, *by, 3);
+    if (by->words == 4) return smg_rows_of(d, w, count, *by, 4);
+    return smg_rows_of(d, w, count, *by, 1);
+}
+
 /* sums[n] = sums[n] + x, modulo 2^32. */
 static inline void smg_add_to(int32_t *sum, int32_t x) { *sum = (int32_t)((uint32_t)*sum + (uint32_t)x); }
 
-/* sums[n] += Σ factor * row[n], eight at a time, of rows of words whose factors add up to few. Bytes are raised by 128, so
- * that they have no signs; what that adds is taken off in the words that sums begin with. */
+/* sums[n] += Σ factor * row[n], eight at a time, of rows of words whose factors add up to few. Bytes are raised by 128,
+ * so that they have no signs; what that adds is taken off in the words that sums begin with. */
 static inline void smg_add_words(int32_t *sums, const int32_t *sums_end, const smg_scaled_row *rows,
                                  const smg_scaled_row *end, uint32_t start) {
     const uint32_t even = 0x00FF00FF, raise = 0x80808080;

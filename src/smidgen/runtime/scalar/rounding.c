@@ -4,8 +4,15 @@
 #include "fours.h"
 #include "noinline.h"
 
-/* One element; collects the bits that occur before saturation. By itself, so that its products have all registers. */
-static SMG_NOINLINE int32_t element(smg_rounding *r, int32_t sum, int32_t multiplier, uint32_t octet) {
+/* By itself where registers are few, so that its products have all of them. */
+#if defined(__ARM_ARCH_6M__)
+#define ALONE SMG_NOINLINE
+#else
+#define ALONE inline
+#endif
+
+/* One element; collects the bits that occur before saturation. */
+static ALONE int32_t element(smg_rounding *r, int32_t sum, int32_t multiplier, uint32_t octet) {
     const int32_t shift = r->shift, most = 1 << 20; /* what is shifted up is limited first, so that nothing is lost */
     int32_t v = smg_high_mul(smg_shift_left(sum, r->lift), multiplier) >> r->deep;
     if (r->raise) v = smg_shift_left(smg_clamp(v, -most, most), r->raise);
@@ -35,7 +42,6 @@ static SMG_NOINLINE void round_some(smg_rounding *r, const int32_t *sums, int32_
     }
 }
 
-#if defined(__ARM_ARCH_6M__)
 /* Whether the mask lets all elements pass. */
 static int all_pass(const uint8_t *mask, int32_t index, int32_t count) {
     for (int32_t some; mask && count > 0; index += some, count -= some) {
@@ -56,14 +62,11 @@ static SMG_NOINLINE int32_t round_fours(smg_rounding *r, const int32_t *sums, in
     r->peak_bits |= all.peak_bits;
     return whole;
 }
-#endif
 
 void smg_round_sums(smg_rounding *r, const int32_t *sums, int32_t count, int32_t c, int32_t index, const uint8_t *mask,
                     int8_t *to) {
-    int32_t done = 0;
-#if defined(__ARM_ARCH_6M__)
-    if (!r->raise && index % 4 == 0 && all_pass(mask, index, count)) done = round_fours(r, sums, count, c, index, to);
-#endif
+    const int fours = !r->raise && index % 4 == 0 && all_pass(mask, index, count);
+    const int32_t done = fours ? round_fours(r, sums, count, c, index, to) : 0;
     round_some(r, sums + done, count - done, c + done, index + done, mask, to + done);
 }
 

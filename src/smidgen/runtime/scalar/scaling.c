@@ -25,11 +25,18 @@ static void scale_any(int8_t *to, int32_t step, const uint32_t *sums, int32_t co
 }
 
 #if !defined(__thumb__)
+/* Twice a multiplier is 2^32 more than the number of 32 bits that it leaves, so the sum itself is added to the upper half
+ * of their product; what the lower half is rounded to is its first bit. */
+static inline int32_t high_mul(int32_t sum, int32_t twice) {
+    const int64_t product = (int64_t)sum * twice;
+    return (int32_t)(product >> 32) + sum + (int32_t)((uint32_t)product >> 31);
+}
+
 static void scale_usual(int8_t *to, int32_t step, const uint32_t *sums, int32_t count, const smg_scaling *scaling) {
-    const int32_t multiplier = scaling->multiplier, half = scaling->half, right = scaling->right;
+    const int32_t twice = smg_shift_left(scaling->multiplier, 1), half = scaling->half, right = scaling->right;
     const uint32_t range = (uint32_t)scaling->range;
     for (int32_t i = 0; i < count; i++, to += step) {
-        const int32_t high = smg_high_mul((int32_t)sums[i], multiplier), value = (high + (high >> 31) + half) >> right;
+        const int32_t high = high_mul((int32_t)sums[i], twice), value = (high + (high >> 31) + half) >> right;
         const uint32_t limited = (uint32_t)value <= range ? (uint32_t)value : value < 0 ? 0 : range;
         *to = (int8_t)(scaling->lo + (int32_t)limited);
     }

@@ -65,10 +65,12 @@ static inline void multiply(uint32_t *restrict sums, int32_t apart, const int32_
 
 #if !defined(__thumb__)
 void smg_multiply_tiles(uint32_t *restrict sums, int32_t apart, const int32_t *restrict x,
-                        const smg_filter_element *restrict w, int32_t length, int32_t tiles) {
+                        const smg_filter_element *restrict w, int32_t length, int32_t tiles, const int32_t *start) {
 #if defined(__riscv)
-    smg_tiles_riscv(sums, apart, x, w, length, tiles);
+    smg_tiles_riscv(sums, apart, x, w, length, tiles, start);
 #else
+    for (int32_t f = 0; start && f < SMG_FILTERS; f++)
+        for (int32_t i = 0; i < tiles * SMG_TILE; i++) sums[f * apart + i] = (uint32_t)start[f];
     for (int32_t t = 0; t < tiles; t++) multiply(sums + t * SMG_TILE, apart, x + t * length * SMG_TILE, w, length);
 #endif
 }

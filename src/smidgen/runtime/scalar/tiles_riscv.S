@@ -45,6 +45,14 @@
     smg_sums \move, a4, a5, a6, a7
     .endm
 
+/* Four sums begin with a filter's bias. */
+    .macro smg_start at, p, q, r, s
+    lw \p, \at(t0)
+    mv \q, \p
+    mv \r, \p
+    mv \s, \p
+    .endm
+
 /* `move` ra and s0-s11. */
     .macro smg_kept move
     \move ra, 20(sp)
@@ -76,8 +84,18 @@ smg_tiles_riscv:
     sw a4, 12(sp)
     sw a5, 16(sp)
     mv a0, a2
+    sw a6, 72(sp)
 1: /* a tile */
+    lw t0, 72(sp)
+    bnez t0, 3f
     smg_all_sums lw
+    j 4f
+3:
+    smg_start 0, s0, s1, s2, s3
+    smg_start 4, s4, s5, s6, s7
+    smg_start 8, s8, s9, s10, s11
+    smg_start 12, a4, a5, a6, a7
+4:
     lw a1, 8(sp)
     lw t0, 12(sp)
     add a2, a1, t0

@@ -22,10 +22,13 @@ def _conv2d(node: Node, by_row: bool) -> int:
     k, height, room = math.prod(node.ins[1].type.shape[1:]), rows(node, by_row), SIZES["WINDOW_ROOM"]
     length = _up(k, 4)
     here = min(room, SIZES["WINDOW_ROW_ROOM"] + SIZES["WINDOW_ROW_DEEPER"] * k) if height == 1 else room
-    tiles, kept = min(here // (4 * TILE * length), -(-height * node.out.type.shape[2] // TILE)), SIZES["CHANNELS"]
-    if not tiles:
-        pieces = -(-k // (room // (4 * TILE)))
-        length, tiles, kept = _up(-(-k // pieces), 4), 1, SIZES["KEPT_CHANNELS"]
+    fit, tiles, kept = here // (4 * TILE * length), -(-height * node.out.type.shape[2] // TILE), SIZES["CHANNELS"]
+    if fit >= min(2, tiles):
+        tiles = min(fit, tiles)
+    else:
+        tiles, kept = min(SIZES["PIECE_TILES"], tiles), SIZES["KEPT_CHANNELS"]
+        pieces = -(-k // (SIZES["PIECE_ROOM"] // (4 * TILE) // tiles))
+        length = _up(-(-k // pieces), 4)
     return 4 * (tiles * TILE * (length + kept) + length)
 
 

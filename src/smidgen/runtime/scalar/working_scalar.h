@@ -8,7 +8,9 @@
 #define SMG_KEPT_CHANNELS 16
 
 /* Bytes that a convolution's windows may fill, and where a single row is computed: so many, and more for each element
- * of a window. Windows that do not fit are taken in pieces, a tile of four pixels at a time. */
+ * of a window. Windows of which not even two tiles fit are taken in pieces, up to so many tiles at a time. */
+#define SMG_PIECE_TILES 4
+#define SMG_PIECE_ROOM 2816
 #define SMG_WINDOW_ROOM 4096
 #define SMG_WINDOW_ROW_ROOM 2048
 #define SMG_WINDOW_ROW_DEEPER 16

@@ -1,0 +1,1 @@
+"""Examples to start from, each a folder with one command."""

@@ -1,0 +1,1 @@
+"""Gestures of a new user, from an accelerometer."""

@@ -1,0 +1,1 @@
+"""Anomalies in the sound of a machine."""

@@ -1,0 +1,1 @@
+"""Person detection from 100 pictures."""

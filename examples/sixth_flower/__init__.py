@@ -1,0 +1,1 @@
+"""A sixth flower for a network that knows five."""
