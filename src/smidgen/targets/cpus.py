@@ -26,9 +26,7 @@ class Cpu:
     link: int
     operation: int  # of a semihosting call, and its result
     arguments: int
-    before: (
-        bytes  # the code before the instruction that makes a semihosting call, that instruction, and the code behind
-    )
+    before: bytes  # code before the instruction that makes a semihosting call, that instruction, and code behind it
     call: bytes
     behind: bytes
     wide: tuple[int, int]  # an instruction takes two halfwords where these bits of the first come to that much
