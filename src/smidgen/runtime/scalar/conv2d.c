@@ -5,6 +5,7 @@
 #include "smidgen.h"
 
 #include "arithmetic.h"
+#include "copying.h"
 #include "filters.h"
 #include "scaling.h"
 #include "strips.h"
@@ -119,10 +120,10 @@ static void widen(const layer *of, int32_t n, int32_t start, smg_filter_element 
 #if defined(__thumb__)
     const int32_t words = (uintptr_t)w % 4 ? 0 : end & ~3;
     if (words) smg_widen_thumb(to, w, words);
-#else
-    const int32_t words = 0;
-#endif
     for (int32_t i = words; i < end; i++) to[i] = w[i];
+#else
+    smg_copy(to, w, end);
+#endif
     for (int32_t i = end; i < of->length; i++) to[i] = 0;
     for (int32_t i = 0; i < of->w.count; i++) {
         for (int32_t t = 0, at = of->w.channel[i] - start; t < taps && at < end; t++, at += of->in)
@@ -145,7 +146,8 @@ static void scale(const layer *of, int32_t n, place at, int32_t pixels, const ui
 /* Elements from `start` on of windows and of filters n, n + 1, …, of which there are `count`, to their sums, the first
  * to biases. Bytes are left where they lie if they are as they are to be. */
 static void multiply(const layer *of, int32_t n, int32_t count, int32_t start, int32_t tiles, uint32_t *sums) {
-    const int32_t there = SMG_FILTERS > 1 && of->k == of->length && !of->w.count && count >= SMG_FILTERS;
+    const int32_t whole = start + of->length <= of->k && !of->w.count;
+    const int32_t there = SMG_FILTERS > 1 && whole && count >= SMG_FILTERS;
     for (int32_t f = 0; f < SMG_FILTERS && !there; f++)
         widen(of, n + smg_min(f, count - 1), start, of->filters + f * of->length);
 #if defined(__thumb__)
@@ -156,8 +158,8 @@ static void multiply(const layer *of, int32_t n, int32_t count, int32_t start, i
 #else
     int32_t bias[SMG_FILTERS];
     for (int32_t f = 0; f < SMG_FILTERS; f++) bias[f] = of->b[n + smg_min(f, count - 1)];
-    smg_multiply_tiles(sums, of->tiles * SMG_TILE, of->windows, there ? of->w.data + n * of->k : of->filters, of->length,
-                       tiles, start ? 0 : bias);
+    smg_multiply_tiles(sums, of->tiles * SMG_TILE, of->windows, there ? of->w.data + n * of->k + start : of->filters,
+                       there ? of->k : of->length, of->length, tiles, start ? 0 : bias);
 #endif
 }
 

@@ -98,6 +98,7 @@ static void slide(const smg_depthwise_s8_params *p, const layout *of, smg_map x,
     const int32_t high = of->high - (of->band - rows) * p->stride_h, columns = smg_min(of->wide, p->y_w - ox);
     const int32_t together = rows == 1 || (columns == p->y_w && columns == of->wide && oy + rows <= y.rows) ? rows : 1;
     const int32_t times = p->y_c == p->x_c ? 1 : p->y_c / p->x_c;
+    const int32_t run = p->stride_w == 1 && p->dilation_w == 1 ? p->k_w : 1;
     const smg_strip *last = list_strips(p, of, x, oy * p->stride_h - p->pad_h, ox * p->stride_w - p->pad_w, high);
     int8_t *to = smg_row(y, oy, p->y_w * p->y_c) + ox * p->y_c;
     for (int32_t n = 0, c = 0, time = 0, t = 0; n < p->y_c; n++) {
@@ -107,7 +108,7 @@ static void slide(const smg_depthwise_s8_params *p, const layout *of, smg_map x,
         const smg_scaling scaling =
             smg_scaling_of(p->multiplier[n], p->shift[n], b[n], p->k_h * p->k_w, p->y_zero, p->lo, p->hi);
         smg_sliding job = {of->sums, of->held, of->taps, end, of->wide / SMG_TILE, rows, 4 * p->stride_h * of->down,
-                           (uint32_t)b[n] - (uint32_t)(p->x_zero * total)};
+                           (uint32_t)b[n] - (uint32_t)(p->x_zero * total), run};
         if (time == 0) smg_pick(of->strips, last, c, p->stride_w * p->x_c);
         smg_slide(&job);
         for (int32_t r = 0; r < rows; r += together)

@@ -32,14 +32,20 @@ static inline int32_t high_mul(int32_t sum, int32_t twice) {
     return (int32_t)(product >> 32) + sum + (int32_t)((uint32_t)product >> 31);
 }
 
+static inline int8_t scale_one(uint32_t sum, int32_t twice, int32_t half, int32_t right, uint32_t range, int32_t lo) {
+    const int32_t high = high_mul((int32_t)sum, twice), value = (high + (high >> 31) + half) >> right;
+    const uint32_t limited = (uint32_t)value <= range ? (uint32_t)value : value < 0 ? 0 : range;
+    return (int8_t)(lo + (int32_t)limited);
+}
+
 static void scale_usual(int8_t *to, int32_t step, const uint32_t *sums, int32_t count, const smg_scaling *scaling) {
     const int32_t twice = smg_shift_left(scaling->multiplier, 1), half = scaling->half, right = scaling->right;
+    const int32_t lo = scaling->lo;
     const uint32_t range = (uint32_t)scaling->range;
-    for (int32_t i = 0; i < count; i++, to += step) {
-        const int32_t high = high_mul((int32_t)sums[i], twice), value = (high + (high >> 31) + half) >> right;
-        const uint32_t limited = (uint32_t)value <= range ? (uint32_t)value : value < 0 ? 0 : range;
-        *to = (int8_t)(scaling->lo + (int32_t)limited);
+    for (; count >= 4; count -= 4, sums += 4) {
+        for (int32_t i = 0; i < 4; i++, to += step) *to = scale_one(sums[i], twice, half, right, range, lo);
     }
+    for (int32_t i = 0; i < count; i++, to += step) *to = scale_one(sums[i], twice, half, right, range, lo);
 }
 #endif
 

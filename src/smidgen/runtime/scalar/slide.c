@@ -54,6 +54,12 @@ void smg_slide(smg_sliding *of) {
 #if defined(__thumb__)
     smg_slide_thumb(of);
 #else
+#if defined(__riscv)
+    if (of->run >= 3 && of->tiles % 2 == 0) {
+        smg_slide_riscv(of);
+        return;
+    }
+#endif
     for (int32_t r = 0; r < of->rows; r++) {
         const int32_t *x = of->x;
         int32_t left = of->tiles;

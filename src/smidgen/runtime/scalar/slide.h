@@ -18,9 +18,13 @@ typedef struct {
     int32_t tiles, rows; /* of outputs */
     int32_t down;        /* bytes from a row of windows to the next */
     uint32_t start;      /* what sums begin with */
+    int32_t run;         /* so many taps, one after the other, lie side by side: a row of them, or 1 */
 } smg_sliding;
 
-/* Sums of every window; x is left behind the last row. */
+/* Sums of every window; what is to be done is used up. */
 void smg_slide(smg_sliding *of);
+
+/* The same in assembly, for RISC-V, where three taps or more lie side by side and tiles are an even number, at least 2. */
+void smg_slide_riscv(smg_sliding *of);
 
 #endif

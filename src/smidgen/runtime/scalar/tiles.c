@@ -46,8 +46,8 @@ static inline four add(four sums, int32_t a, int32_t b, int32_t c, int32_t d, in
 }
 
 static inline void multiply(uint32_t *restrict sums, int32_t apart, const int32_t *restrict x,
-                            const smg_filter_element *restrict w, int32_t length) {
-    const smg_filter_element *second = w + length, *third = second + length, *fourth = third + length, *end = second;
+                            const smg_filter_element *restrict w, int32_t wide, int32_t length) {
+    const smg_filter_element *second = w + wide, *third = second + wide, *fourth = third + wide, *end = w + length;
     four p = load(sums), q = load(sums + apart), r = load(sums + 2 * apart), s = load(sums + 3 * apart);
     for (; w < end; w++, second++, third++, fourth++, x += SMG_TILE) {
         const int32_t a = x[0], b = x[1], c = x[2], d = x[3];
@@ -65,13 +65,14 @@ static inline void multiply(uint32_t *restrict sums, int32_t apart, const int32_
 
 #if !defined(__thumb__)
 void smg_multiply_tiles(uint32_t *restrict sums, int32_t apart, const int32_t *restrict x,
-                        const smg_filter_element *restrict w, int32_t length, int32_t tiles, const int32_t *start) {
+                        const smg_filter_element *restrict w, int32_t wide, int32_t length, int32_t tiles,
+                        const int32_t *start) {
 #if defined(__riscv)
-    smg_tiles_riscv(sums, apart, x, w, length, tiles, start);
+    smg_tiles_riscv(sums, apart, x, w, wide, length, tiles, start);
 #else
     for (int32_t f = 0; start && f < SMG_FILTERS; f++)
         for (int32_t i = 0; i < tiles * SMG_TILE; i++) sums[f * apart + i] = (uint32_t)start[f];
-    for (int32_t t = 0; t < tiles; t++) multiply(sums + t * SMG_TILE, apart, x + t * length * SMG_TILE, w, length);
+    for (int32_t t = 0; t < tiles; t++) multiply(sums + t * SMG_TILE, apart, x + t * length * SMG_TILE, w, wide, length);
 #endif
 }
 #endif

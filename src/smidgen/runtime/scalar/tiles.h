@@ -18,14 +18,15 @@ typedef int32_t smg_filter_element;
 typedef int8_t smg_filter_element;
 #endif
 
-/* sums[filter][tile][pixel] += x[tile][i][pixel] * w[filter][i] for i < length, a multiple of four; sums of one filter
- * are `apart` from the next one's, and begin with start[filter] where that is given. SMG_FILTERS filters are read. */
-void smg_multiply_tiles(uint32_t *sums, int32_t apart, const int32_t *x, const smg_filter_element *w, int32_t length,
-                        int32_t tiles, const int32_t *start);
+/* sums[filter][tile][pixel] += x[tile][i][pixel] * w[filter][i] for i < length, a multiple of four; a filter lies `wide`
+ * elements from the next one, its sums `apart` from the next one's, which begin with start[filter] where that is given.
+ * SMG_FILTERS filters are read. */
+void smg_multiply_tiles(uint32_t *sums, int32_t apart, const int32_t *x, const smg_filter_element *w, int32_t wide,
+                        int32_t length, int32_t tiles, const int32_t *start);
 
 /* The same in assembly, for RISC-V: compilers run out of registers. There is at least one tile. */
-void smg_tiles_riscv(uint32_t *sums, int32_t apart, const int32_t *x, const int8_t *w, int32_t length, int32_t tiles,
-                     const int32_t *start);
+void smg_tiles_riscv(uint32_t *sums, int32_t apart, const int32_t *x, const int8_t *w, int32_t wide, int32_t length,
+                     int32_t tiles, const int32_t *start);
 
 /* to[4i] = x[i] - zero. */
 void smg_spread(const int8_t *x, int32_t count, int32_t zero, int32_t *to);

@@ -81,10 +81,11 @@ smg_tiles_riscv:
     sw a0, 0(sp)
     sw a1, 4(sp)
     sw a3, 8(sp)
-    sw a4, 12(sp)
-    sw a5, 16(sp)
+    sw a5, 12(sp)
+    sw a6, 16(sp)
     mv a0, a2
-    sw a6, 72(sp)
+    sw a7, 72(sp)
+    sw a4, 76(sp)
 1: /* a tile */
     lw t0, 72(sp)
     bnez t0, 3f
@@ -97,11 +98,12 @@ smg_tiles_riscv:
     smg_start 12, a4, a5, a6, a7
 4:
     lw a1, 8(sp)
-    lw t0, 12(sp)
+    lw t0, 76(sp)
+    lw t1, 12(sp)
     add a2, a1, t0
     add a3, a2, t0
     add t6, a3, t0
-    mv ra, a2
+    add ra, a1, t1
 2:
     smg_element 0
     smg_element 1
