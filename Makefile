@@ -109,7 +109,7 @@ fuzz: .venv/.dev
 	$(BIN)/python tools/fuzz.py --minutes $(FUZZ_MINUTES)
 
 fuzz-ci: .venv/.dev
-	$(BIN)/python tools/fuzz.py --deterministic --share 0.1
+	$(BIN)/python tools/fuzz.py --deterministic --share 0.05
 
 # The properties again, on examples no run has seen.
 properties: .venv/.dev

@@ -1,6 +1,6 @@
 """Every architecture, trained on the images that come along, decides in int8 as it does in float.
 
-1,000 images teach the deeper ones two classes, animals and vehicles, where others learn all ten; 500 more are decided.
+1,000 images teach the deeper ones two classes, animals and vehicles, where others learn all ten; 250 more are decided.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from smidgen.data import Data
 from smidgen.data.sample import read_sample
 
 AGREEMENT = 95  # percent
+TESTED = 250  # images
 LOSS = 3  # percent of the images at most that int8 gets wrong and float does not, less those the other way around
 COPIED = 0.6  # of the pictures' variance is the most an autoencoder may miss; 1 is a picture of their mean
 
@@ -68,7 +69,7 @@ def _one_thread() -> Iterator[None]:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_trained_network_decides_as_in_float_on_19_of_20_images(name: str, data: Data) -> None:
     lesson = LESSONS[name]
-    outcome = measure(name, data, Course(lesson.epochs), task_of(name, lesson.coarse), width=lesson.width)
+    outcome = measure(name, data, Course(lesson.epochs), task_of(name, lesson.coarse), TESTED, lesson.width)
     assert outcome.float_right > lesson.least
     assert outcome.agreement >= AGREEMENT
     assert abs(outcome.int8_right - outcome.float_right) < LOSS

@@ -72,8 +72,8 @@ def test_gcc_builds_kernels_in_packed_arithmetic_of_the_same_bytes(m7: CortexM) 
 
 @pytest.mark.parametrize("core", ["cortex-m4", "cortex-m33"])
 def test_other_cores_with_packed_arithmetic_agree_with_numpy(m7: CortexM, core: str) -> None:
-    board = replace(m7.board, core=BOARDS[core].core)
-    agrees(GRAPHS, CASE_RUNS[-1:], compile(together(), target=replace(m7, board=board)))
+    board, some = replace(m7.board, core=BOARDS[core].core), dict(list(GRAPHS.items())[::4])  # of the M7's kernels
+    agrees(some, CASE_RUNS[-1:], compile(together(some), target=replace(m7, board=board)))
 
 
 @pytest.mark.skipif(not shutil.which("qemu-system-arm"), reason="qemu-system-arm is not installed")

@@ -58,7 +58,7 @@ def test_random_graphs_with_maps_in_each_others_place_compute_the_same_bytes(hos
     overlaps = 0
 
     @given(int8_graphs(), st.data())
-    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
     def agree(graph: Graph, data: st.DataObject) -> None:
         nonlocal overlaps
         schedule = grouped(graph, data)
