@@ -234,15 +234,19 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("kind", FAULTS)
-def test_a_fault_is_told_with_the_place_and_what_lay_there(m7: CortexM, kind: str) -> None:
-    spoil, message = FAULTS[kind]
+def check_fault(target: CortexM, spoil: str, message: str) -> None:
+    """A program spoiled by this C stops with that message, and stays stopped."""
     graph = pooled()
-    with start(m7, compile(graph, target=m7), f'__asm__ volatile("");{spoil}') as board:
+    with start(target, compile(graph, target=target), f'__asm__ volatile("");{spoil}') as board:
         with pytest.raises(TargetError, match=message):
             board.run(noise(graph))
         with pytest.raises(TargetError, match="has stopped; start another"):
             board.run(noise(graph))
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_a_fault_is_told_with_the_place_and_what_lay_there(m7: CortexM, kind: str) -> None:
+    check_fault(m7, *FAULTS[kind])
 
 
 def test_a_program_that_hangs_is_stopped_where_it_is(m7: CortexM) -> None:

@@ -149,26 +149,29 @@ def test_qemu_finds_nothing_unaligned_and_the_same_bytes(packed: CortexM, tmp_pa
         assert (tmp_path / "answers").read_bytes() == b"".join(array.tobytes() for array in wanted)
 
 
-BACKBONES = {
-    "mbv2-w0.35": ("99kb", 8),
-    "proxyless-w0.3": ("98kb", 8),
-    "mcunet-5fps": ("49kb", 12),
-}
+BACKBONES = (  # network, scheme, bits of a weight, board
+    ("mbv2-w0.35", "99kb", 8, "cortex-m7"),
+    ("proxyless-w0.3", "98kb", 8, "cortex-m7"),
+    ("mcunet-5fps", "49kb", 12, "cortex-m7"),
+    ("mcunet-5fps", "49kb", 8, "cortex-m0plus"),
+    ("mcunet-5fps", "49kb", 8, "esp32-c3"),
+)
 
 
 def learner(graph: Graph, scheme: str, target: CortexM | Host, bits: int) -> Program:
     return compile(graph, scheme, target, options=Options(CLASSES, weight_bits=bits), streamed_input=True)
 
 
-@pytest.mark.parametrize("name", BACKBONES)
-def test_a_released_backbone_learns_alike_on_board_and_host(cache: Path, host: Host, name: str) -> None:
+@pytest.mark.parametrize(("name", "scheme", "bits", "chip"), BACKBONES)
+def test_a_released_backbone_learns_alike_on_board_and_host(
+    cache: Path, host: Host, name: str, scheme: str, bits: int, chip: str
+) -> None:
     path = SHARED / "models" / f"{name}.npz"
     if not path.exists():
         pytest.skip(f"the released networks are not beside the checkout: no {path.name}")
-    graph, (scheme, bits) = sm.import_model(path), BACKBONES[name]
-    rng = np.random.default_rng(0)
+    graph, rng = sm.import_model(path), np.random.default_rng(0)
     with (
-        learner(graph, scheme, CortexM(cache=cache), bits).start() as board,
+        learner(graph, scheme, CortexM(BOARDS[chip], cache=cache), bits).start() as board,
         learner(graph, scheme, host, bits).start() as machine,
     ):
         for step in range(STEPS):

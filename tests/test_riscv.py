@@ -11,12 +11,10 @@ import pytest
 from unicorn import Uc
 from unicorn import unicorn_const as uc
 
-import smidgen as sm
 from cases import GRAPHS, together
 from guarded import GuardedBoard
 from networks import CLASSES, inverted_residual, samples
 from qemu import RISCV, run_firmware
-from release_files import SHARED
 from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph
 from smidgen.memory import state_offsets
@@ -31,7 +29,7 @@ from smidgen.targets.image import read_image
 from smidgen.targets.stack import bound_stack
 from smidgen.targets.toolchain import GCC, Toolchain
 from smidgen.training import Options
-from test_board import noise, pooled, start
+from test_board import check_fault, noise, pooled, start
 from test_board_projects import BUILDS, PATH, build
 from test_board_training import differing
 from test_packed import CASE_RUNS, agrees
@@ -101,18 +99,6 @@ def test_a_network_learns_alike_on_board_and_host(name: str, compiler: Toolchain
     assert counts.total == sum(counts.by_function.values()) == sum(counts.by_node) + counts.between
     assert counts.between < counts.total / 50
     assert 0.7 * memory.stack_bound < memory.stack <= memory.stack_bound <= target.board.stack
-
-
-def test_mcunet_learns_alike_on_an_esp32_c3_and_the_host(c3: CortexM, host: Host) -> None:
-    path = SHARED / "models" / "mcunet-5fps.npz"
-    if not path.exists():
-        pytest.skip(f"the released networks are not beside the checkout: no {path.name}")
-    graph, options = sm.import_model(path), Options(10, weight_bits=8)
-    programs = [compile(graph, "49kb", target, options=options, streamed_input=True) for target in (c3, host)]
-    program = programs[0]
-    with c3.start(program.graph, program.sources) as board, programs[1].start() as machine:
-        alike(board, machine, program.graph, STEPS)
-        assert board.memory().sram < 96 * 1024
 
 
 @pytest.mark.skipif(not shutil.which(RISCV[0]), reason=f"{RISCV[0]} is not installed")
@@ -190,13 +176,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("kind", FAULTS)
 def test_a_fault_is_told_with_the_place_and_what_lay_there(c3: CortexM, kind: str) -> None:
-    spoil, message = FAULTS[kind]
-    graph = pooled()
-    with start(c3, compile(graph, target=c3), f'__asm__ volatile("");{spoil}') as board:
-        with pytest.raises(TargetError, match=message):
-            board.run(noise(graph))
-        with pytest.raises(TargetError, match="has stopped; start another"):
-            board.run(noise(graph))
+    check_fault(c3, *FAULTS[kind])
 
 
 def test_the_flash_of_an_esp32_c3_begins_as_its_boot_rom_demands(c3: CortexM) -> None:

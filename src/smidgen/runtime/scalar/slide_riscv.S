@@ -1,7 +1,7 @@
 /* Depthwise windows whose rows of taps lie side by side slide over strips of words: see slide.h. For RISC-V, two tiles at
  * a time: what one tap reads the next two read, too, and compilers run out of registers. */
 #if defined(__riscv)
-    .section .note.GNU-stack, "", %progbits /* no function needs a stack that can be executed */
+#include "riscv.inc"
 
 /* The weight at a2 with eight words in registers, to the sums in s0-s7. */
     .macro smg_tap_of at, p, q, r, s, t, u, v, w
@@ -24,31 +24,12 @@
     add s7, s7, s9
     .endm
 
-/* `move` s0-s11. */
-    .macro smg_slide_kept move
-    \move s0, 0(sp)
-    \move s1, 4(sp)
-    \move s2, 8(sp)
-    \move s3, 12(sp)
-    \move s4, 16(sp)
-    \move s5, 20(sp)
-    \move s6, 24(sp)
-    \move s7, 28(sp)
-    \move s8, 32(sp)
-    \move s9, 36(sp)
-    \move s10, 40(sp)
-    \move s11, 44(sp)
-    .endm
-
 /* In a1 is where a tap reads, in a2 the tap, in a3 their end, in a4 where a tile begins, in a5 the taps left of a row,
  * in a6 all of it, in a7 where sums go; on the stack what is to be done, the row's beginning and the pairs left of it. */
-    .section .text.smg_slide_riscv, "ax", %progbits
-    .balign 4
     .global smg_slide_riscv
-    .type smg_slide_riscv, %function
-smg_slide_riscv:
+    smg_function smg_slide_riscv
     addi sp, sp, -64
-    smg_slide_kept sw
+    smg_kept sw, 0
     sw a0, 48(sp)
     lw a7, 0(a0)
     lw a4, 4(a0)
@@ -132,8 +113,8 @@ smg_slide_riscv:
     addi t1, t1, -1
     sw t1, 20(a0)
     bnez t1, 1b
-    smg_slide_kept lw
+    smg_kept lw, 0
     addi sp, sp, 64
     ret
-    .size smg_slide_riscv, . - smg_slide_riscv
+    smg_end smg_slide_riscv
 #endif

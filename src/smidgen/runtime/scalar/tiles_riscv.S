@@ -1,6 +1,6 @@
 /* Tiles of four pixels against four filters at once: smg_multiply_tiles in tiles.h, for RISC-V. */
 #if defined(__riscv)
-    .section .note.GNU-stack, "", %progbits /* no function needs a stack that can be executed */
+#include "riscv.inc"
 
 /* One filter's byte with four pixels in t0-t3. */
     .macro smg_filter at, w, p, q, r, s
@@ -53,30 +53,11 @@
     mv \s, \p
     .endm
 
-/* `move` ra and s0-s11. */
-    .macro smg_kept move
-    \move ra, 20(sp)
-    \move s0, 24(sp)
-    \move s1, 28(sp)
-    \move s2, 32(sp)
-    \move s3, 36(sp)
-    \move s4, 40(sp)
-    \move s5, 44(sp)
-    \move s6, 48(sp)
-    \move s7, 52(sp)
-    \move s8, 56(sp)
-    \move s9, 60(sp)
-    \move s10, 64(sp)
-    \move s11, 68(sp)
-    .endm
-
-    .section .text.smg_tiles_riscv, "ax", %progbits
-    .balign 4
     .global smg_tiles_riscv
-    .type smg_tiles_riscv, %function
-smg_tiles_riscv:
+    smg_function smg_tiles_riscv
     addi sp, sp, -80
-    smg_kept sw
+    sw ra, 20(sp)
+    smg_kept sw, 24
     slli a1, a1, 2
     sw a0, 0(sp)
     sw a1, 4(sp)
@@ -123,8 +104,9 @@ smg_tiles_riscv:
     sw t0, 0(sp)
     sw t1, 16(sp)
     bnez t1, 1b
-    smg_kept lw
+    lw ra, 20(sp)
+    smg_kept lw, 24
     addi sp, sp, 80
     ret
-    .size smg_tiles_riscv, . - smg_tiles_riscv
+    smg_end smg_tiles_riscv
 #endif
