@@ -218,7 +218,7 @@ def cases(graph: Graph, arrays: tuple[Array, ...], random: Random) -> Iterator[C
 def test_no_mutation_of_a_plan_that_changes_a_result_is_accepted() -> None:
     total: Counter[str] = Counter()
 
-    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=42, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.one_of(int8_graphs(max_nodes=8), map_graphs(8)), st.integers(0, 2**32 - 1))
     def agree(graph: Graph, seed: int) -> None:
         nonlocal total
