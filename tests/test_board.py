@@ -185,12 +185,14 @@ def _first(graph: Graph, kind: type[ops.Mean]) -> int:
     return next(i for i, node in enumerate(graph.nodes) if isinstance(node.op, kind))
 
 
-def test_python_counts_what_c_counts(m7: CortexM, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = learner(m7, streamed=True)
+@pytest.mark.parametrize("chip", ["cortex-m7", "riscv32"])
+def test_python_counts_what_c_counts(cache: Path, monkeypatch: pytest.MonkeyPatch, chip: str) -> None:
+    target = CortexM(BOARDS[chip], cache=cache)
+    program = learner(target, streamed=True)
     image, label = samples(program.graph, 1)[0]
 
     def measured() -> tuple[object, ...]:
-        with started(m7, program) as board:
+        with started(target, program) as board:
             loss = board.train(image, label, RATE)
             return loss, board.counts(), board.memory()
 

@@ -19,7 +19,6 @@ from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph
 from smidgen.memory import state_offsets
 from smidgen.pipeline import Program, compile
-from smidgen.targets import counter
 from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS, RV32IMC, resize
 from smidgen.targets.cortex_m import BoardDevice, CortexM
@@ -121,24 +120,6 @@ def test_qemu_runs_the_same_firmware_in_as_many_instructions(rv32: CortexM, tmp_
     if not counted.exists():
         pytest.skip("the bytes are the same; this QEMU takes no plugin to count with")
     assert int(counted.read_text()) == total
-
-
-def test_python_counts_what_c_counts(rv32: CortexM, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = learner(rv32)
-    image, label = samples(program.graph, 1)[0]
-
-    def measured() -> tuple[object, ...]:
-        with rv32.start(program.graph, program.sources) as board:
-            loss = board.train(image, label, RATE)
-            return loss, board.counts(), board.memory()
-
-    expected = measured()
-
-    def absent() -> None:
-        raise TargetError("there is none")
-
-    monkeypatch.setattr(counter, "find_compiler", absent)
-    assert measured() == expected
 
 
 def unaligned(device: BoardDevice, image: Array) -> set[str]:

@@ -74,31 +74,26 @@
     smg_end_dot
     smg_end smg_dot_any
 
+/* One or two words of a row, its gradients at `at` bytes from r0 on, to r3. */
+    .macro smg_row_part words, at
+    ldr r4, [r0, #\at]
+    .if \words > 1
+    ldr r5, [r0, #\at + 8]
+    ldmia r1!, {r6, r7}
+    muls r5, r7
+    adds r3, r5
+    .else
+    ldmia r1!, {r6}
+    .endif
+    muls r4, r6
+    adds r3, r4
+    .endm
+
 /* So many words of a row, to r3: r0 are its gradients, r1 walks over the weights. */
     .macro smg_row_words words
-    ldr r4, [r0]
-    .if \words > 1
-    ldr r5, [r0, #8]
-    ldmia r1!, {r6, r7}
-    muls r5, r7
-    adds r3, r5
-    .else
-    ldmia r1!, {r6}
-    .endif
-    muls r4, r6
-    adds r3, r4
+    smg_row_part \words, 0
     .if \words > 2
-    ldr r4, [r0, #16]
-    .if \words > 3
-    ldr r5, [r0, #24]
-    ldmia r1!, {r6, r7}
-    muls r5, r7
-    adds r3, r5
-    .else
-    ldmia r1!, {r6}
-    .endif
-    muls r4, r6
-    adds r3, r4
+    smg_row_part \words - 2, 16
     .endif
     .endm
 
