@@ -113,7 +113,7 @@ fuzz-ci: .venv/.dev
 
 # The properties again, on examples no run has seen.
 properties: .venv/.dev
-	$(BIN)/pytest -n 2 --dist worksteal --hypothesis-profile new $(shell grep -l hypothesis tests/test_*.py)
+	$(BIN)/pytest -n 2 --dist worksteal --hypothesis-profile new $(shell grep -rl hypothesis tests --include='test_*.py')
 
 # Do the tests see wrong programs? Named ones, then a sample of small changes; goes on where the last run stopped.
 MINUTES ?= 60
@@ -123,7 +123,7 @@ mutants: .venv/.dev
 # Mutated training graphs: each is refused, or runs under sanitizers and computes numpy's bytes.
 HOSTILE ?= 100000
 hostile: .venv/.dev
-	$(BIN)/python tests/hostile.py $(HOSTILE)
+	$(BIN)/python -m tests.support.hostile $(HOSTILE)
 
 # Long runs and rough ones: a board against the host, extreme images and rates, flipped bits, power that fails.
 SOAK ?=

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from native import Kernels
 from smidgen.targets.host import Host
+from tests.support.native import Kernels
 
 # `make test` draws the same examples on every machine and day; `make properties` draws new ones each time.
 settings.register_profile("same", derandomize=True)

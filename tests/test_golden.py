@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from golden import COMPILER, PROGRAMS, compiler, measure, read
+from tests.support.golden import COMPILER, PROGRAMS, compiler, measure, read
 
 
 def test_every_program_has_accepted_figures_by_this_compiler() -> None:
     assert list(read()) == list(PROGRAMS)
-    assert compiler() == COMPILER, "another compiler makes other code: run `python tests/golden.py` and say so"
+    assert compiler() == COMPILER, "another compiler makes other code: run `python -m tests.support.golden` and say so"
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -17,7 +17,7 @@ def test_a_program_takes_and_learns_what_was_last_accepted(name: str) -> None:
     if compiler() != COMPILER:
         pytest.skip(f"figures of {compiler()}, and this is {COMPILER}")
     found, accepted = measure(PROGRAMS[name]()), read()[name]
-    assert found == accepted, "if the change means to move them, run `python tests/golden.py` and say so"
+    assert found == accepted, "if the change means to move them, run `python -m tests.support.golden` and say so"
 
 
 def test_two_cores_learned_the_same() -> None:

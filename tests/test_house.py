@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import house
-from house import ORDER, ROOT, TOP, functions, imports, layer, modules, place
+from tests.support import house
+from tests.support.house import ORDER, ROOT, TOP, functions, imports, layer, modules, place
 
 LONGEST_FILE, LONGEST_FUNCTION = 400, 50  # lines
 KINDS = (".py", ".c", ".h", ".S", ".in")
@@ -31,7 +31,7 @@ def sources() -> list[Path]:
 
 
 def test_the_table_of_layers_is_the_order_the_imports_keep() -> None:
-    assert house.PAGE.read_text() == house.page(), "run python tests/house.py"
+    assert house.PAGE.read_text() == house.page(), "run python -m tests.support.house"
     assert house.table() in house.PAGE.read_text()
 
 

@@ -14,10 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import smidgen as sm
-from floats import dequantized
-from judged import in_a_folder_of_photographs, named_network, of_rows, rows, told
-from loss_tasks import TASKS, Task
-from shapes import draw_shapes
 from smidgen.data import examples, pixel_encoding
 from smidgen.data.sample import read_sample
 from smidgen.data.samples import DataError
@@ -35,9 +31,13 @@ from smidgen.targets.host import Host
 from smidgen.targets.sharing import FEWEST, share_out
 from smidgen.threads import cores, in_order, threads_for
 from smidgen.training import Options
-from streams import streaming_network
-from test_cli import fail
-from toys import small_network
+from tests.cli.test_cli import fail
+from tests.support.floats import dequantized
+from tests.support.judged import in_a_folder_of_photographs, named_network, of_rows, rows, told
+from tests.support.loss_tasks import TASKS, Task
+from tests.support.shapes import draw_shapes
+from tests.support.streams import streaming_network
+from tests.support.toys import small_network
 
 SEVERAL = 3
 DATA = draw_shapes(4, FEWEST)

@@ -14,7 +14,7 @@ import pytest
 
 import smidgen
 
-TOP = Path(__file__).parent.parent
+TOP = Path(__file__).parents[1]
 VERSION = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["version"]
 
 

@@ -29,6 +29,7 @@ from random import Random
 from mutating import Mutant, generated, named
 
 ROOT = Path(__file__).parents[1]
+TESTS = ROOT / "tests"
 NAMED = ROOT / "tools" / "named_mutants.toml"
 COPIED = ("src", "tests", "experiments", "tools", "docs", "pyproject.toml", "README.md", "CONTRIBUTING.md", "Makefile")
 SEED = 0
@@ -108,7 +109,10 @@ class Tree:
     def tests(self, room: str, limit: float) -> tuple[str, str]:
         """Whether the tests of a room pass, and which one failed."""
         named_tests = (test.partition("::") for test in ROOMS[room].tests)
-        files = [f"tests/test_{file}.py{colons}{test}" for file, colons, test in named_tests]
+        files = [
+            f"{next(TESTS.rglob(f'test_{file}.py')).relative_to(ROOT)}{colons}{test}"
+            for file, colons, test in named_tests
+        ]
         options = ["-x", "-q", "-p", "no:cacheprovider", f"--basetemp={self.folder / 'run'}", "--tb=no", "-k", LEFT_OUT]
         environment = {**os.environ, "PYTHONPATH": str(self.root / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
         process = subprocess.Popen(

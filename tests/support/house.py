@@ -1,0 +1,100 @@
+"""The order of the house, and its table in CONTRIBUTING.md: `python -m tests.support.house` writes it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+TOP = Path(__file__).parents[2]
+PAGE = TOP / "CONTRIBUTING.md"
+ROOT = TOP / "src" / "smidgen"
+# Data flows down this list; a module imports only what stands above it, or its own entry.
+LAYERS = {
+    "errors": "the errors a user can meet, all under `SmidgenError`",
+    "threads": "work shared out among this machine's cores, results in order",
+    "targets.compiler": "this machine's C compiler, up here because it also builds the memory planner's search",
+    "ir": "the graph: types, values, ops, nodes in order; build, verify, evaluate; the graph as text and back",
+    "numerics": "the arithmetic contract in numpy; random bits by counter, and rounding with them",
+    "ops": "one family a file: shape rule, numpy reference, gradient, kernel's name and parameters",
+    "data": "pictures, arrays, tables and what is told of each sample; samples → a model's input",
+    "frontends": "files → graph: `.tflite`, `.onnx` and `.smg` (and back), PyTorch, Keras, the paper's release",
+    "quantization": "float graph + images → int8 graph and a report (`docs/quantization.md`)",
+    "zoo": "architectures in code, weights that ship; a name or a file → graph",
+    "training": "graph + scheme → training graph: what learns, gradients in float32 and in int8, what makes it small",
+    "memory": "rows through ring buffers, the order of nodes, where everything lies; a check that shares no code",
+    "runtime": "`smidgen.h`, `smidgen_training.h` and the kernels, portable C99; in `avx2.h`, `vnni.h`, `cortex_m/`, "
+    "`helium/` and `scalar/` the same for processors that can do more, or less; `link/`: frames over a byte "
+    "stream; `store/`: what was learned, kept in flash; `working.py`: what each kernel needs",
+    "codegen": "graph + plan → C: one readable call per node",
+    "targets": "this machine as a shared library; Cortex-M and RISC-V boards, emulated; exported projects",
+    "pipeline": "`compile()`: every stage in order",
+    "link": "a board at the end of a byte stream: frames, requests that are done once, a device that outlives faults",
+    "inference": "what a model says of samples, one by one, and how often it is right",
+    "learning": "epochs, checkpoints, learned models",
+    "simulation": "the same graph in PyTorch: its images, its training in float32, fleets of devices in lockstep",
+    "selection": "what is worth training: contributions measured, schemes searched for a budget, rates chosen",
+    "results": "what a stage found, and how it is shown: tables, pictures, the report",
+    "fitting": "`fit()`: every stage from a model and images to firmware; files that a second call reuses",
+    "cli": "the command line: each verb calls one stage and shows what it returns",
+}
+ORDER = tuple(LAYERS)
+HEAD = "| module | what it is |\n| --- | --- |\n"
+
+
+def table() -> str:
+    """The layers as CONTRIBUTING.md shows them; a package ends in a slash."""
+    shown = ((name.replace(".", "/") + "/" * (ROOT / name).is_dir(), said) for name, said in LAYERS.items())
+    return HEAD + "".join(f"| `{name}` | {said} |\n" for name, said in shown)
+
+
+def page() -> str:
+    """CONTRIBUTING.md with the table as it has to be."""
+    before, _, behind = PAGE.read_text().partition(HEAD)
+    return before + table() + re.sub(r"\A(\|.*\n)*", "", behind)
+
+
+def modules() -> list[Path]:
+    """Every module of the library but its front doors: what `import` and what `python -m` opens."""
+    return [path for path in sorted(ROOT.rglob("*.py")) if path not in (ROOT / "__init__.py", ROOT / "__main__.py")]
+
+
+@cache
+def imports(path: Path) -> tuple[str, ...]:
+    """What a file imports by full name, at its top, for types alone and inside functions."""
+    names: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names += (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            names += (f"{'.' * node.level}{node.module or ''}.{alias.name}" for alias in node.names)
+    return tuple(names)
+
+
+def place(name: str) -> str:
+    """The entry of ORDER a module, named from `smidgen.` on, belongs to: the longest that begins its name."""
+    parts = name.split(".")
+    whole = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
+    return next((entry for entry in whole if entry in ORDER), parts[0])
+
+
+def layer(path: Path) -> str:
+    return place(".".join(path.relative_to(ROOT).with_suffix("").parts))
+
+
+def functions(path: Path) -> Iterator[tuple[str, int]]:
+    """The functions of a file with their lengths in lines; C's end with a brace in the first column."""
+    text = path.read_text()
+    if path.suffix == ".py":
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield node.name, (node.end_lineno or node.lineno) - node.lineno + 1
+    elif path.name.endswith((".c", ".h", ".c.in", ".h.in")):
+        for found in re.finditer(r"^(?:\w[^;{}=]*?)\b(\w+)\([^;{}]*\)\s*\{\n.*?^\}", text, re.MULTILINE | re.DOTALL):
+            yield found[1], found[0].count("\n") + 1
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
