@@ -142,7 +142,7 @@ def record(only: list[str]) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_inputs(folder)
-        inputs = {path for path in folder.rglob("*")}
+        inputs = set(folder.rglob("*"))
         for group, words in commands():
             if only and group not in only:
                 continue
