@@ -1,4 +1,4 @@
-"""Searched schemes and predictions as text: on the terminal and as the page docs/selection-results.md."""
+"""Searched schemes and predictions as text: on the terminal and as the page docs/results/schemes.md."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def read_measured(folder: Path) -> dict[str, Contributions]:
 
 
 def page(runs: Found, builds: Built, searched: Sequence[Searched], measured: Mapping[str, Contributions]) -> str:
-    """docs/selection-results.md, from results, schemes and contributions alone."""
+    """docs/results/schemes.md, from results, schemes and contributions alone."""
     found = {run.network for run in runs}
     settings = Settings(networks=tuple(network.name for network in PUBLISHED if network.name in found))
     shown = show(tables(NAMES, settings, searched, measured), runs, builds)

@@ -11,7 +11,7 @@ import pytest
 from experiments import illustrations
 from tests.support.house import TOP
 
-PAGE = TOP / "docs" / "how-it-works.md"
+PAGE = TOP / "docs" / "internals" / "how-it-works.md"
 SVG = "{http://www.w3.org/2000/svg}"
 FILES = sorted(path for path in (TOP / "docs" / "pictures").glob("*.svg") if path.stem in illustrations.PICTURES)
 

@@ -1,4 +1,4 @@
-"""What docs/device.md and docs/flash.md say to type works: their commands run, and their C is C."""
+"""What docs/device.md and docs/internals/flash.md say to type works: their commands run, and their C is C."""
 
 from __future__ import annotations
 

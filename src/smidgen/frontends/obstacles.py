@@ -1,6 +1,6 @@
 """What stands in the way of an import, in one sentence: every operator that has no rule, and how often it is there.
 
-The operators that are read are not listed in it: docs/ops.md has them all.
+The operators that are read are not listed in it: docs/internals/ops.md has them all.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections import Counter
 
 from smidgen.errors import ImportModelError
 
-PAGE = "docs/ops.md lists what is read"
+PAGE = "docs/internals/ops.md lists what is read"
 CUT = "replace it, or cut the model before it"
 
 

@@ -1,6 +1,6 @@
 """Contributions by rule, where nothing was measured: what does not narrow is worth training, later layers more.
 
-The constants are round figures of what was measured on the paper's networks. docs/selection.md says how well the rule
+The constants are round figures of what was measured on the paper's networks. docs/internals/selection.md says how well the rule
 ranks layers beside estimates that need data, none of which ranked them better.
 """
 
