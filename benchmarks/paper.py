@@ -1,7 +1,8 @@
 """The paper's tables and figures, one command each: what a table still lacks is measured, then it is shown.
 
 Results are kept in a file as fleets of runs are done: a command that was stopped goes on where it was, and tables share
-the runs they have in common. `--plan` says what is left to do, `--page` writes docs/results/accuracy.md from the results alone.
+the runs they have in common. `--plan` says what is left to do, `--page` writes
+docs/results/accuracy.md from the results alone.
 """
 
 from __future__ import annotations

@@ -35,8 +35,9 @@ contributions that come with the package. `{COMMAND} --page` writes the page ane
 `{COMMAND} TABLE` measures what a table still lacks, on a GPU. Accuracy is top-1 in percent on all
 test images after the last epoch; of the rates tried the best was chosen on those same images, for published and
 searched schemes alike. ± is the standard deviation over seeds. Which scheme is chosen never depends on test images:
-contributions were measured on training images of Cars that were held back. [selection.md](selection.md) says how. What
-learns is written as the number of biases, then `layer:share` of the input channels of each layer whose weights learn.
+contributions were measured on training images of Cars that were held back
+([selection.md](../internals/selection.md)). What learns is written
+as the number of biases, then `layer:share` of the input channels of each layer whose weights learn.
 """
 
 

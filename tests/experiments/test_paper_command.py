@@ -49,7 +49,9 @@ def test_a_table_is_measured_once_and_then_shown(clone: Path) -> None:
 def test_results_of_another_file_are_taken_over_and_the_page_is_written(clone: Path) -> None:
     taken = run(clone, "--take", str(TOP / "benchmarks" / "results" / "paper.jsonl"), "--page", "--results", "t.jsonl")
     assert taken.returncode == 0, taken.stderr[-400:]
-    assert (clone / "docs" / "results" / "accuracy.md").read_text() == (TOP / "docs" / "results" / "accuracy.md").read_text()
+    assert (clone / "docs" / "results" / "accuracy.md").read_text() == (
+        TOP / "docs" / "results" / "accuracy.md"
+    ).read_text()
 
 
 @pytest.mark.parametrize(

@@ -77,8 +77,9 @@ Files are read into one graph: float32, or int8 where they are quantized. *int8*
 what lies before the op can learn. `.tflite` is read and written byte for byte as LiteRT's reference kernels compute
 it; `.onnx` is read in any opset (those before 13 through ONNX's own version converter; sizes that it leaves open are
 given by `--shape input=1,3,96,96`) and written in QDQ form, with functions that make ONNX Runtime compute the same
-bytes, or without them (`--plain`, see `docs/internals/numerics.md`); PyTorch modules and `.pt2` archives are read through
-`torch.export`. Transposes between a file's [batch, channels, rows, columns] and our [rows, columns, channels] are
+bytes, or without them (`--plain`, see `docs/internals/numerics.md`); PyTorch modules and `.pt2` archives are read
+through `torch.export`. Transposes
+between a file's [batch, channels, rows, columns] and our [rows, columns, channels] are
 folded away; flattening a map costs nothing either: the weights of the next layer are reordered instead.
 
 | op | ONNX | ATen | TFLite | written as | int8 | gradient |

@@ -1,7 +1,7 @@
 """Contributions by rule, where nothing was measured: what does not narrow is worth training, later layers more.
 
-The constants are round figures of what was measured on the paper's networks. docs/internals/selection.md says how well the rule
-ranks layers beside estimates that need data, none of which ranked them better.
+The constants are round figures of what was measured on the paper's networks. docs/internals/selection.md says how well
+the rule ranks layers beside estimates that need data, none of which ranked them better.
 """
 
 from __future__ import annotations
