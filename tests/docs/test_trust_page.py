@@ -12,7 +12,7 @@ import pytest
 
 TOP = Path(__file__).parents[2]
 PAGE = TOP / "docs" / "internals" / "trust.md"
-NAMED = re.compile(r"(tests/\w+\.py)(?:::(\w+))?")
+NAMED = re.compile(r"(tests/[\w/]+\.py)(?:::(\w+))?")
 ROW = re.compile(r"^\| ([a-z][\w-]*) \| ([^|]+) \| [^|]+ \|$", re.MULTILINE)
 FAMILIES = ("Apache", "BSD", "ISC", "MIT", "MPL", "Public")  # domain
 
