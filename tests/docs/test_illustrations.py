@@ -17,7 +17,7 @@ FILES = sorted(path for path in (TOP / "docs" / "pictures").glob("*.svg") if pat
 
 
 def test_every_picture_that_the_tool_draws_is_kept_and_shown() -> None:
-    shown = re.findall(r"\]\(pictures/(\w+)\.svg\)", PAGE.read_text())
+    shown = re.findall(r"\]\(../pictures/(\w+)\.svg\)", PAGE.read_text())
     assert sorted(shown) == sorted(illustrations.PICTURES) == [path.stem for path in FILES]
 
 
