@@ -61,7 +61,7 @@ if TYPE_CHECKING:
         search,
     )
     from smidgen.selection.rates import ChosenRate, choose_rate, make_course
-    from smidgen.simulation.fleet import simulate
+    from smidgen.simulation import simulate
     from smidgen.training import Options
     from smidgen.training.head import TrainingError
     from smidgen.training.scheme import Scheme, SchemeError, load_scheme
@@ -96,7 +96,7 @@ _MODULES = {  # where each name is defined; a module is imported when a name of 
     "selection": "Contributions ContributionsError Found Pareto SearchError analyze average_contributions "
     "estimate pareto search",
     "selection.rates": "ChosenRate choose_rate make_course",
-    "simulation.fleet": "simulate",
+    "simulation": "simulate",
     "training": "Options",
     "training.head": "TrainingError",
     "training.scheme": "Scheme SchemeError load_scheme",
