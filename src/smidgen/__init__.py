@@ -66,7 +66,7 @@ from smidgen.training.scheme import Scheme, SchemeError, load_scheme
 from smidgen.zoo.loading import load
 
 if TYPE_CHECKING:
-    from smidgen.simulation.fleet import simulate
+    from smidgen.simulation import simulate
 
 __version__ = version("smidgen")
 __all__ = [
@@ -140,7 +140,7 @@ def __getattr__(name: str) -> Any:
     if name != "simulate":
         raise AttributeError(f"module 'smidgen' has no attribute {name!r}")
     try:
-        from smidgen.simulation.fleet import simulate
+        from smidgen.simulation import simulate
     except ImportError:
         raise InputError(
             "simulate() needs PyTorch, which is not installed; run: pip install 'smidgen[torch]'"
