@@ -12,8 +12,8 @@ from smidgen.codegen import Sources
 from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph, Node, check_inputs, roles_of
 from smidgen.memory import Plan
-from smidgen.simulation.fleet.courses import check_device
-from smidgen.simulation.fleet.running import Simulation
+from smidgen.simulation.courses import check_device
+from smidgen.simulation.running import Simulation
 from smidgen.targets.device import Device, check_step
 from smidgen.targets.host import Host
 from smidgen.training.losses import check_softmax

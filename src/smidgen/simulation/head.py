@@ -12,9 +12,9 @@ from torch import Tensor
 from smidgen import ops
 from smidgen.ir import Node
 from smidgen.ops import loss as reference
-from smidgen.simulation.fleet.forward import FORWARD, Function, rule
-from smidgen.simulation.fleet.layout import Setting
-from smidgen.simulation.fleet.ordered import ordered_dot
+from smidgen.simulation.forward import FORWARD, Function, rule
+from smidgen.simulation.layout import Setting
+from smidgen.simulation.ordered import ordered_dot
 
 LOG2_E, LN2_HIGH, LN2_LOW = (float(x) for x in (reference.LOG2_E, reference.LN2_HIGH, reference.LN2_LOW))
 EXP_LEAST, LOGIT_LIMIT = float(reference.EXP_LEAST), float(reference.LOGIT_LIMIT)

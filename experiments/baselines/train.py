@@ -22,14 +22,14 @@ from typing import get_args
 import torch
 from torch import Tensor
 
+from experiments.baselines.copies import Front
+from experiments.baselines.optimizers import corrections
+from experiments.baselines.runs import Baseline, Precision, Runs
 from smidgen.data import Data, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.ir import Graph, refuse_variables
 from smidgen.learning.course import Course
-from smidgen.simulation.copies import Front
 from smidgen.simulation.images import CourseImages, centred
-from smidgen.simulation.optimizers import corrections
-from smidgen.simulation.runs import Baseline, Precision, Runs
 from smidgen.training import Training
 from smidgen.training.losses import check_learns_always, check_softmax
 
