@@ -35,6 +35,7 @@ from smidgen.errors import (
     PlanError,
     SmidgenError,
     TargetError,
+    TrainingError,
 )
 from smidgen.fitting import FitError, Fitted, fit
 from smidgen.frontends import from_torch, import_model
@@ -61,7 +62,6 @@ from smidgen.selection import (
 )
 from smidgen.selection.rates import ChosenRate, choose_rate, make_course
 from smidgen.training import Options
-from smidgen.training.head import TrainingError
 from smidgen.training.scheme import Scheme, SchemeError, load_scheme
 from smidgen.zoo.loading import load
 

@@ -10,11 +10,12 @@ from torch import Tensor
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Graph, Value
 from smidgen.ops.bias import units
+from smidgen.ops.losses import check_softmax
 from smidgen.ops.update import BiasStep, DenseStep, Step, WeightStep
 from smidgen.simulation.arithmetic import Arithmetic
 from smidgen.simulation.rules import RULES, by_reference
 from smidgen.training import Training
-from smidgen.training.losses import check_learns_always, check_softmax
+from smidgen.training.options import check_learns_always
 
 
 class Simulator:
