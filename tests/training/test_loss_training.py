@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 import smidgen as sm
+from experiments.baselines import FloatTraining, Simulator
 from smidgen.errors import GraphError, InputError, TrainingError
 from smidgen.ir import Graph, evaluate_all, verify
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.learning import measure
 from smidgen.ops import Lookup
 from smidgen.ops.losses import loss_of
-from smidgen.simulation import FloatTraining, Simulator
-from smidgen.simulation.fleet.device import Simulator as SimulatedTarget
+from smidgen.simulation.device import Simulator as SimulatedTarget
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.host import Host, HostDevice
 from tests.support.loss_tasks import (

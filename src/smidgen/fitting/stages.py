@@ -274,7 +274,7 @@ def training_target(name: str) -> str | Target:
     if name != "cuda":
         return name
     try:
-        from smidgen.simulation.fleet.device import Simulator
+        from smidgen.simulation.device import Simulator
     except ImportError:
         raise InputError("cuda needs PyTorch, which is not installed; install smidgen[torch]") from None
     return Simulator()

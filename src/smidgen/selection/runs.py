@@ -119,7 +119,7 @@ def run_fleet(
     setup: Setup, programs: Sequence[Program], device: str, on_part: Callable[[float], None]
 ) -> list[Outcome]:
     """The same of many programs at once, in PyTorch."""
-    from smidgen.simulation.fleet import FleetProgress, simulate
+    from smidgen.simulation import FleetProgress, simulate
 
     def tell(at: FleetProgress) -> None:
         on_part(at.devices * ((at.epoch - 1) * at.steps + at.step) / (at.epochs * at.steps))
@@ -136,7 +136,7 @@ def run_fleet(
 def _check_device(device: str) -> None:
     """Raise InputError where fleets cannot run there, before anything is compiled for them."""
     try:
-        from smidgen.simulation.fleet.courses import check_device
+        from smidgen.simulation.courses import check_device
     except ImportError:
         raise InputError(f"{device} needs PyTorch, which is not installed; run: pip install 'smidgen[torch]'") from None
     check_device(device)

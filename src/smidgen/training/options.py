@@ -122,12 +122,3 @@ def outputs_for(graph: Graph, data: Data, loss: Loss) -> int | None:
     """Return how many outputs a head needs for the data; None where it is as many as the model has."""
     width = data.train.targets[0].size if data.label_kind == "vectors" else 0
     return LOSSES[loss].outputs(len(data.classes), width, ending_of(graph).outputs)
-
-
-def check_learns_always(step: Graph, what: str) -> None:
-    """Raise InputError for a training step that skips samples."""
-    if step.roles and step.roles.skip_below:
-        raise InputError(
-            f"{step.name} skips steps below a loss of {step.roles.skip_below:.6g}, {what} learns from all of them; use "
-            "the host, a board or a fleet"
-        )

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from experiments.baselines.arithmetic import Arithmetic
 from smidgen import numerics
 from smidgen.ir import Array, Type
-from smidgen.simulation.arithmetic import Arithmetic
 
 AWAY = 1 + 2.0**-22  # carries a half away from zero, where round() would take it to the even number
 Finisher = Callable[[Tensor], Tensor]

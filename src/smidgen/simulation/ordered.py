@@ -39,6 +39,6 @@ def _kernel() -> Any:
     """Triton comes with PyTorch's builds for CUDA; nothing else needs it."""
     import triton
 
-    from smidgen.simulation.fleet import ordered_kernel
+    from smidgen.simulation import ordered_kernel
 
     return triton.jit(ordered_kernel.ordered_dot_kernel)

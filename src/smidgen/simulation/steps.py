@@ -15,11 +15,11 @@ from smidgen.ops.conv_grad import ConvGradWeight, DenseGradWeight, DepthwiseGrad
 from smidgen.ops.gradient import GRADIENT_MOST, ChannelSum
 from smidgen.ops.rules import LIMITS
 from smidgen.ops.update import BUFFER_BITS, BiasStep, DenseStep, Step, WeightStep, initial_fraction, pack, unpack
-from smidgen.simulation.fleet import sums
-from smidgen.simulation.fleet.forward import INPUT_MOST
-from smidgen.simulation.fleet.integers import LARGEST_STEP
-from smidgen.simulation.fleet.layout import Setting, unflatten
-from smidgen.simulation.fleet.merging import Fleet, FleetStep
+from smidgen.simulation import sums
+from smidgen.simulation.forward import INPUT_MOST
+from smidgen.simulation.integers import LARGEST_STEP
+from smidgen.simulation.layout import Setting, unflatten
+from smidgen.simulation.merging import Fleet, FleetStep
 
 Summed = Callable[..., Tensor]
 

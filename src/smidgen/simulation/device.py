@@ -13,8 +13,8 @@ from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph, Node, check_inputs, roles_of
 from smidgen.memory import Plan
 from smidgen.ops.losses import check_softmax
-from smidgen.simulation.fleet.courses import check_device
-from smidgen.simulation.fleet.running import Simulation
+from smidgen.simulation.courses import check_device
+from smidgen.simulation.running import Simulation
 from smidgen.targets.device import Device, check_step
 from smidgen.targets.host import Host
 

@@ -16,11 +16,11 @@ from smidgen.ir import Graph
 from smidgen.learning.course import Course
 from smidgen.learning.testing import check_labels
 from smidgen.pipeline import Program
-from smidgen.simulation.fleet.host import run_on_host
-from smidgen.simulation.fleet.layout import in_parts
-from smidgen.simulation.fleet.results import FleetProgress, Simulated
-from smidgen.simulation.fleet.running import Simulation
+from smidgen.simulation.host import run_on_host
 from smidgen.simulation.images import CourseImages, centred
+from smidgen.simulation.layout import in_parts
+from smidgen.simulation.results import FleetProgress, Simulated
+from smidgen.simulation.running import Simulation
 
 KEPT_BYTES = 1 << 33  # of what the front gives for the test images: more is computed anew at each test
 

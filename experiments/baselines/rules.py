@@ -9,6 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from experiments.baselines.arithmetic import EXACT_SUMS, Arithmetic, Function, TorchRule
+from experiments.baselines.attention import ATTENTION_RULES
+from experiments.baselines.recurrent import RECURRENT_RULES
 from smidgen import numerics, ops
 from smidgen.ir import Node, Op, Type
 from smidgen.ops.bias import units
@@ -18,9 +21,6 @@ from smidgen.ops.functions import LEAST
 from smidgen.ops.resize import ONE
 from smidgen.ops.weighted import Windowed
 from smidgen.ops.window import Window
-from smidgen.simulation.arithmetic import EXACT_SUMS, Arithmetic, Function, TorchRule
-from smidgen.simulation.attention import ATTENTION_RULES
-from smidgen.simulation.recurrent import RECURRENT_RULES
 
 RULES: dict[type[Op], TorchRule] = {**ATTENTION_RULES, **RECURRENT_RULES}
 

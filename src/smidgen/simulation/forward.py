@@ -15,9 +15,9 @@ from smidgen.ir import Array, Node, Op, Type
 from smidgen.ops.bias import units
 from smidgen.ops.conv import multipliers
 from smidgen.ops.dense import LANES
-from smidgen.simulation.fleet import sums
-from smidgen.simulation.fleet.layout import Setting, check_single, from_lanes, to_lanes, unflatten, zero_of
-from smidgen.simulation.fleet.ordered import ordered_dot
+from smidgen.simulation import sums
+from smidgen.simulation.layout import Setting, check_single, from_lanes, to_lanes, unflatten, zero_of
+from smidgen.simulation.ordered import ordered_dot
 
 Function = Callable[..., Tensor | tuple[Tensor, ...]]
 FleetRule = Callable[[Node, Setting], Function]

@@ -14,6 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from experiments.baselines.arithmetic import Arithmetic, Function
+from experiments.baselines.finishing import finisher
+from experiments.baselines.rules import RULES, by_reference
 from smidgen import ops
 from smidgen.errors import InputError
 from smidgen.ir import Graph, Node, Value
@@ -21,9 +24,6 @@ from smidgen.ops.bias import units as bias_units
 from smidgen.ops.conv import factors, multipliers
 from smidgen.ops.elementwise import ratio
 from smidgen.ops.weighted import Weighted, Windowed
-from smidgen.simulation.arithmetic import Arithmetic, Function
-from smidgen.simulation.finishing import finisher
-from smidgen.simulation.rules import RULES, by_reference
 
 SMALLEST_UNIT = 2.0**-30  # of a weight: a dead channel's, by which gradients are divided, stays a number
 

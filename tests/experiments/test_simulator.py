@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from experiments.baselines import FloatTraining, Simulator
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, QParams, Type, evaluate, evaluate_all, evaluate_step
 from smidgen.ops import Conv2D, Dequantize, Mean
-from smidgen.simulation import FloatTraining, Simulator
 from smidgen.training import Options, build_training
 from smidgen.training.scheme import load_scheme
 from tests.support.networks import CLASSES, branches, inverted_residual, pools_and_moves, samples

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smidgen.simulation.optimizers import Optimizer, OptimizerName, corrections
+from experiments.baselines.optimizers import Optimizer, OptimizerName, corrections
 
 torch.set_num_threads(1)  # pytest's workers share the cores
 OPTIMIZERS: tuple[OptimizerName, ...] = ("sgd", "momentum", "adam")

@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from experiments.baselines.copies import Tail, between, head, units
+from experiments.baselines.optimizers import Optimizer, OptimizerName
 from smidgen.errors import InputError
 from smidgen.ir import Graph, Value
-from smidgen.simulation.copies import Tail, between, head, units
-from smidgen.simulation.optimizers import Optimizer, OptimizerName
 from smidgen.training.heads import first_head
 
 Precision = Literal["fp32", "int8"]

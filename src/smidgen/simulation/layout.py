@@ -13,7 +13,7 @@ from torch import Tensor
 
 from smidgen.errors import InputError
 from smidgen.ir import Array, Type
-from smidgen.simulation.fleet import integers
+from smidgen.simulation import integers
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from smidgen.ops.window import Window
-from smidgen.simulation.fleet.layout import unflatten
+from smidgen.simulation.layout import unflatten
 
 EXACT = 1 << 24
 

@@ -13,15 +13,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.baselines import Baseline, BaselineProgress, FloatTraining, Simulator, train_baselines
+from experiments.baselines.copies import Front, units
+from experiments.baselines.optimizers import corrections
+from experiments.baselines.runs import Runs
+from experiments.baselines.train import _batches
 from smidgen.data import Data, Samples, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, evaluate
 from smidgen.learning.course import Course
-from smidgen.simulation import Baseline, BaselineProgress, FloatTraining, Simulator, train_baselines
-from smidgen.simulation.baselines import _batches
-from smidgen.simulation.copies import Front, units
-from smidgen.simulation.optimizers import corrections
-from smidgen.simulation.runs import Runs
 from smidgen.training import HeadStart, Options, Scheme, Training, build_training, load_scheme
 from tests.support.networks import CLASSES, NETWORKS, SIZE, inverted_residual, one_scale, samples
 

@@ -14,9 +14,9 @@ from smidgen.ir import Node
 from smidgen.numerics import float32
 from smidgen.ops.losses import LOGIT_LIMIT as LARGEST_LOGIT
 from smidgen.ops.rules import LARGEST_RATE, LEAST_RATE
-from smidgen.simulation.fleet.forward import FORWARD, Function, rule
-from smidgen.simulation.fleet.layout import Setting
-from smidgen.simulation.fleet.ordered import ordered_dot
+from smidgen.simulation.forward import FORWARD, Function, rule
+from smidgen.simulation.layout import Setting
+from smidgen.simulation.ordered import ordered_dot
 
 LOG2_E, LN2_HIGH, LN2_LOW = (float(x) for x in (float32.LOG2_E, float32.LN2_HIGH, float32.LN2_LOW))
 EXP_LEAST, LOGIT_LIMIT = float(float32.EXP_LEAST), float(LARGEST_LOGIT)

@@ -14,9 +14,9 @@ from smidgen.ir import roles_of
 from smidgen.numerics import stochastic
 from smidgen.ops.gradient import FromFloat, GradOp, Mask, SumGrads
 from smidgen.ops.maximum import Compare
-from smidgen.simulation.fleet import integers
-from smidgen.simulation.fleet.layout import Setting, zero_of
-from smidgen.simulation.fleet.merging import Fleet, FleetNode, FleetValue, Slotted
+from smidgen.simulation import integers
+from smidgen.simulation.layout import Setting, zero_of
+from smidgen.simulation.merging import Fleet, FleetNode, FleetValue, Slotted
 
 DIFFERENCES = {False: (-0.5, np.inf), True: (-np.inf, -0.5)}  # of whole numbers: not below 0, and below
 

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from experiments.baselines.arithmetic import Arithmetic, Function, TorchRule
 from smidgen import ops
 from smidgen.ir import Node, Op
 from smidgen.ops.recurrence import Recurrent, gate_scales
-from smidgen.simulation.arithmetic import Arithmetic, Function, TorchRule
 
 
 def _recurrent(node: Node, a: Arithmetic) -> Function:

@@ -12,7 +12,7 @@ from smidgen.data import Data
 from smidgen.errors import InputError
 from smidgen.learning import Course, Learned, LearningError, LearningProgress, learn
 from smidgen.pipeline import Program
-from smidgen.simulation.fleet.results import FleetProgress, Simulated
+from smidgen.simulation.results import FleetProgress, Simulated
 
 
 def run_on_host(

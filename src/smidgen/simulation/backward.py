@@ -14,10 +14,10 @@ from smidgen.ir import Node, Op
 from smidgen.ops.conv_grad import ConvGradInput, DenseGradInput, DepthwiseGradInput
 from smidgen.ops.gradient import GRADIENT_MOST, GradOp, RequantizeGrad
 from smidgen.ops.pool_grad import MeanGrad, MulGrad
-from smidgen.simulation.fleet import sums
-from smidgen.simulation.fleet.forward import FORWARD, WEIGHT_MOST, Function, rule
-from smidgen.simulation.fleet.layout import Setting, from_lanes, to_lanes, unflatten
-from smidgen.simulation.fleet.ordered import ordered_dot
+from smidgen.simulation import sums
+from smidgen.simulation.forward import FORWARD, WEIGHT_MOST, Function, rule
+from smidgen.simulation.layout import Setting, from_lanes, to_lanes, unflatten
+from smidgen.simulation.ordered import ordered_dot
 
 SumRule = Callable[[Node, Setting], Callable[..., Tensor]]
 BACKWARD: dict[type[Op], SumRule] = {}

@@ -9,13 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from experiments.baselines.arithmetic import Arithmetic, Function, TorchRule
 from smidgen import ops
 from smidgen.ir import Node, Op
 from smidgen.ops.elementwise import ratio
 from smidgen.ops.normalize import SHIFT_BITS
 from smidgen.ops.softmax import SHARES
 from smidgen.ops.unit_norm import LEAST_LENGTH
-from smidgen.simulation.arithmetic import Arithmetic, Function, TorchRule
 
 
 def _exact(node: Node, a: Arithmetic, *xs: Tensor) -> Tensor:
