@@ -22,7 +22,7 @@ from smidgen.learning.testing import check_labels, guess, label_of
 from smidgen.ops.loss import MeanLoss
 from smidgen.ops.losses import loss_of
 from smidgen.pipeline import Program
-from smidgen.selection.holding import hold_back
+from smidgen.selection.trials import hold_back
 from smidgen.targets.device import Device
 
 BATCH = 256  # the paper gives its rates for so many samples
