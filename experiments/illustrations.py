@@ -1,4 +1,4 @@
-"""The pictures of docs/how-it-works.md, drawn from real programs; `python benchmarks/illustrate.py` writes them.
+"""Pictures for docs/internals/how-it-works.md, drawn from real programs by `python benchmarks/illustrate.py`.
 
 That of quantization-aware scaling is drawn from benchmarks/results/ratios.json, which
 `python benchmarks/ratios.py --model mcunet-5fps --data cifar10 --images 8 --json` prints.
@@ -22,7 +22,7 @@ from smidgen.numerics.stochastic import random_words
 from smidgen.ops.update import FusedBiasStep, FusedWeightStep
 from smidgen.pipeline import Program
 from smidgen.results.lifecycle import Kind, life_cycle
-from smidgen.selection.shipped import shipped_or_estimated
+from smidgen.selection.estimates import shipped_or_estimated
 from smidgen.training.head import layers
 from smidgen.training.scheme import resolve
 from smidgen.zoo.draw import draw

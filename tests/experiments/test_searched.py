@@ -23,6 +23,7 @@ from experiments.paper.fleets import fleets, wanted, work_off
 from experiments.paper.runs import Build, Outcome, Run
 from experiments.paper.store import Store
 from experiments.paper.tables import SETS, Settings
+from experiments.predictions import best_pairs
 from experiments.searched import (
     PAIRED,
     Searched,
@@ -39,8 +40,7 @@ from experiments.searching import budget_bytes, budgets, search_for
 from experiments.searching import write_scheme as kept
 from smidgen.errors import InputError
 from smidgen.selection.contributions import write_contributions
-from smidgen.selection.estimating import estimate
-from smidgen.selection.predicting import best_pairs
+from smidgen.selection.estimates import estimate
 from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, SchemeError
 from tests.support.contributions import measured
@@ -216,7 +216,7 @@ def test_the_table_is_measured_once_and_then_shown(clone: Path) -> None:
     assert again.returncode == 0, again.stderr[-400:]
     assert (clone / "r.jsonl").read_bytes() == kept
     assert "| searched for 49kb-12bit | 20 27:1 30:1/4 | 10 |" in again.stdout
-    assert "# Searched schemes, measured" in (clone / "docs" / "selection-results.md").read_text()
+    assert "# Searched schemes, measured" in (clone / "docs" / "results" / "schemes.md").read_text()
 
 
 def test_the_plan_knows_what_the_papers_tables_have_measured(clone: Path) -> None:
@@ -271,4 +271,4 @@ def test_the_page_is_that_of_the_results_that_are_kept() -> None:
     store, searched = Store(kept_results / "selection.jsonl"), read_searched(kept_results / "schemes")
     found = read_measured(TOP / "src" / "smidgen" / "zoo" / "contributions")
     written = page(store.runs, store.builds, searched, found)
-    assert (TOP / "docs" / "selection-results.md").read_text() == written, "run python benchmarks/selection.py --page"
+    assert (TOP / "docs" / "results" / "schemes.md").read_text() == written, "run python benchmarks/selection.py --page"

@@ -12,10 +12,10 @@ from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends.keras.calls import Call
 from smidgen.frontends.keras.layers import LAYERS
 from smidgen.frontends.keras.stored import Stored, read_stored
-from smidgen.frontends.naming import identifier
 from smidgen.frontends.release.fields import Record
 from smidgen.frontends.tidy import tidy
 from smidgen.ir import Builder, Graph, Type, Value
+from smidgen.ir.types import identifier
 
 MODELS = ("Functional", "Model", "Sequential")
 MAX_LAYERS = 4096
@@ -45,8 +45,8 @@ def _check_known(model: Record) -> None:
     if unknown:
         counted = ", ".join(f"{count} × {kind[:60]}" for kind, count in sorted(unknown.items()))
         raise ImportModelError(
-            f"not supported are {counted}; convert it to .tflite or .onnx, or leave them out (docs/keras.md lists what "
-            "is read)"
+            f"not supported are {counted}; convert it to .tflite or .onnx, or leave them out "
+            "(docs/internals/keras.md lists what is read)"
         )
 
 

@@ -1,0 +1,309 @@
+"""Many training graphs of one model as one: what two devices both compute is one node, with a lane for each device.
+
+Graphs of other schemes differ in what learns, in the places of exponents and in the numbers of random streams. A node
+is known by its op, without those, and by what it reads; equal nodes of all graphs become one. Tensors that learn on
+some device have a lane for each: where a device keeps them frozen, its lane never moves.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from smidgen.errors import InputError
+from smidgen.ir import Array, Graph, Node, Op, Type, Value, refuse_variables, roles_of
+from smidgen.ir.rewriting import producers
+from smidgen.ops.gradient import AdvanceStepState, FromFloat, GradOp, Mask, ParameterGrad
+from smidgen.ops.losses import check_softmax
+from smidgen.ops.maximum import Compare
+from smidgen.ops.overlay import Overlay
+from smidgen.ops.select import Gather
+from smidgen.ops.update import DenseStep, FusedStep, Step
+
+Channels = tuple[int, ...]
+Slotted = GradOp | FromFloat
+Key = tuple[str, Type]  # a tensor of the model, by its name
+
+
+@dataclass(frozen=True)
+class FleetValue:
+    """A tensor of the fleet: an input, a constant, or what a node gives. `lanes`: each device has its own."""
+
+    number: int
+    type: Type
+    lanes: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """A tensor that learns, as one device has it: which of its graph's states it is, and of which channels."""
+
+    state: Value
+    channels: Channels | None  # None: all of them
+
+
+@dataclass(frozen=True, eq=False)
+class Parameter:
+    """A weight or bias, of the same layer on all devices; `held` says on which it learns."""
+
+    value: FleetValue
+    whole: Mapping[int, Array]  # by graph: as it starts, frozen channels included
+    held: Mapping[int, Held]  # by graph
+
+
+@dataclass(frozen=True, eq=False)
+class FleetNode:
+    """A node of at least one graph. `node` is how one of them has it; `ops` each one's own, with slots and stream."""
+
+    node: Node
+    ins: tuple[FleetValue, ...]
+    outs: tuple[FleetValue, ...]
+    ops: dict[int, Op]  # by graph
+
+
+@dataclass(frozen=True, eq=False)
+class FleetStep:
+    """How tensors learn. `gradient` makes sums of what `sources` are; the step of a float32 head has none."""
+
+    node: Node
+    parameters: tuple[Parameter, ...]
+    gradient: Node | None
+    sources: tuple[FleetValue, ...]
+    rate: FleetValue
+    ops: dict[int, Step | DenseStep]  # by graph
+    states: dict[int, tuple[Value, ...]]  # by graph: what the step replaces there, the weight first
+
+
+@dataclass(frozen=True, eq=False)
+class Fleet:
+    """The merged graphs. `masked` gives for each mask its node and the value whose limits it tells."""
+
+    graphs: tuple[Graph, ...]
+    image: FleetValue
+    label: FleetValue
+    rate: FleetValue
+    logits: tuple[FleetValue, ...]  # by graph
+    losses: tuple[FleetValue, ...]
+    constants: Mapping[FleetValue, Array]
+    parameters: Mapping[FleetValue, Parameter]
+    nodes: tuple[FleetNode, ...]
+    steps: tuple[FleetStep, ...]
+    masked: Mapping[FleetValue, tuple[FleetValue, Node]]
+    slots: tuple[Mapping[int, int], ...]  # by graph: the places of its exponents → the fleet's
+
+
+def merge(graphs: Sequence[Graph]) -> Fleet:
+    """The fleet of these training steps, which take the same image and label."""
+    merger = _Merger()
+    for graph in graphs:
+        refuse_variables(graph, "a fleet")
+        merger.add(graph)
+    return merger.fleet()
+
+
+class _Merger:
+    """Adds graphs one after another; `known` finds the value of a key."""
+
+    def __init__(self) -> None:
+        self.graphs: list[Graph] = []
+        self.known: dict[object, FleetValue] = {}
+        self.nodes: dict[object, FleetNode] = {}
+        self.steps: dict[object, FleetStep] = {}
+        self.wholes: dict[Key, dict[int, Array]] = {}
+        self.held: dict[Key, dict[int, Held]] = {}
+        self.masked: dict[FleetValue, tuple[FleetValue, Node]] = {}
+        self.slots: list[dict[int, int]] = []
+        self.ends: list[tuple[FleetValue, FleetValue]] = []  # logits and loss of each graph
+
+    def value(self, key: object, type: Type) -> FleetValue:
+        return self.known.setdefault(key, FleetValue(len(self.known), type))
+
+    def add(self, graph: Graph) -> None:
+        check_softmax(graph, "a fleet")
+        roles, number = roles_of(graph), len(self.graphs)
+        assert roles.label is not None
+        self.graphs.append(graph)
+        self.slots.append({})
+        values = {
+            role: self.value(what, role.type)
+            for what, role in (("image", roles.image), ("label", roles.label), ("rate", roles.rate))
+        }
+        if values[roles.image].type != roles.image.type:
+            raise InputError(
+                f"{graph.name} takes {roles.image.type.dtype}{list(roles.image.type.shape)}, another device of the "
+                f"fleet {list(values[roles.image].type.shape)}; a fleet learns from one image at a time"
+            )
+        values[roles.step_state] = self.value("step state", Type((1,), "int32"))
+        one = _OneGraph(graph, number, values, producers(graph))
+        self._tensors(one)
+        for node in graph.nodes:
+            self._node(one, node)
+        self.ends.append((values[roles.logits], values[roles.loss]))
+
+    def _tensors(self, one: _OneGraph) -> None:
+        """Constants and what learns."""
+        overlays = {n.ins[1]: n for n in one.graph.nodes if isinstance(n.op, Overlay)}
+        steps = [n for n in one.graph.nodes if isinstance(n.op, Step | DenseStep)]
+        learns = {v for n in steps for v in n.ins[: 2 if isinstance(n.op, DenseStep) else 1]}
+        for value, data in one.graph.constants.items():
+            self._tensor(one, value, data)
+        for value in learns - overlays.keys():
+            self._tensor(one, value, one.graph.state[value])
+            one.keys[value] = (value.name, value.type)
+            self.held.setdefault((value.name, value.type), {})[one.number] = Held(value, None)
+        for value, node in overlays.items():
+            assert isinstance(node.op, Overlay)
+            one.keys[value] = (node.ins[0].name, node.ins[0].type)
+            self.held.setdefault(one.keys[value], {})[one.number] = Held(value, node.op.channels)
+
+    def _tensor(self, one: _OneGraph, value: Value, data: Array) -> None:
+        key = (value.name, value.type)
+        self.wholes.setdefault(key, {})[one.number] = data
+        one.values[value] = self.value(key, value.type)
+
+    def _node(self, one: _OneGraph, node: Node) -> None:
+        op, values = node.op, one.values
+        if isinstance(op, Overlay):
+            values[node.out] = values[node.ins[0]]
+        elif isinstance(op, Mask):
+            mask = values[node.out] = self.value(("mask", op, values[node.ins[0]]), node.out.type)
+            self.masked[mask] = (values[node.ins[0]], node)
+        elif isinstance(op, Step | DenseStep):
+            self._step(one, node, op)
+        elif not isinstance(op, ParameterGrad | AdvanceStepState):  # sums are made by the steps that read them
+            self._plain(one, node)
+            if isinstance(op, Compare):
+                self.masked[values[node.out]] = (values[node.out], node)
+
+    def _plain(self, one: _OneGraph, node: Node) -> None:
+        op = node.op
+        alike = replace(op, slots=(), stream=0) if isinstance(op, Slotted) else op
+        ins = tuple(one.values[v] for v in node.ins)
+        key: tuple[object, ...] = (alike, ins, tuple(v.type for v in node.outs))
+        one.times[key] += 1  # two nodes that read the same round with other random bits: they stay two
+        key = (*key, one.times[key])
+        merged = self.nodes.get(key)
+        if merged is None:
+            outs = tuple(self.value((key, i), v.type) for i, v in enumerate(node.outs))
+            merged = self.nodes[key] = FleetNode(node, ins, outs, {})
+        one.values.update(zip(node.outs, merged.outs, strict=True))
+        if isinstance(op, Slotted) and op.slots:
+            self.slots[one.number][op.slots[-1]] = self._slot(merged)
+        merged.ops[one.number] = op
+
+    def _slot(self, merged: FleetNode) -> int:
+        """The fleet's place for the exponent of what a node gives."""
+        for graph, op in merged.ops.items():
+            assert isinstance(op, Slotted)
+            return self.slots[graph][op.slots[-1]]
+        return len({place for places in self.slots for place in places.values()})
+
+    def _step(self, one: _OneGraph, node: Node, op: Step | DenseStep) -> None:
+        """Of sources of which a device keeps some channels, the fleet has all; each device steps its own."""
+        parts = op.parts(node.ins)
+        learns = parts.states[: 2 if isinstance(op, DenseStep) else 1]
+        keys = tuple(one.keys[v] for v in learns)
+        gradient, read = _sums(node, op, parts.sources, one.produced)
+        if self.held[keys[0]][one.number].channels is not None:
+            read = tuple(_ungathered(v, one.produced) for v in read)
+        sources = tuple(one.values[v] for v in read)
+        alike = op if isinstance(op, DenseStep) else replace(op, slot=0, stream=0, factors=(1.0,))
+        rate = one.values[parts.rate]
+        key = (alike, keys, sources, rate)
+        if key not in self.steps:
+            kept = tuple(Parameter(self.known[k], self.wholes[k], self.held[k]) for k in keys)
+            self.steps[key] = FleetStep(node, kept, gradient, sources, rate, {}, {})
+        self.steps[key].ops[one.number] = op
+        self.steps[key].states[one.number] = parts.states
+
+    def fleet(self) -> Fleet:
+        lanes = self._lanes()
+
+        def final(value: FleetValue) -> FleetValue:
+            return replace(value, lanes=value.number in lanes)
+
+        def finals(values: tuple[FleetValue, ...]) -> tuple[FleetValue, ...]:
+            return tuple(map(final, values))
+
+        parameters: dict[FleetValue, Parameter] = {}
+        constants: dict[FleetValue, Array] = {}
+        for key, whole in self.wholes.items():
+            value = final(self.known[key])
+            if value.lanes:
+                parameters[value] = Parameter(value, whole, self.held.get(key, {}))
+            else:
+                constants[value] = next(iter(whole.values()))
+        nodes = tuple(replace(n, ins=finals(n.ins), outs=finals(n.outs)) for n in self._needed())
+        steps = tuple(
+            replace(
+                s,
+                parameters=tuple(parameters[final(p.value)] for p in s.parameters),
+                sources=finals(s.sources),
+                rate=final(s.rate),
+            )
+            for s in self.steps.values()
+        )
+        masked = {final(mask): (final(of), node) for mask, (of, node) in self.masked.items()}
+        image, label, rate = (final(self.known[what]) for what in ("image", "label", "rate"))
+        logits, losses = (finals(tuple(ends)) for ends in zip(*self.ends, strict=True))
+        return Fleet(
+            tuple(self.graphs), image, label, rate, logits, losses, constants, parameters, nodes, steps, masked,
+            tuple(self.slots),
+        )  # fmt: skip
+
+    def _lanes(self) -> set[int]:
+        """The numbers of the values that differ from device to device: what depends on something that does."""
+        lanes = {self.known["step state"].number, self.known["rate"].number}
+        lanes |= {self.known[key].number for key in self.held}
+        for key, whole in self.wholes.items():
+            first, *rest = whole.values()
+            if any(other is not first and not np.array_equal(other, first) for other in rest):
+                lanes.add(self.known[key].number)
+        for node in self.nodes.values():
+            if any(v.number in lanes for v in node.ins):
+                lanes |= {v.number for v in node.outs}
+        return lanes
+
+    def _needed(self) -> tuple[FleetNode, ...]:
+        """Without what only gathered the channels that one device keeps."""
+        wanted = {v for ends in self.ends for v in ends}
+        wanted |= {v for s in self.steps.values() for v in (*s.sources, s.rate)}
+        kept: list[FleetNode] = []
+        for node in reversed(self.nodes.values()):
+            op = node.node.op
+            if wanted & set(node.outs) or (isinstance(op, Slotted) and op.slots):
+                kept.append(node)
+                wanted |= {self.masked[v][0] if v in self.masked else v for v in node.ins}
+        return tuple(reversed(kept))
+
+
+@dataclass(frozen=True, eq=False)
+class _OneGraph:
+    """A graph that is being merged: the fleet's value for each of its own, the tensors of which its states are part."""
+
+    graph: Graph
+    number: int
+    values: dict[Value, FleetValue]
+    produced: Mapping[Value, Node]
+    keys: dict[Value, Key] = field(default_factory=dict)
+    times: Counter[object] = field(default_factory=Counter)
+
+
+def _sums(
+    node: Node, op: Step | DenseStep, sources: tuple[Value, ...], produced: Mapping[Value, Node]
+) -> tuple[Node | None, tuple[Value, ...]]:
+    """The gradient that a step follows, as a node, and what it reads."""
+    if isinstance(op, DenseStep):
+        return None, sources
+    if isinstance(op, FusedStep):
+        return op.sums_node(node), sources
+    made = produced[sources[0]]
+    return made, made.ins
+
+
+def _ungathered(value: Value, produced: Mapping[Value, Node]) -> Value:
+    node = produced.get(value)
+    return node.ins[0] if node is not None and isinstance(node.op, Gather) else value
