@@ -32,6 +32,7 @@ from tests.support.graphs import int8_graphs, random_inputs
 from tests.support.maps import map_graphs
 from tests.support.native import portable
 from tests.support.networks import CLASSES, NETWORKS, samples
+from tests.support.tiers import examples
 
 Broken = tuple[Plan, Schedule]
 PER_PLAN = 40  # mutations
@@ -218,7 +219,7 @@ def cases(graph: Graph, arrays: tuple[Array, ...], random: Random) -> Iterator[C
 def test_no_mutation_of_a_plan_that_changes_a_result_is_accepted() -> None:
     total: Counter[str] = Counter()
 
-    @settings(max_examples=42, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(42), suppress_health_check=list(HealthCheck))
     @given(st.one_of(int8_graphs(max_nodes=8), map_graphs(8)), st.integers(0, 2**32 - 1))
     def agree(graph: Graph, seed: int) -> None:
         nonlocal total

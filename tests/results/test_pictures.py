@@ -48,13 +48,14 @@ from smidgen.training.scheme import Scheme, analytic_memory, resolve
 from tests.support.contributions import measured
 from tests.support.shapes import draw_shapes
 from tests.support.svg_pages import pictures
+from tests.support.tiers import examples
 from tests.support.toys import small_network
 
 gains = st.floats(-1, 1).map(lambda gain: round(gain, 4))
 
 
 @given(st.integers(0, 99))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10))
 def test_contributions_are_drawn_as_differences_of_what_was_measured(seed: int) -> None:
     real = measured(small_network(), seed)
     biases, *shares = draw_contributions(real).traces
@@ -108,7 +109,7 @@ def test_the_pareto_curve_has_every_budget_and_the_scheme_that_was_chosen() -> N
 
 
 @given(st.lists(st.tuples(gains, gains), min_size=3, max_size=20), st.lists(st.tuples(gains, gains, gains), max_size=6))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 def test_predictions_are_drawn_with_their_correlation_and_what_pairs_miss(
     pairs: list[tuple[float, float]], threes: list[tuple[float, float, float]]
 ) -> None:
@@ -145,7 +146,7 @@ def test_equals_share_their_rank_and_what_never_varies_correlates_with_nothing()
 
 
 @given(st.integers(0, 50))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15))
 def test_schemes_by_lot_fit_the_network_and_no_two_are_the_same(seed: int) -> None:
     graph = small_network()
     found = measured(graph, seed)

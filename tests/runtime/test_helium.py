@@ -27,6 +27,7 @@ from tests.runtime.test_packed import CASE_RUNS, WARNINGS, agrees, dense_layers,
 from tests.support.cases import GRAPHS, RUNS, inputs, together
 from tests.support.feeds import TrainingCase
 from tests.support.guarded import GuardedBoard
+from tests.support.tiers import examples
 from tests.support.tools import need_compiler, needs
 from tests.support.training_cases import TRAINING_CASES, TRAINING_GRAPHS
 from tests.targets.test_board_training import differing
@@ -52,7 +53,7 @@ def test_every_case_trains_in_vectors_as_numpy_does(m55: CortexM) -> None:
 
 
 @needs_qemu
-@settings(max_examples=2, deadline=None, phases=[Phase.generate])  # a program takes seconds to build: none to shrink
+@settings(max_examples=examples(2), phases=[Phase.generate])  # a program takes seconds to build: none to shrink
 @given(graphs=st.lists(st.one_of(layers(), dense_layers()), min_size=30, max_size=30), frugal=st.booleans())
 def test_layers_of_any_shape_in_vectors_agree_with_numpy(m55: CortexM, graphs: list[Graph], frugal: bool) -> None:
     named = {f"layer{i}": graph for i, graph in enumerate(graphs)}
@@ -74,7 +75,7 @@ def test_products_that_two_together_do_not_fit_16_bits_are_exact(m55: CortexM, k
 
 
 @needs_qemu
-@settings(max_examples=2, deadline=None, phases=[Phase.generate])
+@settings(max_examples=examples(2), phases=[Phase.generate])
 @given(drawn=st.lists(trained_layers(), min_size=10, max_size=10))
 def test_layers_of_any_shape_train_in_vectors_as_numpy_does(m55: CortexM, drawn: list[Iterator[TrainingCase]]) -> None:
     cases = [replace(case, name=f"{case.name}-{i}") for i, layer in enumerate(drawn) for case in layer]

@@ -26,6 +26,7 @@ from tests.support.cases import GRAPHS, RUNS, inputs, together
 from tests.support.guarded import GuardedBoard, PortableBoard, watched
 from tests.support.loss_tasks import compare
 from tests.support.networks import CLASSES, Drawn, samples
+from tests.support.tiers import examples
 from tests.support.tools import need_compiler, needs
 
 Run = dict[str, tuple[Array, ...]]  # a graph's inputs, by its name
@@ -139,7 +140,7 @@ def layers(draw: st.DrawFn) -> Graph:
     return g.graph(g.emit(op, x, w, b, q=Q(y, draw(st.integers(-128, 127)))))
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=examples(5))
 @given(graphs=st.lists(layers(), min_size=30, max_size=30), frugal=st.booleans(), seed=st.integers(0, 2**31))
 def test_layers_of_any_geometry_agree_with_numpy(m7: CortexM, graphs: list[Graph], frugal: bool, seed: int) -> None:
     named = {f"{i} {graph.nodes[-1]}": graph for i, graph in enumerate(graphs)}
@@ -170,7 +171,7 @@ def rows_of_threes(draw: st.DrawFn) -> Graph:
     return g.graph(g.emit(op, x, w, b, q=Q(y, draw(st.sampled_from([-128, -128, 5])))))
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=examples(4))
 @given(graphs=st.lists(rows_of_threes(), min_size=30, max_size=30), seed=st.integers(0, 2**31))
 def test_single_rows_of_three_by_three_agree_with_numpy(m7: CortexM, graphs: list[Graph], seed: int) -> None:
     assert all(graph.outputs[0].type.shape[1] == 1 for graph in graphs)
@@ -196,7 +197,7 @@ def short_windows(draw: st.DrawFn) -> Graph:
     return g.graph(g.emit(ops.Conv2D(), x, w, b, q=Q(1.0, draw(st.sampled_from([-128, -128, -128, -127, 9])))))
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=examples(4))
 @given(graphs=st.lists(short_windows(), min_size=30, max_size=30), seed=st.integers(0, 2**31))
 def test_short_windows_round_alike_whether_their_weights_are_raised_or_not(
     m7: CortexM, graphs: list[Graph], seed: int
@@ -221,7 +222,7 @@ def dense_layers(draw: st.DrawFn) -> Graph:
     return g.graph(g.emit(ops.Dense(), x, w, b, q=Q(2.0**power * (1 if even else 1.37), draw(st.integers(-128, 127)))))
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=examples(4))
 @given(graphs=st.lists(dense_layers(), min_size=40, max_size=40), seed=st.integers(0, 2**31))
 def test_fully_connected_layers_round_as_a_double_does(m7: CortexM, graphs: list[Graph], seed: int) -> None:
     named = {f"{i}": graph for i, graph in enumerate(graphs)}

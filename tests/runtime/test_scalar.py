@@ -18,6 +18,7 @@ from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, find
 from tests.runtime.test_packed import CASE_RUNS, WARNINGS, agrees, layers, short_windows
 from tests.support.cases import GRAPHS, inputs, together
 from tests.support.guarded import GuardedBoard
+from tests.support.tiers import examples
 from tests.support.tools import need_compiler
 
 CORES = pytest.mark.parametrize("core", [M0PLUS, M3, RV32IMC], ids=["m0plus", "m3", "riscv"])
@@ -37,7 +38,7 @@ def test_every_case_agrees_with_numpy(core: Core, frugal: bool, cache: Path) -> 
 
 
 @CORES
-@settings(max_examples=2, deadline=None, phases=[Phase.generate])  # a program takes seconds to build: none to shrink
+@settings(max_examples=examples(2), phases=[Phase.generate])  # a program takes seconds to build: none to shrink
 @given(
     graphs=st.lists(st.one_of(layers(), short_windows()), min_size=30, max_size=30),
     frugal=st.booleans(),

@@ -25,6 +25,7 @@ from tests.support.feeds import RUNS, Shape, TrainingCase, every_way, mixed
 from tests.support.guarded import GuardedBoard, PortableBoard, watched
 from tests.support.qemu import run_firmware
 from tests.support.release_files import SHARED
+from tests.support.tiers import examples
 from tests.support.tools import needs
 from tests.support.training_cases import (
     HOWS,
@@ -123,7 +124,7 @@ def _cases(shape: Shape, how: How) -> Iterator[TrainingCase]:
     yield fused("step", step, shape, how)
 
 
-@settings(max_examples=5, deadline=None, phases=[Phase.generate])  # a program takes seconds to build: none to shrink
+@settings(max_examples=examples(5), phases=[Phase.generate])  # a program takes seconds to build: none to shrink
 @given(drawn=st.lists(layers(), min_size=6, max_size=6))
 def test_layers_of_any_shape_train_as_numpy_does(packed: CortexM, drawn: list[Iterator[TrainingCase]]) -> None:
     cases = [replace(case, name=f"{case.name}-{i}") for i, layer in enumerate(drawn) for case in layer]
@@ -131,7 +132,7 @@ def test_layers_of_any_shape_train_as_numpy_does(packed: CortexM, drawn: list[It
     assert differing(packed, cases, graphs) == []
 
 
-@settings(max_examples=2, deadline=None, phases=[Phase.generate])
+@settings(max_examples=examples(2), phases=[Phase.generate])
 @given(drawn=st.lists(layers(), min_size=6, max_size=6))
 def test_they_do_on_a_core_without_packed_arithmetic(scalar: CortexM, drawn: list[Iterator[TrainingCase]]) -> None:
     cases = [replace(case, name=f"{case.name}-{i}") for i, layer in enumerate(drawn) for case in layer]
