@@ -59,6 +59,7 @@ def test_every_op_that_is_exported_has_a_case() -> None:
     assert set(CASES) == {op.__name__ for op in LOWERINGS}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("op", CASES)
 def test_litert_computes_the_same_bytes(op: str) -> None:
     @settings(max_examples=examples(25))
@@ -69,6 +70,7 @@ def test_litert_computes_the_same_bytes(op: str) -> None:
     check()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("op", CASES)
 def test_a_graph_written_and_read_computes_the_same_bytes(op: str) -> None:
     @settings(max_examples=examples(10))
@@ -84,6 +86,7 @@ def test_a_graph_written_and_read_computes_the_same_bytes(op: str) -> None:
     check()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("op", sorted(set(CASES) - {"Quantize", "Requantize", "Dequantize"}))
 def test_float_graphs_agree_with_litert_and_survive_a_round_trip(op: str) -> None:
     @settings(max_examples=examples(8))
@@ -101,6 +104,7 @@ def test_float_graphs_agree_with_litert_and_survive_a_round_trip(op: str) -> Non
     check()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("per_channel", [True, False])
 @pytest.mark.parametrize("kind", ["Conv2D", "Depthwise", "Dense"])
 def test_every_accumulator_is_rounded_as_litert_rounds_it(kind: str, per_channel: bool) -> None:
@@ -125,6 +129,7 @@ def test_every_accumulator_is_rounded_as_litert_rounds_it(kind: str, per_channel
     check()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("op", [ops.Add(), ops.Mul(), ops.Add("relu6"), ops.Mul("relu_n1_to_1")], ids=str)
 def test_every_pair_of_int8_adds_and_multiplies_as_in_litert(op: Op) -> None:
     a_data, b_data = (np.ascontiguousarray(side) for side in np.meshgrid(EVERY_INT8, EVERY_INT8))
@@ -139,6 +144,7 @@ def test_every_pair_of_int8_adds_and_multiplies_as_in_litert(op: Op) -> None:
     check()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("op", [ops.Requantize(), ops.Activate("relu"), ops.Activate("relu6")], ids=str)
 def test_every_int8_is_rescaled_as_in_litert(op: Op) -> None:
     @settings(max_examples=examples(40))
@@ -150,6 +156,7 @@ def test_every_int8_is_rescaled_as_in_litert(op: Op) -> None:
     check()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("function", OWN_FUNCTIONS)
 def test_every_int8_has_litert_s_own_result_of_a_function(function: str) -> None:
     @settings(max_examples=examples(40))

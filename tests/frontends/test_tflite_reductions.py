@@ -65,6 +65,7 @@ def numbers(one: Reduction, seed: int) -> Array:
     return rng.integers(-128, 128, one.shape, np.int8)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("code", "dtype"),
     [("MEAN", "int8"), ("MEAN", "float32"), ("SUM", "float32"), ("REDUCE_MAX", "int8"), ("REDUCE_MAX", "float32")],

@@ -65,6 +65,7 @@ def dense(w: Array) -> Graph:
     return g.graph(g.emit(ops.Dense(), x, g.constant("w", w, QParams.per_tensor(0.01)), b, q=QParams.per_tensor(0.1)))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("op", sorted(set(CASES) - OTHERWISE))
 def test_uint8_files_compute_what_litert_computes_for_them(op: str) -> None:
     @settings(max_examples=examples(15))

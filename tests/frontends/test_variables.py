@@ -61,6 +61,7 @@ def read_back(model: bytes, folder: Path) -> Graph:
     return read_tflite(path)
 
 
+@pytest.mark.sampled
 def test_numpy_c_and_litert_carry_the_same_variables(host: Host, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("streams")
 

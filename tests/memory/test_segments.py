@@ -50,6 +50,7 @@ def compare(graph: Graph, streamed_input: bool) -> tuple[int, int]:
     return count, overlapping
 
 
+@pytest.mark.sampled
 def test_estimates_of_random_graphs_are_the_bytes_of_their_groups() -> None:
     counts = [0, 0]
 
@@ -60,8 +61,8 @@ def test_estimates_of_random_graphs_are_the_bytes_of_their_groups() -> None:
             counts[index] += count
 
     agree()
-    assert counts[0] > 1000
-    assert counts[1] > 300
+    assert counts[0] > examples(1000)
+    assert counts[1] > examples(300)
 
 
 def test_no_group_is_estimated_that_makes_what_one_of_its_nodes_must_have_whole() -> None:

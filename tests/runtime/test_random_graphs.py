@@ -28,7 +28,7 @@ def test_random_graphs_hold_every_op_of_an_int8_network() -> None:
     grown: set[type[Op]] = set()
 
     @given(int8_graphs(beyond=True))
-    @settings(max_examples=examples(400), database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=400, database=None, suppress_health_check=list(HealthCheck))
     def grow(graph: Graph) -> None:
         grown.update(type(node.op) for node in graph.nodes)
 
@@ -36,6 +36,7 @@ def test_random_graphs_hold_every_op_of_an_int8_network() -> None:
     assert grown == {*LOWERINGS, Normalize}  # of which TFLite has no operator
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("part", range(PARTS))
 def test_numpy_c_and_litert_agree_on_random_graphs(
     part: int, host: Host, tmp_path_factory: pytest.TempPathFactory

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import pytest
 
 SHARE = 0.3  # of the examples that a quick run draws
 LEAST = 10  # examples of which a quick run drops none
@@ -44,3 +46,11 @@ def some(items: Sequence[Item], every: int) -> list[Item]:
 def some_of(items: Mapping[Key, Item], every: int) -> dict[Key, Item]:
     """Return all items of a mapping, or in a quick run every so-many-th."""
     return {key: items[key] for key in some(list(items), every)}
+
+
+def first(*parameters: object, quick: int = 1) -> list[Any]:
+    """Return the parameters of a test, of which all but the first few are slow."""
+    return [
+        each if index < quick else pytest.param(*(each if isinstance(each, tuple) else (each,)), marks=pytest.mark.slow)
+        for index, each in enumerate(parameters)
+    ]
