@@ -18,19 +18,21 @@ from smidgen import numerics, ops
 from smidgen.errors import ExportError, ImportModelError, InputError
 from smidgen.frontends import export_model, import_model
 from smidgen.frontends.onnx import write_onnx, write_plain
-from smidgen.frontends.onnx.exact import RULES
-from smidgen.frontends.onnx.functions import (
+from smidgen.frontends.onnx.write.exact import ROUNDED, RULES
+from smidgen.frontends.onnx.write.functions import (
     DOMAIN,
     LAYERS,
     OPERATORS,
     OPSET,
     VERSION,
     WEIGHTED,
+    Rounding,
     functions_needed,
     library,
+    rounding,
+    rounding_of_sums,
 )
-from smidgen.frontends.onnx.requantization import Rounding, rounding, rounding_of_sums
-from smidgen.frontends.onnx.writer import RULES as PLAIN_RULES
+from smidgen.frontends.onnx.write.plain import RULES as PLAIN_RULES
 from smidgen.ir import Array, Builder, Graph, QParams, Type, evaluate
 from smidgen.ops.softmax import OUTPUT, reciprocal
 from smidgen.training import Options, build_training
@@ -174,7 +176,7 @@ def test_every_case_of_every_op_computes_the_same_bytes_in_onnx_runtime() -> Non
                 assert want.dtype == got.dtype, name
                 np.testing.assert_array_equal(want, got, name)
     assert seen == set(PLAIN_RULES) - {ops.BatchNorm, *RECURRENT}, "an op without an int8 case"
-    assert set(RULES) <= seen
+    assert {*RULES, *ROUNDED} <= seen
     assert used == {*LAYERS, *WEIGHTED, "Table"}, "a function without a case"
 
 
