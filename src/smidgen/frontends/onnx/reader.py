@@ -10,7 +10,7 @@ from pathlib import Path
 
 import onnx
 
-from smidgen.data.budget import MEMORY, Budget
+from smidgen.data.files import MEMORY, Budget
 from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends.channels import Constant, FileTensor
 from smidgen.frontends.naming import identifier
