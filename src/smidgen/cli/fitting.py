@@ -34,7 +34,7 @@ from smidgen.data import Augment, load_data
 from smidgen.data.audio import with_front_end
 from smidgen.data.images import SHORT_SIDE
 from smidgen.fitting import FitProgress, fit
-from smidgen.selection.averaging import read_several
+from smidgen.selection.contributions import read_several
 from smidgen.zoo.loading import load
 
 
