@@ -21,18 +21,16 @@ from smidgen.frontends.onnx.writer import (
     UINT8_SHIFT,
     OnnxWriter,
     conv_attributes,
-    conv_order,
     result_name,
     serialize,
     window_attributes,
 )
 from smidgen.ir import Array, Graph, Node, Op, Value
 from smidgen.numerics import INT8_MAX, INT8_MIN, INT32_MAX
-from smidgen.ops.conv import multipliers
 from smidgen.ops.elementwise import ADD_SHIFT
 from smidgen.ops.resize import ONE
 from smidgen.ops.softmax import MAX_DIFF, SUM_BITS, exp_negative, high_mul, shift_right
-from smidgen.ops.weighted import Windowed
+from smidgen.ops.weighted import Windowed, multipliers
 
 EVERY = np.arange(INT8_MIN, INT8_MAX + 1).astype(np.int8)
 LARGEST = INT8_MAX - INT8_MIN  # number of steps from a zero point
@@ -117,7 +115,7 @@ def _weighted(w: ExactWriter, node: Node, first: bool, order: tuple[int, ...]) -
 
 def _conv(w: ExactWriter, node: Node) -> None:
     assert isinstance(node.op, Windowed)
-    order = conv_order(node.op)
+    order = node.op.out_in_rows_columns
     multiplier, shift = (array.astype(np.int64).reshape(-1, 1, 1) for array in multipliers(node))
     reach, lift = _largest_sums(w, node, order), np.int64(1) << np.maximum(shift, 0)
     code, ins = "Conv", _weighted(w, node, True, order)

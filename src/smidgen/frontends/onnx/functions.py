@@ -14,8 +14,8 @@ from functools import cache
 from onnx import FunctionProto, TensorProto, parser
 
 from smidgen.frontends.onnx.attention_functions import ATTENTION_LAYERS, ATTENTION_NUMBERS, ATTENTION_TEXT
+from smidgen.ops.functions import TABLES as TFLITE_TABLES
 from smidgen.ops.softmax import C_32_17, C_48_17, SUM_BITS
-from smidgen.ops.tflite_tables import TABLES as TFLITE_TABLES
 
 DOMAIN, VERSION = "smidgen", 1
 OPSET = 20  # the first with Gelu

@@ -263,18 +263,13 @@ def window_attributes(window: Window) -> dict[str, object]:
 def conv_attributes(node: Node) -> dict[str, object]:
     op, (x, weights, _) = node.op, (v.type for v in node.ins)
     assert isinstance(op, Windowed)
-    group = x.shape[3] if isinstance(op, ops.Depthwise) else op.groups
-    return {**window_attributes(op.window(weights)), "dilations": op.dilation, "group": group}
-
-
-def conv_order(op: Op) -> tuple[int, ...]:
-    """Which dimension of the weights comes where in ONNX's [out, in, rows, columns]."""
-    return (3, 0, 1, 2) if isinstance(op, ops.Depthwise) else (0, 3, 1, 2)
+    windows = window_attributes(op.window(weights))
+    return {**windows, "dilations": op.dilation, "group": op.separate_groups(x)}
 
 
 def _conv(w: OnnxWriter, node: Node) -> None:
     assert isinstance(node.op, Windowed)
-    ins = w.weighted(node, True, conv_order(node.op))
+    ins = w.weighted(node, True, node.op.out_in_rows_columns)
     w.result(node, w.emit("Conv", result_name(node), *ins, **conv_attributes(node)), True, node.op.activation)
 
 
