@@ -1,4 +1,4 @@
-"""Pages of pictures, read back: the figures on a page, and what their marks tell."""
+"""Pages of pictures, read back: the figures on a page, and the titles of their marks."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def charts(page: str) -> list[Element]:
 
 
 def traces(picture: Element) -> list[tuple[str, Element]]:
-    """What shows data, by name and in order."""
+    """Return the elements that show data, by name and in order."""
     return [(str(group.get("data-name")), group) for group in picture.iter(f"{SVG}g")]
 
 
-def told(element: Element) -> list[str]:
-    """What the marks within tell."""
+def titles(element: Element) -> list[str]:
+    """Return the titles of the marks within."""
     return [str(title.text) for title in element.iter(f"{SVG}title")]
