@@ -10,13 +10,13 @@ import numpy as np
 
 from experiments.asking import HEADER, Asked
 from smidgen.codegen import store_files
+from smidgen.compiler import Cache
 from smidgen.data import Data, as_input, pixel_encoding
 from smidgen.ir import Array, Graph
 from smidgen.memory import state_bytes, state_offsets
 from smidgen.pipeline import compile
 from smidgen.targets import toolchain
 from smidgen.targets.boards import BOARDS
-from smidgen.targets.compiler import Cache
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.flash import PARTS, EmulatedFlash
 from smidgen.targets.image import read_image

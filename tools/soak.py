@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
+from smidgen.compiler import cache_folder
 from smidgen.ir import Array
-from smidgen.targets.compiler import cache_folder
 from smidgen.targets.cortex_m import BoardDevice
 from soaking import CLASSES, OPTIONS, SIDE, Fence, Powered, Soaked, State, differing, flip, images, step_request
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from smidgen.codegen import RUNTIME
+from smidgen.compiler import Cache, find_compiler
 from smidgen.pipeline import compile
 from smidgen.targets import toolchain
 from smidgen.targets.boards import BOARDS
-from smidgen.targets.compiler import Cache, find_compiler
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.host import INSIDE
 from smidgen.targets.image import read_image

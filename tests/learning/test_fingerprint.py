@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
+from smidgen.compiler import find_compiler
 from smidgen.ir import Graph
 from smidgen.ir.fingerprint import fingerprint
 from smidgen.ops.rules import Momentum, Sgd
 from smidgen.pipeline import compile
-from smidgen.targets.compiler import find_compiler
 from smidgen.targets.cortex_m import CortexM
 from smidgen.training import Options, build_training, passes
 from smidgen.training.scheme import Scheme

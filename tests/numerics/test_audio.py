@@ -14,6 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from smidgen.compiler import find_compiler
 from smidgen.data import as_input, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, QParams, Type
@@ -21,7 +22,6 @@ from smidgen.ir.log_mel import MFCC, YAMNET, LogMel
 from smidgen.numerics.log_mel import feature_sums, log_mel, triangles, unit
 from smidgen.pipeline import compile
 from smidgen.targets.boards import BOARDS
-from smidgen.targets.compiler import find_compiler
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.host import Host, HostDevice
 from tests.support.hearing import CASES, definition, listener, signals, slack, sounds

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from smidgen.codegen import RUNTIME, kept_examples, ring_header, store_files
+from smidgen.compiler import find_compiler
 from smidgen.ops.rules import Momentum
 from smidgen.pipeline import compile
-from smidgen.targets.compiler import find_compiler
 from smidgen.targets.flash import PARTS, FlashPart
 from smidgen.targets.host import Host
 from smidgen.targets.store import room_for_examples

@@ -12,11 +12,11 @@ from threading import Barrier
 import numpy as np
 import pytest
 
+from smidgen.compiler import ABANDONED, Cache, Compiler, cache_folder, find_compiler, probe
 from smidgen.data.files import write_whole
 from smidgen.errors import InputError, TargetError
 from smidgen.ir import Graph, evaluate
 from smidgen.pipeline import compile
-from smidgen.targets.compiler import ABANDONED, Cache, Compiler, cache_folder, find_compiler, probe
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.host import Host
 from tests.support.texts import graph_of

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from smidgen import memory
+from smidgen.compiler import find_compiler
 from smidgen.errors import InputError, PlanError, StreamError
 from smidgen.ir import Graph, evaluate, evaluate_step
 from smidgen.memory.cutting import crossing, front
@@ -19,7 +20,6 @@ from smidgen.memory.rows import Cut
 from smidgen.ops.rules import SGD, Momentum, UpdateRule
 from smidgen.pipeline import Program, compile
 from smidgen.targets.boards import BOARDS
-from smidgen.targets.compiler import find_compiler
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.device import Device, Target
 from smidgen.targets.host import Host

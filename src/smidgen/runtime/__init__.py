@@ -1,9 +1,9 @@
 """The kernels in C and assembly: `kernels/` for any machine, other folders for processors that can do more.
 
-A file of such a folder takes the place of the portable one of its name; `working.py` beside the kernels says how much
-working memory each of them needs.
+A file of such a folder takes the place of the portable one of its name; `working*.c` beside the kernels returns how
+much working memory each of them needs.
 """
 
-from smidgen.runtime.working import working_memory
+from smidgen.runtime.working import struct, working_memory
 
-__all__ = ["working_memory"]
+__all__ = ["struct", "working_memory"]

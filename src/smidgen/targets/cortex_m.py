@@ -24,6 +24,7 @@ from smidgen.codegen import (
     serves,
     store_files,
 )
+from smidgen.compiler import Cache, cache_folder
 from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph, Node, Value, check_inputs
 from smidgen.memory import Plan, state_bytes, state_offsets
@@ -31,7 +32,6 @@ from smidgen.runtime import working_memory
 from smidgen.targets import toolchain
 from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS, KIB, Board
-from smidgen.targets.compiler import Cache, cache_folder
 from smidgen.targets.counter import ENTRY, GENERATED, KERNEL, Counter
 from smidgen.targets.device import Device, check_hearing, check_latent, check_state, check_step
 from smidgen.targets.image import Image, read_image

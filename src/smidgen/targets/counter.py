@@ -15,9 +15,9 @@ import numpy as np
 from unicorn import UC_HOOK_BLOCK, Uc
 from unicorn.unicorn_py3.unicorn import uclib
 
+from smidgen.compiler import Cache, find_compiler
 from smidgen.errors import TargetError
 from smidgen.ir import Array
-from smidgen.targets.compiler import Cache, find_compiler
 from smidgen.targets.cpus import CPUS
 from smidgen.targets.image import Image
 

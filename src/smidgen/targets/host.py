@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from smidgen.codegen import PORTABLE, Sources, render, serves
+from smidgen.compiler import Cache, Compiler, cache_folder, find_compiler
 from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph, Node, Value, check_inputs
 from smidgen.memory import Plan, state_bytes, state_offsets
 from smidgen.runtime import working_memory
-from smidgen.targets.compiler import Cache, Compiler, cache_folder, find_compiler
 from smidgen.targets.device import Device, check_hearing, check_latent, check_state, check_step
 
 PROJECT = ("Makefile", "CMakeLists.txt", "README.md")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from smidgen.codegen import is_source
 from smidgen.codegen.project import LISTING
+from smidgen.compiler import Cache
 from smidgen.errors import InputError, TargetError
 from smidgen.targets import toolchain
 from smidgen.targets.boards import BOARDS, Board, Region, aligned_only
-from smidgen.targets.compiler import Cache
 from smidgen.targets.cortex_m import CortexM
 
 SCRIPT = "board/board.ld"

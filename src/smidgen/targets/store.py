@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from smidgen.codegen import store_files
+from smidgen.compiler import Cache, cache_folder, find_compiler
 from smidgen.errors import TargetError
 from smidgen.ir import Array
-from smidgen.targets.compiler import Cache, cache_folder, find_compiler
 from smidgen.targets.flash import FAILED, EmulatedFlash, FlashPart
 
 OK, EMPTY, TORN, OTHER, LAYOUT, FULL, WORN, READ, SETUP = range(0, -9, -1)  # the codes of smidgen_store.h

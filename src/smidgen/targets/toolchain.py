@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Literal, get_args
 
+from smidgen.compiler import Compiler, cross
 from smidgen.errors import TargetError
 from smidgen.targets.boards import Core, Isa
-from smidgen.targets.compiler import Compiler, cross
 
 Toolchain = Literal["zig", "gcc"]
 TOOLCHAINS: tuple[Toolchain, ...] = get_args(Toolchain)
