@@ -22,7 +22,7 @@ from smidgen.ir.log_mel import MFCC, YAMNET, LogMel
 from smidgen.numerics.log_mel import feature_sums, log_mel, triangles, unit
 from smidgen.pipeline import compile
 from smidgen.targets.boards import BOARDS
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import Host, HostDevice
 from tests.support.hearing import CASES, definition, listener, signals, slack, sounds
 from tests.support.native import SANITIZE
@@ -140,7 +140,7 @@ def test_a_board_gives_the_bytes_of_numpy(board: str, case: str, host: Host) -> 
     graph = listener(case)
     spec = pixel_encoding(graph).sound
     assert spec is not None
-    with compile(graph, target=CortexM(BOARDS[board], cache=host.cache)).start() as device:
+    with compile(graph, target=BoardTarget(BOARDS[board], cache=host.cache)).start() as device:
         for name, samples in signals(spec.samples(graph.image.type.shape)).items():
             assert np.array_equal(device.hear(samples), log_mel(samples, spec, graph.image.type)), name
             assert device.heard > 0  # type: ignore[attr-defined]

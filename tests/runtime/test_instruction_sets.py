@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from smidgen import ops
 from smidgen.codegen import PORTABLE
-from smidgen.codegen.sharing import LARGEST, derive
+from smidgen.codegen.constants import LARGEST, derive
 from smidgen.ir import Array, Graph, Node, Params, Type, Value, evaluate, evaluate_all
 from smidgen.numerics import quantize_multiplier
 from smidgen.ops.conv_grad import ConvGradWeight, DepthwiseGradWeight

@@ -21,8 +21,8 @@ from smidgen.ops.bias import MOST_DIFFERENCE, MOST_UNIT, units
 from smidgen.ops.rules import SGD, Momentum, UpdateRule
 from smidgen.simulation.fleet import Simulation
 from smidgen.simulation.running import FloatTraining
+from smidgen.targets import find
 from smidgen.targets.device import Target
-from smidgen.targets.finding import find
 from smidgen.targets.host import Host
 from smidgen.training import Options, Training, build_training, passes
 from smidgen.training.scheme import Scheme

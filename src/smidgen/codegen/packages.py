@@ -16,10 +16,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 
+from smidgen.codegen.entries import ring_header
 from smidgen.codegen.generating import Sources
-from smidgen.codegen.linking import link_files, link_header, serves
+from smidgen.codegen.project import link_files, link_header, listed, project_fields, serves, store_files
 from smidgen.codegen.runtime import is_source, render
-from smidgen.codegen.storing import store_files
 from smidgen.errors import InputError
 from smidgen.ir import Graph
 
@@ -110,9 +110,9 @@ LAYOUTS = {
 
 
 def package_files(
-    kind: Kind, graph: Graph, sources: Sources, more: Mapping[str, str], core: Core | None, fields: Mapping[str, object]
+    kind: Kind, graph: Graph, sources: Sources, arena_bytes: int, core: Core | None
 ) -> dict[str, str | bytes]:
-    """A package by path, with `more` headers. `core` is that of its kernels, None where they are for any."""
+    """Return a package by path. `core` is that of its kernels, None where they are for any."""
     layout, folder = LAYOUTS[kind], kind.replace("-pack", "").replace("-", "_")
     if not serves(graph):
         raise InputError(
@@ -121,8 +121,8 @@ def package_files(
         )
     if core and core.isa not in layout.isas:
         raise InputError(f"{kind} builds for no {core.title}; compile for the host, whose kernels are for any core")
-    code = dict(_code(graph, sources, more, layout.flags))
-    about = {**fields, **_about(graph, sources, core, code, int(str(fields["sram"])))}
+    code = dict(_code(graph, sources, layout.flags))
+    about = {**project_fields(graph, sources, arena_bytes), **_about(graph, sources, core, code, arena_bytes)}
     about["how"] = render(f"packages/{folder}/how.md", **about)
     files: dict[str, str | bytes] = {f"src/{name}": text for name, text in code.items()}
     files |= {
@@ -131,19 +131,20 @@ def package_files(
     files |= {"LICENSE": _filled("LICENSE", about), "README.md": _filled("README.md", about)}
     if sources.learns:
         files |= {f"extras/{path}": text for path, text in store_files().items() if path.startswith("flash/")}
-    return {**files, str(about["pack_name"]): _zipped(files)} if kind is Kind.cmsis_pack else files
+    return listed({**files, str(about["pack_name"]): _zipped(files)} if kind is Kind.cmsis_pack else files)
 
 
 def _filled(template: str, fields: Mapping[str, object]) -> str:
     return render(f"packages/{template}", **fields)
 
 
-def _code(graph: Graph, sources: Sources, more: Mapping[str, str], flags: bool) -> Iterator[tuple[str, str]]:
+def _code(graph: Graph, sources: Sources, flags: bool) -> Iterator[tuple[str, str]]:
     """Program, kernels, link and store, by name."""
     kernels = {path.name: path.read_text() for path in sources.runtime}
     store = {Path(path).name: text for path, text in store_files().items() if path.startswith("smidgen/")}
     shared = {**kernels, **link_files(), **(store if sources.learns else {})}
-    for name, text in {**shared, **sources.files, **link_header(graph, sources), **more}.items():
+    ring = ring_header(graph, sources.latent, sources.prefix)
+    for name, text in {**shared, **sources.files, **link_header(graph, sources), **ring}.items():
         yield name, f'#include "{FLAGS}"\n\n{text}' if flags and name.endswith(".c") else text
     if flags:
         yield FLAGS, _filled("flags.h", {})

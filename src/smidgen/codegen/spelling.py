@@ -1,4 +1,4 @@
-"""How names, numbers, shapes and structs are spelled in C."""
+"""How names, numbers, texts, shapes and structs are spelled in C."""
 
 from __future__ import annotations
 
@@ -90,3 +90,33 @@ def _dimensions(type: Type) -> str:
     """The shape in words, without the batch of one."""
     shape = type.shape[1:] if len(type.shape) > 1 and type.shape[0] == 1 else type.shape
     return "x".join(map(str, shape)) or "1"
+
+
+def class_count(classes: tuple[str, ...], prefix: str) -> str:
+    """A line of the header that says how many names there are; nothing where there are none."""
+    return f"\n#define {prefix.upper()}_CLASSES {len(classes)}" if classes else ""
+
+
+def class_declaration(classes: tuple[str, ...], prefix: str) -> str:
+    """The array of names as the header declares it."""
+    if not classes:
+        return ""
+    said = "Classes by name, in the order of the scores: UTF-8 text, as it was given."
+    return f"\n/* {said} */\nextern const char *const {_array(prefix)};\n"
+
+
+def class_definition(classes: tuple[str, ...], prefix: str) -> str:
+    """The array itself, checked against its declaration by the header."""
+    names = ",\n    ".join(map(text_literal, classes))
+    return f'#include "{prefix}.h"\n\nconst char *const {_array(prefix)} = {{\n    {names}}};'
+
+
+def class_usage(classes: tuple[str, ...], prefix: str) -> str:
+    """What a README says of the names."""
+    if not classes:
+        return ""
+    return f"- `{prefix}_class_names[i]` is the name of class `i`, of {len(classes)}, in the order of the scores.\n"
+
+
+def _array(prefix: str) -> str:
+    return f"{prefix}_class_names[{prefix.upper()}_CLASSES]"

@@ -8,14 +8,30 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from smidgen.codegen.classes import class_count, class_declaration, class_definition
-from smidgen.codegen.hearing import hearing
-from smidgen.codegen.initial import Copied, Filled, Gathered, Widened, initial
-from smidgen.codegen.replaying import latent_fields
+from smidgen.codegen.constants import Copied, Filled, Gathered, Widened, initial, shared_factors
+from smidgen.codegen.entries import (
+    ARGUMENTS,
+    PARAMETERS,
+    choice,
+    copied,
+    hearing,
+    latent_fields,
+    predicts,
+    train_header,
+)
 from smidgen.codegen.runtime import render
-from smidgen.codegen.sharing import shared_factors
-from smidgen.codegen.spelling import C_TYPES, comment, defines, fingerprint_words, identifiers, literal, wrapped
-from smidgen.codegen.teaching import ARGUMENTS, PARAMETERS, choice, copied, predicts, train_header
+from smidgen.codegen.spelling import (
+    C_TYPES,
+    class_count,
+    class_declaration,
+    class_definition,
+    comment,
+    defines,
+    fingerprint_words,
+    identifiers,
+    literal,
+    wrapped,
+)
 from smidgen.data.pixels import pixel_encoding, pixel_rule
 from smidgen.errors import PlanError
 from smidgen.ir import Array, Graph, Node, Roles, Value

@@ -39,9 +39,9 @@ from smidgen.selection.rates import ChosenRate, RateProgress, RateTrial, choose_
 from smidgen.selection.searching import search
 from smidgen.selection.shipped import shipped_contributions
 from smidgen.selection.trials import agenda
+from smidgen.targets import find_board
 from smidgen.targets.boards import parse_size
 from smidgen.targets.device import Target
-from smidgen.targets.finding import find_board
 from smidgen.training import Options
 from smidgen.training.losses import choose_loss, outputs_for
 from smidgen.training.scheme import Scheme

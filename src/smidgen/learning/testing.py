@@ -14,8 +14,7 @@ from smidgen.data import Data, Samples, as_input, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Roles, Told, roles_of
 from smidgen.ops.loss import Loss, loss_kind, loss_node
-from smidgen.targets.device import Device, restart, told_array
-from smidgen.targets.sharing import FEWEST, share_out
+from smidgen.targets.device import FEWEST, Device, restart, share_out, told_array
 from smidgen.threads import threads_for
 
 Count = Callable[[int], None]

@@ -14,8 +14,7 @@ import numpy as np
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Value, check_inputs
 from smidgen.ir.fingerprint import fingerprint
-from smidgen.link.errors import BoardFailed, LinkError, Restarted
-from smidgen.link.frames import Command
+from smidgen.link.frames import BoardFailed, Command, LinkError, Restarted
 from smidgen.link.line import CODE, LOSS, Hello, Line, Statistics
 from smidgen.memory import state_bytes, state_offsets
 from smidgen.targets.device import Device, check_state, check_step

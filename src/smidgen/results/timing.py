@@ -15,8 +15,7 @@ from smidgen.ir import Array, Graph, roles_of
 from smidgen.pipeline import Program
 from smidgen.results.comparing import LEARNING_RATE, Exactness, check_learned, check_request, compare, random_inputs
 from smidgen.targets.device import restart
-from smidgen.targets.host import Host
-from smidgen.targets.timing import TimedDevice, start_timed
+from smidgen.targets.host import Host, TimedDevice, start_timed
 from smidgen.training.losses import example_label
 
 WARM_UP = 5  # runs before the clock counts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from smidgen.codegen.hearing import audio_bytes
+from smidgen.codegen.entries import audio_bytes
 from smidgen.ir import Graph
 from smidgen.memory import state_bytes
 from smidgen.pipeline import plan

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from smidgen.codegen.hearing import audio_bytes
+from smidgen.codegen.entries import audio_bytes
 from smidgen.errors import InputError
 from smidgen.ir import Graph
 from smidgen.selection.contributions import Contributions
@@ -20,9 +20,9 @@ from smidgen.selection.refining import Refinement
 from smidgen.selection.sampling import EVALUATIONS, Trials
 from smidgen.selection.shipped import shipped_contributions
 from smidgen.selection.smoothing import smoothed
+from smidgen.targets import find
 from smidgen.targets.boards import parse_size
 from smidgen.targets.device import Target
-from smidgen.targets.finding import find
 from smidgen.training import Options
 from smidgen.training.scheme import MadeFor
 

@@ -12,7 +12,7 @@ from smidgen.compiler import Cache
 from smidgen.errors import InputError, TargetError
 from smidgen.targets import toolchain
 from smidgen.targets.boards import BOARDS, Board, Region, aligned_only
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 
 SCRIPT = "board/board.ld"
 FOLDERS = ("model", "smidgen", "board")
@@ -27,7 +27,7 @@ class BoardProject:
     """A project, and the board that it is for."""
 
     folder: Path
-    target: CortexM
+    target: BoardTarget
 
     def build(self) -> Path:
         """Its firmware, as `make LINK=1 KEEPS=1` builds it."""
@@ -59,7 +59,7 @@ def read_project(folder: Path, name: str) -> BoardProject:
     flash, sram = (Region(int(memory[what][2], 16), int(memory[what][3])) for what in ("FLASH", "SRAM"))
     board: Board = replace(BOARDS[name], flash=flash, sram=sram)
     aligned = "strict_align" in _text(folder / "Makefile")
-    return BoardProject(folder, CortexM(aligned_only(board) if aligned else board))
+    return BoardProject(folder, BoardTarget(aligned_only(board) if aligned else board))
 
 
 def _text(path: Path) -> str:

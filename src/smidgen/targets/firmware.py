@@ -34,9 +34,8 @@ from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS, KIB, Board
 from smidgen.targets.counter import ENTRY, GENERATED, KERNEL, Counter
 from smidgen.targets.device import Device, check_hearing, check_latent, check_state, check_step
-from smidgen.targets.image import Image, read_image
+from smidgen.targets.image import Image, StackBound, bound_stack, read_image
 from smidgen.targets.qemu import QemuBoard
-from smidgen.targets.stack import StackBound, bound_stack
 from smidgen.targets.templates import render_board, start_files, start_usage
 from smidgen.targets.toolchain import TOOLCHAINS, Toolchain
 
@@ -53,7 +52,7 @@ LIMIT = 20_000_000_000  # instructions a request may take: minutes of emulation,
 
 
 @dataclass(frozen=True)
-class CortexM:
+class BoardTarget:
     """Builds firmware for a board with the ziglang wheel, or with gcc for its core, and keeps what it built."""
 
     board: Board = BOARDS["cortex-m7"]
@@ -240,7 +239,7 @@ class BoardMemory:
 class BoardDevice(Device):
     """A program on an emulated board, from reset on."""
 
-    def __init__(self, graph: Graph, sources: Sources, target: CortexM, firmware: Path) -> None:
+    def __init__(self, graph: Graph, sources: Sources, target: BoardTarget, firmware: Path) -> None:
         image = read_image(firmware)
         self.graph, self.learns, self.image = graph, sources.learns, image
         self._stack_bound = bound_stack(firmware).bytes
