@@ -1,4 +1,4 @@
-"""Functions of a program in addition to run and predict: steps on labels and on kept examples, a front end for audio."""
+"""Functions of a program beyond run and predict: steps on labels and on kept examples, and a front end for audio."""
 
 from __future__ import annotations
 
