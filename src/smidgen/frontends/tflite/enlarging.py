@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from smidgen.errors import ImportModelError
-from smidgen.frontends.enlarging import Enlarging, enlarge
+from smidgen.frontends.blocks import TransposedConv
 from smidgen.frontends.tflite.arguments import NO_TENSOR, activation_of, inputs_of
 from smidgen.frontends.tflite.context import TfliteImport
 from smidgen.frontends.tflite.flatbuffer import SAME, VALID, TfliteOperator
@@ -23,8 +23,7 @@ def transpose_conv(c: TfliteImport, operator: TfliteOperator) -> Value:
     stride, kernel, output = (options.stride_h, options.stride_w), (w.shape[1], w.shape[2]), (shape[1], shape[2])
     total = [max((-(-n // s) - 1) * s + k - n, 0) for n, s, k in zip(output, stride, kernel, strict=True)]
     cut = (total[0] // 2, total[1] // 2) if options.padding == SAME else (0, 0)
-    how = Enlarging(kernel, stride, cut, output)
-    how.check()
+    how = TransposedConv(kernel, stride, cut, output)
     data, name = c.data(wi), c.name(operator.outputs[0])
     kind = np.int32 if x.type.dtype == "int8" else np.float32
     c.budget.check("its weights by phases", 4 * data.nbytes * how.phases)
@@ -34,4 +33,4 @@ def transpose_conv(c: TfliteImport, operator: TfliteOperator) -> Value:
     weights = c.builder.constant(f"{name}.w", how.weights(data), None if w.q is None else how.scales(w.q))
     biases = c.builder.constant(f"{name}.b", np.tile(bias, how.phases))
     q = c.q(operator.outputs[0])
-    return enlarge(c.builder, how, activation_of(operator), x, weights, biases, q, name)
+    return how.emit(c.builder, activation_of(operator), x, weights, biases, q, name)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from smidgen import ops
 from smidgen.errors import ImportModelError
-from smidgen.frontends.parts import sliced, take
+from smidgen.frontends.blocks import sliced, take
 from smidgen.frontends.tflite.arguments import inputs_of
 from smidgen.frontends.tflite.context import TfliteImport
 from smidgen.frontends.tflite.flatbuffer import TfliteOperator, TfliteOptions

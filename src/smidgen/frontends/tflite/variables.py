@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from smidgen.errors import ImportModelError
-from smidgen.frontends.naming import identifier
 from smidgen.frontends.tflite.arguments import inputs_of
 from smidgen.frontends.tflite.context import TfliteImport, Variable
 from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator
 from smidgen.frontends.tflite.unsigned import as_signed
 from smidgen.ir import Graph, QParams, Value
+from smidgen.ir.types import identifier
 from smidgen.ops import Assign
 
 SILENT = frozenset({"ASSIGN_VARIABLE", "CALL_ONCE"})  # operators that give nothing
