@@ -175,3 +175,14 @@ def _gathers(graph: Graph, overlay: Node) -> bool:
     assert isinstance(overlay.op, Overlay)
     kept = graph.constants.get(frozen)
     return kept is not None and np.array_equal(kept[..., list(overlay.op.channels)], graph.state[trained])
+
+
+def roots(graph: Graph) -> dict[Value, Value]:
+    """For a view of a constant or of state, and for what replaces state, the value whose memory it is."""
+    roots: dict[Value, Value] = {new: old for old, new in graph.updates.items()}
+    for node in graph.nodes:
+        if node.op.view:
+            source = roots.get(node.ins[0], node.ins[0])
+            if source in graph.constants or source in graph.state:
+                roots[node.out] = source
+    return roots

@@ -11,19 +11,19 @@ import numpy as np
 
 from smidgen.codegen.runtime import render
 from smidgen.codegen.spelling import fingerprint_words, wrapped
-from smidgen.ir import Array, Graph, Roles, Told, Type, Value
+from smidgen.ir import Array, Graph, LabelKind, Roles, Type, Value
 from smidgen.ir.graph import roles_of
 from smidgen.ir.log_mel import LogMel
 from smidgen.memory.cutting import front
 from smidgen.memory.rows import Cut
 from smidgen.numerics.log_mel import LogMelTables, log_mel_tables, scaling
-from smidgen.ops.loss import loss_kind
+from smidgen.ops.losses import loss_of
 
-PARAMETERS: Mapping[Told, str] = {
+PARAMETERS: Mapping[LabelKind, str] = {
     "classes": "int label, ", "vectors": "const float *target, ", "maps": "const unsigned char *labels, ",
     "nothing": "",
 }  # fmt: skip
-ARGUMENTS: Mapping[Told, str] = {"classes": "label, ", "vectors": "target, ", "maps": "labels, ", "nothing": ""}
+ARGUMENTS: Mapping[LabelKind, str] = {"classes": "label, ", "vectors": "target, ", "maps": "labels, ", "nothing": ""}
 LARGEST = "Run, and give the index of the largest score: of output 0, or of the logits of a program that learns."
 
 
@@ -32,8 +32,8 @@ def train_header(roles: Roles, common: Mapping[str, object]) -> str:
     step = _comment(
         f"One step on the image in input 0; gives the loss before it. {_label_sentence(roles)}{_skipped(roles)}"
     )
-    error = render("error.h", **common) if roles.told == "nothing" else ""
-    return render("train.h", **common, parameter=PARAMETERS[roles.told], step=step, error_header=error)
+    error = render("error.h", **common) if roles.label_kind == "nothing" else ""
+    return render("train.h", **common, parameter=PARAMETERS[roles.label_kind], step=step, error_header=error)
 
 
 def copied(label: Value, place: str) -> str:
@@ -56,11 +56,7 @@ def predicts(graph: Graph) -> str:
     """What a prediction gives, as a comment of the header."""
     if _says_yes(graph):
         return _comment("Run, and give 1 where the logit is above 0, else 0.")
-    holds = {
-        "sigmoid": "the logits, one each; above 0 says yes", "mse": "what the network tells",
-        "reconstruction": "what the network makes of its input",
-        "cells": f"the logits, cell by cell and {graph.scores.type.shape[-1]} classes each",
-    }.get(loss_kind(graph) or "")  # fmt: skip
+    holds = loss_of(graph).output.format(classes=graph.scores.type.shape[-1])
     return _comment(f"{LARGEST} Output {graph.outputs.index(graph.scores)} holds {holds}." if holds else LARGEST)
 
 
@@ -69,7 +65,7 @@ def taught(graph: Graph, prefix: str) -> dict[str, object]:
     roles = graph.roles
     if roles is None:
         return dict.fromkeys(("teach", "taken", "handed", "argument", "ask", "what", "told"), "")
-    told, label = roles.told, roles.label
+    told, label = roles.label_kind, roles.label
     shape = {
         "label_size": label.type.size if label else 0, "classes": roles.logits.type.shape[-1],
         "scores": graph.outputs.index(roles.logits),
@@ -97,7 +93,7 @@ def _served(graph: Graph, label: Value | None, prefix: str) -> tuple[str, str]:
 
 def _says_yes(graph: Graph) -> bool:
     """Whether a program has one output, which says yes or no."""
-    return loss_kind(graph) == "sigmoid" and graph.scores.type.size == 1
+    return loss_of(graph).sigmoid and graph.scores.type.size == 1
 
 
 def _label_sentence(roles: Roles) -> str:
@@ -105,9 +101,9 @@ def _label_sentence(roles: Roles) -> str:
     if roles.label is None:
         return "What the network should give is the image itself."
     shape = roles.label.type.shape
-    if roles.told == "vectors":
+    if roles.label_kind == "vectors":
         return f"`target` holds {shape[1]} numbers, one for each output."
-    if roles.told == "maps":
+    if roles.label_kind == "maps":
         classes = roles.logits.type.shape[-1]
         return (
             f"`labels` holds the class of each of {shape[1]} x {shape[2]} cells, row by row; a number from {classes} "
@@ -204,12 +200,12 @@ def ring_header(graph: Graph, latent: tuple[int, ...], prefix: str) -> dict[str,
     if not latent:
         return {}
     roles = roles_of(graph)
-    argument = ARGUMENTS[roles.told].removesuffix(", ")
+    argument = ARGUMENTS[roles.label_kind].removesuffix(", ")
     fields: dict[str, object] = {
         "name": re.sub(r"[^\w.-]", "_", graph.name), "prefix": prefix, "PREFIX": prefix.upper(),
-        "parameter": PARAMETERS[roles.told], "argument": ARGUMENTS[roles.told],
+        "parameter": PARAMETERS[roles.label_kind], "argument": ARGUMENTS[roles.label_kind],
         "kept_bytes": kept_bytes(graph, sum(latent)),
-        "keep_parameter": f", {PARAMETERS[roles.told]}".removesuffix(", "),
+        "keep_parameter": f", {PARAMETERS[roles.label_kind]}".removesuffix(", "),
         "keep_argument": f", {argument}" if argument else "",
     }  # fmt: skip
     return {f"{prefix}_replay.h": render("ring.h", **fields, **_kept_label(graph, prefix))}
@@ -217,7 +213,7 @@ def ring_header(graph: Graph, latent: tuple[int, ...], prefix: str) -> dict[str,
 
 def replay_usage(graph: Graph, prefix: str) -> str:
     """How a program learns from what it kept, as its README says it."""
-    argument = ARGUMENTS[roles_of(graph).told]
+    argument = ARGUMENTS[roles_of(graph).label_kind]
     fields = {"prefix": prefix, "PREFIX": prefix.upper(), "argument": argument}
     return "\n\n" + render("replay_usage.md", **fields).rstrip()
 
@@ -231,7 +227,7 @@ def kept_bytes(graph: Graph, latent_bytes: int) -> int:
 def _kept_label(graph: Graph, prefix: str) -> dict[str, object]:
     """How what a step is told goes into a ring and comes back: a class as the example's label, else as bytes."""
     roles = roles_of(graph)
-    if roles.told == "classes":
+    if roles.label_kind == "classes":
         labels = f"{roles.logits.type.shape[-1]}u"
         return {
             "keep_label": "(uint32_t)label", "keep_told": "", "recall_told": "", "recalled": "(int)label, ",
@@ -241,7 +237,7 @@ def _kept_label(graph: Graph, prefix: str) -> dict[str, object]:
     if roles.label is None:
         return plain
     place, size = f"{prefix}_input({graph.inputs.index(roles.label)})", roles.label.type.bytes
-    given = ARGUMENTS[roles.told].removesuffix(", ")
+    given = ARGUMENTS[roles.label_kind].removesuffix(", ")
     kind = {"float32": "float", "uint8": "unsigned char"}[roles.label.type.dtype]
     return plain | {
         "keep_told": f"    if (!failed) failed = smg_replay_write(ring, {given}, {size});\n",

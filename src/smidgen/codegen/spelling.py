@@ -53,6 +53,11 @@ def literal(x: float, dtype: str) -> str:
     return f"{whole}f" if dtype == "float32" else whole
 
 
+def whole(number: int) -> str:
+    """A number of 32 bits; C knows the least of them only as a difference."""
+    return str(number) if number > -(1 << 31) else f"{number + 1} - 1"
+
+
 def text_literal(text: str) -> str:
     """A text as C spells its UTF-8: plain characters as they are, all others by their octal number.
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from smidgen.codegen.constants import Copied, Filled, Gathered, Widened, initial, shared_factors
+from smidgen.codegen.constants import Copied, Filled, Gathered, Widened, initial, roots, shared_factors
 from smidgen.codegen.entries import (
     ARGUMENTS,
     PARAMETERS,
@@ -30,6 +30,7 @@ from smidgen.codegen.spelling import (
     fingerprint_words,
     identifiers,
     literal,
+    whole,
     wrapped,
 )
 from smidgen.data.pixels import pixel_encoding, pixel_rule
@@ -62,7 +63,7 @@ class Writer:
         self.forward = graph.prediction_end
         self.offsets, self.scratch = plan.values(), plan.scratch()
         self.names = identifiers(graph)
-        self.roots = _roots(graph)
+        self.roots = roots(graph)
         self.layers = {node.out: node for node in graph.nodes if node.op.virtual}
         self.named: set[Value] = set()  # whose address the code asked for
         self.tables: dict[str, str] = {}  # in flash, by name: the structs that the code asked for
@@ -120,7 +121,7 @@ class Writer:
             return {"replay_header": "", "replay_body": ""}
         places = ", ".join(self._place(v) for v in cut.latent)
         how = {
-            "parameter": PARAMETERS[roles.told], "argument": ARGUMENTS[roles.told], "places": places,
+            "parameter": PARAMETERS[roles.label_kind], "argument": ARGUMENTS[roles.label_kind], "places": places,
             "score_type": C_TYPES[self.graph.scores.type.dtype], "scores": self._place(self.graph.scores),
             "choice": choice(self.graph),
         }  # fmt: skip
@@ -226,11 +227,11 @@ class Writer:
         below = literal(float(np.float32(roles.skip_below)), "float32")
         skip = f"    if (*{loss} < {below}) return *{loss}; /* nothing to learn */\n" if roles.skip_below else ""
         return {
-            "parameter": PARAMETERS[roles.told], "argument": ARGUMENTS[roles.told],
+            "parameter": PARAMETERS[roles.label_kind], "argument": ARGUMENTS[roles.label_kind],
             "copy": copied(roles.label, self._place(roles.label)) if roles.label else "",
             "rate": self._place(roles.rate), "loss": loss, "skip": skip,
             "compare": "".join(self._calls(at, at + 1)), "backward": "".join(self._calls(at + 1, end)),
-            "error_body": error if roles.told == "nothing" else "",
+            "error_body": error if roles.label_kind == "nothing" else "",
         }  # fmt: skip
 
     def _places(self) -> Iterator[str]:
@@ -258,7 +259,7 @@ class Writer:
         if plain:
             yield f"\nstatic const smg_initial initial[] = {{\n{''.join(plain)}}};\n"
         if listed := [one for start in self.initial if isinstance(start, Widened) for one in start.listed]:
-            numbers = "".join(f"    {{{to}, {_whole(number)}}},\n" for to, number in listed)
+            numbers = "".join(f"    {{{to}, {whole(number)}}},\n" for to, number in listed)
             yield f"\nstatic const smg_listed listed[] = {{\n{numbers}}};\n"
         if gathered:
             yield f"\nstatic const smg_gathered gathered[] = {{\n{''.join(gathered)}}};\n"
@@ -398,19 +399,3 @@ class Writer:
             items = [literal(x, dtype) for x in numbers] if array.dtype.kind == "f" else list(map(str, numbers))
             rows = [",".join(items[i : i + 32]) for i in range(0, len(items), 32)]
             yield f"const {C_TYPES[dtype]} {name}[{array.size}] = {{\n" + ",\n".join(rows) + "};"
-
-
-def _roots(graph: Graph) -> dict[Value, Value]:
-    """For a view of a constant or of state, and for what replaces state, the value whose memory it is."""
-    roots: dict[Value, Value] = {new: old for old, new in graph.updates.items()}
-    for node in graph.nodes:
-        if node.op.view:
-            source = roots.get(node.ins[0], node.ins[0])
-            if source in graph.constants or source in graph.state:
-                roots[node.out] = source
-    return roots
-
-
-def _whole(number: int) -> str:
-    """A number of 32 bits; C knows the least of them only as a difference."""
-    return str(number) if number > -(1 << 31) else f"{number + 1} - 1"
