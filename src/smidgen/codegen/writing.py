@@ -158,10 +158,8 @@ class Writer:
         shared = self.shared.get(node.outs[0])
         if shared is None:
             return own
-        told = {field: self._array(shared.layer, field) for field in ("multiplier", "shift")}
-        return own | told | {
-            "correction": shared.packed, "scale": shared.scale, "exponent": shared.exponent,
-        }  # fmt: skip
+        named = {field: self._array(shared.layer, field) for field in ("multiplier", "shift")}
+        return own | named | {"correction": shared.packed, "scale": shared.scale, "exponent": shared.exponent}
 
     def _order(self, group: Group) -> str:
         return f"{self.prefix}_order_{group.first}"
