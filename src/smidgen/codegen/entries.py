@@ -10,12 +10,10 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from smidgen.codegen.runtime import render
-from smidgen.codegen.spelling import fingerprint_words, wrapped
+from smidgen.codegen.spelling import wrapped
 from smidgen.ir import Array, Graph, LabelKind, Roles, Type, Value
 from smidgen.ir.graph import roles_of
 from smidgen.ir.log_mel import LogMel
-from smidgen.memory.cutting import front
-from smidgen.memory.rows import Cut
 from smidgen.numerics.log_mel import LogMelTables, log_mel_tables, scaling
 from smidgen.ops.losses import loss_of
 
@@ -27,13 +25,11 @@ ARGUMENTS: Mapping[LabelKind, str] = {"classes": "label, ", "vectors": "target, 
 LARGEST = "Run, and give the index of the largest score: of output 0, or of the logits of a program that learns."
 
 
-def train_header(roles: Roles, common: Mapping[str, object]) -> str:
-    """What the header says of learning."""
-    step = _comment(
+def step_comment(roles: Roles) -> str:
+    """Return the header's comment on a step."""
+    return _comment(
         f"One step on the image in input 0; gives the loss before it. {_label_sentence(roles)}{_skipped(roles)}"
     )
-    error = render("error.h", **common) if roles.label_kind == "nothing" else ""
-    return render("train.h", **common, parameter=PARAMETERS[roles.label_kind], step=step, error_header=error)
 
 
 def copied(label: Value, place: str) -> str:
@@ -153,8 +149,8 @@ class Hearing:
         copies = f"for (int i = 0; i < {rows}; i++) {prefix}_audio_row(0, (int8_t *){prefix}_input(0) + i * {row}, i);"
         show = f"{prefix}_source({prefix}_audio_row, 0);" if streamed else copies
         return {
-            "rate": spec.rate, "frames": spec.frames(shape), "samples": spec.samples(shape), "audio_bytes": self.bytes,
-            "audio_params": "\n    ".join(wrapped("", self._params())[1:]), "window": spec.window,
+            "rate": spec.rate, "frames": spec.frames(shape), "samples": spec.samples(shape), "bytes": self.bytes,
+            "params": "\n    ".join(wrapped("", self._params())[1:]), "window": spec.window,
             "size": self.type.size, "scratch": spec.size, "show": show,
         }  # fmt: skip
 
@@ -185,14 +181,6 @@ def hearing(graph: Graph, prefix: str) -> Hearing | None:
 
 
 HEAD, SLOTS, WIDEST = 48, 256, 8  # of smidgen_replay.h: bytes of a head, slots at most, sectors tried to a group
-
-
-def latent_fields(graph: Graph, cut: Cut) -> dict[str, object]:
-    """The latent, as fields of templates."""
-    return {
-        "latents": len(cut.latent), "sizes": ", ".join(str(v.type.bytes) for v in cut.latent), "bytes": cut.bytes,
-        "front_fingerprint": fingerprint_words(front(graph, cut)),
-    }  # fmt: skip
 
 
 def ring_header(graph: Graph, latent: tuple[int, ...], prefix: str) -> dict[str, str]:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from smidgen.codegen.entries import SYMBOLS, hearing, taught
 from smidgen.codegen.runtime import HEADERS, PORTABLE, RUNTIME, SOURCES, is_source, render, runtime_files
-from smidgen.codegen.spelling import class_usage
 from smidgen.codegen.writing import Writer, is_call
 from smidgen.data.pixels import pixel_encoding, pixel_rule
 from smidgen.errors import InputError, TargetError
@@ -122,27 +121,16 @@ def interface(graph: Graph, sources: Sources) -> dict[str, object]:
         "replays": int(bool(sources.latent)),
         "streamed": int(sources.streamed_input), "row_bytes": image.bytes // image.shape[1] if image else 0,
         "hand_over": _hand_over(sources), **taught(graph, sources.prefix),
-        "classes": class_usage(graph.classes, sources.prefix), "hears": int(sources.audio_bytes > 0),
+        "classes": graph.classes, "hears": int(sources.audio_bytes > 0),
         "heard_rows": heard_rows, "heard_row": heard_row,
-        "streams": _streams(graph, sources.prefix),
-        "pixels": f"- {rule}\n" if (rule := pixel_rule(pixel_encoding(graph))) else "",
+        "streams": bool(graph.variables), "pixels": pixel_rule(pixel_encoding(graph)),
     }  # fmt: skip
 
 
 def hearing_usage(graph: Graph, sources: Sources) -> str:
     """How a program hears, as its README says it; nothing for one that does not."""
     heard = hearing(graph, sources.prefix)
-    return render("audio_usage.md", prefix=sources.prefix, **heard.fields(streamed=False)) if heard else ""
-
-
-def _streams(graph: Graph, prefix: str) -> str:
-    """How runs follow each other where each goes on from the last, as a README says it."""
-    if not graph.variables:
-        return ""
-    return (
-        f"- Each run goes on from where the last one ended: hand inputs over in order, and call `{prefix}_reset()` "
-        "where a new\n  stream begins.\n"
-    )
+    return render("audio_usage.md", prefix=sources.prefix, audio=heard.fields(streamed=False)) if heard else ""
 
 
 def _hand_over(sources: Sources) -> str:

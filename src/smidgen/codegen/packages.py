@@ -26,8 +26,6 @@ from smidgen.ir import Graph
 KIB = 1024
 STACK_KIB, CODE_KIB = 8, 64  # beside what is known exactly: as much as any example takes
 FLAGS = "smidgen_flags.h"
-CONDITION = "exact"  # of a pack's component: a compiler that is told not to contract, a core that has the instructions
-COMPILERS = ('Tcompiler="GCC"', 'Tcompiler="CLANG"', 'Tcompiler="ARMCC" Toptions="AC6"')
 EPOCH = (1980, 1, 1, 0, 0, 0)  # of files in a pack, so that the same program gives the same bytes
 
 
@@ -156,38 +154,20 @@ def _about(graph: Graph, sources: Sources, core: Core | None, code: Mapping[str,
     component = f"smidgen_{re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_')}"
     learns, prefix, title = sources.learns, sources.prefix, core.title if core else ""
     compiled = sorted(file for file in code if is_source(file))
-    kinds = {".c": "sourceC", ".S": "sourceAsm"}
     return {
         "name": name, "component": component, "CONFIG": component.upper(), "version": version("smidgen"),
         "sentence": f"{name} in plain C, {'a network that learns on the device' if learns else 'a quantized network'}",
         "paragraph": f"Compiled by Smidgen for {title or 'any core'}, without operating system, heap or libraries.",
         "core_text": f"; its kernels are for a {title}" if core else "", "architectures": "*",
         "verb": "train" if learns else "test", "kept": _filled("kept.c", {"prefix": prefix}) if learns else "",
-        "more_keywords": f"{prefix}_train\tKEYWORD2" if learns else f"{prefix}_run\tKEYWORD2",
         "ram_kib": -(-(sram + sources.state_bytes) // KIB) + STACK_KIB,
         "stack_bytes": STACK_KIB * KIB,
         "flash_kib": -(-sources.constant_bytes // KIB) + CODE_KIB,
         "pack_name": f"Smidgen.{component}.{version('smidgen')}.pack", "idf_target": "esp32c3" if core else "esp32s3",
         "languages": "C ASM" if any(file.endswith(".S") for file in compiled) else "C",
         "assembly": " src/*.S" if any(file.endswith(".S") for file in compiled) else "",
-        "conditions": _conditions(title), "condition": CONDITION,
-        "sources": "".join(
-            f'        <file category="{kinds[file[file.rindex("."):]]}" name="src/{file}"/>\n' for file in compiled
-        ),
+        "title": title, "compiled": compiled,
     }  # fmt: skip
-
-
-def _conditions(core: str) -> str:
-    """Which compilers `smidgen_flags.h` speaks to, and the core of the kernels."""
-    lines = (
-        "<conditions>",
-        f'  <condition id="{CONDITION}">',
-        *(f"    <accept {compiler}/>" for compiler in COMPILERS),
-        *((f'    <require Dcore="{core}"/>',) if core else ()),
-        "  </condition>",
-        "</conditions>",
-    )
-    return "".join(f"  {line}\n" for line in lines)
 
 
 def _zipped(files: Mapping[str, str | bytes]) -> bytes:

@@ -52,7 +52,7 @@ def _defined(text: str) -> Iterator[str]:
 
 
 def render(template: str, **fields: object) -> str:
-    """Fill in a template of project files. Expressions stand in `@{…}` and statements in `<% … %>`, for C has braces."""
+    """Fill in a template of project files; C has braces, so expressions stand in `@{…}`, statements in `<% … %>`."""
     return str(_templates().get_template(f"{template}.in").render(fields))
 
 

@@ -22,7 +22,6 @@ from smidgen.runtime import working_memory
 from smidgen.targets.device import Device, check_hearing, check_latent, check_state, check_step
 
 PROJECT = ("Makefile", "CMakeLists.txt", "README.md")
-NOT_SERVED = "static int serve(void) { return 2; } /* a host has no way to hand over more than an image */\n"
 INSIDE = ("-fvisibility=hidden",)  # kernels are called within the library only, and so directly
 
 
@@ -62,11 +61,7 @@ class Host:
 
     def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
         """An example, two ways to build it, and how to use it."""
-        kept = render("stdio_kept.c", **fields) if sources.learns else ""
-        kept += render("stdio_ring.c", **fields) if sources.latent and serves(graph) else ""
-        opens = render("stdio_open.c", **fields) if sources.latent and serves(graph) else ""
-        serve = render("stdio_link.c", **fields, kept=kept) if serves(graph) else NOT_SERVED
-        example = render("train_main.c" if sources.learns else "main.c", **fields, serve=serve, open_ring=opens)
+        example = render("train_main.c" if sources.learns else "main.c", **fields, served=serves(graph))
         return {"board/main.c": example, **{name: render(name, **fields) for name in PROJECT}}
 
     def check(self, graph: Graph, layout: Plan, sources: Sources) -> None:
