@@ -29,6 +29,7 @@ from smidgen.targets.flash import (
     Torn,
     check_store,
 )
+from tests.support.tiers import examples
 
 SMALL = FlashPart("small", 512, 8, 10_000, 1, 1)
 STATE = 600  # two sectors
@@ -240,7 +241,7 @@ def test_a_flash_that_cannot_be_read_is_said(memory: Array, cache: Path) -> None
         opened(EmulatedFlash(replace(SMALL, unit_bytes=512), 6), memory, cache).save()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(
     st.integers(0, 2**16), st.lists(st.tuples(st.integers(0, 60), st.sampled_from(TORN_KINDS)), min_size=1, max_size=12)
 )
