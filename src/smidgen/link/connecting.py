@@ -150,8 +150,7 @@ def _emulated(port: str, program: Program, flash: str | Path | None) -> Stream:
 
 def _with_project(port: str, folder: str | Path, flash: str | Path | None) -> Stream:
     """A board of that name with the firmware of a project."""
-    from smidgen.targets.lines import line_to
-    from smidgen.targets.projects import read_project
+    from smidgen.targets.lines import line_to, read_project
 
     project = read_project(Path(folder), port.removeprefix(EMULATED))
     return line_to(port, project.target, project.build(), None if flash is None else Path(flash))
@@ -164,6 +163,6 @@ def fitting_target(port: str, project: str | Path | None = None) -> str | Target
     name = port.removeprefix(EMULATED)
     if project is None:
         return name
-    from smidgen.targets.projects import read_project
+    from smidgen.targets.lines import read_project
 
     return read_project(Path(project), name).target

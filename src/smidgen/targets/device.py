@@ -15,7 +15,7 @@ from smidgen.codegen import Sources
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Node, Value
 from smidgen.ir.log_mel import LogMel
-from smidgen.memory import Plan
+from smidgen.memory import Plan, state_bytes, state_offsets
 from smidgen.ops.losses import loss_of
 from smidgen.threads import in_order
 
@@ -153,6 +153,25 @@ def held(state: Mapping[str, Array], value: Value, program: str) -> Array:
             "it belongs to another program"
         )
     return found
+
+
+def tensor(value: Value, data: bytes, at: int = 0) -> Array:
+    """Return a copy of the value that lies at `at` in some bytes."""
+    return np.frombuffer(data, value.type.dtype, value.type.size, at).reshape(value.type.shape).copy()
+
+
+def read_state(graph: Graph, block: bytes) -> dict[str, Array]:
+    """Return the state in a program's block, by name."""
+    return {v.name: tensor(v, block, at) for v, at in state_offsets(graph).items()}
+
+
+def state_block(graph: Graph, state: Mapping[str, Array]) -> bytes:
+    """Return a state as a program's block; InputError unless it is one of the graph."""
+    check_state(graph, state)
+    block: Array = np.zeros(state_bytes(graph), np.uint8)
+    for v, at in state_offsets(graph).items():
+        block[at : at + v.type.bytes] = np.ascontiguousarray(state[v.name]).reshape(-1).view(np.uint8)
+    return block.tobytes()
 
 
 def check_state(graph: Graph, state: Mapping[str, Array]) -> None:

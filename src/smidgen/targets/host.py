@@ -89,39 +89,34 @@ class HostDevice(Device):
         self._function("init")()
 
     def run(self, *arrays: Array) -> tuple[Array, ...]:
-        """One run of the graph: inputs in, outputs out."""
         run = self._function("run")
         self._feed(self.graph.inputs, arrays)
         run()
         return self.outputs()
 
     def predict(self, *arrays: Array) -> int:
-        """The index of the largest element of output 0, or of the logits of a program that learns."""
         predict = self._function("predict")
         self._feed(self.graph.prediction_inputs, arrays)
         return int(predict())
 
     def train(self, image: Array, label: int | Array | None, learning_rate: float) -> float:
-        """One step of a program that learns; the loss before it."""
-        told, train = check_step(self, label, learning_rate), self._function("train")
+        given, train = check_step(self, label, learning_rate), self._function("train")
         self._feed(self.graph.prediction_inputs, (image,))
-        return _taught(train, told, learning_rate)
+        return _step(train, given, learning_rate)
 
     def latent(self, image: Array) -> bytes:
-        """What the frozen front makes of an image, where the program was compiled to replay."""
         check_latent(self.graph, tuple(part.size for part in self._latent))
         self._feed(self.graph.prediction_inputs, (image,))
         self._function("front")()
         return b"".join(part.tobytes() for part in self._latent)
 
     def replay(self, latent: bytes, label: int | Array | None, learning_rate: float) -> float:
-        """One step on a latent, which learns what a step on its image would; the loss before it."""
         check_latent(self.graph, tuple(part.size for part in self._latent), latent)
-        told, replay = check_step(self, label, learning_rate), self._function("replay")
-        given = np.frombuffer(latent, np.uint8)
+        given, replay = check_step(self, label, learning_rate), self._function("replay")
+        rest = np.frombuffer(latent, np.uint8)
         for part in self._latent:
-            part[:], given = given[: part.size], given[part.size :]
-        return _taught(replay, told, learning_rate)
+            part[:], rest = rest[: part.size], rest[part.size :]
+        return _step(replay, given, learning_rate)
 
     def hear(self, samples: Array) -> Array:
         """What the program's own front end makes of int16 samples that follow silence: its input."""
@@ -135,18 +130,15 @@ class HostDevice(Device):
         return heard
 
     def outputs(self) -> tuple[Array, ...]:
-        """The outputs of the last run or step."""
         return tuple(
             memory.view(v.type.dtype).reshape(v.type.shape).copy()
             for v, memory in zip(self.graph.outputs, self._outputs, strict=True)
         )
 
     def state(self) -> dict[str, Array]:
-        """A copy of all that outlives a run, by name."""
         return {v.name: self._kept(v, offset).copy() for v, offset in state_offsets(self.graph).items()}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Put back what `state` gave."""
         check_state(self.graph, state)
         for v, offset in state_offsets(self.graph).items():
             self._kept(v, offset)[...] = state[v.name]
@@ -200,14 +192,14 @@ class HostDevice(Device):
         return memory
 
 
-def _taught(step: ctypes._NamedFuncPointer, told: Array | None, learning_rate: float) -> float:
-    """A step of the library, handed what it is told; the loss."""
+def _step(step: ctypes._NamedFuncPointer, label: Array | None, learning_rate: float) -> float:
+    """Take a step of the library, and return its loss."""
     step.restype, rate = ctypes.c_float, ctypes.c_float(learning_rate)
-    if told is None:
+    if label is None:
         return float(step(rate))
-    if told.dtype == np.int32:
-        return float(step(ctypes.c_int(int(told[0])), rate))
-    given = np.ascontiguousarray(told)
+    if label.dtype == np.int32:
+        return float(step(ctypes.c_int(int(label[0])), rate))
+    given = np.ascontiguousarray(label)
     return float(step(ctypes.c_void_p(given.ctypes.data), rate))
 
 
