@@ -19,7 +19,7 @@ from smidgen.ir import Graph, evaluate
 from smidgen.pipeline import compile
 from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import Host
-from tests.support.texts import graph_of
+from tests.support.graph_texts import graph_of
 
 SOURCES = {"one.c": "int one(void) { return 1; }\n"}
 

@@ -14,8 +14,7 @@ import numpy as np
 
 from smidgen.ir import Array, Graph, Node, Value
 from smidgen.memory import state_offsets
-from smidgen.ops.bias import LearnedBias
-from smidgen.ops.overlay import Overlay
+from smidgen.ops.state import LearnedBias, Overlay
 from smidgen.ops.update import Step, WeightStep, pack
 from smidgen.ops.weighted import Weighted
 
