@@ -6,12 +6,12 @@ import struct
 from pathlib import Path
 
 from smidgen.codegen import RUNTIME
+from smidgen.compiler import Cache
 from smidgen.targets import toolchain
 from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS
-from smidgen.targets.compiler import Cache
-from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.counter import Counter
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.image import read_image
 
 HERE = Path(__file__).parent
