@@ -21,7 +21,7 @@ LIMIT = 20_000_000_000  # instructions
 
 def board_answers(what: str, board: str, define: str, cache: Path) -> tuple[int, int, int]:
     """Run `WHAT_board_main.c` on a board; return the line of a failed check or 0, the cuts, and a second such line."""
-    target = CortexM(BOARDS[board], cache=cache)
+    target = BoardTarget(BOARDS[board], cache=cache)
     headers = ("emulated_flash.h", "board_answers.h", f"{what}_checks.h")
     paths = (*STORE.glob("*.[ch]"), *(HERE / name for name in headers))
     files = {
