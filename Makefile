@@ -9,6 +9,8 @@ HELIUM := $(abspath $(wildcard $(RUNTIME)/helium/*.[cS]))
 PORTABLE := $(abspath $(wildcard $(RUNTIME)/kernels/*.c) $(wildcard $(RUNTIME)/store/*.c) $(wildcard $(RUNTIME)/link/*.c))
 CWARNINGS := -std=c99 -pedantic -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wconversion -Wsign-conversion -I$(abspath $(RUNTIME))
 CORE = $(shell $(BIN)/python -c 'from smidgen.targets import boards, toolchain as t; print(*t.core_flags("$(1)", boards.$(2)), *t.FLAGS)')
+# Whether a compiler is installed and finds its C library.
+HAS = expr "$$($(1) -print-file-name=$(2) 2> /dev/null)" : / > /dev/null
 SHARED := -I$(abspath $(RUNTIME))/kernels -I$(abspath $(RUNTIME))/cortex_m
 HOST := $(CWARNINGS) -fPIC -shared -o build/kernels-host.so
 
@@ -45,15 +47,15 @@ cwarnings: program
 	cd build && $(abspath $(BIN))/python -m ziglang cc $(call CORE,zig,M3) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(SCALAR)
 	cd build && $(abspath $(BIN))/python -m ziglang cc $(call CORE,zig,M55) $(CWARNINGS) $(SHARED) -c $(HELIUM)
 	cd build && $(abspath $(BIN))/python -m ziglang cc $(call CORE,zig,RV32IMC) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(SCALAR)
-	if command -v arm-none-eabi-gcc > /dev/null; then cd build && \
+	if $(call HAS,arm-none-eabi-gcc,nano.specs); then cd build && \
 	  arm-none-eabi-gcc $(call CORE,gcc,M7) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(PACKED) $(PORTABLE) && \
 	  arm-none-eabi-gcc $(call CORE,gcc,M0PLUS) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(SCALAR) && \
 	  arm-none-eabi-gcc $(call CORE,gcc,M3) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(SCALAR) && \
 	  arm-none-eabi-gcc $(call CORE,gcc,M55) $(CWARNINGS) $(SHARED) -c $(HELIUM); \
-	else echo 'SKIPPED: arm-none-eabi-gcc is not installed'; fi
-	if command -v riscv64-unknown-elf-gcc > /dev/null; then cd build && \
+	else echo 'SKIPPED: arm-none-eabi-gcc or its C library is not installed'; fi
+	if $(call HAS,riscv64-unknown-elf-gcc,picolibc.specs); then cd build && \
 	  riscv64-unknown-elf-gcc $(call CORE,gcc,RV32IMC) $(CWARNINGS) -I$(abspath $(RUNTIME))/kernels -c $(SCALAR) $(PORTABLE); \
-	else echo 'SKIPPED: riscv64-unknown-elf-gcc is not installed'; fi
+	else echo 'SKIPPED: riscv64-unknown-elf-gcc or its C library is not installed'; fi
 
 # A program that learns, as a user would have it written.
 program: .venv/.dev

@@ -21,11 +21,11 @@ import numpy as np
 import torch
 
 import smidgen as sm
+from experiments.baselines import FloatTraining
 from shared import NETWORKS, arguments_of, released, report
 from smidgen.ir import Array, Graph
 from smidgen.pipeline import Program
-from smidgen.simulation import FloatTraining
-from smidgen.simulation.fleet import Simulation
+from smidgen.simulation import Simulation
 from smidgen.training.published import published_for
 
 RATES = (0.1 / 256, 0.4 / 256, 1 / 256, 4 / 256)

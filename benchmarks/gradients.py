@@ -17,6 +17,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from experiments.baselines import Simulator
 from shared import (
     NETWORKS,
     Int8Gradients,
@@ -32,7 +33,6 @@ from shared import (
 )
 from smidgen.data import Data, examples, pixel_encoding
 from smidgen.ir import Array, Graph
-from smidgen.simulation import Simulator
 from smidgen.training import Options, build_training
 from smidgen.training.scheme import load_scheme
 

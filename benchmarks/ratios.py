@@ -16,6 +16,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from experiments.baselines import Simulator
 from shared import (
     NETWORKS,
     Int8Gradients,
@@ -33,7 +34,6 @@ from smidgen.ir import Array, Graph
 from smidgen.ops.update import Step, WeightStep
 from smidgen.results.figures import Axis, Figure, Line, Panel
 from smidgen.results.page import page_of
-from smidgen.simulation import Simulator
 from smidgen.training import Options, build_training
 from smidgen.training.scheme import load_scheme
 

@@ -59,6 +59,13 @@ def test_a_module_listed_above_its_package_brings_nothing_of_it_along(entry: str
     assert not imports(package), f"importing {entry} imports what {package} does"
 
 
+def test_every_module_is_reached_from_the_command_line_or_a_public_name() -> None:
+    found = house.reached("smidgen", "smidgen.cli", "smidgen.__main__")
+    unreached = {str(path.relative_to(ROOT)) for path in modules() if house.module_name(path) not in found}
+    folders_of_c = {"runtime/link/__init__.py", "runtime/store/__init__.py"}
+    assert unreached <= folders_of_c, "research belongs in experiments/, and what only tests use in tests/"
+
+
 def test_a_module_at_the_top_level_serves_more_than_one_layer() -> None:
     for file in ROOT.glob("*.py"):
         if file.stem not in ("__init__", "__main__"):

@@ -56,7 +56,7 @@ def commands() -> Iterator[tuple[str, str]]:
             yield "profile", f"profile {PROGRAMS[name].replace('--input streamed', '')} --steps 2 --json"
     yield "profile", "profile mcunet-5fps --scheme 49kb --classes 10 --target host --steps 2 --runs 1 --json"
     for words in ("", "--estimate", "--analytic", "--pareto --points 5", "--method evolutionary --evaluations 50"):
-        yield "search", f"search mcunet-5fps --budget 128KB {words} --json -o search/a.json --force"
+        yield "search", f"search mcunet-5fps --classes 10 --budget 128KB {words} --json -o search/a.json --force"
     for suffix in ("tflite", "onnx", "smg"):
         yield "import", f"import mcunet-5fps -o import/model.{suffix} --json"
     yield "import", "import mcunet-5fps -o import/plain.onnx --plain --json"
@@ -66,13 +66,13 @@ def commands() -> Iterator[tuple[str, str]]:
             yield "import", f"info import/{path.stem}{path.suffix[1:]}.smg --json"
     yield "quantize", "quantize net.onnx --data cifar10 --images 64 --mean 0.5 --std 0.5 --pixels 0,1 -o q/a.smg --json"
     yield "quantize", "quantize net.onnx --data cifar10 --images 64 --method mse --pixels 0,255 -o q/b.tflite --json"
-    yield "quantize", "test q/a.smg --data cifar10 --images 50 --json"
+    yield "quantize", "test q.smg --data few.npz --json"
     yield "train", f"train mcunet-5fps --scheme 49kb {COURSE} -o train/a --json"
-    yield "train", "test train/a/model.smg --data cifar10 --images 50 --json"
-    yield "train", "test train/a/model.smg --data cifar10 --images 5 --target cortex-m7 --json"
-    yield "train", "predict train/a/model.smg rows.npy --top 3 --json"
+    yield "train", "test train/a/learned.smg --data cifar10 --images 50 --json"
+    yield "train", "test train/a/learned.smg --data cifar10 --images 5 --target cortex-m7 --json"
+    yield "train", "predict train/a/learned.smg rows.npy --top 3 --json"
     yield "train", "run mcunet-5fps -i tensor.npy -o train/out.npy --json"
-    yield "train", f"train train/a/model.smg --scheme last:2 {COURSE} --momentum 0.9 -o train/b --json"
+    yield "train", f"train train/a/learned.smg --scheme last:2 {COURSE} --momentum 0.9 -o train/b --json"
     yield "analyze", "analyze q.smg --data few.npz --epochs 1 --workers 1 -o analyze/a.json --json"
     yield "analyze", "search q.smg --budget 128KB --contributions analyze/a.json -o analyze/s.json --json"
     yield "fit", "fit q.smg --data few.npz --epochs 2 --budget 64KB -o fit/a --json"
@@ -89,7 +89,7 @@ def make_inputs(folder: Path) -> None:
     few[np.arange(60), :, :, np.arange(60) % 3] //= 3
     np.savez(folder / "few.npz", x=few, y=np.arange(60) % 3)
     np.save(folder / "rows.npy", rng.integers(0, 256, (3, 128, 128, 3), np.uint8))
-    np.save(folder / "tensor.npy", rng.integers(-128, 128, (128, 128, 3), np.int8))
+    np.save(folder / "tensor.npy", rng.integers(-128, 128, (1, 128, 128, 3), np.int8))
     shapes = {"a": (8, 3, 3, 3), "ab": (8,), "b": (16, 8, 3, 3), "bb": (16,), "c": (3, 16), "cb": (3,)}
     weights = [
         numpy_helper.from_array((rng.normal(size=s) / np.sqrt(np.prod(s[1:]) or 1)).astype(np.float32), n)
@@ -142,7 +142,7 @@ def record(only: list[str]) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_inputs(folder)
-        inputs = {path for path in folder.rglob("*")}
+        inputs = set(folder.rglob("*"))
         for group, words in commands():
             if only and group not in only:
                 continue

@@ -77,7 +77,7 @@ def by_gradient(scheme: Scheme, graph: Graph, data: Data, seed: int) -> Scheme:
 
 def squared_gradients(scheme: Scheme, graph: Graph, data: Data, seed: int) -> dict[int, Array]:
     """For each layer whose weights learn, each input channel's squared gradient in real units, over some images."""
-    from smidgen.simulation import Simulator
+    from experiments.baselines import Simulator
 
     whole = replace(scheme, weights=tuple((layer, Fraction(1)) for layer, _ in scheme.weights))
     training = build_training(graph, whole, Options(len(data.classes), seed=seed, head="new"))

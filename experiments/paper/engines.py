@@ -23,8 +23,8 @@ from smidgen.training import build_training, passes
 from smidgen.training.scheme import Scheme, analytic_memory
 
 if TYPE_CHECKING:
-    from smidgen.simulation import BaselineProgress
-    from smidgen.simulation.fleet import FleetProgress, Simulated
+    from experiments.baselines import BaselineProgress
+    from smidgen.simulation import FleetProgress, Simulated
 
 PLANNED = sm.Options(classes=10)
 OnSteps = Callable[[int, int], None]  # done, of
@@ -129,7 +129,7 @@ class Simulators:
         return [made[_program_of(run)] for run in runs]
 
     def _devices(self, runs: Sequence[Run], data: Data) -> list[_Learned]:
-        from smidgen.simulation.fleet import simulate
+        from smidgen.simulation import simulate
 
         first = runs[0]
         course = sm.Course(
@@ -141,7 +141,7 @@ class Simulators:
 
     def _rotating(self, runs: Sequence[Run], data: Data) -> list[_Learned]:
         """A course for each epoch; only the last is tested."""
-        from smidgen.simulation.fleet import simulate
+        from smidgen.simulation import simulate
 
         quick = replace(data, test=data.test.spread(1))
         programs = self._programs(runs)
@@ -170,7 +170,7 @@ class Simulators:
         return [rotating.carried_on(program, state) for program, state in zip(made, states, strict=True)]
 
     def _baselines(self, runs: Sequence[Run], data: Data) -> list[_Learned]:
-        from smidgen.simulation import Baseline, train_baselines
+        from experiments.baselines import Baseline, train_baselines
 
         first, graph = runs[0], self._models(runs[0].network)
         options = sm.Options(len(data.classes), head_dtype=first.head, head="new")

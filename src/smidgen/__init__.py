@@ -23,126 +23,112 @@ with sm.connect("/dev/ttyACM0", program) as board:                           # a
 sm.simulate([program, …], data, course)  # many devices at once on a GPU, in the bytes each would learn
 """
 
-from importlib.metadata import version
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from smidgen.data import Augment, Data, DataError, load_data
-from smidgen.errors import (
-    ExportError,
-    GraphError,
-    ImportModelError,
-    InputError,
-    PlanError,
-    SmidgenError,
-    TargetError,
-)
-from smidgen.fitting import FitError, Fitted, fit
-from smidgen.frontends import from_torch, import_model
-from smidgen.inference import Predictions, Tested, predict, test
-from smidgen.ir import Graph, evaluate
-from smidgen.ir.log_mel import LogMel
-from smidgen.ir.preprocessing import Preprocessing
-from smidgen.learning import CheckpointError, Course, Learned, LearningError, learn, learned_graph
-from smidgen.link import LinkError, connect
-from smidgen.ops.rules import Momentum, Sgd, UpdateRule
-from smidgen.pipeline import Program, compile
-from smidgen.quantization import QuantizationError, Quantized, Recipe, quantize
-from smidgen.selection import (
-    Contributions,
-    ContributionsError,
-    Found,
-    Pareto,
-    SearchError,
-    analyze,
-    average_contributions,
-    estimate,
-    pareto,
-    search,
-)
-from smidgen.selection.rates import ChosenRate, choose_rate, make_course
-from smidgen.training import Options
-from smidgen.training.head import TrainingError
-from smidgen.training.scheme import Scheme, SchemeError, load_scheme
-from smidgen.zoo.loading import load
-
 if TYPE_CHECKING:
-    from smidgen.simulation.fleet import simulate
+    from smidgen.data import Augment, Data, DataError, load_data
+    from smidgen.errors import (
+        ExportError,
+        GraphError,
+        ImportModelError,
+        InputError,
+        PlanError,
+        SmidgenError,
+        TargetError,
+    )
+    from smidgen.fitting import FitError, Fitted, fit
+    from smidgen.frontends import from_torch, import_model
+    from smidgen.inference import Predictions, Tested, predict, test
+    from smidgen.ir import Graph, evaluate
+    from smidgen.ir.log_mel import LogMel
+    from smidgen.ir.preprocessing import Preprocessing
+    from smidgen.learning import CheckpointError, Course, Learned, LearningError, learn, learned_graph
+    from smidgen.link import LinkError, connect
+    from smidgen.ops.rules import Momentum, Sgd, UpdateRule
+    from smidgen.pipeline import Program, compile
+    from smidgen.quantization import QuantizationError, Quantized, Recipe, quantize
+    from smidgen.selection import (
+        Contributions,
+        ContributionsError,
+        Found,
+        Pareto,
+        SearchError,
+        analyze,
+        average_contributions,
+        estimate,
+        pareto,
+        search,
+    )
+    from smidgen.selection.rates import ChosenRate, choose_rate, make_course
+    from smidgen.simulation import simulate
+    from smidgen.training import Options
+    from smidgen.training.head import TrainingError
+    from smidgen.training.scheme import Scheme, SchemeError, load_scheme
+    from smidgen.zoo.loading import load
 
-__version__ = version("smidgen")
+    __version__: str
+
 __all__ = [
-    "Augment",
-    "CheckpointError",
-    "ChosenRate",
-    "Contributions",
-    "ContributionsError",
-    "Course",
-    "Data",
-    "DataError",
-    "ExportError",
-    "FitError",
-    "Fitted",
-    "Found",
-    "Graph",
-    "GraphError",
-    "ImportModelError",
-    "InputError",
-    "Learned",
-    "LearningError",
-    "LinkError",
-    "LogMel",
-    "Momentum",
-    "Options",
-    "Pareto",
-    "PlanError",
-    "Predictions",
-    "Preprocessing",
-    "Program",
-    "QuantizationError",
-    "Quantized",
-    "Recipe",
-    "Scheme",
-    "SchemeError",
-    "SearchError",
-    "Sgd",
-    "SmidgenError",
-    "TargetError",
-    "Tested",
-    "TrainingError",
-    "UpdateRule",
-    "__version__",
-    "analyze",
-    "average_contributions",
-    "choose_rate",
-    "compile",
-    "connect",
-    "estimate",
-    "evaluate",
-    "fit",
-    "from_torch",
-    "import_model",
-    "learn",
-    "learned_graph",
-    "load",
-    "load_data",
-    "load_scheme",
-    "make_course",
-    "pareto",
-    "predict",
-    "quantize",
-    "search",
-    "simulate",
-    "test",
-]
+    "Augment", "CheckpointError", "ChosenRate", "Contributions", "ContributionsError", "Course", "Data", "DataError",
+    "ExportError", "FitError", "Fitted", "Found", "Graph", "GraphError", "ImportModelError", "InputError", "Learned",
+    "LearningError", "LinkError", "LogMel", "Momentum", "Options", "Pareto", "PlanError", "Predictions",
+    "Preprocessing", "Program", "QuantizationError", "Quantized", "Recipe", "Scheme", "SchemeError", "SearchError",
+    "Sgd", "SmidgenError", "TargetError", "Tested", "TrainingError", "UpdateRule", "__version__", "analyze",
+    "average_contributions", "choose_rate", "compile", "connect", "estimate", "evaluate", "fit", "from_torch",
+    "import_model", "learn", "learned_graph", "load", "load_data", "load_scheme", "make_course", "pareto", "predict",
+    "quantize", "search", "simulate", "test",
+]  # fmt: skip
+_MODULES = {  # where each name is defined; a module is imported when a name of it is first used
+    "data": "Augment Data DataError load_data",
+    "errors": "ExportError GraphError ImportModelError InputError PlanError SmidgenError TargetError",
+    "fitting": "FitError Fitted fit",
+    "frontends": "from_torch import_model",
+    "inference": "Predictions Tested predict test",
+    "ir": "Graph evaluate",
+    "ir.log_mel": "LogMel",
+    "ir.preprocessing": "Preprocessing",
+    "learning": "CheckpointError Course Learned LearningError learn learned_graph",
+    "link": "LinkError connect",
+    "ops.rules": "Momentum Sgd UpdateRule",
+    "pipeline": "Program compile",
+    "quantization": "QuantizationError Quantized Recipe quantize",
+    "selection": "Contributions ContributionsError Found Pareto SearchError analyze average_contributions "
+    "estimate pareto search",
+    "selection.rates": "ChosenRate choose_rate make_course",
+    "simulation": "simulate",
+    "training": "Options",
+    "training.head": "TrainingError",
+    "training.scheme": "Scheme SchemeError load_scheme",
+    "zoo.loading": "load",
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    """`simulate` needs PyTorch, which is imported where it is first asked for."""
-    if name != "simulate":
+    """Import a public name when it is first used, so that `import smidgen` and short commands start quickly."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("smidgen")
+    elif name in _HOMES:
+        value = getattr(_import(name), name)
+    else:
         raise AttributeError(f"module 'smidgen' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def _import(name: str) -> Any:
     try:
-        from smidgen.simulation.fleet import simulate
+        return import_module(f"smidgen.{_HOMES[name]}")
     except ImportError:
-        raise InputError(
-            "simulate() needs PyTorch, which is not installed; run: pip install 'smidgen[torch]'"
-        ) from None
-    return simulate
+        if name != "simulate":
+            raise
+    from smidgen.errors import InputError
+
+    raise InputError("simulate() needs PyTorch, which is not installed; run: pip install 'smidgen[torch]'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

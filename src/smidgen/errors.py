@@ -1,7 +1,10 @@
 """The errors a user can meet: one class a layer, all under SmidgenError, each one whole sentence."""
 
 import re
+from collections import Counter
 
+OPS_PAGE = "docs/ops.md lists what is read"
+CUT = "replace it, or cut the model before it"
 _LINE_BREAKS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")  # those of str.splitlines
 
 
@@ -21,6 +24,30 @@ class GraphError(SmidgenError):
 
 class ImportModelError(SmidgenError):
     """A model file cannot be read, or holds something Smidgen does not support."""
+
+
+class UnsupportedOperatorError(ImportModelError):
+    """An operator that no rule reads: where the first one is, its name, and a way out."""
+
+    def __init__(self, where: str, code: str, instead: str = CUT) -> None:
+        super().__init__(f"{where} is not supported; {instead} ({OPS_PAGE})")
+        self.where, self.code, self.instead = where, code, instead
+
+
+def with_others(error: ImportModelError, others: Counter[str]) -> ImportModelError:
+    """Return the same error with the count of every other unsupported operator further on in the file."""
+    if not others:
+        return error
+    if isinstance(error, UnsupportedOperatorError):
+        counted = _counted(others + Counter([error.code]))
+        return ImportModelError(
+            f"not supported are {counted}; the first is {error.where}: {error.instead} ({OPS_PAGE})"
+        )
+    return ImportModelError(f"{error}; not supported either, further on: {_counted(others)} ({OPS_PAGE})")
+
+
+def _counted(codes: Counter[str]) -> str:
+    return ", ".join(f"{count} × {code}" for code, count in sorted(codes.items()))
 
 
 class ExportError(SmidgenError):

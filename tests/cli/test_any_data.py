@@ -16,7 +16,7 @@ from smidgen.data import examples, load_data, pixel_encoding
 from smidgen.frontends import export_model
 from smidgen.learning import Course, learn
 from smidgen.pipeline import compile
-from smidgen.simulation.fleet import simulate
+from smidgen.simulation import simulate
 from smidgen.training import Options
 from tests.cli.test_cli import fail, invoke
 from tests.support.motions import (

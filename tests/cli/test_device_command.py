@@ -21,6 +21,7 @@ from smidgen.link.streams import SerialStream
 from smidgen.results.linking import curve
 from tests.cli.test_cli import fail, invoke
 from tests.support.shapes import SHAPES, draw_shapes
+from tests.support.tools import needs
 from tests.support.toys import small_network
 
 PROGRAM = ("--model", "small.smg", "--scheme", "last:2", "--classes", str(len(SHAPES)))
@@ -152,7 +153,7 @@ def test_a_project_for_one_board_is_refused_for_another_and_for_ports(
     assert f"--project and --flash are for emulated boards, {PROCESS} is none; leave them out" in port
 
 
-@pytest.mark.skipif(not shutil.which("qemu-system-arm"), reason="qemu-system-arm is not installed")
+@needs("qemu-system-arm")
 def test_a_board_with_helium_learns_by_the_same_command_what_the_process_learns(folder: Path) -> None:
     steps = ("train", *PROGRAM, *STEPS, "--json")
     process, board = (json.loads(invoke("device", port, *steps)) for port in (PROCESS, "emulated:cortex-m55"))

@@ -15,6 +15,7 @@ from smidgen.targets.boards import BOARDS
 from smidgen.targets.image import read_image
 from smidgen.training import Options
 from tests.support.networks import CLASSES, inverted_residual
+from tests.support.tools import need_compiler
 
 
 @pytest.fixture(scope="session")
@@ -44,8 +45,7 @@ BUILDS = {
 @pytest.mark.parametrize("compiler", ["zig", "gcc"])
 @pytest.mark.parametrize("tool", BUILDS)
 def test_a_written_project_builds_without_a_file_of_ours(project: Path, tool: str, compiler: str) -> None:
-    if compiler == "gcc" and not shutil.which("arm-none-eabi-gcc"):
-        pytest.skip("arm-none-eabi-gcc is not installed")
+    need_compiler(compiler)
     if not shutil.which(tool, path=PATH):
         pytest.skip(f"{tool} is not installed")
     command, firmware = BUILDS[tool]

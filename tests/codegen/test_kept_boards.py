@@ -32,6 +32,7 @@ from smidgen.training import Options
 from tests.codegen.test_project import succeed
 from tests.support.chip_flash import ChipBoard, Controller, Nvmc, Stm32f7
 from tests.support.networks import CLASSES, inverted_residual
+from tests.support.tools import need_compiler
 
 RATE = 0.05
 MAGIC = 0x53474D53  # of a store's sectors
@@ -70,8 +71,7 @@ def made(project: Path, *switches: str) -> Path:
 def test_a_written_project_that_keeps_what_it_learned_has_it_after_a_reset(
     project: Path, compiler: str, cache: Path
 ) -> None:
-    if compiler == "gcc" and not shutil.which("arm-none-eabi-gcc"):
-        pytest.skip("arm-none-eabi-gcc is not installed")
+    need_compiler(compiler)
     program, firmware = learner(), made(project, "LINK=1", "KEEPS=1", f"COMPILER={compiler}")
     stream = emulated_line("board", CortexM(cache=cache, limit=LIMIT), firmware)
     with LinkedDevice(program.graph, Line(stream)) as board:

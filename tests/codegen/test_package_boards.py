@@ -21,6 +21,7 @@ from smidgen.targets.boards import BOARDS
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.lines import emulated_line
 from tests.codegen.test_packages import learned, learned_here, learner, ran
+from tests.support.tools import need
 
 ECOSYSTEMS = Path(__file__).parents[1] / "ecosystems"
 BUILDER = Path("/usr/share/arduino-builder")  # where Debian keeps its settings
@@ -28,12 +29,6 @@ BUILDER = Path("/usr/share/arduino-builder")  # where Debian keeps its settings
 AVR = Path("/usr/share/arduino/hardware/arduino/avr")
 VIRT = "qemu-system-riscv32 -M virt -cpu rv32 -bios none -display none -monitor none -serial stdio"
 DEFAULT_STACK = 1024  # bytes that Zephyr gives the main thread where nothing is said
-
-
-def needed(*names: str) -> None:
-    for name in names:
-        if not shutil.which(name):
-            pytest.skip(f"{name} is not installed")
 
 
 def differing(stream: Stream, program: Program) -> list[str]:
@@ -56,7 +51,7 @@ def test_arduinos_builder_finds_the_library_and_its_sketch_learns_the_hosts_byte
     board: str, own: bool, cache: Path, tmp_path: Path
 ) -> None:
     """With a core of our own, whose serial line is the emulator's: Debian packages none of 32 bits."""
-    needed("arduino-builder", "arm-none-eabi-gcc")
+    need("arduino-builder", "arm-none-eabi-gcc")
     target = CortexM(BOARDS[board], cache=cache)
     program = learner(target if own else None)
     program.write(tmp_path / "libraries" / "smidgen_net3", export=Kind.arduino)
@@ -72,9 +67,9 @@ def test_arduinos_builder_finds_the_library_and_its_sketch_learns_the_hosts_byte
 
 def test_a_real_core_of_16_bits_is_refused_by_the_library_itself(tmp_path: Path) -> None:
     """The one core that Debian packages, for AVR: the builder finds the library, whose sources say why not."""
-    needed("arduino-builder", "avr-gcc")
+    need("arduino-builder", "avr-gcc")
     if not AVR.is_dir():
-        pytest.skip("arduino-core-avr is not installed")
+        pytest.skip("arduino-core-avr is not installed: apt install arduino-core-avr")
     package, built = tmp_path / "libraries" / "smidgen_net3", tmp_path / "built"
     learner().write(package, export=Kind.arduino)
     built.mkdir()
@@ -89,7 +84,7 @@ def test_a_real_core_of_16_bits_is_refused_by_the_library_itself(tmp_path: Path)
 
 def test_an_example_of_esp_idf_is_built_from_its_manifest_and_learns_the_hosts_bytes(tmp_path: Path) -> None:
     """With the kernels and for the core of an ESP32-C3, with a build system and drivers of our own; it runs in QEMU."""
-    needed("cmake", "riscv64-unknown-elf-gcc", "qemu-system-riscv32")
+    need("cmake", "riscv64-unknown-elf-gcc", "qemu-system-riscv32")
     program = learner("esp32-c3")
     program.write(tmp_path / "smidgen_net3", export=Kind.esp_idf)
     example = tmp_path / "smidgen_net3" / "examples" / "train"
@@ -103,7 +98,7 @@ def test_a_sample_of_zephyr_builds_its_module_and_learns_the_hosts_bytes_on_the_
     cache: Path, tmp_path: Path
 ) -> None:
     """With a build system and a kernel of our own: a thread has the stack that the sample's settings give it."""
-    needed("cmake", "arm-none-eabi-gcc")
+    need("cmake", "arm-none-eabi-gcc")
     package, board = tmp_path / "smidgen_net3", tmp_path / "board"
     program = learner(CortexM(BOARDS["cortex-m7"], cache=cache))
     program.write(package, export=Kind.zephyr)
@@ -122,7 +117,7 @@ def test_a_sample_of_zephyr_builds_its_module_and_learns_the_hosts_bytes_on_the_
 
 def test_the_files_that_a_pack_describes_are_a_program_that_learns_the_hosts_bytes(cache: Path, tmp_path: Path) -> None:
     """As an IDE builds them, for size and without a flag of ours; the line is what the example leaves to its user."""
-    needed("arm-none-eabi-gcc")
+    need("arm-none-eabi-gcc")
     target, folder = CortexM(BOARDS["cortex-m7"], cache=cache), tmp_path / "pack"
     program = learner(target)
     program.write(tmp_path / "written", export=Kind.cmsis_pack)

@@ -15,8 +15,9 @@ from smidgen.codegen import Kind
 from smidgen.targets.boards import BOARDS
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.lines import emulated_line
-from tests.codegen.test_package_boards import ECOSYSTEMS, differing, needed
+from tests.codegen.test_package_boards import ECOSYSTEMS, differing
 from tests.codegen.test_packages import learner
+from tests.support.tools import need
 
 TOOLS = Path(__file__).parents[2] / "build" / "tools" / "bin"  # where `make package-tools` installs them
 # PlatformIO asks the network which licences there are; all else of its packer is as it is.
@@ -86,7 +87,7 @@ def registry(folder: Path, target: CortexM) -> Path:
 
 def test_platformio_runs_an_example_whose_library_learns_the_hosts_bytes(cache: Path, tmp_path: Path) -> None:
     """Its own builder finds the library and takes its flags; the board is one of our own."""
-    needed("arm-none-eabi-gcc")
+    need("arm-none-eabi-gcc")
     if not (Path(tool("pio")).parent / "scons").exists():
         pytest.skip("scons is not installed beside pio: rm -r build/tools && make package-tools")
     target = CortexM(BOARDS["cortex-m7"], cache=cache)

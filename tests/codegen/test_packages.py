@@ -23,6 +23,7 @@ from smidgen.targets.host import Host
 from smidgen.training import Options
 from tests.support.networks import CLASSES, inverted_residual
 from tests.support.texts import graph_of
+from tests.support.tools import need_compiler
 
 ROOT = Path(__file__).parents[2]
 RATE, STEPS = 0.01, 20
@@ -126,8 +127,7 @@ def test_sources_learn_the_hosts_bytes_however_a_tool_builds_them(
     """As one builds them that knows nothing of contraction, and for size."""
     target = find_board(BUILT_FOR[kind])
     core = target.board.core
-    if compiler == "gcc" and not shutil.which(toolchain.GCC[core.isa]):
-        pytest.skip(f"{toolchain.GCC[core.isa]} is not installed")
+    need_compiler(compiler, core.isa)
     program = learner(target)
     program.write(tmp_path / "package", export=kind)
     source = tmp_path / "package" / "src"

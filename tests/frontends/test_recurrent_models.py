@@ -19,14 +19,14 @@ from onnx.reference import ReferenceEvaluator
 from torch import Tensor, nn
 
 import smidgen as sm
+from experiments.baselines.simulator import Simulator
 from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends import export_model
 from smidgen.frontends.onnx import read_onnx, write_onnx
 from smidgen.ir import Array, Graph, evaluate, evaluate_all
 from smidgen.ops import Conv2D, Gru, GruGrad, Lstm, LstmGrad
 from smidgen.quantization import Quantized, quantize
-from smidgen.simulation.fleet import Simulation
-from smidgen.simulation.running import Simulator
+from smidgen.simulation import Simulation
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.host import Host
 from smidgen.training import build_training

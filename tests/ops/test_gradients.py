@@ -11,13 +11,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.baselines import RULES, Simulator
 from smidgen.errors import GraphError
 from smidgen.ir import OPS, Array, Builder, Graph, Node, Op, QParams, Value, evaluate, evaluate_all, roles_of
 from smidgen.numerics import activation_limits
 from smidgen.numerics.stochastic import exponent
 from smidgen.ops import LearnedBias, Quantize, SumGrads
 from smidgen.ops.update import Step
-from smidgen.simulation import RULES, Simulator
 from smidgen.training import HeadDtype, HeadStart, Options, Training, autodiff, build_training
 from smidgen.training.autodiff import differentiate
 from smidgen.training.scheme import load_scheme

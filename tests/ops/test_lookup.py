@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from experiments.baselines import Simulator
 from smidgen.errors import GraphError, TargetError
 from smidgen.frontends.tflite import read_tflite, write_tflite
 from smidgen.frontends.tflite.decode import decode
@@ -19,7 +20,6 @@ from smidgen.ir import Builder, QParams, Type, evaluate
 from smidgen.numerics import ACTIVATIONS
 from smidgen.ops import BatchNorm, Lookup
 from smidgen.pipeline import compile
-from smidgen.simulation import Simulator
 from tests.support.case_parts import FUNCTION_PARAMETERS, Q
 from tests.support.litert import run_litert
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,11 +27,12 @@ from tests.runtime.test_packed import CASE_RUNS, WARNINGS, agrees, dense_layers,
 from tests.support.cases import GRAPHS, RUNS, inputs, together
 from tests.support.feeds import TrainingCase
 from tests.support.guarded import GuardedBoard
+from tests.support.tools import need_compiler, needs
 from tests.support.training_cases import TRAINING_CASES, TRAINING_GRAPHS
 from tests.targets.test_board_training import differing
 from tests.targets.test_board_training import layers as trained_layers
 
-needs_qemu = pytest.mark.skipif(not shutil.which("qemu-system-arm"), reason="qemu-system-arm is not installed")
+needs_qemu = needs("qemu-system-arm")
 
 
 @pytest.fixture(scope="session")
@@ -84,8 +84,7 @@ def test_layers_of_any_shape_train_in_vectors_as_numpy_does(m55: CortexM, drawn:
 
 @pytest.mark.parametrize("kind", TOOLCHAINS)
 def test_every_kernel_in_vectors_compiles_without_a_warning(kind: Toolchain, tmp_path: Path) -> None:
-    if kind == "gcc" and not shutil.which("arm-none-eabi-gcc"):
-        pytest.skip("arm-none-eabi-gcc is not installed")
+    need_compiler(kind)
     includes = (f"-I{RUNTIME / folder}" for folder in ("", "kernels", "cortex_m"))
     files = sorted(filter(is_source, (RUNTIME / "helium").iterdir()))
     find(kind, M55)(*WARNINGS, *includes, "-c", *files, folder=tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,6 +26,7 @@ from tests.support.cases import GRAPHS, RUNS, inputs, together
 from tests.support.guarded import GuardedBoard, PortableBoard, watched
 from tests.support.loss_tasks import compare
 from tests.support.networks import CLASSES, Drawn, samples
+from tests.support.tools import need_compiler, needs
 
 Run = dict[str, tuple[Array, ...]]  # a graph's inputs, by its name
 
@@ -65,7 +65,7 @@ def test_every_case_in_portable_c_agrees_with_numpy_on_the_board(portable: Corte
     agrees(GRAPHS, CASE_RUNS[-2:], program)
 
 
-@pytest.mark.skipif(not shutil.which("arm-none-eabi-gcc"), reason="arm-none-eabi-gcc is not installed")
+@needs("arm-none-eabi-gcc")
 def test_gcc_builds_kernels_in_packed_arithmetic_of_the_same_bytes(m7: CortexM) -> None:
     agrees(GRAPHS, CASE_RUNS[-2:], compile(together(), target=replace(m7, toolchain="gcc")))
 
@@ -76,7 +76,7 @@ def test_other_cores_with_packed_arithmetic_agree_with_numpy(m7: CortexM, core: 
     agrees(some, CASE_RUNS[-1:], compile(together(some), target=replace(m7, board=board)))
 
 
-@pytest.mark.skipif(not shutil.which("qemu-system-arm"), reason="qemu-system-arm is not installed")
+@needs("qemu-system-arm")
 def test_qemu_which_faults_on_unaligned_pairs_of_words_agrees_with_numpy(m7: CortexM, tmp_path: Path) -> None:
     program = compile(together(), target=m7)
     firmware = m7.build(program.graph, program.sources)
@@ -96,8 +96,7 @@ WARNINGS = ("-pedantic", "-Wshadow", "-Wstrict-prototypes", "-Wconversion", "-Wn
 @pytest.mark.parametrize("kind", TOOLCHAINS)
 @pytest.mark.parametrize("core", ["cortex-m4", "cortex-m7", "cortex-m33"])
 def test_every_packed_kernel_compiles_without_a_warning(kind: Toolchain, core: str, tmp_path: Path) -> None:
-    if kind == "gcc" and not shutil.which("arm-none-eabi-gcc"):
-        pytest.skip("arm-none-eabi-gcc is not installed")
+    need_compiler(kind)
     includes = (f"-I{codegen.RUNTIME / folder}" for folder in ("", "kernels", "cortex_m"))
     files = sorted(filter(codegen.is_source, (codegen.RUNTIME / "cortex_m").iterdir()))
     find(kind, BOARDS[core].core)(*WARNINGS, *includes, "-c", *files, folder=tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +14,11 @@ from smidgen.ir import Graph
 from smidgen.pipeline import compile
 from smidgen.targets.boards import BOARDS, M0PLUS, M3, RV32IMC, Core, resize
 from smidgen.targets.cortex_m import CortexM
-from smidgen.targets.toolchain import GCC, TOOLCHAINS, Toolchain, find
+from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, find
 from tests.runtime.test_packed import CASE_RUNS, WARNINGS, agrees, layers, short_windows
 from tests.support.cases import GRAPHS, inputs, together
 from tests.support.guarded import GuardedBoard
+from tests.support.tools import need_compiler
 
 CORES = pytest.mark.parametrize("core", [M0PLUS, M3, RV32IMC], ids=["m0plus", "m3", "riscv"])
 
@@ -54,8 +54,7 @@ def test_layers_of_any_geometry_agree_with_numpy(
 @CORES
 @pytest.mark.parametrize("kind", TOOLCHAINS)
 def test_every_kernel_compiles_without_a_warning(kind: Toolchain, core: Core, tmp_path: Path) -> None:
-    if kind == "gcc" and not shutil.which(GCC[core.isa]):
-        pytest.skip(f"{GCC[core.isa]} is not installed")
+    need_compiler(kind, core.isa)
     includes = (f"-I{RUNTIME / folder}" for folder in ("", "kernels"))
     files = sorted(filter(is_source, (RUNTIME / "scalar").iterdir()))
     find(kind, core)(*WARNINGS, *includes, "-c", *files, folder=tmp_path)

@@ -25,10 +25,10 @@ from smidgen.ops.loss import exp_f32, log_f32
 from smidgen.ops.rules import Momentum, Sgd
 from smidgen.ops.update import BiasStep
 from smidgen.pipeline import Program, compile
-from smidgen.simulation.fleet import FleetProgress, Simulation, courses, head, integers, simulate, sums
-from smidgen.simulation.fleet.device import Simulator
-from smidgen.simulation.fleet.forward import lanes_dot
-from smidgen.simulation.fleet.steps import IntegerStep
+from smidgen.simulation import FleetProgress, Simulation, courses, head, integers, simulate, sums
+from smidgen.simulation.device import Simulator
+from smidgen.simulation.forward import lanes_dot
+from smidgen.simulation.steps import IntegerStep
 from smidgen.targets.host import Host
 from smidgen.training import Options, build_training, passes
 from smidgen.training.head import layers

@@ -34,7 +34,7 @@ LAYERS = {
     "link": "a board at the end of a byte stream: frames, requests that are done once, a device that outlives faults",
     "inference": "what a model says of samples, one by one, and how often it is right",
     "learning": "epochs, checkpoints, learned models",
-    "simulation": "the same graph in PyTorch: its images, its training in float32, fleets of devices in lockstep",
+    "simulation": "the same training graph in PyTorch: fleets of devices in lockstep, and their images",
     "selection": "what is worth training: contributions measured, schemes searched for a budget, rates chosen",
     "results": "what a stage found, and how it is shown: tables, pictures, the report",
     "fitting": "`fit()`: every stage from a model and images to firmware; files that a second call reuses",
@@ -82,6 +82,44 @@ def place(name: str) -> str:
 
 def layer(path: Path) -> str:
     return place(".".join(path.relative_to(ROOT).with_suffix("").parts))
+
+
+def reached(*entries: str) -> set[str]:
+    """The modules of the library that some modules lead to, by imports anywhere in them or by full names in strings.
+
+    An import from a package leads to the module which the package has that name from, not to all that it exports.
+    """
+    files = {module_name(path): path for path in ROOT.rglob("*.py")}
+    found, todo, asked = set(entries), [(entry, "") for entry in entries], set()
+    while todo:
+        module, name = todo.pop()
+        if (module, name) in asked or module not in files:
+            continue
+        asked.add((module, name))
+        parents = module.split(".")
+        found |= {".".join(parents[:count]) for count in range(1, len(parents) + 1)}
+        named = [(source, own) for source, own in _leads(files[module]) if own == name]
+        if f"{module}.{name}" in files:
+            todo.append((f"{module}.{name}", ""))
+        elif files[module].name == "__init__.py" and name and named:
+            todo += named
+        else:
+            todo += _leads(files[module])
+    return found
+
+
+def module_name(path: Path) -> str:
+    """The full name by which a file of the library is imported."""
+    parts = ("smidgen", *path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def _leads(path: Path) -> tuple[tuple[str, str], ...]:
+    """The modules that a file imports or names in a string, each with the name it takes from it, or none."""
+    named = (n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant))
+    strings = ((text, "") for text in named if isinstance(text, str) and text.startswith("smidgen."))
+    return (*((name.rpartition(".")[0] or name, name.rpartition(".")[2]) for name in imports(path)), *strings)
 
 
 def functions(path: Path) -> Iterator[tuple[str, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from smidgen.frontends.tflite.read.variables import assign_early
 from smidgen.frontends.tidy import (
+    cancel_transposes,
     crop_parts,
     flatten_means,
     fold_biases,
@@ -11,7 +12,6 @@ from smidgen.frontends.tidy import (
     recognize,
     sink_functions,
 )
-from smidgen.frontends.transposes import cancel_transposes
 from smidgen.ops.fusing import fuse_activations, keep_last_states, merge_pads
 from tests.support.texts import Case
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -16,13 +15,14 @@ from smidgen.targets.boards import BOARDS, M0PLUS, aligned_only
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.host import Host
 from smidgen.targets.templates import SET_TRAP
-from smidgen.targets.toolchain import GCC, TOOLCHAINS, Toolchain, core_flags
+from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, core_flags
 from smidgen.training import Options
 from tests.support.networks import CLASSES, inverted_residual
 from tests.support.qemu import run_firmware
+from tests.support.tools import need_compiler, needs
 
 RATE, STEPS = 0.02, 2
-needs_qemu = pytest.mark.skipif(not shutil.which("qemu-system-arm"), reason="qemu-system-arm is not installed")
+needs_qemu = needs("qemu-system-arm")
 
 
 def learner(target: CortexM | Host) -> Program:
@@ -43,8 +43,7 @@ def requests(program: Program, folder: Path) -> list[tuple[np.ndarray, int]]:
 def test_an_aligned_program_learns_alike_where_the_core_traps(
     compiler: Toolchain, cache: Path, host: Host, tmp_path: Path
 ) -> None:
-    if compiler == "gcc" and not shutil.which(GCC["thumb"]):
-        pytest.skip(f"{GCC['thumb']} is not installed")
+    need_compiler(compiler)
     target = CortexM(aligned_only(BOARDS["mps2-an500"]), compiler, cache)
     program = learner(target)
     steps = requests(program, tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,13 +16,15 @@ from smidgen.errors import InputError, TargetError
 from smidgen.ir import Array, Builder, Graph, QParams, Type, evaluate, evaluate_step
 from smidgen.pipeline import Program, compile
 from smidgen.targets import counter
-from smidgen.targets.boards import BOARDS, parse_size, resize
+from smidgen.targets.boards import BOARDS, Isa, parse_size, resize
 from smidgen.targets.cortex_m import BoardDevice, CortexM
 from smidgen.targets.finding import find, find_board
 from smidgen.targets.host import Host
+from smidgen.targets.toolchain import GCC
 from smidgen.training import Options
 from tests.support.networks import CLASSES, NETWORKS, inverted_residual, samples
 from tests.support.qemu import run_firmware
+from tests.support.tools import absent, needs
 
 RATE = 0.02
 DEEP = "volatile char deep[{0}]; for (int i = {0}; i--;) deep[i] = 1;"  # so many bytes of stack
@@ -299,6 +302,23 @@ def test_without_a_compiler_the_user_is_told_what_to_install(m7: CortexM, monkey
         replace(m7, toolchain="gcc").start(program.graph, program.sources)
 
 
+@pytest.mark.parametrize(
+    ("name", "isa", "package"),
+    [("cortex-m7", "thumb", "libnewlib-arm-none-eabi"), ("riscv32", "riscv", "picolibc-riscv64-unknown-elf")],
+)
+def test_the_package_of_a_missing_c_library_is_named(
+    name: str, isa: Isa, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gcc = tmp_path / GCC[isa]
+    gcc.write_text("#!/bin/sh\necho ${1#-print-file-name=}\n")  # what gcc answers where it finds no such file
+    gcc.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    target = CortexM(BOARDS[name], "gcc", tmp_path / "cache")
+    with pytest.raises(TargetError, match=rf"{GCC[isa]} has no C library: .* run: apt install {package}, or use"):
+        compile(pooled(), target=target).start()
+    assert package in absent(GCC[isa])
+
+
 def test_boards_are_found_by_name_and_resized() -> None:
     assert find("stm32f746").name == "stm32f746"
     with pytest.raises(TargetError, match="known are host, cortex-m7"):
@@ -316,7 +336,7 @@ def test_boards_are_found_by_name_and_resized() -> None:
             resize(BOARDS["cortex-m7"], **wrong)
 
 
-@pytest.mark.skipif(not shutil.which("arm-none-eabi-gcc"), reason="arm-none-eabi-gcc is not installed")
+@needs("arm-none-eabi-gcc")
 def test_gcc_builds_a_program_of_the_same_bytes(m7: CortexM) -> None:
     image, label = samples(inverted_residual(3), 1)[0]
     gcc = replace(m7, toolchain="gcc")
@@ -329,7 +349,7 @@ def test_gcc_builds_a_program_of_the_same_bytes(m7: CortexM) -> None:
             assert counts.between < counts.total / 50
 
 
-@pytest.mark.skipif(not shutil.which("qemu-system-arm"), reason="qemu-system-arm is not installed")
+@needs("qemu-system-arm")
 def test_qemu_runs_the_same_firmware_in_as_many_instructions(cache: Path, tmp_path: Path) -> None:
     target = CortexM(BOARDS["mps2-an500"], cache=cache)
     program = learner(target, streamed=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from tests.support.feeds import RUNS, Shape, TrainingCase, every_way, mixed
 from tests.support.guarded import GuardedBoard, PortableBoard, watched
 from tests.support.qemu import run_firmware
 from tests.support.release_files import SHARED
+from tests.support.tools import needs
 from tests.support.training_cases import (
     HOWS,
     TRAINING_CASES,
@@ -139,7 +139,7 @@ def test_they_do_on_a_core_without_packed_arithmetic(scalar: CortexM, drawn: lis
     assert differing(replace(scalar, board=replace(scalar.board, core=M3)), cases, graphs) == []
 
 
-@pytest.mark.skipif(not shutil.which("qemu-system-arm"), reason="qemu-system-arm is not installed")
+@needs("qemu-system-arm")
 def test_qemu_finds_nothing_unaligned_and_the_same_bytes(packed: CortexM, tmp_path: Path) -> None:
     for batch in mixed(TRAINING_CASES):
         program = compile(together({case.name: TRAINING_GRAPHS[case.name] for case in batch}), target=packed)

@@ -22,7 +22,7 @@ from smidgen.targets.device import Device
 from smidgen.targets.host import Host
 from smidgen.targets.image import read_image
 from smidgen.targets.stack import bound_stack
-from smidgen.targets.toolchain import GCC, Toolchain
+from smidgen.targets.toolchain import Toolchain
 from smidgen.training import Options
 from tests.codegen.test_board_projects import BUILDS, PATH, build
 from tests.runtime.test_packed import CASE_RUNS, agrees
@@ -30,6 +30,7 @@ from tests.support.cases import GRAPHS, together
 from tests.support.guarded import GuardedBoard
 from tests.support.networks import CLASSES, inverted_residual, samples
 from tests.support.qemu import RISCV, run_firmware
+from tests.support.tools import need_compiler, needs
 from tests.support.training_cases import TRAINING_CASES, TRAINING_GRAPHS
 from tests.targets.test_board import check_fault, noise, pooled, start
 from tests.targets.test_board_training import differing
@@ -86,8 +87,7 @@ def test_cases_train_as_numpy_does(cache: Path) -> None:
 @pytest.mark.parametrize("compiler", ["zig", "gcc"])
 @pytest.mark.parametrize("name", ["riscv32", "esp32-c3"])
 def test_a_network_learns_alike_on_board_and_host(name: str, compiler: Toolchain, cache: Path, host: Host) -> None:
-    if compiler == "gcc" and not shutil.which(GCC["riscv"]):
-        pytest.skip(f"{GCC['riscv']} is not installed")
+    need_compiler(compiler, "riscv")
     target = CortexM(BOARDS[name], compiler, cache)
     program = learner(target, streamed=True)
     with target.start(program.graph, program.sources) as board, learner(host, streamed=True).start() as machine:
@@ -100,7 +100,7 @@ def test_a_network_learns_alike_on_board_and_host(name: str, compiler: Toolchain
     assert 0.7 * memory.stack_bound < memory.stack <= memory.stack_bound <= target.board.stack
 
 
-@pytest.mark.skipif(not shutil.which(RISCV[0]), reason=f"{RISCV[0]} is not installed")
+@needs(RISCV[0])
 def test_qemu_runs_the_same_firmware_in_as_many_instructions(rv32: CortexM, tmp_path: Path) -> None:
     program = learner(rv32, streamed=True)
     firmware = rv32.build(program.graph, program.sources)
@@ -180,8 +180,7 @@ def project(c3: CortexM, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(("tool", "compiler"), [("make", "zig"), ("cmake", "gcc")])
 def test_a_written_project_builds_without_a_file_of_ours(project: Path, tool: str, compiler: Toolchain) -> None:
-    if compiler == "gcc" and not shutil.which(GCC["riscv"]):
-        pytest.skip(f"{GCC['riscv']} is not installed")
+    need_compiler(compiler, "riscv")
     if not shutil.which(tool, path=PATH):
         pytest.skip(f"{tool} is not installed")
     command, firmware = BUILDS[tool]

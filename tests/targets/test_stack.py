@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +14,14 @@ from smidgen.codegen import RUNTIME
 from smidgen.errors import TargetError
 from smidgen.ir import Graph
 from smidgen.pipeline import Program, compile
-from smidgen.targets.boards import BOARDS, M0PLUS, M7, RV32IMC, Core, Isa, resize
+from smidgen.targets.boards import BOARDS, M0PLUS, M7, RV32IMC, Core, resize
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.stack import bound_stack
-from smidgen.targets.toolchain import GCC, TOOLCHAINS, Toolchain, find, link_flags
+from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, find, link_flags
 from smidgen.training import Options
 from smidgen.zoo.loading import load
 from tests.support.networks import CLASSES, branches, inverted_residual
+from tests.support.tools import need_compiler
 
 FRAME = re.compile(r":(\w+)\t(\d+)\t(static|dynamic,bounded)")
 
@@ -29,14 +29,8 @@ FRAME = re.compile(r":(\w+)\t(\d+)\t(static|dynamic,bounded)")
 @pytest.fixture(params=TOOLCHAINS)
 def compiler(request: pytest.FixtureRequest) -> Toolchain:
     kind: Toolchain = request.param
-    need(kind, "thumb")
+    need_compiler(kind, "thumb")
     return kind
-
-
-def need(compiler: Toolchain, isa: Isa) -> None:
-    """Skip the test where there is no such compiler."""
-    if compiler == "gcc" and not shutil.which(GCC[isa]):
-        pytest.skip(f"{GCC[isa]} is not installed: its stacks are not measured")
 
 
 def learner(graph: Graph, target: CortexM, streamed: bool = False) -> Program:
@@ -49,7 +43,7 @@ def test_no_run_uses_more_stack_than_the_bound(
     network: Callable[[int], Graph], board: str, compiler: Toolchain, cache: Path
 ) -> None:
     target = CortexM(BOARDS[board], compiler, cache)
-    need(compiler, target.board.core.isa)
+    need_compiler(compiler, target.board.core.isa)
     program = learner(network(3), target)
     image = np.zeros(program.graph.image.type.shape, np.int8)
     with target.start(program.graph, program.sources) as device:
@@ -72,7 +66,7 @@ def test_the_stack_does_not_grow_with_the_layers(compiler: Toolchain, cache: Pat
 
 def built(text: str, core: Core, compiler: Toolchain, folder: Path, *more: str) -> Path:
     """A program of one file, linked; `reset` is where it begins."""
-    need(compiler, core.isa)
+    need_compiler(compiler, core.isa)
     script = CortexM(replace(BOARDS["cortex-m7"], core=core))._board_files()["board.ld"]
     (folder / "board.ld").write_text(script)
     (folder / "program.c").write_text(f"void reset(void);\n{text}")
@@ -131,7 +125,7 @@ def test_what_is_called_through_a_pointer_counts(core: Core, compiler: Toolchain
 
 @pytest.mark.parametrize("board", ["cortex-m7", "riscv32"])
 def test_gcc_itself_names_no_larger_frame(board: str, tmp_path: Path, cache: Path) -> None:
-    need("gcc", BOARDS[board].core.isa)
+    need_compiler("gcc", BOARDS[board].core.isa)
     target = CortexM(BOARDS[board], "gcc", cache)
     program = learner(inverted_residual(3), target)
     path = bound_stack(target.build(program.graph, program.sources)).path

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 import smidgen as sm
+from experiments.baselines import FloatTraining, Simulator
 from smidgen.errors import GraphError, InputError
 from smidgen.ir import Graph, evaluate_all, roles_of, verify
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.learning import measure
 from smidgen.ops import Lookup
-from smidgen.simulation import FloatTraining, Simulator
-from smidgen.simulation.fleet.device import Simulator as SimulatedTarget
+from smidgen.simulation.device import Simulator as SimulatedTarget
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.device import told_array
 from smidgen.targets.host import Host, HostDevice

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import smidgen as sm
+from experiments.baselines.simulator import FloatTraining
 from smidgen.errors import InputError
 from smidgen.ir import Graph, evaluate, evaluate_step
 from smidgen.learning.freezing import learned_graph
@@ -19,8 +20,7 @@ from smidgen.numerics import quantize_multiplier
 from smidgen.ops import LearnedBias
 from smidgen.ops.bias import MOST_DIFFERENCE, MOST_UNIT, units
 from smidgen.ops.rules import SGD, Momentum, UpdateRule
-from smidgen.simulation.fleet import Simulation
-from smidgen.simulation.running import FloatTraining
+from smidgen.simulation import Simulation
 from smidgen.targets.device import Target
 from smidgen.targets.finding import find
 from smidgen.targets.host import Host

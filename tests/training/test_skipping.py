@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import smidgen as sm
+from experiments.baselines.simulator import FloatTraining
 from smidgen.data import pixel_encoding
 from smidgen.errors import GraphError, InputError
 from smidgen.frontends.native import write_smg
@@ -20,8 +21,7 @@ from smidgen.learning import Course, learn, read_checkpoint
 from smidgen.ops.rules import SGD, Momentum, Sgd, UpdateRule
 from smidgen.results.profiling import profile
 from smidgen.results.timing import time_program
-from smidgen.simulation.fleet import Simulation
-from smidgen.simulation.running import FloatTraining
+from smidgen.simulation import Simulation
 from smidgen.targets.cortex_m import BoardDevice
 from smidgen.targets.host import Host
 from smidgen.training import Options, build_training, load_scheme

@@ -34,7 +34,7 @@ from smidgen.data import Augment, load_data
 from smidgen.data.decoding import SHORT_SIDE
 from smidgen.data.hearing import with_front_end
 from smidgen.fitting import FitProgress, fit
-from smidgen.selection.averaging import read_several
+from smidgen.selection.contributions import read_several
 from smidgen.zoo.loading import load
 
 

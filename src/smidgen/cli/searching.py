@@ -37,12 +37,12 @@ from smidgen.errors import InputError
 from smidgen.ir import Graph
 from smidgen.results.choosing import pareto_page, search_page
 from smidgen.selection import Contributions, Found, Pareto, estimate, pareto, search
-from smidgen.selection.averaging import read_several
+from smidgen.selection.contributions import read_several
+from smidgen.selection.estimates import shipped_contributions, shipped_or_estimated
 from smidgen.selection.found import METHODS
-from smidgen.selection.planned import PlanCallback
-from smidgen.selection.sampling import EVALUATIONS
+from smidgen.selection.methods import EVALUATIONS
+from smidgen.selection.refinement import PlanCallback
 from smidgen.selection.searching import POINTS, Searcher
-from smidgen.selection.shipped import shipped_contributions, shipped_or_estimated
 from smidgen.targets.boards import parse_size
 from smidgen.targets.device import Target
 from smidgen.training import Options

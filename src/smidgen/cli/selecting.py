@@ -34,8 +34,7 @@ from smidgen.data.files import write_whole
 from smidgen.data.hearing import with_front_end
 from smidgen.results.choosing import contributions_page
 from smidgen.results.contributions import summarize
-from smidgen.selection.analyzing import MOST, AnalysisProgress, analyze
-from smidgen.selection.journal import journal_path
+from smidgen.selection.analysis import MOST, AnalysisProgress, analyze, journal_path
 from smidgen.zoo.loading import load
 
 

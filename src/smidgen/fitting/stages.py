@@ -31,14 +31,12 @@ from smidgen.pipeline import Program, compile
 from smidgen.quantization import QuantizationProgress, Quantized, quantize, scored_classes
 from smidgen.results.inspection import describe
 from smidgen.results.profiling import Profile, profile, profile_from
-from smidgen.selection.analyzing import MOST, AnalysisProgress, analyze
+from smidgen.selection.analysis import MOST, AnalysisProgress, analyze
 from smidgen.selection.contributions import Contributions, ContributionsError, read_contributions, write_contributions
-from smidgen.selection.estimating import estimate
-from smidgen.selection.holding import hold_back
+from smidgen.selection.estimates import estimate, shipped_contributions
 from smidgen.selection.rates import ChosenRate, RateProgress, RateTrial, choose_rate
 from smidgen.selection.searching import search
-from smidgen.selection.shipped import shipped_contributions
-from smidgen.selection.trials import agenda
+from smidgen.selection.trials import agenda, hold_back
 from smidgen.targets.boards import parse_size
 from smidgen.targets.device import Target
 from smidgen.targets.finding import find_board
@@ -274,7 +272,7 @@ def training_target(name: str) -> str | Target:
     if name != "cuda":
         return name
     try:
-        from smidgen.simulation.fleet.device import Simulator
+        from smidgen.simulation.device import Simulator
     except ImportError:
         raise InputError("cuda needs PyTorch, which is not installed; install smidgen[torch]") from None
     return Simulator()

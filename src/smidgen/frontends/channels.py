@@ -1,4 +1,4 @@
-"""What front ends for channels-first files share: they speak of [batch, channels, …], the graph grows channels last.
+"""Graphs of channels-first files under construction: tensors are [batch, channels, …], the graph is channels last.
 
 Float tensors become float32 nodes. An int8 tensor stays int8 through every op whose output the file quantizes, and
 becomes float32 before one whose output it does not.
@@ -16,8 +16,8 @@ from smidgen import ops
 from smidgen.data.budget import Budget
 from smidgen.errors import ImportModelError
 from smidgen.frontends.layout import Shape, TensorLayout, channels_last, common_factors, moves, one_step
-from smidgen.frontends.naming import identifier
 from smidgen.ir import MAX_BYTES, MAX_RANK, Array, Builder, Graph, Op, QParams, Type, Value
+from smidgen.ir.types import identifier
 from smidgen.numerics import INT8_MAX, INT8_MIN
 
 Spans = tuple[tuple[int, int], ...]  # before and after, for each dimension
@@ -37,6 +37,10 @@ class FileTensor:
     @property
     def size(self) -> int:
         return self.value.type.size
+
+    @property
+    def is_int8(self) -> bool:
+        return self.value.type.dtype == "int8"
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,28 +69,28 @@ Operand = FileTensor | Constant
 
 
 class Channels:
-    """A graph in the making; `plan` says which int8 quantization the file gives to an output, by its name."""
+    """A graph under construction; `plan` has the int8 quantization of each output that the file quantizes, by name."""
 
     def __init__(self, name: str, plan: Mapping[str, QParams] | None = None, budget: Budget | None = None) -> None:
         self.builder = Builder(identifier(name) or "model")
         self.budget = budget or Budget()
         self.plan = plan or {}
-        self.output = ""  # the name of what is being computed
-        self._sources: dict[Value, Value] = {}  # what a reshaped value is a view of
+        self.output = ""  # the file's name of the tensor being computed
+        self._sources: dict[Value, Value] = {}  # the value that each reshaped value is a view of
         self._reals: dict[Value, Value] = {}  # int8 values in float32
 
     @property
     def q(self) -> QParams | None:
-        """The int8 quantization of what is being computed; None where the file leaves it float."""
+        """The int8 quantization of the tensor being computed; None where the file leaves it float."""
         return self.plan.get(self.output)
 
     @property
     def name(self) -> str | None:
-        """A name for what is being computed: what some write behind a colon tells one tensor of a layer from others."""
+        """A name for the value being computed; some files tell the tensors of one layer apart behind a colon."""
         return identifier(self.output.partition(":")[0]) or None
 
     def input(self, name: str, shape: Shape, last: bool, q: QParams | None = None) -> FileTensor:
-        """An input of the graph, channels last or in the file's own order; int8 with a quantization."""
+        """Add an input of the graph, channels last or in the file's order; int8 with a quantization."""
         layout = TensorLayout.channels_last(shape) if last else TensorLayout.of(shape)
         inner = tuple(shape[i] for i in channels_last(len(shape))) if last else shape
         inner = (1, *inner) if last and len(shape) == 3 and shape[0] == 1 else inner
@@ -104,7 +108,7 @@ class Channels:
         return self.builder.constant(f"{self.name or 'v'}.{role}", data, q)
 
     def view(self, value: Value, shape: Shape) -> Value:
-        """The value's memory under another shape."""
+        """Return the value's memory under another shape."""
         source = self._sources.get(value, value)
         if source.type.shape == shape:
             return source
@@ -115,7 +119,7 @@ class Channels:
         return made
 
     def arranged(self, x: FileTensor, memory: Shape) -> FileTensor:
-        """The tensor with its factors in another order in memory."""
+        """Return the tensor with its factors in another order in memory."""
         if x.layout.memory == memory:
             return x
         runs, perm = moves(x.layout.memory, memory)
@@ -126,15 +130,24 @@ class Channels:
         value = self.builder.emit(ops.Transpose(perm), self.view(x.value, shape), name=f"{x.value.name}.arranged")
         return FileTensor(value, replace(x.layout, memory=memory))
 
+    def in_order(self, x: FileTensor) -> FileTensor:
+        """Return the tensor with its dimensions in the file's order in memory."""
+        return self.arranged(x, tuple(range(len(x.layout.memory))))
+
+    def with_last(self, x: FileTensor, axis: int) -> FileTensor:
+        """Return the tensor with a dimension last in memory and in its value's shape."""
+        last = x.layout.places(axis)
+        x = self.arranged(x, tuple(i for i in x.layout.memory if i not in last) + last)
+        if x.value.type.shape[-1] != x.shape[axis]:
+            x = FileTensor(self.view(x.value, (x.size // x.shape[axis], x.shape[axis])), x.layout)
+        return x
+
     def to_map(self, x: FileTensor) -> Value:
         """[batch, channels, rows, columns] or [batch, channels, length] as a [1, rows, columns, channels] map."""
-        if len(x.shape) not in (3, 4):
+        if len(x.shape) not in (3, 4) or x.shape[0] != 1:
             raise ImportModelError(
-                f"its input {list(x.shape)} is neither [batch, channels, length] nor [batch, channels, rows, columns]"
-            )
-        if x.shape[0] != 1:
-            raise ImportModelError(
-                f"its input {list(x.shape)} is a batch of {x.shape[0]}; only a batch of 1 is supported"
+                f"its input {list(x.shape)} is neither [1, channels, length] nor [1, channels, rows, columns]; only a "
+                "batch of 1 is supported"
             )
         order = channels_last(len(x.shape))
         shape = tuple(x.shape[i] for i in order)
@@ -145,39 +158,30 @@ class Channels:
         n, h, w, c = value.type.shape
         return FileTensor(value, TensorLayout.channels_last((n, c, h, w) if rank == 4 else (n, c, w)))
 
-    def contiguous_rows(self, x: FileTensor) -> FileTensor:
-        """The tensor with its last dimension's elements one after another in memory, in any order."""
-        last = set(x.layout.places(len(x.shape) - 1))
-        memory = x.layout.memory
-        if set(memory[len(memory) - len(last) :]) == last:
-            return x
-        return self.arranged(x, tuple(i for i in memory if i not in last) + tuple(i for i in memory if i in last))
-
     def real(self, x: Operand) -> FileTensor:
-        """The operand as a float32 tensor."""
+        """Return the operand as a float32 tensor."""
         if isinstance(x, Constant):
             self.budget.check("its constant in float32", 4 * x.data.size)
             return FileTensor(self.constant("constant", x.data.astype(np.float32)), TensorLayout.of(x.shape))
-        if x.value.type.dtype == "float32":
+        if not x.is_int8:
             return x
         if x.value not in self._reals:
             self._reals[x.value] = self.builder.emit(ops.Dequantize(), x.value, name=f"{x.value.name}.real")
         return FileTensor(self._reals[x.value], x.layout)
 
     def int8_if_planned(self, x: FileTensor) -> FileTensor:
-        """The tensor in int8 where it is and stays so, else in float32."""
-        return x if self.q is not None and x.value.type.dtype == "int8" else self.real(x)
+        """Return the tensor in int8 where it is int8 and the output will be, else in float32."""
+        return x if self.q is not None and x.is_int8 else self.real(x)
 
     def quantized(self, x: Operand, q: QParams) -> FileTensor:
-        """The operand in the int8 quantization given."""
+        """Return the operand in the int8 quantization given."""
         x = x if isinstance(x, FileTensor) else self.real(x)
-        if x.value.type.dtype == "int8" and x.value.type.q == q:
+        if x.is_int8 and x.value.type.q == q:
             return x
-        op = ops.Quantize() if x.value.type.dtype == "float32" else ops.Requantize()
-        return FileTensor(self.emit(op, x.value, q=q), x.layout)
+        return FileTensor(self.emit(ops.Requantize() if x.is_int8 else ops.Quantize(), x.value, q=q), x.layout)
 
     def reshape(self, x: FileTensor, shape: Shape) -> FileTensor:
-        """The same elements, in the file's order, under another shape."""
+        """Return the same elements, in the file's order, under another shape."""
         if math.prod(shape) != x.size or min(shape, default=1) < 1:
             raise ImportModelError(
                 f"it reshapes {list(x.shape)} to {list(shape)}, which has another number of elements"
@@ -185,7 +189,7 @@ class Channels:
         layout = x.layout.reshaped(shape)
         if layout is not None:
             return FileTensor(x.value, layout)
-        return FileTensor(self.arranged(x, tuple(range(len(x.layout.memory)))).value, TensorLayout.of(shape))
+        return FileTensor(self.in_order(x).value, TensorLayout.of(shape))
 
     def transpose(self, x: FileTensor, perm: Shape) -> FileTensor:
         if sorted(perm) != list(range(len(x.shape))):
@@ -195,7 +199,7 @@ class Channels:
         return FileTensor(x.value, x.layout.permuted(perm))
 
     def unary(self, op: Op, x: FileTensor) -> FileTensor:
-        """A function of each element."""
+        """Apply a function to each element."""
         x = self.int8_if_planned(x)
         return FileTensor(self.emit(op, x.value, q=self.q), x.layout)
 
@@ -212,8 +216,8 @@ class Channels:
         return self._pair(ops.PRelu(), x, slope)
 
     def negative(self, x: FileTensor) -> FileTensor:
-        """−x, in int8 in the quantization that mirrors its own."""
-        if x.value.type.dtype == "float32" or self.q is None:
+        """−x, in int8 in the mirrored quantization."""
+        if not x.is_int8 or self.q is None:
             return self.multiply(x, Constant(np.array([-1], np.float32)))
         q = QParams.per_tensor(x.value.type.scale, min(-x.value.type.zero, INT8_MAX))
         minus = self.constant("minus", np.array([-1], np.int8), QParams.per_tensor(1.0))
@@ -241,18 +245,17 @@ class Channels:
             first = first if first.type.shape[-1] == count else self.view(first, (a.size // count, count))
             second = second if second.type.shape[-1] == count else self.view(second, (count,))
         if isinstance(op, ops.Maximum) and self.q is not None and first.type.dtype == "int8":
-            first, second = (self._in_scale(value, self.q) for value in (first, second))
+            first, second = (
+                value if value.type.q == self.q else self.builder.emit(ops.Requantize(), value, q=self.q)
+                for value in (first, second)
+            )
         return FileTensor(self.emit(op, first, second, q=self.q), a.layout)
 
-    def _in_scale(self, value: Value, q: QParams) -> Value:
-        """An int8 value in this quantization."""
-        return value if value.type.q == q else self.builder.emit(ops.Requantize(), value, q=q)
-
     def _constant_operand(self, a: FileTensor, b: Constant) -> Value:
-        """A constant operand in the order of a's memory, no larger than it has to be."""
+        """Return a constant operand in the order of a's memory, no larger than it has to be."""
         layout, q = a.layout, None
         data = b.data
-        if a.value.type.dtype == "int8" and b.steps is not None and len(b.scales) == 1:
+        if a.is_int8 and b.steps is not None and len(b.scales) == 1:
             data, q = int8_steps(b.steps), QParams.per_tensor(b.scales[0], b.zero)
         data = data.reshape((1,) * (len(a.shape) - len(b.shape)) + b.shape)
         sizes = [f if n > 1 else 1 for n, dim in zip(data.shape, layout.dims, strict=True) for f in dim]
@@ -262,39 +265,34 @@ class Channels:
         if 1 in ordered.shape:
             self.budget.check("its constant, repeated,", a.size * ordered.itemsize)
             ordered = np.broadcast_to(ordered, layout.sizes[len(layout.sizes) - ordered.ndim :])
-        return self._operand(a, ordered.reshape(a.value.type.shape if ordered.size == a.size else -1), q)
+        ordered = ordered.reshape(a.value.type.shape if ordered.size == a.size else -1)
+        if q is None and a.is_int8:
+            return self.int8_constant(ordered.astype(np.float32))
+        return self.constant("constant", ordered if q is not None else ordered.astype(np.float32), q)
 
-    def _operand(self, a: FileTensor, data: Array, q: QParams | None) -> Value:
-        """A constant beside `a`, in int8 where that is, in the file's quantization where it has one."""
-        if q is not None:
-            return self.constant("constant", data, q)
-        real = data.astype(np.float32)
-        if a.value.type.dtype == "float32":
-            return self.constant("constant", real)
-        q = QParams.per_tensor((float(np.abs(real).max()) or 1.0) / INT8_MAX)
-        return self.constant("constant", np.rint(real / q.one).astype(np.int8), q)
+    def int8_constant(self, data: Array) -> Value:
+        """Return numbers as a constant in int8 with one scale and no zero point."""
+        q = QParams.per_tensor((float(np.abs(data).max(initial=0)) or 1.0) / INT8_MAX)
+        return self.constant("constant", np.rint(data / q.one).astype(np.int8), q)
 
     def _aligned(self, a: FileTensor, b: FileTensor) -> tuple[FileTensor, Value]:
-        """Two tensors of one rank in one order of memory, the second repeating along the first's slowest factors."""
+        """Return two tensors of one rank in one order of memory, the second repeated along the first's slow factors."""
         pairs = [common_factors(x, y) if y else x for x, y in zip(a.layout.dims, b.layout.dims, strict=True)]
         finer = tuple(p for p in pairs if p is not None)
         one = a.layout.refined(finer) if len(finer) == len(pairs) else None
         dims = tuple(p if y else () for p, y in zip(finer, b.layout.dims, strict=False))
         two = b.layout.refined(dims) if one else None
         if one is None or two is None:
-            a, b = (self.arranged(x, tuple(range(len(x.layout.memory)))) for x in (a, b))
+            a, b = self.in_order(a), self.in_order(b)
             one, two = TensorLayout.of(a.shape), TensorLayout.of(b.shape)
         shared = [one.places(i) if dim else () for i, dim in enumerate(two.dims)]
         place = {mine: theirs for theirs, mine in enumerate(p for places in shared for p in places)}
-        a, b = FileTensor(a.value, one), FileTensor(b.value, two)
-        if set(one.memory[len(one.memory) - len(place) :]) != set(place):
-            slow = tuple(i for i in one.memory if i not in place)
-            a = self.arranged(a, slow + tuple(i for i in one.memory if i in place))
-        b = self.arranged(b, tuple(place[i] for i in a.layout.memory if i in place))
+        a = self.arranged(FileTensor(a.value, one), one.with_last(place))
+        b = self.arranged(FileTensor(b.value, two), tuple(place[i] for i in a.layout.memory if i in place))
         return a, b.value if b.size < a.size else self.view(b.value, a.value.type.shape)
 
     def output_value(self, x: FileTensor) -> Value:
-        """An output in the file's order or, where it is a map in memory, channels last."""
+        """Return an output in the file's order or, where it is a map in memory, channels last."""
         rank = len(x.shape)
         whole = all(len(dim) <= 1 for dim in x.layout.dims)
         if rank in (3, 4) and whole and x.layout.memory == x.layout.order(channels_last(rank)):
@@ -302,14 +300,14 @@ class Channels:
             return x.value if x.value.type.shape == (1, *inner) else self.view(x.value, inner)
         if rank > MAX_RANK:
             raise ImportModelError(f"an output {list(x.shape)} of {rank} dimensions; up to {MAX_RANK} are supported")
-        return self.view(self.arranged(x, tuple(range(len(x.layout.memory)))).value, x.shape)
+        return self.view(self.in_order(x).value, x.shape)
 
     def graph(self, *outputs: FileTensor) -> Graph:
         return self.builder.graph(*(self.output_value(x) for x in outputs))
 
 
 def together(*shapes: Shape) -> Shape:
-    """The shape operands of these shapes give together, however large."""
+    """Return the shape that operands of these shapes have together, however large."""
     try:
         return tuple(np.broadcast_shapes(*shapes))
     except ValueError:
@@ -319,7 +317,7 @@ def together(*shapes: Shape) -> Shape:
 
 
 def broadcast(*shapes: Shape) -> Shape:
-    """The shape operands of these shapes give together, of a size that a tensor may have."""
+    """Return the shape that operands of these shapes have together, where a tensor may be that large."""
     shape = together(*shapes)
     if 4 * math.prod(shape) > MAX_BYTES:
         raise ImportModelError(f"{list(shape)} would take more than {MAX_BYTES:,} bytes; use a smaller model")
@@ -327,7 +325,7 @@ def broadcast(*shapes: Shape) -> Shape:
 
 
 def int8_steps(steps: Array) -> Array:
-    """Integers that fit int8 as such."""
+    """Return integers as int8; raise where they do not fit."""
     if steps.min(initial=0) < INT8_MIN or steps.max(initial=0) > INT8_MAX:
         raise ImportModelError("weights beyond int8 are not supported; quantize them symmetrically to int8")
     return steps.astype(np.int8)

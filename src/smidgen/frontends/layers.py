@@ -1,4 +1,4 @@
-"""The layers of channels-first files, as nodes of the graph: convolution, dense, normalization, pools, means, joins."""
+"""Layers of channels-first files as nodes of the graph: convolution, dense, pooling, means, and moves of elements."""
 
 from __future__ import annotations
 
@@ -10,25 +10,23 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.errors import ImportModelError
-from smidgen.frontends.attention import Attending
-from smidgen.frontends.channels import Constant, FileTensor, Operand, Spans, int8_steps
-from smidgen.frontends.enlarging import Enlarging, enlarge
+from smidgen.frontends.blocks import TransposedConv, check_places, take
+from smidgen.frontends.channels import Channels, Constant, FileTensor, Operand, Spans, int8_steps
 from smidgen.frontends.layout import Shape, TensorLayout, channels_last
-from smidgen.frontends.parts import check_places, take
 from smidgen.ir import MAX_RANK, Array, QParams, Value
 from smidgen.numerics import activation_limits
 
-SMALLEST = 2.0**-60  # of a bias's step: below, it stands for nothing
-LIMIT = float(np.finfo(np.float32).max)  # stands for a limit that is infinite
+SMALLEST = 2.0**-60  # step of a bias; below it the bias is zero
+LIMIT = float(np.finfo(np.float32).max)  # in place of an infinite limit
 
 
-class Layers(Attending):
-    """What rules for a file's operators call."""
+class Layers(Channels):
+    """Layers that the rules for a file's operators emit."""
 
     def conv(
         self, x: FileTensor, w: Constant, b: Constant | None, stride: Shape, pads: Spans, dilation: Shape, groups: int
     ) -> FileTensor:
-        """Convolution over one or two dimensions; weights are [out, in / groups, rows, columns] or [out, …, length]."""
+        """Convolve over one or two dimensions; weights are [out, in / groups, rows, columns] or [out, …, length]."""
         rank, groups_fit = len(x.shape), groups >= 1 and len(x.shape) > 1 and w.shape[1:2] == (x.shape[1] // groups,)
         if len(w.shape) != rank or rank not in (3, 4) or not groups_fit or x.shape[1] % groups:
             raise ImportModelError(
@@ -51,7 +49,7 @@ class Layers(Attending):
         self, x: FileTensor, w: Constant, b: Constant | None, stride: Shape, pads: Spans, extra: Shape, dilation: Shape,
         groups: int,
     ) -> FileTensor:  # fmt: skip
-        """Transposed convolution; weights are [in, out, rows, columns] or [in, out, length], `extra` is put behind."""
+        """Convolve transposed; weights are [in, out, rows, columns] or [in, out, length], `extra` is appended."""
         rank = len(x.shape)
         if rank not in (3, 4) or len(w.shape) != rank or w.shape[0] != x.shape[1] or groups != 1:
             raise ImportModelError(
@@ -64,8 +62,7 @@ class Layers(Attending):
         output = [
             (n - 1) * s + k - sum(span) + e for n, s, k, span, e in zip(sizes, steps, kernel, spans, more, strict=True)
         ]
-        how = Enlarging(kernel, steps, (spans[0][0], spans[1][0]), (output[0], output[1]))
-        how.check()
+        how = TransposedConv(kernel, steps, (spans[0][0], spans[1][0]), (output[0], output[1]))
         self.budget.check("its weights by phases", 8 * w.data.size * how.phases)
         first = w.transposed((1, 0, *range(2, rank)))
         lifted = (*first.shape[:2], *kernel)
@@ -75,10 +72,10 @@ class Layers(Attending):
         weights = self._weights(source, replace(apart, scales=scales), 0, lambda a: a)
         real = np.zeros(first.shape[0]) if b is None else np.broadcast_to(b.data.reshape(-1), first.shape[:1])
         bias = self._bias(source, weights, Constant(np.tile(real, how.phases)), how.phases * first.shape[0])
-        return self.from_map(enlarge(self.builder, how, "none", source, weights, bias, self.q, self.name), rank)
+        return self.from_map(how.emit(self.builder, "none", source, weights, bias, self.q, self.name), rank)
 
     def _spread(self, w: Constant, dilation: Shape) -> Constant:
-        """Weights [in, out, …] with zeros between them, which is what dilation is."""
+        """Return dilated weights [in, out, …]: the same with zeros between them."""
         if set(dilation) == {1}:
             return w
         if len(dilation) != len(w.shape) - 2 or min(dilation) < 1:
@@ -95,12 +92,13 @@ class Layers(Attending):
         return _each(w, between)
 
     def dense(self, x: FileTensor, w: Constant, b: Constant | None = None) -> FileTensor:
-        """x · wᵀ + b along the last dimension; weights are [out, in], their columns put in the order of memory."""
+        """x · wᵀ + b along the last dimension; weights are [out, in], their columns reordered as memory is."""
         if len(w.shape) != 2 or not x.shape or x.shape[-1] != w.shape[1]:
             raise ImportModelError(f"input {list(x.shape)} and weights [out, in] of {list(w.shape)} do not fit")
-        x = self.contiguous_rows(self._weighted_input(x, w))
+        x = self._weighted_input(x, w)
         n, k = w.shape
         places = x.layout.places(len(x.shape) - 1)
+        x = self.arranged(x, x.layout.with_last(places))
         order = [i - places[0] + 1 for i in x.layout.memory if i in places] if places else []
         cut = (n, *x.layout.dims[-1])
         rows = x.size // k
@@ -117,7 +115,7 @@ class Layers(Attending):
         )
 
     def _weighted_input(self, x: FileTensor, w: Constant) -> FileTensor:
-        """The input, in int8 where its weights are too and the file quantizes the output."""
+        """Return the input in int8 where its weights are int8 and the file quantizes the output, else in float32."""
         usable = w.steps is not None and w.zero == 0 and (len(w.scales) == 1 or w.axis == 0)
         return self.int8_if_planned(x) if usable else self.real(x)
 
@@ -144,19 +142,16 @@ class Layers(Attending):
         channels = x.shape[1] if len(x.shape) > 1 else 0
         if scale.size != channels or shift.size != channels:
             raise ImportModelError(f"{scale.size} scales and {shift.size} shifts do not fit {list(x.shape)}")
-        x = self.real(x)
-        last = x.layout.places(1)
-        x = self.arranged(x, tuple(i for i in x.layout.memory if i not in last) + last)
-        if x.value.type.shape[-1] != channels:
-            x = FileTensor(self.view(x.value, (x.size // channels, channels)), x.layout)
-        parts = [
-            self.constant(role, np.asarray(data, np.float32).reshape(-1))
-            for role, data in (("scale", scale), ("shift", shift))
-        ]
-        return FileTensor(self.emit(ops.BatchNorm(), x.value, *parts), x.layout)
+        x = self.with_last(self.real(x), 1)
+        return FileTensor(self.emit(ops.BatchNorm(), x.value, *self.scale_and_shift(scale, shift)), x.layout)
+
+    def scale_and_shift(self, scale: Array, shift: Array) -> list[Value]:
+        """Return float32 constants with a scale and a shift per channel."""
+        roles = ("scale", scale), ("shift", shift)
+        return [self.constant(role, np.asarray(data, np.float32).reshape(-1)) for role, data in roles]
 
     def clip(self, x: FileTensor, low: float, high: float) -> FileTensor:
-        """Limits as an activation where they are one's, else as a function."""
+        """Limit each element: by an activation where the limits are those of one, else by a function."""
         for name in ("relu", "relu6", "relu_n1_to_1"):
             if (low, high) == activation_limits(name):
                 return self.unary(ops.Activate(name), x)
@@ -166,7 +161,7 @@ class Layers(Attending):
         self, kind: type[ops.MaxPool] | type[ops.AvgPool], x: FileTensor, size: Shape, stride: Shape, pads: Spans,
         ceil: bool = False, counts_padding: bool = False,
     ) -> FileTensor:  # fmt: skip
-        """Pooling over one or two dimensions; with `counts_padding` an average counts padding as zeros."""
+        """Pool over one or two dimensions; with `counts_padding` an average counts padding as zeros."""
         source = self.to_map(x)
         k, s, p = _pair(size), _pair(stride), ((0, 0), *pads)[-2:]
         if counts_padding and any(n for pair in p for n in pair):
@@ -182,26 +177,25 @@ class Layers(Attending):
         return self.from_map(self.emit(kind(k, s, pad), source), len(x.shape))
 
     def mean(self, x: FileTensor, axes: Sequence[int], keep: bool) -> FileTensor:
-        """The mean over some dimensions, which become 1 or, without `keep`, go."""
+        """Average over some dimensions, which become 1 or, without `keep`, are removed."""
         over = {axis % len(x.shape) for axis in axes} if x.shape else set()
         rest = tuple(i for i in range(len(x.shape)) if i not in over)
         shape = tuple(1 if i in over else d for i, d in enumerate(x.shape) if keep or i not in over)
         x = self.int8_if_planned(x)
         gone = set(x.layout.order(tuple(over)))
-        slow = tuple(i for i in x.layout.memory if i in gone)
-        x = self.arranged(x, slow + tuple(i for i in x.layout.memory if i not in gone))
+        x = self.arranged(x, x.layout.with_last(set(x.layout.memory) - gone))
         count = math.prod(x.shape[i] for i in over)
         source = x.value
         if len(source.type.shape) != 4 or source.type.shape[0] != 1 or source.type.shape[3] * count != x.size:
             source = self.view(source, (1, count, 1, x.size // count))
-        kept = TensorLayout(tuple(x.layout.dims[i] for i in rest), ())
         place = {old: new for new, old in enumerate(x.layout.order(rest))}
-        layout = TensorLayout(kept.dims, tuple(place[i] for i in x.layout.memory if i not in gone))
+        memory = tuple(place[i] for i in x.layout.memory if i not in gone)
+        layout = TensorLayout(tuple(x.layout.dims[i] for i in rest), memory)
         value = self.emit(ops.Mean(keep_dims=len(shape) == 4), source, q=self.q)
         return self.reshape(FileTensor(value, layout), shape)
 
     def pad(self, x: FileTensor, pads: Spans) -> FileTensor:
-        """Zeros around the tensor."""
+        """Put zeros around the tensor."""
         if len(pads) != len(x.shape) or any(n < 0 for pair in pads for n in pair):
             raise ImportModelError(f"padding {list(pads)} of {list(x.shape)} is not supported; pad by positive numbers")
         x, order = self._whole_dimensions(x)
@@ -213,7 +207,7 @@ class Layers(Attending):
         )
 
     def take(self, x: FileTensor, places: Mapping[int, Sequence[int]]) -> FileTensor:
-        """The elements at places along some dimensions; others that lie side by side in memory are taken as one."""
+        """Take the elements at places along some dimensions; other dimensions adjacent in memory count as one."""
         x, order = self._whole_dimensions(x, len(x.shape))
         every = [places.get(i, range(n)) for i, n in enumerate(x.shape)]
         check_places(x.shape, every)
@@ -231,12 +225,12 @@ class Layers(Attending):
         return FileTensor(value, TensorLayout.of(tuple(len(p) for p in every), order))
 
     def bilinear(self, x: FileTensor, size: Shape, align_corners: bool, half_pixel: bool) -> FileTensor:
-        """A map of another size, each element between the four nearest; corners or centres lie on each other."""
+        """Resize a map bilinearly, with corners or pixel centres aligned."""
         op = ops.ResizeBilinear(_pair(size), align_corners, half_pixel)
         return self.from_map(self.emit(op, self.to_map(x)), len(x.shape))
 
     def split(self, x: FileTensor, axis: int, sizes: Sequence[int]) -> tuple[FileTensor, ...]:
-        """Parts of these sizes, one after another along a dimension."""
+        """Split a dimension into consecutive parts of these sizes."""
         rank = len(x.shape)
         if not -rank <= axis < rank or sum(sizes) != x.shape[axis] or min(sizes, default=0) < 1:
             raise ImportModelError(f"it splits dimension {axis} of {list(x.shape)} into {list(sizes)[:8]}")
@@ -246,7 +240,7 @@ class Layers(Attending):
         )
 
     def concat(self, xs: Sequence[Operand], axis: int) -> FileTensor:
-        """One after another along a dimension."""
+        """Concatenate along a dimension."""
         if not xs:
             raise ImportModelError("it joins nothing; export the model again")
         tensors = [x if isinstance(x, FileTensor) else self.real(x) for x in xs]
@@ -276,30 +270,29 @@ class Layers(Attending):
         return x.layout if layout is None else layout
 
     def _whole_dimensions(self, x: FileTensor, most: int = MAX_RANK) -> tuple[FileTensor, Shape]:
-        """The tensor with each dimension whole in memory, and their order there; up to so many."""
+        """Return the tensor with each of at most `most` dimensions whole in memory, and their order there."""
         rank = len(x.shape)
         if rank > most:
             raise ImportModelError(f"{list(x.shape)} has {rank} dimensions; up to {most} are supported here")
         order = _order(x.layout)
         if order is None:
-            x = self.arranged(x, tuple(range(len(x.layout.memory))))
-            x, order = FileTensor(x.value, TensorLayout.of(x.shape)), tuple(range(rank))
+            x, order = FileTensor(self.in_order(x).value, TensorLayout.of(x.shape)), tuple(range(rank))
         return x, order
 
 
 def _each(w: Constant, place: Callable[[Array], Array]) -> Constant:
-    """A constant with its numbers, and its integers where it has them, in another order."""
+    """Return a constant with its numbers, and its integers where it has them, rearranged."""
     return replace(w, data=place(w.data), steps=None if w.steps is None else place(w.steps))
 
 
 def _pair(numbers: Shape) -> tuple[int, int]:
-    """Numbers for rows and columns; a signal is a map of one row."""
+    """Return the numbers for rows and columns; a signal is a map of one row."""
     rows, columns = (1, *numbers)[-2:]
     return rows, columns
 
 
 def _order(layout: TensorLayout) -> Shape | None:
-    """The order of whole dimensions in memory; None where the factors of one are apart."""
+    """Return the order of whole dimensions in memory; None where the factors of one are apart."""
     runs = {i: layout.places(i) for i, dim in enumerate(layout.dims) if dim}
     at = {i: layout.memory.index(places[0]) for i, places in runs.items()}
     if any(layout.memory[at[i] : at[i] + len(places)] != places for i, places in runs.items()):
@@ -312,7 +305,7 @@ def _order(layout: TensorLayout) -> Shape | None:
 
 
 def _end_padding(size: int, k: int, stride: int, pad: tuple[int, int], ceil: bool, behind: int) -> int:
-    """The padding behind the map that windows reach into; the last `behind` of its size are padding already."""
+    """Return the padding behind the map that windows reach into; the last `behind` of its size are padding already."""
     if stride < 1 or k < 1:
         raise ImportModelError(f"a window of {k} with stride {stride} is not possible")
     room = size + sum(pad) - k

@@ -1,13 +1,14 @@
-"""Where the elements of a tensor lie: a file's dimensions in its own order, ours in memory.
+"""Layouts of tensors: dimensions in a file's order, elements in the order of memory.
 
-Files speak of [batch, channels, rows, columns], kernels read [rows, columns, channels]. A layout holds the
-first view over memory of the second, so that transposing, flattening and reshaping cost nothing until a
-kernel asks for an order that memory does not have.
+Files use [batch, channels, rows, columns], kernels read [rows, columns, channels]. A layout is the first view over
+memory of the second, so that transposing, flattening and reshaping cost nothing until a kernel needs an order that
+memory does not have.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 
 Shape = tuple[int, ...]
@@ -15,21 +16,21 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class TensorLayout:
-    """Each dimension as a product of factors above 1, and the order in which these factors run in memory."""
+    """Each dimension as a product of factors above 1, and the order of these factors in memory."""
 
     dims: tuple[Shape, ...]
     memory: tuple[int, ...]  # places in `factors`, the slowest first
 
     @staticmethod
     def of(shape: Shape, order: Shape | None = None) -> TensorLayout:
-        """A tensor whose dimensions run in memory in the order given, or in their own."""
+        """Return the layout of a tensor whose dimensions run in memory in the order given, or in their own."""
         dims = tuple((d,) if d > 1 else () for d in shape)
         place = {i: sum(map(len, dims[:i])) for i, dim in enumerate(dims) if dim}
         return TensorLayout(dims, tuple(place[i] for i in order or range(len(shape)) if i in place))
 
     @staticmethod
     def channels_last(shape: Shape) -> TensorLayout:
-        """[batch, channels, …] with the channels running fastest."""
+        """Return the layout of [batch, channels, …] with the channels running fastest."""
         return TensorLayout.of(shape, channels_last(len(shape)))
 
     @property
@@ -42,33 +43,37 @@ class TensorLayout:
 
     @property
     def plain(self) -> bool:
-        """Whether memory has the order of the dimensions."""
+        """Return whether memory has the order of the dimensions."""
         return self.memory == tuple(range(len(self.memory)))
 
     @property
     def sizes(self) -> Shape:
-        """The factors as they run in memory."""
+        """Return the factors in the order of memory."""
         return tuple(self.factors[i] for i in self.memory)
 
     def places(self, dim: int) -> Shape:
-        """The places of one dimension's factors."""
+        """Return the places of one dimension's factors."""
         start = sum(map(len, self.dims[:dim]))
         return tuple(range(start, start + len(self.dims[dim])))
 
     def order(self, dims: Shape) -> Shape:
-        """The memory in which these dimensions run one after another."""
+        """Return the memory in which these dimensions run one after another."""
         return tuple(place for dim in dims for place in self.places(dim))
 
+    def with_last(self, places: Collection[int]) -> Shape:
+        """Return the memory with the factors at these places moved to its end, otherwise in the same order."""
+        return tuple(sorted(self.memory, key=lambda i: i in places))
+
     def permuted(self, perm: Shape) -> TensorLayout:
-        """The same memory under dimensions in another order."""
+        """Return the same memory under dimensions in another order."""
         moved = {old: new for new, old in enumerate(self.order(perm))}
         return TensorLayout(tuple(self.dims[p] for p in perm), tuple(moved[i] for i in self.memory))
 
     def reshaped(self, shape: Shape) -> TensorLayout | None:
-        """The same memory under other dimensions; None where their elements would not follow one another."""
+        """Return the same memory under other dimensions; None where their elements would not follow one another."""
         if self.plain:
             return TensorLayout.of(shape)
-        left = list(enumerate(self.factors))  # factors not yet used, each with the mark it bears in memory
+        left = list(enumerate(self.factors))  # unused factors, each with its mark in memory
         memory: list[tuple[int, ...]] = [(i,) for i in self.memory]
         used: list[int] = []
         dims: list[Shape] = []
@@ -91,18 +96,18 @@ class TensorLayout:
         return TensorLayout(tuple(dims), tuple(place[mark] for (mark,) in memory))
 
     def refined(self, dims: tuple[Shape, ...]) -> TensorLayout | None:
-        """The same layout with these factors; None where they cut its own."""
+        """Return the same layout with these factors; None where they cut its present ones."""
         finer = self.reshaped(tuple(f for dim in dims for f in dim))
         return None if finer is None or self.shape != tuple(map(math.prod, dims)) else TensorLayout(dims, finer.memory)
 
 
 def channels_last(rank: int) -> Shape:
-    """Batch, then everything else, then channels."""
+    """Return the order of dimensions with the batch first and the channels last."""
     return (0, *range(2, rank), 1) if rank > 1 else tuple(range(rank))
 
 
 def common_factors(a: Shape, b: Shape) -> Shape | None:
-    """The coarsest factors both products can be cut into; None where there are none."""
+    """Return the coarsest factors that both products can be cut into; None where there are none."""
     left, right, found = list(a), list(b), []
     while left and right:
         small = min(left[0], right[0])
@@ -117,7 +122,7 @@ def common_factors(a: Shape, b: Shape) -> Shape | None:
 
 
 def moves(now: Shape, then: Shape) -> tuple[list[Shape], Shape]:
-    """A change of memory as few dimensions: runs that stay together, in their order now, and where each goes."""
+    """Return the runs of factors that stay together between two orders of memory, and the permutation of the runs."""
     runs: list[list[int]] = []
     for place in then:
         at = now.index(place)
@@ -130,9 +135,9 @@ def moves(now: Shape, then: Shape) -> tuple[list[Shape], Shape]:
 
 
 def one_step(now: Shape, then: Shape) -> Shape:
-    """Memory on its way from one order to another: the first run that is not in its place is put there.
+    """Return the memory after moving only the first misplaced run to its place.
 
-    That takes no more than four dimensions: what is in place already, the run, what it passes, and the rest.
+    That is a transpose of at most four dimensions: the runs in place already, the run, those it passes, and the rest.
     """
     runs, _ = moves(now, then)
     at = next(i for i, place in enumerate(then) if now[i] != place)

@@ -1,4 +1,4 @@
-"""What files spell out in several nodes and the graph says in one: activations, biases, padding."""
+"""Passes over graphs as files give them: several nodes that amount to one op, and transposes that cancel out."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from smidgen.ir.rewriting import producers, prune, rewrite, uses
 from smidgen.ops.fusing import fuse_activations, keep_last_states, merge_pads
 from smidgen.ops.weighted import Weighted
 
+Perm = tuple[int, ...]
 GRID = np.concatenate([np.linspace(-9, 9, 361), [-40.0, -0.013, 0.0171, 33.0]]).astype(np.float32)
-CLOSE = 2e-5  # of two spellings of one function, relative to its values
-# What a chain of nodes may amount to, the simplest first.
+CLOSE = 2e-5  # largest relative difference between two spellings of one function
+# Functions that a chain of nodes may amount to, the simplest first.
 KNOWN: tuple[Op, ...] = (
     ops.Activate("relu"), ops.Activate("relu6"), ops.Lookup("sigmoid"), ops.Lookup("tanh"), ops.Lookup("hard_swish"),
     ops.Lookup("hard_sigmoid", 1 / 6, 0.5), ops.Lookup("hard_sigmoid", 0.2, 0.5), ops.Lookup("silu"),
@@ -23,7 +24,7 @@ KNOWN: tuple[Op, ...] = (
 
 
 def tidy(graph: Graph) -> Graph:
-    """The same function in fewer nodes."""
+    """Return the same function in fewer nodes."""
     for one in TIDY:
         graph = one(graph)
         verify(graph)
@@ -31,24 +32,28 @@ def tidy(graph: Graph) -> Graph:
 
 
 def fewest_transposes(last: Graph, own: Graph, images: bool) -> Graph:
-    """Of two readings of one file, inputs channels last or in its own order; where they tie, the first for images."""
-    counts = [sum(isinstance(node.op, ops.Transpose) for node in graph.nodes) for graph in (last, own)]
+    """Choose between two graphs of one file, with inputs channels last or in the file's order; images win ties."""
+    counts = count_transposes(last), count_transposes(own)
     return last if counts[0] < counts[1] or (images and counts[0] == counts[1]) else own
 
 
+def count_transposes(graph: Graph) -> int:
+    return sum(isinstance(node.op, ops.Transpose) for node in graph.nodes)
+
+
 def recognize(graph: Graph) -> Graph:
-    """Nodes that together compute a known function of one value become that function."""
+    """Replace nodes that together compute a known function of one value by that function."""
     search = _Functions(graph)
     return prune(rewrite(graph, lambda g, node: search.simplified(node)))
 
 
 class _Functions:
-    """Finds what float values are as functions of earlier ones."""
+    """A search for float values that are known functions of earlier ones."""
 
     def __init__(self, graph: Graph) -> None:
         self.scalars = {v: data.reshape(-1) for v, data in graph.constants.items() if v.type.size == 1}
         self.nodes: dict[Value, Node] = {}
-        self.ancestors: dict[Value, tuple[Value, ...]] = {}  # values that each is a function of, the nearest first
+        self.ancestors: dict[Value, tuple[Value, ...]] = {}  # the values that each is a function of, the nearest first
 
     def simplified(self, node: Node) -> Node:
         out = node.outs[0]
@@ -96,7 +101,7 @@ class _Functions:
 
 
 def fold_biases(graph: Graph) -> Graph:
-    """A constant added to every position of a layer's float output goes into the layer's bias."""
+    """Move a constant added to every position of a layer's float output into the layer's bias."""
     used, layers = uses(graph), dict[Value, Node]()
 
     def rule(g: Builder, node: Node) -> Node:
@@ -114,7 +119,7 @@ def fold_biases(graph: Graph) -> Graph:
 
 
 def _bias(layer: Node, bias: Array | None, added: Array | None) -> Array | None:
-    """A layer's bias with what is added to its output, where both are constants and it takes that."""
+    """Return a layer's bias plus the constant added to its output; None where the layer cannot take it."""
     plain = isinstance(layer.op, Weighted) and layer.op.activation == "none" and layer.out.type.dtype == "float32"
     channels = layer.out.type.shape[-1:]
     if not plain or bias is None or added is None or added.shape not in (channels, (1,)):
@@ -123,7 +128,7 @@ def _bias(layer: Node, bias: Array | None, added: Array | None) -> Array | None:
 
 
 def fold_normalizations(graph: Graph) -> Graph:
-    """A constant for each channel that a float normalization is multiplied by, or that is added, is a part of it."""
+    """Move constants that scale or shift a float normalization's channels into the normalization."""
     made_by, used = dict[Value, Node](), uses(graph)
 
     def rule(g: Builder, node: Node) -> Node:
@@ -138,7 +143,7 @@ def fold_normalizations(graph: Graph) -> Graph:
 
 
 def _normalization(g: Builder, before: Node, node: Node) -> Node | None:
-    """A normalization together with what follows it, where all are constants of its channels."""
+    """Return a normalization merged with the product or sum behind it; None where that has no constant per channel."""
     x, scale, shift = before.ins
     scales, shifts, by = (g.data(v) for v in (scale, shift, node.ins[1]))
     if by is None or scales is None or shifts is None or by.size not in (1, x.type.shape[-1]):
@@ -155,7 +160,7 @@ def _normalization(g: Builder, before: Node, node: Node) -> Node | None:
 
 
 def sink_functions(graph: Graph) -> Graph:
-    """A function of int8 numbers that become int8 again is a table of int8 numbers."""
+    """Apply a function between a Dequantize and a Quantize to the int8 numbers, as a table."""
     made_by = producers(graph)
 
     def rule(g: Builder, node: Node) -> Node | None:
@@ -169,7 +174,7 @@ def sink_functions(graph: Graph) -> Graph:
 
 
 def flatten_means(graph: Graph) -> Graph:
-    """A mean whose only reader wants it flat gives it flat."""
+    """Let a mean whose only reader flattens it return a flat vector."""
     made_by, used = producers(graph), uses(graph)
 
     def rule(g: Builder, node: Node) -> Node | None:
@@ -184,7 +189,7 @@ def flatten_means(graph: Graph) -> Graph:
 
 
 def crop_parts(graph: Graph) -> Graph:
-    """What is cut out of a single part of a concatenation is cut out of that part."""
+    """Crop a part of a concatenation where the crop reads that part alone."""
     made_by = producers(graph)
 
     def rule(g: Builder, node: Node) -> Node | Value | None:
@@ -208,6 +213,64 @@ def crop_parts(graph: Graph) -> Graph:
 
 def _with(numbers: tuple[int, ...], place: int, number: int) -> tuple[int, ...]:
     return (*numbers[:place], number, *numbers[place + 1 :])
+
+
+def cancel_transposes(graph: Graph) -> Graph:
+    """Move transposes behind ops that work in any order, to where the next one undoes them, if fewer remain."""
+    moved = prune(rewrite(graph, _Sinking().rule))
+    return moved if count_transposes(moved) < count_transposes(graph) else graph
+
+
+class _Sinking:
+    """Transposed values, each with its source and the permutation."""
+
+    def __init__(self) -> None:
+        self.of: dict[Value, tuple[Value, Perm]] = {}
+
+    def rule(self, g: Builder, node: Node) -> Node | Value | None:
+        if isinstance(node.op, ops.Transpose):
+            return self.transposed(node.ins[0], node.op.perm, node)
+        sources = [self.of.get(v) for v in node.ins]
+        if not sources or sources[0] is None:
+            return None
+        perm = sources[0][1]
+        alike = [s[0] if s is not None and s[1] == perm else None for s in sources]
+        ins = [v if s is None and v.type.size == 1 else s for s, v in zip(alike, node.ins, strict=True)]
+        op = _in_order(node, perm)
+        if op is None or any(v is None for v in ins):
+            return None
+        made = g.emit(op, *(v for v in ins if v is not None), q=node.out.type.q, name=f"{node.out.name}.first")
+        return self.transposed(made, perm, node)
+
+    def transposed(self, x: Value, perm: Perm, node: Node) -> Node | Value:
+        """Return the node's output as a transpose of x or of x's own source, or x itself where nothing moves."""
+        if x in self.of:
+            x, first = self.of[x]
+            perm = tuple(first[p] for p in perm)
+        if perm == tuple(range(len(perm))):
+            return x
+        self.of[node.out] = x, perm
+        long = [p for p in perm if x.type.shape[p] > 1]
+        stays = long == sorted(long)  # only dimensions of one element move: memory is unchanged
+        return Node(ops.Reshape(node.out.type.shape) if stays else ops.Transpose(perm), (x,), node.outs)
+
+
+def _in_order(node: Node, perm: Perm) -> Op | None:
+    """Return the op that gives the same result before a transpose as the node's op behind it; None where none does."""
+    op = node.op
+    if isinstance(op, ops.Concat):
+        return ops.Concat(perm[op.axis])
+    if isinstance(op, ops.Pad):
+        return ops.Pad(_before(op.before, perm), _before(op.after, perm))
+    if isinstance(op, ops.Crop):
+        return ops.Crop(_before(op.start, perm), _before(op.stop, perm))
+    whole = all(v.type.size in (1, node.out.type.size) for v in node.ins)
+    return op if op.elementwise and whole else None
+
+
+def _before(numbers: tuple[int, ...], perm: Perm) -> tuple[int, ...]:
+    """Return one number per dimension in the order before a transpose."""
+    return tuple(numbers[perm.index(i)] for i in range(len(perm)))
 
 
 TIDY: tuple[Callable[[Graph], Graph], ...] = (

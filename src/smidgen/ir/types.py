@@ -22,6 +22,13 @@ DTYPES: Mapping[str, np.dtype[Any]] = {
 MAX_RANK = 4
 MAX_BYTES = 2**28  # of one tensor: far above any microcontroller, far below what would exhaust a laptop
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+MAX_NAME = 64  # characters of a value's name that comes from a file
+
+
+def identifier(text: str) -> str:
+    """Return the text as a value's name, with '_' for characters that a name may not hold."""
+    name = re.sub(r"[^A-Za-z0-9_.]+", "_", text)[:MAX_NAME].strip("_.")
+    return f"_{name}" if name[:1].isdigit() else name
 
 
 @dataclass(frozen=True)

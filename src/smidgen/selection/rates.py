@@ -21,7 +21,7 @@ from smidgen.learning.run import check_course, not_finite
 from smidgen.learning.testing import check_labels, guess, label_of
 from smidgen.ops.loss import loss_kind
 from smidgen.pipeline import Program
-from smidgen.selection.holding import hold_back
+from smidgen.selection.trials import hold_back
 from smidgen.targets.device import Device
 
 BATCH = 256  # the paper gives its rates for so many samples

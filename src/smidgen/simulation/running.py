@@ -1,106 +1,265 @@
-"""A graph run in PyTorch, and trained there in fp32."""
+"""A fleet under way: the frozen front for many images ahead, then step after step for all devices in lockstep."""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable, Mapping, Sequence
+
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from smidgen.errors import GraphError
-from smidgen.ir import Array, Graph, Value
-from smidgen.ops.bias import units
-from smidgen.ops.update import BiasStep, DenseStep, Step, WeightStep
-from smidgen.simulation.arithmetic import Arithmetic
-from smidgen.simulation.rules import RULES, by_reference
-from smidgen.training import Training
-from smidgen.training.losses import check_learns_always, check_softmax
+from smidgen.errors import InputError
+from smidgen.ir import Array, Graph, Value, roles_of
+from smidgen.ops.bias import LearnedBias
+from smidgen.ops.conv_grad import DenseGradInput, WindowGrad
+from smidgen.ops.gradient import FromFloat, GradOp, SumGrads
+from smidgen.ops.update import DenseStep
+from smidgen.ops.weighted import Weighted
+from smidgen.simulation import head
+from smidgen.simulation.backward import BACKWARD, sums_by_reference
+from smidgen.simulation.forward import FORWARD, by_reference
+from smidgen.simulation.layout import Setting, as_weights, in_parts, setting, to_lanes, unflatten, zero_of
+from smidgen.simulation.loop import Loop
+from smidgen.simulation.merging import Fleet, FleetNode, FleetStep, FleetValue, Parameter, Slotted, merge
+from smidgen.simulation.steps import HeadStep, IntegerStep
+from smidgen.simulation.tables import Looked, Tables, rounding
+from smidgen.targets.device import check_state
+
+Values = dict[FleetValue, Tensor]
+FRONT_BYTES = 1 << 28  # of the largest map while the front runs: how many images at once
+CHUNK_BYTES = 1 << 30  # of what the front gives for the images of one chunk
+MOST_IMAGES = 2048
 
 
-class Simulator:
-    """A graph ready to run: its constants and state are `tensors`, to be replaced or differentiated at will.
+class Simulation:
+    """Devices that learn in lockstep, one for each training step given: the same image and label for all.
 
-    With `rounded` off, nothing is rounded and clamps alone remain: the real-valued network behind the int8 one.
+    Device d computes what graph d says, byte for byte.
     """
 
-    def __init__(self, graph: Graph, *, rounded: bool = True, device: str = "cpu") -> None:
-        self.graph, self.device = graph, torch.device(device)
-        data = {**graph.constants, **graph.state}
-        self.tensors = {v: self._tensor(array) for v, array in data.items()}
-        arithmetic = Arithmetic(rounded, self.device)
-        self._functions = tuple(
-            (node, RULES.get(type(node.op), by_reference)(node, arithmetic)) for node in graph.nodes
-        )
+    def __init__(self, graphs: Sequence[Graph], device: str | torch.device = "cpu") -> None:
+        self.merged: Fleet = merge(graphs)
+        self.s: Setting = setting(device, len(graphs))
+        self.parameters: Values = {}
+        self.constants: Values = {}
+        self._place()
+        self._nodes = [n for n in self.merged.nodes if any(v.lanes for v in n.outs)]
+        self._front_nodes = [n for n in self.merged.nodes if not any(v.lanes for v in n.outs)]
+        self._gradients = [n for n in self._nodes if isinstance(n.node.op, Slotted) and n.node.op.slots]
+        own = (FromFloat, SumGrads)  # they read exponents, and are computed where those are looked up
+        self._functions = {
+            id(n): self._function(n)
+            for n in self.merged.nodes
+            if n not in self._gradients or type(n.node.op) not in own
+        }
+        self._steps = [self._step(step) for step in self.merged.steps]
+        self._roundings = {id(n): rounding(n, self.merged, self.s) for n in self._gradients}
+        self._tables = Tables(self._gradients, [step.streams() for step in self._steps], self.merged, self.s)
+        self.boundary = self._boundary()
+        self._predicts = self._forward_nodes()
+        below = [roles_of(graph).skip_below for graph in graphs]
+        self._below = self.s.real(below) if any(below) else None
+        classes = max(v.type.shape[1] for v in self.merged.logits)
+        self.logits = torch.zeros((len(graphs), classes), device=self.s.device)  # of the last step
+        self.place = self.s.device
+        self.recordable = self.place.type == "cuda" and not self.s.by_reference
+        self._loop = Loop(self)
 
-    def run(self, *arrays: Array) -> dict[Value, Tensor]:
-        """Every value of one run."""
-        if len(arrays) != len(self.graph.inputs):
-            raise GraphError(f"{self.graph.name} takes {len(self.graph.inputs)} inputs, {len(arrays)} were given")
-        values = dict(self.tensors)
-        values.update(zip(self.graph.inputs, (self._tensor(a) for a in arrays), strict=True))
-        for node, function in self._functions:
-            outs = function(*(values[v] for v in node.ins))
-            values.update(zip(node.outs, outs if isinstance(outs, tuple) else (outs,), strict=True))
-        return values
+    def _place(self) -> None:
+        """Constants and parameters where the fleet runs, as weights or as maps, by who reads them."""
+        read = [n for n in self.merged.nodes if isinstance(n.node.op, Weighted | WindowGrad | DenseGradInput)]
+        weights = {v for n in read for v in n.ins[1:3]}
+        weights |= {v for n in self.merged.nodes if isinstance(n.node.op, LearnedBias) for v in n.ins}
+        ranks = {v: len(n.ins[0].type.shape) for n in self.merged.nodes for v in n.ins[1:]}
+        for value, data in self.merged.constants.items():
+            self.constants[value] = self._laid(value, data, value in weights, ranks).to(self.s.device)
+        for value, parameter in self.merged.parameters.items():
+            arrays = (self._start(parameter, d) for d in range(self.s.devices))
+            lanes = torch.cat([self._laid(value, a, value in weights, ranks) for a in arrays])
+            self.parameters[value] = lanes.to(self.s.device)
 
-    def gradients(self, wanted: tuple[Value, ...], *arrays: Array) -> tuple[Array, ...]:
-        """The gradients of the graph's only output, summed over the batch, with respect to some of `tensors`."""
-        leaves = [self.tensors[v].requires_grad_() for v in wanted]
-        (loss,) = self.graph.outputs
-        total = self.run(*arrays)[loss].sum()
-        return tuple(g.cpu().numpy() for g in torch.autograd.grad(total, leaves))
+    def _start(self, parameter: Parameter, device: int) -> Array:
+        """A tensor as a device starts with it: frozen, or with what it has learned in its channels."""
+        whole = parameter.whole.get(device)
+        if whole is None:  # this device's graph has no such tensor, and nothing reads its lane
+            return next(iter(parameter.whole.values()))
+        held = parameter.held.get(device)
+        if held is None or held.channels is None:
+            return whole
+        started = whole.copy()
+        started[..., list(held.channels)] = self.merged.graphs[device].state[held.state]
+        return started
 
-    def _tensor(self, array: Array) -> Tensor:
-        """int8 and float32 as float32, which holds them; int32 as float64, which does."""
-        kind = np.float64 if array.dtype == np.int32 else np.float32
-        return torch.from_numpy(array.astype(kind)).to(self.device)
+    @staticmethod
+    def _laid(value: FleetValue, data: Array, weight: bool, ranks: Mapping[FleetValue, int]) -> Tensor:
+        if weight:
+            return as_weights(data, value.type)
+        lead = max(0, ranks.get(value, data.ndim) - data.ndim)
+        return to_lanes(data.reshape((1,) * lead + data.shape), value.type)
 
+    def _function(self, node: FleetNode) -> Callable[..., Tensor | tuple[Tensor, ...]]:
+        op, kind = node.node.op, type(node.node.op)
+        if isinstance(op, GradOp) and op.slots:
+            return BACKWARD.get(kind, sums_by_reference)(node.node, self.s)
+        return FORWARD.get(kind, by_reference)(node.node, self.s)
 
-class FloatTraining:
-    """SGD, one sample at a time, with fp32 weights and fp32 gradients: nothing that learns is ever rounded.
+    def _step(self, step: FleetStep) -> IntegerStep | HeadStep:
+        weights = tuple(self.parameters[p.value] for p in step.parameters)
+        if isinstance(step.node.op, DenseStep):
+            return HeadStep(step, self.merged, (weights[0], weights[1]), self.s)
+        return IntegerStep(step, self.merged, weights[0], self.s)
 
-    The forward pass, the first weights and the scaling of each step are those of the int8 training given;
-    activations are int8 as there.
-    """
+    def _boundary(self) -> tuple[FleetValue, ...]:
+        """What all devices share and some lane reads: the image, or what the front gives."""
+        shared = {v for n in self._front_nodes for v in n.outs} | {self.merged.image}
+        read = [v for n in self._nodes for v in n.ins]
+        read += [of for of, _ in self.merged.masked.values()]
+        read += [v for step in self.merged.steps for v in step.sources]
+        return tuple(sorted({v for v in read if v in shared}, key=lambda v: v.number))
 
-    def __init__(self, training: Training, *, device: str = "cpu") -> None:
-        check_softmax(training.step, "training in float32")
-        check_learns_always(training.step, "training in float32")
-        self._simulator = Simulator(training.forward, device=device)
-        self._logits = training.forward.scores
-        self.weights = {v: self._simulator.tensors[v].requires_grad_() for v in training.forward.state}
-        found = _factors(training.step)
-        self._factors = [found[v].to(w) for v, w in self.weights.items()]
+    def _forward_nodes(self) -> list[FleetNode]:
+        wanted, kept = set(self.merged.logits), []
+        for node in reversed(self._nodes):
+            if wanted & set(node.outs):
+                kept.append(node)
+                wanted |= set(node.ins)
+        return kept[::-1]
 
-    def train(self, image: Array, label: int, learning_rate: float) -> float:
-        """One step; the loss before it."""
-        logits = self._simulator.run(image)[self._logits]
-        loss = F.cross_entropy(logits, torch.tensor([label], device=self._simulator.device))
-        weights = tuple(self.weights.values())
-        with torch.no_grad():
-            for w, factor, gradient in zip(weights, self._factors, torch.autograd.grad(loss, weights), strict=True):
-                w.sub_(gradient * factor, alpha=learning_rate)
-        return float(loss.detach())
+    @property
+    def boundary_bytes(self) -> int:
+        """What the front gives for one image, in bytes."""
+        return sum(4 * v.type.size for v in self.boundary)
 
-    def predict(self, images: Array) -> Array:
-        """The class of each image of a batch."""
-        with torch.inference_mode():
-            classes: Array = self._simulator.run(images)[self._logits].argmax(dim=1).cpu().numpy()
-        return classes
+    def chunk(self, images: int) -> int:
+        """How many of so many images the front runs ahead for."""
+        return max(1, min(images, MOST_IMAGES, CHUNK_BYTES // self.boundary_bytes))
 
+    def front(self, images: Tensor) -> list[Tensor]:
+        """int8 images [n, height, width, colours] → what the front gives, each [n, channels, …]."""
+        largest = max((v.type.size for n in self._front_nodes for v in n.outs), default=images[0].numel())
+        at_once = max(1, min(len(images), FRONT_BYTES // (8 * largest)))
+        parts = [self._front(part) for part in in_parts(images, at_once)]
+        return [torch.cat(tensors) for tensors in zip(*parts, strict=True)]
 
-def _factors(step: Graph) -> dict[Value, Tensor]:
-    """What multiplies the gradient of each tensor that learns, in its shape or one that repeats along it."""
-    found: dict[Value, Tensor] = {}
-    for node in step.nodes:
-        if isinstance(node.op, Step):
-            axis = node.op.axis if isinstance(node.op, WeightStep) else 0
-            weight, *_ = node.op.parts(node.ins).states
-            along = [-1 if i == axis else 1 for i in range(len(weight.type.shape))]
-            found[weight] = torch.tensor(node.op.factors, dtype=torch.float64).reshape(along)
-            if isinstance(node.op, BiasStep) and node.op.shifts:  # a difference counts units, and so does its gradient
-                found[weight] /= torch.from_numpy(4.0 ** units(node.op.shifts))
-        elif isinstance(node.op, DenseStep):
-            w, b, *_ = node.op.parts(node.ins).states
-            found |= {w: torch.ones(1), b: torch.ones(1)}
-    return found
+    def _front(self, images: Tensor) -> list[Tensor]:
+        type_ = self.merged.image.type
+        shifted = images.to(self.s.device, torch.float32) - zero_of(type_)
+        values = {**self.constants, self.merged.image: shifted.movedim(-1, 0).unsqueeze(0).contiguous()}
+        for node in self._front_nodes:
+            self._run(node, values)
+        return [values[v][0].transpose(0, 1).contiguous() for v in self.boundary]
+
+    def _run(self, node: FleetNode, values: Values) -> None:
+        outs = self._functions[id(node)](*(values[v] for v in node.ins))
+        values.update(zip(node.outs, outs if isinstance(outs, tuple) else (outs,), strict=True))
+
+    def step(self, shared: Sequence[Tensor], label: Tensor, rates: Tensor) -> Tensor:
+        """One step on the image of which the front gave `shared` (each [1, channels, …]); the loss of each device."""
+        values: Values = {**self.constants, **self.parameters}
+        values.update({v: t.transpose(0, 1).unsqueeze(0) for v, t in zip(self.boundary, shared, strict=True)})
+        values[self.merged.label], values[self.merged.rate] = label, rates
+        looked, peaks = self._tables.look_up(), []
+        before = [t.clone() for t in self.mutable()] if self._below is not None else []
+        places = {id(n): i for i, n in enumerate(self._gradients)}
+        for node in self._nodes:
+            if (i := places.get(id(node))) is None:
+                self._run(node, values)
+                continue
+            values[node.outs[0]], peak = self._gradient(node, i, values, looked)
+            peaks.append(peak)
+        for i, step in enumerate(self._steps, start=len(self._gradients)):
+            at = 2 * i - len(self._gradients)
+            keys = looked.keys[:, at : at + 2]
+            step.run(values.__getitem__, looked.exponents, values[step.step.rate], keys, self._tables.step)
+        self._tables.advance(peaks)
+        self.logits.copy_(self._chosen(values, self.merged.logits)[:, :, 0])
+        losses = self._chosen(values, self.merged.losses)[:, 0]
+        if self._below is not None:
+            self._put_back(before, losses < self._below)
+        return losses
+
+    def _put_back(self, before: Sequence[Tensor], skipped: Tensor) -> None:
+        """What a step has changed on devices that skip it, as it was."""
+        firsts = [0] * (2 + len(self.parameters)) + [step.first for step in self._steps for _ in step.besides()]
+        for tensor, was, first in zip(self.mutable(), before, firsts, strict=True):
+            own = skipped[first : first + len(tensor)].reshape(-1, *[1] * (tensor.dim() - 1))
+            tensor.copy_(torch.where(own, was, tensor))
+
+    def _gradient(self, node: FleetNode, i: int, values: Values, looked: Looked) -> tuple[Tensor, Tensor]:
+        """Gradient number i and the largest magnitudes in it."""
+        op, how, run = node.node.op, self._roundings[id(node)], self.s.run
+        if isinstance(op, FromFloat):
+            summed = head.from_float(node.node, values[node.ins[0]], values[node.ins[1]], looked.own[:, i])
+        elif isinstance(op, SumGrads):
+            a, b = (values[v].flatten(2) for v in node.ins[:2])
+            summed = run.aligned(a, b, looked.above[0][:, i], looked.above[1][:, i])
+        else:
+            assert isinstance(op, GradOp)
+            made = self._functions[id(node)](*(values[v] for v in node.ins[: op.operands]))
+            assert isinstance(made, Tensor)
+            summed = made
+        t, key = looked.t[:, i], looked.keys[:, i]
+        if how.mask is None:
+            rounded, peak = run.rounded(summed, how.multiplier, t, key)
+        else:
+            y = values[how.mask].flatten(2)
+            rounded, peak = run.rounded_inside(summed, y, how.limits, how.multiplier, t, key)
+        return unflatten(rounded, 2, (1, *node.outs[0].type.shape[1:-1])), peak
+
+    def _chosen(self, values: Values, wanted: tuple[FleetValue, ...]) -> Tensor:
+        """A value with a lane for each device, taken from the one that is its own."""
+        made = {v: values[v].expand(self.s.devices, *values[v].shape[1:]) for v in set(wanted)}
+        if len(made) == 1:
+            return next(iter(made.values()))
+        return torch.stack([made[v][d] for d, v in enumerate(wanted)])
+
+    def scores(self, shared: Sequence[Tensor]) -> Tensor:
+        """The logits of every device for n images of which the front gave `shared`: [devices, n, classes]."""
+        values: Values = {**self.constants, **self.parameters}
+        values.update({v: t.transpose(0, 1).unsqueeze(0) for v, t in zip(self.boundary, shared, strict=True)})
+        for node in self._predicts:
+            self._run(node, values)
+        return self._chosen(values, self.merged.logits).transpose(1, 2)
+
+    def predict(self, shared: Sequence[Tensor]) -> Tensor:
+        """The class of n images by every device, the first among equals: [devices, n]."""
+        largest = max((v.type.size for n in self._predicts for v in n.outs), default=1)
+        at_once = max(1, FRONT_BYTES // (8 * largest * self.s.devices))
+        found = []
+        for part in zip(*(in_parts(t, at_once) for t in shared), strict=True):
+            scores = self.scores(part)
+            classes = torch.arange(scores.shape[2], device=self.s.device)
+            best = torch.where(scores == scores.amax(2, keepdim=True), classes, scores.shape[2])
+            found.append(best.amin(2))
+        return torch.cat(found, dim=1)
+
+    def train(self, shared: Sequence[Tensor], labels: Tensor, rates: Tensor) -> Tensor:
+        """Steps one after another: labels [n], rates [n, devices]; the losses, [n, devices]."""
+        return self._loop.run(shared, labels, rates)
+
+    def mutable(self) -> list[Tensor]:
+        """Every tensor that a step changes."""
+        tensors = [self._tables.levels, self._tables.step, *self.parameters.values()]
+        for step in self._steps:
+            tensors += step.besides()
+        return tensors
+
+    def state(self, device: int) -> dict[str, Array]:
+        """All that outlives a step on one device, by name, as its own program would have it."""
+        graph = self.merged.graphs[device]
+        found: dict[Value, Array] = {}
+        for step in self._steps:
+            if device in step.step.ops:
+                found |= step.states(device)
+        found[roles_of(graph).step_state] = self._tables.state(device)
+        if missing := set(graph.state) - set(found):
+            raise InputError(f"%{min(v.name for v in missing)} of {graph.name} learns in a way no fleet can")
+        return {v.name: found[v] for v in graph.state}
+
+    def restore(self, device: int, state: Mapping[str, Array]) -> None:
+        """Put back what `state` gave."""
+        graph = self.merged.graphs[device]
+        check_state(graph, state)
+        for step in self._steps:
+            if device in step.step.ops:
+                step.restore(device, state)
+        self._tables.restore(device, state[roles_of(graph).step_state.name])

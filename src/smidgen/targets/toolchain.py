@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
 from typing import Literal, get_args
 
 from smidgen.errors import TargetError
@@ -16,8 +19,9 @@ Toolchain = Literal["zig", "gcc"]
 TOOLCHAINS: tuple[Toolchain, ...] = get_args(Toolchain)
 
 GCC: Mapping[Isa, str] = {"thumb": "arm-none-eabi-gcc", "riscv": "riscv64-unknown-elf-gcc"}
-# What brings memcpy and the like to gcc: newlib, and picolibc, each as its distribution calls it; zig has its own.
-LIBRARY: Mapping[Isa, str] = {"thumb": "--specs=nano.specs", "riscv": "--specs=picolibc.specs"}
+# The C library that gives gcc memcpy and the like, and the Debian package it comes in; zig has its own.
+LIBRARY: Mapping[Isa, str] = {"thumb": "nano.specs", "riscv": "picolibc.specs"}
+PACKAGE: Mapping[Isa, str] = {"thumb": "libnewlib-arm-none-eabi", "riscv": "picolibc-riscv64-unknown-elf"}
 # Contraction and errno would change bytes and cost calls; sections let the linker drop what nobody calls.
 FLAGS = (
     "-std=c99", "-O3", "-g0", "-ffp-contract=off", "-fno-math-errno", "-fomit-frame-pointer", "-ffreestanding",
@@ -37,7 +41,20 @@ def find(toolchain: Toolchain, core: Core) -> Compiler:
         raise TargetError(
             f"{GCC[core.isa]} was not found; install it, or use the compiler that comes with: pip install ziglang"
         )
+    if not _has_library(path, LIBRARY[core.isa]):
+        raise TargetError(
+            f"{GCC[core.isa]} has no C library: {LIBRARY[core.isa]} is missing; run: apt install {PACKAGE[core.isa]}, "
+            "or use the compiler that comes with: pip install ziglang"
+        )
     return cross((path,), (*core_flags(toolchain, core), *FLAGS))
+
+
+@cache
+def _has_library(gcc: str, specs: str) -> bool:
+    """Return whether gcc finds a library's specs file; it answers with the bare name where it does not."""
+    command = (gcc, f"-print-file-name={specs}")
+    result = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
+    return result.returncode != 0 or Path(result.stdout.strip()).is_absolute()  # a gcc that fails gives its own error
 
 
 def core_flags(toolchain: Toolchain, core: Core) -> tuple[str, ...]:
@@ -72,4 +89,4 @@ _FLAGS: Mapping[Isa, Callable[[Toolchain, Core], tuple[str, ...]]] = {"thumb": _
 
 def link_flags(toolchain: Toolchain, core: Core) -> tuple[str, ...]:
     """For the last step, beside the linker script."""
-    return (*LINK, *(() if toolchain == "zig" else ("-nostartfiles", LIBRARY[core.isa])))
+    return (*LINK, *(() if toolchain == "zig" else ("-nostartfiles", f"--specs={LIBRARY[core.isa]}")))

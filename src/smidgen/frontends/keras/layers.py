@@ -9,7 +9,7 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.errors import ImportModelError
-from smidgen.frontends.enlarging import Enlarging, enlarge
+from smidgen.frontends.blocks import TransposedConv
 from smidgen.frontends.keras.activations import activate, elu, leaky, prelu, relu, softmax
 from smidgen.frontends.keras.calls import Call, Pair
 from smidgen.ir import Array, Value
@@ -73,13 +73,12 @@ def _transposed(call: Call) -> Value:
     more = [0 if same else max(k - s, 0) for k, s in zip(size, stride, strict=True)]
     output = [n * s + m for n, s, m in zip(x.type.shape[1:3], stride, more, strict=True)]
     cut = [max(k - s, 0) // 2 if same else 0 for k, s in zip(size, stride, strict=True)]
-    how = Enlarging(size, stride, (cut[0], cut[1]), (output[0], output[1]))
-    how.check()
+    how = TransposedConv(size, stride, (cut[0], cut[1]), (output[0], output[1]))
     kernel = call.array(0, *size[-1 if call.flat else 0 :], filters, x.type.shape[3]).reshape(*size, filters, -1)
     call.budget.check("its weights by phases", 8 * kernel.size * how.phases)
     w = call.constant("w", how.weights(kernel.transpose(2, 0, 1, 3)))
     bias = call.array(1, filters) if call.flag("use_bias", True) else np.zeros(filters, np.float32)
-    y = enlarge(call.builder, how, "none", x, w, call.constant("b", np.tile(bias, how.phases)), None, call.name)
+    y = how.emit(call.builder, "none", x, w, call.constant("b", np.tile(bias, how.phases)), None, call.name)
     return _activated(call, call.back(y))
 
 

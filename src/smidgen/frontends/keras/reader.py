@@ -12,10 +12,10 @@ from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends.keras.calls import Call
 from smidgen.frontends.keras.layers import LAYERS
 from smidgen.frontends.keras.stored import Stored, read_stored
-from smidgen.frontends.naming import identifier
 from smidgen.frontends.release.fields import Record
 from smidgen.frontends.tidy import tidy
 from smidgen.ir import Builder, Graph, Type, Value
+from smidgen.ir.types import identifier
 
 MODELS = ("Functional", "Model", "Sequential")
 MAX_LAYERS = 4096

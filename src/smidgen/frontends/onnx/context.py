@@ -10,14 +10,14 @@ import numpy as np
 from smidgen.data.budget import Budget
 from smidgen.errors import ImportModelError
 from smidgen.frontends.channels import Constant, FileTensor, Operand
-from smidgen.frontends.layers import Layers
 from smidgen.frontends.onnx.protobuf import OnnxModel, OnnxOperator
+from smidgen.frontends.sequences import Sequences
 from smidgen.ir import Array, QParams
 
 MAX_INTEGERS = 64  # elements of a constant shape, of axes, pads, …
 
 
-class OnnxImport(Layers):
+class OnnxImport(Sequences):
     """The graph in the making and the file's tensors by name."""
 
     def __init__(self, model: OnnxModel, name: str, plan: Mapping[str, QParams], budget: Budget) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from smidgen.errors import ImportModelError
+from smidgen.frontends.blocks import sliced
 from smidgen.frontends.channels import FileTensor
 from smidgen.frontends.onnx.context import OnnxCall
-from smidgen.frontends.parts import sliced
 from smidgen.ir import Array
 
 LARGEST_SIDE = 1 << 14  # of what is resized or repeated

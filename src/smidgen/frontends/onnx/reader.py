@@ -11,10 +11,8 @@ from pathlib import Path
 import onnx
 
 from smidgen.data.budget import MEMORY, Budget
-from smidgen.errors import GraphError, ImportModelError
+from smidgen.errors import CUT, GraphError, ImportModelError, UnsupportedOperatorError, with_others
 from smidgen.frontends.channels import Constant, FileTensor
-from smidgen.frontends.naming import identifier
-from smidgen.frontends.obstacles import CUT, UnsupportedOperatorError, with_others
 from smidgen.frontends.onnx.attention import SPELLED_NORM, spelled_norm
 from smidgen.frontends.onnx.constants import fold
 from smidgen.frontends.onnx.context import OnnxCall, OnnxImport
@@ -25,6 +23,7 @@ from smidgen.frontends.onnx.quantized import input_quantization, planned_quantiz
 from smidgen.frontends.onnx.recurrence import RECURRENT_RULES
 from smidgen.frontends.tidy import fewest_transposes, tidy
 from smidgen.ir import Graph, QParams
+from smidgen.ir.types import identifier
 from smidgen.ir.verifying import fits_scores
 
 FLOAT, UINT8, INT8 = onnx.TensorProto.FLOAT, onnx.TensorProto.UINT8, onnx.TensorProto.INT8

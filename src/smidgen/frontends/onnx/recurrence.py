@@ -10,7 +10,7 @@ from smidgen import ops
 from smidgen.errors import ImportModelError
 from smidgen.frontends.channels import FileTensor
 from smidgen.frontends.onnx.context import OnnxCall
-from smidgen.frontends.recurrence import Cells, check_zero, recur
+from smidgen.frontends.sequences import Cells, check_zero
 
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 ACTIVATIONS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh")}
@@ -53,7 +53,7 @@ def recurrent(call: OnnxCall) -> tuple[FileTensor, ...]:
         )
     order, half, states, lasts = ORDERS[call.operator.code], b.shape[1] // 2, [], []
     for i, reverse in enumerate(directions):
-        y, last = recur(c, x, time, Cells.stacked(op, order, w[i], u[i], b[i, :half], b[i, half:]), reverse)
+        y, last = c.recurrent(x, time, Cells.stacked(op, order, w[i], u[i], b[i, :half], b[i, half:]), reverse)
         cells = y.shape[-1]
         axis = 2 if first else 1
         states.append(c.reshape(y, (*y.shape[:axis], 1, *y.shape[axis:])))

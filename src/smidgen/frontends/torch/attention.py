@@ -9,11 +9,11 @@ import numpy as np
 
 from smidgen.errors import ImportModelError
 from smidgen.frontends.channels import Constant, FileTensor, Operand
-from smidgen.frontends.layers import Layers
+from smidgen.frontends.sequences import Sequences
 from smidgen.frontends.torch.call import TorchCall
 
 
-def product(c: Layers, a: Operand, b: Operand) -> FileTensor:
+def product(c: Sequences, a: Operand, b: Operand) -> FileTensor:
     """a · b: a dense layer where b is one constant matrix, else a product of two tensors."""
     if isinstance(a, FileTensor) and isinstance(b, Constant) and math.prod(b.shape[:-2]) == 1 and len(b.shape) > 1:
         matrix = Constant(b.data.reshape(b.shape[-2:]))

@@ -10,8 +10,8 @@ import numpy as np
 
 from smidgen.errors import ImportModelError
 from smidgen.frontends.channels import Constant, FileTensor, Operand
-from smidgen.frontends.layers import Layers
 from smidgen.frontends.layout import Shape
+from smidgen.frontends.sequences import Sequences
 
 
 def name_of(target: object) -> str:
@@ -23,7 +23,7 @@ def name_of(target: object) -> str:
 class TorchCall:
     """One call about to be translated, its arguments by place or by name."""
 
-    c: Layers
+    c: Sequences
     node: Any  # of torch.fx
     values: Mapping[Any, object]  # what stands for each node before it
 

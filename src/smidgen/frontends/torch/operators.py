@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from smidgen import ops
-from smidgen.errors import ImportModelError
+from smidgen.errors import CUT, ImportModelError
+from smidgen.frontends.blocks import sliced
 from smidgen.frontends.channels import Constant, FileTensor, Spans
 from smidgen.frontends.layout import Shape
-from smidgen.frontends.obstacles import CUT
-from smidgen.frontends.parts import sliced
 from smidgen.frontends.torch.attention import ATTENTION_RULES, product
 from smidgen.frontends.torch.call import TorchCall, name_of
 from smidgen.frontends.torch.recurrence import RECURRENT_RULES

@@ -20,10 +20,9 @@ from torch.export.graph_signature import InputKind
 
 from smidgen.data.budget import MEMORY, Budget
 from smidgen.data.files import first_line
-from smidgen.errors import GraphError, ImportModelError
+from smidgen.errors import GraphError, ImportModelError, UnsupportedOperatorError, with_others
 from smidgen.frontends.channels import Constant, FileTensor, Operand
-from smidgen.frontends.layers import Layers
-from smidgen.frontends.obstacles import UnsupportedOperatorError, with_others
+from smidgen.frontends.sequences import Sequences
 from smidgen.frontends.tidy import fewest_transposes, tidy
 from smidgen.frontends.torch.archive import read_archive
 from smidgen.frontends.torch.call import TorchCall, name_of
@@ -110,7 +109,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _graph(program: ExportedProgram, name: str, last: bool, inputs: tuple[str, ...], budget: Budget) -> Graph:
-    c = Layers(name, budget=budget)
+    c = Sequences(name, budget=budget)
     given = iter(inputs)
     values: dict[fx.Node, object] = {}
     specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
@@ -132,7 +131,7 @@ def _graph(program: ExportedProgram, name: str, last: bool, inputs: tuple[str, .
 
 
 def _placeholder(
-    c: Layers, program: ExportedProgram, spec: Any, node: fx.Node, last: bool, names: Iterator[str]
+    c: Sequences, program: ExportedProgram, spec: Any, node: fx.Node, last: bool, names: Iterator[str]
 ) -> Operand:
     if spec.kind != InputKind.USER_INPUT:
         held = {**program.constants, **program.state_dict}
@@ -159,7 +158,7 @@ def _output(values: Mapping[fx.Node, object], item: object) -> FileTensor:
     return value
 
 
-def _call(c: Layers, node: fx.Node, values: Mapping[fx.Node, object]) -> object:
+def _call(c: Sequences, node: fx.Node, values: Mapping[fx.Node, object]) -> object:
     """Translate one call; what it says of itself stands before every complaint."""
     name = name_of(node.target)
     known = all(not isinstance(values[n], FileTensor) for n in node.all_input_nodes)
@@ -190,7 +189,7 @@ def _unsupported(reached: fx.Node, values: Mapping[fx.Node, object]) -> Counter[
     return found
 
 
-def _fold_constant(c: Layers, node: fx.Node, values: Mapping[fx.Node, object]) -> Constant:
+def _fold_constant(c: Sequences, node: fx.Node, values: Mapping[fx.Node, object]) -> Constant:
     """A call on constants alone, done here."""
     made, target = node.meta["val"], node.target
     if not isinstance(target, torch._ops.OpOverload) or not (torch.Tag.core in target.tags or name_of(target) in PLAIN):

@@ -10,7 +10,7 @@ import numpy as np
 from smidgen import ops
 from smidgen.errors import ImportModelError
 from smidgen.frontends.channels import Constant, FileTensor
-from smidgen.frontends.recurrence import Cells, check_zero, recur
+from smidgen.frontends.sequences import Cells, check_zero
 from smidgen.ir import Array
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _recurrent(call: TorchCall, op: ops.Lstm | ops.Gru) -> tuple[FileTensor, Fil
     directions = (False, True) if call.raw(BOTH) else (False,)
     layers = iter(_layers(call, op))
     for _ in range(int(call.number(LAYERS, 1))):
-        made = [recur(c, x, time, next(layers), reverse) for reverse in directions]
+        made = [c.recurrent(x, time, next(layers), reverse) for reverse in directions]
         x = made[0][0] if len(made) == 1 else c.concat([y for y, _ in made], -1)
         lasts += [c.reshape(last, (1, *(1,) * (len(x.shape) - 2), last.shape[-1])) for _, last in made]
     return x, lasts[0] if len(lasts) == 1 else c.concat(lasts, 0)

@@ -9,9 +9,7 @@ from pathlib import Path
 
 from smidgen.data.budget import MEMORY, Budget
 from smidgen.data.files import read_whole
-from smidgen.errors import GraphError, ImportModelError
-from smidgen.frontends.naming import identifier
-from smidgen.frontends.obstacles import UnsupportedOperatorError, with_others
+from smidgen.errors import GraphError, ImportModelError, UnsupportedOperatorError, with_others
 from smidgen.frontends.tflite.decode import decode
 from smidgen.frontends.tflite.flatbuffer import CUSTOM, TfliteModel, TfliteOperator
 from smidgen.frontends.tflite.metadata import stated_preprocessing
@@ -28,9 +26,10 @@ from smidgen.frontends.tflite.read.variables import (
     assign_variables,
     begin_variables,
 )
-from smidgen.frontends.transposes import cancel_transposes
+from smidgen.frontends.tidy import cancel_transposes
 from smidgen.ir import Graph, Type, Value
 from smidgen.ir.preprocessing import Preprocessing
+from smidgen.ir.types import identifier
 from smidgen.ir.verifying import fits_scores
 from smidgen.ops.fusing import keep_last_states, merge_pads
 from smidgen.ops.lstm import Lstm

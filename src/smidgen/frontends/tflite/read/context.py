@@ -10,10 +10,9 @@ import numpy as np
 
 from smidgen.data.budget import Budget
 from smidgen.errors import ImportModelError
-from smidgen.frontends.naming import identifier
 from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator, TfliteTensor
-from smidgen.ir import DTYPES, MAX_BYTES, MAX_RANK, Array, Builder, Op, QParams, Type, Value
-from smidgen.ir.graph import infer
+from smidgen.ir import DTYPES, MAX_BYTES, MAX_RANK, Array, Builder, Op, QParams, Type, Value, infer
+from smidgen.ir.types import identifier
 from smidgen.ops import Reshape
 
 MAX_INTEGERS = 16  # elements of a constant shape, permutation, …

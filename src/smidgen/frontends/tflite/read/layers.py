@@ -9,7 +9,7 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.errors import ImportModelError
-from smidgen.frontends.enlarging import Enlarging, enlarge
+from smidgen.frontends.blocks import TransposedConv
 from smidgen.frontends.tflite.flatbuffer import NO_TENSOR, SAME, TANH, VALID, TfliteOperator
 from smidgen.frontends.tflite.read.context import TfliteImport, TfliteRule
 from smidgen.ir import QParams, Type, Value
@@ -74,8 +74,7 @@ def _transpose_conv(c: TfliteImport, operator: TfliteOperator) -> Value:
     # SAME cuts off as much as a convolution of the output would pad.
     total = [max((-(-n // s) - 1) * s + k - n, 0) for n, s, k in zip(output, stride, kernel, strict=True)]
     cut = (total[0] // 2, total[1] // 2) if options.padding == SAME else (0, 0)
-    how = Enlarging(kernel, stride, cut, output)
-    how.check()
+    how = TransposedConv(kernel, stride, cut, output)
     data, name = c.data(wi), c.name(operator.outputs[0])
     kind = np.int32 if x.type.dtype == "int8" else np.float32
     c.budget.check("its weights by phases", 4 * data.nbytes * how.phases)
@@ -84,7 +83,7 @@ def _transpose_conv(c: TfliteImport, operator: TfliteOperator) -> Value:
         raise ImportModelError(f"a bias of {bias.dtype}{list(bias.shape)} does not fit {w.shape[0]} channels")
     weights = c.builder.constant(f"{name}.w", how.weights(data), None if w.q is None else how.scales(w.q))
     biases = c.builder.constant(f"{name}.b", np.tile(bias, how.phases))
-    return enlarge(c.builder, how, operator.activation, x, weights, biases, c.q(operator.outputs[0]), name)
+    return how.emit(c.builder, operator.activation, x, weights, biases, c.q(operator.outputs[0]), name)
 
 
 def _dense(c: TfliteImport, operator: TfliteOperator) -> Value:

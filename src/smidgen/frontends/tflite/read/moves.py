@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from smidgen import ops
 from smidgen.errors import ImportModelError
-from smidgen.frontends.parts import sliced, take
+from smidgen.frontends.blocks import sliced, take
 from smidgen.frontends.tflite.flatbuffer import TfliteOperator, TfliteOptions
 from smidgen.frontends.tflite.read.context import Shape, TfliteImport, TfliteRule
 from smidgen.ir import Type, Value

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from smidgen.errors import ImportModelError
-from smidgen.frontends.naming import identifier
 from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator
 from smidgen.frontends.tflite.read.context import TfliteImport, TfliteRule, Variable
 from smidgen.frontends.tflite.read.unsigned import as_signed
 from smidgen.ir import Graph, QParams, Value
+from smidgen.ir.types import identifier
 from smidgen.ops import Assign
 
 SILENT = frozenset({"ASSIGN_VARIABLE", "CALL_ONCE"})  # operators without outputs

@@ -1,0 +1,294 @@
+"""Measure by real training what each depth of biases and each layer's weights add, and keep the outcomes."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, Any
+
+from smidgen.data import Data
+from smidgen.errors import InputError
+from smidgen.ir import Graph, refuse_variables, verify
+from smidgen.ir.fingerprint import fingerprint
+from smidgen.learning import Course
+from smidgen.selection.contributions import (
+    BiasDepth,
+    BitsTried,
+    Conditions,
+    Contributions,
+    ContributionsError,
+    LayerShare,
+    layer_names,
+    write_contributions,
+)
+from smidgen.selection.launchers import Launcher, OnDevice, OnHost, OnRay, Outcome, Setup
+from smidgen.selection.trials import WEIGHT_BITS, Agenda, Trial, agenda, hold_back, limit_samples
+from smidgen.targets.boards import parse_size
+from smidgen.training.scheme import Scheme, SchemeError
+
+FORMAT = 1
+_NOTHING: Mapping[Trial, Outcome] = MappingProxyType({})
+
+
+class Journal:
+    """Outcomes that are there already, and the file the next ones go to; without a file they are kept nowhere."""
+
+    def __init__(self, file: IO[bytes] | None = None, known: Mapping[Trial, Outcome] = _NOTHING) -> None:
+        self._file, self.known, self.empty = file, known, not known
+
+    def add(self, trial: Trial, outcome: Outcome) -> None:
+        """One more line, on the disk when this returns."""
+        if self._file is None:
+            return
+        self.empty = False
+        scheme = json.loads(trial.scheme.to_json())
+        line = {"scheme": scheme, "bits": trial.weight_bits, "seed": trial.seed, **asdict(outcome)}
+        self._file.write(json.dumps(line).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+def journal_path(output: Path) -> Path:
+    """Where the outcomes of an analysis lie until it is whole."""
+    return output.with_name(f"{output.name}.part")
+
+
+@contextmanager
+def open_journal(path: Path, setup: Setup) -> Iterator[Journal]:
+    """The journal of this very analysis, a new one where there is none; ContributionsError where it is another's."""
+    try:
+        file = path.open("a+b")
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(
+                f"{path} is being written by another analysis; wait for it, or name another file"
+            ) from None
+        file.seek(0)
+        text, header = file.read(), _header(setup)
+        whole = text[: text.rfind(b"\n") + 1]  # a last line without an end was cut off when it was written
+        first = json.dumps(header).encode() + b"\n"
+        if not whole and not first.startswith(text):
+            raise ContributionsError(f"{path} is not as smidgen analyze wrote it; remove the file to begin anew")
+        journal = Journal(file, _known(whole.decode(errors="replace").splitlines(), header, path))
+        file.truncate(len(whole))
+        if not whole:
+            file.write(first)
+            file.flush()
+        try:
+            yield journal
+        finally:
+            if journal.empty:
+                path.unlink()
+
+
+def _header(setup: Setup) -> dict[str, Any]:
+    course = json.loads(json.dumps(asdict(setup.course)))
+    return {"format": FORMAT, "model": fingerprint(setup.model), "data": setup.data.digest(), "course": course}
+
+
+def _known(lines: list[str], header: Mapping[str, Any], path: Path) -> dict[Trial, Outcome]:
+    found = {}
+    for number, line in enumerate(lines, start=1):
+        try:
+            plain = json.loads(line)
+            if number == 1:
+                _check_header(plain, header, path)
+            else:
+                trial, outcome = _parsed(plain)
+                found[trial] = outcome
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SchemeError) as error:
+            raise ContributionsError(
+                f"line {number} of {path} is not as smidgen analyze wrote it ({type(error).__name__}); remove the file "
+                "to begin anew"
+            ) from None
+    return found
+
+
+def _check_header(found: Any, header: Mapping[str, Any], path: Path) -> None:
+    """Raise ContributionsError with what differs between the analysis a journal is of and this one."""
+    way_out = f"give the same, or remove {path} to begin anew"
+    if found["format"] != header["format"]:
+        raise ContributionsError(
+            f"{path} has format {str(found['format'])[:20]}, this version writes {FORMAT}; {way_out}"
+        )
+    if found["model"] != header["model"]:
+        raise ContributionsError(f"{path} holds the outcomes of another model; {way_out}")
+    if found["data"] != header["data"]:
+        raise ContributionsError(f"{path} holds outcomes on other images, or on more or fewer of them; {way_out}")
+    for key, now in header["course"].items():
+        if (was := found["course"].get(key)) != now:
+            raise ContributionsError(f"{path} holds the outcomes of runs with {key} {was}, these have {now}; {way_out}")
+
+
+def _parsed(plain: Any) -> tuple[Trial, Outcome]:
+    scheme = Scheme.from_json(json.dumps(plain["scheme"]), "a scheme of the journal")
+    accuracy, loss = float(plain["accuracy"]), plain["loss"]
+    if not 0 <= accuracy <= 1 or not (loss is None or math.isfinite(loss)):
+        raise ValueError(f"top-1 {accuracy}, loss {loss}")
+    return Trial(scheme, int(plain["bits"]), int(plain["seed"])), Outcome(accuracy, loss)
+
+
+LEARNING_RATE = 1 / 256
+MOST = "256KB"  # analytic memory of what is tried
+STEPS = 24_000  # of a trial, as many epochs as come near it
+LEAST_EPOCHS, MOST_EPOCHS = 8, 50
+MOST_SEEDS = 1000
+QUICK_STEPS = 100_000  # of all trials of a quick analysis
+QUICK_EPOCHS = 5  # at least: with more images than that many steps allow, some are left out
+QUICK_JUDGED = 500  # images
+
+
+@dataclass(frozen=True)
+class AnalysisProgress:
+    """Trials done of how many, and of those under way so much, in trials.
+
+    The first so many were found in the journal of an interrupted analysis.
+    """
+
+    done: int
+    total: int
+    found: int
+    part: float = 0.0
+
+
+def analyze(
+    model: Graph,
+    data: Data,
+    *,
+    output: Path | None = None,
+    quick: bool = False,
+    seeds: int = 1,
+    epochs: int | None = None,
+    learning_rate: float = LEARNING_RATE,
+    limit: int | None = None,
+    most: int | str = MOST,
+    reach: int | None = None,
+    target: str | None = None,
+    workers: int | None = None,
+    ray: str | None = None,
+    on_progress: Callable[[AnalysisProgress], None] = lambda _: None,
+) -> Contributions:
+    """Train a network many times, each time with other biases and weights, and judge it on training images held back.
+
+    With `output` the contributions are written there, and on the way each outcome to a journal beside it, from which
+    an interrupted analysis goes on. `quick` takes about QUICK_STEPS steps and says in `left_out` what it leaves out.
+    `limit` is the most images to learn from; `most` the analytic memory up to which layers are tried, `reach` tries
+    the last so many alone. `target` is "host" or "cuda"; `ray` is "auto" or the address of a cluster, whose GPUs are
+    used where it has any and the target is not "host". Neither changes a number.
+    """
+    verify(model)
+    refuse_variables(model, "an analysis")
+    data.check_classes("what a part adds is judged")
+    launcher = find_launcher(target, workers, ray)
+    if not 1 <= seeds <= MOST_SEEDS:
+        raise InputError(f"{seeds} seeds cannot be run; give 1 to {MOST_SEEDS:,}")
+    todo = agenda(model, parse_size(str(most)), reach, quick)
+    trials = todo.trials(seeds)
+    steps = QUICK_STEPS // len(trials) if quick else None
+    setup, left_out = _set_up(model, data, steps, epochs, learning_rate, limit)
+    with open_journal(journal_path(output), setup) if output else nullcontext(Journal()) as journal:
+        outcomes = _run(launcher, setup, trials, journal, on_progress)
+    found = _contributions(setup, todo, seeds, outcomes, (*todo.left_out, *left_out))
+    if output:
+        write_contributions(found, output)
+        journal_path(output).unlink(missing_ok=True)
+    return found
+
+
+def find_launcher(target: str | None, workers: int | None, ray: str | None) -> Launcher:
+    """What runs the trials."""
+    if target not in (None, "host", "cuda"):
+        raise InputError(f"{target} cannot run an analysis; give host or cuda")
+    if workers is not None and workers < 1:
+        raise InputError(f"{workers} workers cannot run anything; give 1 or more")
+    count = workers or os.cpu_count() or 1
+    if ray is not None:
+        return OnRay(ray, count, target)
+    return OnDevice(count) if target == "cuda" else OnHost(count)
+
+
+def _set_up(
+    model: Graph, data: Data, steps: int | None, epochs: int | None, learning_rate: float, limit: int | None
+) -> tuple[Setup, tuple[str, ...]]:
+    """The images to learn from and to judge with and the course, of so many steps at most where they are limited."""
+    classes = len(data.classes)
+    if limit is not None and limit < classes:
+        raise InputError(f"{limit} images cannot show {classes} classes; give as many at least")
+    held, left_out = hold_back(data), []
+    most = limit or len(held.train)
+    if steps is None:
+        learned, judged = limit_samples(held.train, most, classes), held.test
+    else:
+        learned = limit_samples(held.train, min(most, max(steps // QUICK_EPOCHS, 1)), classes)
+        judged = limit_samples(held.test, QUICK_JUDGED, classes)
+        if (len(learned), len(judged)) != (len(held.train), len(held.test)):
+            left_out.append(
+                f"images: it learned from {len(learned):,} of {len(held.train):,} and judged with {len(judged):,} of "
+                f"{len(held.test):,}"
+            )
+    if epochs is None:
+        epochs = _epochs(len(learned)) if steps is None else max(1, steps // len(learned))
+    course = Course(epochs, learning_rate, test_every=max(epochs, 1))
+    course.check()
+    return Setup(model, replace(held, train=learned, test=judged), course), tuple(left_out)
+
+
+def _epochs(images: int) -> int:
+    return min(max(math.ceil(STEPS / images), LEAST_EPOCHS), MOST_EPOCHS)
+
+
+def _run(
+    launcher: Launcher,
+    setup: Setup,
+    trials: Sequence[Trial],
+    journal: Journal,
+    on_progress: Callable[[AnalysisProgress], None],
+) -> dict[Trial, Outcome]:
+    """The outcome of every trial: of those in the journal what stands there, of the rest what the launcher gives."""
+    outcomes = {trial: journal.known[trial] for trial in trials if trial in journal.known}
+    found = len(outcomes)
+    on_progress(AnalysisProgress(found, len(trials), found))
+    missing = [trial for trial in trials if trial not in outcomes]
+
+    def on_part(part: float) -> None:
+        on_progress(AnalysisProgress(len(outcomes), len(trials), found, part))
+
+    with closing(launcher.launch(setup, missing, on_part)) as running:
+        for trial, outcome in running:
+            journal.add(trial, outcome)
+            outcomes[trial] = outcome
+            on_progress(AnalysisProgress(len(outcomes), len(trials), found))
+    return outcomes
+
+
+def _contributions(
+    setup: Setup, todo: Agenda, seeds: int, outcomes: Mapping[Trial, Outcome], left_out: Iterable[str]
+) -> Contributions:
+    def mean(scheme: Scheme, bits: int = WEIGHT_BITS) -> float:
+        return math.fsum(outcomes[Trial(scheme, bits, seed)].accuracy for seed in range(seeds)) / seeds
+
+    model, data, course = setup.model, setup.data, setup.course
+    return Contributions(
+        model.name,
+        layer_names(model),
+        Conditions(
+            data.name, data.digest(), len(data.classes), len(data.train), len(data.test), course.epochs,
+            course.learning_rate, tuple(range(seeds)), WEIGHT_BITS,
+        ),
+        tuple(BiasDepth(biases, mean(todo.depth(biases))) for biases in todo.depths),
+        todo.base,
+        tuple(LayerShare(layer, share, mean(todo.share(layer, share))) for layer, share in todo.shares),
+        tuple(BitsTried(bits, mean(todo.reference, bits)) for bits in todo.bits),
+        tuple(left_out),
+    )  # fmt: skip

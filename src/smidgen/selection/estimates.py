@@ -1,0 +1,110 @@
+"""Contributions known without an analysis: those shipped with the package, and those estimated from layer shapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import cache
+from importlib.resources import files
+
+from smidgen.ir import Graph, Node
+from smidgen.ops.conv import Conv2D
+from smidgen.ops.dense import Dense
+from smidgen.selection.contributions import (
+    BiasDepth,
+    BitsTried,
+    Conditions,
+    Contributions,
+    ContributionsError,
+    LayerShare,
+    layer_names,
+)
+from smidgen.training.head import layers
+
+HEAD = 0.2  # top-1 with the head alone; only differences from it count
+ALL_BIASES = 0.03  # what all biases add
+HALVED = 1 / 7  # of all layers, from the last, whose biases add half of that
+LAST_LAYER = 0.08  # what the last layer's weights add to biases
+RISE = 4  # the power of its place with which a layer's gain grows: one half-way adds a sixteenth of the last
+BEND = 2 / 3  # a quarter of the channels adds four tenths of what all of them do
+SHARES = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(1))
+KEPT = {8: 0.6, 10: 0.8, 12: 1.0}  # of what weights add, by their bits
+SAID = "everything: gains are by rule (layers that do not narrow, later ones more), not measured; run smidgen analyze"
+
+
+def estimate(graph: Graph) -> Contributions:
+    """What a scheme's parts may add to accuracy, judged by the shapes of layers alone; no data and no time needed."""
+    numbered = layers(graph)
+    count = len(numbered)
+    depths = tuple(BiasDepth(biases, HEAD + _biases(biases, count)) for biases in range(count + 1))
+    shares = tuple(
+        LayerShare(layer, share, depths[count].accuracy + LAST_LAYER * ((layer + 1) / count) ** RISE * learned**BEND)
+        for layer in widening(graph)
+        for share, learned in distinct_shares(numbered[layer])
+    )
+    bits = tuple(BitsTried(bits, depths[count].accuracy + LAST_LAYER * kept) for bits, kept in KEPT.items())
+    nothing = Conditions("no data", "", 0, 0, 0, 0, 0.0, (), max(KEPT))
+    return Contributions(graph.name, layer_names(graph), nothing, depths, count, shares, bits, (SAID,))
+
+
+def _biases(biases: int, count: int) -> float:
+    return ALL_BIASES * (1 - math.pow(2, -biases / max(count * HALVED, 1)))
+
+
+def widening(graph: Graph) -> tuple[int, ...]:
+    """The layers that do not narrow, depthwise ones left out; where there are none, all that are not depthwise.
+
+    In a network of inverted residuals these are the stem and the 1×1 convolutions that widen: measured, depthwise
+    layers add nothing, and training a layer that narrows (a projection) can harm.
+    """
+    whole = [(layer, node) for layer, node in enumerate(layers(graph)) if _whole(node)]
+    wide = [layer for layer, node in whole if node.ins[1].type.shape[0] >= node.ins[1].type.shape[-1]]
+    return tuple(wide or [layer for layer, _ in whole])
+
+
+def _whole(node: Node) -> bool:
+    """Whether each output reads every input."""
+    return isinstance(node.op, Dense) or (isinstance(node.op, Conv2D) and node.op.groups == 1)
+
+
+def distinct_shares(node: Node) -> Iterator[tuple[Fraction, float]]:
+    """The shares of a layer that learn different numbers of channels, each with the share that learns in fact."""
+    total, before = node.ins[1].type.shape[-1], 0
+    for share in (Fraction(1),) if isinstance(node.op, Dense) else SHARES:
+        channels = min(total, max(1, round(total * share)))
+        if channels > before:
+            yield share, channels / total
+        before = channels
+
+
+FOLDER = files("smidgen.zoo") / "contributions"
+
+
+def shipped_contributions(graph: Graph) -> Contributions:
+    """What was measured on a network of these layers, or ContributionsError where none ships."""
+    names = layer_names(graph)
+    for known in _all():
+        if known.layers == names:
+            return known
+    shipped = ", ".join(known.model for known in _all()) or "no network"
+    raise ContributionsError(
+        f"nobody has measured what the layers of {graph.name} are worth (the package knows {shipped}); run smidgen "
+        f"analyze {graph.name} --data DATA -o contributions.json and give that file with --contributions"
+    )
+
+
+def shipped_or_estimated(graph: Graph) -> Contributions:
+    """What was measured on a network of these layers, or where nothing ships what a rule says."""
+    try:
+        return shipped_contributions(graph)
+    except ContributionsError:
+        return estimate(graph)
+
+
+@cache
+def _all() -> tuple[Contributions, ...]:
+    if not FOLDER.is_dir():
+        return ()
+    found = sorted((file for file in FOLDER.iterdir() if file.name.endswith(".json")), key=lambda file: file.name)
+    return tuple(Contributions.from_json(file.read_text(), file.name) for file in found)

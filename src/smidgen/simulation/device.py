@@ -1,0 +1,104 @@
+"""One simulated device as a target: `--target cuda` learns on the GPU the bytes that the host learns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from smidgen.codegen import Sources
+from smidgen.errors import TargetError
+from smidgen.ir import Array, Graph, Node, check_inputs, roles_of
+from smidgen.memory import Plan
+from smidgen.simulation.courses import check_device
+from smidgen.simulation.running import Simulation
+from smidgen.targets.device import Device, check_step
+from smidgen.targets.host import Host
+from smidgen.training.losses import check_softmax
+
+
+@dataclass(frozen=True)
+class Simulator:
+    """Programs are compiled as for the host, whose C is what a written project holds, and run in PyTorch."""
+
+    name: str = "cuda"
+    host: Host = field(default_factory=Host)
+
+    @property
+    def frugal(self) -> bool:
+        return self.host.frugal
+
+    @property
+    def besides(self) -> int:
+        return self.host.besides
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        return self.host.folders
+
+    def working(self, node: Node, by_row: bool) -> int:
+        return self.host.working(node, by_row)
+
+    def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
+        return self.host.project(graph, sources, fields)
+
+    def check(self, graph: Graph, layout: Plan, sources: Sources) -> None:
+        check_device(self.name)
+        if not sources.learns:
+            raise TargetError(f"{graph.name} does not learn, and {self.name} runs programs that do; give it a scheme")
+        check_softmax(graph, self.name)
+
+    def start(self, graph: Graph, sources: Sources) -> SimulatedDevice:
+        return SimulatedDevice(graph, self.name)
+
+
+class SimulatedDevice(Device):
+    """A fleet of one."""
+
+    def __init__(self, graph: Graph, device: str) -> None:
+        self.graph, self.learns = graph, True
+        self._fleet: Simulation | None = Simulation([graph], device)
+        self._loss = np.zeros(1, np.float32)
+
+    @property
+    def _running(self) -> Simulation:
+        if self._fleet is None:
+            raise TargetError(f"the device running {self.graph.name} is closed; start another")
+        return self._fleet
+
+    def run(self, *arrays: Array) -> tuple[Array, ...]:
+        check_inputs(self.graph, arrays)
+        roles, given = roles_of(self.graph), dict(zip(self.graph.inputs, arrays, strict=True))
+        assert roles.label is not None  # a fleet was made of it
+        self.train(given[roles.image], int(given[roles.label][0]), float(given[roles.rate][0]))
+        return self.outputs()
+
+    def predict(self, *arrays: Array) -> int:
+        fleet = self._running
+        return int(fleet.predict(fleet.front(torch.from_numpy(arrays[0])))[0, 0])
+
+    def train(self, image: Array, label: int | Array | None, learning_rate: float) -> float:
+        told_array, fleet = check_step(self, label, learning_rate), self._running
+        told = torch.tensor(told_array, dtype=torch.int64, device=fleet.place)
+        rates = torch.tensor([[learning_rate]], dtype=torch.float32, device=fleet.place)
+        self._loss = fleet.train(fleet.front(torch.from_numpy(image)), told, rates)[0].cpu().numpy()
+        return float(self._loss[0])
+
+    def hear(self, samples: Array) -> Array:
+        raise TargetError(f"{self.graph.name} is simulated from its input on; start it on host to hear its front end")
+
+    def outputs(self) -> tuple[Array, ...]:
+        roles = roles_of(self.graph)
+        found = {roles.loss: self._loss, roles.logits: self._running.logits.cpu().numpy()}
+        return tuple(found[v].reshape(v.type.shape) for v in self.graph.outputs)
+
+    def state(self) -> dict[str, Array]:
+        return self._running.state(0)
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        self._running.restore(0, state)
+
+    def close(self) -> None:
+        self._fleet = None

@@ -1,0 +1,308 @@
+"""What each op of the forward pass computes, for all devices and images at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from smidgen import numerics, ops
+from smidgen.ir import Array, Node, Op, Type
+from smidgen.ops.bias import units
+from smidgen.ops.conv import multipliers
+from smidgen.ops.dense import LANES
+from smidgen.simulation import sums
+from smidgen.simulation.layout import Setting, check_single, from_lanes, to_lanes, unflatten, zero_of
+from smidgen.simulation.ordered import ordered_dot
+
+Function = Callable[..., Tensor | tuple[Tensor, ...]]
+FleetRule = Callable[[Node, Setting], Function]
+Rule = TypeVar("Rule", bound=Callable[..., object])
+FORWARD: dict[type[Op], FleetRule] = {}
+WEIGHT_MOST = 128  # magnitudes of int8 weights, and of activations less their zero point
+INPUT_MOST = 255
+
+
+def rule(*kinds: type[Op], into: dict[type[Op], Rule]) -> Callable[[Rule], Rule]:
+    """Enter a function under the ops it computes."""
+
+    def enter(function: Rule) -> Rule:
+        into.update(dict.fromkeys(kinds, function))
+        return function
+
+    return enter
+
+
+def by_reference(node: Node, s: Setting) -> Function:
+    """Any other op is its numpy reference, device by device and image by image; slow, and not for CUDA graphs."""
+    for value in (*node.ins, *node.outs):
+        check_single(value.type, value.name)
+    s.by_reference.append(type(node.op).__name__)
+
+    def run(*xs: Tensor) -> tuple[Tensor, ...]:
+        devices = max(x.shape[0] for x in xs)
+        images = max(x.shape[2] if x.dim() > 2 else 1 for x in xs)
+        arrays = [from_lanes(x, v.type) for x, v in zip(xs, node.ins, strict=True)]
+
+        def one(array: Array, type_: Type, d: int, i: int) -> Array:
+            own: Array = array[min(d, len(array) - 1), min(i, array.shape[1] - 1)]
+            return own.reshape(type_.shape)
+
+        made = [
+            [_outs(node, [one(a, v.type, d, i) for a, v in zip(arrays, node.ins, strict=True)]) for i in range(images)]
+            for d in range(devices)
+        ]
+        return tuple(
+            torch.cat([to_lanes(np.concatenate([one[k] for one in lane]), v.type) for lane in made]).to(s.device)
+            for k, v in enumerate(node.outs)
+        )
+
+    return run
+
+
+def _outs(node: Node, arrays: list[Array]) -> tuple[Array, ...]:
+    outs = node.op.ref(node, *arrays)
+    return outs if isinstance(outs, tuple) else (outs,)
+
+
+@rule(ops.Gru, ops.GruSlopes, ops.Lstm, ops.LstmSlopes, into=FORWARD)
+def _recurrent(node: Node, s: Setting) -> Function:
+    """Recurrent layers never learn: their numpy reference, with the same weights on every device."""
+    s.by_reference.append(type(node.op).__name__)
+    x_type, *types = (v.type for v in node.ins)
+
+    def run(x: Tensor, *held: Tensor) -> Tensor:
+        weights = [from_lanes(one, type_)[0].reshape(type_.shape) for one, type_ in zip(held, types, strict=True)]
+        made = [
+            np.concatenate([np.asarray(node.op.ref(node, image[None], *weights)) for image in lane])
+            for lane in from_lanes(x, x_type)
+        ]
+        return torch.cat([to_lanes(lane, node.out.type) for lane in made]).to(s.device)
+
+    return run
+
+
+@rule(ops.Conv2D, into=FORWARD)
+def _conv(node: Node, s: Setting) -> Function:
+    op, w_type, y = node.op, node.ins[1].type, node.out.type
+    assert isinstance(op, ops.Conv2D)
+    window, groups = op.window(w_type), op.groups
+    multiplier, shift, limits = _requantizing(node, op.activation, s)
+
+    def run(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+        images = x.shape[2]
+        seen = sums.patches(x, window)
+        if groups == 1:
+            total = sums.product(w.flatten(2), seen, WEIGHT_MOST * INPUT_MOST)
+        else:
+            total = sums.grouped_product(w, seen, groups, WEIGHT_MOST * INPUT_MOST)
+        made: Tensor = s.run.requantized(total, b, multiplier, shift, limits)
+        return unflatten(made, 2, (images, *y.shape[1:3]))
+
+    return run
+
+
+@rule(ops.Depthwise, into=FORWARD)
+def _depthwise(node: Node, s: Setting) -> Function:
+    op, w_type = node.op, node.ins[1].type
+    assert isinstance(op, ops.Depthwise)
+    window = op.window(w_type)
+    multiplier, shift, limits = _requantizing(node, op.activation, s)
+
+    def run(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+        total = sums.depthwise(x, w.reshape(w.shape[0], *w_type.shape[1:]), window)
+        made: Tensor = s.run.requantized(total.flatten(2), b, multiplier, shift, limits)
+        return unflatten(made, 2, total.shape[2:])
+
+    return run
+
+
+def _requantizing(node: Node, activation: str, s: Setting) -> tuple[Tensor, Tensor, Tensor]:
+    multiplier, shift = multipliers(node)
+    y = node.out.type
+    return s.whole(multiplier), s.whole(shift), s.limits(*numerics.activation_range(activation, y), y.zero)
+
+
+@rule(ops.LearnedBias, into=FORWARD)
+def _learned_bias(node: Node, s: Setting) -> Function:
+    assert isinstance(node.op, ops.LearnedBias)
+    unit = s.whole(units(node.op.shifts))
+
+    def run(base: Tensor, difference: Tensor) -> Tensor:
+        moved = base.to(torch.int64) + (difference.to(torch.int64) << unit)
+        return moved.clamp(-(2**31), 2**31 - 1).to(torch.int32)
+
+    return run
+
+
+@rule(ops.Dense, into=FORWARD)
+def _dense(node: Node, s: Setting) -> Function:
+    op, y = node.op, node.out.type
+    assert isinstance(op, ops.Dense)
+    check_single(y, node.out.name)
+    if y.dtype == "float32":
+        lanes = LANES
+
+        def run(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+            return lanes_dot(x, w.flatten(2), lanes) + b.unsqueeze(2)
+
+        return run
+    scale = torch.from_numpy(op.scaling(node).copy()).to(s.device)
+    low, high = numerics.activation_range(op.activation, y)
+
+    def run_int8(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+        acc = sums.product(w.flatten(2), x, WEIGHT_MOST * INPUT_MOST).to(torch.float64) + b.unsqueeze(2)
+        real = (acc * scale.unsqueeze(1)).clamp(-1e9, 1e9)
+        whole = real.trunc()
+        up, down = (real - whole >= 0.5).to(whole), (real - whole <= -0.5).to(whole)
+        return (whole + up - down).clamp(low - y.zero, high - y.zero).to(torch.float32)
+
+    return run_int8
+
+
+def lanes_dot(x: Tensor, w: Tensor, lanes: int) -> Tensor:
+    """`ops.dense.dot_f32` of x [devices, terms, images] and w [devices, outputs, terms]."""
+    over = -x.shape[1] % lanes
+    a = unflatten(F.pad(x, (0, 0, 0, over)), 1, (-1, lanes))  # [devices, terms / lanes, lanes, images]
+    b = unflatten(F.pad(w, (0, over)), 2, (-1, lanes)).transpose(1, 2)  # [devices, terms / lanes, outputs, lanes]
+    total = ordered_dot(a.unsqueeze(2), b.unsqueeze(4))
+    while total.shape[2] > 1:
+        half = total.shape[2] // 2
+        total = total[:, :, :half] + total[:, :, half:]
+    return total[:, :, 0]
+
+
+@rule(ops.Add, into=FORWARD)
+def _add(node: Node, s: Setting) -> Function:
+    op, y = node.op, node.out.type
+    assert isinstance(op, ops.Add)
+    pairs = op.multipliers(node)
+    multiplier, shift = s.whole([m for m, _ in pairs]), s.whole([e for _, e in pairs])
+    limits = s.limits(*numerics.activation_range(op.activation, y), y.zero)
+    return lambda a, b: s.run.added(a, b, multiplier, shift, limits)
+
+
+@rule(ops.Activate, ops.Requantize, into=FORWARD)
+def _rescale(node: Node, s: Setting) -> Function:
+    op, y = node.op, node.out.type
+    assert isinstance(op, ops.Activate | ops.Requantize)
+    activation = op.activation if isinstance(op, ops.Activate) else "none"
+    m, e = op.multiplier(node)
+    multiplier, shift = s.whole(m), s.whole(e)
+    limits = s.limits(*numerics.activation_range(activation, y), y.zero)
+    return lambda x: s.run.rescaled(x, multiplier, shift, limits)
+
+
+@rule(ops.Mul, into=FORWARD)
+def _mul(node: Node, s: Setting) -> Function:
+    op, y = node.op, node.out.type
+    assert isinstance(op, ops.Mul)
+    m, e = op.multiplier(node)
+    multiplier, shift = s.whole(m), s.whole(e)
+    limits = s.limits(*numerics.activation_range(op.activation, y), y.zero)
+    return lambda a, b: s.run.rescaled(a * b, multiplier, shift, limits)
+
+
+@rule(ops.Maximum, into=FORWARD)
+def _maximum(node: Node, s: Setting) -> Function:
+    return lambda a, b: torch.maximum(a, b)
+
+
+@rule(ops.Compare, into=FORWARD)
+def _compare(node: Node, s: Setting) -> Function:
+    """The difference, whose sign is the mask."""
+    return lambda a, b: a - b
+
+
+@rule(ops.Lookup, into=FORWARD)
+def _lookup(node: Node, s: Setting) -> Function:
+    op, x, y = node.op, node.ins[0].type, node.out.type
+    assert isinstance(op, ops.Lookup)
+    table = s.real(op.table(x, y).astype(np.float32) - y.zero)
+    offset = x.zero - numerics.INT8_MIN
+    return lambda steps: table[steps.to(torch.int64) + offset]
+
+
+@rule(ops.Mean, into=FORWARD)
+def _mean(node: Node, s: Setting) -> Function:
+    op, y = node.op, node.out.type
+    assert isinstance(op, ops.Mean)
+    m, e = op.multiplier(node)
+    multiplier, shift = s.whole(m), s.whole(e)
+    limits = s.limits(numerics.INT8_MIN, numerics.INT8_MAX, y.zero)
+    pixels = node.ins[0].type.size // node.ins[0].type.shape[-1]
+    wide = torch.float32 if pixels * INPUT_MOST < sums.EXACT else torch.float64
+
+    def run(x: Tensor) -> Tensor:
+        total = x.to(wide).sum(dim=(3, 4), keepdim=op.keep_dims)
+        made: Tensor = s.run.rescaled(total, multiplier, shift, limits)
+        return made
+
+    return run
+
+
+@rule(ops.Dequantize, into=FORWARD)
+def _dequantize(node: Node, s: Setting) -> Function:
+    scale = float(node.ins[0].type.scale)
+    return lambda x: (x.to(torch.float64) * scale).to(torch.float32)
+
+
+@rule(ops.Reshape, into=FORWARD)
+def _reshape(node: Node, s: Setting) -> Function:
+    check_single(node.ins[0].type, node.ins[0].name)
+    check_single(node.out.type, node.out.name)
+    shape = node.out.type.shape
+
+    def run(x: Tensor) -> Tensor:
+        images_first = x.permute(0, 2, *range(3, x.dim()), 1)
+        made = images_first.reshape(*images_first.shape[:2], *shape[1:])
+        return made.permute(0, made.dim() - 1, 1, *range(2, made.dim() - 1))
+
+    return run
+
+
+@rule(ops.Pad, into=FORWARD)
+def _pad(node: Node, s: Setting) -> Function:
+    op = node.op
+    assert isinstance(op, ops.Pad)
+    if len(op.before) != 4 or op.before[0] or op.after[0] or op.before[3] or op.after[3]:
+        return by_reference(node, s)
+    sides = (op.before[2], op.after[2], op.before[1], op.after[1])
+    return lambda x: F.pad(x, sides)
+
+
+@rule(ops.Concat, into=FORWARD)
+def _concat(node: Node, s: Setting) -> Function:
+    op, rank = node.op, len(node.out.type.shape)
+    assert isinstance(op, ops.Concat)
+    axis = op.axis % rank
+    if axis == 0 or any(zero_of(v.type) != zero_of(node.out.type) for v in node.ins):
+        return by_reference(node, s)
+    where = 1 if axis == rank - 1 else axis + 2
+
+    def run(*xs: Tensor) -> Tensor:
+        devices = max(x.shape[0] for x in xs)
+        return torch.cat([x.expand(devices, *x.shape[1:]) for x in xs], dim=where)
+
+    return run
+
+
+@rule(ops.MaxPool, into=FORWARD)
+def _max_pool(node: Node, s: Setting) -> Function:
+    op, x, y = node.op, node.ins[0].type, node.out.type
+    assert isinstance(op, ops.MaxPool)
+    if x.q != y.q:
+        return by_reference(node, s)
+    low, high = numerics.activation_range(op.activation, y)
+    top, bottom, left, right = op.window.pad
+
+    def run(q: Tensor) -> Tensor:
+        flat = F.pad(q.flatten(0, 1), (left, right, top, bottom), value=-float("inf"))
+        pooled = unflatten(F.max_pool2d(flat, op.size, op.stride), 0, q.shape[:2])
+        return pooled.clamp(low - y.zero, high - y.zero)
+
+    return run
