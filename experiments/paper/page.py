@@ -1,4 +1,4 @@
-"""Tables with their figures, as text: on the terminal, as JSON, and as the page docs/results.md."""
+"""Tables with their figures, as text: on the terminal, as JSON, and as the page docs/results/accuracy.md."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _cell(row: str, data: str, paper: float | None, found: Figure | None) -> Sho
 
 
 def page(runs: Found, builds: Built) -> str:
-    """docs/results.md, from the results alone."""
+    """docs/results/accuracy.md, from the results alone."""
     networks = dict.fromkeys([*Settings().networks, *(r.network for r in runs), *(b.network for b in builds)])
     sets = tuple(dict.fromkeys([*SETS, *(run.data for run in runs)]))
     every = show(tables(NAMES, Settings(networks=tuple(networks), sets=sets)), runs, builds)
