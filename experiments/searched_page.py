@@ -31,7 +31,7 @@ COMMAND = "python benchmarks/selection.py"
 _HEAD = f"""# Searched schemes, measured
 
 Every figure on this page is read from `benchmarks/results/selection.jsonl`, from the schemes beside it and from the
-contributions that come with the package. `{COMMAND} --page` writes the page anew,
+contributions that come with the package. `{COMMAND} --page` writes the page again,
 `{COMMAND} TABLE` measures what a table still lacks, on a GPU. Accuracy is top-1 in percent on all
 test images after the last epoch; of the rates tried the best was chosen on those same images, for published and
 searched schemes alike. ± is the standard deviation over seeds. Which scheme is chosen never depends on test images:

@@ -99,7 +99,7 @@ def page(runs: Found, builds: Built) -> str:
 _HEAD = """# The paper's tables, measured again
 
 Every figure on this page is read from `benchmarks/results/paper.jsonl`: `python benchmarks/paper.py --page` writes the
-page anew, `python benchmarks/paper.py TABLE` measures what a table still lacks (most of them on a GPU). Accuracy is
+page again, `python benchmarks/paper.py TABLE` measures what a table still lacks (most of them on a GPU). Accuracy is
 top-1 in percent on all test images after the last epoch, the paper's in brackets behind ours. Where several learning
 rates were tried, the best was chosen on those same test images, as in the paper. ± is the standard deviation over
 seeds, which differ in the classifier's first weights and in rounding but see the same images in the same order. Rates
