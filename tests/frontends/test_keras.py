@@ -21,9 +21,8 @@ import pytest
 import smidgen as sm
 from smidgen.errors import ImportModelError
 from smidgen.frontends import import_model
-from smidgen.frontends.keras.activations import ACTIVATIONS
 from smidgen.frontends.keras.hdf5 import Group, read_hdf5
-from smidgen.frontends.keras.layers import LAYERS, ONLY_TRAINING
+from smidgen.frontends.keras.layers import ACTIVATIONS, LAYERS, ONLY_TRAINING
 from smidgen.ir import Array, evaluate
 from smidgen.ops import Dense
 from tests.support.release_files import SHARED
