@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from smidgen.data.budget import Budget
+from smidgen.data.files import Budget
 from smidgen.data.pickles import Pending
 from smidgen.errors import ImportModelError
 from smidgen.ir import Array, QParams

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from smidgen.data.budget import MEMORY, Budget
-from smidgen.data.files import read_whole, read_zip
+from smidgen.data.files import MEMORY, Budget, read_whole, read_zip
 from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends.fields import Record
 from smidgen.frontends.keras.call import LayerCall

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from smidgen.data.budget import Budget
+from smidgen.data.files import Budget
 from smidgen.errors import ImportModelError
 from smidgen.frontends.fields import Record
 from smidgen.frontends.torch.archive import DTYPES, STRIDED, Archive, element_type, sizes
