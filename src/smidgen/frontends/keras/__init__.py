@@ -15,7 +15,7 @@ from smidgen.data.files import MEMORY, Budget, read_whole, read_zip
 from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends.fields import Record
 from smidgen.frontends.keras.call import LayerCall
-from smidgen.frontends.keras.hdf5 import SIGNATURE, Dataset, Group, array_of, read_hdf5
+from smidgen.frontends.keras.hdf5 import SIGNATURE, Dataset, Hdf5Group, array_of, read_hdf5
 from smidgen.frontends.keras.layers import LAYERS
 from smidgen.frontends.tidy import tidy
 from smidgen.ir import Array, Builder, Graph, Type, Value
@@ -72,7 +72,7 @@ def _read_stored(path: Path, budget: Budget) -> _Stored:
         if not isinstance(config, str):
             raise ImportModelError(f"{path.name} holds weights alone, without the model; {SAVE}")
         model = Record.from_json(config.encode(), path.name, budget)
-        return _Stored(model, _major(version), _legacy_weights(root.group("model_weights") or Group()), data)
+        return _Stored(model, _major(version), _legacy_weights(root.group("model_weights") or Hdf5Group()), data)
     members = read_zip(path, budget, lambda name: name in (CONFIG, METADATA, WEIGHTS))
     missing = [name for name in (CONFIG, WEIGHTS) if name not in members]
     if missing:
@@ -87,11 +87,11 @@ def _major(version: object) -> int:
     return int(found[0]) if found else 3
 
 
-def _legacy_weights(root: Group) -> Weights:
+def _legacy_weights(root: Hdf5Group) -> Weights:
     """Return the weights of an `.h5` file, which names them by layer: the part before the last is the owner."""
     found: dict[Owner, tuple[Dataset, ...]] = {}
     for top, group in root.members.items():
-        if not isinstance(group, Group):
+        if not isinstance(group, Hdf5Group):
             continue
         for name in _weight_names(group):
             *parents, last = name.split("/")
@@ -104,7 +104,7 @@ def _legacy_weights(root: Group) -> Weights:
     return found
 
 
-def _weight_names(group: Group) -> Iterator[str]:
+def _weight_names(group: Hdf5Group) -> Iterator[str]:
     """Yield the names in one attribute or, if they were too long for it, in several numbered ones."""
     numbered = (f"weight_names{number}" for number in range(len(group.attributes)))
     for key in ("weight_names", *numbered):
@@ -112,13 +112,13 @@ def _weight_names(group: Group) -> Iterator[str]:
         yield from found if isinstance(found, tuple) else (found,)
 
 
-def _weights(root: Group, model: Record, top: str = "") -> Iterator[tuple[Owner, tuple[Dataset, ...]]]:
+def _weights(root: Hdf5Group, model: Record, top: str = "") -> Iterator[tuple[Owner, tuple[Dataset, ...]]]:
     """Yield the weights of a `.keras` archive: a group per layer, named by its class; an attribute holds its name."""
     names = dict(_group_names(model))
     for key, group in next((g.members for c in CONTAINERS if (g := root.group(c))), {}).items():
-        if not isinstance(group, Group):
+        if not isinstance(group, Hdf5Group):
             continue
-        held, layer = group.group("vars") or Group(), names.get(key)
+        held, layer = group.group("vars") or Hdf5Group(), names.get(key)
         stated = held.attributes.get("name")
         name = stated if isinstance(stated, str) else _name(layer) if layer else key
         numbered = {int(number): one for number, one in held.members.items() if number.isdigit()}
@@ -156,7 +156,7 @@ def _kinds(layer: Record, depth: int) -> Iterator[str]:
     """Yield the class of a layer and of all layers in it."""
     kind = layer.entry("class_name")
     if depth > MAX_DEPTH or not isinstance(kind, str):
-        raise ImportModelError(f"{layer.where[:80]}: models lie {depth} deep, or a layer has no class")
+        raise ImportModelError(f"{layer.where[:80]}: models are nested {depth} deep, or a layer has no class")
     yield kind
     if kind in MODELS:
         for inner in _layers(layer):
@@ -190,7 +190,7 @@ class _Reading:
     def model(self, model: Record, ins: tuple[Value, ...], top: str, depth: int) -> tuple[Value, ...]:
         """Return the outputs of a model on values, or on inputs of the graph if there are none."""
         if depth > MAX_DEPTH:
-            raise ImportModelError(f"models lie {depth} deep")
+            raise ImportModelError(f"models are nested {depth} deep")
         if model.entry("class_name") != "Sequential":
             return self._functional(model, ins, top, depth)
         layers = _layers(model)

@@ -41,21 +41,21 @@ class Dataset:
 
 
 @dataclass
-class Group:
+class Hdf5Group:
     """The members of a group by name, and its attributes that are text or lists of it."""
 
-    members: dict[str, Group | Dataset] = field(default_factory=dict)
+    members: dict[str, Hdf5Group | Dataset] = field(default_factory=dict)
     attributes: dict[str, str | tuple[str, ...]] = field(default_factory=dict)
 
-    def group(self, *names: str) -> Group | None:
+    def group(self, *names: str) -> Hdf5Group | None:
         """Return a group further down; None if there is none."""
-        found: Group | Dataset | None = self
+        found: Hdf5Group | Dataset | None = self
         for name in names:
-            found = found.members.get(name) if isinstance(found, Group) else None
-        return found if isinstance(found, Group) else None
+            found = found.members.get(name) if isinstance(found, Hdf5Group) else None
+        return found if isinstance(found, Hdf5Group) else None
 
 
-def read_hdf5(data: bytes, where: str) -> Group:
+def read_hdf5(data: bytes, where: str) -> Hdf5Group:
     """Return the root group of a file, or raise an ImportModelError that describes the fault."""
     if data[:8] != SIGNATURE:
         raise ImportModelError(f"{where} is not an HDF5 file: it begins with {data[:8]!r}; save the model again")
@@ -86,7 +86,7 @@ class _Hdf5Reader:
         """Return bytes that the file must have; all are counted, so that a forged file cannot lead in circles."""
         self.left -= size
         if self.left < 0:
-            raise self.refuse("is damaged: its blocks lie in each other")
+            raise self.refuse("is damaged: its blocks overlap")
         self.check(at, size)
         return self.data[at : at + size]
 
@@ -97,16 +97,16 @@ class _Hdf5Reader:
     def numbers(self, at: int, form: str) -> tuple[int, ...]:
         return struct.unpack("<" + form, self.bytes_at(at, struct.calcsize("<" + form)))
 
-    def root(self) -> Group:
+    def root(self) -> Hdf5Group:
         version, offsets, lengths, (base,) = self.data[8], self.data[13], self.data[14], self.numbers(24, "Q")
         if version != 0 or (offsets, lengths, base) != (8, 8, 0):
             raise self.refuse(f"is of version {version} of HDF5, or of another shape than 0 has")
         found = self.object(self.numbers(ROOT, "Q")[0], 0)
-        if not isinstance(found, Group):
+        if not isinstance(found, Hdf5Group):
             raise self.refuse("has no root")
         return found
 
-    def object(self, at: int, depth: int) -> Group | Dataset | None:
+    def object(self, at: int, depth: int) -> Hdf5Group | Dataset | None:
         """Return a group or an array; None for an array without floats, which cannot be weights."""
         self.objects += 1
         if depth > MAX_DEPTH or self.objects > MAX_OBJECTS:
@@ -117,7 +117,9 @@ class _Hdf5Reader:
             raise self.refuse("has groups of a newer version of HDF5, or compressed arrays")
         if LAYOUT in kinds:
             return self.dataset(kinds)
-        group = Group(attributes=dict(a for kind, body in messages if kind == ATTRIBUTE for a in self.attribute(body)))
+        group = Hdf5Group(
+            attributes=dict(a for kind, body in messages if kind == ATTRIBUTE for a in self.attribute(body))
+        )
         if TABLE in kinds:
             tree, heap = struct.unpack_from("<QQ", kinds[TABLE])
             for name, where in self.entries(tree, self.heap(heap), depth):
@@ -153,7 +155,7 @@ class _Hdf5Reader:
     def entries(self, at: int, names: bytes, depth: int) -> Iterator[tuple[str, int]]:
         """Yield the names of a group's members and the addresses of their headers."""
         if depth > MAX_DEPTH:
-            raise self.refuse(f"is damaged: tables lie {depth} deep")
+            raise self.refuse(f"is damaged: tables are nested {depth} deep")
         kind, (_, _, count) = self.bytes_at(at, 4), self.numbers(at + 4, "BBH")
         if kind == b"TREE":
             for index in range(count):

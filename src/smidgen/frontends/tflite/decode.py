@@ -123,7 +123,7 @@ class _Decoder:
         name, index = self.text(tensor.Name()), tensor.Buffer()
         if index >= len(buffers):
             raise ImportModelError(
-                f"tensor '{name}' lies in buffer {index}, the model has {len(buffers)}; copy or convert it again"
+                f"tensor '{name}' refers to buffer {index}, the model has {len(buffers)}; copy or convert it again"
             )
         q = tensor.Quantization()
         return TfliteTensor(
@@ -141,7 +141,7 @@ class _Decoder:
     def buffer(self, index: int, buffer: Any) -> bytes | None:
         if buffer.Offset() > 1:  # 0 and 1 mean that the data is inside the flatbuffer
             raise ImportModelError(
-                f"buffer {index} lies outside the flatbuffer, as in models over 2 GB; convert a smaller model"
+                f"buffer {index} is outside the flatbuffer, as in models over 2 GB; convert a smaller model"
             )
         if self.length(buffer, "Data", 1) == 0:
             return None

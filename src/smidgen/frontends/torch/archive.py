@@ -92,7 +92,7 @@ def _tensor(entry: Record, inside: Mapping[str, bytes], folder: str, budget: Bud
     path = entry.entry("path_name")
     data = inside.get(f"{folder}{path}") if isinstance(path, str) and PAYLOAD.fullmatch(path) else None
     if data is None:
-        raise ImportModelError(f"{entry.where} lies in {str(path)[:80]!a}, which is no tensor of the archive")
+        raise ImportModelError(f"{entry.where} refers to {str(path)[:80]!a}, which is no tensor of the archive")
     return _view(data, entry.record("tensor_meta"), budget)
 
 

@@ -93,7 +93,7 @@ def _torch_type(dtype: np.dtype[np.generic]) -> torch.dtype:
 def _only(union: Record) -> tuple[str, object]:
     """Return the single entry of a mapping that stands for one of several kinds."""
     if len(union.values) != 1:
-        raise ImportModelError(f"{union.where} should say one thing, says {len(union.values)}; save it again")
+        raise ImportModelError(f"{union.where} should have one entry, has {len(union.values)}; save it again")
     ((kind, value),) = union.values.items()
     return str(kind), value
 

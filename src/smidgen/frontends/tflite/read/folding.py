@@ -13,6 +13,7 @@ import numpy as np
 from smidgen.errors import ImportModelError
 from smidgen.frontends.tflite.flatbuffer import TYPE_NAMES, TfliteOperator, TfliteOptions
 from smidgen.frontends.tflite.read.context import MAX_INTEGERS, TfliteImport
+from smidgen.frontends.tflite.read.moves import strided
 from smidgen.ir import Array
 
 Fold = Callable[[TfliteOptions, Sequence[Array]], Array]
@@ -45,18 +46,9 @@ def fold(c: TfliteImport, operator: TfliteOperator) -> Array | None:
 
 
 def _strided_slice(options: TfliteOptions, ins: Sequence[Array]) -> Array:
-    x, begin, end, stride = ins
-    if options.ellipsis_mask or options.new_axis_mask:
-        raise ValueError("an ellipsis or a new axis in a slice is not supported")
-    places: list[slice | int] = []
-    for axis, (first, last, step) in enumerate(zip(begin.ravel(), end.ravel(), stride.ravel(), strict=True)):
-        if options.shrink_axis_mask >> axis & 1:
-            places.append(int(first))
-            continue
-        start = None if options.begin_mask >> axis & 1 else int(first)
-        stop = None if options.end_mask >> axis & 1 else int(last)
-        places.append(slice(start, stop, int(step)))
-    return np.asarray(x[tuple(places)])
+    x, *numbers = ins
+    places, gone = strided(options, x.shape, *(tuple(int(n) for n in part.ravel()) for part in numbers))
+    return x[np.ix_(*places)].squeeze(axis=tuple(gone))
 
 
 def _slice(options: TfliteOptions, ins: Sequence[Array]) -> Array:

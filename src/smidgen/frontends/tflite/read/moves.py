@@ -133,7 +133,7 @@ def _slice(c: TfliteImport, operator: TfliteOperator) -> Value:
     return _take(c, operator.outputs[0], x, places)
 
 
-def _strided(options: TfliteOptions, shape: Shape, *numbers: Shape) -> tuple[list[range], list[int]]:
+def strided(options: TfliteOptions, shape: Shape, *numbers: Shape) -> tuple[list[range], list[int]]:
     """Return the places that a STRIDED_SLICE takes along each dimension, and the dimensions it drops."""
     begins, ends, steps = numbers
     if options.ellipsis_mask or options.new_axis_mask or not len(begins) == len(ends) == len(steps) <= len(shape):
@@ -154,7 +154,7 @@ def _strided(options: TfliteOptions, shape: Shape, *numbers: Shape) -> tuple[lis
 def _strided_slice(c: TfliteImport, operator: TfliteOperator) -> Value:
     xi, *numbers = operator.reads(4, 4)
     x = c.value(xi)
-    places, gone = _strided(operator.options, x.type.shape, *(c.integers(index) for index in numbers))
+    places, gone = strided(operator.options, x.type.shape, *(c.integers(index) for index in numbers))
     y = _take(c, operator.outputs[0], x, places)
     return _without(c, y, gone) if gone else y
 

@@ -25,7 +25,7 @@ INT32 = np.iinfo(np.int32)
 
 
 @dataclass
-class _Weights:
+class _SignedWeights:
     """Converted weights, and how many layers' were exact or rounded, with their channels."""
 
     exact: int = 0
@@ -38,7 +38,7 @@ class _Weights:
 
 def as_signed(model: TfliteModel) -> tuple[TfliteModel, tuple[str, ...]]:
     """Return the same model without uint8, and a note on its uint8 weights."""
-    weights = _Weights()
+    weights = _SignedWeights()
     for operator in model.operators:
         _convert_weights(model, operator, weights)
     tensors = [weights.tensors.get(i) or _moved(tensor) for i, tensor in enumerate(model.tensors)]
@@ -63,7 +63,7 @@ def _reads_uint8(model: TfliteModel, operator: TfliteOperator) -> bool:
     return 0 <= index < len(model.tensors) and model.tensors[index].dtype == "uint8"
 
 
-def _notes(weights: _Weights, averages: int, near: Mapping[str, int], joins: int) -> tuple[str, ...]:
+def _notes(weights: _SignedWeights, averages: int, near: Mapping[str, int], joins: int) -> tuple[str, ...]:
     layers, parts = weights.exact + weights.rounded, []
     if weights.rounded:
         parts.append(
@@ -90,7 +90,7 @@ def _moved(tensor: TfliteTensor) -> TfliteTensor:
     return replace(tensor, dtype="int8", scales=scales, zeros=(zeros[0] - HALF,), data=data)
 
 
-def _convert_weights(model: TfliteModel, operator: TfliteOperator, weights: _Weights) -> None:
+def _convert_weights(model: TfliteModel, operator: TfliteOperator, weights: _SignedWeights) -> None:
     """Subtract the zero point of a layer's uint8 weights, if it has them, and record the result in `weights`."""
     index = operator.inputs[1] if operator.code in WEIGHT_AXES and len(operator.inputs) > 1 else -1
     if not 0 <= index < len(model.tensors) or index in weights.tensors or not _reads_uint8(model, operator):
