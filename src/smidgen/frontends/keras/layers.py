@@ -12,7 +12,7 @@ from smidgen.errors import ImportModelError
 from smidgen.frontends.blocks import TransposedConv
 from smidgen.frontends.keras.call import LayerCall, Pair
 from smidgen.ir import Array, Op, Value
-from smidgen.ops.pick import nearest
+from smidgen.ops.resize import nearest
 from smidgen.ops.window import Pad
 
 Rule = Callable[[LayerCall], Value]

@@ -12,7 +12,7 @@ from smidgen.frontends.blocks import sliced, take
 from smidgen.frontends.tflite.flatbuffer import TfliteOperator, TfliteOptions
 from smidgen.frontends.tflite.read.context import Shape, TfliteImport, TfliteRule
 from smidgen.ir import Type, Value
-from smidgen.ops.pick import nearest
+from smidgen.ops.resize import nearest
 
 LARGEST_SIDE = 1 << 14  # of a map that is resized
 

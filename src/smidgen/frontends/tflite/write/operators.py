@@ -27,8 +27,8 @@ from smidgen.ir import DTYPES, Array, Graph, Node, Op, QParams, Type, Value
 from smidgen.numerics import INT32_MAX
 from smidgen.numerics.int16 import FRACTION
 from smidgen.ops.elementwise import ADD_SHIFT
-from smidgen.ops.pick import nearest
 from smidgen.ops.recurrence import gate_scales
+from smidgen.ops.resize import nearest
 from smidgen.ops.weighted import Windowed
 from smidgen.ops.window import Pad, Window, same_pad
 
