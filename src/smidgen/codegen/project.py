@@ -183,7 +183,7 @@ def check_project(folder: Path, force: bool = False) -> None:
     if strangers := sorted(_strangers(folder)):
         more = f" and {len(strangers) - 1} more" if len(strangers) > 1 else ""
         raise InputError(
-            f"{folder} holds {strangers[0]}{more}, which Smidgen did not write, and --force deletes nothing else; move it "
+            f"{folder} holds {strangers[0]}{more}, not written by Smidgen, and --force deletes nothing else; move it "
             "away, or name another folder"
         )
 
