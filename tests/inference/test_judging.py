@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import smidgen as sm
 from smidgen.data import Data, Samples, centre, pixel_encoding
-from smidgen.data.classes import match_classes, renumbered
+from smidgen.data.samples import match_classes, renumbered
 from smidgen.errors import SmidgenError
 from smidgen.frontends import export_model
 from smidgen.inference import CellsTested, ClassesTested, LabelsTested, NumbersTested, ReconstructionTested
@@ -22,9 +22,10 @@ from smidgen.inference.testing import area_under_curve
 from smidgen.ir import Graph, evaluate
 from smidgen.results.testing import draw_tested
 from tests.cli.test_cli import fail, invoke
-from tests.support.floats import dequantized
+from tests.support.float_graphs import dequantized
 from tests.support.house import TOP
-from tests.support.judged import (
+from tests.support.litert import LiteRT
+from tests.support.output_networks import (
     in_a_folder_of_photographs,
     named_network,
     of_cells,
@@ -34,7 +35,6 @@ from tests.support.judged import (
     shapes,
     told,
 )
-from tests.support.litert import LiteRT
 from tests.support.release_files import SHARED
 from tests.support.shapes import SHAPES
 
@@ -291,7 +291,7 @@ def test_a_page_shows_the_most_hostile_names_as_text() -> None:
         (("predict", "net.smg", "net.smg"), "net.smg is nothing that can be shown to a model"),
         (("predict", "net.smg", "empty"), "empty holds nothing that can be shown"),
         (("predict", "net.smg", "bad.png"), "bad.png cannot be read as an image"),
-        (("predict", "net.smg", "bad.zip"), "bad.zip is not complete"),
+        (("predict", "net.smg", "bad.zip"), "bad.zip is not a complete archive"),
         (("predict", "net.smg", "photos", "--top", "0"), "the 0 likeliest classes"),
         (("predict", "net.smg", "photos", "--target", "moon"), "there is no target 'moon'"),
         (("test", "net.smg", "--data", "photos", "--images", "0"), "cannot be tested on 0 samples"),

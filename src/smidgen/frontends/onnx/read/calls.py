@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from smidgen.data.budget import Budget
+from smidgen.data.files import Budget
 from smidgen.errors import ImportModelError
 from smidgen.frontends.channels import Constant, FileTensor, Operand
 from smidgen.frontends.layout import Shape

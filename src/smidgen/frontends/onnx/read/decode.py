@@ -14,8 +14,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import numpy_helper, version_converter
 
-from smidgen.data.budget import Budget
-from smidgen.data.files import read_whole
+from smidgen.data.files import Budget, read_whole
 from smidgen.errors import ImportModelError
 from smidgen.frontends.onnx.write import CLASSES
 from smidgen.frontends.onnx.write.functions import DOMAIN, IDENTITIES, LAYERS, WEIGHTED

@@ -14,7 +14,7 @@ from smidgen.frontends.channels import Constant, FileTensor, Operand
 from smidgen.frontends.onnx.read.calls import OnnxCall, axis_of
 from smidgen.frontends.onnx.read.layers import LAYER_RULES, OnnxRule
 from smidgen.ir import Array, Op
-from smidgen.ops.tflite_tables import TABLES as TFLITE_TABLES
+from smidgen.ops.functions import TABLES as TFLITE_TABLES
 
 LARGEST_SIDE = 1 << 14  # of a tensor that is resized or repeated
 # Whether corners or centres are aligned.
