@@ -44,7 +44,7 @@ from smidgen.data.hearing import with_front_end
 from smidgen.errors import InputError
 from smidgen.fitting.stages import is_float, quantize_with, training_target
 from smidgen.frontends import exchange_suffix, export_model
-from smidgen.ir import Graph, Told
+from smidgen.ir import Graph, LabelKind
 from smidgen.learning import (
     Course,
     Learned,
@@ -150,7 +150,7 @@ def train(
     _learned_files(graph, output, Path(model), resume, force)  # which tells before work that takes long
     graph = _in_int8(graph, data, model, source, quantized)
     graph, data, options = with_head(graph, data, learning)
-    course = replace(course, augment=_augment(crop, flip, data.told))
+    course = replace(course, augment=_augment(crop, flip, data.label_kind))
     files, names = _learned_files(graph, output, Path(model), resume, force), _names(data, options)
     picked = _choose(graph, scheme, budget, target, options)
     with spinner(f"compiling {graph.name} for {target}"):
@@ -182,12 +182,12 @@ def _names(data: Data, options: Options) -> tuple[str, ...]:
     return data.names if (2 if options.classes == 1 else options.classes) == len(data.classes) else ()
 
 
-def _augment(crop: float | None, flip: bool | None, told: Told) -> Augment | None:
-    """How pictures are cropped and flipped: unasked not at all where maps or vectors may tell what is where in them."""
-    fixed = told in ("maps", "vectors")
-    if told == "maps" and (flip or (crop is not None and crop < 1)):
+def _augment(crop: float | None, flip: bool | None, labels: LabelKind) -> Augment | None:
+    """Return how pictures are cropped and flipped; off by default for maps and vectors, where position matters."""
+    fixed = labels in ("maps", "vectors")
+    if labels == "maps" and (flip or (crop is not None and crop < 1)):
         raise InputError(
-            "the data tells a class for each cell of a picture, and crops and flips would move what is in them; leave "
+            "the labels are a class for each cell of a picture, and crops and flips would move what is in them; leave "
             "--crop and --flip away"
         )
     scale, flips = (1.0 if fixed else CROP) if crop is None else crop, not fixed if flip is None else flip

@@ -14,9 +14,10 @@ import typer
 from smidgen.data import Data
 from smidgen.errors import InputError
 from smidgen.ir import Graph
+from smidgen.ops.loss import Loss
 from smidgen.ops.rules import Momentum, Sgd, UpdateRule
 from smidgen.training import HeadDtype, HeadStart, Options
-from smidgen.training.losses import Loss, choose_loss, outputs_for
+from smidgen.training.options import choose_loss, outputs_for
 
 
 class HeadDtypeOption(StrEnum):

@@ -41,7 +41,7 @@ from smidgen.targets.boards import parse_size
 from smidgen.targets.device import Target
 from smidgen.targets.finding import find_board
 from smidgen.training import Options
-from smidgen.training.losses import choose_loss, outputs_for
+from smidgen.training.options import choose_loss, outputs_for
 from smidgen.training.scheme import Scheme
 
 Analysis = Literal["quick", "full"]
@@ -113,7 +113,7 @@ class Stages:
             return "shipped with the package", shipped_contributions(self.graph)
         except ContributionsError:
             pass
-        if self.data.told != "classes":
+        if self.data.label_kind != "classes":
             return "by rule, what parts add is measured of classes alone", estimate(self.graph)
         if len(hold_back(self.data).test) < ENOUGH:
             return f"by rule, {len(self.data.train)} images are too few to measure it", estimate(self.graph)

@@ -9,9 +9,9 @@ import numpy as np
 
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Type, Value, evaluate_step, roles_of
+from smidgen.ops.losses import example_label
 from smidgen.pipeline import Program
 from smidgen.targets.device import Device
-from smidgen.training.losses import example_label
 
 LEARNING_RATE = 0.01  # of the steps that are compared
 
@@ -66,7 +66,7 @@ def noise_label(graph: Graph, step: int) -> tuple[tuple[Array, ...], int | Array
     label = example_label(roles.label, roles.logits, step)
     if not label:
         return label, None
-    return label, int(label[0][0]) if roles.told == "classes" else label[0]
+    return label, int(label[0][0]) if roles.label_kind == "classes" else label[0]
 
 
 def _compare_training(program: Program, device: Device, steps: int, rng: np.random.Generator) -> Iterator[str]:

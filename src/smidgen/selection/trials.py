@@ -186,7 +186,7 @@ FEWEST = 8  # images to judge with: with fewer, one image decides
 def hold_back(data: Data) -> Data:
     """A quarter of each class's training images as test images, or of all where there are no classes, and the rest to
     learn from; the data's own test images are in neither part."""
-    classes = data.classes if data.told == "classes" else ()  # those of maps are the cells'
+    classes = data.classes if data.label_kind == "classes" else ()  # those of maps are the cells'
     places = _by_class(data.train, max(len(classes), 1))
     for name, of_class in zip(classes, places, strict=False):  # without classes all samples are of one
         if len(of_class) < 2:
