@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from smidgen.data import Augment, Data, Samples, examples, pixel_encoding
-from smidgen.data.sample import read_sample
+from smidgen.data.layouts.cifar import read_sample
 from smidgen.fitting import FitProgress, Fitted, fit
 from smidgen.fitting.stages import SCHEME
 from smidgen.ir import Graph

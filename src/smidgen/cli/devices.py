@@ -43,8 +43,8 @@ from smidgen.cli.shared import (
 )
 from smidgen.cli.terminal import say, spinner, warn
 from smidgen.data import Data, load_data
-from smidgen.data.classes import renumbered
-from smidgen.data.decoding import SHORT_SIDE
+from smidgen.data.images import SHORT_SIDE
+from smidgen.data.samples import renumbered
 from smidgen.errors import InputError
 from smidgen.frontends import check_writable, export_model
 from smidgen.inference import predict, test

@@ -27,8 +27,8 @@ from smidgen.cli.shared import (
 )
 from smidgen.cli.terminal import progress_console, say, spinner
 from smidgen.data import load_data
-from smidgen.data.decoding import SHORT_SIDE
 from smidgen.data.files import write_whole
+from smidgen.data.images import SHORT_SIDE
 from smidgen.inference import InferenceProgress, predict, test
 from smidgen.inference.predicting import TOP
 from smidgen.results.report.learned import draw_tested

@@ -37,10 +37,10 @@ from smidgen.cli.shared import (
 )
 from smidgen.cli.terminal import progress_console, say, spinner, warn
 from smidgen.data import Augment, Data, examples, load_data, pixel_encoding
-from smidgen.data.classes import renumbered
-from smidgen.data.decoding import SHORT_SIDE
+from smidgen.data.audio import with_front_end
 from smidgen.data.files import made_folder
-from smidgen.data.hearing import with_front_end
+from smidgen.data.images import SHORT_SIDE
+from smidgen.data.samples import renumbered
 from smidgen.errors import InputError
 from smidgen.fitting.stages import is_float, quantize_with, training_target
 from smidgen.frontends import exchange_suffix, export_model

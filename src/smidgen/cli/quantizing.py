@@ -29,7 +29,7 @@ from smidgen.cli.shared import (
 )
 from smidgen.cli.terminal import print_rich, progress_console, spinner
 from smidgen.data import Labelled, Samples, load_images, load_labelled
-from smidgen.data.hearing import with_front_end
+from smidgen.data.audio import with_front_end
 from smidgen.errors import InputError
 from smidgen.frontends import check_writable, export_model
 from smidgen.ir import Graph

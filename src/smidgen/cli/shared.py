@@ -37,7 +37,7 @@ from smidgen.results.summaries import (
 from smidgen.selection import Found, Pareto
 from smidgen.targets.boards import parse_size
 
-MEMORY_TEXT = "1GB"  # what the verbs leave to a file, as `smidgen.data.budget.MEMORY`
+MEMORY_TEXT = "1GB"  # what the verbs leave to a file, as `smidgen.data.files.MEMORY`
 
 
 WORDS = "words"  # under which a command finds those it was called with

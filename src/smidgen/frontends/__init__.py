@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from smidgen.data.budget import MEMORY
-from smidgen.data.files import write_whole
+from smidgen.data.files import MEMORY, write_whole
 from smidgen.errors import ImportModelError, InputError
 from smidgen.frontends.keras import read_keras
 from smidgen.frontends.native import read_smg, write_smg
