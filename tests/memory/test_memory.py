@@ -20,8 +20,8 @@ from smidgen.pipeline import Program
 from smidgen.results.memory import KINDS, LABELS, draw_memory, life_cycle
 from smidgen.targets.host import Host
 from smidgen.training.scheme import AnalyticMemory, analytic_memory, load_scheme
+from tests.support.small_network import small_network
 from tests.support.svg_pages import notes, pictures, traces
-from tests.support.toys import small_network
 
 SCHEME = "last:4"
 

@@ -41,7 +41,7 @@ from smidgen.results.memory import draw_memory
 from smidgen.results.profile import profile, time_program
 from smidgen.results.summaries import CompiledProject
 from smidgen.targets import device as targets
-from smidgen.targets.finding import find, find_board
+from smidgen.targets import find, find_board
 from smidgen.targets.host import Host
 from smidgen.training import Options
 from smidgen.zoo.loading import load

@@ -29,9 +29,8 @@ from smidgen.results.comparison import (
 )
 from smidgen.targets.boards import Clock, shown_time
 from smidgen.targets.device import restart
-from smidgen.targets.host import Host
+from smidgen.targets.host import Host, TimedDevice, start_timed
 from smidgen.targets.image import Image, Symbol
-from smidgen.targets.timing import TimedDevice, start_timed
 
 NOTE = "Instructions are not cycles: a chip may issue two at a time, and waits for its flash."
 TIME_NOTE = "Medians of a machine that does other things, too: compare shares, and times of one run."
@@ -259,7 +258,7 @@ def profile_from(plain: dict[str, Any]) -> Profile:
 
 def profile(program: Program, steps: int = 3, seed: int = 0) -> Profile:
     """Run a program on its emulated board: one prediction, then `steps` steps beside the reference."""
-    from smidgen.targets.cortex_m import BoardDevice  # here, because an emulator takes a while to import
+    from smidgen.targets.firmware import BoardDevice  # here, because an emulator takes a while to import
 
     check_request(steps, seed)
     with program.start() as device:
