@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from smidgen.ir import Graph
-from smidgen.ir.fingerprint import fingerprint
+from smidgen.ir.text import fingerprint
 from smidgen.ops.rules import Momentum, Sgd
 from smidgen.pipeline import compile
 from smidgen.targets.compiler import find_compiler

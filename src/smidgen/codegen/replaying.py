@@ -9,8 +9,8 @@ from smidgen.codegen.spelling import fingerprint_words
 from smidgen.codegen.teaching import ARGUMENTS, PARAMETERS
 from smidgen.ir import Graph
 from smidgen.ir.graph import roles_of
-from smidgen.memory.cutting import front
 from smidgen.memory.rows import Cut
+from smidgen.memory.streaming import front
 
 HEAD, SLOTS, WIDEST = 48, 256, 8  # of smidgen_replay.h: bytes of a head, slots at most, sectors tried to a group
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from smidgen.data import Data
 from smidgen.ir import Graph
-from smidgen.ir.fingerprint import fingerprint
+from smidgen.ir.text import fingerprint
 from smidgen.learning import Course
 from smidgen.results.report.parts import Fact, Facts, Section
 
