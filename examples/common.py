@@ -17,7 +17,7 @@ from smidgen.data.audio import middle
 from smidgen.frontends import export_model
 from smidgen.ir import Array, roles_of
 from smidgen.learning.testing import label_of
-from smidgen.targets.cortex_m import BoardDevice
+from smidgen.targets.firmware import BoardDevice
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from smidgen.quantization import QuantizationError
 from smidgen.selection import analysis, search
 from smidgen.selection.contributions import read_contributions
 from smidgen.selection.estimates import estimate
-from smidgen.targets.finding import find_board
+from smidgen.targets import find_board
 from smidgen.training.scheme import Scheme
 from tests.support.contributions import measured
 from tests.support.float_graphs import dequantized

@@ -225,7 +225,7 @@ def test_names_change_no_state_that_was_saved(host: Host) -> None:
 
 
 def test_names_that_a_program_does_not_use_take_no_flash(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smidgen.targets.cortex_m.cache_folder", lambda: cache)
+    monkeypatch.setattr("smidgen.targets.firmware.cache_folder", lambda: cache)
     plain, with_names = (profile(sm.compile(graph, target="cortex-m7"), 1) for graph in (small_network(), named()))
     assert plain.flash_bytes == with_names.flash_bytes
     assert plain.sram_bytes == with_names.sram_bytes

@@ -16,7 +16,7 @@ import numpy as np
 
 import smidgen as sm
 from smidgen.results.comparing import LEARNING_RATE, random_inputs
-from smidgen.targets.cortex_m import BoardDevice
+from smidgen.targets.firmware import BoardDevice
 from tests.support.networks import CLASSES, branches
 
 FILE = Path(__file__).parent / "golden.json"

@@ -42,7 +42,7 @@ from smidgen.results.profiling import profile
 from smidgen.results.timing import time_program
 from smidgen.results.verbs import CompiledProject
 from smidgen.targets import device as targets
-from smidgen.targets.finding import find, find_board
+from smidgen.targets import find, find_board
 from smidgen.targets.host import Host
 from smidgen.training import Options
 from smidgen.zoo.loading import load

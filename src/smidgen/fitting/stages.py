@@ -37,9 +37,9 @@ from smidgen.selection.estimates import estimate, shipped_contributions
 from smidgen.selection.rates import ChosenRate, RateProgress, RateTrial, choose_rate
 from smidgen.selection.searching import search
 from smidgen.selection.trials import agenda, hold_back
+from smidgen.targets import find_board
 from smidgen.targets.boards import parse_size
 from smidgen.targets.device import Target
-from smidgen.targets.finding import find_board
 from smidgen.training import Options
 from smidgen.training.options import choose_loss, outputs_for
 from smidgen.training.scheme import Scheme

@@ -183,7 +183,7 @@ def _ratio(instructions: int, macs: int) -> str:
 
 def profile(program: Program, steps: int = 3, seed: int = 0) -> Profile:
     """Run a program on its emulated board: one prediction, then `steps` steps beside the reference."""
-    from smidgen.targets.cortex_m import BoardDevice  # here, because an emulator takes a while to import
+    from smidgen.targets.firmware import BoardDevice  # here, because an emulator takes a while to import
 
     check_request(steps, seed)
     with program.start() as device:

@@ -16,8 +16,7 @@ from smidgen.ops.losses import example_label
 from smidgen.pipeline import Program
 from smidgen.results.comparing import LEARNING_RATE, Exactness, check_learned, check_request, compare, random_inputs
 from smidgen.targets.device import restart
-from smidgen.targets.host import Host
-from smidgen.targets.timing import TimedDevice, start_timed
+from smidgen.targets.host import Host, TimedDevice, start_timed
 
 WARM_UP = 5  # runs before the clock counts
 NOTE = "Medians of a machine that does other things, too: compare shares, and times of one run."

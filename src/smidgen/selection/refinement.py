@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
-from smidgen.codegen.hearing import audio_bytes
+from smidgen.codegen.entries import audio_bytes
 from smidgen.ir import Graph
 from smidgen.memory import ALIGNMENT, state_bytes
 from smidgen.pipeline import plan

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from smidgen.codegen.hearing import audio_bytes
+from smidgen.codegen.entries import audio_bytes
 from smidgen.errors import InputError
 from smidgen.ir import Graph
 from smidgen.selection.contributions import Contributions
@@ -16,9 +16,9 @@ from smidgen.selection.methods import EVALUATIONS, BestFirst, Promises, Trials, 
 from smidgen.selection.problem import UNIT, Candidate, Problem, SearchError, pose_analytic, pose_planned
 from smidgen.selection.refinement import PlanCallback, Planner, Refinement
 from smidgen.selection.smoothing import smoothed
+from smidgen.targets import find
 from smidgen.targets.boards import parse_size
 from smidgen.targets.device import Target
-from smidgen.targets.finding import find
 from smidgen.training import Options
 from smidgen.training.scheme import MadeFor
 

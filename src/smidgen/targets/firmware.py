@@ -24,21 +24,19 @@ from smidgen.codegen import (
     serves,
     store_files,
 )
+from smidgen.compiler import Cache, cache_folder
 from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph, Node, Value, check_inputs
-from smidgen.memory import Plan, state_bytes, state_offsets
+from smidgen.memory import Plan
 from smidgen.runtime import working_memory
 from smidgen.targets import toolchain
 from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS, KIB, Board
-from smidgen.targets.compiler import Cache, cache_folder
 from smidgen.targets.counter import ENTRY, GENERATED, KERNEL, Counter
-from smidgen.targets.device import Device, check_hearing, check_latent, check_state, check_step
-from smidgen.targets.image import Image, read_image
+from smidgen.targets.device import Device, check_hearing, check_latent, check_step, read_state, state_block, tensor
+from smidgen.targets.image import Image, StackBound, bound_stack, read_image
 from smidgen.targets.qemu import QemuBoard
-from smidgen.targets.stack import StackBound, bound_stack
-from smidgen.targets.templates import render_board, start_files, start_usage
-from smidgen.targets.toolchain import TOOLCHAINS, Toolchain
+from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, render_board, start_files, start_usage
 
 BLOCKS = ("arena", "state")  # the program's blocks of SRAM, by their names in C
 PROJECT = ("Makefile", "CMakeLists.txt", "README.md")
@@ -53,7 +51,7 @@ LIMIT = 20_000_000_000  # instructions a request may take: minutes of emulation,
 
 
 @dataclass(frozen=True)
-class CortexM:
+class BoardTarget:
     """Builds firmware for a board with the ziglang wheel, or with gcc for its core, and keeps what it built."""
 
     board: Board = BOARDS["cortex-m7"]
@@ -240,7 +238,7 @@ class BoardMemory:
 class BoardDevice(Device):
     """A program on an emulated board, from reset on."""
 
-    def __init__(self, graph: Graph, sources: Sources, target: CortexM, firmware: Path) -> None:
+    def __init__(self, graph: Graph, sources: Sources, target: BoardTarget, firmware: Path) -> None:
         image = read_image(firmware)
         self.graph, self.learns, self.image = graph, sources.learns, image
         self._stack_bound = bound_stack(firmware).bytes
@@ -253,34 +251,23 @@ class BoardDevice(Device):
         self._ask(b"")  # from reset to where it waits for a request
 
     def run(self, *arrays: Array) -> tuple[Array, ...]:
-        """One run of the graph: inputs in, outputs out."""
         return self._outputs(self._ask(b"r" + self._bytes(self.graph.inputs, arrays)))
 
     def predict(self, *arrays: Array) -> int:
-        """The index of the largest element of output 0, or of the logits of a program that learns."""
         (best,) = struct.unpack("<i", self._ask(b"p" + self._bytes(self.graph.prediction_inputs, arrays)))
         return int(best)
 
     def train(self, image: Array, label: int | Array | None, learning_rate: float) -> float:
-        """One step of a program that learns; the loss before it."""
-        told = check_step(self, label, learning_rate)
-        how = struct.pack("<f", learning_rate) + (b"" if told is None else told.tobytes())
-        sent = self._bytes(self.graph.prediction_inputs, (image,))
-        (loss,) = struct.unpack("<f", self._ask(b"t" + how + sent))
-        return float(loss)
+        asked = self._step(b"t", label, learning_rate)
+        return _loss(self._ask(asked + self._bytes(self.graph.prediction_inputs, (image,))))
 
     def latent(self, image: Array) -> bytes:
-        """What the frozen front makes of an image, where the program was compiled to replay."""
         check_latent(self.graph, self._latent)
         return self._ask(b"k" + self._bytes(self.graph.prediction_inputs, (image,)))
 
     def replay(self, latent: bytes, label: int | Array | None, learning_rate: float) -> float:
-        """One step on a latent, which learns what a step on its image would; the loss before it."""
         check_latent(self.graph, self._latent, latent)
-        told = check_step(self, label, learning_rate)
-        how = struct.pack("<f", learning_rate) + (b"" if told is None else told.tobytes())
-        (loss,) = struct.unpack("<f", self._ask(b"y" + how + latent))
-        return float(loss)
+        return _loss(self._ask(self._step(b"y", label, learning_rate) + latent))
 
     def hear(self, samples: Array) -> Array:
         """What the program's own front end makes of int16 samples that follow silence: its input.
@@ -294,25 +281,16 @@ class BoardDevice(Device):
             part = samples[at : at + HEARD]
             self._ask(b"a" + struct.pack("<i", part.size) + part.astype("<i2").tobytes())
             self.heard += self.counts().total
-        return _tensor(self.graph.image, self._ask(b"f"), 0)
+        return tensor(self.graph.image, self._ask(b"f"), 0)
 
     def outputs(self) -> tuple[Array, ...]:
-        """The outputs of the last run or step."""
         return self._outputs(self._ask(b"o"))
 
     def state(self) -> dict[str, Array]:
-        """A copy of all that outlives a run, by name."""
-        offsets = state_offsets(self.graph)
-        block = self._ask(b"s") if offsets else b""
-        return {v.name: _tensor(v, block, at) for v, at in offsets.items()}
+        return read_state(self.graph, self._ask(b"s") if self.graph.state else b"")
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Put back what `state` gave."""
-        check_state(self.graph, state)
-        block: Array = np.zeros(state_bytes(self.graph), np.uint8)
-        for v, at in state_offsets(self.graph).items():
-            block[at : at + v.type.bytes] = np.ascontiguousarray(state[v.name]).reshape(-1).view(np.uint8)
-        self._ask(b"l" + block.tobytes())
+        self._ask(b"l" + state_block(self.graph, state))
 
     def counts(self) -> Counts:
         """The instructions of the last run, prediction or step."""
@@ -345,6 +323,11 @@ class BoardDevice(Device):
     def _ask(self, request: bytes) -> bytes:
         return self._running().exchange(request, self._limit)
 
+    def _step(self, command: bytes, label: int | Array | None, learning_rate: float) -> bytes:
+        """Return the request for a step, up to its image or latent."""
+        given = check_step(self, label, learning_rate)
+        return command + struct.pack("<f", learning_rate) + (b"" if given is None else given.tobytes())
+
     def _bytes(self, inputs: tuple[Value, ...], arrays: tuple[Array, ...]) -> bytes:
         """Inputs as the firmware takes them: in order, but a streamed image last, for it is read while it is used."""
         self._running()
@@ -355,11 +338,11 @@ class BoardDevice(Device):
     def _outputs(self, answer: bytes) -> tuple[Array, ...]:
         values = self.graph.outputs
         starts = accumulate((v.type.bytes for v in values), initial=0)
-        return tuple(_tensor(v, answer, at) for v, at in zip(values, starts, strict=False))
+        return tuple(tensor(v, answer, at) for v, at in zip(values, starts, strict=False))
 
 
-def _tensor(value: Value, data: bytes, at: int) -> Array:
-    return np.frombuffer(data, value.type.dtype, value.type.size, at).reshape(value.type.shape).copy()
+def _loss(answer: bytes) -> float:
+    return float(struct.unpack("<f", answer)[0])
 
 
 def _roles(graph: Graph, sources: Sources, image: Image) -> dict[int, int]:

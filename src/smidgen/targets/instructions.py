@@ -1,10 +1,130 @@
-"""What RISC-V instructions do to the stack and where they lead: RV32IMC, as far as a bound of the stack needs it."""
+"""Effects of machine instructions on the stack, and where they lead: what a bound of the stack needs of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
 
-from smidgen.targets.effects import Effect, halfword, signed
+Kind = Literal["push", "unknown push", "branch", "pointer"]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Bytes put on the stack, or the address that is called or jumped to, or neither where it is unknown."""
+
+    kind: Kind
+    value: int = 0
+
+
+def halfword(text: bytes, at: int) -> int:
+    """Of machine code."""
+    return int.from_bytes(text[at : at + 2], "little")
+
+
+def signed(value: int, bits: int) -> int:
+    """A field of so many bits as a signed number."""
+    return value - (1 << bits) if value >> bits - 1 else value
+
+
+STACK_POINTER, LINK = 13, 14
+SOON = 4  # halfwords before an addition to SP in which compilers load what is added
+
+
+def thumb_effects(text: bytes, origin: int, start: int, end: int) -> Iterator[Effect]:
+    """Of the code at [start, end) in a text that begins at `origin`; what takes from the stack is left out."""
+    at = start
+    while at < end:
+        first = halfword(text, at - origin)
+        if first & 0xFF87 == 0x4485:  # ADD SP, Rm
+            found: Effect | None = _add_register(text, origin, at)
+        elif first < 0xE800:
+            found = _thumb_narrow(first, at)
+        else:
+            found = _thumb_wide(first, halfword(text, at + 2 - origin), at)
+        at += 2 if first < 0xE800 else 4
+        if found is not None:
+            yield found
+
+
+def _add_register(text: bytes, origin: int, at: int) -> Effect:
+    """ADD SP, Rm: a large frame of a core without wide instructions, whose size the few instructions before load."""
+    register, moved = halfword(text, at - origin) >> 3 & 0xF, None
+    for before in range(max(at - 2 * SOON, origin), at, 2):
+        word = halfword(text, before - origin)
+        if word & 0xF800 == 0x4800 and word >> 8 & 7 == register:  # LDR of a constant
+            moved = _word(text, (before + 4 & ~3) + 4 * (word & 0xFF) - origin)
+        elif word & 0xF800 == 0x2000 and word >> 8 & 7 == register:  # MOVS
+            moved = word & 0xFF
+        elif word & 0xF83F == register << 3 | register and moved is not None:  # LSLS
+            moved <<= word >> 6 & 0x1F
+    return Effect("unknown push") if moved is None else Effect("push", max(-moved, 0))
+
+
+def _word(text: bytes, at: int) -> int:
+    return int.from_bytes(text[at : at + 4], "little", signed=True)
+
+
+def _thumb_narrow(word: int, at: int) -> Effect | None:
+    """An instruction of one halfword."""
+    if word & 0xFE00 == 0xB400:  # PUSH
+        return Effect("push", 4 * (word & 0x1FF).bit_count())
+    if word & 0xFF80 == 0xB080:  # SUB SP, SP, #imm
+        return Effect("push", 4 * (word & 0x7F))
+    if word & 0xFF87 == 0x4685:  # MOV SP, Rm
+        return Effect("unknown push")
+    if word & 0xF800 == 0xE000:  # B
+        return Effect("branch", at + 4 + signed(word & 0x7FF, 11) * 2)
+    if word & 0xF000 == 0xD000 and (word >> 8 & 0xF) < 0xE:  # B with a condition
+        return Effect("branch", at + 4 + signed(word & 0xFF, 8) * 2)
+    if word & 0xFF07 == 0x4700 and (word & 0x80 or word >> 3 & 0xF != LINK):  # BLX Rm, BX Rm
+        return Effect("pointer")
+    return None
+
+
+def _thumb_wide(first: int, second: int, at: int) -> Effect | None:
+    """An instruction of two halfwords."""
+    if first & 0xF800 == 0xF000 and second & 0x8000:
+        return _thumb_branch(first, second, at)
+    if first == 0xE92D:  # PUSH, many registers
+        return Effect("push", 4 * second.bit_count())
+    if first == 0xF84D and second & 0x0F00 == 0x0D00:  # PUSH, one register; any STR with this writeback
+        return Effect("push", second & 0xFF)
+    if first == 0xE96D or first & 0xFFBF == 0xED2D:  # STRD with writeback, VPUSH
+        return Effect("push", 4 * (second & 0xFF))
+    if second >> 8 & 0xF != STACK_POINTER:
+        return None
+    if first & 0xFBEF == 0xF1AD:  # SUB SP, SP, #modified immediate
+        return Effect("push", _modified(_immediate(first, second)))
+    if first & 0xFBFF == 0xF2AD:  # SUBW SP, SP, #imm
+        return Effect("push", _immediate(first, second))
+    return Effect("unknown push") if first & 0xFFEF == 0xEBAD else None  # SUB SP, SP, Rm
+
+
+def _thumb_branch(first: int, second: int, at: int) -> Effect | None:
+    """B or BL, with 24 bits of offset or, under a condition, 20."""
+    sign, high, j1, j2, low = first >> 10 & 1, first & 0x3FF, second >> 13 & 1, second >> 11 & 1, second & 0x7FF
+    if second & 0x1000:
+        offset = signed(sign << 23 | (1 - (j1 ^ sign)) << 22 | (1 - (j2 ^ sign)) << 21 | high << 11 | low, 24)
+    elif second & 0x4000 == 0 and first >> 6 & 0xF < 0xE:
+        offset = signed(sign << 19 | j2 << 18 | j1 << 17 | (high & 0x3F) << 11 | low, 20)
+    else:  # a barrier, a move to or from a special register
+        return None
+    return Effect("branch", at + 4 + 2 * offset)
+
+
+def _immediate(first: int, second: int) -> int:
+    return (first >> 10 & 1) << 11 | (second >> 12 & 7) << 8 | second & 0xFF
+
+
+def _modified(immediate: int) -> int:
+    """Twelve bits as the processor expands them."""
+    byte, pattern = immediate & 0xFF, immediate >> 8 & 3
+    if immediate >> 10 == 0:
+        return byte * (0x1, 0x00010001, 0x01000100, 0x01010101)[pattern]
+    value, turn = immediate & 0x7F | 0x80, immediate >> 7
+    return (value >> turn | value << 32 - turn) & 0xFFFFFFFF
+
 
 ZERO, RA, SP = 0, 1, 2
 LOAD, IMMEDIATE, AUIPC, REGISTER, LUI, BRANCH, JALR, JAL, SYSTEM = 0x03, 0x13, 0x17, 0x33, 0x37, 0x63, 0x67, 0x6F, 0x73
@@ -12,7 +132,7 @@ Known = dict[int, int | None]  # what registers hold; None: something near an ad
 WRITES = (LOAD, IMMEDIATE, AUIPC, REGISTER, LUI, JALR, JAL, SYSTEM)  # opcodes of instructions that write a register
 
 
-def effects(text: bytes, origin: int, start: int, end: int) -> Iterator[Effect]:
+def riscv_effects(text: bytes, origin: int, start: int, end: int) -> Iterator[Effect]:
     """Of the code at [start, end) in a text that begins at `origin`; what takes from the stack is left out.
 
     Of registers that were just loaded with a constant the value is known: large frames and far calls use them. One to
@@ -25,7 +145,7 @@ def effects(text: bytes, origin: int, start: int, end: int) -> Iterator[Effect]:
         wide = word & 3 == 3
         if wide:
             word |= halfword(text, at + 2 - origin) << 16
-        found = _wide(word, at, known) if wide else _narrow(word, at, known)
+        found = _riscv_wide(word, at, known) if wide else _riscv_narrow(word, at, known)
         at += 4 if wide else 2
         if found is not None:
             if found.kind in ("branch", "pointer"):
@@ -40,7 +160,7 @@ def _moved(bytes_added: int | None) -> Effect | None:
     return Effect("push", -bytes_added) if bytes_added < 0 else None
 
 
-def _wide(word: int, at: int, known: Known) -> Effect | None:
+def _riscv_wide(word: int, at: int, known: Known) -> Effect | None:
     """An instruction of 32 bits."""
     opcode, target, first = word & 0x7F, word >> 7 & 0x1F, word >> 15 & 0x1F
     before = dict(known)
@@ -90,9 +210,9 @@ def _through(register: int, link: int, known: Known, offset: int) -> Effect | No
     return None if link == ZERO and (register == RA or register in known) else Effect("pointer")
 
 
-def _narrow(word: int, at: int, known: Known) -> Effect | None:
+def _riscv_narrow(word: int, at: int, known: Known) -> Effect | None:
     """An instruction of 16 bits, by its quadrant and the highest three bits."""
-    rule = _NARROW.get((word & 3, word >> 13))
+    rule = _RISCV_NARROW.get((word & 3, word >> 13))
     return rule(word, at, known) if rule else None
 
 
@@ -130,7 +250,7 @@ def _jump(word: int, at: int, known: Known) -> Effect | None:
     return Effect("branch", at + signed(sum((word >> source & 1) << place for source, place in bits), 12))
 
 
-def _branch(word: int, at: int, known: Known) -> Effect | None:
+def _riscv_branch(word: int, at: int, known: Known) -> Effect | None:
     """C.BEQZ and C.BNEZ."""
     bits = ((12, 8), (11, 4), (10, 3), (6, 7), (5, 6), (4, 2), (3, 1), (2, 5))
     return Effect("branch", at + signed(sum((word >> source & 1) << place for source, place in bits), 9))
@@ -164,10 +284,10 @@ def _move(word: int, at: int, known: Known) -> Effect | None:
     return None
 
 
-_NARROW: Mapping[tuple[int, int], Callable[[int, int, Known], Effect | None]] = {
+_RISCV_NARROW: Mapping[tuple[int, int], Callable[[int, int, Known], Effect | None]] = {
     (0, 0): _low_register, (0, 2): _low_register,
     (1, 0): _add_immediate, (1, 1): _jump, (1, 2): _load_immediate, (1, 3): _load_upper, (1, 4): _low_register,
-    (1, 5): _jump, (1, 6): _branch, (1, 7): _branch,
+    (1, 5): _jump, (1, 6): _riscv_branch, (1, 7): _riscv_branch,
     (2, 0): _any_register, (2, 2): _any_register, (2, 4): _move,
 }  # fmt: skip
 
