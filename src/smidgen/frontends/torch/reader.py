@@ -25,24 +25,22 @@ from smidgen.frontends.sequences import Sequences
 from smidgen.frontends.tidy import fewest_transposes, tidy
 from smidgen.frontends.torch.archive import read_archive
 from smidgen.frontends.torch.call import TorchCall, name_of
-from smidgen.frontends.torch.operators import RULES, instead_of
-from smidgen.frontends.torch.program import parse
-from smidgen.frontends.torch.recurrence import RECURRENT_RULES
-from smidgen.frontends.torch.replay import Replay, examples
+from smidgen.frontends.torch.operators import RECURRENT, RULES, instead_of
+from smidgen.frontends.torch.program import ReplayModule, examples, parse
 from smidgen.ir import Graph
 
-# Functions that PyTorch would take apart, and Smidgen has whole.
+# Functions that PyTorch would decompose, and Smidgen has whole.
 KEPT = (
     "hardswish", "hardsigmoid", "silu", "mish", "softplus", "celu", "selu", "gelu", "elu", "leaky_relu", "hardtanh",
     "scaled_dot_product_attention",
 )  # fmt: skip
 
-# Operators beside PyTorch's core ones that are computed where all they read is constant.
+# Operators other than PyTorch's core ones that are computed if all they read is constant.
 PLAIN = (*KEPT, "lift_fresh_copy", "detach")
 
 
 def from_torch(module: torch.nn.Module, example: torch.Tensor | tuple[torch.Tensor, ...]) -> Graph:
-    """A module in evaluation mode as a float32 graph, channels last; `example` is an input, a batch of 1."""
+    """Read a module in evaluation mode as a float32 graph, channels last; `example` is an input, a batch of 1."""
     name = type(module).__name__
     examples = example if isinstance(example, tuple) else (example,)
     training = {part: part.training for part in module.modules()}
@@ -50,23 +48,23 @@ def from_torch(module: torch.nn.Module, example: torch.Tensor | tuple[torch.Tens
         module.eval()
         with torch.no_grad(), _quiet():
             program = torch.export.export(module, examples)
-    except Exception as error:  # whatever the module's own code raises
+    except Exception as error:  # the module's code may raise anything
         raise ImportModelError(f"{name} cannot be exported: {first_line(error)}") from None
     finally:
         for part, was in training.items():
             part.training = was
-    return _read(program, name, name, (), Budget(sys.maxsize))  # the module is the user's own, in memory already
+    return _read(program, name, name, (), Budget(sys.maxsize))  # the user's module is in memory already
 
 
 def read_pt2(path: Path, memory: int = MEMORY) -> Graph:
-    """The model in an archive that `torch.export.save` wrote."""
+    """Read the model in an archive that `torch.export.save` wrote."""
     budget = Budget(memory)
     held = read_archive(path, budget)
     try:
         described = parse(held)
         inputs = examples(described, budget)
         with torch.no_grad(), _quiet():
-            program = torch.export.export(Replay(described, budget), inputs)
+            program = torch.export.export(ReplayModule(described, budget), inputs)
     except ImportModelError as error:
         raise ImportModelError(f"{path.name}: {error}") from None
     except Exception as error:  # operators that do not go together show in many ways
@@ -75,7 +73,7 @@ def read_pt2(path: Path, memory: int = MEMORY) -> Graph:
 
 
 def _read(program: ExportedProgram, name: str, where: str, inputs: tuple[str, ...], budget: Budget) -> Graph:
-    """The exported program as a graph; `inputs` name its inputs where a file does."""
+    """Translate the exported program; `inputs` are the names that a file gives its inputs."""
     try:
         with torch.no_grad(), _quiet():
             program = program.run_decompositions(_decompositions())
@@ -91,12 +89,12 @@ def _read(program: ExportedProgram, name: str, where: str, inputs: tuple[str, ..
 
 def _decompositions() -> dict[Any, Callable[..., Any]]:
     table: Mapping[Any, Callable[..., Any]] = dict(torch.export.default_decompositions())
-    return {op: rule for op, rule in table.items() if name_of(op) not in (*KEPT, *RECURRENT_RULES)}
+    return {op: rule for op, rule in table.items() if name_of(op) not in (*KEPT, *RECURRENT)}
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without PyTorch's own complaints: what goes wrong is said in one sentence."""
+    """Silence PyTorch's warnings: an error is reported in one sentence."""
     logger = logging.getLogger("torch.export")
     was, logger.disabled = logger.disabled, True
     try:
@@ -143,7 +141,7 @@ def _placeholder(
         if not isinstance(size, int):
             raise ImportModelError(f"input '{name}' leaves dimension {place} open; export it with fixed sizes")
     shape = tuple(value.shape)
-    recurs = any(name_of(user.target) in RECURRENT_RULES for user in node.users)
+    recurs = any(name_of(user.target) in RECURRENT for user in node.users)
     steps_first = recurs and (len(shape) == 2 or shape[1:2] == (1,))
     if len(shape) > 1 and shape[0] != 1 and not steps_first:
         raise ImportModelError(f"input '{name}' is a batch of {shape[0]}, {list(shape)}; give a batch of 1")
@@ -158,7 +156,7 @@ def _output(values: Mapping[fx.Node, object], item: object) -> FileTensor:
 
 
 def _call(c: Sequences, node: fx.Node, values: Mapping[fx.Node, object]) -> object:
-    """Translate one call; what it says of itself stands before every complaint."""
+    """Translate one call; its name begins every error."""
     name = name_of(node.target)
     known = all(not isinstance(values[n], FileTensor) for n in node.all_input_nodes)
     try:
@@ -175,7 +173,7 @@ def _call(c: Sequences, node: fx.Node, values: Mapping[fx.Node, object]) -> obje
 
 
 def _unsupported(reached: fx.Node, values: Mapping[fx.Node, object]) -> Counter[str]:
-    """How often operators that have no rule, and compute no constants, stand behind one that could not be read."""
+    """Count the operators without a rule that follow one that could not be read and compute no constants."""
     computed = {node for node, value in values.items() if isinstance(value, FileTensor)} | {reached}
     found: Counter[str] = Counter()
     node = reached.next
@@ -189,7 +187,7 @@ def _unsupported(reached: fx.Node, values: Mapping[fx.Node, object]) -> Counter[
 
 
 def _fold_constant(c: Sequences, node: fx.Node, values: Mapping[fx.Node, object]) -> Constant:
-    """A call on constants alone, done here."""
+    """Compute a call on constants alone."""
     made, target = node.meta["val"], node.target
     if not isinstance(target, torch._ops.OpOverload) or not (torch.Tag.core in target.tags or name_of(target) in PLAIN):
         raise ImportModelError("it computes constants in a way that is not folded; register the result as a buffer")

@@ -1,8 +1,9 @@
-"""The import of one model under way: which value of the graph stands for which tensor of the file."""
+"""The import of one model: which value of the graph stands for which tensor of the file."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,38 +11,38 @@ import numpy as np
 from smidgen.data.files import Budget
 from smidgen.errors import ImportModelError
 from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator, TfliteTensor
-from smidgen.ir import DTYPES, MAX_BYTES, MAX_RANK, Array, Builder, Op, QParams, Type, Value
+from smidgen.ir import DTYPES, MAX_BYTES, MAX_RANK, Array, Builder, Op, QParams, Type, Value, infer
 from smidgen.ir.types import identifier
+from smidgen.ops import Reshape
 
 MAX_INTEGERS = 16  # elements of a constant shape, permutation, …
+Shape = tuple[int, ...]
 Variable = tuple[str, str]  # the container it is in, and its name
 
 
 @dataclass
 class Variables:
-    """What outlives a run: which tensors stand for a variable, what it begins as, and what it holds by now."""
+    """State that outlives a run: the tensors that stand for each variable, its first value and its current one."""
 
     handles: dict[int, Variable] = field(default_factory=dict)
     first: dict[Variable, Array] = field(default_factory=dict)
-    read: dict[Variable, Value] = field(default_factory=dict)  # as a run finds it
+    read: dict[Variable, Value] = field(default_factory=dict)  # its value when a run begins
     assigned: dict[Variable, Value] = field(default_factory=dict)
 
 
 class TfliteImport:
-    """What the rules for operators ask of the file, every answer checked."""
+    """A model being read: rules for operators ask it for tensors, and every answer is checked."""
 
     def __init__(self, model: TfliteModel, name: str, budget: Budget) -> None:
-        self.model = model
-        self.budget = budget
-        self.builder = Builder(name)
+        self.model, self.budget, self.builder = model, budget, Builder(name)
         self.values: dict[int, Value] = {}
         self.names: set[str] = set()
-        # Maps padded with the least number there is: (input, before, after), waiting for the pool that reads them.
-        self.pads: dict[int, tuple[Value, tuple[int, ...], tuple[int, ...]]] = {}
-        # int8 numbers as int32 and what is added to them, waiting for the table that they are places in.
+        # Maps padded with the lowest number: (input, before, after), kept for the max pool that reads them.
+        self.pads: dict[int, tuple[Value, Shape, Shape]] = {}
+        # int8 numbers cast to int32 and the offset added to them, kept for the table that they index.
         self.places: dict[int, tuple[Value, int]] = {}
-        self.folded: dict[int, Array] = {}  # what operators computed from constants
-        self.widened: set[int] = set()  # weights in int8 that layers of float32 read
+        self.folded: dict[int, Array] = {}  # results that operators compute from constants
+        self.widened: set[int] = set()  # int8 weights that float32 layers read
         self.variables = Variables()
 
     def tensor(self, index: int) -> TfliteTensor:
@@ -52,10 +53,9 @@ class TfliteImport:
         return self.model.tensors[index]
 
     def type(self, index: int) -> Type:
-        """A tensor's type, checked so that nothing absurd goes further."""
+        """Return a tensor's type, checked so that nothing absurd goes further."""
         tensor = self.tensor(index)
-        what = f"tensor '{tensor.name}'"
-        shape = _static_shape(tensor, what)
+        what, shape = f"tensor '{tensor.name}'", _static_shape(tensor)
         if tensor.dtype not in DTYPES:
             raise ImportModelError(f"{what} is {tensor.dtype}; convert the model to int8 or float32")
         if not tensor.plain:
@@ -66,21 +66,21 @@ class TfliteImport:
                 f"{what} has shape {list(shape[:8])}; up to {MAX_RANK} positive dimensions and {MAX_BYTES:,} bytes "
                 "are supported: use a smaller model"
             )
-        return Type(shape, tensor.dtype, _qparams(tensor, what) if tensor.dtype == "int8" else None)
+        return Type(shape, tensor.dtype, self.q(index))
 
     def name(self, index: int) -> str:
-        """A name for the tensor's value, no other tensor's."""
+        """Return a unique name for the tensor's value."""
         return self.free(identifier(self.tensor(index).name) or f"t{index}", index)
 
     def free(self, name: str, number: int = 1) -> str:
-        """A name, with a number where it is taken."""
+        """Return a name, with a number appended if it is taken."""
         if name in self.names:
             name = f"{name}_{number}"
         self.names.add(name)
         return name
 
     def value(self, index: int) -> Value:
-        """The value of a tensor that an operator reads."""
+        """Return the value of a tensor that an operator reads."""
         if index not in self.values:
             tensor = self.tensor(index)
             if index in self.pads:
@@ -91,29 +91,31 @@ class TfliteImport:
             if index in self.places:
                 raise ImportModelError(
                     f"tensor '{tensor.name}' is int8 cast to int32 and read by an operator other than a GATHER "
-                    "from a table; "
-                    "stay in int8"
+                    "from a table; stay in int8"
                 )
-            if index in self.folded:
-                self.values[index] = self.builder.constant(self.name(index), self.folded[index])
-                return self.values[index]
-            if tensor.data is None:
+            if not self.known(index):
                 raise ImportModelError(
                     f"tensor '{tensor.name}' is read before anything writes it; convert the model again"
                 )
-            self.values[index] = self.builder.constant(self.name(index), self.data(index), self.type(index).q)
+            data = self.data(index)
+            q = None if index in self.folded else self.type(index).q
+            self.values[index] = self.builder.constant(self.name(index), data, q)
         return self.values[index]
 
+    def ins(self, operator: TfliteOperator, count: int) -> tuple[Value, ...]:
+        """Return the values that an operator of exactly `count` inputs reads."""
+        return tuple(self.value(index) for index in operator.reads(count, count))
+
     def known(self, index: int) -> bool:
-        """Whether a tensor is a constant, of the file or computed from such."""
+        """Return whether a tensor is constant: stored in the file, or computed from constants."""
         return index in self.folded or (0 <= index < len(self.model.tensors) and self.tensor(index).data is not None)
 
     def real(self, index: int) -> Array:
-        """A constant as float32, whatever it is stored in."""
+        """Return a constant as float32, whatever type it is stored in."""
         data, tensor = self.data(index), self.tensor(index)
         if index in self.folded or data.dtype.kind == "f":
             return data.astype(np.float32)
-        q = _qparams(tensor, f"tensor '{tensor.name}'")
+        q = _qparams(tensor)
         if q is None:
             raise ImportModelError(f"the constant '{tensor.name}' is {tensor.dtype} without a scale; quantize it again")
         along = [-1 if i == q.axis else 1 for i in range(data.ndim)]
@@ -122,7 +124,7 @@ class TfliteImport:
         return numbers
 
     def weights(self, index: int, x: Value) -> Value:
-        """A layer's weights: where it computes in float32 and they are int8 constants, the numbers these stand for."""
+        """Return a layer's weights; int8 constants of a float32 layer become float32."""
         if x.type.dtype != "float32" or not self.known(index) or self.tensor(index).dtype != "int8":
             return self.value(index)
         if index not in self.values:
@@ -131,23 +133,34 @@ class TfliteImport:
         return self.values[index]
 
     def is_open(self, index: int) -> bool:
-        """Whether the file leaves sizes besides the batch open, so that what computes the tensor says them."""
+        """Return whether the file leaves sizes other than the batch open: the operator that computes it sets them."""
         tensor = self.tensor(index)
         stated = len(tensor.signature) == len(tensor.shape)
         return tensor.data is None and stated and any(d < 0 for d in tensor.signature[1:])
 
     def q(self, index: int) -> QParams | None:
-        """A tensor's quantization."""
+        """Return an int8 tensor's quantization."""
         tensor = self.tensor(index)
-        return _qparams(tensor, f"tensor '{tensor.name}'") if tensor.dtype == "int8" else None
+        return _qparams(tensor) if tensor.dtype == "int8" else None
 
     def emit(self, operator: TfliteOperator, op: Op, *ins: Value) -> Value:
-        """The node that computes the operator's output."""
+        """Emit the node that computes the operator's output."""
         (out,) = operator.outputs
         return self.builder.emit(op, *ins, q=self.q(out), name=self.name(out))
 
+    def emit_shaped(self, operator: TfliteOperator, shape: Shape, op: Op, *ins: Value) -> Value:
+        """Emit the node that computes the operator's output, and a reshape if the op gives another shape."""
+        if infer(op, tuple(x.type for x in ins))[0].shape == shape:
+            return self.emit(operator, op, *ins)
+        y = self.builder.emit(op, *ins, q=self.q(operator.outputs[0]))
+        return self.emit(operator, Reshape(shape), y)
+
+    def reshaped(self, x: Value, shape: Shape, role: str) -> Value:
+        """Return x in this shape, named after x with `role` appended where it needs a reshape."""
+        return x if x.type.shape == shape else self.builder.emit(Reshape(shape), x, name=f"{x.name}.{role}")
+
     def data(self, index: int) -> Array:
-        """A constant's elements, whose bytes must fill its shape exactly."""
+        """Return a constant's elements; its bytes must fill its shape exactly."""
         if index in self.folded:
             return self.folded[index]
         tensor = self.tensor(index)
@@ -166,8 +179,8 @@ class TfliteImport:
         self.budget.take(f"the constant '{tensor.name}'", needed)
         return tensor.array()
 
-    def integers(self, index: int) -> tuple[int, ...]:
-        """A small constant of integers: a shape, axes, a permutation, padding."""
+    def integers(self, index: int) -> Shape:
+        """Return a small constant of integers: a shape, axes, a permutation, padding."""
         if index not in self.folded and self.tensor(index).shape == (0,):
             return ()
         data = self.data(index)
@@ -178,21 +191,22 @@ class TfliteImport:
         return tuple(int(n) for n in data.ravel())
 
 
-def _static_shape(tensor: TfliteTensor, what: str) -> tuple[int, ...]:
-    """The shape, with 1 for a batch left open."""
+def _static_shape(tensor: TfliteTensor) -> Shape:
+    """Return the shape, with 1 for an open batch."""
     if len(tensor.signature) != len(tensor.shape):
         return tensor.shape
     if any(d < 0 for d in tensor.signature[1:]):
         raise ImportModelError(
-            f"{what} has the dynamic shape {list(tensor.signature[:8])}; only the batch may be open: "
+            f"tensor '{tensor.name}' has the dynamic shape {list(tensor.signature[:8])}; only the batch may be open: "
             "convert the model with a fixed input shape"
         )
     return (1, *tensor.shape[1:]) if tensor.signature[:1] == (-1,) else tensor.shape
 
 
-def _qparams(tensor: TfliteTensor, what: str) -> QParams | None:
+def _qparams(tensor: TfliteTensor) -> QParams | None:
     if not tensor.scales:
         return None
+    what = f"tensor '{tensor.name}'"
     if not all(math.isfinite(scale) and scale > 0 for scale in tensor.scales):
         raise ImportModelError(f"{what} has a scale that is not a positive number; quantize the model again")
     zeros = tensor.zeros or (0,) * len(tensor.scales)
@@ -208,3 +222,6 @@ def _qparams(tensor: TfliteTensor, what: str) -> QParams | None:
             "quantize the model again"
         )
     return QParams.per_channel(tensor.scales, tensor.axis)
+
+
+TfliteRule = Callable[[TfliteImport, TfliteOperator], Value | tuple[Value, ...] | None]

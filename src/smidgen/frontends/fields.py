@@ -1,20 +1,23 @@
-"""Reading nested mappings that came out of a file: each entry is asked for by name and kind."""
+"""Nested mappings that came out of a file: each entry is asked for by name and kind."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from smidgen.data.files import Budget
 from smidgen.data.pickles import Pending
 from smidgen.errors import ImportModelError
 from smidgen.ir import Array, QParams
 
 SCALES = (1e-12, 1e12)  # far beyond any network's, within float32
+JSON_GROWTH = 32  # bytes of Python objects for one byte of text, at most
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """A mapping and where it stands in the file."""
+    """A mapping and its place in the file."""
 
     values: Mapping[object, object]
     where: str
@@ -25,6 +28,15 @@ class Record:
             raise ImportModelError(f"{where} should be a mapping, found {type(value).__name__}")
         return Record(value, where)
 
+    @staticmethod
+    def from_json(data: bytes, where: str, budget: Budget) -> Record:
+        """Parse JSON, as far as the budget allows."""
+        budget.check(f"the description in {where}", JSON_GROWTH * len(data))
+        try:
+            return Record.of(json.loads(data), where)
+        except (ValueError, RecursionError):
+            raise ImportModelError(f"{where} is damaged: its description cannot be read; save it again") from None
+
     def entry(self, key: str) -> object:
         if key not in self.values:
             raise ImportModelError(f"{self.where} has no entry '{key}'")
@@ -34,20 +46,20 @@ class Record:
         return Record.of(self.entry(key), f"{self.where}, {key}")
 
     def optional(self, key: str) -> Record | None:
-        """The mapping under the key, or None where the file says None or nothing."""
+        """Return the mapping under the key, or None if the file has None or nothing there."""
         return None if self.values.get(key) is None else self.record(key)
 
-    def records(self, key: str) -> tuple[Record, ...]:
-        items = self.entry(key)
-        if not isinstance(items, list):
-            raise ImportModelError(f"{self.where}, {key} should be a list, found {type(items).__name__}")
-        return tuple(Record.of(item, f"{self.where}, {key} {i}") for i, item in enumerate(items))
-
-    def integers(self, key: str) -> tuple[int, ...]:
+    def items(self, key: str) -> list[object] | tuple[object, ...]:
         items = self.entry(key)
         if not isinstance(items, list | tuple):
             raise ImportModelError(f"{self.where}, {key} should be a list, found {type(items).__name__}")
-        return tuple(_integer(item, f"{self.where}, {key}") for item in items)
+        return items
+
+    def records(self, key: str) -> tuple[Record, ...]:
+        return tuple(Record.of(item, f"{self.where}, {key} {i}") for i, item in enumerate(self.items(key)))
+
+    def integers(self, key: str) -> tuple[int, ...]:
+        return tuple(_integer(item, f"{self.where}, {key}") for item in self.items(key))
 
     def integer(self, key: str) -> int:
         return _integer(self.entry(key), f"{self.where}, {key}")
@@ -59,7 +71,7 @@ class Record:
         return value.array
 
     def qparams(self, scale: str, zero: str) -> QParams:
-        """A per-tensor quantization from two entries."""
+        """Return a per-tensor quantization from two entries."""
         value = self.entry(scale)
         if not isinstance(value, int | float) or not SCALES[0] < value < SCALES[1]:
             raise ImportModelError(f"{self.where}, {scale} should be a positive number")

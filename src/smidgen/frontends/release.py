@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,15 +9,15 @@ from pathlib import Path
 from smidgen.data.files import MEMORY, Budget, read_npz, read_whole, read_zip
 from smidgen.data.pickles import read_pickle
 from smidgen.errors import GraphError, ImportModelError
+from smidgen.frontends.fields import Record
 from smidgen.frontends.network import Block, Classifier, Conv, Network, build
-from smidgen.frontends.release.fields import Record
 from smidgen.ir import Array, Graph, QParams
 
-NPZ_RESOLUTION = 128  # the repacked files do not say; all were calibrated on 128×128 images
+NPZ_RESOLUTION = 128  # not stated in the repacked files; all were calibrated on 128×128 images
 
 
 def read_pkl(path: Path, memory: int = MEMORY) -> Graph:
-    """A network as the release ships it: nested dicts of arrays in a torch.save archive or a bare pickle."""
+    """Read a network as the release ships it: nested dicts of arrays in a torch.save archive or a bare pickle."""
     data = read_whole(path, memory)
     if data[:4] == b"PK\x03\x04":
         members = read_zip(path, Budget(memory), lambda name: name.endswith("data.pkl"))
@@ -34,17 +33,21 @@ def read_pkl(path: Path, memory: int = MEMORY) -> Graph:
         image=stem.record("params").qparams("x_scale", "x_zero"),
         stem=_pkl_conv(stem),
         blocks=tuple(_pkl_block(block) for block in root.records("blocks")),
-        classifier=_pkl_classifier(root.record("classifier")),
+        classifier=_classifier(root.record("classifier"), *_pkl_layer(root.record("classifier"))),
     )
     _check_pkl(root, network)
     return _graph(network, path)
 
 
-def _pkl_conv(record: Record) -> Conv:
+def _pkl_layer(record: Record) -> tuple[Array, Array, Array, QParams]:
+    """Return a layer's weights, bias, scales and output quantization."""
     params = record.record("params")
     w, b, scales = (params.array(k, d) for k, d in (("weight", "int8"), ("bias", "int32"), ("w_scales", "float32")))
-    y = params.qparams("y_scale", "y_zero")
-    return _conv(record, w, b, scales, y, record.integers("kernel_size"))
+    return w, b, scales, params.qparams("y_scale", "y_zero")
+
+
+def _pkl_conv(record: Record) -> Conv:
+    return _conv(record, *_pkl_layer(record), record.integers("kernel_size"))
 
 
 def _pkl_block(record: Record) -> Block:
@@ -59,14 +62,8 @@ def _pkl_block(record: Record) -> Block:
     )
 
 
-def _pkl_classifier(record: Record) -> Classifier:
-    params = record.record("params")
-    w, b, scales = (params.array(k, d) for k, d in (("weight", "int8"), ("bias", "int32"), ("w_scales", "float32")))
-    return _classifier(record, w, b, scales, params.qparams("y_scale", "y_zero"))
-
-
 def _check_pkl(root: Record, network: Network) -> None:
-    """Every layer must read its input as the layer before wrote it."""
+    """Raise unless every layer reads its input with the quantization that the layer before writes."""
     x = network.stem.y
     for record, block in zip(root.records("blocks"), network.blocks, strict=True):
         residual = record.optional("residual")
@@ -81,13 +78,14 @@ def _check_pkl(root: Record, network: Network) -> None:
 
 
 def read_release_npz(path: Path, memory: int = MEMORY) -> Graph:
-    """A network repacked as `.npz`: `meta` describes in JSON what the arrays `c0_w`, `c0_b`, `c0_ws`, … are."""
-    arrays = read_npz(path, Budget(memory))
-    meta = Record.of(_json(_array(arrays, "meta", path.name), path.name), f"{path.name}, meta")
-    records = meta.records("convs")
-    convs = [_npz_conv(arrays, record, f"c{i}") for i, record in enumerate(records)]
-    head = meta.record("classifier")
-    w, b, scales = (_array(arrays, f"fc_{part}", path.name) for part in ("w", "b", "ws"))
+    """Read a network repacked as `.npz`: `meta` describes the arrays `c0_w`, `c0_b`, `c0_ws`, … in JSON."""
+    budget = Budget(memory)
+    arrays = read_npz(path, budget)
+    meta = Record.from_json(str(_array(arrays, "meta", path.name)).encode(), f"{path.name}, meta", budget)
+    records, head = meta.records("convs"), meta.record("classifier")
+    convs = [
+        _conv(record, *_npz_layer(arrays, record, f"c{i}"), record.integers("k")) for i, record in enumerate(records)
+    ]
     if not convs:
         raise ImportModelError(f"{path.name} describes no convolutions")
     network = Network(
@@ -95,15 +93,16 @@ def read_release_npz(path: Path, memory: int = MEMORY) -> Graph:
         image=records[0].qparams("x_scale", "x_zero"),
         stem=convs[0],
         blocks=tuple(_npz_block(block, convs) for block in meta.records("blocks")),
-        classifier=_classifier(head, w, b, scales, head.qparams("y_scale", "y_zero")),
+        classifier=_classifier(head, *_npz_layer(arrays, head, "fc")),
     )
     _check_npz(meta, network)
     return _graph(network, path)
 
 
-def _npz_conv(arrays: Mapping[str, Array], record: Record, name: str) -> Conv:
+def _npz_layer(arrays: Mapping[str, Array], record: Record, name: str) -> tuple[Array, Array, Array, QParams]:
+    """Return a layer's weights, bias, scales and output quantization."""
     w, b, scales = (_array(arrays, f"{name}_{part}", record.where) for part in ("w", "b", "ws"))
-    return _conv(record, w, b, scales, record.qparams("y_scale", "y_zero"), record.integers("k"))
+    return w, b, scales, record.qparams("y_scale", "y_zero")
 
 
 def _npz_block(record: Record, convs: list[Conv]) -> Block:
@@ -116,7 +115,7 @@ def _npz_block(record: Record, convs: list[Conv]) -> Block:
 
 
 def _check_npz(meta: Record, network: Network) -> None:
-    """Every layer must read its input as the layer before wrote it."""
+    """Raise unless every layer reads its input with the quantization that the layer before writes."""
     convs, x = meta.records("convs"), network.stem.y
     for record, block in zip(meta.records("blocks"), network.blocks, strict=True):
         add = record.optional("add")
@@ -141,7 +140,7 @@ def _check_input(record: Record, expected: QParams, scale: str = "x_scale", zero
 
 
 def _conv(record: Record, w: Array, b: Array, scales: Array, y: QParams, kernel: tuple[int, ...]) -> Conv:
-    """From weights [out, in / groups, rows, columns] to ours, [out, rows, columns, in] or [1, rows, columns, out]."""
+    """Transpose weights [out, in / groups, rows, columns] to [out, rows, columns, in] or [1, rows, columns, out]."""
     groups = record.integer("groups")
     _check_arrays(record, w, b, scales)
     if w.shape[2:] != kernel:
@@ -167,8 +166,7 @@ def _check_arrays(record: Record, w: Array, b: Array, scales: Array) -> None:
     dtypes = (w.dtype.name, b.dtype.name, scales.dtype.name)
     if dtypes != ("int8", "int32", "float32") or w.ndim != 4 or b.shape != w.shape[:1] or scales.shape != w.shape[:1]:
         raise ImportModelError(
-            f"{record.where} should have int8 weights of 4 dimensions and an int32 bias and a float32 scale per "
-            "channel, "
+            f"{record.where} should have int8 weights of 4 dimensions, an int32 bias and a float32 scale per channel, "
             f"found {dtypes[0]}{list(w.shape)}, {dtypes[1]}{list(b.shape)} and {dtypes[2]}{list(scales.shape)}"
         )
 
@@ -177,14 +175,6 @@ def _array(arrays: Mapping[str, Array], name: str, where: str) -> Array:
     if name not in arrays:
         raise ImportModelError(f"{where} has no array '{name}'")
     return arrays[name]
-
-
-def _json(meta: Array, where: str) -> object:
-    try:
-        value: object = json.loads(str(meta)) if meta.ndim == 0 and meta.dtype.kind == "U" else None
-    except (ValueError, RecursionError):
-        raise ImportModelError(f"{where} has a 'meta' that is not JSON") from None
-    return value
 
 
 def _graph(network: Network, path: Path) -> Graph:

@@ -1,4 +1,4 @@
-"""One call of a Keras layer: what it is given, what its config says, and what it emits."""
+"""One call of a Keras layer: its inputs, its config and weights, and the nodes it emits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from smidgen.data.files import Budget
 from smidgen.errors import ImportModelError
-from smidgen.frontends.release.fields import Record
+from smidgen.frontends.fields import Record
 from smidgen.ir import Array, Builder, Op, Value
 from smidgen.ops import Reshape
 from smidgen.ops.window import Pad, same_pad
@@ -19,7 +19,7 @@ LARGEST = 1 << 16  # number in a layer's config: windows, strides, sizes
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class LayerCall:
     """A layer of a model, applied to values."""
 
     builder: Builder
@@ -40,11 +40,11 @@ class Call:
 
     @property
     def flat(self) -> bool:
-        """Whether it runs over one dimension."""
+        """Whether the layer runs over one dimension."""
         return "1D" in self.kind
 
     def map(self) -> Value:
-        """The input as a map of rows and columns; one dimension is a row."""
+        """Return the input as a map of rows and columns; one dimension is a row."""
         shape = self.x.type.shape
         if len(shape) != (3 if self.flat else 4):
             raise ImportModelError(f"it is applied to {list(shape)}, which has another number of dimensions")
@@ -53,7 +53,7 @@ class Call:
         return self.emit(Reshape((1, *shape)), self.x) if self.flat else self.x
 
     def back(self, y: Value) -> Value:
-        """A map as the layer gives it."""
+        """Return a map in the shape that the layer gives."""
         return self.emit(Reshape((1, *y.type.shape[2:])), y) if self.flat and len(y.type.shape) == 4 else y
 
     def emit(self, op: Op, *ins: Value) -> Value:
@@ -63,7 +63,7 @@ class Call:
         return self.builder.constant(f"{self.name}.{stem}", np.ascontiguousarray(data, np.float32))
 
     def array(self, index: int, *shape: int) -> Array:
-        """A weight, which has this shape."""
+        """Return a weight, which must have this shape."""
         if index >= len(self.weights):
             raise ImportModelError(f"the file holds {len(self.weights)} of its weights; save the model again")
         found = self.weights[index]
@@ -71,10 +71,17 @@ class Call:
             raise ImportModelError(f"its weight {index} is {list(found.shape)}, expected {list(shape)}")
         return found
 
+    def kernel(self, index: int, *channels: int) -> Array:
+        """Return the weights of a window as [rows, columns, *channels]."""
+        size = self.pair("kernel_size")
+        return self.array(index, *size[1 if self.flat else 0 :], *channels).reshape(*size, *channels)
+
+    def biases(self, index: int, channels: int) -> Array:
+        """Return the bias, or zeros if the layer has none."""
+        return self.array(index, channels) if self.flag("use_bias", True) else np.zeros(channels, np.float32)
+
     def bias(self, index: int, channels: int) -> Value:
-        """The bias behind other weights, or zeros where the layer has none."""
-        used = self.flag("use_bias", True)
-        return self.constant("b", self.array(index, channels) if used else np.zeros(channels, np.float32))
+        return self.constant("b", self.biases(index, channels))
 
     def flag(self, key: str, default: bool) -> bool:
         found = self.config.values.get(key, default)
@@ -95,7 +102,7 @@ class Call:
         return int(found)
 
     def pair(self, key: str, default: Pair = (1, 1)) -> Pair:
-        """Rows and columns, from one number or two; of one dimension, columns."""
+        """Return rows and columns from one number or two; one dimension is columns."""
         found = self.config.values.get(key)
         if found is None:
             return default

@@ -1,28 +1,26 @@
-"""TFLite's variables: tensors that outlive a run, begun by a subgraph that runs once, read and assigned by operators.
+"""TFLite's variables: tensors that outlive a run, initialized by a subgraph that runs once, read and assigned later.
 
-They become state of the graph. What a run reads after it assigned a variable is what it assigned; the next run begins
-with the last of it.
+They become state of the graph. After an assignment a run reads the assigned value; the next run begins with the last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from smidgen.errors import ImportModelError
-from smidgen.frontends.tflite.arguments import inputs_of
-from smidgen.frontends.tflite.context import TfliteImport, Variable
 from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator
-from smidgen.frontends.tflite.unsigned import as_signed
+from smidgen.frontends.tflite.read.context import TfliteImport, TfliteRule, Variable
+from smidgen.frontends.tflite.read.unsigned import as_signed
 from smidgen.ir import Graph, QParams, Value
 from smidgen.ir.types import identifier
 from smidgen.ops import Assign
 
-SILENT = frozenset({"ASSIGN_VARIABLE", "CALL_ONCE"})  # operators that give nothing
+SILENT = frozenset({"ASSIGN_VARIABLE", "CALL_ONCE"})  # operators without outputs
 
 
 def begin_variables(c: TfliteImport) -> None:
-    """Take what the subgraphs that run once assign as what variables begin with."""
+    """Record the first value of each variable, which the subgraphs that run once assign."""
     called = [o.options.init_subgraph_index for o in c.model.operators if o.code == "CALL_ONCE"]
     if set(called) != set(range(1, len(c.model.others) + 1)):
         raise ImportModelError(
@@ -39,7 +37,7 @@ def _run_once(c: TfliteImport, model: TfliteModel) -> None:
         if operator.code == "VAR_HANDLE":
             _handle(once, operator)
         elif operator.code == "ASSIGN_VARIABLE":
-            handle, value = inputs_of(operator, 2, 2)
+            handle, value = operator.reads(2, 2)
             c.variables.first[_variable(once, handle)] = once.data(value)
         else:
             raise ImportModelError(
@@ -48,7 +46,7 @@ def _run_once(c: TfliteImport, model: TfliteModel) -> None:
 
 
 def _handle(c: TfliteImport, operator: TfliteOperator) -> None:
-    inputs_of(operator, 0, 0)
+    operator.reads(0, 0)
     if len(operator.outputs) != 1:
         raise ImportModelError(f"VAR_HANDLE has {len(operator.outputs)} outputs instead of 1; convert the model again")
     (out,) = operator.outputs
@@ -62,8 +60,8 @@ def _variable(c: TfliteImport, index: int) -> Variable:
 
 
 def _read(c: TfliteImport, operator: TfliteOperator) -> None:
-    """What the variable holds by now; the value is there already, so that no node gives it."""
-    (handle,), (out,) = inputs_of(operator, 1, 1), operator.outputs
+    """Read a variable's current value, which needs no node."""
+    (handle,), (out,) = operator.reads(1, 1), operator.outputs
     variable, type_ = _variable(c, handle), c.type(out)
     value = c.variables.assigned.get(variable) or c.variables.read.get(variable) or _begun(c, variable, type_.q)
     if value.type != type_:
@@ -75,7 +73,7 @@ def _read(c: TfliteImport, operator: TfliteOperator) -> None:
 
 
 def _begun(c: TfliteImport, variable: Variable, q: QParams | None) -> Value:
-    """A variable as the first run finds it."""
+    """Return a variable with its first value."""
     if variable not in c.variables.first:
         raise ImportModelError(f"nothing gives the variable '{variable[1][:80]}' its first value; initialize it")
     name = c.free(identifier(variable[1]) or "variable")
@@ -85,27 +83,22 @@ def _begun(c: TfliteImport, variable: Variable, q: QParams | None) -> Value:
 
 
 def _assign(c: TfliteImport, operator: TfliteOperator) -> tuple[()]:
-    handle, value = inputs_of(operator, 2, 2)
+    handle, value = operator.reads(2, 2)
     c.variables.assigned[_variable(c, handle)] = c.value(value)
     return ()
 
 
-def _call_once(c: TfliteImport, operator: TfliteOperator) -> tuple[()]:
-    """It was run before everything else."""
-    return ()
-
-
-VARIABLE_RULES: Mapping[str, Callable[[TfliteImport, TfliteOperator], tuple[()] | None]] = {
-    "ASSIGN_VARIABLE": _assign, "CALL_ONCE": _call_once, "READ_VARIABLE": _read, "VAR_HANDLE": _handle,
+VARIABLE_RULES: Mapping[str, TfliteRule] = {
+    "ASSIGN_VARIABLE": _assign, "CALL_ONCE": lambda c, operator: (), "READ_VARIABLE": _read, "VAR_HANDLE": _handle,
 }  # fmt: skip
 
 
 def assign_variables(c: TfliteImport) -> None:
-    """Let what was assigned last replace each variable that a run reads; others are none."""
+    """Replace each variable that a run reads by the value assigned last; variables nobody reads are dropped."""
     known = c.variables
     waiting = {old: known.assigned[v] for v, old in known.read.items() if known.assigned.get(v, old) != old}
     while waiting:
-        # What another one is replaced by has to wait for that.
+        # A variable whose old value replaces another one has to wait for that.
         ready = [old for old in waiting if old not in waiting.values()]
         if not ready:
             raise ImportModelError(f"the variables {', '.join(v.name for v in waiting)} take each other's places")
@@ -114,7 +107,7 @@ def assign_variables(c: TfliteImport) -> None:
 
 
 def assign_early(graph: Graph) -> Graph:
-    """Variables are replaced as soon as their next value exists and nobody reads the last one any more."""
+    """Replace variables as soon as their next value exists and nothing reads the old one any more."""
     order, old_of = list(graph.nodes), {new: old for old, new in graph.updates.items()}
     for node in (node for node in graph.nodes if isinstance(node.op, Assign)):
         order.remove(node)

@@ -1,7 +1,7 @@
 """uint8 tensors as int8: a byte less 128 with a zero point less 128 is the same real number.
 
-That is exact for activations. Weights have no zero point here: those of old uint8 files, less theirs, stay as they are
-where they lie in −127 … 127; a channel that reaches further is rounded to a scale of its own.
+That is exact for activations. Weights have no zero point here: those of old uint8 files, less theirs, stay unchanged
+within −127 … 127; a channel that reaches further is rounded to a coarser scale.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from smidgen.ir import Array
 HALF = 128  # between uint8 and int8
 MOST = 127  # steps of a weight
 WEIGHT_AXES: Mapping[str, int] = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 0}
-# Whose kernels for uint8 round otherwise than those for int8.
+# Operators whose uint8 kernels round differently from the int8 ones.
 WITHIN_A_STEP: Mapping[str, str] = {"L2_NORMALIZATION": "L2 normalizations", "RESIZE_BILINEAR": "bilinear resizes"}
 INT32 = np.iinfo(np.int32)
 
 
 @dataclass
-class _Weights:
-    """How many layers' weights were taken over exactly and how many were rounded, with their channels."""
+class _SignedWeights:
+    """Converted weights, and how many layers' were exact or rounded, with their channels."""
 
     exact: int = 0
     rounded: int = 0
     channels: int = 0
     of: int = 0
     tensors: dict[int, TfliteTensor] = field(default_factory=dict)
-    coarser: dict[int, Array] = field(default_factory=dict)  # by tensor, its scales as multiples of the one it had
+    coarser: dict[int, Array] = field(default_factory=dict)  # by tensor, new scales as multiples of the old one
 
 
 def as_signed(model: TfliteModel) -> tuple[TfliteModel, tuple[str, ...]]:
-    """The same model without uint8, and a sentence on what became of its weights where they were uint8."""
-    weights = _Weights()
+    """Return the same model without uint8, and a note on its uint8 weights."""
+    weights = _SignedWeights()
     for operator in model.operators:
         _convert_weights(model, operator, weights)
     tensors = [weights.tensors.get(i) or _moved(tensor) for i, tensor in enumerate(model.tensors)]
@@ -52,7 +52,7 @@ def as_signed(model: TfliteModel) -> tuple[TfliteModel, tuple[str, ...]]:
 
 
 def _has_halves(model: TfliteModel, operator: TfliteOperator) -> bool:
-    """Whether it averages even numbers of uint8, whose halves go up, those of int8 away from zero."""
+    """Return whether it averages even numbers of uint8: halves of uint8 go up, those of int8 away from zero."""
     options = operator.options
     odd = options.filter_height % 2 and options.filter_width % 2 and options.padding == VALID
     return operator.code == "AVERAGE_POOL_2D" and not odd and _reads_uint8(model, operator)
@@ -63,25 +63,25 @@ def _reads_uint8(model: TfliteModel, operator: TfliteOperator) -> bool:
     return 0 <= index < len(model.tensors) and model.tensors[index].dtype == "uint8"
 
 
-def _notes(weights: _Weights, averages: int, near: Mapping[str, int], joins: int) -> tuple[str, ...]:
-    layers, said = weights.exact + weights.rounded, []
+def _notes(weights: _SignedWeights, averages: int, near: Mapping[str, int], joins: int) -> tuple[str, ...]:
+    layers, parts = weights.exact + weights.rounded, []
     if weights.rounded:
-        said.append(
+        parts.append(
             f"the weights of {weights.exact} of {layers} layers exactly, of {weights.rounded} requantized: "
             f"{weights.channels} of their {weights.of:,} channels reach beyond {MOST} steps"
         )
     elif layers:
-        said.append(f"the weights of all {layers} layers exactly")
+        parts.append(f"the weights of all {layers} layers exactly")
     if averages:
-        said.append(f"halves in {averages} average pools go away from zero, not up")
-    said += [f"{n} {WITHIN_A_STEP[code]} round as those of int8 do, within a step" for code, n in near.items()]
+        parts.append(f"halves in {averages} average pools go away from zero, not up")
+    parts += [f"{n} {WITHIN_A_STEP[code]} round as those of int8 do, within a step" for code, n in near.items()]
     if joins:
-        said.append(f"{joins} parts of concatenations are requantized to the scale of the whole, within a step")
-    return (f"uint8 became int8: {'; '.join(said)}",) if said else ()
+        parts.append(f"{joins} parts of concatenations are requantized to the scale of the whole, within a step")
+    return (f"uint8 became int8: {'; '.join(parts)}",) if parts else ()
 
 
 def _moved(tensor: TfliteTensor) -> TfliteTensor:
-    """A uint8 tensor as int8; bytes without a scale are the numbers 0 … 255."""
+    """Return a uint8 tensor as int8; bytes without a scale are the numbers 0 … 255."""
     zeros = tensor.zeros or (0,) * len(tensor.scales)
     if tensor.dtype != "uint8" or len(tensor.scales) > 1 or len(zeros) != len(tensor.scales):
         return tensor
@@ -90,14 +90,11 @@ def _moved(tensor: TfliteTensor) -> TfliteTensor:
     return replace(tensor, dtype="int8", scales=scales, zeros=(zeros[0] - HALF,), data=data)
 
 
-def _convert_weights(model: TfliteModel, operator: TfliteOperator, weights: _Weights) -> None:
-    """A layer's weights less their zero point, noted in `weights`; what is not such weights is left alone."""
+def _convert_weights(model: TfliteModel, operator: TfliteOperator, weights: _SignedWeights) -> None:
+    """Subtract the zero point of a layer's uint8 weights, if it has them, and record the result in `weights`."""
     index = operator.inputs[1] if operator.code in WEIGHT_AXES and len(operator.inputs) > 1 else -1
-    if not 0 <= index < len(model.tensors) or index in weights.tensors:
-        return
-    x = operator.inputs[0]
-    if not 0 <= x < len(model.tensors) or model.tensors[x].dtype != "uint8":
-        return  # a layer of float32 reads the numbers they stand for
+    if not 0 <= index < len(model.tensors) or index in weights.tensors or not _reads_uint8(model, operator):
+        return  # a float32 layer reads uint8 weights as float32
     tensor, axis = model.tensors[index], WEIGHT_AXES[operator.code]
     whole = tensor.data is not None and len(tensor.data) == math.prod(tensor.shape) and axis < len(tensor.shape)
     if tensor.dtype != "uint8" or len(tensor.scales) != 1 or len(tensor.zeros) != 1 or not whole:
@@ -125,7 +122,7 @@ def _convert_weights(model: TfliteModel, operator: TfliteOperator, weights: _Wei
 def _in_one_scale(
     operator: TfliteOperator, model: TfliteModel, tensors: list[TfliteTensor]
 ) -> Iterator[TfliteOperator]:
-    """A concatenation of uint8 that rescales, as those of int8 may not: each part is requantized before it."""
+    """Requantize each part of a uint8 concatenation that rescales, which int8 ones may not."""
     inputs, count = list(operator.inputs), len(model.tensors)
     if operator.code == "CONCATENATION" and len(operator.outputs) == 1 and 0 <= operator.outputs[0] < count:
         whole = tensors[operator.outputs[0]]
@@ -143,7 +140,7 @@ def _in_one_scale(
 
 
 def _with_bias(operator: TfliteOperator, tensors: list[TfliteTensor], coarser: Mapping[int, Array]) -> TfliteOperator:
-    """The layer with its bias, appended to the tensors, in steps of its weights' new scales."""
+    """Return the layer with its bias in steps of its weights' new scales, appended to the tensors."""
     inputs = operator.inputs
     multiples = coarser.get(inputs[1]) if len(inputs) > 2 and operator.code in WEIGHT_AXES else None
     if multiples is None or not 0 <= inputs[2] < len(tensors):

@@ -1,4 +1,4 @@
-"""Operators of a TFLite file whose inputs are known: shapes and their arithmetic, and weights stored in fewer bits.
+"""TFLite operators on constants, computed while reading: arithmetic on shapes, and weights stored in fewer bits.
 
 Keras asks a tensor for its shape and computes from it the shape of a reshape; once all sizes are known these are
 constants, and so are weights that a file keeps in float16 or int8 and converts before use.
@@ -11,22 +11,21 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from smidgen.errors import ImportModelError
-from smidgen.frontends.tflite.arguments import inputs_of
-from smidgen.frontends.tflite.context import MAX_INTEGERS, TfliteImport
-from smidgen.frontends.tflite.flatbuffer import TENSOR_TYPES, TfliteOperator, TfliteOptions
+from smidgen.frontends.tflite.flatbuffer import TYPE_NAMES, TfliteOperator, TfliteOptions
+from smidgen.frontends.tflite.read.context import MAX_INTEGERS, TfliteImport
+from smidgen.frontends.tflite.read.moves import strided
 from smidgen.ir import Array
 
 Fold = Callable[[TfliteOptions, Sequence[Array]], Array]
-_TYPE_NAMES = {code: name for name, code in TENSOR_TYPES.items()}
 CASTS = ("int32", "int64", "float32")
 ABSURD = (ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError, MemoryError)
 
 
 def fold(c: TfliteImport, operator: TfliteOperator) -> Array | None:
-    """What the operator computes where that is known already; None where it is left to a rule."""
+    """Return the operator's result if it is known now; None leaves the operator to a rule."""
     if operator.code == "SHAPE":
-        (index,) = inputs_of(operator, 1, 1)
-        return np.array(c.value(index).type.shape, np.int32)
+        (x,) = c.ins(operator, 1)
+        return np.array(x.type.shape, np.int32)
     if operator.code == "DEQUANTIZE" and len(operator.inputs) == 1 and c.known(operator.inputs[0]):
         return c.real(operator.inputs[0])
     if operator.code not in FOLDS or not operator.inputs or not all(c.known(index) for index in operator.inputs):
@@ -47,18 +46,9 @@ def fold(c: TfliteImport, operator: TfliteOperator) -> Array | None:
 
 
 def _strided_slice(options: TfliteOptions, ins: Sequence[Array]) -> Array:
-    x, begin, end, stride = ins
-    if options.ellipsis_mask or options.new_axis_mask:
-        raise ValueError("an ellipsis or a new axis in a slice is not supported")
-    places: list[slice | int] = []
-    for axis, (first, last, step) in enumerate(zip(begin.ravel(), end.ravel(), stride.ravel(), strict=True)):
-        if options.shrink_axis_mask >> axis & 1:
-            places.append(int(first))
-            continue
-        start = None if options.begin_mask >> axis & 1 else int(first)
-        stop = None if options.end_mask >> axis & 1 else int(last)
-        places.append(slice(start, stop, int(step)))
-    return np.asarray(x[tuple(places)])
+    x, *numbers = ins
+    places, gone = strided(options, x.shape, *(tuple(int(n) for n in part.ravel()) for part in numbers))
+    return x[np.ix_(*places)].squeeze(axis=tuple(gone))
 
 
 def _slice(options: TfliteOptions, ins: Sequence[Array]) -> Array:
@@ -68,18 +58,14 @@ def _slice(options: TfliteOptions, ins: Sequence[Array]) -> Array:
 
 
 def _cast(options: TfliteOptions, ins: Sequence[Array]) -> Array:
-    name = _TYPE_NAMES.get(options.out_data_type, "nothing known")
+    name = TYPE_NAMES.get(options.out_data_type, "nothing known")
     if name not in CASTS:
         raise ValueError(f"a cast to {name} is not supported")
     return ins[0].astype(name)
 
 
-def _squeeze(options: TfliteOptions, ins: Sequence[Array]) -> Array:
-    return np.squeeze(ins[0])
-
-
 def _divide(options: TfliteOptions, ins: Sequence[Array]) -> Array:
-    """Toward zero, as C does."""
+    """Divide toward zero, as C does."""
     a, b = ins
     if not b.all():
         raise ZeroDivisionError("it divides by 0")
@@ -106,9 +92,9 @@ FOLDS: Mapping[str, Fold] = {
     "REDUCE_PROD": _product,
     "RESHAPE": lambda o, ins: ins[0].reshape(tuple(int(d) for d in ins[1].ravel())),
     "SLICE": _slice,
-    "SQUEEZE": _squeeze,
+    "SQUEEZE": lambda o, ins: np.squeeze(ins[0]),
     "STRIDED_SLICE": _strided_slice,
     "SUB": lambda o, ins: ins[0] - ins[1],
 }
-# What is folded away wherever it stands, or refused: nothing of it is computed on a device.
+# Operators that are folded or refused: a device computes none of them.
 FOLDED_ONLY = frozenset(FOLDS) | {"SHAPE"}

@@ -1,23 +1,30 @@
-"""TFLite → Graph: each operator becomes one node, reshapes apart; SAME and VALID become explicit padding."""
+"""TFLite → Graph: each operator becomes one node, reshapes aside; SAME and VALID become explicit padding."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from smidgen.data.files import MEMORY, Budget, read_whole
 from smidgen.errors import GraphError, ImportModelError, UnsupportedOperatorError, with_others
-from smidgen.frontends.tflite.context import TfliteImport
 from smidgen.frontends.tflite.decode import decode
 from smidgen.frontends.tflite.flatbuffer import CUSTOM, TfliteModel, TfliteOperator
-from smidgen.frontends.tflite.folding import FOLDED_ONLY, fold
 from smidgen.frontends.tflite.metadata import stated_preprocessing
-from smidgen.frontends.tflite.moving import SEVERAL_OUTPUTS
-from smidgen.frontends.tflite.operators import OPERATOR_RULES
-from smidgen.frontends.tflite.unsigned import as_signed
-from smidgen.frontends.tflite.variables import SILENT, assign_early, assign_variables, begin_variables
+from smidgen.frontends.tflite.read.arithmetic import ARITHMETIC_RULES
+from smidgen.frontends.tflite.read.context import TfliteImport, TfliteRule
+from smidgen.frontends.tflite.read.folding import FOLDED_ONLY, fold
+from smidgen.frontends.tflite.read.layers import LAYER_RULES
+from smidgen.frontends.tflite.read.moves import MOVE_RULES, SEVERAL_OUTPUTS
+from smidgen.frontends.tflite.read.unsigned import as_signed
+from smidgen.frontends.tflite.read.variables import (
+    SILENT,
+    VARIABLE_RULES,
+    assign_early,
+    assign_variables,
+    begin_variables,
+)
 from smidgen.frontends.tidy import cancel_transposes
 from smidgen.ir import Graph, Type, Value
 from smidgen.ir.preprocessing import Preprocessing
@@ -26,12 +33,13 @@ from smidgen.ir.verifying import fits_scores
 from smidgen.ops.fusing import keep_last_states, merge_pads
 from smidgen.ops.lstm import Lstm
 
-# What files spell out in more nodes and more memory than it takes, without another byte.
+OPERATOR_RULES: Mapping[str, TfliteRule] = {**ARITHMETIC_RULES, **LAYER_RULES, **MOVE_RULES, **VARIABLE_RULES}
+# Passes that need fewer nodes and less memory than the file, without another byte.
 FEWER: tuple[Callable[[Graph], Graph], ...] = (merge_pads, cancel_transposes, keep_last_states, assign_early)
 
 
 def read_tflite(path: Path, memory: int = MEMORY) -> Graph:
-    """The model in a `.tflite` file as a graph."""
+    """Read the model in a `.tflite` file as a graph."""
     data = read_whole(path, memory)
     try:
         return _graph(decode(data), identifier(path.stem) or "model", Budget(memory))
@@ -42,7 +50,11 @@ def read_tflite(path: Path, memory: int = MEMORY) -> Graph:
 
 
 def _graph(model: TfliteModel, name: str, budget: Budget) -> Graph:
-    _check_loops(model)
+    if any(operator.code == "WHILE" for operator in model.operators):
+        raise ImportModelError(
+            "it has a loop (WHILE), as recurrent layers in Keras become; for one LSTM operator convert a saved model "
+            "with a batch of 1 and a fixed length, for a GRU give the layer unroll=True"
+        )
     model, notes = as_signed(model)
     c, reached = TfliteImport(model, name, budget), 0
     try:
@@ -59,32 +71,18 @@ def _graph(model: TfliteModel, name: str, budget: Budget) -> Graph:
     for one in FEWER:
         graph = one(graph)
     classes = model.classes if fits_scores(model.classes, graph.scores.type) else ()
-    notes += _widened(c) + _states(graph)
+    notes = (*notes, *_notes(c, graph))
     return replace(graph, preprocessing=_preprocessing(model, graph), classes=classes, notes=notes)
 
 
-def _check_loops(model: TfliteModel) -> None:
-    """Raise where a file has a loop, as Keras' recurrent layers become unless the converter fuses or unrolls them."""
-    if any(operator.code == "WHILE" for operator in model.operators):
-        raise ImportModelError(
-            "it has a loop (WHILE), as recurrent layers in Keras become; for one LSTM operator convert a saved model "
-            "with a batch of 1 and a fixed length, for a GRU give the layer unroll=True"
-        )
-
-
-def _widened(c: TfliteImport) -> tuple[str, ...]:
-    """A note on weights that became float32."""
-    if not c.widened:
-        return ()
-    return (f"the weights of {len(c.widened)} layers are int8 and were read as float32, as their inputs are: quantize",)
-
-
-def _states(graph: Graph) -> tuple[str, ...]:
-    """A note on recurrent layers, whose state TFLite keeps from one run to the next unless it is told otherwise."""
+def _notes(c: TfliteImport, graph: Graph) -> Iterator[str]:
+    """Describe weights that became float32, and recurrent layers, whose state TFLite keeps between runs."""
+    if c.widened:
+        yield f"the weights of {len(c.widened)} layers are int8 and were read as float32, as their inputs are: quantize"
     count = sum(isinstance(node.op, Lstm) for node in graph.nodes)
-    layers = "the LSTM layer" if count == 1 else f"all {count} LSTM layers"
-    said = f"the state of {layers} begins at zero in every run, as after LiteRT's reset_all_variables"
-    return (said,) if count else ()
+    if count:
+        layers = "the LSTM layer" if count == 1 else f"all {count} LSTM layers"
+        yield f"the state of {layers} begins at zero in every run, as after LiteRT's reset_all_variables"
 
 
 def _inputs(c: TfliteImport) -> None:
@@ -97,7 +95,7 @@ def _inputs(c: TfliteImport) -> None:
 
 
 def _preprocessing(model: TfliteModel, graph: Graph) -> Preprocessing | None:
-    """What the metadata says of a float32 image; of an int8 one the quantization tells, which runtimes go by."""
+    """Return the metadata's preprocessing of a float32 image; for int8 the quantization states it, as in runtimes."""
     image = graph.inputs[0].type if graph.inputs else None
     if image is None or image.dtype != "float32" or len(image.shape) != 4:
         return None
@@ -105,7 +103,7 @@ def _preprocessing(model: TfliteModel, graph: Graph) -> Preprocessing | None:
 
 
 def _node(c: TfliteImport, number: int, operator: TfliteOperator) -> None:
-    """Translate one operator and hold the result against what the file declares."""
+    """Translate one operator and compare the result with what the file declares."""
     where = f"operator {number} ({operator.code})"
     if operator.code.startswith(CUSTOM):
         raise UnsupportedOperatorError(where, operator.code, "its code is not in the file, cut the model before it")
@@ -134,14 +132,14 @@ def _node(c: TfliteImport, number: int, operator: TfliteOperator) -> None:
 
 
 def _check(c: TfliteImport, value: Value, out: int) -> None:
-    """The operator gives what the file declares, and its scales fit the arithmetic."""
+    """Raise unless the operator gives the declared type and its scales fit the arithmetic."""
     declared = Type(value.type.shape, c.tensor(out).dtype, c.q(out)) if c.is_open(out) else c.type(out)
     if value.type != declared:
         raise ImportModelError(
             f"the file declares {_describe(declared)}, the operator gives {_describe(value.type)}; "
             "convert the model again, with one quantization on both sides of an operator that only moves data"
         )
-    if value.type.dtype == "int8" and value not in c.values.values():  # else it was there before: no node is new
+    if value.type.dtype == "int8" and value not in c.values.values():  # else an earlier node made it
         c.builder.last.op.params(c.builder.last)
 
 
