@@ -6,7 +6,7 @@ half-open.
 
 from smidgen.memory.checking import check, check_apart
 from smidgen.memory.layout import ALIGNMENT, Buffer, Plan, most, shared, state_bytes, state_offsets
-from smidgen.memory.peak import PeakParts, peak_parts
+from smidgen.memory.peak import PeakParts, Sram, peak_parts
 from smidgen.memory.planner import apart, buffers, greedy, loads_of, overlapping, packed
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Buffer",
     "PeakParts",
     "Plan",
+    "Sram",
     "apart",
     "buffers",
     "check",

@@ -1,4 +1,4 @@
-"""A program beside the numpy reference: whether outputs, and all that learns, are the same bytes."""
+"""A program beside the numpy reference: are outputs, and everything that learns, the same bytes?"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from smidgen.errors import InputError
-from smidgen.ir import Array, Type, Value, evaluate_step, roles_of
+from smidgen.ir import Array, Graph, Type, Value, evaluate_step, roles_of
 from smidgen.ops.losses import example_label
 from smidgen.pipeline import Program
 from smidgen.targets.device import Device
@@ -18,7 +18,7 @@ LEARNING_RATE = 0.01  # of the steps that are compared
 
 @dataclass(frozen=True)
 class Exactness:
-    """A device against the numpy reference: outputs and all that learns, after every step."""
+    """A device compared with the numpy reference: outputs and everything that learns, after every step."""
 
     steps: int
     equal: bool
@@ -31,7 +31,7 @@ class Exactness:
 
 
 def check_request(steps: int, seed: int) -> None:
-    """Raise InputError unless so many steps can be measured on noise of this seed."""
+    """Raise InputError unless `steps` steps can be measured on noise of this seed."""
     if steps < 1:
         raise InputError(f"{steps} steps cannot be measured; give 1 or more")
     if seed < 0:
@@ -39,7 +39,7 @@ def check_request(steps: int, seed: int) -> None:
 
 
 def compare(program: Program, device: Device, steps: int, rng: np.random.Generator) -> Exactness:
-    """Steps of a program that learns, or runs of one that does not, on noise beside the reference."""
+    """Compare steps of a program that learns, or runs of one that does not, with the reference, on noise."""
     found = list((_compare_training if program.training else _compare_inference)(program, device, steps, rng))
     return Exactness(steps, not found, found[0] if found else None)
 
@@ -56,28 +56,36 @@ def check_learned(device: Device) -> None:
 
 
 def random_inputs(inputs: tuple[Value, ...], rng: np.random.Generator) -> tuple[Array, ...]:
-    """Noise for every input."""
+    """Return noise for every input."""
     return tuple(_random_array(v.type, rng) for v in inputs)
 
 
+def noise_label(graph: Graph, step: int) -> tuple[tuple[Array, ...], int | Array | None]:
+    """Return the label of a step on noise, as the reference and as a device takes it."""
+    roles = roles_of(graph)
+    label = example_label(roles.label, roles.logits, step)
+    if not label:
+        return label, None
+    return label, int(label[0][0]) if roles.label_kind == "classes" else label[0]
+
+
 def _compare_training(program: Program, device: Device, steps: int, rng: np.random.Generator) -> Iterator[str]:
-    """Train on noise; what differs from the reference."""
+    """Train on noise; yield what differs from the reference."""
     assert program.training is not None
     reference = program.training.step
-    state, roles = reference.state, roles_of(reference)
+    state = reference.state
     for step in range(steps):
         (image,) = random_inputs(reference.prediction_inputs, rng)
-        told = example_label(roles.label, roles.logits, step)
-        outputs, state = evaluate_step(reference, state, image, *told, np.array([LEARNING_RATE], np.float32))
-        label = told[0] if told else None
-        device.train(image, label if label is None or roles.label_kind != "classes" else int(label[0]), LEARNING_RATE)
+        label, given = noise_label(reference, step)
+        outputs, state = evaluate_step(reference, state, image, *label, np.array([LEARNING_RATE], np.float32))
+        device.train(image, given, LEARNING_RATE)
         yield from _differences(reference.outputs, outputs, device.outputs(), step)
         kept = device.state()
         yield from _differences(tuple(state), tuple(state.values()), tuple(kept[v.name] for v in state), step)
 
 
 def _compare_inference(program: Program, device: Device, runs: int, rng: np.random.Generator) -> Iterator[str]:
-    """Run on noise; what differs from the reference."""
+    """Run on noise; yield what differs from the reference."""
     graph, state = program.graph, program.graph.state
     for run in range(runs):
         arrays = random_inputs(graph.inputs, rng)

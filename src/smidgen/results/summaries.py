@@ -1,9 +1,11 @@
-"""What the commands print: result objects that print themselves."""
+"""The results that commands print: models, projects, training runs, and boards at the end of a line."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -11,6 +13,7 @@ from smidgen.ir import Array, Value
 from smidgen.ir.log_mel import LogMel
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning import Epoch, Tested
+from smidgen.link import Statistics
 from smidgen.memory import PeakParts
 from smidgen.ops.loss import Loss
 from smidgen.pipeline import Replay
@@ -22,7 +25,7 @@ TOP = 5  # elements shown
 
 @dataclass(frozen=True)
 class TopElement:
-    """An element and its value, as the network holds it and as the number that stands for."""
+    """An element: its stored value, and the real number that stands for."""
 
     index: int
     value: float | None  # None where it is not finite
@@ -47,7 +50,7 @@ class OutputSummary:
 
 
 def largest(value: Value, array: Array, file: str | None) -> OutputSummary:
-    """An output tensor with its largest elements."""
+    """Summarize an output tensor by its largest elements."""
     flat, q = array.reshape(-1), value.type.q
     best = np.argsort(-flat.astype(np.float64), kind="stable")[:TOP]
     scale, zero = (q.one, q.zero) if q is not None and q.axis is None else (1.0, 0)
@@ -83,7 +86,7 @@ class WrittenModel:
     layers: int
     macs: int
     parameters: int
-    notes: tuple[str, ...] = ()  # on what could not be taken over as it was
+    notes: tuple[str, ...] = ()  # on what could not be converted exactly
 
     def __str__(self) -> str:
         size = f"{self.layers} layers, {self.macs:,} MACs, {self.parameters:,} parameters"
@@ -158,11 +161,107 @@ class TrainingSummary:
     error: float | None = None
 
     def __str__(self) -> str:
-        told = f"{len(self.classes)} classes" if self.classes else f"loss {self.loss}"
-        data = f"{told}, {self.train_images:,} samples to learn from, {self.test_images:,} to test"
+        labels = f"{len(self.classes)} classes" if self.classes else f"loss {self.loss}"
+        data = f"{labels}, {self.train_images:,} samples to learn from, {self.test_images:,} to test"
         lines = [f"{self.model} with {self.scheme} on {self.target}: {data}"]
         if self.chosen_rate is not None:
             lines.append(self.chosen_rate.verdict)
         lines.append(f"before     {Tested(self.before, self.error_before)}")
         written = (f"written to {', '.join(self.files)}", f"report in {self.report}")
         return "\n".join([*lines, *map(str, self.epochs), *written])
+
+
+BARS = "▁▂▃▄▅▆▇█"
+POINTS = 40  # of a curve
+
+
+def curve(values: Sequence[float], points: int = POINTS) -> str:
+    """Return numbers as a line of bars, with means of neighbours where there are more numbers than points."""
+    count = min(len(values), points)
+    cuts = [len(values) * i // max(count, 1) for i in range(count + 1)]
+    means = [sum(values[a:b]) / (b - a) for a, b in pairwise(cuts)]
+    low, high = min(means, default=0.0), max(means, default=0.0)
+    return "".join(
+        BARS[round((len(BARS) - 1) * (one - low) / (high - low))] if high > low else BARS[0] for one in means
+    )
+
+
+@dataclass(frozen=True)
+class BoardTraining:
+    """The course of learning on a board."""
+
+    model: str
+    port: str
+    train_images: int
+    test_images: int
+    learning_rate: float
+    before: Tested
+    epochs: tuple[Epoch, ...]
+    losses: tuple[float, ...]  # along the way, means of as many steps each
+    warnings: tuple[str, ...]
+    restarts: int  # that were noticed, and lost nothing
+    saved: bool  # on the board, where it outlives a reset
+    file: str | None
+    statistics: Statistics
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.model} on {self.port}: {self.train_images:,} samples to learn from, {self.test_images:,} to test",
+            f"before     {self.before}",
+            *map(str, self.epochs),
+            f"loss       {curve(self.losses)}",
+            f"board      {self.statistics}",
+        ]
+        if self.restarts:
+            lines.append(f"restarts   {self.restarts}, each brought back to where it was")
+        lines.append("saved on the board" if self.saved else "not saved on the board: it has nowhere to keep it")
+        return "\n".join([*lines, *([f"written to {self.file}"] if self.file else [])])
+
+
+@dataclass(frozen=True)
+class BoardState:
+    """A board's learned state, and the file it was moved to or from."""
+
+    port: str
+    fingerprint: str
+    state_bytes: int
+    what: str
+    file: str | None
+
+    def __str__(self) -> str:
+        place = self.file or "the board's own memory"
+        return f"{self.port}: {self.state_bytes:,} bytes that program {self.fingerprint} learned, {self.what} {place}"
+
+
+@dataclass(frozen=True)
+class BoardWatched:
+    """The counts of a board while it was watched."""
+
+    port: str
+    fingerprint: str
+    restarts: int
+    losses: tuple[float, ...]
+    statistics: Statistics
+
+    def __str__(self) -> str:
+        drawn = f"\nmean loss  {curve(self.losses)}" if self.losses else ""
+        return f"{self.port} runs program {self.fingerprint}, {self.restarts} restarts seen\n{self.statistics}{drawn}"
+
+
+@dataclass(frozen=True)
+class BoardReplayed:
+    """The result of learning from examples that a board had kept."""
+
+    port: str
+    fingerprint: str
+    learning_rate: float
+    losses: tuple[float, ...]
+    saved: bool
+
+    def __str__(self) -> str:
+        mean = sum(self.losses) / len(self.losses)
+        kept = "saved on the board" if self.saved else "not saved on the board"
+        return (
+            f"{self.port}: program {self.fingerprint} learned from {len(self.losses):,} examples that it had kept, "
+            f"mean loss {mean:.4f}\nloss       {curve(self.losses)}\n{kept}"
+        )
