@@ -27,7 +27,7 @@ from smidgen.codegen import (
 from smidgen.compiler import Cache, cache_folder
 from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph, Value, check_inputs
-from smidgen.memory import Plan
+from smidgen.memory import Plan, Sram
 from smidgen.targets import toolchain
 from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS, KIB, Board
@@ -218,27 +218,6 @@ class Counts:
     between: int  # outside the kernels: the calls themselves
 
 
-@dataclass(frozen=True)
-class BoardMemory:
-    """Bytes in use on the board."""
-
-    arena: int
-    state: int
-    other: int  # static data of start-up, of the program and of the line to the host
-    stack: int  # at its deepest so far
-    stack_bound: int  # which no run exceeds
-    code: int
-    constants: int
-
-    @property
-    def sram(self) -> int:
-        return self.arena + self.state + self.other + self.stack
-
-    @property
-    def flash(self) -> int:
-        return self.code + self.constants
-
-
 class BoardDevice(Device):
     """A program on an emulated board, from reset on."""
 
@@ -298,13 +277,12 @@ class BoardDevice(Device):
         *nodes, between = (int(count) for count in self._counter.nodes)
         return Counts(sum(nodes) + between, self._counter.by_function(self.image), tuple(nodes), between)
 
-    def memory(self) -> BoardMemory:
+    def memory(self) -> Sram:
         """The bytes in use, the stack at its deepest since reset."""
         image = self.image
         arena, state = (sum(s.bytes for s in image.symbols if s.name == name and not s.is_code) for name in BLOCKS)
         other, stack = image.static_bytes - arena - state, self._running().peak_stack() or self._stack_bound
-        code, constants = image.flash_bytes - image.constant_bytes, image.constant_bytes
-        return BoardMemory(arena, state, other, stack, self._stack_bound, code, constants)
+        return Sram(arena, state, other, stack, self._stack_bound)
 
     def finish(self) -> int:
         """Let the program end, as it does where no request follows; the instructions since reset."""
