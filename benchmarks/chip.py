@@ -21,7 +21,7 @@ from smidgen import ops
 from smidgen.ir import Builder, Graph, Op, QParams, Type
 from smidgen.ops.window import same_pad
 from smidgen.pipeline import compile
-from smidgen.results.profiling import NOTE, Profile, profile
+from smidgen.results.profile import NOTE, Profile, profile
 from smidgen.targets.boards import BOARDS
 from smidgen.targets.firmware import BoardTarget
 from smidgen.training import Options

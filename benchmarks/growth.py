@@ -23,7 +23,7 @@ from rich.table import Table
 import smidgen as sm
 from shared import arguments_of, report
 from smidgen.memory import ordering, streaming
-from smidgen.results.profiling import profile
+from smidgen.results.profile import profile
 from smidgen.targets import find
 from smidgen.targets.boards import BOARDS, resize
 from smidgen.targets.firmware import BoardTarget

@@ -20,7 +20,7 @@ from shared import arguments_of, report, start
 from smidgen import ops
 from smidgen.ir import Builder, Graph, QParams, Type
 from smidgen.pipeline import compile
-from smidgen.results.profiling import profile
+from smidgen.results.profile import profile
 from smidgen.targets.boards import BOARDS
 from smidgen.targets.firmware import BoardTarget
 

@@ -99,7 +99,9 @@ def on_board(here: sm.Program, there: sm.Program, data: sm.Data, rate: float, st
         kept, memory, counts = board.state(), board.memory(), board.counts()
         same &= all(np.array_equal(array, kept[name]) for name, array in host.state().items())
         milliseconds = board.clock.milliseconds(counts.total)
-        return OnBoard(there.target.name, memory.sram, memory.flash, counts.total, milliseconds, steps, same)
+        return OnBoard(
+            there.target.name, memory.bytes, board.image.flash_bytes, counts.total, milliseconds, steps, same
+        )
 
 
 def _heard(board: BoardDevice, sound: Array, image: Array) -> Array:

@@ -126,5 +126,5 @@ def learn_alike(graph: Graph, data: Data, scheme: Scheme | str, steps: int, rate
         part = max(len(losses) // 4, 1)
         return LearnedAlike(
             len(losses), before, top1(host, data.test), float(np.mean(losses[:part])), float(np.mean(losses[-part:])),
-            board.heard, step, board.memory().sram, exact,
+            board.heard, step, board.memory().bytes, exact,
         )  # fmt: skip

@@ -25,7 +25,7 @@ from smidgen.learning import Course, learn
 from smidgen.learning.testing import measure
 from smidgen.ops import Assign
 from smidgen.pipeline import compile
-from smidgen.results.profiling import profile
+from smidgen.results.profile import profile
 from smidgen.selection.analysis import analyze
 from smidgen.selection.rates import choose_rate
 from smidgen.targets.boards import BOARDS

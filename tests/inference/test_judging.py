@@ -20,7 +20,7 @@ from smidgen.inference import CellsTested, ClassesTested, LabelsTested, NumbersT
 from smidgen.inference.tested import count_confusion, judge_classes
 from smidgen.inference.testing import area_under_curve
 from smidgen.ir import Graph, evaluate
-from smidgen.results.testing import draw_tested
+from smidgen.results.report.learned import draw_tested
 from tests.cli.test_cli import fail, invoke
 from tests.support.float_graphs import dequantized
 from tests.support.house import TOP

@@ -27,7 +27,7 @@ from smidgen.ir.fingerprint import fingerprint
 from smidgen.ir.rewriting import prune, rewrite
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.learning import Course, learn
-from smidgen.results.profiling import profile
+from smidgen.results.profile import profile
 from smidgen.targets.host import Host, HostDevice
 from smidgen.training import Options
 from tests.cli.test_cli import fail, folder, invoke, photographs  # noqa: F401  (a fixture)

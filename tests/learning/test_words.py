@@ -205,7 +205,7 @@ def test_a_budget_of_sram_counts_the_front_end(keywords: str) -> None:
         assert isinstance(device, BoardDevice)
         device.hear(_second(1, "low"))
         device.train(np.zeros((1, 49, 10, 1), np.int8), 0, 0.1)
-        assert device.memory().sram <= planned[0].total
+        assert device.memory().bytes <= planned[0].total
 
 
 def test_the_front_end_is_measured_on_a_board() -> None:

@@ -19,8 +19,7 @@ from smidgen.frontends.native import write_smg
 from smidgen.ir import Builder, Graph, QParams, Type
 from smidgen.ops import Dense
 from smidgen.pipeline import compile
-from smidgen.results.profiling import NOTE, profile
-from smidgen.results.timing import time_program
+from smidgen.results.profile import NOTE, profile, time_program
 from smidgen.targets.boards import BOARDS, M7, resize, shown_time
 from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import Host

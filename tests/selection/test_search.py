@@ -14,7 +14,7 @@ import smidgen as sm
 from smidgen.ir import Graph
 from smidgen.memory import state_bytes
 from smidgen.pipeline import plan
-from smidgen.results.profiling import profile
+from smidgen.results.profile import profile
 from smidgen.selection.methods import BestFirst, promise
 from smidgen.selection.problem import UNIT, Candidate, Choice, Layer, Problem, pose_analytic, pose_planned
 from smidgen.selection.searching import Searcher

@@ -219,8 +219,8 @@ def test_memory_is_what_the_linker_placed_and_the_stack_that_was_used(m7: BoardT
     assert (memory.arena, memory.state) == (program.plan.peak, program.sources.state_bytes)
     assert 0 < memory.other < 64
     assert before.stack < memory.stack < m7.board.stack
-    assert memory.constants > program.sources.constant_bytes
-    assert memory.sram == memory.arena + memory.state + memory.other + memory.stack
+    assert board.image.constant_bytes > program.sources.constant_bytes
+    assert memory.bytes == memory.arena + memory.state + memory.other + memory.stack
     with start(m7, compile(pooled(), target=m7), DEEP.format(1000)) as spoiled:
         spoiled.predict(noise(pooled()))
         assert spoiled.memory().stack > 1000

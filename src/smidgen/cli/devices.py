@@ -68,7 +68,7 @@ from smidgen.link import (
 )
 from smidgen.link.frames import BAUD
 from smidgen.pipeline import Program, compile
-from smidgen.results.linking import BoardReplayed, BoardState, BoardTraining, BoardWatched, curve
+from smidgen.results.summaries import BoardReplayed, BoardState, BoardTraining, BoardWatched, curve
 from smidgen.selection.rates import choose_rate
 from smidgen.zoo.loading import load
 

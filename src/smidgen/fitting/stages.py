@@ -30,7 +30,7 @@ from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
 from smidgen.quantization import QuantizationProgress, Quantized, quantize, scored_classes
 from smidgen.results.inspection import describe
-from smidgen.results.profiling import Profile, profile, profile_from
+from smidgen.results.profile import Profile, profile, profile_from
 from smidgen.selection.analysis import MOST, AnalysisProgress, analyze
 from smidgen.selection.contributions import Contributions, ContributionsError, read_contributions, write_contributions
 from smidgen.selection.estimates import estimate, shipped_contributions

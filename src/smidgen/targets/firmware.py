@@ -27,7 +27,7 @@ from smidgen.codegen import (
 from smidgen.compiler import Cache, cache_folder
 from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph, Node, Value, check_inputs
-from smidgen.memory import Plan
+from smidgen.memory import Plan, Sram
 from smidgen.runtime import working_memory
 from smidgen.targets import toolchain
 from smidgen.targets.board import EmulatedBoard
@@ -41,8 +41,8 @@ from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, render_board, start
 BLOCKS = ("arena", "state")  # the program's blocks of SRAM, by their names in C
 PROJECT = ("Makefile", "CMakeLists.txt", "README.md")
 SWITCHES = "#define LINK 1\n#define KEEPS {:d}\n"  # before a project's main.c
-# Static data besides arena and state (36 bytes), and the stack, whose bound was at most 2,200 bytes in every program of
-# the three networks that was built: by zig for each core, and by gcc for the Cortex-M7 (docs/internals/chip.md).
+# Static data other than arena and state (36 bytes), and the stack, whose bound was at most 2,200 bytes in every program
+# of the three networks that was built: by zig for each core, and by gcc for the Cortex-M7 (docs/internals/chip.md).
 BESIDES = 2304
 ENTRIES = ("run", "predict", "train", "learn", "error", "audio_push", "front", "replay")  # that a host calls
 HEARD = 160  # samples that a request hands over at most, as serve.c has room for
@@ -177,7 +177,7 @@ class BoardTarget:
 
 
 def _fit(graph: Graph, sources: Sources, board: Board, what: str, needed: int, parts: str) -> None:
-    """Raise TargetError unless so many bytes of flash or SRAM are there."""
+    """Raise TargetError unless the board has that much flash or SRAM."""
     there = (board.flash if what == "flash" else board.sram).bytes
     if needed > there:
         ways = [] if what == "flash" else list(_smaller(sources))
@@ -197,7 +197,7 @@ def _fit_stack(graph: Graph, board: Board, bound: StackBound) -> None:
 
 
 def _smaller(sources: Sources) -> Iterator[str]:
-    """What would lower a program's SRAM."""
+    """Yield ways to lower a program's SRAM."""
     if sources.learns:
         yield "let fewer layers or channels learn"
     if not sources.streamed_input:
@@ -212,27 +212,6 @@ class Counts:
     by_function: Mapping[str, int]  # most first
     by_node: tuple[int, ...]  # of the graph, in its order
     between: int  # outside the kernels: the calls themselves
-
-
-@dataclass(frozen=True)
-class BoardMemory:
-    """Bytes in use on the board."""
-
-    arena: int
-    state: int
-    other: int  # static data of start-up, of the program and of the line to the host
-    stack: int  # at its deepest so far
-    stack_bound: int  # which no run exceeds
-    code: int
-    constants: int
-
-    @property
-    def sram(self) -> int:
-        return self.arena + self.state + self.other + self.stack
-
-    @property
-    def flash(self) -> int:
-        return self.code + self.constants
 
 
 class BoardDevice(Device):
@@ -270,10 +249,7 @@ class BoardDevice(Device):
         return _loss(self._ask(self._step(b"y", label, learning_rate) + latent))
 
     def hear(self, samples: Array) -> Array:
-        """What the program's own front end makes of int16 samples that follow silence: its input.
-
-        `heard` then holds the instructions that it took.
-        """
+        """As every device does; `heard` then holds the instructions that it took."""
         check_hearing(self.graph, samples)
         self._ask(b"h")
         self.heard = 0
@@ -297,13 +273,12 @@ class BoardDevice(Device):
         *nodes, between = (int(count) for count in self._counter.nodes)
         return Counts(sum(nodes) + between, self._counter.by_function(self.image), tuple(nodes), between)
 
-    def memory(self) -> BoardMemory:
+    def memory(self) -> Sram:
         """The bytes in use, the stack at its deepest since reset."""
         image = self.image
         arena, state = (sum(s.bytes for s in image.symbols if s.name == name and not s.is_code) for name in BLOCKS)
         other, stack = image.static_bytes - arena - state, self._running().peak_stack() or self._stack_bound
-        code, constants = image.flash_bytes - image.constant_bytes, image.constant_bytes
-        return BoardMemory(arena, state, other, stack, self._stack_bound, code, constants)
+        return Sram(arena, state, other, stack, self._stack_bound)
 
     def finish(self) -> int:
         """Let the program end, as it does where no request follows; the instructions since reset."""
