@@ -19,7 +19,7 @@ from smidgen.cli import models
 from smidgen.frontends.native import write_smg
 from smidgen.selection.searching import Searcher
 from tests.support.shapes import SHAPES, draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 SECONDS = 120  # before a command that does nothing is given up
 
@@ -107,6 +107,7 @@ def test_training_that_is_stopped_before_it_learned_leaves_nothing(folder: Path)
         assert whole_files(folder / "deep" / "out") == {"small.ckpt"}
 
 
+@pytest.mark.slow
 def test_an_analysis_goes_on_by_the_command_it_says(folder: Path) -> None:
     words = ["analyze", "small.smg", "--data", "my photos", "--epochs", "4", "--workers", "1", "-o", "a.json"]
     journal = folder / "a.json.part"

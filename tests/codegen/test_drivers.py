@@ -9,17 +9,18 @@ from pathlib import Path
 import pytest
 
 from smidgen.codegen import RUNTIME
+from smidgen.compiler import Cache, find_compiler
 from smidgen.pipeline import compile
 from smidgen.targets import toolchain
 from smidgen.targets.boards import BOARDS
-from smidgen.targets.compiler import Cache, find_compiler
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import INSIDE
 from smidgen.targets.image import read_image
 from smidgen.training import Options
 from tests.support.chip_flash import ChipBoard, Nvmc, Stm32f7
 from tests.support.native import SANITIZE
 from tests.support.networks import CLASSES, inverted_residual
+from tests.support.tiers import first
 
 SUPPORT = Path(__file__).parents[1] / "support"
 STORE = RUNTIME / "store"
@@ -35,7 +36,7 @@ def test_every_driver_is_tried() -> None:
     assert {path.stem for path in (STORE / "flash").iterdir()} == HEADERS.keys() | CORES.keys()
 
 
-@pytest.mark.parametrize("chip", HEADERS)
+@pytest.mark.parametrize("chip", first(*HEADERS))
 def test_a_program_goes_on_from_what_it_kept_in_a_chips_flash(chip: str, cache: Path, tmp_path: Path) -> None:
     program = compile(inverted_residual(0), "last:2", options=Options(CLASSES))
     program.write(tmp_path / "out")
@@ -68,10 +69,10 @@ def test_a_program_goes_on_from_what_it_kept_in_a_chips_flash(chip: str, cache: 
     assert (tmp_path / "chip").read_bytes().count(0xFF) > len(BLANK) - (64 << 10)
 
 
-@pytest.mark.parametrize("chip", CORES)
+@pytest.mark.parametrize("chip", first(*CORES))
 def test_a_driver_that_writes_registers_keeps_what_was_learned_through_restarts(chip: str, cache: Path) -> None:
     name, controller, sectors = CORES[chip]
-    target = CortexM(BOARDS[name], cache=cache)
+    target = BoardTarget(BOARDS[name], cache=cache)
     paths = (*STORE.glob("*.[ch]"), STORE / "flash" / f"{chip}.c", SUPPORT / "chip_main.c")
     files = {**target._board_files(), **{path.name: path.read_text() for path in paths}}
     own = [file for file in files if file.endswith(".c")]

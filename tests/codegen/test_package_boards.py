@@ -14,11 +14,11 @@ import pytest
 
 from smidgen.codegen import Kind
 from smidgen.link import Line, LinkedDevice
-from smidgen.link.streams import ProcessStream, Stream
+from smidgen.link.frames import ProcessStream, Stream
 from smidgen.pipeline import Program
 from smidgen.targets import toolchain
 from smidgen.targets.boards import BOARDS
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.lines import emulated_line
 from tests.codegen.test_packages import learned, learned_here, learner, ran
 from tests.support.tools import need
@@ -46,13 +46,14 @@ def building(package: Path, hardware: Path, board: str, folder: Path) -> tuple[s
     return (*command, *where, package / "examples" / "Train" / "Train.ino")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("board", "own"), [("cortex-m7", True), ("cortex-m0plus", False)])
 def test_arduinos_builder_finds_the_library_and_its_sketch_learns_the_hosts_bytes(
     board: str, own: bool, cache: Path, tmp_path: Path
 ) -> None:
     """With a core of our own, whose serial line is the emulator's: Debian packages none of 32 bits."""
     need("arduino-builder", "arm-none-eabi-gcc")
-    target = CortexM(BOARDS[board], cache=cache)
+    target = BoardTarget(BOARDS[board], cache=cache)
     program = learner(target if own else None)
     program.write(tmp_path / "libraries" / "smidgen_net3", export=Kind.arduino)
     shutil.copytree(ECOSYSTEMS / "arduino" / "hardware", tmp_path / "hardware")
@@ -65,6 +66,7 @@ def test_arduinos_builder_finds_the_library_and_its_sketch_learns_the_hosts_byte
     assert differing(emulated_line(board, target, built / "Train.ino.elf"), program) == []
 
 
+@pytest.mark.slow
 def test_a_real_core_of_16_bits_is_refused_by_the_library_itself(tmp_path: Path) -> None:
     """The one core that Debian packages, for AVR: the builder finds the library, whose sources say why not."""
     need("arduino-builder", "avr-gcc")
@@ -82,6 +84,7 @@ def test_a_real_core_of_16_bits_is_refused_by_the_library_itself(tmp_path: Path)
     )
 
 
+@pytest.mark.slow
 def test_an_example_of_esp_idf_is_built_from_its_manifest_and_learns_the_hosts_bytes(tmp_path: Path) -> None:
     """With the kernels and for the core of an ESP32-C3, with a build system and drivers of our own; it runs in QEMU."""
     need("cmake", "riscv64-unknown-elf-gcc", "qemu-system-riscv32")
@@ -94,18 +97,19 @@ def test_an_example_of_esp_idf_is_built_from_its_manifest_and_learns_the_hosts_b
     assert differing(ProcessStream(f"{VIRT} -kernel {firmware}"), program) == []
 
 
+@pytest.mark.slow
 def test_a_sample_of_zephyr_builds_its_module_and_learns_the_hosts_bytes_on_the_stack_it_asks_for(
     cache: Path, tmp_path: Path
 ) -> None:
     """With a build system and a kernel of our own: a thread has the stack that the sample's settings give it."""
     need("cmake", "arm-none-eabi-gcc")
     package, board = tmp_path / "smidgen_net3", tmp_path / "board"
-    program = learner(CortexM(BOARDS["cortex-m7"], cache=cache))
+    program = learner(BoardTarget(BOARDS["cortex-m7"], cache=cache))
     program.write(package, export=Kind.zephyr)
     sample = package / "samples" / "train"
     settings = dict(line.split("=") for line in (sample / "prj.conf").read_text().splitlines() if "=" in line)
     stack = int(settings.get("CONFIG_MAIN_STACK_SIZE", DEFAULT_STACK))
-    target = CortexM(replace(BOARDS["cortex-m7"], stack=stack), cache=cache)
+    target = BoardTarget(replace(BOARDS["cortex-m7"], stack=stack), cache=cache)
     board.mkdir()
     for name, text in target._board_files().items():
         (board / name).write_text(text)
@@ -115,10 +119,11 @@ def test_a_sample_of_zephyr_builds_its_module_and_learns_the_hosts_bytes_on_the_
     assert differing(emulated_line("zephyr", target, sample / "build" / "zephyr.elf"), program) == []
 
 
+@pytest.mark.slow
 def test_the_files_that_a_pack_describes_are_a_program_that_learns_the_hosts_bytes(cache: Path, tmp_path: Path) -> None:
     """As an IDE builds them, for size and without a flag of ours; the line is what the example leaves to its user."""
     need("arm-none-eabi-gcc")
-    target, folder = CortexM(BOARDS["cortex-m7"], cache=cache), tmp_path / "pack"
+    target, folder = BoardTarget(BOARDS["cortex-m7"], cache=cache), tmp_path / "pack"
     program = learner(target)
     program.write(tmp_path / "written", export=Kind.cmsis_pack)
     (pack,) = (tmp_path / "written").glob("*.pack")

@@ -13,7 +13,7 @@ import pytest
 
 from smidgen.codegen import Kind
 from smidgen.targets.boards import BOARDS
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.lines import emulated_line
 from tests.codegen.test_package_boards import ECOSYSTEMS, differing
 from tests.codegen.test_packages import learner
@@ -55,6 +55,7 @@ def written(kind: Kind, folder: Path) -> Path:
     return folder / "smidgen_net3"
 
 
+@pytest.mark.slow
 def test_platformio_packs_a_library(tmp_path: Path) -> None:
     python = Path(tool("pio")).parent / "python"
     ran(python, "-c", PACK, written(Kind.platformio, tmp_path), tmp_path / "packed.tar.gz", folder=tmp_path)
@@ -66,7 +67,7 @@ def test_platformio_packs_a_library(tmp_path: Path) -> None:
     assert {"src/model.c", "examples/train/platformio.ini", "LICENSE"} <= {*names}
 
 
-def registry(folder: Path, target: CortexM) -> Path:
+def registry(folder: Path, target: BoardTarget) -> Path:
     """What PlatformIO would have from its registry: SCons, and a platform for an emulated board."""
     python, scons = Path(tool("pio")).parent / "python", folder / "packages" / "tool-scons"
     about = {"name": "tool-scons", "version": ran(python, "-c", WANTED, folder=folder.parent).strip()}
@@ -85,12 +86,13 @@ def registry(folder: Path, target: CortexM) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_platformio_runs_an_example_whose_library_learns_the_hosts_bytes(cache: Path, tmp_path: Path) -> None:
     """Its own builder finds the library and takes its flags; the board is one of our own."""
     need("arm-none-eabi-gcc")
     if not (Path(tool("pio")).parent / "scons").exists():
         pytest.skip("scons is not installed beside pio: rm -r build/tools && make package-tools")
-    target = CortexM(BOARDS["cortex-m7"], cache=cache)
+    target = BoardTarget(BOARDS["cortex-m7"], cache=cache)
     program = learner(target)
     program.write(tmp_path / "smidgen_net3", export=Kind.platformio)
     example = tmp_path / "smidgen_net3" / "examples" / "train"
@@ -102,6 +104,7 @@ def test_platformio_runs_an_example_whose_library_learns_the_hosts_bytes(cache: 
     assert differing(line, program) == []
 
 
+@pytest.mark.slow
 def test_the_component_manager_of_esp_idf_packs_a_component(tmp_path: Path) -> None:
     package = written(Kind.esp_idf, tmp_path)
     ran(tool("compote"), "component", "pack", "--name", "smidgen_net3", "--dest-dir", tmp_path / "dist", folder=package)
@@ -112,12 +115,14 @@ def test_the_component_manager_of_esp_idf_packs_a_component(tmp_path: Path) -> N
         }
 
 
+@pytest.mark.slow
 def test_the_component_manager_finds_no_fault_in_the_manifests(tmp_path: Path) -> None:
     package = written(Kind.esp_idf, tmp_path)
     for manifest in ("idf_component.yml", "examples/train/main/idf_component.yml"):
         ran(tool("compote"), "manifest", "lint", package / manifest, folder=package)
 
 
+@pytest.mark.slow
 def test_a_module_of_zephyr_is_configured_by_its_kconfig(tmp_path: Path) -> None:
     python = Path(tool("menuconfig")).parent / "python"
     package = written(Kind.zephyr, tmp_path)

@@ -15,14 +15,14 @@ from smidgen.errors import InputError
 from smidgen.ir import Array, Graph
 from smidgen.link import connect
 from smidgen.pipeline import Program, compile
-from smidgen.targets import toolchain
-from smidgen.targets.cortex_m import BoardDevice, CortexM
+from smidgen.targets import find_board, toolchain
 from smidgen.targets.device import Device
-from smidgen.targets.finding import find_board
+from smidgen.targets.firmware import BoardDevice, BoardTarget
 from smidgen.targets.host import Host
 from smidgen.training import Options
+from tests.support.graph_texts import graph_of
 from tests.support.networks import CLASSES, inverted_residual
-from tests.support.texts import graph_of
+from tests.support.tiers import first
 from tests.support.tools import need_compiler
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +39,7 @@ EXAMPLES = {
 }
 
 
-def learner(target: Host | CortexM | str | None = None) -> Program:
+def learner(target: Host | BoardTarget | str | None = None) -> Program:
     return compile(inverted_residual(3), "last:2", target or Host(frugal=True), options=OPTIONS)
 
 
@@ -119,8 +119,8 @@ def ran(*command: str | Path, folder: Path) -> str:
 BUILT_FOR = {Kind.arduino: "cortex-m7", Kind.cmsis_pack: "cortex-m7", Kind.esp_idf: "esp32-c3"}
 
 
-@pytest.mark.parametrize("kind", BUILT_FOR)
-@pytest.mark.parametrize("compiler", ["zig", "gcc"])
+@pytest.mark.parametrize("kind", first(*BUILT_FOR))
+@pytest.mark.parametrize("compiler", first("zig", "gcc"))
 def test_sources_learn_the_hosts_bytes_however_a_tool_builds_them(
     kind: Kind, compiler: toolchain.Toolchain, tmp_path: Path
 ) -> None:

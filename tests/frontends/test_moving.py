@@ -23,12 +23,13 @@ from smidgen.frontends.tflite import read_tflite
 from smidgen.frontends.tflite.encode import encode
 from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator, TfliteOptions, TfliteTensor
 from smidgen.ir import Array, Graph, evaluate
-from smidgen.ops.pick import Repeated, nearest
+from smidgen.ops.resize import Repeated, nearest
 from smidgen.pipeline import compile
 from smidgen.targets.host import Host
 from tests.frontends.test_onnx import agrees, model, quick, read
 from tests.support.float_models import close, run, runtime
 from tests.support.litert import run_litert
+from tests.support.tiers import examples
 
 SHAPE = (1, 4, 6, 3)
 Sizes = tuple[int, ...]
@@ -152,9 +153,9 @@ BAD: dict[str, tuple[TfliteModel, str]] = {
 @pytest.mark.parametrize("what", BAD)
 def test_parts_that_are_not_there_are_refused_in_a_sentence(what: str, tmp_path: Path) -> None:
     made, sentence = BAD[what]
-    with pytest.raises(ImportModelError, match=sentence) as said:
+    with pytest.raises(ImportModelError, match=sentence) as caught:
         read_file(made, tmp_path)
-    assert "\n" not in str(said.value)
+    assert "\n" not in str(caught.value)
 
 
 @given(st.integers(1, 30), st.integers(1, 60), st.booleans(), st.booleans())
@@ -297,7 +298,7 @@ def test_what_modules_take_of_a_tensor_is_what_pytorch_takes(what: str) -> None:
     assert Counter(type(node.op) for node in graph.nodes)[ops.Transpose] <= most
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20))
 @given(st.integers(2, 5), st.integers(1, 3))
 def test_a_channel_shuffle_of_any_number_of_groups_is_pytorch_s(groups: int, each: int) -> None:
     class Net(nn.Module):

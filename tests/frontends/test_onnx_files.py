@@ -15,6 +15,7 @@ from onnx import TensorProto, helper
 
 from smidgen.errors import ImportModelError
 from tests.frontends.test_onnx import Constants, model, read
+from tests.support.tiers import examples
 
 
 def relu(shape: tuple[int | str, ...] = (1, 3, 4, 4)) -> bytes:
@@ -105,7 +106,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "unwritten": (one("Add", "nowhere"), "'nowhere' is read before anything writes it"),
     "huge": (changed(relu(), hostile), "constant 'huge', .* would take .* bytes of memory, the limit"),
     "short": (changed(relu(), short), "constant 'short' does not hold its 20 bytes"),
-    "missing weights": (changed(relu(), elsewhere("weights.bin")), "'weights.bin', which is not beside the model"),
+    "missing weights": (changed(relu(), elsewhere("weights.bin")), "'weights.bin', which is not next to the model"),
     "weights outside": (changed(relu(), elsewhere("../../secret")), "outside the model's folder"),
     "foreign": (changed(relu(), lambda p: setattr(p.graph.node[0], "domain", "com.microsoft")), "com.microsoft"),
     "no output": (changed(relu(), lambda p: p.graph.ClearField("output")), "it computes nothing"),
@@ -142,7 +143,7 @@ def test_an_attribute_that_lost_its_type_is_refused(tmp_path: Path) -> None:
         read(model.SerializeToString(), tmp_path)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_damage_anywhere_is_no_worse_than_a_sentence(tmp_path: Path, data: st.DataObject) -> None:
     sound = bytearray(one("Conv", "w", constants={"w": W}, pads=(1, 1, 1, 1)))

@@ -23,20 +23,20 @@ from smidgen.frontends.tflite import write_tflite
 from smidgen.frontends.tflite.decode import decode
 from smidgen.frontends.tflite.metadata import with_class_file
 from smidgen.ir import Graph, verify
-from smidgen.ir.fingerprint import fingerprint
 from smidgen.ir.rewriting import prune, rewrite
-from smidgen.ir.text import parse_graph, print_graph
+from smidgen.ir.text import fingerprint, parse_graph, print_graph
 from smidgen.learning import Course, learn
-from smidgen.results.profiling import profile
+from smidgen.results.profile import profile
 from smidgen.targets.host import Host, HostDevice
 from smidgen.training import Options
 from tests.cli.test_cli import fail, folder, invoke, photographs  # noqa: F401  (a fixture)
 from tests.frontends.test_tflite_metadata import with_metadata
-from tests.support.floats import FloatNet, dequantized
+from tests.support.float_graphs import FloatNet, dequantized
 from tests.support.litert import run_litert
 from tests.support.release_files import SHARED
 from tests.support.shapes import draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
+from tests.support.tiers import examples
 
 SCORES = 10
 NAMES = ("cat", "dog", "bird", "fish", "frog", "horse", "ship", "truck", "plane", "car")
@@ -65,7 +65,7 @@ def test_the_text_of_a_graph_gives_its_names_back(classes: tuple[str, ...]) -> N
 
 
 @given(lines)
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=examples(25))
 def test_files_of_every_kind_give_names_back(
     tmp_path_factory: pytest.TempPathFactory, classes: tuple[str, ...]
 ) -> None:
@@ -125,7 +125,7 @@ def test_labels_that_tensorflows_own_writer_packed_are_read() -> None:
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=examples(150))
 def test_damage_to_metadata_and_labels_gives_a_model_or_one_sentence(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
@@ -225,7 +225,7 @@ def test_names_change_no_state_that_was_saved(host: Host) -> None:
 
 
 def test_names_that_a_program_does_not_use_take_no_flash(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smidgen.targets.cortex_m.cache_folder", lambda: cache)
+    monkeypatch.setattr("smidgen.targets.firmware.cache_folder", lambda: cache)
     plain, with_names = (profile(sm.compile(graph, target="cortex-m7"), 1) for graph in (small_network(), named()))
     assert plain.flash_bytes == with_names.flash_bytes
     assert plain.sram_bytes == with_names.sram_bytes

@@ -14,6 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from smidgen.compiler import find_compiler
 from smidgen.data import as_input, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, QParams, Type
@@ -21,11 +22,11 @@ from smidgen.ir.log_mel import MFCC, YAMNET, LogMel
 from smidgen.numerics.log_mel import feature_sums, log_mel, triangles, unit
 from smidgen.pipeline import compile
 from smidgen.targets.boards import BOARDS
-from smidgen.targets.compiler import find_compiler
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import Host, HostDevice
-from tests.support.hearing import CASES, definition, listener, signals, slack, sounds
+from tests.support.audio_signals import CASES, definition, listener, signals, slack, sounds
 from tests.support.native import SANITIZE
+from tests.support.tiers import examples
 
 NEAR = 0.005  # of a feature, from its definition: a hundredth of a step of MLPerf Tiny's input
 
@@ -117,11 +118,11 @@ def heard(request: pytest.FixtureRequest, host: Host) -> Iterator[tuple[Graph, H
         yield graph, device
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.data())
 def test_c_gives_the_bytes_of_numpy(heard: tuple[Graph, HostDevice], data: st.DataObject) -> None:
     graph, device = heard
-    spec = pixel_encoding(graph).sound
+    spec = pixel_encoding(graph).audio
     assert spec is not None
     samples = data.draw(sounds(spec.samples(graph.image.type.shape)))
     assert np.array_equal(device.hear(samples), log_mel(samples, spec, graph.image.type))
@@ -129,7 +130,7 @@ def test_c_gives_the_bytes_of_numpy(heard: tuple[Graph, HostDevice], data: st.Da
 
 def test_c_gives_the_bytes_of_numpy_on_sound_of_every_kind(heard: tuple[Graph, HostDevice]) -> None:
     graph, device = heard
-    spec = pixel_encoding(graph).sound
+    spec = pixel_encoding(graph).audio
     assert spec is not None
     for name, samples in signals(spec.samples(graph.image.type.shape)).items():
         assert np.array_equal(device.hear(samples), log_mel(samples, spec, graph.image.type)), name
@@ -138,9 +139,9 @@ def test_c_gives_the_bytes_of_numpy_on_sound_of_every_kind(heard: tuple[Graph, H
 @pytest.mark.parametrize(("board", "case"), [("cortex-m7", "mfcc"), ("cortex-m7", "across"), ("cortex-m4", "mfcc")])
 def test_a_board_gives_the_bytes_of_numpy(board: str, case: str, host: Host) -> None:
     graph = listener(case)
-    spec = pixel_encoding(graph).sound
+    spec = pixel_encoding(graph).audio
     assert spec is not None
-    with compile(graph, target=CortexM(BOARDS[board], cache=host.cache)).start() as device:
+    with compile(graph, target=BoardTarget(BOARDS[board], cache=host.cache)).start() as device:
         for name, samples in signals(spec.samples(graph.image.type.shape)).items():
             assert np.array_equal(device.hear(samples), log_mel(samples, spec, graph.image.type)), name
             assert device.heard > 0  # type: ignore[attr-defined]
@@ -213,7 +214,7 @@ def _after(samples: Array, graph: Graph) -> Array:
 @pytest.mark.parametrize("case", ["mfcc", "across"])
 def test_what_was_heard_is_what_a_prediction_sees(case: str, host: Host) -> None:
     graph = listener(case)
-    spec = pixel_encoding(graph).sound
+    spec = pixel_encoding(graph).audio
     assert spec is not None
     samples = signals(spec.samples(graph.image.type.shape))["vowel"]
     with compile(graph, target=host).start() as device:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 import smidgen as sm
 from experiments.architectures import Basic, Classifier, conv, resnet8
 from smidgen.data import Samples
-from smidgen.data.sample import read_sample
+from smidgen.data.layouts.cifar import read_sample
 from smidgen.frontends.native import write_smg
 from smidgen.ir import Graph
 from smidgen.ir.preprocessing import Preprocessing
@@ -30,9 +30,10 @@ from smidgen.quantization.choosing import choose_preprocessing
 from smidgen.quantization.conventions import named_by_layers
 from tests.cli.test_cli import fail, invoke
 from tests.frontends.test_onnx import model as onnx_model
-from tests.support.fitted import CLASSES, accuracy, fit
-from tests.support.floats import FloatNet, dequantized
-from tests.support.toys import small_network
+from tests.support.float_graphs import FloatNet, dequantized
+from tests.support.least_squares import CLASSES, accuracy, fit
+from tests.support.small_network import small_network
+from tests.support.tiers import examples
 
 SAMPLE = read_sample()
 TESTED = SAMPLE.test.spread(256)
@@ -203,7 +204,7 @@ deviations = st.lists(st.floats(0.18, 0.3), min_size=3, max_size=3)
 
 
 @given(colours, deviations, st.sampled_from((1.0, 255.0)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_first_layers_that_normalize_say_what_they_normalize(
     mean: list[float], std: list[float], largest: float
 ) -> None:

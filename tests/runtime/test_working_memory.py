@@ -12,15 +12,16 @@ import pytest
 
 from smidgen import ops
 from smidgen.ir import Array, Builder, Graph, Op, Type, Value
-from smidgen.ops.conv_grad import ConvGradInput, DepthwiseGradInput
+from smidgen.ops.conv import ConvGradInput, DepthwiseGradInput
 from smidgen.pipeline import Program, compile
 from smidgen.runtime import working_memory
 from smidgen.targets.boards import BOARDS, M0PLUS, M7, resize
-from smidgen.targets.cortex_m import BoardDevice, CortexM
+from smidgen.targets.firmware import BoardDevice, BoardTarget
 from tests.support.case_parts import Q, Weights
 from tests.support.cases import GRAPHS, RUNS, inputs, together
-from tests.support.guarded import GuardedBoard, PortableBoard, touched, uses, watched
+from tests.support.guarded_boards import GuardedBoard, PortableBoard, touched, uses, watched
 from tests.support.native import declarations
+from tests.support.tiers import first
 from tests.support.training_cases import TRAINING_CASES, TRAINING_GRAPHS
 
 PROTOTYPE = re.compile(r"^void (smg_\w+)\(([^;]*)\);", re.MULTILINE)
@@ -64,7 +65,7 @@ def used(program: Program, runs: Sequence[tuple[Array, ...]]) -> tuple[Kernels, 
 KINDS = {"packed": (GuardedBoard, M7), "portable": (PortableBoard, M7), "scalar": (GuardedBoard, M0PLUS)}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", first(*KINDS))
 def test_no_kernel_has_a_word_more_than_it_uses(cache: Path, kind: str) -> None:
     made, core = KINDS[kind]
     target = made(replace(resize(BOARDS["mps2-an500"], stack="64KB"), core=core), cache=cache)
@@ -91,7 +92,7 @@ def test_ops_say_which_kernels_take_working_memory() -> None:
 
 
 def test_a_core_without_packed_arithmetic_reserves_less_for_gradients() -> None:
-    packed, plain = CortexM(BOARDS["cortex-m7"]), CortexM(BOARDS["cortex-m3"])
+    packed, plain = BoardTarget(BOARDS["cortex-m7"]), BoardTarget(BOARDS["cortex-m3"])
     for node in NODES:
         if isinstance(node.op, ConvGradInput) and not node.op.masked:
             assert plain.working(node, False) == 0

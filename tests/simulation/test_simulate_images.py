@@ -15,6 +15,7 @@ from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning.course import Course
 from smidgen.simulation import images as module
 from smidgen.simulation.images import CourseImages, centred
+from tests.support.tiers import examples
 
 torch.set_num_threads(1)  # pytest's workers share the cores
 PAPER = QParams.per_tensor(2 / 255, 0)
@@ -50,7 +51,7 @@ preprocessings = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     sizes=st.lists(st.tuples(side, side, st.sampled_from([1, 3])), min_size=1, max_size=6),
     rows=st.integers(1, 40),
@@ -75,7 +76,7 @@ def test_an_epoch_shows_the_bytes_of_the_host(
     assert np.array_equal(images.numpy(), hosts(samples, taken, course, 1))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     sizes=st.lists(st.tuples(side, side, st.sampled_from([1, 3])), min_size=1, max_size=6),
     rows=st.integers(1, 40),
@@ -151,7 +152,7 @@ def test_tensors_and_sounds_are_shown_as_the_host_shows_them() -> None:
     rng = np.random.default_rng(0)
     tensors: tuple[Array, ...] = tuple(rng.normal(0, 1, (49, 10, 1)).astype(np.float32) for _ in range(7))
     sounds: tuple[Array, ...] = tuple(rng.integers(-9999, 9999, 16000).astype(np.int16) for _ in range(7))
-    taken = PixelEncoding(Type((1, 49, 10, 1), "int8", QParams.per_tensor(0.6, 80)), sound=MFCC)
+    taken = PixelEncoding(Type((1, 49, 10, 1), "int8", QParams.per_tensor(0.6, 80)), audio=MFCC)
     for images in (tensors, sounds, (*tensors[:3], *sounds[:4])):
         samples = Samples(images, tuple(range(7)))
         shown = CourseImages(samples, taken, CROPS, "cpu")

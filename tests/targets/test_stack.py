@@ -15,34 +15,35 @@ from smidgen.errors import TargetError
 from smidgen.ir import Graph
 from smidgen.pipeline import Program, compile
 from smidgen.targets.boards import BOARDS, M0PLUS, M7, RV32IMC, Core, resize
-from smidgen.targets.cortex_m import CortexM
-from smidgen.targets.stack import bound_stack
+from smidgen.targets.firmware import BoardTarget
+from smidgen.targets.image import bound_stack
 from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, find, link_flags
 from smidgen.training import Options
 from smidgen.zoo.loading import load
 from tests.support.networks import CLASSES, branches, inverted_residual
+from tests.support.tiers import first
 from tests.support.tools import need_compiler
 
 FRAME = re.compile(r":(\w+)\t(\d+)\t(static|dynamic,bounded)")
 
 
-@pytest.fixture(params=TOOLCHAINS)
+@pytest.fixture(params=first(*TOOLCHAINS))
 def compiler(request: pytest.FixtureRequest) -> Toolchain:
     kind: Toolchain = request.param
     need_compiler(kind, "thumb")
     return kind
 
 
-def learner(graph: Graph, target: CortexM, streamed: bool = False) -> Program:
+def learner(graph: Graph, target: BoardTarget, streamed: bool = False) -> Program:
     return compile(graph, "full", target, options=Options(CLASSES), streamed_input=streamed)
 
 
-@pytest.mark.parametrize("board", ["cortex-m7", "cortex-m3", "cortex-m0plus", "riscv32"])
-@pytest.mark.parametrize("network", [inverted_residual, branches])
+@pytest.mark.parametrize("board", first("cortex-m7", "riscv32", "cortex-m3", "cortex-m0plus", quick=2))
+@pytest.mark.parametrize("network", first(inverted_residual, branches))
 def test_no_run_uses_more_stack_than_the_bound(
     network: Callable[[int], Graph], board: str, compiler: Toolchain, cache: Path
 ) -> None:
-    target = CortexM(BOARDS[board], compiler, cache)
+    target = BoardTarget(BOARDS[board], compiler, cache)
     need_compiler(compiler, target.board.core.isa)
     program = learner(network(3), target)
     image = np.zeros(program.graph.image.type.shape, np.int8)
@@ -54,7 +55,7 @@ def test_no_run_uses_more_stack_than_the_bound(
 
 
 def test_the_stack_does_not_grow_with_the_layers(compiler: Toolchain, cache: Path) -> None:
-    target = CortexM(BOARDS["mps2-an500"], compiler, cache)
+    target = BoardTarget(BOARDS["mps2-an500"], compiler, cache)
     programs = [
         compile(load("proxyless-w0.3"), scheme, target, options=Options(10, weight_bits=8), streamed_input=True)
         for scheme in ("49kb", "148kb")
@@ -67,7 +68,7 @@ def test_the_stack_does_not_grow_with_the_layers(compiler: Toolchain, cache: Pat
 def built(text: str, core: Core, compiler: Toolchain, folder: Path, *more: str) -> Path:
     """A program of one file, linked; `reset` is where it begins."""
     need_compiler(compiler, core.isa)
-    script = CortexM(replace(BOARDS["cortex-m7"], core=core))._board_files()["board.ld"]
+    script = BoardTarget(replace(BOARDS["cortex-m7"], core=core))._board_files()["board.ld"]
     (folder / "board.ld").write_text(script)
     (folder / "program.c").write_text(f"void reset(void);\n{text}")
     words = (*more, "-T", "board.ld", *link_flags(compiler, core), "-o", "program.elf", "program.c")
@@ -84,7 +85,7 @@ void reset(void) { volatile int n = 3; n = outer(n); for (;;) { } }
 
 
 @pytest.mark.parametrize("core", [M7, M0PLUS, RV32IMC], ids=lambda core: core.name)
-@pytest.mark.parametrize("size", [40, 400, 1500, 5000, 70_000])
+@pytest.mark.parametrize("size", first(400, 70_000, 40, 1500, 5000, quick=2))
 def test_frames_of_any_size_are_read_from_the_code(size: int, core: Core, compiler: Toolchain, tmp_path: Path) -> None:
     bound = bound_stack(built(LARGE % (size, size), core, compiler, tmp_path))
     assert size + 100 <= bound.bytes <= size + 100 + 120
@@ -123,10 +124,11 @@ def test_what_is_called_through_a_pointer_counts(core: Core, compiler: Toolchain
     assert bound_stack(built(text, core, compiler, tmp_path)).bytes > 600
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("board", ["cortex-m7", "riscv32"])
 def test_gcc_itself_names_no_larger_frame(board: str, tmp_path: Path, cache: Path) -> None:
     need_compiler("gcc", BOARDS[board].core.isa)
-    target = CortexM(BOARDS[board], "gcc", cache)
+    target = BoardTarget(BOARDS[board], "gcc", cache)
     program = learner(inverted_residual(3), target)
     path = bound_stack(target.build(program.graph, program.sources)).path
     includes = (f"-I{RUNTIME / name}" for name in ("", *target.folders))
@@ -140,7 +142,7 @@ def test_gcc_itself_names_no_larger_frame(board: str, tmp_path: Path, cache: Pat
 
 
 def test_a_stack_that_is_too_small_is_refused_before_anything_runs(compiler: Toolchain, cache: Path) -> None:
-    target = CortexM(resize(BOARDS["cortex-m7"], stack="1KB"), compiler, cache)
+    target = BoardTarget(resize(BOARDS["cortex-m7"], stack="1KB"), compiler, cache)
     figures = r"net3 can grow to [12],\d{3} bytes, cortex-m7 reserves 1,024: .*model_train \d+"
     wanted = rf"{figures}.* Reserve more with --stack \dKB"
     with pytest.raises(TargetError, match=wanted):

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from smidgen.data import Augment, Data, Samples, examples, pixel_encoding
-from smidgen.data.sample import read_sample
+from smidgen.data.layouts.cifar import read_sample
 from smidgen.fitting import FitProgress, Fitted, fit
 from smidgen.fitting.stages import SCHEME
 from smidgen.ir import Graph
 from smidgen.learning import Course, Learned, LearningProgress, learn
 from smidgen.pipeline import compile
-from smidgen.results.report.parts import Fact, Facts, Section
+from smidgen.results.report.page import Fact, Facts, Section
 from smidgen.selection.estimates import shipped_or_estimated
 from smidgen.training import Options
 from smidgen.training.scheme import load_scheme

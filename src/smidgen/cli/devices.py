@@ -43,8 +43,8 @@ from smidgen.cli.shared import (
 )
 from smidgen.cli.terminal import say, spinner, warn
 from smidgen.data import Data, load_data
-from smidgen.data.classes import renumbered
-from smidgen.data.decoding import SHORT_SIDE
+from smidgen.data.images import SHORT_SIDE
+from smidgen.data.samples import renumbered
 from smidgen.errors import InputError
 from smidgen.frontends import check_writable, export_model
 from smidgen.inference import predict, test
@@ -66,9 +66,9 @@ from smidgen.link import (
     save_file,
     save_there,
 )
-from smidgen.link.streams import BAUD
+from smidgen.link.frames import BAUD
 from smidgen.pipeline import Program, compile
-from smidgen.results.linking import BoardReplayed, BoardState, BoardTraining, BoardWatched, curve
+from smidgen.results.summaries import BoardReplayed, BoardState, BoardTraining, BoardWatched, curve
 from smidgen.selection.rates import choose_rate
 from smidgen.zoo.loading import load
 

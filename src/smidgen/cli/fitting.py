@@ -31,8 +31,8 @@ from smidgen.cli.shared import (
 )
 from smidgen.cli.terminal import progress_console, spinner, warn
 from smidgen.data import Augment, load_data
-from smidgen.data.decoding import SHORT_SIDE
-from smidgen.data.hearing import with_front_end
+from smidgen.data.audio import with_front_end
+from smidgen.data.images import SHORT_SIDE
 from smidgen.fitting import FitProgress, fit
 from smidgen.selection.contributions import read_several
 from smidgen.zoo.loading import load

@@ -27,11 +27,11 @@ from smidgen.cli.shared import (
 )
 from smidgen.cli.terminal import progress_console, say, spinner
 from smidgen.data import load_data
-from smidgen.data.decoding import SHORT_SIDE
 from smidgen.data.files import write_whole
+from smidgen.data.images import SHORT_SIDE
 from smidgen.inference import InferenceProgress, predict, test
 from smidgen.inference.predicting import TOP
-from smidgen.results.testing import draw_tested
+from smidgen.results.report.learned import draw_tested
 from smidgen.zoo.loading import load
 
 Where = Annotated[

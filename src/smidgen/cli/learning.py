@@ -37,10 +37,10 @@ from smidgen.cli.shared import (
 )
 from smidgen.cli.terminal import progress_console, say, spinner, warn
 from smidgen.data import Augment, Data, examples, load_data, pixel_encoding
-from smidgen.data.classes import renumbered
-from smidgen.data.decoding import SHORT_SIDE
+from smidgen.data.audio import with_front_end
 from smidgen.data.files import made_folder
-from smidgen.data.hearing import with_front_end
+from smidgen.data.images import SHORT_SIDE
+from smidgen.data.samples import renumbered
 from smidgen.errors import InputError
 from smidgen.fitting.stages import is_float, quantize_with, training_target
 from smidgen.frontends import exchange_suffix, export_model
@@ -58,9 +58,9 @@ from smidgen.learning import (
 from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
 from smidgen.results.report.training import Trained
-from smidgen.results.verbs import TrainingSummary
+from smidgen.results.summaries import TrainingSummary
 from smidgen.selection.rates import ChosenRate, RateProgress, choose_rate
-from smidgen.targets.finding import find_board
+from smidgen.targets import find_board
 from smidgen.training import Options
 from smidgen.training.scheme import Scheme, load_scheme
 from smidgen.zoo.loading import load

@@ -32,17 +32,16 @@ from smidgen.cli.shared import (
 )
 from smidgen.cli.terminal import print_rich, spinner, warn
 from smidgen.codegen import Kind, check_project
+from smidgen.data.audio import with_audio_front_end
 from smidgen.data.files import write_whole
-from smidgen.data.hearing import hearing_graph
 from smidgen.errors import InputError, StreamError
 from smidgen.ir import Graph
 from smidgen.pipeline import Program, compile
-from smidgen.results.drawing import draw_memory
-from smidgen.results.profiling import profile
-from smidgen.results.timing import time_program
-from smidgen.results.verbs import CompiledProject
+from smidgen.results.memory import draw_memory
+from smidgen.results.profile import profile, time_program
+from smidgen.results.summaries import CompiledProject
 from smidgen.targets import device as targets
-from smidgen.targets.finding import find, find_board
+from smidgen.targets import find, find_board
 from smidgen.targets.host import Host
 from smidgen.training import Options
 from smidgen.zoo.loading import load
@@ -104,7 +103,7 @@ def compile_(
         where = replace(where, frugal=True)  # C for any core, laid out for a small one
     with spinner(f"reading {model}"):
         graph = load(model, memory_bytes(memory))
-        graph = graph if audio is None else hearing_graph(graph, audio)
+        graph = graph if audio is None else with_audio_front_end(graph, audio)
     if options is not None:
         check_int8(graph, model)
     chosen = choose_scheme(graph, scheme, budget, where, options, streamed)

@@ -29,13 +29,13 @@ from smidgen.cli.shared import (
 )
 from smidgen.cli.terminal import print_rich, progress_console, spinner
 from smidgen.data import Labelled, Samples, load_images, load_labelled
-from smidgen.data.hearing import with_front_end
+from smidgen.data.audio import with_front_end
 from smidgen.errors import InputError
 from smidgen.frontends import check_writable, export_model
 from smidgen.ir import Graph
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.quantization import CONVENTIONS, QuantizationProgress, Recipe, quantize, scored_classes
-from smidgen.results.verbs import QuantizedFile
+from smidgen.results.summaries import QuantizedFile
 from smidgen.zoo.loading import load
 
 TESTED = 256  # labelled samples at most

@@ -29,11 +29,10 @@ from smidgen.cli.shared import (
 )
 from smidgen.cli.terminal import progress_console, spinner, warn
 from smidgen.data import load_data
-from smidgen.data.decoding import SHORT_SIDE
+from smidgen.data.audio import with_front_end
 from smidgen.data.files import write_whole
-from smidgen.data.hearing import with_front_end
-from smidgen.results.choosing import contributions_page
-from smidgen.results.contributions import summarize
+from smidgen.data.images import SHORT_SIDE
+from smidgen.results.choices import contributions_page, summarize
 from smidgen.selection.analysis import MOST, AnalysisProgress, analyze, journal_path
 from smidgen.zoo.loading import load
 

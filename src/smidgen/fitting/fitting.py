@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from smidgen.data import Augment, Data
-from smidgen.data.classes import renumbered
 from smidgen.data.files import made_folder
+from smidgen.data.samples import renumbered
 from smidgen.fitting.ledger import Ledger, digest, digest_of
 from smidgen.fitting.made import (
     BoardMeasured,
@@ -40,12 +40,12 @@ from smidgen.fitting.stages import (
     is_float,
 )
 from smidgen.ir import Graph
-from smidgen.ir.fingerprint import FORMAT, fingerprint
+from smidgen.ir.text import FORMAT, fingerprint
 from smidgen.learning import Course
 from smidgen.results.report import Section
 from smidgen.selection.contributions import Contributions
+from smidgen.targets import find_board
 from smidgen.targets.boards import parse_size
-from smidgen.targets.finding import find_board
 
 STEPS = 24_000  # of a course, as many epochs as come near it
 LEAST_EPOCHS, MOST_EPOCHS = 8, 50

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from smidgen.data.budget import MEMORY
-from smidgen.data.files import write_whole
+from smidgen.data.files import MEMORY, write_whole
 from smidgen.errors import ImportModelError, InputError
 from smidgen.frontends.keras import read_keras
 from smidgen.frontends.native import read_smg, write_smg
@@ -29,7 +28,7 @@ def _read_onnx(path: Path, memory: int, shapes: Mapping[str, tuple[int, ...]] | 
 
 def _read_pt2(path: Path, memory: int) -> Graph:
     try:
-        from smidgen.frontends.torch.reading import (
+        from smidgen.frontends.torch.reader import (
             read_pt2,  # here, because it imports PyTorch, which nothing else needs
         )
     except ModuleNotFoundError:
@@ -40,10 +39,10 @@ def _read_pt2(path: Path, memory: int) -> Graph:
 def from_torch(module: Any, example: Any) -> Graph:
     """A `torch.nn.Module` as a float32 graph; `example` is one input, a batch of 1, or a tuple of them."""
     try:
-        from smidgen.frontends.torch import reading
+        from smidgen.frontends.torch import reader
     except ModuleNotFoundError:
         raise ImportModelError(f"{type(module).__name__} {NO_TORCH}") from None
-    return reading.from_torch(module, example)
+    return reader.from_torch(module, example)
 
 
 READERS: dict[str, Callable[[Path, int], Graph]] = {

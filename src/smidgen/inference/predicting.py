@@ -13,19 +13,18 @@ import numpy as np
 from rich.console import Group
 from rich.table import Table
 
-from smidgen.data.augment import centre_box
-from smidgen.data.budget import MEMORY
-from smidgen.data.hearing import with_front_end
+from smidgen.data.audio import with_front_end
+from smidgen.data.files import MEMORY
+from smidgen.data.images import centre_box
 from smidgen.data.inputs import as_input, kind_of
+from smidgen.data.load import Shown, open_samples
 from smidgen.data.pixels import PixelEncoding, pixel_encoding
-from smidgen.data.shown import Shown, open_samples
 from smidgen.errors import InputError
 from smidgen.inference.outputs import HALF, Kind, names_of, probabilities, real
 from smidgen.inference.outputs import kind_of as kind_of_scores
 from smidgen.inference.running import InferenceProgress, ProgressCallback, scores_of, target_name, where_to_run
 from smidgen.ir import Array, Graph
-from smidgen.targets.device import Target
-from smidgen.targets.sharing import FEWEST
+from smidgen.targets.device import FEWEST, Target
 from smidgen.threads import in_order, threads_for
 
 TOP = 3  # classes told of each sample
