@@ -89,7 +89,7 @@ class Channels:
 
     @property
     def name(self) -> str | None:
-        """A name for the value being computed; some files tell the tensors of one layer apart behind a colon."""
+        """A name for the value being computed; some files number the tensors of one layer behind a colon."""
         return identifier(self.output.partition(":")[0]) or None
 
     def input(self, name: str, shape: Shape, last: bool, q: QParams | None = None) -> FileTensor:
@@ -146,7 +146,7 @@ class Channels:
         return x
 
     def to_map(self, x: FileTensor) -> Value:
-        """[batch, channels, rows, columns] or [batch, channels, length] as a [1, rows, columns, channels] map."""
+        """Return [1, channels, rows, columns] or [1, channels, length] as a [1, rows, columns, channels] map."""
         if len(x.shape) not in (3, 4) or x.shape[0] != 1:
             raise ImportModelError(
                 f"its input {list(x.shape)} is neither [1, channels, length] nor [1, channels, rows, columns]; only a "
@@ -157,7 +157,7 @@ class Channels:
         return self.view(self.arranged(x, x.layout.order(order)).value, (1, *shape) if len(shape) == 3 else shape)
 
     def from_map(self, value: Value, rank: int) -> FileTensor:
-        """A [1, rows, columns, channels] map as the file's tensor of three or four dimensions."""
+        """Return a [1, rows, columns, channels] map as the file's tensor of three or four dimensions."""
         n, h, w, c = value.type.shape
         return FileTensor(value, TensorLayout.channels_last((n, c, h, w) if rank == 4 else (n, c, w)))
 
