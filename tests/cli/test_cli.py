@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import smidgen as sm
 from smidgen import cli
-from smidgen.cli import demonstration as demo
+from smidgen.cli import start as demo
 from smidgen.data import Data
 from smidgen.data.sample import read_sample
 from smidgen.frontends.native import write_smg

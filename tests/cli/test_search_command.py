@@ -104,7 +104,7 @@ def test_where_none_ship_a_rule_chooses_and_says_so(folder: Path) -> None:
     given = ("--classes", "4", "--budget", "16KB", "--target", "cortex-m7", "--output", "out")
     result = CliRunner().invoke(cli.app, ("compile", "small.smg", *given), catch_exceptions=False)
     said = " ".join(result.stderr.split())
-    assert "the layers of small are worth was not measured; a rule about their shapes chose" in said
+    assert "the contributions of the layers of small were not measured; a rule about their shapes chose" in said
     graph = small_network()
     found = sm.search(graph, sm.estimate(graph), "16KB", options=sm.Options(4), streamed_input=False)
     assert " ".join(str(found).split()) in said

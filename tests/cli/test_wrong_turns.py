@@ -14,9 +14,9 @@ from typer.testing import CliRunner, Result
 import smidgen as sm
 from smidgen import cli
 from smidgen.errors import InputError, SmidgenError
-from smidgen.fitting.stages import quantize_with
 from smidgen.frontends.native import write_smg
 from smidgen.ir.preprocessing import Preprocessing
+from smidgen.quantization import quantize_with
 from tests.support.floats import dequantized
 from tests.support.networks import inverted_residual
 from tests.support.shapes import SHAPES, draw_shapes

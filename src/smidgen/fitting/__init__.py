@@ -3,5 +3,6 @@
 from smidgen.fitting.fitting import FitProgress, fit
 from smidgen.fitting.ledger import FitError
 from smidgen.fitting.made import Fitted
+from smidgen.fitting.stages import SCHEME, training_target
 
-__all__ = ["FitError", "FitProgress", "Fitted", "fit"]
+__all__ = ["SCHEME", "FitError", "FitProgress", "Fitted", "fit", "training_target"]

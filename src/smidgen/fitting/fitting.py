@@ -37,11 +37,11 @@ from smidgen.fitting.stages import (
     Stages,
     Where,
     Wish,
-    is_float,
 )
 from smidgen.ir import Graph
 from smidgen.ir.fingerprint import FORMAT, fingerprint
 from smidgen.learning import Course
+from smidgen.quantization import is_float
 from smidgen.results.report import Section
 from smidgen.selection.contributions import Contributions
 from smidgen.targets.boards import parse_size

@@ -28,7 +28,7 @@ from smidgen.learning import Course, LearningProgress, learn
 from smidgen.learning.checkpoint import read_checkpoint, start_fingerprint
 from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
-from smidgen.quantization import QuantizationProgress, Quantized, quantize, scored_classes
+from smidgen.quantization import QuantizationProgress, is_float, quantize_with
 from smidgen.results.inspection import describe
 from smidgen.results.profiling import Profile, profile, profile_from
 from smidgen.selection.analyzing import MOST, AnalysisProgress, analyze
@@ -50,7 +50,6 @@ Analysis = Literal["quick", "full"]
 Where = Literal["host", "cuda"]
 Tell = Callable[[str, int, int], None]  # what is done, how much of it, of how much
 ENOUGH = 200  # images held back: judged with fewer, what a part adds drowns in chance
-CALIBRATED = 128  # images that set the ranges of a float model, at most
 COMPARED = 3  # steps of the board that numpy takes too
 MODEL, CONTRIBUTIONS, SCHEME, RATE = "model.smg", "contributions.json", "scheme.json", "rate.json"
 CHECKPOINT, PROFILE, PROJECT, REPORT = "checkpoint.ckpt", "profile.json", "project", "report.html"
@@ -254,19 +253,6 @@ class Stages:
     def _learning(self, at: LearningProgress) -> None:
         loss = "" if at.loss is None else f", loss {at.loss:.3f}"
         self.tell(f"{at.doing}, epoch {at.epoch} of {self.wish.course.epochs}{loss}", at.done, at.total)
-
-
-def quantize_with(data: Data, graph: Graph, on_progress: Callable[[QuantizationProgress], None]) -> Quantized:
-    """A float32 model in int8, calibrated on the images to learn from, and judged by their labels where it has them."""
-    samples = data.train.spread(CALIBRATED)
-    labelled = samples if len(data.classes) == scored_classes(graph) else None
-    return quantize(graph, samples.images, labelled=labelled, on_progress=on_progress)
-
-
-def is_float(graph: Graph) -> bool:
-    """Whether nothing in a model is int8 yet."""
-    computed = (*graph.inputs, *(v for node in graph.nodes for v in node.outs))
-    return not any(v.type.dtype == "int8" for v in computed)
 
 
 def training_target(name: str) -> str | Target:
