@@ -33,8 +33,8 @@ from smidgen.fitting.fitting import usual_epochs
 from smidgen.ir import Graph
 from smidgen.learning import top1
 from smidgen.selection.contributions import Contributions, read_contributions
-from smidgen.selection.planned import Planner
 from smidgen.selection.rates import BATCH, choose_rate
+from smidgen.selection.refinement import Planner
 from smidgen.targets.finding import find
 from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, load_scheme

@@ -19,8 +19,8 @@ import smidgen as sm
 from shared import NETWORKS, arguments_of, report, start
 from smidgen.ir import Graph
 from smidgen.selection.contributions import read_contributions
+from smidgen.selection.estimates import shipped_contributions
 from smidgen.selection.found import METHODS, Method
-from smidgen.selection.shipped import shipped_contributions
 
 PLANNED = ("64KB", "96KB", "128KB", "192KB", "256KB")
 ANALYTIC = ("50KB", "100KB", "150KB")

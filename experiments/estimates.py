@@ -12,12 +12,12 @@ from fractions import Fraction
 import numpy as np
 
 import smidgen as sm
+from experiments.predictions import rank_correlation
 from smidgen.data import Data, Samples, as_input, pixel_encoding
 from smidgen.ir import Array, Graph, Type, Value, evaluate_all
 from smidgen.ops.update import unpack
 from smidgen.selection.contributions import Contributions, LayerShare
-from smidgen.selection.estimating import SHARES, estimate, widening
-from smidgen.selection.predicting import rank_correlation
+from smidgen.selection.estimates import SHARES, estimate, widening
 from smidgen.training import Training, build_training
 from smidgen.training.autodiff import differentiate
 from smidgen.training.head import layers

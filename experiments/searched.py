@@ -11,9 +11,9 @@ from experiments.paper.cells import Cell, Table, by_kind, courses, figure, table
 from experiments.paper.channels import spelled
 from experiments.paper.runs import BATCH, Build, Found, Run
 from experiments.paper.tables import BATCHED_RATES, FULL, SETS, Settings
+from experiments.predictions import Interaction, Prediction, Predictions, best_pairs, drawn_schemes
 from smidgen.errors import InputError
 from smidgen.selection.contributions import Contributions
-from smidgen.selection.predicting import Interaction, Prediction, Predictions, best_pairs, drawn_schemes
 from smidgen.training.options import DEFAULT_BITS
 from smidgen.training.published import PUBLISHED
 from smidgen.training.scheme import Scheme

@@ -11,6 +11,7 @@ from experiments.paper.cells import Table
 from experiments.paper.page import EMPTY, NAMED, WIDTH, Shown, ShownTable, show
 from experiments.paper.runs import Built, Footprint, Found
 from experiments.paper.tables import Settings
+from experiments.predictions import Predictions
 from experiments.searched import (
     NAMES,
     Searched,
@@ -24,7 +25,6 @@ from experiments.searched import (
     schemes_table,
 )
 from smidgen.selection.contributions import Contributions, read_contributions
-from smidgen.selection.predicting import Predictions
 from smidgen.training.published import PUBLISHED
 
 COMMAND = "python benchmarks/selection.py"

@@ -9,12 +9,12 @@ from torch import Tensor
 
 from experiments.baselines.arithmetic import Arithmetic
 from experiments.baselines.rules import RULES, by_reference
-from smidgen.errors import GraphError
+from smidgen.errors import GraphError, InputError
 from smidgen.ir import Array, Graph, Value
 from smidgen.ops.bias import units
+from smidgen.ops.losses import check_softmax
 from smidgen.ops.update import BiasStep, DenseStep, Step, WeightStep
 from smidgen.training import Training
-from smidgen.training.losses import check_learns_always, check_softmax
 
 
 class Simulator:
@@ -104,3 +104,12 @@ def _factors(step: Graph) -> dict[Value, Tensor]:
             w, b, *_ = node.op.parts(node.ins).states
             found |= {w: torch.ones(1), b: torch.ones(1)}
     return found
+
+
+def check_learns_always(step: Graph, what: str) -> None:
+    """Raise InputError for a training step that skips samples."""
+    if step.roles and step.roles.skip_below:
+        raise InputError(
+            f"{step.name} skips steps below a loss of {step.roles.skip_below:.6g}, {what} learns from all of them; use "
+            "the host, a board or a fleet"
+        )

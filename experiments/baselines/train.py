@@ -25,13 +25,14 @@ from torch import Tensor
 from experiments.baselines.copies import Front
 from experiments.baselines.optimizers import corrections
 from experiments.baselines.runs import Baseline, Precision, Runs
+from experiments.baselines.simulator import check_learns_always
 from smidgen.data import Data, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.ir import Graph, refuse_variables
 from smidgen.learning.course import Course
+from smidgen.ops.losses import check_softmax
 from smidgen.simulation.images import CourseImages, centred
 from smidgen.training import Training
-from smidgen.training.losses import check_learns_always, check_softmax
 
 RATE_BATCH = 256  # samples, of the step that a learning rate is given for
 FRONT_BATCH = 256  # images that go through the front at once

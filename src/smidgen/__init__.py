@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         PlanError,
         SmidgenError,
         TargetError,
+        TrainingError,
     )
     from smidgen.fitting import FitError, Fitted, fit
     from smidgen.frontends import from_torch, import_model
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
     from smidgen.selection.rates import ChosenRate, choose_rate, make_course
     from smidgen.simulation import simulate
     from smidgen.training import Options
-    from smidgen.training.head import TrainingError
     from smidgen.training.scheme import Scheme, SchemeError, load_scheme
     from smidgen.zoo.loading import load
 
@@ -81,7 +81,7 @@ __all__ = [
 ]  # fmt: skip
 _MODULES = {  # where each name is defined; a module is imported when a name of it is first used
     "data": "Augment Data DataError load_data",
-    "errors": "ExportError GraphError ImportModelError InputError PlanError SmidgenError TargetError",
+    "errors": "ExportError GraphError ImportModelError InputError PlanError SmidgenError TargetError TrainingError",
     "fitting": "FitError Fitted fit",
     "frontends": "from_torch import_model",
     "inference": "Predictions Tested predict test",
@@ -98,7 +98,6 @@ _MODULES = {  # where each name is defined; a module is imported when a name of 
     "selection.rates": "ChosenRate choose_rate make_course",
     "simulation": "simulate",
     "training": "Options",
-    "training.head": "TrainingError",
     "training.scheme": "Scheme SchemeError load_scheme",
     "zoo.loading": "load",
 }

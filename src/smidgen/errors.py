@@ -66,5 +66,9 @@ class StreamError(PlanError):
     """A model cannot take its image row by row."""
 
 
+class TrainingError(SmidgenError):
+    """A model cannot be turned into a training program."""
+
+
 class TargetError(SmidgenError):
     """A target cannot build or run the program."""

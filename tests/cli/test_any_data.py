@@ -175,10 +175,10 @@ def test_a_fleet_learns_from_tensors_what_the_host_learns(folder: Path) -> None:
             "give samples of [1, 64, 3], channels last, or of 192",
         ),
         ("train mcunet-5fps --data rows.csv --scheme head -o a", "a sample is float32[192], the model's input int8[1,"),
-        ("fit net.onnx --data speed.npz --analyze quick -o a", "speed.npz tells vectors of its samples, an analysis"),
+        ("fit net.onnx --data speed.npz --analyze quick -o a", "speed.npz has vectors as labels, an analysis"),
         (
             "analyze mcunet-5fps --data x.npy -o a.json",
-            "x.npy tells nothing of its samples, what a part adds is",
+            "x.npy has no labels, what a part adds is",
         ),
         ("train mcunet-5fps --data notes.txt --scheme head -o a", "neither a folder nor a .zip, .npz, .npy or .csv"),
     ],

@@ -17,7 +17,7 @@ from smidgen.frontends.native import write_smg
 from smidgen.learning import learn, read_checkpoint
 from smidgen.ops import Mean
 from smidgen.targets.host import Host
-from smidgen.training.losses import choose_loss, outputs_for
+from smidgen.training.options import choose_loss, outputs_for
 from tests.cli.test_cli import fail, invoke
 from tests.support.loss_tasks import Int8Net, Task, cells, pictures, position, several, spectra, yes_or_no
 
@@ -40,7 +40,7 @@ def written(make: Make) -> Task:
     parts = {}
     for suffix, samples in (("", task.data.train), ("_test", task.data.test)):
         parts[f"x{suffix}"] = np.stack(samples.images)
-        if task.data.told != "nothing":
+        if task.data.label_kind != "nothing":
             parts[f"y{suffix}"] = np.stack(samples.targets) if samples.targets else np.array(samples.labels)
     np.savez("data.npz", **parts)  # type: ignore[arg-type]
     return task
@@ -128,9 +128,9 @@ def far() -> Task:
         (
             position,
             ("--loss", "softmax"),
-            "tells vectors of its samples, .* by softmax from classes; choose the loss sigmoid or mse",
+            "has vectors as labels, .* by softmax from classes; choose the loss sigmoid or mse",
         ),
-        (spectra, ("--loss", "mse", "--classes", "3"), "tells nothing of its samples, .* learns by mse from vectors"),
+        (spectra, ("--loss", "mse", "--classes", "3"), "has no labels, .* learns by mse from vectors"),
         (
             far,
             ("--loss", "sigmoid"),

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import smidgen as sm
 from smidgen import cli
 from smidgen.frontends.native import write_smg
-from smidgen.selection import shipped
+from smidgen.selection import estimates
 from smidgen.selection.contributions import write_contributions
 from smidgen.training.scheme import Scheme, SchemeError
 from tests.cli.test_cli import fail, invoke
@@ -35,10 +35,10 @@ def shipped_small(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     """The same as if the contributions came with the package."""
     (folder / "shipped").mkdir()
     (folder / "contributions.json").rename(folder / "shipped" / "any-name.json")
-    monkeypatch.setattr(shipped, "FOLDER", folder / "shipped")
-    shipped._all.cache_clear()
+    monkeypatch.setattr(estimates, "FOLDER", folder / "shipped")
+    estimates._all.cache_clear()
     yield
-    shipped._all.cache_clear()
+    estimates._all.cache_clear()
 
 
 SEARCH = ("search", "small.smg", "--contributions", "contributions.json", "--classes", "4")

@@ -17,7 +17,7 @@ from smidgen.data.budget import MEMORY
 from smidgen.inference.predicting import TOP
 from smidgen.link.streams import BAUD
 from smidgen.quantization import METHODS as CALIBRATION_METHODS
-from smidgen.selection import analyzing, sampling, searching
+from smidgen.selection import analysis, methods, searching
 from smidgen.selection.found import METHODS as SEARCH_METHODS
 from smidgen.targets.boards import parse_size
 from tests.support.house import ROOT
@@ -68,7 +68,7 @@ def test_every_public_name_is_where_it_is_said_to_be() -> None:
 def test_defaults_and_choices_are_those_of_the_library() -> None:
     assert parse_size(options.MEMORY) == MEMORY
     assert (options.SHORT_SIDE, options.TOP, options.BAUD) == (decoding.SHORT_SIDE, TOP, BAUD)
-    assert (options.MOST, options.EVALUATIONS) == (analyzing.MOST, sampling.EVALUATIONS)
+    assert (options.MOST, options.EVALUATIONS) == (analysis.MOST, methods.EVALUATIONS)
     assert searching.POINTS == options.POINTS
     assert get_args(options.Package) == tuple(kind.value for kind in Kind)
     assert get_args(options.SearchMethod) == SEARCH_METHODS

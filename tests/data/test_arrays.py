@@ -33,7 +33,7 @@ def test_samples_of_any_shape_keep_their_numbers(tmp_path: Path, dtype: str) -> 
     for shape in ((20, 7), (20, 6, 3), (20, 5, 4, 2), (20, 2, 2, 2, 2)):
         x = np.random.default_rng(1).normal(0, 40, shape).astype(dtype)
         data = load_data(arrays(tmp_path, x=x, y=Y))
-        assert data.told == "classes"
+        assert data.label_kind == "classes"
         assert data.train.images[0].dtype == ("float32" if dtype == "float64" else dtype)
         held_out = [8, 9, 18, 19]
         expected = x.astype(np.float32) if dtype == "float64" else x
@@ -55,21 +55,21 @@ def test_classes_are_numbers_names_or_words(tmp_path: Path) -> None:
 def test_samples_are_told_vectors_maps_or_nothing(tmp_path: Path) -> None:
     numbers = np.random.default_rng(2).normal(0, 1, (20, 4))
     one, several = (load_data(arrays(tmp_path, x=X, y=y)) for y in (numbers[:, 0], numbers))
-    assert one.told == several.told == "vectors"
+    assert one.label_kind == several.label_kind == "vectors"
     assert one.classes == several.classes == ()
     assert same(several.test.targets, numbers[4::5].astype(np.float32))
     assert [target.shape for target in one.train.targets] == [(1,)] * 16
     several_labels = load_data(arrays(tmp_path, x=X, y=np.stack([Y, 1 - Y], axis=1)))
-    assert several_labels.told == "vectors"
+    assert several_labels.label_kind == "vectors"
     cells = np.random.default_rng(3).integers(0, 3, (20, 2, 5))
     maps = load_data(arrays(tmp_path, x=X, y=cells, classes=np.array(["a", "b", "c"])))
-    assert (maps.told, maps.classes) == ("maps", ("a", "b", "c"))
+    assert (maps.label_kind, maps.classes) == ("maps", ("a", "b", "c"))
     assert same(maps.test.targets, cells[4::5])
     assert maps.train.targets[0].dtype == np.uint8
     np.save(tmp_path / "x.npy", X)
     for path in (arrays(tmp_path, x=X), tmp_path / "x.npy"):
         data = load_data(path)
-        assert (data.told, data.classes, len(data.train), len(data.test)) == ("nothing", (), 16, 4)
+        assert (data.label_kind, data.classes, len(data.train), len(data.test)) == ("nothing", (), 16, 4)
         assert load_labelled(path, 5) is None
         assert same(load_images(path, 3), X[[0, 10, 19]])
 

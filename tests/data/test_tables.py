@@ -38,7 +38,7 @@ def moving(count: int = 10, rows: int = 4) -> dict[str, list[str]]:
 
 def test_words_in_the_last_column_are_classes_in_order(tmp_path: Path) -> None:
     data = load_data(table(tmp_path, HEAD, *ROWS))
-    assert (data.told, data.classes) == ("classes", ("rest", "walk"))
+    assert (data.label_kind, data.classes) == ("classes", ("rest", "walk"))
     assert data.test.labels == (1, 0, 1, 0)
     assert [image.tolist() for image in data.test.images] == [[8, -2], [9, -2.25], [18, -4.5], [19, -4.75]]
     assert data.train.images[0].dtype == np.float32
@@ -59,7 +59,7 @@ def test_integers_are_classes_by_value_and_other_numbers_are_told_as_numbers(tmp
     integers = load_data(table(tmp_path, "a,y", *(f"{i},{(2, 10)[i % 2]}" for i in range(20))))
     assert integers.classes == ("2", "10")
     numbers = load_data(table(tmp_path, "a,y", *(f"{i},{i}.0" for i in range(20))))
-    assert (numbers.told, numbers.classes) == ("vectors", ())
+    assert (numbers.label_kind, numbers.classes) == ("vectors", ())
     assert [target.tolist() for target in numbers.test.targets] == [[4], [9], [14], [19]]
     assert load_labelled(table(tmp_path, "a,y", "1,2.5", "2,1"), 3) is None
 
@@ -67,11 +67,11 @@ def test_integers_are_classes_by_value_and_other_numbers_are_told_as_numbers(tmp
 def test_columns_that_tell_are_chosen_by_name(tmp_path: Path) -> None:
     path = table(tmp_path, "a,b,c", *("1,2,3",) * 10)
     both = load_data(path, label="c,a")
-    assert both.told == "vectors"
+    assert both.label_kind == "vectors"
     assert both.train.targets[0].tolist() == [3, 1]
     assert both.train.images[0].tolist() == [2]
     nothing = load_data(path, label="none")
-    assert nothing.told == "nothing"
+    assert nothing.label_kind == "nothing"
     assert nothing.train.images[0].tolist() == [1, 2, 3]
     numbered = load_data(table(tmp_path, "0,1,walks", *(f"{i % 2},5,{i}" for i in range(20))), label="0")
     assert numbered.classes == ("0", "1")
@@ -122,7 +122,7 @@ def test_a_folder_or_archive_of_two_tables_says_what_to_test_with(tmp_path: Path
 
 def test_recordings_are_samples_of_rows_and_columns(tmp_path: Path) -> None:
     data = load_data(recordings(tmp_path / "plain", moving()))
-    assert (data.told, data.classes, data.test.labels) == ("classes", ("a", "b"), (0, 0, 1, 1))
+    assert (data.label_kind, data.classes, data.test.labels) == ("classes", ("a", "b"), (0, 0, 1, 1))
     assert data.test.images[0].tolist() == [[4, 0], [4, 1], [4, 2], [4, 3]]
     named = {name: ["time;x;y", *(f"7;{line.replace(',', ';')}" for line in lines)] for name, lines in moving().items()}
     assert load_data(recordings(tmp_path / "named", named)).digest() == data.digest()
@@ -214,7 +214,7 @@ def test_rows_count_against_the_memory_they_take(tmp_path: Path) -> None:
     path = table(tmp_path, "a,y", *("1,2",) * 5000)
     with pytest.raises(DataError, match=r"t\.csv would take .* bytes of memory beside .*; where you trust the file"):
         load_data(path, memory=2**20)
-    assert load_data(table(tmp_path, "a,y", *("1,2", "1,3") * 100), memory=2**20).told == "classes"
+    assert load_data(table(tmp_path, "a,y", *("1,2", "1,3") * 100), memory=2**20).label_kind == "classes"
     with pytest.raises(DataError, match=r"\d\.csv would take .* bytes of memory beside .* before"):
         load_data(recordings(tmp_path / "r", moving(10, 400)), memory=2**15)
     with pytest.raises(DataError, match=r"0\.csv would take 54,890 bytes of memory beside 256 before, the limit"):

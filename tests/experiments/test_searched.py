@@ -23,6 +23,7 @@ from experiments.paper.fleets import fleets, wanted, work_off
 from experiments.paper.runs import Build, Outcome, Run
 from experiments.paper.store import Store
 from experiments.paper.tables import SETS, Settings
+from experiments.predictions import best_pairs
 from experiments.searched import (
     PAIRED,
     Searched,
@@ -39,8 +40,7 @@ from experiments.searching import budget_bytes, budgets, search_for
 from experiments.searching import write_scheme as kept
 from smidgen.errors import InputError
 from smidgen.selection.contributions import write_contributions
-from smidgen.selection.estimating import estimate
-from smidgen.selection.predicting import best_pairs
+from smidgen.selection.estimates import estimate
 from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, SchemeError
 from tests.support.contributions import measured

@@ -27,9 +27,9 @@ from smidgen.ir import Graph, evaluate
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning import Course, learn
 from smidgen.quantization import QuantizationError
-from smidgen.selection import analyzing, search
+from smidgen.selection import analysis, search
 from smidgen.selection.contributions import read_contributions
-from smidgen.selection.estimating import estimate
+from smidgen.selection.estimates import estimate
 from smidgen.targets.finding import find_board
 from smidgen.training.scheme import Scheme
 from tests.support.contributions import measured
@@ -245,7 +245,7 @@ def test_given_contributions_are_taken_and_must_fit(tmp_path: Path) -> None:
 
 
 def test_contributions_are_measured_where_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(analyzing, "QUICK_STEPS", 500)
+    monkeypatch.setattr(analysis, "QUICK_STEPS", 500)
     found = fit(small_network(), DATA, tmp_path / "out", budget="20KB", epochs=1, analysis="quick")
     assert found.contributions.source == "measured here, quick"
     assert found.contributions.judged_with == 12

@@ -29,7 +29,7 @@ from tests.frontends.test_moving import int8, integers, read_file
 from tests.frontends.test_onnx import agrees, model, quick
 from tests.support.float_models import close, run
 from tests.support.litert import run_litert
-from tests.support.loss_tasks import Told, compare
+from tests.support.loss_tasks import Label, compare
 
 written = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")  # of the older exporter
 pairs = st.tuples(st.integers(1, 4), st.integers(1, 4))
@@ -164,7 +164,7 @@ def quantized(name: str, source: str, folder: Path) -> Graph:
     return quantize(graph, tuple(rng.normal(0, 1, (*SIZE, 3)).astype(np.float32) for _ in range(8))).graph
 
 
-def steps(count: int, loss: str) -> list[tuple[Array, Told]]:
+def steps(count: int, loss: str) -> list[tuple[Array, Label]]:
     rng = np.random.default_rng(1)
     images = [rng.integers(-128, 128, (1, *SIZE, 3)).astype(np.int8) for _ in range(count)]
     return [(x, rng.integers(0, 3, SIZE).astype(np.uint8) if loss == "cells" else None) for x in images]

@@ -23,7 +23,7 @@ from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.host import Host
 from tests.frontends.test_architectures import export
 from tests.support.float_models import close, run, runtime
-from tests.support.loss_tasks import Told, compare
+from tests.support.loss_tasks import Label, compare
 from tests.support.transformer_models import SpokenWords, TinyViT
 
 torch.set_num_threads(1)  # pytest's workers share the cores
@@ -104,7 +104,7 @@ def test_in_int8_they_agree_with_their_float_selves(
     assert report.output > 25  # dB
 
 
-def steps(graph: Graph, classes: int) -> list[tuple[Array, Told]]:
+def steps(graph: Graph, classes: int) -> list[tuple[Array, Label]]:
     rng = np.random.default_rng(1)
     shape = graph.inputs[0].type.shape
     return [(rng.integers(-128, 128, shape).astype(np.int8), int(rng.integers(classes))) for _ in range(STEPS)]

@@ -26,7 +26,7 @@ from smidgen.learning.testing import measure
 from smidgen.ops import Assign
 from smidgen.pipeline import compile
 from smidgen.results.profiling import profile
-from smidgen.selection.analyzing import analyze
+from smidgen.selection.analysis import analyze
 from smidgen.selection.rates import choose_rate
 from smidgen.targets.boards import BOARDS
 from smidgen.targets.cortex_m import CortexM

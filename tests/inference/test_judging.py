@@ -298,7 +298,7 @@ def test_a_page_shows_the_most_hostile_names_as_text() -> None:
         (("test", "net.smg", "--data", "photos", "-o", "no/page.html"), "there is no folder no"),
         (("test", "net.smg", "--data", "cifar10"), "the data has 10 classes, shapes_net scores 4"),
         (("test", "net.smg", "--data", "told.npz"), "tells 3 numbers of each sample, shapes_net gives 4"),
-        (("test", "net.smg", "--data", "rows.npy"), "tells nothing of each sample"),
+        (("test", "net.smg", "--data", "rows.npy"), "has no label for each sample"),
     ],
 )
 def test_bad_requests_are_answered_in_one_sentence(

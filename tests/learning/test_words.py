@@ -23,7 +23,7 @@ from smidgen.ir.fingerprint import fingerprint
 from smidgen.ir.log_mel import MFCC, LogMel
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.pipeline import compile
-from smidgen.selection.planned import Planner
+from smidgen.selection.refinement import Planner
 from smidgen.targets.cortex_m import BoardDevice, CortexM
 from smidgen.targets.finding import find_board
 from smidgen.targets.host import HostDevice

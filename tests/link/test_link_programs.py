@@ -64,7 +64,7 @@ def test_whatever_a_step_is_told_a_board_learns_it_over_a_bad_line(
     line = Line(Faulty(emulated(program), share=0.002))
     with LinkedDevice(program.graph, line) as board, task.compile(host).start() as machine:
         for place in range(3):
-            image, told = task.told(place)
+            image, told = task.sample(place)
             assert board.train(image, told, task.rate) == machine.train(image, told, task.rate)
         assert {n: a.tobytes() for n, a in board.state().items()} == {
             n: a.tobytes() for n, a in machine.state().items()

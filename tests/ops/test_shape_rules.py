@@ -12,7 +12,7 @@ from smidgen.errors import GraphError
 from smidgen.ir import Builder, Graph, QParams, Type, evaluate, infer
 from smidgen.numerics import multiply, quantize_multiplier
 from smidgen.ops.conv_grad import ConvGradInput, DepthwiseGradInput
-from smidgen.ops.loss import SoftmaxCrossEntropy
+from smidgen.ops.losses import SoftmaxCrossEntropy
 from smidgen.training.autodiff import differentiate
 
 

@@ -13,9 +13,14 @@ from typer.testing import CliRunner
 import smidgen as sm
 from smidgen.cli import app
 from smidgen.results.choosing import contributions_page
-from smidgen.selection.averaging import read_several
-from smidgen.selection.contributions import Contributions, ContributionsError, read_contributions, write_contributions
-from smidgen.selection.shipped import shipped_contributions
+from smidgen.selection.contributions import (
+    Contributions,
+    ContributionsError,
+    read_contributions,
+    read_several,
+    write_contributions,
+)
+from smidgen.selection.estimates import shipped_contributions
 from smidgen.zoo import load_zoo
 from tests.support.contributions import measured
 

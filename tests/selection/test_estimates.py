@@ -20,7 +20,7 @@ from experiments.estimates import Evidence, as_contributions, candidates, gather
 from experiments.paper.channels import squared_gradients
 from smidgen.ops.conv import Conv2D, Depthwise
 from smidgen.selection.contributions import Contributions
-from smidgen.selection.estimating import estimate, widening
+from smidgen.selection.estimates import estimate, widening
 from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, load_scheme, resolve
 from tests.support.contributions import measured

@@ -23,8 +23,8 @@ from smidgen.learning import Course, LearningError, learn
 from smidgen.ops.rules import Momentum
 from smidgen.pipeline import Program, compile
 from smidgen.selection import rates
-from smidgen.selection.holding import hold_back
 from smidgen.selection.rates import RATES, USUAL, RateProgress, RateTrial, choose_rate, make_course
+from smidgen.selection.trials import hold_back
 from smidgen.targets.device import Device
 from smidgen.targets.host import Host, HostDevice
 from smidgen.training import Options

@@ -15,7 +15,7 @@ from smidgen.ir import Graph
 from smidgen.memory import state_bytes
 from smidgen.pipeline import plan
 from smidgen.results.profiling import profile
-from smidgen.selection.exact import BestFirst, promise
+from smidgen.selection.methods import BestFirst, promise
 from smidgen.selection.problem import UNIT, Candidate, Choice, Layer, Problem, pose_analytic, pose_planned
 from smidgen.selection.searching import Searcher
 from smidgen.selection.smoothing import smoothed
@@ -84,7 +84,7 @@ def test_the_search_gives_every_candidate_that_fits_and_the_best_first(posed: tu
 @given(posed=problems(), budget=st.integers(0, 300), cells=st.sampled_from([3, 17]))
 def test_promises_for_coarse_cells_lose_nothing(posed: tuple[Problem, ...], budget: int, cells: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("smidgen.selection.exact.CELLS", cells)
+        patch.setattr("smidgen.selection.methods.CELLS", cells)
         best = next(iter(BestFirst(posed, [promise(problem, budget) for problem in posed], budget)), None)
     gains = [gain for problem in posed for gain, cost, _, _ in everything(problem) if cost <= budget]
     assert (best.gain if best else None) == max(gains, default=None)

@@ -10,7 +10,7 @@ import pytest
 
 from smidgen.ir import Array
 from smidgen.selection.contributions import BiasDepth, Conditions, Contributions, LayerShare
-from smidgen.selection.estimating import estimate
+from smidgen.selection.estimates import estimate
 from smidgen.selection.smoothing import BIASES_PULL, POWER, WEIGHTS_PULL, measurements, smoothed
 from smidgen.zoo import load_zoo
 from tests.support.contributions import SHARES

@@ -21,13 +21,11 @@ from smidgen.data import Data, DataError
 from smidgen.data.samples import Samples
 from smidgen.frontends.native import write_smg
 from smidgen.results.contributions import summarize
-from smidgen.selection import Contributions, analyzing
-from smidgen.selection.analyzing import QUICK_STEPS
+from smidgen.selection import Contributions, analysis
+from smidgen.selection.analysis import QUICK_STEPS
 from smidgen.selection.contributions import BiasDepth, Conditions, LayerShare, layer_names, read_contributions
-from smidgen.selection.holding import FEWEST, hold_back, limit_samples
-from smidgen.selection.kinds import Kind, kind_of
-from smidgen.selection.runs import FLEET, fleets
-from smidgen.selection.trials import SHARES, Agenda, Trial, agenda
+from smidgen.selection.launchers import FLEET, fleets
+from smidgen.selection.trials import FEWEST, SHARES, Agenda, Kind, Trial, agenda, hold_back, kind_of, limit_samples
 from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, analytic_memory, resolve
 from tests.support.analyses import PretendedLauncher, data, model
@@ -168,7 +166,7 @@ def test_a_quick_analysis_is_bounded_in_steps_and_says_what_it_leaves_out(
     monkeypatch: pytest.MonkeyPatch, seeds: int
 ) -> None:
     launcher = PretendedLauncher()
-    monkeypatch.setattr(analyzing, "find_launcher", lambda *_: launcher)
+    monkeypatch.setattr(analysis, "find_launcher", lambda *_: launcher)
     many = numbered([700, 900, 300], 1)
     found = sm.analyze(mcunet, many, quick=True, seeds=seeds)
     used = found.conditions
@@ -231,7 +229,7 @@ ANALYZE = ("analyze", "small.smg", "--data", "shapes.npz", "-o", "c.json", "--qu
 
 
 def test_the_verb_writes_the_file_and_shows_it_as_text_or_json(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(analyzing, "find_launcher", lambda *_: PretendedLauncher())
+    monkeypatch.setattr(analysis, "find_launcher", lambda *_: PretendedLauncher())
     shown = CliRunner().invoke(cli.app, [*ANALYZE, "--learning-rate", "0.4/256"], catch_exceptions=False)
     assert shown.exit_code == 0
     assert "written to c.json" in shown.stdout

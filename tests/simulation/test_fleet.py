@@ -20,8 +20,8 @@ from smidgen.errors import InputError, TargetError
 from smidgen.ir import Array, Graph, evaluate_step, roles_of
 from smidgen.learning import Course, LearningProgress, learn
 from smidgen.numerics import stochastic
+from smidgen.numerics.float32 import exp_f32, log_f32
 from smidgen.ops.dense import LANES, dot_f32
-from smidgen.ops.loss import exp_f32, log_f32
 from smidgen.ops.rules import Momentum, Sgd
 from smidgen.ops.update import BiasStep
 from smidgen.pipeline import Program, compile

@@ -12,7 +12,7 @@ from pathlib import Path
 from smidgen.data import Data
 from smidgen.ir import Graph
 from smidgen.selection import AnalysisProgress, Contributions, analyze
-from smidgen.selection.runs import Outcome, Setup, say_nothing
+from smidgen.selection.launchers import Outcome, Setup, say_nothing
 from smidgen.selection.trials import Trial
 from tests.support.networks import inverted_residual
 from tests.support.shapes import draw_shapes

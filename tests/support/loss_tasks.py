@@ -8,15 +8,16 @@ import numpy as np
 
 import smidgen as sm
 from smidgen.data import Data, Samples, as_input, examples, pixel_encoding
-from smidgen.ir import Array, Builder, Graph, QParams, Type, Value, evaluate_step, roles_of
+from smidgen.ir import Array, Builder, Graph, QParams, Type, Value, evaluate_step
 from smidgen.ops import AvgPool, Conv2D, Dense, Mean, Reshape
+from smidgen.ops.losses import loss_of
 from smidgen.pipeline import Program
-from smidgen.targets.device import Device, Target, told_array
+from smidgen.targets.device import Device, Target
 from tests.support.shapes import draw_shapes
 from tests.support.toys import small_network
 
 INPUT = QParams.per_tensor(1 / 32, -10)
-Told = int | Array | None
+Label = int | Array | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +34,10 @@ class Task:
         images = examples(self.data.train, pixel_encoding(self.model))
         return sm.compile(self.model, self.scheme, target, options=self.options, images=images)
 
-    def told(self, place: int) -> tuple[Array, Told]:
+    def sample(self, place: int) -> tuple[Array, Label]:
         """A sample as the model takes it, and what is known of it."""
         image = as_input(self.data.train.images[place], pixel_encoding(self.model))
-        return image, None if self.data.told == "nothing" else self.data.train.target(place)
+        return image, None if self.data.label_kind == "nothing" else self.data.train.target(place)
 
 
 class Int8Net:
@@ -161,12 +162,12 @@ def cells() -> Task:
 TASKS = (yes_or_no, several, position, brightness, spectra, pictures, cells)
 
 
-def compare(program: Program, device: Device, steps: list[tuple[Array, Told]], rate: float) -> list[float]:
+def compare(program: Program, device: Device, steps: list[tuple[Array, Label]], rate: float) -> list[float]:
     """Losses of steps on a device, each the same bytes as numpy's; so are the logits and all state afterwards."""
-    graph, roles, state, losses = program.graph, roles_of(program.graph), program.graph.state, []
+    graph, state, losses = program.graph, program.graph.state, []
     for image, label in steps:
-        told = told_array(graph, roles, label)
-        arrays = (image, *(() if told is None else (told,)), np.array([rate], np.float32))
+        target = loss_of(graph).label(label, graph)
+        arrays = (image, *(() if target is None else (target,)), np.array([rate], np.float32))
         outputs, state = evaluate_step(graph, state, *arrays)
         losses.append(device.train(image, label, rate))
         assert np.float32(losses[-1]).tobytes() == outputs[0].tobytes()

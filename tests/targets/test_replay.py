@@ -90,7 +90,7 @@ def test_whatever_a_step_is_told_it_can_be_replayed(make: Callable[[], Task], ho
     program = compile(task.model, task.scheme, host, options=task.options, replay="256KB")
     with program.start() as whole, program.start() as replaying:
         for place in range(3):
-            image, told = task.told(place)
+            image, told = task.sample(place)
             loss = whole.train(image, told, task.rate)
             assert loss == replaying.replay(replaying.latent(image), told, task.rate)
         assert learned(whole) == learned(replaying)

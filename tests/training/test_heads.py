@@ -11,6 +11,7 @@ import pytest
 
 import smidgen as sm
 from smidgen.data import as_input, pixel_encoding
+from smidgen.errors import TrainingError
 from smidgen.ir import Array, Graph, evaluate_all, evaluate_step, roles_of
 from smidgen.ir.rewriting import prune
 from smidgen.learning import learn, learned_graph
@@ -18,7 +19,7 @@ from smidgen.ops import Activate, AvgPool, Conv2D, Dense, MaxPool, Mean, Reshape
 from smidgen.quantization import quantize
 from smidgen.targets.host import Host
 from smidgen.training import HeadDtype, HeadStart, Training, build_training
-from smidgen.training.head import TrainingError, ending_of, layers
+from smidgen.training.head import ending_of, layers
 from smidgen.training.scheme import Scheme, SchemeError, load_scheme, resolve
 from tests.support.floats import FloatNet
 from tests.support.litert import LiteRT

@@ -14,20 +14,19 @@ import pytest
 
 import smidgen as sm
 from experiments.baselines import FloatTraining, Simulator
-from smidgen.errors import GraphError, InputError
-from smidgen.ir import Graph, evaluate_all, roles_of, verify
+from smidgen.errors import GraphError, InputError, TrainingError
+from smidgen.ir import Graph, evaluate_all, verify
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.learning import measure
 from smidgen.ops import Lookup
+from smidgen.ops.losses import loss_of
 from smidgen.simulation.device import Simulator as SimulatedTarget
 from smidgen.targets.cortex_m import CortexM
-from smidgen.targets.device import told_array
 from smidgen.targets.host import Host, HostDevice
-from smidgen.training.head import TrainingError
 from tests.support.loss_tasks import (
     TASKS,
+    Label,
     Task,
-    Told,
     brightness,
     cells,
     compare,
@@ -45,7 +44,7 @@ Make = Callable[[], Task]
 @tasks
 def test_steps_leave_the_same_bytes_by_numpy_on_the_host_and_on_a_board(make: Make, host: Host, cache: Path) -> None:
     task = make()
-    steps = [task.told(place) for place in range(8)]
+    steps = [task.sample(place) for place in range(8)]
     losses = []
     for target in (host, CortexM(cache=cache)):
         program = task.compile(target)
@@ -77,7 +76,7 @@ def test_one_output_says_yes_where_it_is_above_0(host: Host) -> None:
     with program.start() as device:
         seen = set()
         for place in range(24):
-            image, label = task.told(place)
+            image, label = task.sample(place)
             device.train(image, label, 0.05)
             answer = device.predict(image)
             assert answer == int(device.outputs()[1][0, 0] > 0)
@@ -87,7 +86,7 @@ def test_one_output_says_yes_where_it_is_above_0(host: Host) -> None:
 
 def test_a_class_is_told_to_several_outputs_one_by_one(host: Host) -> None:
     task = several()
-    image, _ = task.told(0)
+    image, _ = task.sample(0)
     program = task.compile(host)
     with program.start() as a, program.start() as b:
         assert a.train(image, 1, 0.05) == b.train(image, np.array([0, 1], np.float32), 0.05)
@@ -113,9 +112,9 @@ ZEROS = np.zeros(2, np.float32)
         (cells, np.zeros((4, 5), np.uint8), r"maps of uint8\[4, 4\], given was uint8\[4, 5\]"),
     ],
 )
-def test_what_a_loss_cannot_learn_from_is_refused(make: Make, label: Told, said: str, host: Host) -> None:
+def test_what_a_loss_cannot_learn_from_is_refused(make: Make, label: Label, said: str, host: Host) -> None:
     task = make()
-    image, _ = task.told(0)
+    image, _ = task.sample(0)
     with task.compile(host).start() as device, pytest.raises(InputError, match=said):
         device.train(image, label, 0.1)
 
@@ -123,7 +122,7 @@ def test_what_a_loss_cannot_learn_from_is_refused(make: Make, label: Told, said:
 def test_a_vector_is_no_class(host: Host) -> None:
     task = position()
     program = replace(task, options=sm.Options(3)).compile(host)
-    image, _ = task.told(0)
+    image, _ = task.sample(0)
     with program.start() as device:
         for label, said in ((ZEROS, "the label is an array, but"), (None, "the label is nothing, but")):
             with pytest.raises(InputError, match=f"{said} the program learns 3 classes"):
@@ -200,10 +199,10 @@ def test_the_error_of_a_reconstruction_is_told_without_learning(make: Make, host
         expected = measure(device, samples).error
         error = device._function("error")
         error.restype = ctypes.c_float
-        device.predict(task.told(1)[0])
-        device._feed(device.graph.prediction_inputs, (task.told(0)[0],))
+        device.predict(task.sample(1)[0])
+        device._feed(device.graph.prediction_inputs, (task.sample(0)[0],))
         assert error() == expected
-        assert device.train(*task.told(0), 0.0) == expected
+        assert device.train(*task.sample(0), 0.0) == expected
         device.restore(state)
 
 
@@ -276,9 +275,9 @@ def test_gradients_of_whole_networks_are_those_of_pytorch(make: Make, host: Host
     simulator, graph = Simulator(reference.loss_graph()), reference.graph
     wanted = tuple(v for v in reference.gradients if v in graph.state)
     for place in range(3):
-        image, label = task.told(place)
-        told = told_array(training.step, roles_of(training.step), label)
-        arrays = (image,) if told is None else (image, told)
+        image, label = task.sample(place)
+        target = loss_of(training.step).label(label, training.step)
+        arrays = (image,) if target is None else (image, target)
         values = evaluate_all(graph, graph.state, *arrays)
         for value, theirs in zip(wanted, simulator.gradients(wanted, *arrays), strict=True):
             ours = values[reference.gradients[value]]

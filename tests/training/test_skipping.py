@@ -26,7 +26,7 @@ from smidgen.targets.cortex_m import BoardDevice
 from smidgen.targets.host import Host
 from smidgen.training import Options, build_training, load_scheme
 from tests.cli.test_cli import fail, invoke
-from tests.support.loss_tasks import TASKS, Task, Told, compare
+from tests.support.loss_tasks import TASKS, Label, Task, compare
 from tests.support.shapes import draw_shapes
 from tests.support.streams import CLASSES, stream_of, streaming_network
 from tests.support.toys import small_network
@@ -45,8 +45,8 @@ def skipping(task: Task, below: float) -> Task:
     return replace(task, options=replace(task.options, skip_below=below))
 
 
-def steps_of(task: Task, count: int = STEPS) -> list[tuple[Array, Told]]:
-    return [task.told(i % len(task.data.train)) for i in range(count)]
+def steps_of(task: Task, count: int = STEPS) -> list[tuple[Array, Label]]:
+    return [task.sample(i % len(task.data.train)) for i in range(count)]
 
 
 def usual_loss(task: Task, host: Host) -> float:
@@ -93,10 +93,10 @@ def test_the_board_skips_them_too_and_runs_little_more_than_a_prediction(host: H
         assert isinstance(device, BoardDevice)
         losses = compare(program, device, steps_of(task, 12), task.rate)
         assert 0 < sum(loss < np.float32(below) for loss in losses) < len(losses)
-        device.predict(task.told(0)[0])
+        device.predict(task.sample(0)[0])
         prediction, learned, skipped = device.counts().total, list[int](), list[int]()
         for place in range(12):
-            loss = device.train(*task.told(place), task.rate)
+            loss = device.train(*task.sample(place), task.rate)
             (skipped if loss < np.float32(below) else learned).append(device.counts().total)
     assert max(skipped) < prediction + 3000, "the loss of four classes, and no more"
     assert min(learned) > 2 * max(skipped)
@@ -119,7 +119,7 @@ def test_a_latent_is_skipped_as_its_image_is(host: Host) -> None:
 def test_a_loss_at_the_threshold_is_learned_from(host: Host) -> None:
     task = classes()
     with task.compile(host).start() as device:
-        loss = device.train(*task.told(0), task.rate)
+        loss = device.train(*task.sample(0), task.rate)
     for below, learns in ((loss, True), (float(np.nextafter(np.float32(loss), np.float32(9))), False)):
         program = skipping(task, below).compile(host)
         with program.start() as device:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import smidgen as sm
-from smidgen.errors import GraphError, InputError
+from smidgen.errors import GraphError, InputError, TrainingError
 from smidgen.ir import Array, Graph, Value, evaluate_step, roles_of, verify
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ir.rewriting import prune
@@ -25,7 +25,7 @@ from smidgen.ops.select import Gather
 from smidgen.ops.update import FusedStep, FusedWeightStep, Step
 from smidgen.targets.host import Host
 from smidgen.training import HeadDtype, Options, build_training, passes
-from smidgen.training.head import TrainingError, layers
+from smidgen.training.head import layers
 from smidgen.training.passes import TRAINING, Pass
 from smidgen.training.scheme import Scheme, load_scheme
 from tests.support.networks import CLASSES, NETWORKS, branches, inverted_residual, partly, samples

@@ -16,11 +16,10 @@ from smidgen.ir import Graph
 from smidgen.results.choosing import contributions_page, pareto_page, search_page
 from smidgen.results.contributions import summarize
 from smidgen.selection import Contributions, Found, Pareto, estimate, pareto
-from smidgen.selection.analyzing import AnalysisProgress, analyze
-from smidgen.selection.averaging import read_several
-from smidgen.selection.journal import journal_path
+from smidgen.selection.analysis import AnalysisProgress, analyze, journal_path
+from smidgen.selection.contributions import read_several
+from smidgen.selection.estimates import shipped_contributions
 from smidgen.selection.searching import Searcher
-from smidgen.selection.shipped import shipped_contributions
 from smidgen.targets.boards import parse_size
 from smidgen.training import Options
 

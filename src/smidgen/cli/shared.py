@@ -13,14 +13,15 @@ from smidgen.cli.terminal import say, spinner, warn
 from smidgen.data import Data, load_data
 from smidgen.errors import InputError
 from smidgen.ir import Graph
+from smidgen.ops.loss import Loss
 from smidgen.ops.rules import Momentum, Sgd
 from smidgen.quantization import is_float
 from smidgen.selection import search
-from smidgen.selection.shipped import shipped_or_estimated
+from smidgen.selection.estimates import shipped_or_estimated
 from smidgen.targets.boards import parse_size
 from smidgen.targets.device import Target
 from smidgen.training import HeadStart, Options
-from smidgen.training.losses import Loss, choose_loss, outputs_for
+from smidgen.training.options import choose_loss, outputs_for
 from smidgen.training.scheme import Scheme
 from smidgen.zoo.loading import load
 

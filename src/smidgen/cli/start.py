@@ -23,8 +23,8 @@ from smidgen.ir import Graph
 from smidgen.learning import Course, Learned, LearningProgress, learn
 from smidgen.pipeline import compile
 from smidgen.results.report.parts import Fact, Facts, Section
-from smidgen.selection.averaging import read_several
-from smidgen.selection.shipped import shipped_or_estimated
+from smidgen.selection.contributions import read_several
+from smidgen.selection.estimates import shipped_or_estimated
 from smidgen.training import Options
 from smidgen.training.scheme import load_scheme
 from smidgen.zoo.loading import load

@@ -28,7 +28,7 @@ from smidgen.data.hearing import with_front_end
 from smidgen.errors import InputError
 from smidgen.fitting import training_target
 from smidgen.frontends import exchange_suffix, export_model
-from smidgen.ir import Graph, Told
+from smidgen.ir import Graph, LabelKind
 from smidgen.learning import (
     Course,
     Learned,
@@ -65,7 +65,7 @@ def train(asked: verbs.Train) -> None:
         graph = with_front_end(graph, data.train.images, asked.audio)
     _learned_files(asked, graph)  # refuses before work that takes long
     graph, data, options = _with_head(asked, _in_int8(asked, graph, data), data)
-    course = replace(course, augment=_augment(asked, data.told))
+    course = replace(course, augment=_augment(asked, data.label_kind))
     files, names = _learned_files(asked, graph), _names(data, options)
     picked = _choose(asked, graph, options)
     with spinner(f"compiling {graph.name} for {asked.target}"):
@@ -88,10 +88,10 @@ def _names(data: Data, options: Options) -> tuple[str, ...]:
     return data.names if (2 if options.classes == 1 else options.classes) == len(data.classes) else ()
 
 
-def _augment(asked: verbs.Train, told: Told) -> Augment | None:
+def _augment(asked: verbs.Train, labels: LabelKind) -> Augment | None:
     """Return how images are cropped and flipped; off by default for maps and vectors, where position has meaning."""
-    crop, flip, fixed = asked.crop, asked.flip, told in ("maps", "vectors")
-    if told == "maps" and (flip or (crop is not None and crop < 1)):
+    crop, flip, fixed = asked.crop, asked.flip, labels in ("maps", "vectors")
+    if labels == "maps" and (flip or (crop is not None and crop < 1)):
         raise InputError(
             "the labels are a class for each cell of an image, which crops and flips would move; leave out --crop and "
             "--flip"

@@ -28,12 +28,12 @@ def ring_header(graph: Graph, latent: tuple[int, ...], prefix: str) -> dict[str,
     if not latent:
         return {}
     roles = roles_of(graph)
-    argument = ARGUMENTS[roles.told].removesuffix(", ")
+    argument = ARGUMENTS[roles.label_kind].removesuffix(", ")
     fields: dict[str, object] = {
         "name": re.sub(r"[^\w.-]", "_", graph.name), "prefix": prefix, "PREFIX": prefix.upper(),
-        "parameter": PARAMETERS[roles.told], "argument": ARGUMENTS[roles.told],
+        "parameter": PARAMETERS[roles.label_kind], "argument": ARGUMENTS[roles.label_kind],
         "kept_bytes": kept_bytes(graph, sum(latent)),
-        "keep_parameter": f", {PARAMETERS[roles.told]}".removesuffix(", "),
+        "keep_parameter": f", {PARAMETERS[roles.label_kind]}".removesuffix(", "),
         "keep_argument": f", {argument}" if argument else "",
     }  # fmt: skip
     return {f"{prefix}_replay.h": render("ring.h", **fields, **_told(graph, prefix))}
@@ -41,7 +41,7 @@ def ring_header(graph: Graph, latent: tuple[int, ...], prefix: str) -> dict[str,
 
 def replay_usage(graph: Graph, prefix: str) -> str:
     """How a program learns from what it kept, as its README says it."""
-    argument = ARGUMENTS[roles_of(graph).told]
+    argument = ARGUMENTS[roles_of(graph).label_kind]
     fields = {"prefix": prefix, "PREFIX": prefix.upper(), "argument": argument}
     return "\n\n" + render("replay_usage.md", **fields).rstrip()
 
@@ -55,7 +55,7 @@ def kept_bytes(graph: Graph, latent_bytes: int) -> int:
 def _told(graph: Graph, prefix: str) -> dict[str, object]:
     """How what a step is told goes into a ring and comes back: a class as the example's label, else as bytes."""
     roles = roles_of(graph)
-    if roles.told == "classes":
+    if roles.label_kind == "classes":
         labels = f"{roles.logits.type.shape[-1]}u"
         return {
             "keep_label": "(uint32_t)label", "keep_told": "", "recall_told": "", "recalled": "(int)label, ",
@@ -65,7 +65,7 @@ def _told(graph: Graph, prefix: str) -> dict[str, object]:
     if roles.label is None:
         return plain
     place, size = f"{prefix}_input({graph.inputs.index(roles.label)})", roles.label.type.bytes
-    given = ARGUMENTS[roles.told].removesuffix(", ")
+    given = ARGUMENTS[roles.label_kind].removesuffix(", ")
     kind = {"float32": "float", "uint8": "unsigned char"}[roles.label.type.dtype]
     return plain | {
         "keep_told": f"    if (!failed) failed = smg_replay_write(ring, {given}, {size});\n",

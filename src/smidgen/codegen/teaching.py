@@ -6,22 +6,22 @@ import textwrap
 from collections.abc import Mapping
 
 from smidgen.codegen.runtime import render
-from smidgen.ir import Graph, Roles, Told, Value
-from smidgen.ops.loss import loss_kind
+from smidgen.ir import Graph, LabelKind, Roles, Value
+from smidgen.ops.losses import loss_of
 
-PARAMETERS: Mapping[Told, str] = {
+PARAMETERS: Mapping[LabelKind, str] = {
     "classes": "int label, ", "vectors": "const float *target, ", "maps": "const unsigned char *labels, ",
     "nothing": "",
 }  # fmt: skip
-ARGUMENTS: Mapping[Told, str] = {"classes": "label, ", "vectors": "target, ", "maps": "labels, ", "nothing": ""}
+ARGUMENTS: Mapping[LabelKind, str] = {"classes": "label, ", "vectors": "target, ", "maps": "labels, ", "nothing": ""}
 LARGEST = "Run, and give the index of the largest score: of output 0, or of the logits of a program that learns."
 
 
 def train_header(roles: Roles, common: Mapping[str, object]) -> str:
     """What the header says of learning."""
     step = _comment(f"One step on the image in input 0; gives the loss before it. {_told(roles)}{_skipped(roles)}")
-    error = render("error.h", **common) if roles.told == "nothing" else ""
-    return render("train.h", **common, parameter=PARAMETERS[roles.told], step=step, error_header=error)
+    error = render("error.h", **common) if roles.label_kind == "nothing" else ""
+    return render("train.h", **common, parameter=PARAMETERS[roles.label_kind], step=step, error_header=error)
 
 
 def copied(label: Value, place: str) -> str:
@@ -44,11 +44,7 @@ def predicts(graph: Graph) -> str:
     """What a prediction gives, as a comment of the header."""
     if _says_yes(graph):
         return _comment("Run, and give 1 where the logit is above 0, else 0.")
-    holds = {
-        "sigmoid": "the logits, one each; above 0 says yes", "mse": "what the network tells",
-        "reconstruction": "what the network makes of its input",
-        "cells": f"the logits, cell by cell and {graph.scores.type.shape[-1]} classes each",
-    }.get(loss_kind(graph) or "")  # fmt: skip
+    holds = loss_of(graph).output.format(classes=graph.scores.type.shape[-1])
     return _comment(f"{LARGEST} Output {graph.outputs.index(graph.scores)} holds {holds}." if holds else LARGEST)
 
 
@@ -57,7 +53,7 @@ def taught(graph: Graph, prefix: str) -> dict[str, object]:
     roles = graph.roles
     if roles is None:
         return dict.fromkeys(("teach", "taken", "handed", "argument", "ask", "what", "told"), "")
-    told, label = roles.told, roles.label
+    told, label = roles.label_kind, roles.label
     shape = {
         "label_size": label.type.size if label else 0, "classes": roles.logits.type.shape[-1],
         "scores": graph.outputs.index(roles.logits),
@@ -85,7 +81,7 @@ def _served(graph: Graph, label: Value | None, prefix: str) -> tuple[str, str]:
 
 def _says_yes(graph: Graph) -> bool:
     """Whether a program has one output, which says yes or no."""
-    return loss_kind(graph) == "sigmoid" and graph.scores.type.size == 1
+    return loss_of(graph).sigmoid and graph.scores.type.size == 1
 
 
 def _told(roles: Roles) -> str:
@@ -93,9 +89,9 @@ def _told(roles: Roles) -> str:
     if roles.label is None:
         return "What the network should give is the image itself."
     shape = roles.label.type.shape
-    if roles.told == "vectors":
+    if roles.label_kind == "vectors":
         return f"`target` holds {shape[1]} numbers, one for each output."
-    if roles.told == "maps":
+    if roles.label_kind == "maps":
         classes = roles.logits.type.shape[-1]
         return (
             f"`labels` holds the class of each of {shape[1]} x {shape[2]} cells, row by row; a number from {classes} "

@@ -104,7 +104,7 @@ class Writer:
             return {"replay_header": "", "replay_body": ""}
         places = ", ".join(self._place(v) for v in cut.latent)
         how = {
-            "parameter": PARAMETERS[roles.told], "argument": ARGUMENTS[roles.told], "places": places,
+            "parameter": PARAMETERS[roles.label_kind], "argument": ARGUMENTS[roles.label_kind], "places": places,
             "score_type": C_TYPES[self.graph.scores.type.dtype], "scores": self._place(self.graph.scores),
             "choice": choice(self.graph),
         }  # fmt: skip
@@ -210,11 +210,11 @@ class Writer:
         below = literal(float(np.float32(roles.skip_below)), "float32")
         skip = f"    if (*{loss} < {below}) return *{loss}; /* nothing to learn */\n" if roles.skip_below else ""
         return {
-            "parameter": PARAMETERS[roles.told], "argument": ARGUMENTS[roles.told],
+            "parameter": PARAMETERS[roles.label_kind], "argument": ARGUMENTS[roles.label_kind],
             "copy": copied(roles.label, self._place(roles.label)) if roles.label else "",
             "rate": self._place(roles.rate), "loss": loss, "skip": skip,
             "compare": "".join(self._calls(at, at + 1)), "backward": "".join(self._calls(at + 1, end)),
-            "error_body": error if roles.told == "nothing" else "",
+            "error_body": error if roles.label_kind == "nothing" else "",
         }  # fmt: skip
 
     def _places(self) -> Iterator[str]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from smidgen.errors import SmidgenError
-from smidgen.ir import Array
+from smidgen.ir import Array, LabelKind
 
 Item = TypeVar("Item")
-Told = Literal["classes", "vectors", "maps", "nothing"]  # what is known of each sample
 MAX_CLASSES = 4096
 DIGITS = 255  # of a label that is a number; file systems allow no longer names
 HELD_OUT = 5  # where no samples to test with are given, every fifth of each class
@@ -74,16 +73,21 @@ class Data:
             raise DataError(f"{self.name} holds 1 class, {self.classes[0]!r}; learning needs at least two")
 
     @property
-    def told(self) -> Told:
-        """What is known of each sample."""
+    def label_kind(self) -> LabelKind:
+        """The kind of label that the samples have."""
         if self.train.targets:
             return "maps" if self.train.targets[0].ndim == 2 else "vectors"
         return "classes" if self.classes else "nothing"
 
+    @property
+    def label_text(self) -> str:
+        """The labels in words, for errors."""
+        return "no labels" if self.label_kind == "nothing" else f"{self.label_kind} as labels"
+
     def check_classes(self, what: str) -> None:
         """Raise DataError unless samples have classes, by which something is judged."""
-        if self.told != "classes":
-            raise DataError(f"{self.name} tells {self.told} of its samples, {what} by classes; give data with classes")
+        if self.label_kind != "classes":
+            raise DataError(f"{self.name} has {self.label_text}, {what} by classes; give data with classes")
 
     @property
     def names(self) -> tuple[str, ...]:

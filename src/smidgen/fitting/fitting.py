@@ -100,7 +100,7 @@ def fit(
     data = renumbered(data, model.classes)
     most = min(parse_size(str(budget)), find_board(target).largest_budget)
     count = usual_epochs(len(data.train)) if epochs is None else epochs
-    shown = None if data.told in ("vectors", "maps") else Augment()  # which may tell where in a picture something is
+    shown = None if data.label_kind in ("vectors", "maps") else Augment()  # position carries meaning
     course = Course(count, 0.0, augment=augment or shown, seed=seed)
     wish = Wish(most, target, replace(course, test_every=course.epochs), analysis, where, contributions, command)
     wish.course.check()

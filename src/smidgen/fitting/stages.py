@@ -31,19 +31,17 @@ from smidgen.pipeline import Program, compile
 from smidgen.quantization import QuantizationProgress, is_float, quantize_with
 from smidgen.results.inspection import describe
 from smidgen.results.profiling import Profile, profile, profile_from
-from smidgen.selection.analyzing import MOST, AnalysisProgress, analyze
+from smidgen.selection.analysis import MOST, AnalysisProgress, analyze
 from smidgen.selection.contributions import Contributions, ContributionsError, read_contributions, write_contributions
-from smidgen.selection.estimating import estimate
-from smidgen.selection.holding import hold_back
+from smidgen.selection.estimates import estimate, shipped_contributions
 from smidgen.selection.rates import ChosenRate, RateProgress, RateTrial, choose_rate
 from smidgen.selection.searching import search
-from smidgen.selection.shipped import shipped_contributions
-from smidgen.selection.trials import agenda
+from smidgen.selection.trials import agenda, hold_back
 from smidgen.targets.boards import parse_size
 from smidgen.targets.device import Target
 from smidgen.targets.finding import find_board
 from smidgen.training import Options
-from smidgen.training.losses import choose_loss, outputs_for
+from smidgen.training.options import choose_loss, outputs_for
 from smidgen.training.scheme import Scheme
 
 Analysis = Literal["quick", "full"]
@@ -114,7 +112,7 @@ class Stages:
             return "shipped with the package", shipped_contributions(self.graph)
         except ContributionsError:
             pass
-        if self.data.told != "classes":
+        if self.data.label_kind != "classes":
             return "by rule, what parts add is measured of classes alone", estimate(self.graph)
         if len(hold_back(self.data).test) < ENOUGH:
             return f"by rule, {len(self.data.train)} images are too few to measure it", estimate(self.graph)

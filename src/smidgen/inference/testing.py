@@ -69,23 +69,23 @@ def test(
     count = threads_for(len(samples), FEWEST, threads)
     run = _Test(model, data, samples, where_to_run(model, target), count, on_progress)
     kind = kind_of(model)
-    if kind == "reconstruction" and data.told in ("classes", "nothing"):
+    if kind == "reconstruction" and data.label_kind in ("classes", "nothing"):
         return run.reconstruction()
-    if data.told == "vectors":
+    if data.label_kind == "vectors":
         return run.numbers()
-    if data.told == "maps" and kind == "cells":
+    if data.label_kind == "maps" and kind == "cells":
         return run.cells()
-    if data.told == "classes" and kind == "classes":
+    if data.label_kind == "classes" and kind == "classes":
         return run.classes()
-    if data.told == "classes" and kind == "numbers" and len(data.classes) == class_count(model):
+    if data.label_kind == "classes" and kind == "numbers" and len(data.classes) == class_count(model):
         return run.classes()
     raise _mismatch(model, data)
 
 
 def _mismatch(model: Graph, data: Data) -> InputError:
-    known = {"classes": "a class", "vectors": "a vector", "maps": "a map of classes", "nothing": "nothing"}[data.told]
+    labels = {"classes": "a class", "vectors": "a vector", "maps": "a map of classes", "nothing": "no label"}
     return InputError(
-        f"{data.name} tells {known} of each sample, the output of {model.name} is "
+        f"{data.name} has {labels[data.label_kind]} for each sample, the output of {model.name} is "
         f"{list(model.scores.type.shape)}: they cannot be compared; give data of what the model was made for"
     )
 

@@ -108,7 +108,7 @@ class Op:
         return 0
 
 
-Told = Literal["classes", "vectors", "maps", "nothing"]  # what a step is told of each sample
+LabelKind = Literal["classes", "vectors", "maps", "nothing"]  # of a sample
 OPS: dict[str, type[Op]] = {}
 ATTRIBUTES: dict[str, type[Any]] = {}  # frozen dataclasses that an op may have as attributes
 OpType = TypeVar("OpType", bound=Op)
@@ -153,11 +153,11 @@ class Roles:
     skip_below: float = 0.0  # of float32: a step of a smaller loss ends there, and nothing is learned
 
     @property
-    def told(self) -> Told:
-        """What a step is told of each sample, by the label's type."""
+    def label_kind(self) -> LabelKind:
+        """The kind of label that a step takes, which its type shows."""
         if self.label is None:
             return "nothing"
-        kinds: dict[str, Told] = {"float32": "vectors", "uint8": "maps"}
+        kinds: dict[str, LabelKind] = {"float32": "vectors", "uint8": "maps"}
         return kinds.get(self.label.type.dtype, "classes")
 
     def skips(self, loss: float | np.float32) -> bool:

@@ -21,7 +21,8 @@ from smidgen.learning.checkpoint import (
 )
 from smidgen.learning.course import Course, Epoch, LearningProgress, RunPosition
 from smidgen.learning.freezing import learned_graph
-from smidgen.learning.testing import Guess, Tested, check_labels, guess, label_of, measure
+from smidgen.learning.testing import Tested, check_labels, guess, label_of, measure
+from smidgen.ops.loss import Chance
 from smidgen.pipeline import Program
 from smidgen.targets.device import Device, restart
 
@@ -242,7 +243,7 @@ def saturation(graph: Graph, state: Mapping[str, Array]) -> float:
     return at_limit / max(sum(w.size for w in weights), 1)
 
 
-def _warnings(position: RunPosition, course: Course, guessed: Guess, steps: int) -> tuple[str, ...]:
+def _warnings(position: RunPosition, course: Course, guessed: Chance, steps: int) -> tuple[str, ...]:
     last, said = position.record[-1], []
     if last.saturated - position.saturated > SATURATED:
         said.append(
@@ -250,7 +251,7 @@ def _warnings(position: RunPosition, course: Course, guessed: Guess, steps: int)
             f"before: updates saturate at a learning rate of {course.learning_rate:g}; lower it"
         )
     guessing, first, rate = guessed.loss, position.record[0], course.learning_rate
-    beside = f"{guessed.said} {guessing:.4g}"
+    beside = f"{guessed.text} {guessing:.4g}"
     if last.loss > DIVERGED * guessing:
         said.append(
             f"the loss of the last epoch is {last.loss:.4g}, {beside}: learning diverges at a rate of {rate:g}; lower "
@@ -268,7 +269,7 @@ def _warnings(position: RunPosition, course: Course, guessed: Guess, steps: int)
 
 def check_course(course: Course, data: Data) -> None:
     """Raise InputError where pictures would change and the maps that tell of their cells would not."""
-    if data.told == "maps" and course.augment is not None:
+    if data.label_kind == "maps" and course.augment is not None:
         raise InputError(
             f"{data.name} tells a class for each cell of a picture, and random crops and flips would move what is in "
             "them; give Course(augment=None)"

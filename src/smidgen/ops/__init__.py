@@ -20,14 +20,12 @@ from smidgen.ops.gru import Gru as Gru
 from smidgen.ops.gru import GruSlopes as GruSlopes
 from smidgen.ops.gru_grad import GruGrad as GruGrad
 from smidgen.ops.lookup import Lookup as Lookup
-from smidgen.ops.loss import CrossEntropyGrad as CrossEntropyGrad
-from smidgen.ops.loss import MaxAbs as MaxAbs
-from smidgen.ops.loss import Rate as Rate
-from smidgen.ops.loss import SoftmaxCrossEntropy as SoftmaxCrossEntropy
 from smidgen.ops.losses import CellCrossEntropy as CellCrossEntropy
+from smidgen.ops.losses import CrossEntropyGrad as CrossEntropyGrad
 from smidgen.ops.losses import MeanSquaredError as MeanSquaredError
 from smidgen.ops.losses import ReconstructionError as ReconstructionError
 from smidgen.ops.losses import SigmoidCrossEntropy as SigmoidCrossEntropy
+from smidgen.ops.losses import SoftmaxCrossEntropy as SoftmaxCrossEntropy
 from smidgen.ops.lstm import Lstm as Lstm
 from smidgen.ops.lstm import LstmSlopes as LstmSlopes
 from smidgen.ops.lstm_grad import LstmGrad as LstmGrad
@@ -43,6 +41,8 @@ from smidgen.ops.pool import MaxPool as MaxPool
 from smidgen.ops.pool import Mean as Mean
 from smidgen.ops.prelu import PRelu as PRelu
 from smidgen.ops.resize import ResizeBilinear as ResizeBilinear
+from smidgen.ops.rules import MaxAbs as MaxAbs
+from smidgen.ops.rules import Rate as Rate
 from smidgen.ops.select import Gather as Gather
 from smidgen.ops.shape import Concat as Concat
 from smidgen.ops.shape import Crop as Crop

@@ -15,7 +15,8 @@ import numpy as np
 
 from smidgen import numerics
 from smidgen.errors import InputError
-from smidgen.ir import Array, Params, Type, attribute
+from smidgen.ir import Array, Node, Op, Params, Type, attribute, op
+from smidgen.ops.checking import RATE, SCALAR, check_dtypes, check_is
 
 BUFFERS: Mapping[str, str] = {
     "int8": "int16",
@@ -26,6 +27,7 @@ BUFFERS: Mapping[str, str] = {
 LIMITS: Mapping[str, int] = {"int16": 32767, "int32": 1 << 30}  # of what a buffer holds
 DECAY_ONE = 65536  # a decay of 1 where buffers are integers
 MOST_SAMPLES = 1024
+LEAST_RATE, LARGEST_RATE = 41, 253  # biased exponents of float32: 2^−86 and just below infinity
 
 
 @dataclass(frozen=True)
@@ -102,3 +104,51 @@ class Momentum(UpdateRule):
         super().check()
         if not 0 < self.momentum < 1:
             raise InputError(f"momentum is {self.momentum}; give a number above 0 and below 1, or the rule Sgd")
+
+
+@op
+@dataclass(frozen=True)
+class MaxAbs(Op):
+    """g0: the largest magnitude of the loss gradient, the unit of every int8 gradient of this step."""
+
+    kernel = "smg_max_abs_f32"
+    takes = "float32"
+
+    def infer(self, x: Type) -> Type:
+        check_dtypes("MaxAbs", ("float32",), x)
+        return SCALAR
+
+    def ref(self, node: Node, x: Array) -> Array:
+        largest: Array = np.fmax.reduce(np.abs(x), axis=None, initial=np.float32(0)).reshape(1)
+        return largest
+
+    def params(self, node: Node) -> Params:
+        return {"n": node.ins[0].type.size}
+
+
+@op
+@dataclass(frozen=True)
+class Rate(Op):
+    """learning rate · g0 as a 31-bit mantissa and an exponent: rate = m · 2^(e − 31).
+
+    Tiny, negative, infinite or not a number, it becomes 0: no update.
+    """
+
+    kernel = "smg_rate_f32"
+    takes = "float32"
+
+    def infer(self, learning_rate: Type, g0: Type) -> Type:
+        check_is("Rate", "learning rate", learning_rate, SCALAR)
+        check_is("Rate", "unit", g0, SCALAR)
+        return RATE
+
+    def ref(self, node: Node, learning_rate: Array, g0: Array) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):
+            bits = int((learning_rate * g0).view(np.int32)[0])
+        exponent = bits >> 23
+        if not LEAST_RATE <= exponent <= LARGEST_RATE:
+            return np.zeros(2, np.int32)
+        return np.array([((bits & 0x7FFFFF) | 0x800000) << 7, exponent - 126], np.int32)
+
+    def params(self, node: Node) -> Params:
+        return {"least": LEAST_RATE, "largest": LARGEST_RATE}

@@ -1,4 +1,4 @@
-"""Choosing what learns in pictures: contributions, searches, budgets, predictions, and a scheme over its network."""
+"""Pictures of the choice of what learns: contributions, searches, budgets, and a scheme over its network."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from smidgen.results.figures import Axis, Bars, Figure, Line, Mark, Panel, Rule
 from smidgen.results.page import page_of
 from smidgen.selection.contributions import Contributions, LayerShare
 from smidgen.selection.found import Found, Method, Pareto
-from smidgen.selection.predicting import Predictions
 from smidgen.training import Options
 from smidgen.training.head import layers
 from smidgen.training.published import LayerShape
@@ -28,7 +27,7 @@ GROUP = 0.85  # how wide the bars of a layer are together
 def draw_contributions(contributions: Contributions) -> Figure:
     """Gain over the depth of biases, and gain of each layer's weights at each share; what harms hangs below zero."""
     depths = tuple(one.biases for one in contributions.depths)
-    gains = tuple(_points(contributions.biases_gain(k)) for k in depths)
+    gains = tuple(in_points(contributions.biases_gain(k)) for k in depths)
     told = tuple(f"the last {k} biases: {gain:+.1f} points" for k, gain in zip(depths, gains, strict=True))
     curve = Line("biases", depths, gains, told, COLOURS["state"], radius=3, legend=False)
     shares = sorted({one.share for one in contributions.shares})
@@ -61,14 +60,14 @@ def contributions_page(contributions: Contributions) -> str:
     return page_of(title, said + left_out, [draw_contributions(contributions)])
 
 
-def _points(share: float) -> float:
+def in_points(share: float) -> float:
     """Points of a hundred; rounded, so that a page is the same on every machine."""
     return round(100 * share, 6)
 
 
 def _share_bars(contributions: Contributions, share: Fraction, place: int, count: int) -> Bars:
     measured = [one for one in contributions.shares if one.share == share]
-    gains = tuple(_points(contributions.weights_gain(one.layer, share)) for one in measured)
+    gains = tuple(in_points(contributions.weights_gain(one.layer, share)) for one in measured)
     shade = len(GAINS) - 1 if count == 1 else round(place * (len(GAINS) - 1) / (count - 1))
     told = (f"{_measured(contributions, one)}: {gain:+.1f} points" for one, gain in zip(measured, gains, strict=True))
     return Bars(
@@ -90,7 +89,7 @@ def draw_search(searches: Sequence[Found]) -> Figure:
     for search in searches:
         went = [(one.evaluations, one.gain) for one in search.improvements] or [(1, search.gain)]
         counts, gains = zip(*went, (last, search.gain), strict=True)
-        points = tuple(map(_points, gains))
+        points = tuple(map(in_points, gains))
         told = (f"{search.method}, {x:,} evaluations: {y:+.2f} points" for x, y in zip(counts, points, strict=True))
         lines.append(
             Line(
@@ -115,8 +114,8 @@ def draw_pareto(pareto: Pareto, chosen: Found | None = None) -> Figure:
 
 def _bought(name: str, points: Sequence[Found], colour: str, radius: float) -> Line:
     """What each of some schemes costs and gains."""
-    x, y = tuple(_kilobytes(one) for one in points), tuple(_points(one.gain) for one in points)
-    told = (f"{_described(one)}\n{_kilobytes(one):.1f} KB: {_points(one.gain):+.2f} points" for one in points)
+    x, y = tuple(_kilobytes(one) for one in points), tuple(in_points(one.gain) for one in points)
+    told = (f"{_described(one)}\n{_kilobytes(one):.1f} KB: {in_points(one.gain):+.2f} points" for one in points)
     return Line(name, x, y, tuple(told), colour, "steps", radius=radius)
 
 
@@ -148,52 +147,6 @@ def _described(found: Found) -> str:
     """What a scheme trains, in a line."""
     weights = " ".join(f"{one.layer}:{one.share}" for one in found.layers) or "no weights"
     return f"the last {found.scheme.biases} biases, {found.weight_bits}-bit weights, {weights}"
-
-
-def draw_predictions(predictions: Predictions) -> Figure:
-    """Predicted gains against real ones, and what the sums of two layers miss."""
-    said = f"predicted and real: r = {predictions.correlation:.2f}, of ranks {predictions.rank_correlation:.2f}"
-    gains = [gain for one in predictions.schemes for gain in (_points(one.predicted), _points(one.real))]
-    ends = (min(gains, default=0.0), max(gains, default=0.0))
-    diagonal = Line("as predicted", ends, ends, ("", ""), "#000000", dashed=True, legend=False)
-    panels = [
-        Panel(
-            said, (_scattered(predictions), diagonal), Axis("predicted gain, points of top-1"),
-            Axis("real gain, points of top-1"),
-        )
-    ]  # fmt: skip
-    if predictions.interactions:
-        missed = f"pairs: the sum misses {100 * predictions.interaction_error:.1f} points on average"
-        pairs = _pairs(predictions)
-        names = tuple(_pair(one.layers) for one in predictions.interactions)
-        panels.append(
-            Panel(missed, (pairs, Rule("y", 0)), Axis(ticks=pairs.x, labels=names), Axis("together less alone, points"))
-        )
-    title = f"Sums of contributions and what came: {predictions.model} on {predictions.data}"
-    return Figure(title, tuple(panels), 460, (1.0,) * len(panels))
-
-
-def _scattered(predictions: Predictions) -> Line:
-    x = tuple(_points(one.predicted) for one in predictions.schemes)
-    y = tuple(_points(one.real) for one in predictions.schemes)
-    named = (one.scheme for one in predictions.schemes)
-    told = (f"{name}\npredicted {a:+.1f}, real {b:+.1f}" for name, a, b in zip(named, x, y, strict=True))
-    return Line("schemes", x, y, tuple(told), COLOURS["activation"], "none", radius=4.5, legend=False)
-
-
-def _pairs(predictions: Predictions) -> Bars:
-    errors = tuple(_points(one.error) for one in predictions.interactions)
-    told = (
-        f"layers {_pair(one.layers)}: alone {' and '.join(f'{100 * gain:+.1f}' for gain in one.alone)}, together "
-        f"{100 * one.together:+.1f}"
-        for one in predictions.interactions
-    )
-    colours = tuple(HARMS[2] if error < 0 else GAINS[2] for error in errors)
-    return Bars("pairs", tuple(range(len(errors))), errors, tuple(told), colours, legend=False)
-
-
-def _pair(pair: Sequence[int]) -> str:
-    return " + ".join(map(str, pair))
 
 
 def draw_scheme(graph: Graph, scheme: Scheme, options: Options) -> Figure:

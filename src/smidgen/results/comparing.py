@@ -9,9 +9,9 @@ import numpy as np
 
 from smidgen.errors import InputError
 from smidgen.ir import Array, Type, Value, evaluate_step, roles_of
+from smidgen.ops.losses import example_label
 from smidgen.pipeline import Program
 from smidgen.targets.device import Device
-from smidgen.training.losses import example_label
 
 LEARNING_RATE = 0.01  # of the steps that are compared
 
@@ -70,7 +70,7 @@ def _compare_training(program: Program, device: Device, steps: int, rng: np.rand
         told = example_label(roles.label, roles.logits, step)
         outputs, state = evaluate_step(reference, state, image, *told, np.array([LEARNING_RATE], np.float32))
         label = told[0] if told else None
-        device.train(image, label if label is None or roles.told != "classes" else int(label[0]), LEARNING_RATE)
+        device.train(image, label if label is None or roles.label_kind != "classes" else int(label[0]), LEARNING_RATE)
         yield from _differences(reference.outputs, outputs, device.outputs(), step)
         kept = device.state()
         yield from _differences(tuple(state), tuple(state.values()), tuple(kept[v.name] for v in state), step)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from smidgen.ir import Graph
 from smidgen.selection.contributions import Conditions, Contributions
-from smidgen.selection.kinds import kind_of
+from smidgen.selection.trials import kind_of
 from smidgen.training.head import layers
 
 

@@ -12,12 +12,12 @@ from rich.text import Text
 
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, roles_of
+from smidgen.ops.losses import example_label
 from smidgen.pipeline import Program
 from smidgen.results.comparing import LEARNING_RATE, Exactness, check_learned, check_request, compare, random_inputs
 from smidgen.targets.device import restart
 from smidgen.targets.host import Host
 from smidgen.targets.timing import TimedDevice, start_timed
-from smidgen.training.losses import example_label
 
 WARM_UP = 5  # runs before the clock counts
 NOTE = "Medians of a machine that does other things, too: compare shares, and times of one run."
@@ -104,7 +104,7 @@ def _step(program: Program, device: TimedDevice, image: Array) -> Callable[[], o
     roles = roles_of(program.graph)
     told = example_label(roles.label, roles.logits, 0)
     label = told[0] if told else None
-    given = label if label is None or roles.told != "classes" else int(label[0])
+    given = label if label is None or roles.label_kind != "classes" else int(label[0])
     return lambda: device.train(image, given, LEARNING_RATE)
 
 

@@ -12,10 +12,10 @@ from smidgen.ir.log_mel import LogMel
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning import Epoch, Tested
 from smidgen.memory import PeakParts
+from smidgen.ops.loss import Loss
 from smidgen.pipeline import Replay
 from smidgen.quantization import PixelChoice, Report
 from smidgen.selection.rates import ChosenRate
-from smidgen.training.losses import Loss
 
 TOP = 5  # elements shown
 

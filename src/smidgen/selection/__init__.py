@@ -1,9 +1,8 @@
 """What is worth training: measured contributions, the search for a scheme under a budget, the learning rate."""
 
-from smidgen.selection.analyzing import AnalysisProgress, analyze
-from smidgen.selection.averaging import average_contributions
-from smidgen.selection.contributions import Contributions, ContributionsError
-from smidgen.selection.estimating import estimate
+from smidgen.selection.analysis import AnalysisProgress, analyze
+from smidgen.selection.contributions import Contributions, ContributionsError, average_contributions
+from smidgen.selection.estimates import estimate
 from smidgen.selection.found import Found, Pareto
 from smidgen.selection.problem import SearchError
 from smidgen.selection.searching import pareto, search

@@ -6,11 +6,24 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, get_args
 
-from smidgen.selection.planned import PlannedBytes
 from smidgen.training.scheme import Scheme
 
 Method = Literal["exact", "evolutionary", "random"]
 METHODS: tuple[Method, ...] = get_args(Method)
+
+
+@dataclass(frozen=True)
+class PlannedBytes:
+    """SRAM of a compiled program, in bytes."""
+
+    arena: int
+    state: int
+    besides: int  # other static data, the front end for sound among it, and the stack, at most
+    least_arena: int  # the most alive at one node: no placing of the same buffers takes less
+
+    @property
+    def total(self) -> int:
+        return self.arena + self.state + self.besides
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,10 @@ from smidgen.ir import Array, Graph, refuse_variables, roles_of
 from smidgen.learning import Course, LearningError
 from smidgen.learning.run import check_course, not_finite
 from smidgen.learning.testing import check_labels, guess, label_of
-from smidgen.ops.loss import loss_kind
+from smidgen.ops.loss import MeanLoss
+from smidgen.ops.losses import loss_of
 from smidgen.pipeline import Program
-from smidgen.selection.holding import hold_back
+from smidgen.selection.trials import hold_back
 from smidgen.targets.device import Device
 
 BATCH = 256  # the paper gives its rates for so many samples
@@ -184,7 +185,7 @@ class _Trials:
         self.on_progress, self.counting, self.done = on_progress, Lock(), 0
         self.total = len(RATES[USUAL]) * self.first + GO_ON * (self.second - self.first)
         self.devices: SimpleQueue[Device] = SimpleQueue()
-        self.rates = RATES if loss_kind(program.graph) == "softmax" else RATES + HIGHER
+        self.rates = RATES + HIGHER if isinstance(loss_of(program.graph), MeanLoss) else RATES
 
     def run(self) -> tuple[RateTrial, ...]:
         """All trials in ascending order of rates, each as far as it went."""

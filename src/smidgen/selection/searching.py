@@ -10,15 +10,11 @@ from smidgen.codegen.hearing import audio_bytes
 from smidgen.errors import InputError
 from smidgen.ir import Graph
 from smidgen.selection.contributions import Contributions
-from smidgen.selection.drawing_lots import draw_lots
-from smidgen.selection.evolving import evolve
-from smidgen.selection.exact import BestFirst, Promises, promise
-from smidgen.selection.found import METHODS, Found, Improvement, LayerGain, Method, Pareto
-from smidgen.selection.planned import PlanCallback, PlannedBytes, Planner
+from smidgen.selection.estimates import shipped_contributions
+from smidgen.selection.found import METHODS, Found, Improvement, LayerGain, Method, Pareto, PlannedBytes
+from smidgen.selection.methods import EVALUATIONS, BestFirst, Promises, Trials, draw_lots, evolve, promise
 from smidgen.selection.problem import UNIT, Candidate, Problem, SearchError, pose_analytic, pose_planned
-from smidgen.selection.refining import Refinement
-from smidgen.selection.sampling import EVALUATIONS, Trials
-from smidgen.selection.shipped import shipped_contributions
+from smidgen.selection.refinement import PlanCallback, Planner, Refinement
 from smidgen.selection.smoothing import smoothed
 from smidgen.targets.boards import parse_size
 from smidgen.targets.device import Target

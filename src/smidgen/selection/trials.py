@@ -1,18 +1,43 @@
-"""Which runs an analysis makes: depths of biases, shares of each layer's weights, bits of a weight."""
+"""The runs of an analysis (depths of biases, shares of weights, bits per weight), and the samples it holds back."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from fractions import Fraction
 
+from smidgen.data import Data, DataError, Samples
 from smidgen.data.samples import evenly
 from smidgen.errors import InputError
-from smidgen.ir import Graph
+from smidgen.ir import Graph, Node
+from smidgen.ops.conv import Conv2D, Depthwise
 from smidgen.ops.dense import Dense
-from smidgen.selection.kinds import Kind, kind_of
 from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, analytic_memory, resolve
+
+
+class Kind(StrEnum):
+    """An inverted residual block widens, filters each channel by itself, and narrows; all else is other."""
+
+    expand = "expand"
+    depthwise = "depthwise"
+    project = "project"
+    other = "other"
+
+
+def kind_of(node: Node) -> Kind:
+    """The kind of a layer."""
+    out, *window, channels = node.ins[1].type.shape
+    match node.op:
+        case Depthwise():
+            return Kind.depthwise
+        case Conv2D(groups=1) if window == [1, 1] and out != channels:
+            return Kind.expand if out > channels else Kind.project
+        case Conv2D(groups=groups) if groups > 1 and channels == 1:
+            return Kind.depthwise
+    return Kind.other
+
 
 SHARES = tuple(Fraction(1, part) for part in (8, 4, 2, 1))
 QUICK_SHARES = (Fraction(1, 4), Fraction(1))
@@ -152,3 +177,53 @@ def _left_out_by_quick(first: int, depths: Sequence[int]) -> Iterator[str]:
         yield f"weights and biases of the layers before {first}"
     yield f"depths of biases other than {', '.join(map(str, depths))}"
     yield "shares other than 1/4 and 1, and of depthwise layers and projections all but 1"
+
+
+HELD = 4  # one image of so many is held back
+FEWEST = 8  # images to judge with: with fewer, one image decides
+
+
+def hold_back(data: Data) -> Data:
+    """A quarter of each class's training images as test images, or of all where there are no classes, and the rest to
+    learn from; the data's own test images are in neither part."""
+    classes = data.classes if data.label_kind == "classes" else ()  # those of maps are the cells'
+    places = _by_class(data.train, max(len(classes), 1))
+    for name, of_class in zip(classes, places, strict=False):  # without classes all samples are of one
+        if len(of_class) < 2:
+            raise DataError(
+                f"{data.name} holds {len(of_class)} training image{'' if len(of_class) == 1 else 's'} of {name!r}; one "
+                "to learn from and one to judge with are needed: add images, or leave the class out"
+            )
+    held = sorted(place for of_class in places for place in _spaced(of_class, max(1, len(of_class) // HELD)))
+    if len(held) < FEWEST:
+        raise DataError(
+            f"{data.name} holds {len(data.train)} training images, of which {len(held)} can be held back to judge "
+            f"with; at least {FEWEST} are needed: add images, about {HELD * FEWEST} in all"
+        )
+    kept = set(held)
+    rest = (place for place in range(len(data.train)) if place not in kept)
+    return replace(data, train=data.train.at(rest), test=data.train.at(held))
+
+
+def limit_samples(samples: Samples, most: int, classes: int) -> Samples:
+    """At most `most` of the samples, of each class its share; a class that would have none keeps one besides."""
+    if len(samples) <= most:
+        return samples
+    chosen = (
+        place
+        for of_class in _by_class(samples, classes)
+        for place in evenly(of_class, max(1, most * len(of_class) // len(samples)))
+    )
+    return samples.at(sorted(chosen))
+
+
+def _by_class(samples: Samples, classes: int) -> list[list[int]]:
+    places: list[list[int]] = [[] for _ in range(classes)]
+    for place, label in enumerate(samples.labels):
+        places[label].append(place)
+    return places
+
+
+def _spaced(places: list[int], count: int) -> list[int]:
+    """So many of them, each from the middle of a stretch of equal length."""
+    return [places[(2 * i + 1) * len(places) // (2 * count)] for i in range(count)]

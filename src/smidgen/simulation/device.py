@@ -12,11 +12,11 @@ from smidgen.codegen import Sources
 from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph, Node, check_inputs, roles_of
 from smidgen.memory import Plan
+from smidgen.ops.losses import check_softmax
 from smidgen.simulation.courses import check_device
 from smidgen.simulation.running import Simulation
 from smidgen.targets.device import Device, check_step
 from smidgen.targets.host import Host
-from smidgen.training.losses import check_softmax
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,10 @@ class SimulatedDevice(Device):
         return int(fleet.predict(fleet.front(torch.from_numpy(arrays[0])))[0, 0])
 
     def train(self, image: Array, label: int | Array | None, learning_rate: float) -> float:
-        told_array, fleet = check_step(self, label, learning_rate), self._running
-        told = torch.tensor(told_array, dtype=torch.int64, device=fleet.place)
+        checked, fleet = check_step(self, label, learning_rate), self._running
+        labels = torch.tensor(checked, dtype=torch.int64, device=fleet.place)
         rates = torch.tensor([[learning_rate]], dtype=torch.float32, device=fleet.place)
-        self._loss = fleet.train(fleet.front(torch.from_numpy(image)), told, rates)[0].cpu().numpy()
+        self._loss = fleet.train(fleet.front(torch.from_numpy(image)), labels, rates)[0].cpu().numpy()
         return float(self._loss[0])
 
     def hear(self, samples: Array) -> Array:

@@ -11,19 +11,21 @@ from torch import Tensor
 
 from smidgen import ops
 from smidgen.ir import Node
-from smidgen.ops import loss as reference
+from smidgen.numerics import float32
+from smidgen.ops.losses import LOGIT_LIMIT as LARGEST_LOGIT
+from smidgen.ops.rules import LARGEST_RATE, LEAST_RATE
 from smidgen.simulation.forward import FORWARD, Function, rule
 from smidgen.simulation.layout import Setting
 from smidgen.simulation.ordered import ordered_dot
 
-LOG2_E, LN2_HIGH, LN2_LOW = (float(x) for x in (reference.LOG2_E, reference.LN2_HIGH, reference.LN2_LOW))
-EXP_LEAST, LOGIT_LIMIT = float(reference.EXP_LEAST), float(reference.LOGIT_LIMIT)
-EXP_TERMS, LOG_TERMS = (tuple(float(t) for t in terms) for terms in (reference.EXP_TERMS, reference.LOG_TERMS))
+LOG2_E, LN2_HIGH, LN2_LOW = (float(x) for x in (float32.LOG2_E, float32.LN2_HIGH, float32.LN2_LOW))
+EXP_LEAST, LOGIT_LIMIT = float(float32.EXP_LEAST), float(LARGEST_LOGIT)
+EXP_TERMS, LOG_TERMS = (tuple(float(t) for t in terms) for terms in (float32.EXP_TERMS, float32.LOG_TERMS))
 HALF_ROOT = 0x3F3504F3  # √½ as bits
 
 
 def exp_f32(x: Tensor) -> Tensor:
-    """`ops.loss.exp_f32`."""
+    """`numerics.float32.exp_f32`."""
     limited = x.clamp(min=EXP_LEAST)
     n = (limited * LOG2_E - 0.5).trunc()
     r = (limited - n * LN2_HIGH) - n * LN2_LOW
@@ -35,7 +37,7 @@ def exp_f32(x: Tensor) -> Tensor:
 
 
 def log_f32(x: Tensor) -> Tensor:
-    """`ops.loss.log_f32`."""
+    """`numerics.float32.log_f32`."""
     bits = x.contiguous().view(torch.int32)
     e = (bits - HALF_ROOT) >> 23
     m = (bits - (e << 23)).view(torch.float32)
@@ -79,7 +81,7 @@ def _rate(node: Node, s: Setting) -> Function:
     def run(learning_rate: Tensor, unit: Tensor) -> Tensor:
         bits = (learning_rate * unit).view(torch.int32).to(torch.int64)
         exponent = bits >> 23
-        used = (exponent >= reference.LEAST_RATE) & (exponent <= reference.LARGEST_RATE)
+        used = (exponent >= LEAST_RATE) & (exponent <= LARGEST_RATE)
         pair = torch.cat((((bits & 0x7FFFFF) | 0x800000) << 7, exponent - 126), dim=1)
         return torch.where(used, pair, 0)
 

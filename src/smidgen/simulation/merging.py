@@ -17,11 +17,11 @@ from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Node, Op, Type, Value, refuse_variables, roles_of
 from smidgen.ir.rewriting import producers
 from smidgen.ops.gradient import AdvanceStepState, FromFloat, GradOp, Mask, ParameterGrad
+from smidgen.ops.losses import check_softmax
 from smidgen.ops.maximum import Compare
 from smidgen.ops.overlay import Overlay
 from smidgen.ops.select import Gather
 from smidgen.ops.update import DenseStep, FusedStep, Step
-from smidgen.training.losses import check_softmax
 
 Channels = tuple[int, ...]
 Slotted = GradOp | FromFloat

@@ -11,10 +11,10 @@ import numpy as np
 
 from smidgen.codegen import Sources
 from smidgen.errors import InputError
-from smidgen.ir import Array, Graph, Node, Roles, Value
+from smidgen.ir import Array, Graph, Node, Value
 from smidgen.ir.log_mel import LogMel
 from smidgen.memory import Plan
-from smidgen.ops.loss import loss_kind
+from smidgen.ops.losses import loss_of
 
 
 class Device(Protocol):
@@ -112,7 +112,7 @@ def check_step(device: Device, label: int | Array | None, learning_rate: float) 
         raise InputError(f"{graph.name} was compiled without a scheme and does not learn; name one to compile()")
     if not 0 <= learning_rate < math.inf:
         raise InputError(f"a learning rate of {learning_rate} cannot be used; give a number from 0 up")
-    return told_array(graph, graph.roles, label)
+    return loss_of(graph).label(label, graph)
 
 
 def check_latent(graph: Graph, sizes: tuple[int, ...], latent: bytes | None = None) -> None:
@@ -121,47 +121,6 @@ def check_latent(graph: Graph, sizes: tuple[int, ...], latent: bytes | None = No
         raise InputError(f"{graph.name} was compiled without replay; give compile() a size of flash for it")
     if latent is not None and len(latent) != sum(sizes):
         raise InputError(f"a latent of {graph.name} has {sum(sizes):,} bytes, given were {len(latent):,}")
-
-
-def told_array(graph: Graph, roles: Roles, label: int | Array | None) -> Array | None:
-    """A label as a program takes it; InputError unless it is one that its loss can learn from."""
-    told, where = roles.told, roles.label
-    if where is None:
-        if label is not None:
-            raise InputError(f"{graph.name} learns to give its own input: there is no label; give None")
-        return None
-    if told == "classes":
-        return np.array([_class(label, roles.logits.type.shape[1])], np.int32)
-    sigmoid = loss_kind(graph) == "sigmoid"
-    if sigmoid and isinstance(label, int | np.integer):
-        return _as_vector(int(label), where.type.shape[1])
-    dtype, shape = where.type.dtype, where.type.shape[1:]
-    array = None if label is None else np.asarray(label)
-    if array is None or array.dtype != dtype or array.shape not in (shape, where.type.shape):
-        found = "nothing" if array is None else f"{array.dtype.name}{list(array.shape)}"
-        raise InputError(f"{graph.name} learns from {told} of {dtype}{list(shape)}, given was {found}")
-    if dtype == "float32" and not np.isfinite(array).all():
-        raise InputError(f"the target holds numbers that are not finite; {graph.name} cannot learn from them")
-    if sigmoid and not ((array >= 0) & (array <= 1)).all():
-        raise InputError(f"the target reaches from {array.min():g} to {array.max():g}, a sigmoid from 0 to 1; use mse")
-    return array.reshape(where.type.shape)
-
-
-def _class(label: int | Array | None, classes: int) -> int:
-    if not isinstance(label, int | np.integer):
-        what = "nothing" if label is None else "an array"
-        raise InputError(f"the label is {what}, but the program learns {classes} classes; give a number from 0 up")
-    if not 0 <= label < classes:
-        raise InputError(f"label {label} is not one of the {classes} classes 0 to {classes - 1}")
-    return int(label)
-
-
-def _as_vector(label: int, outputs: int) -> Array:
-    """A class as outputs that say yes or no: of one output, class 1 is yes; of several, each says its class."""
-    classes = max(outputs, 2)
-    target: Array = np.zeros((1, outputs), np.float32)
-    target[0, _class(label, classes) if outputs > 1 else 0] = 1.0 if outputs > 1 else float(_class(label, 2))
-    return target
 
 
 def restart(device: Device) -> None:

@@ -15,15 +15,15 @@ from smidgen.errors import InputError
 from smidgen.ir import Array, Builder, Graph, Node, Roles, Type, Value
 from smidgen.ir.rewriting import needed, producers, prune
 from smidgen.ops.gradient import AdvanceStepState
-from smidgen.ops.loss import MaxAbs, Rate
-from smidgen.ops.rules import UpdateRule
+from smidgen.ops.loss import LossOp
+from smidgen.ops.losses import LOSSES, example_label
+from smidgen.ops.rules import MaxAbs, Rate, UpdateRule
 from smidgen.ops.select import Gather
 from smidgen.ops.update import BiasStep, DenseStep, WeightStep, initial_fraction
 from smidgen.ops.weighted import Windowed
 from smidgen.training.autodiff import differentiate
 from smidgen.training.head import ending_of
 from smidgen.training.heads import begin_head, let_through
-from smidgen.training.losses import end_in_loss, example_label
 from smidgen.training.lowering import Lowered, fuse_requantize_grads, largest_gradients, lower
 from smidgen.training.options import Head, Options
 from smidgen.training.scheme import Scheme, Trained, resolve
@@ -71,7 +71,7 @@ def build_training(graph: Graph, scheme: Scheme, options: Options, images: tuple
     g, values, weights = _learnable(graph, ending.features, trained, options.qas, options.bias_bits)
     logits, last = begin_head(g, graph, ending, values[ending.features], head, options.seed, options.qas)
     forward = g.graph(logits)
-    loss, label = end_in_loss(g, logits, options.loss, values[graph.image], graph.name)
+    loss, label = _end_in_loss(g, logits, LOSSES[options.loss], values[graph.image], graph.name)
     weights = (*weights, *last)
     found = differentiate(g.graph(loss, logits), loss, (logits, *(w.learned for w in weights)))
     passing = let_through(found.graph, last[0].value) if head.start == "keep" and last else found.graph
@@ -81,6 +81,15 @@ def build_training(graph: Graph, scheme: Scheme, options: Options, images: tuple
     lowered = lower(whole, unit, largest, options.seed)
     step = _updates(reference, lowered, weights, head, options, options.bits(scheme))
     return Training(step, forward, reference, trained, lowered.unit, head)
+
+
+def _end_in_loss(g: Builder, logits: Value, op: LossOp, image: Value, model: str) -> tuple[Value, Value | None]:
+    """Emit the loss of the logits and the input for its label; there is none where the image is the target."""
+    op.check_model(logits.type, image.type, model)
+    type_ = op.label_type(logits.type)
+    label = None if type_ is None else g.input("label", type_)
+    loss, _ = g.emit_all(op, logits, label or image, name="loss")
+    return loss, label
 
 
 def _check_int8(graph: Graph, features: Value, trained: tuple[Trained, ...]) -> None:

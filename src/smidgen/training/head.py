@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from smidgen.errors import SmidgenError
+from smidgen.errors import TrainingError
 from smidgen.ir import Graph, Node, Op, Value
 from smidgen.ir.rewriting import needed, producers
 from smidgen.ops.conv import Conv2D
@@ -18,10 +18,6 @@ from smidgen.ops.weighted import Weighted
 
 AFTER: tuple[type[Op], ...] = (Softmax, Reshape, Dequantize, Activate, Lookup, Mean)  # what may follow a head
 PLAIN: tuple[type[Op], ...] = (Softmax, Reshape, Dequantize)  # the same where it leaves the order of scores as it is
-
-
-class TrainingError(SmidgenError):
-    """A model cannot be turned into a training program."""
 
 
 @dataclass(frozen=True)

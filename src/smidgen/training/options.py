@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
+from smidgen.data import Data
 from smidgen.errors import InputError
 from smidgen.ir import Graph
+from smidgen.ops.loss import Loss
+from smidgen.ops.losses import LOSSES
 from smidgen.ops.rules import SGD, UpdateRule
 from smidgen.training.head import ending_of
-from smidgen.training.losses import Loss
 from smidgen.training.scheme import WEIGHT_BITS, Scheme
 
 HeadStart = Literal["keep", "new"]
@@ -20,7 +22,6 @@ DEFAULT_BITS = 12
 BIAS_BITS = (16, 32)
 LARGEST = 4096  # outputs of a head
 LARGEST_LOSS = float(np.finfo(np.float32).max)
-CLASSIFYING = ("softmax", "cells")  # losses of classes that exclude each other: at least two
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,9 @@ class Options:
 
     def check(self) -> None:
         """Raise InputError where options are out of range or exclude each other."""
-        if self.loss not in get_args(Loss):
-            raise InputError(f"there is no loss {self.loss!r}; known are {', '.join(get_args(Loss))}")
-        least, what = (2, "classes") if self.loss in CLASSIFYING else (1, "outputs")
+        if self.loss not in LOSSES:
+            raise InputError(f"there is no loss {self.loss!r}; known are {', '.join(LOSSES)}")
+        least, what = (2, "classes") if LOSSES[self.loss].exclusive else (1, "outputs")
         if self.classes is not None and not least <= self.classes <= LARGEST:
             raise InputError(f"{self.classes} {what} cannot be learned; give {least} to {LARGEST}")
         if self.weight_bits not in (None, *WEIGHT_BITS):
@@ -69,7 +70,7 @@ class Options:
         """The head of a model by these options; its scores are a map where the loss compares maps."""
         self.check()
         ending = ending_of(graph)
-        per_cell = self.loss == "cells" or (self.loss == "reconstruction" and ending.per_cell)
+        per_cell = LOSSES[self.loss].per_cell(ending.per_cell)
         outputs = ending.outputs if self.classes is None else self.classes
         fits = outputs == ending.outputs and per_cell == ending.per_cell
         if self.head == "keep" and not fits:
@@ -89,7 +90,7 @@ class Options:
                 f"the last layer of {graph.name} can go on in {able[0]} alone, not in {self.head_dtype}; leave what "
                 "the head computes in to be chosen, or begin with a new head"
             )
-        return Head(outputs, start, self.head_dtype or able[0], per_cell, self.loss == "sigmoid")
+        return Head(outputs, start, self.head_dtype or able[0], per_cell, LOSSES[self.loss].sigmoid)
 
 
 @dataclass(frozen=True)
@@ -101,3 +102,23 @@ class Head:
     dtype: HeadDtype
     per_cell: bool
     sigmoid: bool = False  # the loss has one of its own: a kept head's is left away
+
+
+def choose_loss(graph: Graph, data: Data) -> Loss:
+    """Choose the loss that fits the labels: sigmoid for yes or no, softmax for one of several classes."""
+    match data.label_kind:
+        case "classes":
+            return "sigmoid" if len(data.classes) == 2 and ending_of(graph).outputs == 1 else "softmax"
+        case "vectors":
+            targets = (*data.train.targets, *data.test.targets)
+            return "sigmoid" if all(((t == 0) | (t == 1)).all() for t in targets) else "mse"
+        case "maps":
+            return "cells"
+        case "nothing":
+            return "reconstruction"
+
+
+def outputs_for(graph: Graph, data: Data, loss: Loss) -> int | None:
+    """Return how many outputs a head needs for the data; None where it is as many as the model has."""
+    width = data.train.targets[0].size if data.label_kind == "vectors" else 0
+    return LOSSES[loss].outputs(len(data.classes), width, ending_of(graph).outputs)

@@ -9,7 +9,7 @@ from smidgen.ir import Builder, Graph, Node, Value, memory_read, verify, virtual
 from smidgen.ir.rewriting import producers, prune, rewrite, uses
 from smidgen.ops.conv_grad import WeightGrad
 from smidgen.ops.gradient import ParameterGrad
-from smidgen.ops.loss import Rate
+from smidgen.ops.rules import Rate
 from smidgen.ops.select import Gather
 from smidgen.ops.update import BiasStep, DenseStep, FusedBiasStep, FusedStep, FusedWeightStep, Step, WeightStep
 

@@ -30,7 +30,7 @@ def show_samples(before: Graph, after: Graph, data: Data) -> Gallery:
     first, last = (one.predictions for one in found)
     shown = tuple(_shown(data, samples, row, place, first[row], last[row]) for row, place in enumerate(places))
     said = "What the model said of samples that it did not learn from, before it learned and after."
-    if data.told == "classes":
+    if data.label_kind == "classes":
         before_right, after_right = (sum(map(bool, answers)) for answers in _rights(shown))
         said += f" Of these {len(shown)}, {before_right} were right before and {after_right} are after."
     return Gallery(shown, said)
@@ -54,9 +54,9 @@ def _in_turn(samples: Samples, classes: int) -> Iterator[int]:
 
 
 def _shown(data: Data, samples: Samples, row: int, place: int, before: Prediction, after: Prediction) -> ShownSample:
-    label = samples.labels[row] if data.told == "classes" else None
+    label = samples.labels[row] if data.label_kind == "classes" else None
     truth = "" if label is None else data.classes[label]
-    if data.told == "vectors":
+    if data.label_kind == "vectors":
         truth = _shortened(", ".join(f"{number:.4g}" for number in samples.targets[row]))
     answers = (_answer(one, label) for one in (before, after))
     return ShownSample(f"test sample {place}", picture(samples.images[row]), truth, *answers)

@@ -1,18 +1,21 @@
-"""Trials run by whatever is there: this machine's cores, a GPU, or a Ray cluster, with the same numbers."""
+"""Run trials on this machine's cores, a GPU or a Ray cluster; the numbers are the same on each."""
 
 from __future__ import annotations
 
+import logging
 import math
 import shutil
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from smidgen.data import Data, examples, pixel_encoding
-from smidgen.errors import InputError
+from smidgen.errors import InputError, SmidgenError, TargetError
 from smidgen.ir import Array, Graph
 from smidgen.learning import Course, LearningError, learn
 from smidgen.pipeline import Program, compile
@@ -25,6 +28,10 @@ from smidgen.training.head import layers
 FLEET = 64  # devices on a GPU at once
 EXAMPLES = 2  # images that set a program's first exponents, which learning soon corrects: each takes time
 SMALL = 16  # devices: a fleet this large is closed where the next trial would slow it down
+RETRIES = 3  # of a task whose worker or machine was lost
+LOCAL = "local"  # Ray's name for a cluster of this machine
+CONNECT = "import sys, ray; ray.init(sys.argv[1], log_to_driver=False, logging_level='ERROR')"
+CONNECT_SECONDS = 15.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,3 +166,113 @@ def fleets(model: Graph, trials: Sequence[Trial]) -> list[list[Trial]]:
             least = behind
         grouped[-1].append(trial)
     return grouped
+
+
+@dataclass(frozen=True)
+class OnRay:
+    """A cluster by address, or `auto`: the one that is there, otherwise one of this machine's cores."""
+
+    address: str
+    workers: int  # of a cluster that is started here
+    target: str | None = None  # host: leave GPUs alone
+    device: str = "cuda"  # of PyTorch, on a machine whose GPU Ray hands out
+
+    def launch(
+        self, setup: Setup, trials: Sequence[Trial], on_part: Callable[[float], None] = say_nothing
+    ) -> Generator[tuple[Trial, Outcome]]:
+        try:
+            import ray
+        except ImportError:
+            raise InputError("--ray needs Ray, which is not installed; run: pip install 'smidgen[ray]'") from None
+        if not trials:
+            return
+        with _connected(ray, self.address, self.workers):
+            common = ray.put(setup)
+            if self._gpus(ray):
+                remote = ray.remote(num_cpus=1, num_gpus=1, max_retries=RETRIES)(run_together)
+                tasks = {remote.remote(common, fleet, self.device): fleet for fleet in fleets(setup.model, trials)}
+            else:
+                remote = ray.remote(num_cpus=1, max_retries=RETRIES)(run_one)
+                tasks = {remote.remote(common, [trial]): [trial] for trial in trials}
+            while tasks:
+                (done, *_), _ = ray.wait(list(tasks))
+                yield from zip(tasks.pop(done), _answer(ray, done), strict=True)
+
+    def _gpus(self, ray: Any) -> bool:
+        """Whether to use GPUs."""
+        there = ray.cluster_resources().get("GPU", 0) >= 1
+        if self.target == "cuda" and not there:
+            raise TargetError(f"the Ray cluster at {self.address} offers no GPU; add one, or leave --target out")
+        return there and self.target != "host"
+
+
+def run_one(setup: Setup, trials: Sequence[Trial]) -> list[Outcome]:
+    """The task of a core."""
+    return [run_trial(setup, trial) for trial in trials]
+
+
+def run_together(setup: Setup, trials: Sequence[Trial], device: str) -> list[Outcome]:
+    """The task of a GPU."""
+    found = dict(OnDevice(1, device).launch(setup, trials))
+    return [found[trial] for trial in trials]
+
+
+def _answer(ray: Any, task: Any) -> list[Outcome]:
+    """What a task gave, or one sentence about why it gave nothing."""
+    try:
+        found: list[Outcome] = ray.get(task)
+    except ray.exceptions.RayTaskError as error:
+        cause = error.cause
+        if isinstance(cause, SmidgenError):
+            raise cause from None
+        raise TargetError(
+            f"a run failed on the Ray cluster ({_last_line(str(error))}); install this version of smidgen on all its "
+            "machines"
+        ) from None
+    except ray.exceptions.RayError as error:
+        raise TargetError(
+            f"a run was lost {RETRIES + 1} times on the Ray cluster ({_last_line(str(error))}); if memory ran out, let "
+            "fewer run at once"
+        ) from None
+    return found
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or ["no reason given"])[-1][:200]
+
+
+@contextmanager
+def _connected(ray: Any, address: str, workers: int) -> Iterator[None]:
+    """Connect for a while; a connection that already exists is used and left open."""
+    if ray.is_initialized():
+        yield
+        return
+    problem = "" if address == LOCAL else _try_to_connect(address)
+    if problem and address != "auto":
+        raise TargetError(
+            f"no Ray cluster answers at {address} ({problem}); give the address that ray start printed, or auto"
+        )
+    at = LOCAL if problem else address
+    own = {"num_cpus": workers, "include_dashboard": False} if at == LOCAL else {}
+    try:
+        try:
+            ray.init(at, log_to_driver=False, logging_level=logging.ERROR, **own)
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            raise TargetError(f"Ray at {address} cannot be used: {_last_line(str(error))}") from None
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _try_to_connect(address: str) -> str:
+    """Let Ray connect in another process, which a time limit can end, and return what went wrong; else nothing.
+
+    In this process Ray would keep trying for minutes, or end it.
+    """
+    try:
+        tried = subprocess.run(
+            (sys.executable, "-c", CONNECT, address), capture_output=True, text=True, timeout=CONNECT_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return f"no connection within {CONNECT_SECONDS:g} seconds"
+    return _last_line(tried.stderr) if tried.returncode else ""

@@ -1,14 +1,12 @@
-"""Contributions by rule, where nothing was measured: what does not narrow is worth training, later layers more.
-
-The constants are round figures of what was measured on the paper's networks. docs/selection.md says how well the rule
-ranks layers beside estimates that need data, none of which ranked them better.
-"""
+"""Contributions known without an analysis: those shipped with the package, and those estimated from layer shapes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import cache
+from importlib.resources import files
 
 from smidgen.ir import Graph, Node
 from smidgen.ops.conv import Conv2D
@@ -18,6 +16,7 @@ from smidgen.selection.contributions import (
     BitsTried,
     Conditions,
     Contributions,
+    ContributionsError,
     LayerShare,
     layer_names,
 )
@@ -77,3 +76,35 @@ def distinct_shares(node: Node) -> Iterator[tuple[Fraction, float]]:
         if channels > before:
             yield share, channels / total
         before = channels
+
+
+FOLDER = files("smidgen.zoo") / "contributions"
+
+
+def shipped_contributions(graph: Graph) -> Contributions:
+    """What was measured on a network of these layers, or ContributionsError where none ships."""
+    names = layer_names(graph)
+    for known in _all():
+        if known.layers == names:
+            return known
+    shipped = ", ".join(known.model for known in _all()) or "no network"
+    raise ContributionsError(
+        f"nobody has measured what the layers of {graph.name} are worth (the package knows {shipped}); run smidgen "
+        f"analyze {graph.name} --data DATA -o contributions.json and give that file with --contributions"
+    )
+
+
+def shipped_or_estimated(graph: Graph) -> Contributions:
+    """What was measured on a network of these layers, or where nothing ships what a rule says."""
+    try:
+        return shipped_contributions(graph)
+    except ContributionsError:
+        return estimate(graph)
+
+
+@cache
+def _all() -> tuple[Contributions, ...]:
+    if not FOLDER.is_dir():
+        return ()
+    found = sorted((file for file in FOLDER.iterdir() if file.name.endswith(".json")), key=lambda file: file.name)
+    return tuple(Contributions.from_json(file.read_text(), file.name) for file in found)

@@ -1,4 +1,4 @@
-"""How well sums of contributions predict: schemes to try, and what predictions and what came of them agree on."""
+"""How well sums of contributions predict real gains: schemes to try, correlations, and a picture of both."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from itertools import combinations
 
 import numpy as np
 
+from smidgen.results.choosing import GAINS, HARMS, in_points
+from smidgen.results.drawing import COLOURS
+from smidgen.results.figures import Axis, Bars, Figure, Line, Panel, Rule
 from smidgen.selection.contributions import Contributions
 from smidgen.training.scheme import Scheme
 
-MOST_LAYERS = 6  # whose weights a scheme drawn by lot trains
+MOST_LAYERS = 6  # whose weights a random scheme trains
 WHOLE = Fraction(1)
 
 
@@ -42,7 +45,7 @@ class Interaction:
 
 @dataclass(frozen=True)
 class Predictions:
-    """Predicted gains beside real ones, and how pairs of layers get on; gains are of top-1, from 0 to 1."""
+    """Predicted gains beside real ones, and how pairs of layers interact; gains are of top-1, from 0 to 1."""
 
     model: str
     data: str
@@ -102,7 +105,7 @@ def _ranks(values: Sequence[float]) -> list[float]:
 
 
 def drawn_schemes(contributions: Contributions, count: int, seed: int = 0) -> tuple[Scheme, ...]:
-    """Schemes drawn by lot from what was measured, no two the same, or fewer where there are not so many.
+    """Draw `count` different random schemes from what was measured, or fewer where there are not as many.
 
     They have at least the biases beside which weights were measured.
     """
@@ -124,7 +127,7 @@ def drawn_schemes(contributions: Contributions, count: int, seed: int = 0) -> tu
 
 @dataclass(frozen=True)
 class Pair:
-    """The four schemes that tell how two layers get on: both, each alone, and the biases alone."""
+    """The four schemes that show how two layers interact: both, each alone, and the biases alone."""
 
     layers: tuple[int, int]
     both: Scheme
@@ -146,3 +149,49 @@ def best_pairs(contributions: Contributions, layers: int) -> tuple[Pair, ...]:
         return Scheme(" and ".join(map(str, chosen)) or "biases", biases, tuple((layer, WHOLE) for layer in chosen))
 
     return tuple(Pair((a, b), scheme(a, b), (scheme(a), scheme(b)), scheme()) for a, b in combinations(best, 2))
+
+
+def draw_predictions(predictions: Predictions) -> Figure:
+    """Predicted gains against real ones, and what the sums of two layers miss."""
+    title = f"predicted and real: r = {predictions.correlation:.2f}, of ranks {predictions.rank_correlation:.2f}"
+    gains = [gain for one in predictions.schemes for gain in (in_points(one.predicted), in_points(one.real))]
+    ends = (min(gains, default=0.0), max(gains, default=0.0))
+    diagonal = Line("as predicted", ends, ends, ("", ""), "#000000", dashed=True, legend=False)
+    panels = [
+        Panel(
+            title, (_scattered(predictions), diagonal), Axis("predicted gain, points of top-1"),
+            Axis("real gain, points of top-1"),
+        )
+    ]  # fmt: skip
+    if predictions.interactions:
+        missed = f"pairs: the sum misses {100 * predictions.interaction_error:.1f} points on average"
+        pairs = _pairs(predictions)
+        names = tuple(_pair(one.layers) for one in predictions.interactions)
+        panels.append(
+            Panel(missed, (pairs, Rule("y", 0)), Axis(ticks=pairs.x, labels=names), Axis("together less alone, points"))
+        )
+    whole = f"Sums of contributions and what came: {predictions.model} on {predictions.data}"
+    return Figure(whole, tuple(panels), 460, (1.0,) * len(panels))
+
+
+def _scattered(predictions: Predictions) -> Line:
+    x = tuple(in_points(one.predicted) for one in predictions.schemes)
+    y = tuple(in_points(one.real) for one in predictions.schemes)
+    named = (one.scheme for one in predictions.schemes)
+    notes = (f"{name}\npredicted {a:+.1f}, real {b:+.1f}" for name, a, b in zip(named, x, y, strict=True))
+    return Line("schemes", x, y, tuple(notes), COLOURS["activation"], "none", radius=4.5, legend=False)
+
+
+def _pairs(predictions: Predictions) -> Bars:
+    errors = tuple(in_points(one.error) for one in predictions.interactions)
+    notes = (
+        f"layers {_pair(one.layers)}: alone {' and '.join(f'{100 * gain:+.1f}' for gain in one.alone)}, together "
+        f"{100 * one.together:+.1f}"
+        for one in predictions.interactions
+    )
+    colours = tuple(HARMS[2] if error < 0 else GAINS[2] for error in errors)
+    return Bars("pairs", tuple(range(len(errors))), errors, tuple(notes), colours, legend=False)
+
+
+def _pair(pair: Sequence[int]) -> str:
+    return " + ".join(map(str, pair))

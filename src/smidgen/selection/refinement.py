@@ -1,21 +1,64 @@
-"""The best scheme whose compiled program fits a budget: candidates by their least SRAM, and the planner in the loop.
+"""The best scheme whose compiled program fits a budget: candidates ranked by their least SRAM, with the planner in the loop.
 
-What a search proposes is planned. Where it takes more SRAM than its lower bound promised, either its biases alone have
-a larger arena, which is known of that depth from then on, or proposals are made for a little less than the budget. So a
-scheme that fits is found in a few plans. Then every candidate that promises more is planned too, best first, until one
-fits or none is left: that proves the answer, or bounds how much better another could be.
+Each proposal is planned. Where it takes more SRAM than its lower bound promised, either its biases alone have a larger
+arena, which is known for that depth from then on, or proposals are made for a little less than the budget. So a scheme
+that fits is found in a few plans. Then every candidate that promises more is planned too, best first, until one fits or
+none is left: that proves the answer, or bounds how much better another could be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
-from smidgen.memory import ALIGNMENT
-from smidgen.selection.exact import BestFirst, Promises
-from smidgen.selection.planned import PlannedBytes, Planner
+from smidgen.codegen.hearing import audio_bytes
+from smidgen.ir import Graph
+from smidgen.memory import ALIGNMENT, state_bytes
+from smidgen.pipeline import plan
+from smidgen.selection.found import PlannedBytes
+from smidgen.selection.methods import BestFirst, Promises
 from smidgen.selection.problem import Candidate, Problem, SearchError
+from smidgen.targets.device import Target
+from smidgen.training import Options
+from smidgen.training.scheme import Scheme
+
+PlanCallback = Callable[[int], None]  # gets how many schemes were planned so far
+
+
+@dataclass
+class Planner:
+    """Plans schemes of one network for one target, each once."""
+
+    graph: Graph
+    target: Target
+    options: Options
+    streamed_input: bool
+    on_plan: PlanCallback = lambda _: None
+    _known: dict[tuple[object, ...], PlannedBytes] = field(default_factory=dict)
+
+    @property
+    def planned(self) -> int:
+        """How many schemes were planned."""
+        return len(self._known)
+
+    def __call__(self, scheme: Scheme) -> PlannedBytes:
+        with_bits = scheme.weights or self.options.head_of(self.graph).dtype == "int8"
+        key = (scheme.biases, scheme.weights, scheme.channels, self.options.bits(scheme) if with_bits else None)
+        if key not in self._known:
+            self._known[key] = self._plan(scheme)
+            self.on_plan(self.planned)
+        return self._known[key]
+
+    def biases(self, count: int, bits: int) -> PlannedBytes:
+        """What so many biases take without any weights, those of an int8 head with so many bits."""
+        return self(Scheme(f"bias:{count}", count, weight_bits=bits))
+
+    def _plan(self, scheme: Scheme) -> PlannedBytes:
+        layout = plan(self.graph, scheme, self.target, options=self.options, streamed_input=self.streamed_input)
+        besides, least = self.target.besides + audio_bytes(layout.graph), layout.plan.lower_bound
+        return PlannedBytes(layout.peak, state_bytes(layout.graph), besides, least)
+
 
 PROOFS = 12  # schemes planned to prove that an answer is the best
 
