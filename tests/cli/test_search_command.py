@@ -174,7 +174,7 @@ def test_a_network_nobody_measured_is_told_to_be_analyzed(
     said = fail(capsys, monkeypatch, "profile", "small.smg", "--classes", "4")
     assert "give --scheme, or --budget to have one chosen" in said
     said = fail(capsys, monkeypatch, "train", "small.smg", "--data", "cifar10", "-o", "out")
-    assert "give --scheme, or --budget to have a scheme chosen" in said
+    assert "no scheme is given; give --scheme, or --budget to have one chosen" in said
 
 
 @pytest.mark.parametrize("bits", [None, 8, 10, 12])
