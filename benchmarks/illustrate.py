@@ -1,4 +1,4 @@
-"""Write the pictures of docs/how-it-works.md and docs/architecture.md.
+"""Write the pictures of docs/internals/how-it-works.md and docs/internals/architecture.md.
 
     python benchmarks/illustrate.py [arena …]
 

@@ -81,7 +81,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
     parser.add_argument("--measure", action="store_true", help="run the streams that have no results yet")
-    parser.add_argument("--markdown", action="store_true", help="print the tables of docs/incremental.md")
+    parser.add_argument("--markdown", action="store_true", help="print the tables of docs/results/incremental.md")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file that results are kept in")
     parser.add_argument("--picture", type=Path, help="also draw accuracy as classes arrive, in this HTML file")
     given = parser.parse_args()

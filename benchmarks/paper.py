@@ -1,7 +1,8 @@
 """The paper's tables and figures, one command each: what a table still lacks is measured, then it is shown.
 
 Results are kept in a file as fleets of runs are done: a command that was stopped goes on where it was, and tables share
-the runs they have in common. `--plan` says what is left to do, `--page` writes docs/results.md from the results alone.
+the runs they have in common. `--plan` says what is left to do, `--page` writes
+docs/results/accuracy.md from the results alone.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from experiments.paper.tables import NAMES, Settings, tables
 
 TOP = Path(__file__).parents[1]
 RESULTS = TOP / "benchmarks" / "results" / "paper.jsonl"
-PAGE = TOP / "docs" / "results.md"
+PAGE = TOP / "docs" / "results" / "accuracy.md"
 NETWORKS = tuple(network.name for network in PUBLISHED)
 FLEET = 64
 PLAIN_EVERY = 10  # percent between words of progress where there is no bar
@@ -134,7 +135,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "table", nargs="*", choices=(*NAMES, "all", []), metavar="TABLE", help=", ".join((*NAMES, "all"))
     )
-    parser.add_argument("--page", action="store_true", help="write docs/results.md from the results")
+    parser.add_argument("--page", action="store_true", help="write docs/results/accuracy.md from the results")
     parser.add_argument("--plan", action="store_true", help="say how much is left to do, and do nothing")
     parser.add_argument("--show", action="store_true", help="show what there is, measure nothing")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file in which results are kept")

@@ -1,7 +1,7 @@
 """Searched schemes beside published ones, predicted gains beside real ones: what is missing is measured, then shown.
 
 Results are kept in a file as fleets of runs are done: a command that was stopped goes on where it was. `--plan` says
-what is left to do, `--page` writes docs/selection-results.md from the results alone.
+what is left to do, `--page` writes docs/results/schemes.md from the results alone.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ TOP = Path(__file__).parents[1]
 RESULTS = TOP / "benchmarks" / "results" / "selection.jsonl"
 SCHEMES = TOP / "benchmarks" / "results" / "schemes"
 CONTRIBUTIONS = TOP / "src" / "smidgen" / "zoo" / "contributions"
-PAGE = TOP / "docs" / "selection-results.md"
+PAGE = TOP / "docs" / "results" / "schemes.md"
 
 
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("table", nargs="*", choices=(*NAMES, "all", []), metavar="TABLE", help=", ".join(NAMES))
     parser.add_argument("--json", action="store_true", help="print the measurements as JSON")
-    parser.add_argument("--page", action="store_true", help="write docs/selection-results.md from the results")
+    parser.add_argument("--page", action="store_true", help="write docs/results/schemes.md from the results")
     parser.add_argument("--search", action="store_true", help="search the schemes anew, from the contributions")
     parser.add_argument("--plan", action="store_true", help="say how much is left to do, and do nothing")
     parser.add_argument("--show", action="store_true", help="show what there is, measure nothing")

@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", choices=COURSES, default=list(COURSES))
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
     parser.add_argument("--measure", action="store_true", help="make the runs that have no results yet")
-    parser.add_argument("--markdown", action="store_true", help="print the table of docs/skipping.md")
+    parser.add_argument("--markdown", action="store_true", help="print the table of docs/internals/skipping.md")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file that results are kept in")
     given = parser.parse_args()
     kept = Appended(given.results, SkippingRun, Skipped)

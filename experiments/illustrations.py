@@ -1,4 +1,4 @@
-"""The pictures of docs/how-it-works.md, drawn from real programs; `python benchmarks/illustrate.py` writes them.
+"""Pictures for docs/internals/how-it-works.md, drawn from real programs by `python benchmarks/illustrate.py`.
 
 That of quantization-aware scaling is drawn from benchmarks/results/ratios.json, which
 `python benchmarks/ratios.py --model mcunet-5fps --data cifar10 --images 8 --json` prints.

@@ -1,4 +1,4 @@
-"""Streams of classes as text and picture: the tables of docs/incremental.md, and accuracy as classes arrive."""
+"""Streams of classes as text and picture: the tables of docs/results/incremental.md, and accuracy as classes arrive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture of docs/architecture.md, what a model file becomes and by which package; illustrate.py writes it."""
+"""The picture of docs/internals/architecture.md: what a model file becomes, and which package does it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Searched schemes and predictions as text: on the terminal and as the page docs/selection-results.md."""
+"""Searched schemes and predictions as text: on the terminal and as the page docs/results/schemes.md."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ COMMAND = "python benchmarks/selection.py"
 _HEAD = f"""# Searched schemes, measured
 
 Every figure on this page is read from `benchmarks/results/selection.jsonl`, from the schemes beside it and from the
-contributions that come with the package. `{COMMAND} --page` writes the page anew,
+contributions that come with the package. `{COMMAND} --page` writes the page again,
 `{COMMAND} TABLE` measures what a table still lacks, on a GPU. Accuracy is top-1 in percent on all
 test images after the last epoch; of the rates tried the best was chosen on those same images, for published and
 searched schemes alike. ± is the standard deviation over seeds. Which scheme is chosen never depends on test images:
-contributions were measured on training images of Cars that were held back. [selection.md](selection.md) says how. What
-learns is written as the number of biases, then `layer:share` of the input channels of each layer whose weights learn.
+contributions were measured on training images of Cars that were held back
+([selection.md](../internals/selection.md)). What learns is written
+as the number of biases, then `layer:share` of the input channels of each layer whose weights learn.
 """
 
 
@@ -62,7 +63,7 @@ def read_measured(folder: Path) -> dict[str, Contributions]:
 
 
 def page(runs: Found, builds: Built, searched: Sequence[Searched], measured: Mapping[str, Contributions]) -> str:
-    """docs/selection-results.md, from results, schemes and contributions alone."""
+    """docs/results/schemes.md, from results, schemes and contributions alone."""
     found = {run.network for run in runs}
     settings = Settings(networks=tuple(network.name for network in PUBLISHED if network.name in found))
     shown = show(tables(NAMES, settings, searched, measured), runs, builds)

@@ -1,4 +1,4 @@
-"""Runs that skip as text: the tables of docs/skipping.md."""
+"""Runs that skip as text: the tables of docs/internals/skipping.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of a report for docs/report.md: `python tools/report_pictures.py out/demo/report.html docs/pictures`.
+"""Pictures of a report for docs/predicting.md: `python tools/report_pictures.py out/demo/report.html docs/pictures`.
 
 Taken by the Chromium that is installed, on a desk and on a phone, light and dark.
 """

@@ -39,7 +39,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     examples = [name for name in outside().values() if name.startswith("examples/")]
     if examples:
         config.nav.insert(1, {"Examples": examples})
-    config.nav[-1]["About"].append("changelog.md")
+    config.nav[-1]["Internals"].append("changelog.md")
     return config
 
 

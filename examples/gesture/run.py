@@ -37,7 +37,7 @@ def main() -> None:
     here = program(model, "host")
     learned = sm.learn(here, data, sm.Course(EPOCHS, RATE, seed=given.seed, test_every=EPOCHS))
     board = common.on_board(here, program(model), data, RATE, STEPS)
-    figures = (common.Figure("gestures told right", learned.before, learned.accuracy),)
+    figures = (common.Figure("gestures recognized", learned.before, learned.accuracy),)
     outcome = common.Outcome("gesture", len(data.train), len(data.test), figures, board)
     common.finish(given, outcome, learned.model, program)
 

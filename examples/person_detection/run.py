@@ -42,7 +42,7 @@ def main() -> None:
     course = sm.Course(EPOCHS, RATE, augment=sm.Augment((0.8, 1.0)), seed=given.seed, test_every=EPOCHS)
     learned = sm.learn(here, data, course)
     board = common.on_board(here, program(model), data, RATE, STEPS)
-    figures = (common.Figure("pictures told right", learned.before, learned.accuracy),)
+    figures = (common.Figure("pictures recognized", learned.before, learned.accuracy),)
     outcome = common.Outcome("person_detection", len(data.train), len(data.test), figures, board)
     common.finish(given, outcome, learned.model, program)
 

@@ -44,8 +44,8 @@ def main() -> None:
     sixth = replace(data, train=few, test=some(data.test, [new]))
     five_after, sixth_after = (right(learned.model, part) for part in (replace(five, classes=data.classes), sixth))
     figures = (
-        common.Figure("pictures of the sixth told right", 0.0, sixth_after),  # which the five-class head cannot say
-        common.Figure("pictures of the five told right", factory.accuracy, five_after),
+        common.Figure("pictures of the sixth recognized", 0.0, sixth_after),  # which the five-class head cannot say
+        common.Figure("pictures of the five recognized", factory.accuracy, five_after),
     )
     outcome = common.Outcome("sixth_flower", len(extended.data.train), len(data.test), figures, board)
     common.finish(given, outcome, learned.model, lambda of: program(of, extended.data, BOARD, given.seed))

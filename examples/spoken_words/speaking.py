@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 import smidgen as sm
 from smidgen.data import Samples
 
-FRONT_END = sm.LogMel()  # 49 frames of 10 coefficients: `mfcc` in docs/audio.md
+FRONT_END = sm.LogMel()  # 49 frames of 10 coefficients: `mfcc` in docs/internals/audio.md
 SHAPE = (49, 10, 1)
 RATE = FRONT_END.rate
 SECOND = FRONT_END.samples((1, *SHAPE))

@@ -25,7 +25,7 @@ class Fleet:
         run = self.runs[0]
         how = "device arithmetic" if run.engine == "device" else "float baselines"
         one = "" if run.engine == "device" else f", {run.scheme}"
-        drawn = ", channels drawn anew" if run.channels == "rotating" else ""
+        drawn = ", channels redrawn" if run.channels == "rotating" else ""
         return (
             f"{run.network} on {run.data}, {how}, batch {run.batch}, {run.epochs} epochs{one}{drawn}: "
             f"{len(self.runs)} runs"

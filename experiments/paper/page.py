@@ -1,4 +1,4 @@
-"""Tables with their figures, as text: on the terminal, as JSON, and as the page docs/results.md."""
+"""Tables with their figures, as text: on the terminal, as JSON, and as the page docs/results/accuracy.md."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _cell(row: str, data: str, paper: float | None, found: Figure | None) -> Sho
 
 
 def page(runs: Found, builds: Built) -> str:
-    """docs/results.md, from the results alone."""
+    """docs/results/accuracy.md, from the results alone."""
     networks = dict.fromkeys([*Settings().networks, *(r.network for r in runs), *(b.network for b in builds)])
     sets = tuple(dict.fromkeys([*SETS, *(run.data for run in runs)]))
     every = show(tables(NAMES, Settings(networks=tuple(networks), sets=sets)), runs, builds)
@@ -99,7 +99,7 @@ def page(runs: Found, builds: Built) -> str:
 _HEAD = """# The paper's tables, measured again
 
 Every figure on this page is read from `benchmarks/results/paper.jsonl`: `python benchmarks/paper.py --page` writes the
-page anew, `python benchmarks/paper.py TABLE` measures what a table still lacks (most of them on a GPU). Accuracy is
+page again, `python benchmarks/paper.py TABLE` measures what a table still lacks (most of them on a GPU). Accuracy is
 top-1 in percent on all test images after the last epoch, the paper's in brackets behind ours. Where several learning
 rates were tried, the best was chosen on those same test images, as in the paper. ± is the standard deviation over
 seeds, which differ in the classifier's first weights and in rounding but see the same images in the same order. Rates

@@ -234,7 +234,7 @@ def _accumulation(s: Settings, network: str) -> Table:
 def _channels(s: Settings, network: str) -> Table:
     names: Mapping[ChannelRule, str] = {
         "largest": "largest norm", "smallest": "smallest norm", "random": "random",
-        "gradient": "largest squared gradient", "rotating": "random, drawn anew each epoch",
+        "gradient": "largest squared gradient", "rotating": "random, redrawn each epoch",
     }  # fmt: skip
 
     def cells() -> Iterator[Cell]:
@@ -245,7 +245,7 @@ def _channels(s: Settings, network: str) -> Table:
 
     about = (
         "The last two blocks learn, a quarter of each layer's input channels; device arithmetic. Squared gradients are "
-        "those of 64 training images before learning. Where channels are drawn anew, those that leave are rounded to "
+        "those of 64 training images before learning. Where channels are redrawn, those that leave are rounded to "
         "int8 and kept, and the rate falls from epoch to epoch. The paper: all of its rules within 0.2 points."
     )
     return table("channels", network, "Which channels learn", about, cells())

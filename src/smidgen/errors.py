@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 
-OPS_PAGE = "docs/ops.md lists what is read"
+OPS_PAGE = "docs/internals/ops.md lists what is read"
 CUT = "replace it, or cut the model before it"
 _LINE_BREAKS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")  # those of str.splitlines
 

@@ -40,9 +40,9 @@ def compile(
     image is handed over row by row and never held whole; a `budget`, in bytes or as "128KB" (of 1,024 bytes each),
     is the most that arena and state may take. Early layers run row by row where the target's memory is scarce, the
     image is streamed or there is a budget; the bytes computed are the same. With `replay`, a size of flash, it can also
-    learn from what its frozen layers made of earlier images (docs/replay.md). `prefix` begins the names of files and
-    functions; `class_names` are those of the classes that it learns, or scores. Without any a model's own stay, also
-    where its head is kept and learns.
+    learn from what its frozen layers made of earlier images (docs/internals/replay.md). `prefix` begins the names of
+    files and functions; `class_names` are those of the classes that it learns, or scores. Without any a model's own
+    stay, also where its head is kept and learns.
     """
     where = find(target) if isinstance(target, str) else target
     most = None if budget is None else parse_size(str(budget))

@@ -11,13 +11,13 @@ import pytest
 from experiments import illustrations
 from tests.support.house import TOP
 
-PAGE = TOP / "docs" / "how-it-works.md"
+PAGE = TOP / "docs" / "internals" / "how-it-works.md"
 SVG = "{http://www.w3.org/2000/svg}"
 FILES = sorted(path for path in (TOP / "docs" / "pictures").glob("*.svg") if path.stem in illustrations.PICTURES)
 
 
 def test_every_picture_that_the_tool_draws_is_kept_and_shown() -> None:
-    shown = re.findall(r"\]\(pictures/(\w+)\.svg\)", PAGE.read_text())
+    shown = re.findall(r"\]\(../pictures/(\w+)\.svg\)", PAGE.read_text())
     assert sorted(shown) == sorted(illustrations.PICTURES) == [path.stem for path in FILES]
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).parents[2]
-PAGE = TOP / "docs" / "trust.md"
-NAMED = re.compile(r"(tests/\w+\.py)(?:::(\w+))?")
+PAGE = TOP / "docs" / "internals" / "trust.md"
+NAMED = re.compile(r"(tests/[\w/]+\.py)(?:::(\w+))?")
 ROW = re.compile(r"^\| ([a-z][\w-]*) \| ([^|]+) \| [^|]+ \|$", re.MULTILINE)
 FAMILIES = ("Apache", "BSD", "ISC", "MIT", "MPL", "Public")  # domain
 

@@ -1,4 +1,4 @@
-"""What docs/device.md and docs/flash.md say to type works: their commands run, and their C is C."""
+"""What docs/device.md and docs/internals/flash.md say to type works: their commands run, and their C is C."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.house import TOP
 from tests.support.networks import CLASSES, inverted_residual
 from tests.support.toys import small_network
 
-DEVICE, FLASH = ((TOP / "docs" / f"{name}.md").read_text() for name in ("device", "flash"))
+DEVICE, FLASH = ((TOP / "docs" / name).read_text() for name in ("device.md", "internals/flash.md"))
 PORT = "/dev/ttyACM0"
 EMULATED = ("emulated:cortex-m7", "--project", "out", "--flash", "chip")  # in the place of a board at a port
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-fsyntax-only")

@@ -151,7 +151,7 @@ def test_the_page_of_streams_tells_what_was_measured() -> None:
     kept = Appended(RESULTS / "incremental.jsonl", Stream, Followed)
     assert not [stream for stream in kept.missing(wanted) if stream.head == "whole"]
     table = markdown(rows(kept.found, wanted), cut(network_of("mcunet-5fps"), "99kb").latent_bytes)
-    assert table.strip() in (TOP / "docs" / "incremental.md").read_text()
+    assert table.strip() in (TOP / "docs" / "results" / "incremental.md").read_text()
 
 
 def test_the_picture_of_streams_shows_every_memory_of_both_data_sets() -> None:
@@ -165,7 +165,7 @@ def test_the_page_of_skipping_tells_what_was_measured() -> None:
     wanted = trials(tuple(COURSES), SKIPPING_SEEDS)
     kept = Appended(RESULTS / "skipping.jsonl", SkippingRun, Skipped)
     assert not kept.missing(wanted)
-    page = (TOP / "docs" / "skipping.md").read_text()
+    page = (TOP / "docs" / "internals" / "skipping.md").read_text()
     found = skipping_rows(kept.found, wanted)
     assert len(found) == len(COURSES) * len(BELOW)
     for one in found:

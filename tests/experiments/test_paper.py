@@ -246,7 +246,7 @@ def test_every_number_of_accuracy_on_the_page_was_measured_or_is_the_papers(tmp_
 def test_the_page_is_what_the_results_give() -> None:
     store = Store(TOP / "benchmarks" / "results" / "paper.jsonl")
     assert store.builds
-    assert (TOP / "docs" / "results.md").read_text() == page(store.runs, store.builds), (
+    assert (TOP / "docs" / "results" / "accuracy.md").read_text() == page(store.runs, store.builds), (
         "run python benchmarks/paper.py --page"
     )
 

@@ -49,7 +49,9 @@ def test_a_table_is_measured_once_and_then_shown(clone: Path) -> None:
 def test_results_of_another_file_are_taken_over_and_the_page_is_written(clone: Path) -> None:
     taken = run(clone, "--take", str(TOP / "benchmarks" / "results" / "paper.jsonl"), "--page", "--results", "t.jsonl")
     assert taken.returncode == 0, taken.stderr[-400:]
-    assert (clone / "docs" / "results.md").read_text() == (TOP / "docs" / "results.md").read_text()
+    assert (clone / "docs" / "results" / "accuracy.md").read_text() == (
+        TOP / "docs" / "results" / "accuracy.md"
+    ).read_text()
 
 
 @pytest.mark.parametrize(
@@ -60,8 +62,8 @@ def test_results_of_another_file_are_taken_over_and_the_page_is_written(clone: P
         (("head", *TINY, "--sets", "mine", "--data", "mine=nowhere"), "nowhere"),
         (("head", "--plan", "--data", "mine"), "'mine' does not say where a data set lies; give NAME=PATH"),
         (("head", "--epochs", "0"), "--epochs is 0; give 1 or more"),
-        (("head", *TINY, *OWN, "--results", "docs/results.md/r.jsonl"), "r.jsonl cannot be written"),
-        (("head", "--show", "--results", "docs/results.md"), "does not hold results of the paper's tables"),
+        (("head", *TINY, *OWN, "--results", "docs/results/accuracy.md/r.jsonl"), "r.jsonl cannot be written"),
+        (("head", "--show", "--results", "docs/results/accuracy.md"), "does not hold results of the paper's tables"),
     ],
 )
 def test_what_cannot_be_done_ends_in_one_sentence(clone: Path, arguments: tuple[str, ...], message: str) -> None:

@@ -216,7 +216,7 @@ def test_the_table_is_measured_once_and_then_shown(clone: Path) -> None:
     assert again.returncode == 0, again.stderr[-400:]
     assert (clone / "r.jsonl").read_bytes() == kept
     assert "| searched for 49kb-12bit | 20 27:1 30:1/4 | 10 |" in again.stdout
-    assert "# Searched schemes, measured" in (clone / "docs" / "selection-results.md").read_text()
+    assert "# Searched schemes, measured" in (clone / "docs" / "results" / "schemes.md").read_text()
 
 
 def test_the_plan_knows_what_the_papers_tables_have_measured(clone: Path) -> None:
@@ -271,4 +271,4 @@ def test_the_page_is_that_of_the_results_that_are_kept() -> None:
     store, searched = Store(kept_results / "selection.jsonl"), read_searched(kept_results / "schemes")
     found = read_measured(TOP / "src" / "smidgen" / "zoo" / "contributions")
     written = page(store.runs, store.builds, searched, found)
-    assert (TOP / "docs" / "selection-results.md").read_text() == written, "run python benchmarks/selection.py --page"
+    assert (TOP / "docs" / "results" / "schemes.md").read_text() == written, "run python benchmarks/selection.py --page"

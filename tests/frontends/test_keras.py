@@ -293,7 +293,7 @@ def test_what_is_not_supported_is_refused_in_one_sentence(what: str, tmp_path: P
 
 
 def test_the_page_lists_every_layer() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "keras.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "internals" / "keras.md").read_text()
     listed = re.findall(r"\b[A-Z]\w+(?=[,.])", page.partition("## Layers")[2])
     assert set(listed) == set(LAYERS)
 

@@ -160,7 +160,7 @@ REFUSED: dict[str, tuple[TfliteModel | bytes, str]] = {
     "another file": (b"PK\3\4 something else", "not a TFLite model"),
     "an operator that is not supported": (
         one("SIN", int8("y", 1, 4, 4, 2)),
-        r"operator 0 \(SIN\) is not supported; replace it, or cut the model before it \(docs/ops.md lists .*\)$",
+        r"operator 0 \(SIN\) is not supported; replace it, or cut .* before it \(docs/internals/ops.md lists .*\)$",
     ),
     "several obstacles": (
         two_obstacles(),

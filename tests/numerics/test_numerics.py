@@ -1,4 +1,4 @@
-"""The arithmetic contract against exact fractions, as docs/numerics.md words it."""
+"""The arithmetic contract against exact fractions, as docs/internals/numerics.md words it."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_sums_beyond_32_bits_are_refused() -> None:
         lift(2**31, "A sum")
 
 
-# --- the hash, from docs/numerics.md alone
+# --- the hash, from docs/internals/numerics.md alone
 
 
 def scattered(x: int) -> int:

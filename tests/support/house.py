@@ -21,7 +21,7 @@ LAYERS = {
     "ops": "one family a file: shape rule, numpy reference, gradient, kernel's name and parameters",
     "data": "pictures, arrays, tables and what is told of each sample; samples → a model's input",
     "frontends": "files → graph: `.tflite`, `.onnx` and `.smg` (and back), PyTorch, Keras, the paper's release",
-    "quantization": "float graph + images → int8 graph and a report (`docs/quantization.md`)",
+    "quantization": "float graph + images → int8 graph and a report (`docs/internals/quantization.md`)",
     "zoo": "architectures in code, weights that ship; a name or a file → graph",
     "training": "graph + scheme → training graph: what learns, gradients in float32 and in int8, what makes it small",
     "memory": "rows through ring buffers, the order of nodes, where everything lies; a check that shares no code",

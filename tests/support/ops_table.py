@@ -1,4 +1,4 @@
-"""docs/ops.md from the op table and the front ends' rules: `python -m tests.support.ops_table` writes it."""
+"""docs/internals/ops.md from the op table and the front ends' rules: `python -m tests.support.ops_table` writes it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from smidgen.frontends.torch.operators import RULES as ATEN
 from smidgen.ir import Op
 from smidgen.ops.functions import FUNCTIONS
 
-PAGE = Path(__file__).parents[2] / "docs" / "ops.md"
+PAGE = Path(__file__).parents[2] / "docs" / "internals" / "ops.md"
 # What each op is called in files: in ONNX, in PyTorch's ATen, in TFLite.
 NAMES: dict[type[Op], tuple[str, str, str]] = {
     ops.Activate: ("Relu Clip", "relu hardtanh clamp", "RELU RELU6 RELU_N1_TO_1"),
@@ -77,8 +77,9 @@ Files are read into one graph: float32, or int8 where they are quantized. *int8*
 what lies before the op can learn. `.tflite` is read and written byte for byte as LiteRT's reference kernels compute
 it; `.onnx` is read in any opset (those before 13 through ONNX's own version converter; sizes that it leaves open are
 given by `--shape input=1,3,96,96`) and written in QDQ form, with functions that make ONNX Runtime compute the same
-bytes, or without them (`--plain`, see `docs/numerics.md`); PyTorch modules and `.pt2` archives are read through
-`torch.export`. Transposes between a file's [batch, channels, rows, columns] and our [rows, columns, channels] are
+bytes, or without them (`--plain`, see `docs/internals/numerics.md`); PyTorch modules and `.pt2` archives are read
+through `torch.export`. Transposes
+between a file's [batch, channels, rows, columns] and our [rows, columns, channels] are
 folded away; flattening a map costs nothing either: the weights of the next layer are reordered instead.
 
 | op | ONNX | ATen | TFLite | written as | int8 | gradient |

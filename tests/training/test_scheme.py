@@ -326,7 +326,7 @@ def test_any_json_is_a_scheme_or_a_scheme_error(biases: object, weights: object,
 
 
 def test_the_scheme_in_the_documentation_is_one_that_can_be_given(tmp_path: Path) -> None:
-    page = (TOP / "docs" / "schemes.md").read_text()
+    page = (TOP / "docs" / "internals" / "schemes.md").read_text()
     (written,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
     (tmp_path / "scheme.json").write_text(written)
     graph = load("mcunet-5fps")

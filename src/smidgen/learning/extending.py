@@ -22,7 +22,7 @@ from smidgen.training.head import ending_of
 from smidgen.training.heads import BIAS, WEIGHTS, head_numbers
 from smidgen.training.options import LARGEST
 
-MARGIN = 1.5  # logits; docs/heads.md has the trials
+MARGIN = 1.5  # logits; docs/internals/heads.md has the trials
 MOST = 100  # examples of a class whose features are averaged
 
 

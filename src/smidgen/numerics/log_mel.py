@@ -1,6 +1,6 @@
 """Sound → features in integers, the same bytes as the C: tables by which it is done, and the steps in order.
 
-`docs/audio.md` says what each step computes and how far it is from the definition in real numbers.
+`docs/internals/audio.md` says what each step computes and how far it is from the definition in real numbers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 /* Sound -> a network's input: log-mel features, or their DCT, frame by frame while the samples come.
  *
- * Integers throughout, no libraries; docs/audio.md says what each step computes. */
+ * Integers throughout, no libraries; docs/internals/audio.md says what each step computes. */
 #ifndef SMIDGEN_AUDIO_H
 #define SMIDGEN_AUDIO_H
 

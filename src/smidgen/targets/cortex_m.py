@@ -44,7 +44,7 @@ BLOCKS = ("arena", "state")  # the program's blocks of SRAM, by their names in C
 PROJECT = ("Makefile", "CMakeLists.txt", "README.md")
 SWITCHES = "#define LINK 1\n#define KEEPS {:d}\n"  # before a project's main.c
 # Static data besides arena and state (36 bytes), and the stack, whose bound was at most 2,200 bytes in every program of
-# the three networks that was built: by zig for each core, and by gcc for the Cortex-M7 (docs/chip.md).
+# the three networks that was built: by zig for each core, and by gcc for the Cortex-M7 (docs/internals/chip.md).
 BESIDES = 2304
 ENTRIES = ("run", "predict", "train", "learn", "error", "audio_push", "front", "replay")  # that a host calls
 HEARD = 160  # samples that a request hands over at most, as serve.c has room for

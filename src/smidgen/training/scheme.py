@@ -66,7 +66,7 @@ class Scheme:
     made_for: MadeFor | None = None
 
     def to_json(self) -> str:
-        """A file's text (docs/schemes.md)."""
+        """A file's text (docs/internals/schemes.md)."""
         weights = {str(layer): str(p) if isinstance(p, Fraction) else list(p) for layer, p in self.weights}
         plain = {"name": self.name, "biases": self.biases, "weights": weights, "channels": self.channels}
         bits = {} if self.weight_bits is None else {"weight_bits": self.weight_bits}

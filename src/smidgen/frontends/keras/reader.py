@@ -45,8 +45,8 @@ def _check_known(model: Record) -> None:
     if unknown:
         counted = ", ".join(f"{count} × {kind[:60]}" for kind, count in sorted(unknown.items()))
         raise ImportModelError(
-            f"not supported are {counted}; convert it to .tflite or .onnx, or leave them out (docs/keras.md lists what "
-            "is read)"
+            f"not supported are {counted}; convert it to .tflite or .onnx, or leave them out "
+            "(docs/internals/keras.md lists what is read)"
         )
 
 

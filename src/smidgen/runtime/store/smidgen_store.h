@@ -2,7 +2,7 @@
  *
  * A region of flash is a ring of sectors. A chain of saves lies in some of them: the first save holds everything, each
  * that follows the bytes that differ from it. Where the region has no room for one more, a new chain begins in the
- * sectors behind, and the old one stays until that is whole; so all sectors wear alike. docs/flash.md says how they
+ * sectors behind, and the old one stays until that is whole; so all sectors wear alike. docs/internals/flash.md says how they
  * lie there. Nothing is allocated, and nothing is written but by save and clear. */
 #ifndef SMIDGEN_STORE_H
 #define SMIDGEN_STORE_H
