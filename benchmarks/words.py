@@ -22,7 +22,7 @@ from shared import SHARED, arguments_of, report, start
 from smidgen.cli.options import MEMORY
 from smidgen.cli.shared import memory_bytes, parse_rate
 from smidgen.data import load_data
-from smidgen.data.hearing import with_front_end
+from smidgen.data.audio import with_front_end
 from smidgen.zoo.loading import load
 
 sys.path.append(str(Path(__file__).parents[1]))

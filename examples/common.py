@@ -13,7 +13,7 @@ import numpy as np
 
 import smidgen as sm
 from smidgen.data import as_input, pixel_encoding
-from smidgen.data.hearing import middle
+from smidgen.data.audio import middle
 from smidgen.frontends import export_model
 from smidgen.ir import Array, roles_of
 from smidgen.learning.testing import label_of

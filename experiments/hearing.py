@@ -9,7 +9,7 @@ import numpy as np
 
 from smidgen import ops
 from smidgen.data import Data, as_input, examples, pixel_encoding
-from smidgen.data.hearing import FRONT_ENDS, middle
+from smidgen.data.audio import FRONT_ENDS, middle
 from smidgen.errors import InputError
 from smidgen.ir import Builder, Graph, QParams, Type
 from smidgen.ir.log_mel import LogMel

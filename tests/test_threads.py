@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import smidgen as sm
 from smidgen.data import examples, pixel_encoding
-from smidgen.data.sample import read_sample
+from smidgen.data.layouts.cifar import read_sample
 from smidgen.data.samples import DataError
 from smidgen.errors import InputError, SmidgenError
 from smidgen.inference import predict

@@ -16,7 +16,7 @@ from fuzz_bytes import Mutator, in_archive, json_text, npy, pickled, protobuf, r
 from fuzz_graphs import declared_tensors, graph_in_metadata, graph_text, run_in_metadata, tensor_file, tflite
 from fuzz_link import answers, framed, requests
 from smidgen.data import load_data, load_images
-from smidgen.data.budget import Budget
+from smidgen.data.files import Budget
 from smidgen.errors import SmidgenError
 from smidgen.frontends import import_model
 from smidgen.frontends.onnx.operators import OPERATOR_RULES

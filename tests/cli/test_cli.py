@@ -18,7 +18,7 @@ import smidgen as sm
 from smidgen import cli
 from smidgen.cli import start as demo
 from smidgen.data import Data
-from smidgen.data.sample import read_sample
+from smidgen.data.layouts.cifar import read_sample
 from smidgen.frontends.native import write_smg
 from smidgen.frontends.network import build
 from smidgen.ir import Builder, QParams, Type, evaluate

@@ -12,8 +12,8 @@ import pytest
 import smidgen as sm
 from smidgen.cli import options
 from smidgen.codegen import Kind
-from smidgen.data import decoding
-from smidgen.data.budget import MEMORY
+from smidgen.data import images
+from smidgen.data.files import MEMORY
 from smidgen.inference.predicting import TOP
 from smidgen.link.streams import BAUD
 from smidgen.quantization import METHODS as CALIBRATION_METHODS
@@ -67,7 +67,7 @@ def test_every_public_name_is_where_it_is_said_to_be() -> None:
 
 def test_defaults_and_choices_are_those_of_the_library() -> None:
     assert parse_size(options.MEMORY) == MEMORY
-    assert (options.SHORT_SIDE, options.TOP, options.BAUD) == (decoding.SHORT_SIDE, TOP, BAUD)
+    assert (options.SHORT_SIDE, options.TOP, options.BAUD) == (images.SHORT_SIDE, TOP, BAUD)
     assert (options.MOST, options.EVALUATIONS) == (analysis.MOST, methods.EVALUATIONS)
     assert searching.POINTS == options.POINTS
     assert get_args(options.Package) == tuple(kind.value for kind in Kind)

@@ -22,7 +22,7 @@ from PIL import Image
 from smidgen.cli.options import MEMORY as MEMORY_TEXT
 from smidgen.cli.shared import memory_bytes
 from smidgen.data import DataError, load_data, load_images
-from smidgen.data.budget import MEMORY, Budget
+from smidgen.data.files import MEMORY, Budget
 from smidgen.errors import ImportModelError
 from smidgen.frontends import import_model
 from smidgen.frontends.native import write_smg

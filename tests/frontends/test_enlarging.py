@@ -20,7 +20,7 @@ from smidgen.frontends.tflite.encode import encode
 from smidgen.frontends.tflite.flatbuffer import SAME, VALID, TfliteModel, TfliteOperator, TfliteOptions, TfliteTensor
 from smidgen.ir import Array, Graph, evaluate
 from smidgen.ops.loss import Loss
-from smidgen.ops.pick import PickGrad
+from smidgen.ops.resize import PickGrad
 from smidgen.quantization import quantize
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.host import Host

@@ -14,7 +14,7 @@ import smidgen as sm
 from smidgen import numerics
 from smidgen.cli.start import first_of_each_class
 from smidgen.data import Data, centre, pixel_encoding
-from smidgen.data.sample import read_sample
+from smidgen.data.layouts.cifar import read_sample
 from smidgen.frontends import export_model
 from smidgen.ir import Array, Graph, evaluate
 from smidgen.ir.rewriting import prune

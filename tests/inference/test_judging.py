@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import smidgen as sm
 from smidgen.data import Data, Samples, centre, pixel_encoding
-from smidgen.data.classes import match_classes, renumbered
+from smidgen.data.samples import match_classes, renumbered
 from smidgen.errors import SmidgenError
 from smidgen.frontends import export_model
 from smidgen.inference import CellsTested, ClassesTested, LabelsTested, NumbersTested, ReconstructionTested
@@ -291,7 +291,7 @@ def test_a_page_shows_the_most_hostile_names_as_text() -> None:
         (("predict", "net.smg", "net.smg"), "net.smg is nothing that can be shown to a model"),
         (("predict", "net.smg", "empty"), "empty holds nothing that can be shown"),
         (("predict", "net.smg", "bad.png"), "bad.png cannot be read as an image"),
-        (("predict", "net.smg", "bad.zip"), "bad.zip is not complete"),
+        (("predict", "net.smg", "bad.zip"), "bad.zip is not a complete archive"),
         (("predict", "net.smg", "photos", "--top", "0"), "the 0 likeliest classes"),
         (("predict", "net.smg", "photos", "--target", "moon"), "there is no target 'moon'"),
         (("test", "net.smg", "--data", "photos", "--images", "0"), "cannot be tested on 0 samples"),

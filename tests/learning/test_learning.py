@@ -31,8 +31,8 @@ from smidgen.learning import (
 )
 from smidgen.learning.checkpoint import HEADER
 from smidgen.ops import Dense
-from smidgen.ops.overlay import Overlay
 from smidgen.ops.rules import Momentum, Sgd
+from smidgen.ops.state import Overlay
 from smidgen.pipeline import Program, compile
 from smidgen.targets.host import Host
 from smidgen.training import HeadDtype, Options

@@ -15,7 +15,7 @@ import pytest
 import smidgen as sm
 from experiments.hearing import learn_alike, measure_front_end
 from smidgen.data import as_input, load_data, load_images, pixel_encoding
-from smidgen.data.hearing import with_front_end
+from smidgen.data.audio import with_front_end
 from smidgen.errors import TargetError
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.ir import evaluate
@@ -220,7 +220,7 @@ def test_pictures_are_refused_by_a_model_that_hears(
 ) -> None:
     write_smg(listener(), tmp_path / "x.smg")
     given = ("train", str(tmp_path / "x.smg"), "--data", "cifar10", "--scheme", "head", "-o", str(tmp_path / "out"))
-    assert "the model hears, but a sample is a picture" in fail(capsys, monkeypatch, *given)
+    assert "the model expects audio, but a sample is a picture" in fail(capsys, monkeypatch, *given)
 
 
 def test_one_damaged_recording_is_named(

@@ -122,7 +122,7 @@ def heard(request: pytest.FixtureRequest, host: Host) -> Iterator[tuple[Graph, H
 @given(st.data())
 def test_c_gives_the_bytes_of_numpy(heard: tuple[Graph, HostDevice], data: st.DataObject) -> None:
     graph, device = heard
-    spec = pixel_encoding(graph).sound
+    spec = pixel_encoding(graph).audio
     assert spec is not None
     samples = data.draw(sounds(spec.samples(graph.image.type.shape)))
     assert np.array_equal(device.hear(samples), log_mel(samples, spec, graph.image.type))
@@ -130,7 +130,7 @@ def test_c_gives_the_bytes_of_numpy(heard: tuple[Graph, HostDevice], data: st.Da
 
 def test_c_gives_the_bytes_of_numpy_on_sound_of_every_kind(heard: tuple[Graph, HostDevice]) -> None:
     graph, device = heard
-    spec = pixel_encoding(graph).sound
+    spec = pixel_encoding(graph).audio
     assert spec is not None
     for name, samples in signals(spec.samples(graph.image.type.shape)).items():
         assert np.array_equal(device.hear(samples), log_mel(samples, spec, graph.image.type)), name
@@ -139,7 +139,7 @@ def test_c_gives_the_bytes_of_numpy_on_sound_of_every_kind(heard: tuple[Graph, H
 @pytest.mark.parametrize(("board", "case"), [("cortex-m7", "mfcc"), ("cortex-m7", "across"), ("cortex-m4", "mfcc")])
 def test_a_board_gives_the_bytes_of_numpy(board: str, case: str, host: Host) -> None:
     graph = listener(case)
-    spec = pixel_encoding(graph).sound
+    spec = pixel_encoding(graph).audio
     assert spec is not None
     with compile(graph, target=CortexM(BOARDS[board], cache=host.cache)).start() as device:
         for name, samples in signals(spec.samples(graph.image.type.shape)).items():
@@ -214,7 +214,7 @@ def _after(samples: Array, graph: Graph) -> Array:
 @pytest.mark.parametrize("case", ["mfcc", "across"])
 def test_what_was_heard_is_what_a_prediction_sees(case: str, host: Host) -> None:
     graph = listener(case)
-    spec = pixel_encoding(graph).sound
+    spec = pixel_encoding(graph).audio
     assert spec is not None
     samples = signals(spec.samples(graph.image.type.shape))["vowel"]
     with compile(graph, target=host).start() as device:

@@ -14,7 +14,7 @@ import torch
 from experiments.agreement import Course, measure
 from experiments.tasks import NETWORKS, task_of
 from smidgen.data import Data
-from smidgen.data.sample import read_sample
+from smidgen.data.layouts.cifar import read_sample
 from tests.support.tiers import first
 
 AGREEMENT = 95  # percent

@@ -10,7 +10,7 @@ import pytest
 
 import smidgen as sm
 from experiments.architectures import ARCHITECTURES, draw
-from smidgen.data.sample import read_sample
+from smidgen.data.layouts.cifar import read_sample
 from smidgen.frontends import export_model, import_model
 from smidgen.ir import Array, Graph, evaluate
 from smidgen.quantization import quantize

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 import smidgen as sm
 from experiments.architectures import Basic, Classifier, conv, resnet8
 from smidgen.data import Samples
-from smidgen.data.sample import read_sample
+from smidgen.data.layouts.cifar import read_sample
 from smidgen.frontends.native import write_smg
 from smidgen.ir import Graph
 from smidgen.ir.preprocessing import Preprocessing

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import smidgen as sm
 from smidgen.data import centre, from_pixels, pixel_encoding
+from smidgen.data.layouts.cifar import read_sample
 from smidgen.data.pixels import PixelEncoding
-from smidgen.data.sample import read_sample
 from smidgen.ir import Array, Builder, Graph, QParams, Type, evaluate, evaluate_all
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ops import BatchNorm, Concat, Conv2D, Dense, Gather, Lookup, MaxPool, Mean, Requantize, Softmax

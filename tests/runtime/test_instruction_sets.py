@@ -17,7 +17,7 @@ from smidgen.codegen import PORTABLE
 from smidgen.codegen.sharing import LARGEST, derive
 from smidgen.ir import Array, Graph, Node, Params, Type, Value, evaluate, evaluate_all
 from smidgen.numerics import quantize_multiplier
-from smidgen.ops.conv_grad import ConvGradWeight, DepthwiseGradWeight
+from smidgen.ops.conv import ConvGradWeight, DepthwiseGradWeight
 from smidgen.ops.update import FusedBiasStep, pack
 from smidgen.runtime import working_memory
 from tests.support.case_parts import PLAIN, SATURATING, Q, Weights, binary, conv, dense, depthwise

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from smidgen import codegen, ops
 from smidgen.ir import Array, Builder, Graph, Op, QParams, Type, evaluate
-from smidgen.ops.conv_grad import DepthwiseGradInput
+from smidgen.ops.conv import DepthwiseGradInput
 from smidgen.ops.window import same_pad
 from smidgen.pipeline import Program, compile
 from smidgen.targets.boards import BOARDS, resize

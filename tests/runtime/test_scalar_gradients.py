@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from smidgen.ir import Array, QParams, Type
-from smidgen.ops.conv_grad import ConvGradWeight
+from smidgen.ops.conv import ConvGradWeight
 from smidgen.ops.gradient import GradOp
 from smidgen.targets.boards import M0PLUS, M3, Core
 from tests.support.case_parts import Rng

@@ -12,7 +12,7 @@ import pytest
 
 from smidgen import ops
 from smidgen.ir import Array, Builder, Graph, Op, Type, Value
-from smidgen.ops.conv_grad import ConvGradInput, DepthwiseGradInput
+from smidgen.ops.conv import ConvGradInput, DepthwiseGradInput
 from smidgen.pipeline import Program, compile
 from smidgen.runtime import working_memory
 from smidgen.targets.boards import BOARDS, M0PLUS, M7, resize

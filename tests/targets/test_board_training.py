@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import smidgen as sm
 from smidgen.ir import Array, Graph, evaluate_step
-from smidgen.ops.conv_grad import ConvGradWeight, DepthwiseGradWeight
+from smidgen.ops.conv import ConvGradWeight, DepthwiseGradWeight
 from smidgen.pipeline import Program, compile
 from smidgen.targets.boards import BOARDS, M0PLUS, M3
 from smidgen.targets.cortex_m import CortexM

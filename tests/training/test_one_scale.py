@@ -12,7 +12,7 @@ import pytest
 
 from smidgen.errors import GraphError
 from smidgen.ir import Graph, evaluate_step, verify
-from smidgen.ops.conv_grad import DepthwiseGradWeight
+from smidgen.ops.conv import DepthwiseGradWeight
 from smidgen.ops.update import FusedWeightStep
 from smidgen.pipeline import compile
 from smidgen.targets.cortex_m import CortexM

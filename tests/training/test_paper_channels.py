@@ -16,7 +16,7 @@ from smidgen.data import centre, pixel_encoding
 from smidgen.ir import Array
 from smidgen.ir.rewriting import prune
 from smidgen.learning import learned_graph
-from smidgen.ops.overlay import Overlay
+from smidgen.ops.state import Overlay
 from smidgen.training import build_training
 from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, resolve

@@ -12,8 +12,8 @@ from smidgen.cli import verbs
 from smidgen.cli.shared import check_file, load_model, memory_bytes
 from smidgen.cli.terminal import print_rich, progress, show, spinner
 from smidgen.data import load_images, load_labelled
+from smidgen.data.audio import with_front_end
 from smidgen.data.files import parse_npy, read_whole, write_whole
-from smidgen.data.hearing import with_front_end
 from smidgen.errors import InputError
 from smidgen.frontends import check_writable, export_model
 from smidgen.ir import Array, Graph, check_inputs, evaluate

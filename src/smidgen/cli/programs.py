@@ -9,8 +9,8 @@ from smidgen.cli import verbs
 from smidgen.cli.shared import check_file, check_int8, choose_scheme, load_model, options_for
 from smidgen.cli.terminal import print_rich, show, spinner, warn
 from smidgen.codegen import Kind, check_project
+from smidgen.data.audio import with_audio_front_end
 from smidgen.data.files import write_whole
-from smidgen.data.hearing import hearing_graph
 from smidgen.errors import InputError, StreamError
 from smidgen.ir import Graph
 from smidgen.pipeline import Program, compile
@@ -33,7 +33,7 @@ def compile_(asked: verbs.Compile) -> None:
         where = replace(where, frugal=True)  # C for any core, laid out for a small one
     with spinner(f"reading {asked.model}"):
         graph = load_model(asked, asked.model)
-        graph = graph if asked.audio is None else hearing_graph(graph, asked.audio)
+        graph = graph if asked.audio is None else with_audio_front_end(graph, asked.audio)
     if options is not None:
         check_int8(graph, asked.model)
     chosen = choose_scheme(graph, asked.scheme, asked.budget, where, options, streamed)

@@ -9,8 +9,8 @@ from smidgen.cli import verbs
 from smidgen.cli.options import SearchMethod
 from smidgen.cli.shared import check_file, check_int8, learning_options, load_model, parse_rate, read_data
 from smidgen.cli.terminal import Progress, as_text, going_on, progress, show, spinner, warn
+from smidgen.data.audio import with_front_end
 from smidgen.data.files import write_whole
-from smidgen.data.hearing import with_front_end
 from smidgen.errors import InputError
 from smidgen.ir import Graph
 from smidgen.results.choosing import contributions_page, pareto_page, search_page

@@ -16,8 +16,8 @@ from smidgen.cli import verbs
 from smidgen.cli.shared import load_model, read_data
 from smidgen.cli.terminal import Progress, going_on, progress, show, spinner, warn
 from smidgen.data import Augment, Data, Samples, examples, pixel_encoding
-from smidgen.data.hearing import with_front_end
-from smidgen.data.sample import read_sample
+from smidgen.data.audio import with_front_end
+from smidgen.data.layouts.cifar import read_sample
 from smidgen.fitting import SCHEME, FitProgress, Fitted, fit
 from smidgen.ir import Graph
 from smidgen.learning import Course, Learned, LearningProgress, learn

@@ -22,9 +22,9 @@ from smidgen.cli.shared import (
 from smidgen.cli.start import BOARD
 from smidgen.cli.terminal import Progress, going_on, progress, say, show, spinner, stopping_in_between, warn
 from smidgen.data import Augment, Data, examples, pixel_encoding
-from smidgen.data.classes import renumbered
+from smidgen.data.audio import with_front_end
 from smidgen.data.files import made_folder, write_whole
-from smidgen.data.hearing import with_front_end
+from smidgen.data.samples import renumbered
 from smidgen.errors import InputError
 from smidgen.fitting import training_target
 from smidgen.frontends import exchange_suffix, export_model

@@ -9,7 +9,7 @@ import numpy as np
 
 from smidgen.ir import Array, Graph, Node, Value
 from smidgen.memory import state_offsets
-from smidgen.ops.overlay import Overlay
+from smidgen.ops.state import Overlay
 
 
 @dataclass(frozen=True)

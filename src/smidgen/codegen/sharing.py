@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from smidgen.ir import Array, Graph, Node, Value
-from smidgen.ops.bias import LearnedBias
-from smidgen.ops.overlay import Overlay
+from smidgen.ops.state import LearnedBias, Overlay
 from smidgen.ops.update import Step, WeightStep, pack
 from smidgen.ops.weighted import Weighted
 

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from smidgen.data.archives import named, unfold
-from smidgen.data.budget import Budget
-from smidgen.data.files import parse_npy, read_whole
+from smidgen.data.files import Budget, by_name, parse_npy, read_whole, unpack
 from smidgen.data.samples import MAX_CLASSES, DataError, Given, Samples, sorted_labels
 from smidgen.errors import ImportModelError
 from smidgen.ir import MAX_RANK, Array
@@ -76,14 +74,14 @@ def _read(path: Path, budget: Budget, wanted: Sequence[str]) -> dict[str, Array]
         return {"x": _parse(data, str(path))}
     with zipfile.ZipFile(path) as archive:
         members: dict[str, zipfile.ZipInfo] = {}
-        for name, member in named(archive.infolist(), str(path), budget).items():
+        for name, member in by_name(archive.infolist(), str(path), budget).items():
             plain = name.removesuffix(".npy")
             if (meant := ALSO.get(plain, plain)) in wanted:
                 if meant in members:
                     raise DataError(f"{path} holds {meant} under two names; leave one of them out")
                 members[meant] = member
         budget.check(f"{path}, unpacked,", sum(member.file_size for member in members.values()))
-        return {name: _parse(unfold(archive, m, budget), f"{name} in {path}") for name, m in members.items()}
+        return {name: _parse(unpack(archive, m, budget), f"{name} in {path}") for name, m in members.items()}
 
 
 def _parse(data: bytes, where: str) -> Array:

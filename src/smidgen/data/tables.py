@@ -13,9 +13,8 @@ from itertools import count
 import numpy as np
 
 from smidgen.data.arrays import EACH
-from smidgen.data.budget import Budget
+from smidgen.data.files import Budget, SampleFile
 from smidgen.data.samples import MAX_CLASSES, DataError, Given, Samples, sorted_labels
-from smidgen.data.trees import SampleFile
 from smidgen.ir import Array
 
 SUFFIX = ".csv"

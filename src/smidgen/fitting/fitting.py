@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from smidgen.data import Augment, Data
-from smidgen.data.classes import renumbered
 from smidgen.data.files import made_folder
+from smidgen.data.samples import renumbered
 from smidgen.fitting.ledger import Ledger, digest, digest_of
 from smidgen.fitting.made import (
     BoardMeasured,

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from smidgen.data.budget import MEMORY
-from smidgen.data.files import write_whole
+from smidgen.data.files import MEMORY, write_whole
 from smidgen.errors import ImportModelError, InputError
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.ir import Graph, Op

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from smidgen import ops
-from smidgen.data.budget import Budget
+from smidgen.data.files import Budget
 from smidgen.errors import ImportModelError
 from smidgen.frontends.layout import Shape, TensorLayout, channels_last, common_factors, moves, one_step
 from smidgen.ir import MAX_BYTES, MAX_RANK, Array, Builder, Graph, Op, QParams, Type, Value

@@ -10,8 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 import smidgen.ops  # noqa: F401  (the text names ops by their entries in the table)
-from smidgen.data.budget import MEMORY
-from smidgen.data.files import check_size, write_whole
+from smidgen.data.files import MEMORY, check_size, write_whole
 from smidgen.errors import ExportError, GraphError, ImportModelError
 from smidgen.ir import DTYPES, Array, Graph
 from smidgen.ir.text import parse_graph, print_graph

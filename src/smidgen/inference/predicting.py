@@ -13,12 +13,12 @@ import numpy as np
 from rich.console import Group
 from rich.table import Table
 
-from smidgen.data.augment import centre_box
-from smidgen.data.budget import MEMORY
-from smidgen.data.hearing import with_front_end
+from smidgen.data.audio import with_front_end
+from smidgen.data.files import MEMORY
+from smidgen.data.images import centre_box
 from smidgen.data.inputs import as_input, kind_of
+from smidgen.data.load import Shown, open_samples
 from smidgen.data.pixels import PixelEncoding, pixel_encoding
-from smidgen.data.shown import Shown, open_samples
 from smidgen.errors import InputError
 from smidgen.inference.outputs import HALF, Kind, names_of, probabilities, real
 from smidgen.inference.outputs import kind_of as kind_of_scores

@@ -8,10 +8,10 @@ from functools import partial
 import numpy as np
 
 from smidgen.data import Data, Samples
-from smidgen.data.classes import match_classes
-from smidgen.data.hearing import with_front_end
+from smidgen.data.audio import with_front_end
 from smidgen.data.inputs import as_input
 from smidgen.data.pixels import pixel_encoding
+from smidgen.data.samples import match_classes
 from smidgen.errors import InputError
 from smidgen.inference.outputs import HALF, chosen, class_count, ending_of, kind_of, names_of, real
 from smidgen.inference.predicting import reconstruction_error

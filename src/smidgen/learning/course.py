@@ -9,8 +9,8 @@ from typing import Literal, get_args
 import numpy as np
 
 from smidgen.data import Augment, PixelEncoding, as_input
-from smidgen.data.augment import Box, centre_box
-from smidgen.data.hearing import shifted_sound
+from smidgen.data.audio import shifted_audio
+from smidgen.data.images import Crop, centre_box
 from smidgen.data.inputs import kind_of
 from smidgen.errors import InputError
 from smidgen.ir import Array
@@ -78,11 +78,11 @@ class Course:
         kind = kind_of(sample, encoding.type)
         if self.augment is None or kind == "tensor":
             return as_input(sample, encoding)
-        if kind == "sound":
-            return shifted_sound(sample, encoding, self._generator(epoch, index))
+        if kind == "audio":
+            return shifted_audio(sample, encoding, self._generator(epoch, index))
         return self.augment.apply(sample, encoding, self._generator(epoch, index))
 
-    def view(self, height: int, width: int, encoding: PixelEncoding, epoch: int, index: int) -> tuple[Box, bool]:
+    def view(self, height: int, width: int, encoding: PixelEncoding, epoch: int, index: int) -> tuple[Crop, bool]:
         """What of sample `index`, of this size, an epoch shows, and whether it is flipped."""
         if self.augment is None:
             return centre_box(height, width, encoding), False

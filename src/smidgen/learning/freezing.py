@@ -9,8 +9,7 @@ from collections.abc import Mapping
 
 from smidgen.ir import Array, Builder, Graph, Value
 from smidgen.ir.rewriting import prune
-from smidgen.ops.bias import LearnedBias
-from smidgen.ops.overlay import Overlay
+from smidgen.ops.state import LearnedBias, Overlay
 from smidgen.targets.device import held
 from smidgen.training import Training
 

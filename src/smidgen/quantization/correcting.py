@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from smidgen.ir import Array, Graph, Node, Value
-from smidgen.ops.weighted import Weighted
-from smidgen.quantization.batch import accumulate, finish_node, run_node
+from smidgen.ops.weighted import Weighted, weighted
+from smidgen.quantization.batch import accumulate, run_node
 from smidgen.quantization.int8 import LARGEST_BIAS
 
 
@@ -30,8 +30,8 @@ def correct_biases(real: Graph, rounded: Graph, samples: Array, integers: Array)
             sums, wanted = accumulate(node, *ints.of(node)), accumulate(twin, *reals.of(twin))
             off = _mean_error(node, sums, wanted)
             constants[node.ins[2]] = _clip_bias(constants[node.ins[2]] - off)
-            ints.keep(node, finish_node(node, sums - off))
-            reals.keep(twin, finish_node(twin, wanted))
+            ints.keep(node, node.op.finish(node, sums - off))
+            reals.keep(twin, weighted(twin).finish(twin, wanted))
         else:
             ints.run(node)
             reals.run(twin)

@@ -12,18 +12,15 @@ from smidgen.ir import Array, Builder, Graph, Node, Op, QParams, Type, Value
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ops.conv import Conv2D, Depthwise
 from smidgen.ops.dense import Dense
-from smidgen.ops.elementwise import Activate, Add, Mul, Requantize
+from smidgen.ops.elementwise import Activate, Add, Maximum, Mul, Requantize
 from smidgen.ops.gru import Gru
-from smidgen.ops.lookup import Lookup
+from smidgen.ops.lookup import Lookup, PRelu
 from smidgen.ops.lstm import Lstm
 from smidgen.ops.matmul import MatMul
-from smidgen.ops.maximum import Maximum
 from smidgen.ops.normalize import Normalize, rounded_constants
-from smidgen.ops.pick import Pick
 from smidgen.ops.pool import AvgPool, MaxPool, Mean
-from smidgen.ops.prelu import PRelu
 from smidgen.ops.recurrence import Recurrent
-from smidgen.ops.resize import ResizeBilinear
+from smidgen.ops.resize import Pick, ResizeBilinear
 from smidgen.ops.shape import Concat, Crop, Pad, Reshape, Transpose
 from smidgen.ops.softmax import OUTPUT, Softmax
 from smidgen.ops.unit_norm import UNIT, UnitNorm

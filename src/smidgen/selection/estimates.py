@@ -9,8 +9,7 @@ from functools import cache
 from importlib.resources import files
 
 from smidgen.ir import Graph, Node
-from smidgen.ops.conv import Conv2D
-from smidgen.ops.dense import Dense
+from smidgen.ops.weighted import weighted
 from smidgen.selection.contributions import (
     BiasDepth,
     BitsTried,
@@ -58,20 +57,15 @@ def widening(graph: Graph) -> tuple[int, ...]:
     In a network of inverted residuals these are the stem and the 1×1 convolutions that widen: measured, depthwise
     layers add nothing, and training a layer that narrows (a projection) can harm.
     """
-    whole = [(layer, node) for layer, node in enumerate(layers(graph)) if _whole(node)]
+    whole = [(layer, node) for layer, node in enumerate(layers(graph)) if weighted(node).mixes_all]
     wide = [layer for layer, node in whole if node.ins[1].type.shape[0] >= node.ins[1].type.shape[-1]]
     return tuple(wide or [layer for layer, _ in whole])
-
-
-def _whole(node: Node) -> bool:
-    """Whether each output reads every input."""
-    return isinstance(node.op, Dense) or (isinstance(node.op, Conv2D) and node.op.groups == 1)
 
 
 def distinct_shares(node: Node) -> Iterator[tuple[Fraction, float]]:
     """The shares of a layer that learn different numbers of channels, each with the share that learns in fact."""
     total, before = node.ins[1].type.shape[-1], 0
-    for share in (Fraction(1),) if isinstance(node.op, Dense) else SHARES:
+    for share in SHARES if weighted(node).learns_in_parts else (Fraction(1),):
         channels = min(total, max(1, round(total * share)))
         if channels > before:
             yield share, channels / total

@@ -12,7 +12,7 @@ from smidgen.data.samples import evenly
 from smidgen.errors import InputError
 from smidgen.ir import Graph, Node
 from smidgen.ops.conv import Conv2D, Depthwise
-from smidgen.ops.dense import Dense
+from smidgen.ops.weighted import weighted
 from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, analytic_memory, resolve
 
@@ -132,7 +132,7 @@ def _depths(kinds: Sequence[Kind], deepest: int) -> list[int]:
 def _shares(graph: Graph, layer: int, kind: Kind, most: int, quick: bool) -> list[Fraction]:
     """The shares of a layer to try: those that fit, and the smaller of two that choose the same channels."""
     node, found = layers(graph)[layer], dict[tuple[int, ...], Fraction]()
-    whole = isinstance(node.op, Dense) or (quick and kind in (Kind.depthwise, Kind.project))
+    whole = not weighted(node).learns_in_parts or (quick and kind in (Kind.depthwise, Kind.project))
     for share in SHARES[-1:] if whole else QUICK_SHARES if quick else SHARES:
         takes = analytic_memory(_alone(graph, layer, share), graph).total
         if takes <= most and (channels := _channels(graph, layer, share)):

@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 
 from smidgen.ir import Node, Op
-from smidgen.ops.conv_grad import ConvGradInput, DenseGradInput, DepthwiseGradInput
+from smidgen.ops.conv import ConvGradInput, DepthwiseGradInput
+from smidgen.ops.dense import DenseGradInput
+from smidgen.ops.elementwise import MulGrad
 from smidgen.ops.gradient import GRADIENT_MOST, GradOp, RequantizeGrad
-from smidgen.ops.pool_grad import MeanGrad, MulGrad
+from smidgen.ops.pool import MeanGrad
 from smidgen.simulation import sums
 from smidgen.simulation.forward import FORWARD, WEIGHT_MOST, Function, rule
 from smidgen.simulation.layout import Setting, from_lanes, to_lanes, unflatten

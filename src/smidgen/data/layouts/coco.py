@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from smidgen.data.layouts.json_text import members
+from smidgen.data.files import Tree
+from smidgen.data.layouts.formats import members
 from smidgen.data.layouts.listing import Entry, Layout, Listing, Part, list_images
 from smidgen.data.samples import DataError
-from smidgen.data.trees import Tree
 
 CLASSES = ("no person", "person")
 SHARE = 0.005  # of the image's area
@@ -92,7 +92,7 @@ class _Noted:
         return [(file, int(number in seen)) for number, (file, _) in self.images.items()]
 
 
-LAYOUT = Layout(
+COCO = Layout(
     "Visual Wake Words",
     (*(f"annotations/instances_{part}.json" for split in SPLITS for part in split), *(f"{f}/" for f in FOLDERS)),
     _read,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from smidgen.data.budget import Budget
+from smidgen.data.files import Budget
 from smidgen.errors import ImportModelError
 from smidgen.frontends.release.fields import Record
 from smidgen.ir import Array, Builder, Op, Value

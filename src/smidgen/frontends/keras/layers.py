@@ -13,7 +13,7 @@ from smidgen.frontends.blocks import TransposedConv
 from smidgen.frontends.keras.activations import activate, elu, leaky, prelu, relu, softmax
 from smidgen.frontends.keras.calls import Call, Pair
 from smidgen.ir import Array, Value
-from smidgen.ops.pick import nearest
+from smidgen.ops.resize import nearest
 
 Rule = Callable[[Call], Value]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from smidgen.data.budget import MEMORY, Budget
+from smidgen.data.files import MEMORY, Budget
 from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends.keras.calls import Call
 from smidgen.frontends.keras.layers import LAYERS

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from smidgen.data.budget import Budget
-from smidgen.data.files import read_whole, read_zip
+from smidgen.data.files import Budget, read_whole, read_zip
 from smidgen.errors import ImportModelError
 from smidgen.frontends.keras.hdf5 import SIGNATURE, Dataset, Group, array_of, read_hdf5
 from smidgen.frontends.release.fields import Record

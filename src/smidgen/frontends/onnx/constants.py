@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
-from smidgen.data.budget import Budget
+from smidgen.data.files import Budget
 from smidgen.errors import ImportModelError
 from smidgen.frontends.channels import together
 from smidgen.frontends.onnx.protobuf import ELEMENT_TYPES, LARGEST_RANK, OnnxOperator

@@ -17,7 +17,7 @@ from smidgen.frontends.onnx.moving import MOVING_RULES
 from smidgen.frontends.onnx.quantized import dequantize, quantize
 from smidgen.frontends.onnx.recurrence import RECURRENT_RULES
 from smidgen.ir import Op
-from smidgen.ops.tflite_tables import TABLES as TFLITE_TABLES
+from smidgen.ops.functions import TABLES as TFLITE_TABLES
 
 OnnxRule = Callable[[OnnxCall], Operand | tuple[FileTensor, ...]]
 

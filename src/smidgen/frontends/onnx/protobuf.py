@@ -12,8 +12,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import numpy_helper
 
-from smidgen.data.budget import Budget
-from smidgen.data.files import read_whole
+from smidgen.data.files import Budget, read_whole
 from smidgen.errors import ImportModelError
 from smidgen.frontends.onnx.classes import stated_classes
 from smidgen.frontends.onnx.converting import OLDEST, converted

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import onnx
 
-from smidgen.data.budget import MEMORY, Budget
+from smidgen.data.files import MEMORY, Budget
 from smidgen.errors import CUT, GraphError, ImportModelError, UnsupportedOperatorError, with_others
 from smidgen.frontends.channels import Constant, FileTensor
 from smidgen.frontends.onnx.attention import SPELLED_NORM, spelled_norm

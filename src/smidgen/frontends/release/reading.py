@@ -7,8 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from smidgen.data.budget import MEMORY, Budget
-from smidgen.data.files import read_npz, read_whole, read_zip
+from smidgen.data.files import MEMORY, Budget, read_npz, read_whole, read_zip
 from smidgen.data.pickles import read_pickle
 from smidgen.errors import GraphError, ImportModelError
 from smidgen.frontends.network import Block, Classifier, Conv, Network, build

@@ -10,7 +10,7 @@ import numpy as np
 from smidgen import ops
 from smidgen.frontends.tflite.flatbuffer import TfliteOptions
 from smidgen.ir import Node, Op, Type, Value
-from smidgen.ops.pick import nearest
+from smidgen.ops.resize import nearest
 
 if TYPE_CHECKING:
     from smidgen.frontends.tflite.writer import Lowering

@@ -11,7 +11,7 @@ from smidgen.frontends.tflite.arguments import inputs_of
 from smidgen.frontends.tflite.context import TfliteImport
 from smidgen.frontends.tflite.flatbuffer import TfliteOperator, TfliteOptions
 from smidgen.ir import Value
-from smidgen.ops.pick import nearest
+from smidgen.ops.resize import nearest
 
 Shape = tuple[int, ...]
 MovingRule = Callable[[TfliteImport, TfliteOperator], Value | tuple[Value, ...]]

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from smidgen.data.budget import MEMORY, Budget
-from smidgen.data.files import read_whole
+from smidgen.data.files import MEMORY, Budget, read_whole
 from smidgen.errors import GraphError, ImportModelError, UnsupportedOperatorError, with_others
 from smidgen.frontends.tflite.context import TfliteImport
 from smidgen.frontends.tflite.decode import decode

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from smidgen.data.budget import Budget
-from smidgen.data.files import read_zip
+from smidgen.data.files import Budget, read_zip
 from smidgen.errors import ImportModelError
 from smidgen.frontends.release.fields import Record
 from smidgen.ir import Array

@@ -18,8 +18,7 @@ from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
-from smidgen.data.budget import MEMORY, Budget
-from smidgen.data.files import first_line
+from smidgen.data.files import MEMORY, Budget, first_line
 from smidgen.errors import GraphError, ImportModelError, UnsupportedOperatorError, with_others
 from smidgen.frontends.channels import Constant, FileTensor, Operand
 from smidgen.frontends.sequences import Sequences

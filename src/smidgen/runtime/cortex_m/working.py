@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from smidgen.ir import Node
-from smidgen.ops.conv import Depthwise
-from smidgen.ops.conv_grad import ConvGradInput, DepthwiseGradInput
+from smidgen.ops.conv import ConvGradInput, Depthwise, DepthwiseGradInput
 from smidgen.runtime.kernels import working as portable
 from smidgen.runtime.kernels.working import copy_bytes, rows
 from smidgen.runtime.sizes import read_sizes

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from smidgen.ir import Node
-from smidgen.ops.conv import Conv2D, Depthwise
-from smidgen.ops.conv_grad import ConvGradInput, ConvGradWeight, DepthwiseGradInput
+from smidgen.ops.conv import Conv2D, ConvGradInput, ConvGradWeight, Depthwise, DepthwiseGradInput
 from smidgen.ops.update import FusedStep
 from smidgen.runtime.kernels import working as portable
 from smidgen.runtime.sizes import read_sizes

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from smidgen.ir import Node
-from smidgen.ops.conv_grad import ConvGradInput, DepthwiseGradInput
+from smidgen.ops.conv import ConvGradInput, DepthwiseGradInput
 from smidgen.runtime.kernels import working as portable
 from smidgen.runtime.sizes import read_sizes
 

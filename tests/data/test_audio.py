@@ -13,10 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smidgen.data import DataError, as_input, load_data, load_images, pixel_encoding
-from smidgen.data.budget import Budget
-from smidgen.data.hearing import hearing_graph, middle, with_front_end
-from smidgen.data.resampling import resample
-from smidgen.data.sounds import RATE, decode_sound
+from smidgen.data.audio import RATE, decode_audio, middle, resample, with_audio_front_end, with_front_end
+from smidgen.data.files import Budget
 from smidgen.errors import InputError
 from smidgen.ir import Array, Builder, Graph, QParams, Type
 from smidgen.ir.log_mel import MFCC, YAMNET, LogMel
@@ -26,7 +24,7 @@ from tests.support.wav_files import FLOAT, spoken, wav, write_words
 
 
 def decoded(data: bytes) -> Array:
-    return decode_sound(data, "x.wav", Budget(2**24, DataError))
+    return decode_audio(data, "x.wav", Budget(2**24, DataError))
 
 
 def refused(data: bytes) -> str:
@@ -120,7 +118,7 @@ def test_a_file_cut_short_is_read_as_far_as_it_goes() -> None:
 
 def test_memory_is_bounded_before_it_is_taken() -> None:
     with pytest.raises(DataError, match="would take"):
-        decode_sound(wav(np.zeros((20_000, 2)), 8_000), "x.wav", Budget(1_000_000, DataError))
+        decode_audio(wav(np.zeros((20_000, 2)), 8_000), "x.wav", Budget(1_000_000, DataError))
 
 
 def test_folders_and_archives_of_sounds_are_read_by_label(tmp_path: Path) -> None:
@@ -186,16 +184,16 @@ def test_the_usual_front_ends_are_known_by_the_inputs_shape() -> None:
 
 
 def test_a_front_end_is_named_with_what_differs() -> None:
-    graph = hearing_graph(network((1, 1960)), "mfcc,coefficients=0,low=125,high=7500")
+    graph = with_audio_front_end(network((1, 1960)), "mfcc,coefficients=0,low=125,high=7500")
     assert graph.preprocessing == LogMel(coefficients=0, low=125.0, high=7500.0)
-    graph = hearing_graph(network((1, 40, 49, 1)), "mfcc,coefficients=0,across=1")
+    graph = with_audio_front_end(network((1, 40, 49, 1)), "mfcc,coefficients=0,across=1")
     assert graph.preprocessing == LogMel(coefficients=0, across=True)
 
 
 @pytest.mark.parametrize(
     ("audio", "said"),
     [
-        (None, "does not tell how sound becomes it; give --audio with one of mfcc, yamnet"),
+        (None, "no audio front end is usual for the input [1, 20, 13, 1] of "),
         ("fbank", "begins with no front end that is known; give mfcc, yamnet"),
         ("mfcc,bands", "cannot be set to 'bands'; write name=number"),
         ("mfcc,bands=4.5", "cannot be set to 'bands=4.5'"),
@@ -220,9 +218,9 @@ def test_sound_and_pictures_are_not_taken_for_each_other() -> None:
     deaf, hears = pixel_encoding(network((1, 49, 10, 1))), pixel_encoding(listener())
     with pytest.raises(DataError, match="give --audio mfcc or yamnet"):
         as_input(np.zeros(16_000, np.int16), deaf)
-    with pytest.raises(DataError, match="the model hears, but a sample is a picture"):
+    with pytest.raises(DataError, match="the model expects audio, but a sample is a picture"):
         as_input(np.zeros((20, 20, 3), np.uint8), hears)
-    with pytest.raises(InputError, match="--audio mfcc is for sound, which the data do not hold"):
+    with pytest.raises(InputError, match="--audio mfcc is for audio, but the data hold none"):
         with_front_end(network((1, 49, 10, 1)), [np.zeros((20, 20, 3), np.uint8)], "mfcc")
     features = np.zeros((49, 10, 1), np.float32)
     assert as_input(features, hears).shape == (1, 49, 10, 1)
