@@ -21,8 +21,8 @@ from smidgen.link.streams import SerialStream
 from smidgen.results.linking import curve
 from tests.cli.test_cli import fail, invoke
 from tests.support.shapes import SHAPES, draw_shapes
+from tests.support.small_network import small_network
 from tests.support.tools import needs
-from tests.support.toys import small_network
 
 PROGRAM = ("--model", "small.smg", "--scheme", "last:2", "--classes", str(len(SHAPES)))
 STEPS = ("--data", "shapes.npz", "--lr", "0.01")

@@ -21,8 +21,8 @@ from smidgen.targets.device import Device
 from smidgen.targets.finding import find_board
 from smidgen.targets.host import Host
 from smidgen.training import Options
+from tests.support.graph_texts import graph_of
 from tests.support.networks import CLASSES, inverted_residual
-from tests.support.texts import graph_of
 from tests.support.tiers import first
 from tests.support.tools import need_compiler
 

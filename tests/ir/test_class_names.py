@@ -32,12 +32,12 @@ from smidgen.targets.host import Host, HostDevice
 from smidgen.training import Options
 from tests.cli.test_cli import fail, folder, invoke, photographs  # noqa: F401  (a fixture)
 from tests.frontends.test_tflite_metadata import with_metadata
-from tests.support.floats import FloatNet, dequantized
+from tests.support.float_graphs import FloatNet, dequantized
 from tests.support.litert import run_litert
 from tests.support.release_files import SHARED
 from tests.support.shapes import draw_shapes
+from tests.support.small_network import small_network
 from tests.support.tiers import examples
-from tests.support.toys import small_network
 
 SCORES = 10
 NAMES = ("cat", "dog", "bird", "fish", "frog", "horse", "ship", "truck", "plane", "car")

@@ -39,7 +39,7 @@ from smidgen.training import HeadDtype, Options
 from smidgen.training.scheme import Scheme, load_scheme
 from tests.support.litert import LiteRT
 from tests.support.shapes import draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 COURSE = Course(2, 0.01)
 DATA = draw_shapes(8, 3)

@@ -29,7 +29,7 @@ from smidgen.targets.finding import find_board
 from smidgen.targets.host import HostDevice
 from smidgen.training import Options
 from tests.cli.test_cli import fail, invoke
-from tests.support.hearing import listener
+from tests.support.audio_signals import listener
 from tests.support.networks import inverted_residual
 from tests.support.release_files import SHARED
 from tests.support.wav_files import spoken, wav, write_words

@@ -21,8 +21,8 @@ from smidgen.results.drawing import LABELS, draw_memory
 from smidgen.results.lifecycle import KINDS, life_cycle
 from smidgen.targets.host import Host
 from smidgen.training.scheme import AnalyticMemory, analytic_memory, load_scheme
+from tests.support.small_network import small_network
 from tests.support.svg_pages import pictures, told, traces
-from tests.support.toys import small_network
 
 SCHEME = "last:4"
 

@@ -20,8 +20,8 @@ from smidgen.memory import Buffer, PeakParts, Plan, peak_parts
 from tests.memory.test_streaming import grouped
 from tests.support.graphs import int8_graphs
 from tests.support.native import portable
+from tests.support.small_network import small_network
 from tests.support.tiers import examples
-from tests.support.toys import small_network
 
 
 def painted(plan: Plan, node: int) -> int:

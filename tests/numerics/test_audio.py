@@ -24,7 +24,7 @@ from smidgen.targets.boards import BOARDS
 from smidgen.targets.compiler import find_compiler
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.host import Host, HostDevice
-from tests.support.hearing import CASES, definition, listener, signals, slack, sounds
+from tests.support.audio_signals import CASES, definition, listener, signals, slack, sounds
 from tests.support.native import SANITIZE
 from tests.support.tiers import examples
 

@@ -38,9 +38,9 @@ from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, analytic_memory, resolve
 from tests.support.contributions import measured
 from tests.support.shapes import draw_shapes
+from tests.support.small_network import small_network
 from tests.support.svg_pages import pictures
 from tests.support.tiers import examples
-from tests.support.toys import small_network
 
 
 @given(st.integers(0, 99))

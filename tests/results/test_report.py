@@ -35,7 +35,7 @@ from smidgen.targets.boards import BOARDS
 from smidgen.training.scheme import Scheme, load_scheme
 from tests.support.contributions import measured
 from tests.support.shapes import SHAPES, draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 DATA = draw_shapes(8, 5)
 

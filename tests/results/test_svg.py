@@ -21,9 +21,9 @@ from smidgen.results.page import page_of
 from smidgen.results.svg import HEADING, WIDTH, svg
 from smidgen.zoo.loading import load
 from tests.support.shapes import draw_shapes
+from tests.support.small_network import small_network
 from tests.support.svg_pages import LIMIT, SVG, charts, pictures, told, traces
 from tests.support.tiers import examples
-from tests.support.toys import small_network
 
 numbers = st.floats(-1e6, 1e6).map(lambda x: round(x, 3))
 points = st.lists(st.tuples(st.integers(0, 99), numbers), min_size=2, max_size=20, unique_by=lambda point: point[0])

@@ -25,10 +25,10 @@ from smidgen.training import Options
 from smidgen.zoo import build_zoo
 from tests.runtime.test_packed import CASE_RUNS, WARNINGS, agrees, dense_layers, layers
 from tests.support.cases import GRAPHS, RUNS, inputs, together
-from tests.support.feeds import TrainingCase
-from tests.support.guarded import GuardedBoard
+from tests.support.guarded_boards import GuardedBoard
 from tests.support.tools import need_compiler, needs
 from tests.support.training_cases import TRAINING_CASES, TRAINING_GRAPHS
+from tests.support.training_inputs import TrainingCase
 from tests.targets.test_board_training import differing
 from tests.targets.test_board_training import layers as trained_layers
 

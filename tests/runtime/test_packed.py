@@ -23,7 +23,7 @@ from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, find
 from smidgen.training import Options
 from tests.support.case_parts import Q, Weights
 from tests.support.cases import GRAPHS, RUNS, inputs, together
-from tests.support.guarded import GuardedBoard, PortableBoard, watched
+from tests.support.guarded_boards import GuardedBoard, PortableBoard, watched
 from tests.support.loss_tasks import compare
 from tests.support.networks import CLASSES, Drawn, samples
 from tests.support.tiers import examples, first

@@ -17,7 +17,7 @@ from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, find
 from tests.runtime.test_packed import CASE_RUNS, WARNINGS, agrees, layers, short_windows
 from tests.support.cases import GRAPHS, inputs, together
-from tests.support.guarded import GuardedBoard
+from tests.support.guarded_boards import GuardedBoard
 from tests.support.tools import need_compiler
 
 CORES = pytest.mark.parametrize("core", [M0PLUS, M3, RV32IMC], ids=["m0plus", "m3", "riscv"])

@@ -19,7 +19,7 @@ from smidgen.targets.boards import BOARDS, M0PLUS, M7, resize
 from smidgen.targets.cortex_m import BoardDevice, CortexM
 from tests.support.case_parts import Q, Weights
 from tests.support.cases import GRAPHS, RUNS, inputs, together
-from tests.support.guarded import GuardedBoard, PortableBoard, touched, uses, watched
+from tests.support.guarded_boards import GuardedBoard, PortableBoard, touched, uses, watched
 from tests.support.native import declarations
 from tests.support.tiers import first
 from tests.support.training_cases import TRAINING_CASES, TRAINING_GRAPHS

@@ -24,8 +24,8 @@ from smidgen.targets.finding import find
 from smidgen.training.scheme import Scheme, analytic_memory
 from tests.support.contributions import measured
 from tests.support.networks import branches, gates, inverted_residual, pools_and_moves
+from tests.support.small_network import small_network
 from tests.support.tiers import examples
-from tests.support.toys import small_network
 
 CLASSES = 4
 NETWORKS = ("mcunet-5fps", "mbv2-w0.35", "proxyless-w0.3")

@@ -23,7 +23,8 @@ from smidgen.ops.update import FusedBiasStep, FusedWeightStep, Step, pack
 from smidgen.ops.weighted import WeightGrad
 from tests.support.attention_cases import ATTENTION_CASES
 from tests.support.case_parts import Rng
-from tests.support.feeds import (
+from tests.support.recurrent_steps import recurrent_steps
+from tests.support.training_inputs import (
     CONVS,
     DEPTHWISES,
     SHIFTS,
@@ -46,7 +47,6 @@ from tests.support.feeds import (
     step_state,
     wholes,
 )
-from tests.support.recurrent_steps import recurrent_steps
 
 
 def conv_grad(shape: Shape) -> tuple[GradOp, Feed, Feed]:

@@ -21,8 +21,7 @@ from smidgen.targets.host import Host
 from smidgen.training import Options
 from smidgen.zoo import build_zoo
 from tests.support.cases import together
-from tests.support.feeds import RUNS, Shape, TrainingCase, every_way, mixed
-from tests.support.guarded import GuardedBoard, PortableBoard, watched
+from tests.support.guarded_boards import GuardedBoard, PortableBoard, watched
 from tests.support.qemu import run_firmware
 from tests.support.release_files import SHARED
 from tests.support.tiers import examples, first, some
@@ -37,6 +36,7 @@ from tests.support.training_cases import (
     fused,
     masked_overlay,
 )
+from tests.support.training_inputs import RUNS, Shape, TrainingCase, every_way, mixed
 
 ROOMY = BOARDS["mps2-an500"]  # all cases at once need more memory than boards that are sold have
 CLASSES, STEPS, RATE = 10, 20, 0.01

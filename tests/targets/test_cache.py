@@ -19,7 +19,7 @@ from smidgen.pipeline import compile
 from smidgen.targets.compiler import ABANDONED, Cache, Compiler, cache_folder, find_compiler, probe
 from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.host import Host
-from tests.support.texts import graph_of
+from tests.support.graph_texts import graph_of
 
 SOURCES = {"one.c": "int one(void) { return 1; }\n"}
 

@@ -27,7 +27,7 @@ from smidgen.training import Options
 from tests.codegen.test_board_projects import BUILDS, PATH, build
 from tests.runtime.test_packed import CASE_RUNS, agrees
 from tests.support.cases import GRAPHS, together
-from tests.support.guarded import GuardedBoard
+from tests.support.guarded_boards import GuardedBoard
 from tests.support.networks import CLASSES, inverted_residual, samples
 from tests.support.qemu import RISCV, run_firmware
 from tests.support.tiers import first

@@ -22,7 +22,7 @@ from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, resolve
 from tests.support.networks import inverted_residual
 from tests.support.shapes import draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 RUN = Run("small", "shapes", "last:3", "device", 0.4, 12, channels="rotating")
 

@@ -28,8 +28,8 @@ from smidgen.training import Options, build_training, load_scheme
 from tests.cli.test_cli import fail, invoke
 from tests.support.loss_tasks import TASKS, Label, Task, compare
 from tests.support.shapes import draw_shapes
+from tests.support.small_network import small_network
 from tests.support.streams import CLASSES, stream_of, streaming_network
-from tests.support.toys import small_network
 
 RULES = (SGD, Momentum(0.9), Sgd(accumulate=3), Momentum(0.5, accumulate=2))
 STEPS = 24

@@ -2,9 +2,9 @@
 
 Best-first search decides layer by layer, from the first that learns to the last, and always follows the partial
 candidate that promises most. A promise is never too low: it is the lesser of two multiple-choice knapsacks over the
-layers to come, solved once by dynamic programming for every number of bytes left. One counts state alone, which
-has to fit beside the arena known so far; the other counts state and what is kept in the arena until one late layer's
-gradient is computed. So candidates come in descending order of gain, and the first that fits is the best there is.
+layers to come, solved once by dynamic programming for every number of bytes left. One counts state alone, which has to
+fit beside the arena known so far; the other counts state and what is kept in the arena until one late layer's gradient
+is computed. So candidates come in descending order of gain, and the first that fits is the best there is.
 """
 
 from __future__ import annotations

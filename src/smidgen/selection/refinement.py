@@ -1,4 +1,4 @@
-"""The best scheme whose compiled program fits a budget: candidates ranked by their least SRAM, then planned.
+"""The best scheme whose compiled program fits a budget: candidates by their least SRAM, with the planner in the loop.
 
 Each proposal is planned. Where it takes more SRAM than its lower bound promised, either its biases alone have a larger
 arena, which is known for that depth from then on, or proposals are made for a little less than the budget. So a scheme

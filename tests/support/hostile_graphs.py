@@ -1,6 +1,6 @@
 """Hostile training graphs by the thousand: refused in a sentence, or run by C inside its buffers as numpy runs them.
 
-python -m tests.support.hostile 100000        # this many graphs, in processes of their own
+python -m tests.support.hostile_graphs 100000        # this many graphs, in processes of their own
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def spawn(first: int, count: int, cache: Path) -> tuple[Counter[str], list[str]]
         "-W",
         "ignore",
         "-m",
-        "tests.support.hostile",
+        "tests.support.hostile_graphs",
         "work",
         str(first),
         str(count),

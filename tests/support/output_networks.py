@@ -15,7 +15,7 @@ from smidgen.ir import Array, Builder, Graph, QParams, Type, Value, evaluate
 from smidgen.ops import Conv2D, Dense, Softmax
 from smidgen.ops.lookup import Lookup
 from tests.support.shapes import SHAPES, draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 STEP = QParams.per_tensor(1 / 16, 0)
 
