@@ -23,7 +23,7 @@ FOLDERS: dict[str, tuple[str, ...]] = {
     "tests": ("experiments", "examples"),
 }
 # Where the library asks its surroundings: the cache folder of built programs lies where the user's others do.
-ASKS = {"targets/compiler.py": {"os.environ"}}
+ASKS = {"compiler.py": {"os.environ"}}
 
 # The folders of tests that are not named after a package of the library.
 OTHER_TESTS = {"support", "oracles", "docs", "tools", "experiments", "corpus", "ecosystems"}

@@ -26,9 +26,8 @@ from smidgen.learning import Course, learn
 from smidgen.learning.testing import measure
 from smidgen.quantization import METHODS, Method, QuantizationError, Recipe, quantize
 from smidgen.quantization.calibration import calibrate
-from smidgen.targets.device import Device
+from smidgen.targets.device import FEWEST, Device, share_out
 from smidgen.targets.host import Host
-from smidgen.targets.sharing import FEWEST, share_out
 from smidgen.threads import cores, in_order, threads_for
 from smidgen.training import Options
 from tests.cli.test_cli import fail

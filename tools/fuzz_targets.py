@@ -79,8 +79,7 @@ def graph(path: Path) -> Graph:
 def exported(path: Path) -> object:
     """A .pt2 archive up to where PyTorch is asked to export its calls anew, which takes a hundred times as long."""
     from smidgen.frontends.torch.archive import read_archive  # here, because PyTorch takes seconds to import
-    from smidgen.frontends.torch.program import parse
-    from smidgen.frontends.torch.replay import examples
+    from smidgen.frontends.torch.program import examples, parse
 
     budget = Budget(MEMORY)
     program = parse(read_archive(path, budget))

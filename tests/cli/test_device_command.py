@@ -17,8 +17,8 @@ from PIL import Image
 import smidgen as sm
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.link import Line, LinkError, Timing
-from smidgen.link.streams import SerialStream
-from smidgen.results.linking import curve
+from smidgen.link.frames import SerialStream
+from smidgen.results.summaries import curve
 from tests.cli.test_cli import fail, invoke
 from tests.support.shapes import SHAPES, draw_shapes
 from tests.support.small_network import small_network

@@ -14,8 +14,8 @@ from smidgen.cli import options
 from smidgen.codegen import Kind
 from smidgen.data import images
 from smidgen.data.files import MEMORY
-from smidgen.inference.predicting import TOP
-from smidgen.link.streams import BAUD
+from smidgen.inference.prediction import TOP
+from smidgen.link.frames import BAUD
 from smidgen.quantization import METHODS as CALIBRATION_METHODS
 from smidgen.selection import analysis, methods, searching
 from smidgen.selection.found import METHODS as SEARCH_METHODS

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from smidgen.compiler import find_compiler
 from smidgen.pipeline import compile
-from smidgen.targets.compiler import find_compiler
 from smidgen.training import Options
 from tests.support import doc_pages, doc_setups
 from tests.support.audio_signals import listener

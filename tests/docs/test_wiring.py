@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from smidgen.compiler import find_compiler
 from smidgen.frontends.native import write_smg
 from smidgen.pipeline import compile
-from smidgen.targets.compiler import find_compiler
 from smidgen.training import Options
 from tests.cli.test_cli import invoke
 from tests.support.house import TOP

@@ -20,8 +20,8 @@ from smidgen import cli
 from smidgen.data import Data, DataError, examples, pixel_encoding
 from smidgen.errors import SmidgenError
 from smidgen.fitting import FitError, FitProgress, Fitted, fit
-from smidgen.fitting.fitting import usual_epochs
 from smidgen.fitting.ledger import Ledger
+from smidgen.fitting.pipeline import usual_epochs
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.ir import Graph, evaluate
 from smidgen.ir.preprocessing import Preprocessing
@@ -30,7 +30,7 @@ from smidgen.quantization import QuantizationError
 from smidgen.selection import analysis, search
 from smidgen.selection.contributions import read_contributions
 from smidgen.selection.estimates import estimate
-from smidgen.targets.finding import find_board
+from smidgen.targets import find_board
 from smidgen.training.scheme import Scheme
 from tests.support.contributions import measured
 from tests.support.float_graphs import dequantized

@@ -89,7 +89,7 @@ def test_the_command_shows_terms_that_add_up_to_the_arena(
 
 
 def test_a_profile_shows_parts_that_add_up_to_all_of_its_memory() -> None:
-    from smidgen.results.profiling import profile
+    from smidgen.results.profile import profile
 
     found = profile(sm.compile(small_network(), "last:2", "cortex-m7", options=sm.Options(4)), 1)
     assert found.plan.at_peak.bytes == found.plan.peak_bytes == found.sram.arena

@@ -9,7 +9,7 @@ from smidgen.codegen import PORTABLE
 from smidgen.ir import Node
 from smidgen.pipeline import Program
 from smidgen.targets.board import EmulatedBoard
-from smidgen.targets.cortex_m import BoardDevice, CortexM
+from smidgen.targets.firmware import BoardDevice, BoardTarget
 
 GUARD = 64  # bytes behind working memory that must stay as they are
 WORD, PAINT = 4, 90
@@ -17,7 +17,7 @@ CALL = re.compile(r"smg_\w+\(&p_(\w+), [^;]*, arena \+ (\d+)\);")
 
 
 @dataclass(frozen=True)
-class GuardedBoard(CortexM):
+class GuardedBoard(BoardTarget):
     """A board whose plans leave a margin behind all working memory."""
 
     def working(self, node: Node, by_row: bool) -> int:

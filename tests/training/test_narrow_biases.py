@@ -21,8 +21,8 @@ from smidgen.ops import LearnedBias
 from smidgen.ops.rules import SGD, Momentum, UpdateRule
 from smidgen.ops.state import MOST_DIFFERENCE, MOST_UNIT, units
 from smidgen.simulation import Simulation
+from smidgen.targets import find
 from smidgen.targets.device import Target
-from smidgen.targets.finding import find
 from smidgen.targets.host import Host
 from smidgen.training import Options, Training, build_training, passes
 from smidgen.training.scheme import Scheme

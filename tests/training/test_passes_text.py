@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smidgen.frontends.tflite.reader import FEWER
+from smidgen.frontends.tflite.read import FEWER
 from smidgen.frontends.tidy import TIDY
 from smidgen.ir import Builder, Node, Value
 from smidgen.ir.rewriting import needed, producers, readers, rewrite, uses

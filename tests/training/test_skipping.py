@@ -19,10 +19,9 @@ from smidgen.ir.fingerprint import fingerprint
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.learning import Course, learn, read_checkpoint
 from smidgen.ops.rules import SGD, Momentum, Sgd, UpdateRule
-from smidgen.results.profiling import profile
-from smidgen.results.timing import time_program
+from smidgen.results.profile import profile, time_program
 from smidgen.simulation import Simulation
-from smidgen.targets.cortex_m import BoardDevice
+from smidgen.targets.firmware import BoardDevice
 from smidgen.targets.host import Host
 from smidgen.training import Options, build_training, load_scheme
 from tests.cli.test_cli import fail, invoke

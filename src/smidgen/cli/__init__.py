@@ -85,10 +85,10 @@ def _taking(kind: type[Any], work: Callable[[Any], None]) -> Callable[..., None]
     return run
 
 
-def _add(to: typer.Typer, kind: type[Verb], work: tuple[str, str], panel: str | None = None) -> None:
+def _add(to: typer.Typer, module: str, kind: type[Verb], panel: str | None = None) -> None:
     """Add a verb, whose work is imported when it is called."""
-    name, (module, function) = kind.__name__.removeprefix("Board").lower(), work
-    run = _taking(kind, lambda asked: getattr(import_module(module), function)(asked))
+    name = kind.__name__.removeprefix("Board").lower()
+    run = _taking(kind, lambda asked: getattr(import_module(module), f"{name}_")(asked))
     to.command(name, help=kind.__doc__, rich_help_panel=panel)(run)
 
 
@@ -103,12 +103,12 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for _panel, _kinds in verbs.VERBS.items():
-    for _kind, _work in _kinds.items():
-        _add(app, _kind, _work, _panel)
+for _panel, _module, _kinds in verbs.VERBS:
+    for _kind in _kinds:
+        _add(app, _module, _kind, _panel)
 _device = typer.Typer(cls=PortVerbs, no_args_is_help=True, callback=_taking(verbs.Port, _keep))
-for _kind, _work in verbs.BOARD_VERBS.items():
-    _add(_device, _kind, _work)
+for _kind in verbs.BOARD_VERBS:
+    _add(_device, "smidgen.cli.device", _kind)
 app.add_typer(_device, name="device", help=verbs.Port.__doc__, rich_help_panel="Board")
 
 

@@ -35,12 +35,12 @@ from smidgen.link import (
     save_there,
 )
 from smidgen.pipeline import Program, compile
-from smidgen.results.linking import BoardReplayed, BoardState, BoardTraining, BoardWatched, curve
+from smidgen.results.summaries import BoardReplayed, BoardState, BoardTraining, BoardWatched, curve
 
 LOSSES = 200  # points of a curve that are kept, an even number
 
 
-def train(asked: verbs.BoardTrain) -> None:
+def train_(asked: verbs.BoardTrain) -> None:
     rate = 0.0 if asked.rate == AUTO else parse_rate(asked.rate)
     course = Course(asked.epochs, rate, asked.schedule, augment=None, seed=asked.seed)
     course.check()
@@ -140,7 +140,7 @@ def predict_(asked: verbs.BoardPredict) -> None:
     show(found, asked.as_json)
 
 
-def replay(asked: verbs.BoardReplay) -> None:
+def replay_(asked: verbs.BoardReplay) -> None:
     losses: list[float] = []
     if asked.rate == AUTO:
         raise InputError("auto tries rates on samples, and replay has none; give the rate that train used")
@@ -153,7 +153,7 @@ def replay(asked: verbs.BoardReplay) -> None:
     show(result, asked.as_json)
 
 
-def save(asked: verbs.BoardSave) -> None:
+def save_(asked: verbs.BoardSave) -> None:
     check_file(asked.output, asked.force)
     with _line(asked.context.obj) as line:
         hello = save_file(line, asked.output) if asked.output else save_there(line)
@@ -171,7 +171,7 @@ def _show_moved(asked: Verb, hello: Hello, what: str, file: Path | None) -> None
     show(BoardState(asked.context.obj.name, hello.fingerprint, hello.state_bytes, what, name), asked.as_json)
 
 
-def monitor(asked: verbs.BoardMonitor) -> None:
+def monitor_(asked: verbs.BoardMonitor) -> None:
     every, looks = asked.every, asked.looks
     if not 0 <= every <= 3600 or looks < 0:
         raise InputError(

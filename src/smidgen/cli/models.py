@@ -1,4 +1,4 @@
-"""The verbs info, run, import and quantize."""
+"""The verbs info, run, import, quantize, test and predict."""
 
 from __future__ import annotations
 
@@ -9,29 +9,31 @@ from pathlib import Path
 import numpy as np
 
 from smidgen.cli import verbs
-from smidgen.cli.shared import check_file, load_model, memory_bytes
-from smidgen.cli.terminal import print_rich, progress, show, spinner
+from smidgen.cli.shared import check_file, load_model, memory_bytes, read_data
+from smidgen.cli.terminal import print_rich, progress, say, show, spinner
 from smidgen.data import load_images, load_labelled
 from smidgen.data.audio import with_front_end
 from smidgen.data.files import parse_npy, read_whole, write_whole
 from smidgen.errors import InputError
 from smidgen.frontends import check_writable, export_model
+from smidgen.inference import predict, test
 from smidgen.ir import Array, Graph, check_inputs, evaluate
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.pipeline import compile, with_classes
 from smidgen.quantization import CONVENTIONS, Recipe, quantize, scored_classes
 from smidgen.results.inspection import describe
-from smidgen.results.verbs import QuantizedFile, RunSummary, WrittenModel, largest
+from smidgen.results.report.learned import draw_tested
+from smidgen.results.summaries import QuantizedFile, RunSummary, WrittenModel, largest
 
 LARGEST_NAMES = 2**22  # bytes of a file of names
 TESTED = 256  # labelled samples at most
 
 
-def info(asked: verbs.Info) -> None:
+def info_(asked: verbs.Info) -> None:
     show(describe(load_model(asked, asked.model, asked.shape)), asked.as_json)
 
 
-def run(asked: verbs.Run) -> None:
+def run_(asked: verbs.Run) -> None:
     for path in asked.outputs or ():
         check_file(path, asked.force)
     graph = load_model(asked, asked.model, asked.shape)
@@ -159,3 +161,31 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
         raise InputError(f"{option} {text[:40]} is not a list of numbers; write them like 0.5,0.4,0.4") from None
+
+
+def test_(asked: verbs.Test) -> None:
+    check_file(asked.output, asked.force)
+    with spinner(f"reading {asked.source}"):
+        graph, data = load_model(asked, asked.model), read_data(asked, asked.source)
+    with progress(f"testing {graph.name}") as bar:
+        tested = test(
+            graph, data, target=asked.target, images=asked.images, audio=asked.audio,
+            on_progress=lambda at: bar.update(at.done, at.total),
+        )  # fmt: skip
+    if asked.output:
+        write_whole(asked.output, draw_tested(tested).encode())
+    show(tested, asked.as_json)
+    if asked.output and not asked.as_json:
+        say(f"drawn in {asked.output}")
+
+
+def predict_(asked: verbs.Predict) -> None:
+    with spinner(f"reading {asked.model}"):
+        graph = load_model(asked, asked.model)
+    with progress(f"running {graph.name}") as bar:
+        found = predict(
+            graph, asked.source, target=asked.target, top=asked.top, numbers=asked.numbers, label=asked.label,
+            audio=asked.audio, memory=memory_bytes(asked.memory),
+            on_progress=lambda at: bar.update(at.done, at.total),
+        )  # fmt: skip
+    show(found, asked.as_json)

@@ -13,8 +13,7 @@ from smidgen.data.audio import with_front_end
 from smidgen.data.files import write_whole
 from smidgen.errors import InputError
 from smidgen.ir import Graph
-from smidgen.results.choosing import contributions_page, pareto_page, search_page
-from smidgen.results.contributions import summarize
+from smidgen.results.choices import contributions_page, pareto_page, search_page, summarize
 from smidgen.selection import Contributions, Found, Pareto, estimate, pareto
 from smidgen.selection.analysis import AnalysisProgress, analyze, journal_path
 from smidgen.selection.contributions import read_several

@@ -22,7 +22,7 @@ from smidgen.fitting import SCHEME, FitProgress, Fitted, fit
 from smidgen.ir import Graph
 from smidgen.learning import Course, Learned, LearningProgress, learn
 from smidgen.pipeline import compile
-from smidgen.results.report.parts import Fact, Facts, Section
+from smidgen.results.report.page import Fact, Facts, Section
 from smidgen.selection.contributions import read_several
 from smidgen.selection.estimates import shipped_or_estimated
 from smidgen.training import Options
@@ -66,7 +66,7 @@ def _show_stage(bar: Progress, at: FitProgress) -> None:
     bar.update(at.done, at.total, f"{at.stage}: {at.doing}" if at.doing else at.stage)
 
 
-def demo(asked: verbs.Demo) -> None:
+def demo_(asked: verbs.Demo) -> None:
     with going_on(lambda: _kept(asked)), progress() as bar:
         result = demonstrate(asked.output, lambda at: _show_stage(bar, at), asked.force, asked.again())
     show(result, asked.as_json)

@@ -42,13 +42,13 @@ from smidgen.learning import (
 from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
 from smidgen.quantization import is_float, quantize_with
-from smidgen.results.profiling import Profile, profile
+from smidgen.results.profile import Profile, profile
 from smidgen.results.report import render
 from smidgen.results.report.training import Trained, report_training
-from smidgen.results.verbs import TrainingSummary
+from smidgen.results.summaries import TrainingSummary
 from smidgen.selection.rates import ChosenRate, choose_rate
+from smidgen.targets import find_board
 from smidgen.targets.boards import BOARDS
-from smidgen.targets.finding import find_board
 from smidgen.training import Options
 from smidgen.training.scheme import Scheme, load_scheme
 
@@ -56,7 +56,7 @@ Files = tuple[Path, Path, Path, Path]  # the model, the model for others, the ch
 CROP = 0.08  # the smallest share of an image that a random crop keeps by default
 
 
-def train(asked: verbs.Train) -> None:
+def train_(asked: verbs.Train) -> None:
     rate, augment = None if asked.rate == AUTO else parse_rate(asked.rate), _augment(asked, "classes")
     course = Course(asked.epochs, rate or 0.0, asked.schedule, asked.warmup, augment, asked.seed, asked.test_every)
     course.check()

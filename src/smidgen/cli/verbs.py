@@ -331,29 +331,12 @@ class BoardMonitor(Verb):
     looks: int = option(0, "How often to look; 0 until Ctrl-C.")
 
 
-VERBS: dict[str, dict[type[Verb], tuple[str, str]]] = {  # by group: the function that does a verb's work
-    "Start": {Demo: ("smidgen.cli.start", "demo"), Fit: ("smidgen.cli.start", "fit_")},
-    "Model": {
-        Info: ("smidgen.cli.models", "info"),
-        Run: ("smidgen.cli.models", "run"),
-        Import: ("smidgen.cli.models", "import_"),
-        Quantize: ("smidgen.cli.models", "quantize_"),
-        Test: ("smidgen.cli.judge", "test_"),
-        Predict: ("smidgen.cli.judge", "predict_"),
-    },
-    "Learn": {
-        Analyze: ("smidgen.cli.search", "analyze_"),
-        Search: ("smidgen.cli.search", "search_"),
-        Train: ("smidgen.cli.train", "train"),
-    },
-    "Board": {Compile: ("smidgen.cli.programs", "compile_"), Profile: ("smidgen.cli.programs", "profile_")},
-}
-BOARD_VERBS: dict[type[Verb], tuple[str, str]] = {  # those behind `device PORT`
-    BoardTrain: ("smidgen.cli.device", "train"),
-    BoardTest: ("smidgen.cli.device", "test_"),
-    BoardPredict: ("smidgen.cli.device", "predict_"),
-    BoardReplay: ("smidgen.cli.device", "replay"),
-    BoardSave: ("smidgen.cli.device", "save"),
-    BoardLoad: ("smidgen.cli.device", "load_"),
-    BoardMonitor: ("smidgen.cli.device", "monitor"),
-}
+# Groups of the help, each with the modules that do the work of its verbs, in functions named like the verb with a "_".
+VERBS: tuple[tuple[str, str, tuple[type[Verb], ...]], ...] = (
+    ("Start", "smidgen.cli.start", (Demo, Fit)),
+    ("Model", "smidgen.cli.models", (Info, Run, Import, Quantize, Test, Predict)),
+    ("Learn", "smidgen.cli.search", (Analyze, Search)),
+    ("Learn", "smidgen.cli.train", (Train,)),
+    ("Board", "smidgen.cli.programs", (Compile, Profile)),
+)
+BOARD_VERBS = BoardTrain, BoardTest, BoardPredict, BoardReplay, BoardSave, BoardLoad, BoardMonitor

@@ -5,18 +5,16 @@ Kernels are files of the runtime; what is written here only calls them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from smidgen.codegen.classes import class_usage
-from smidgen.codegen.hearing import SYMBOLS, hearing
-from smidgen.codegen.prefixes import check_prefix
-from smidgen.codegen.runtime import PORTABLE, RUNTIME, is_source, render, runtime_files
-from smidgen.codegen.teaching import taught
+from smidgen.codegen.entries import SYMBOLS, hearing, taught
+from smidgen.codegen.runtime import HEADERS, PORTABLE, RUNTIME, SOURCES, is_source, render, runtime_files
 from smidgen.codegen.writing import Writer, is_call
 from smidgen.data.pixels import pixel_encoding, pixel_rule
-from smidgen.errors import TargetError
+from smidgen.errors import InputError, TargetError
 from smidgen.ir import Graph
 from smidgen.memory import Plan, state_bytes
 from smidgen.memory.rows import WHOLE, Schedule
@@ -123,27 +121,16 @@ def interface(graph: Graph, sources: Sources) -> dict[str, object]:
         "replays": int(bool(sources.latent)),
         "streamed": int(sources.streamed_input), "row_bytes": image.bytes // image.shape[1] if image else 0,
         "hand_over": _hand_over(sources), **taught(graph, sources.prefix),
-        "classes": class_usage(graph.classes, sources.prefix), "hears": int(sources.audio_bytes > 0),
+        "classes": graph.classes, "hears": int(sources.audio_bytes > 0),
         "heard_rows": heard_rows, "heard_row": heard_row,
-        "streams": _streams(graph, sources.prefix),
-        "pixels": f"- {rule}\n" if (rule := pixel_rule(pixel_encoding(graph))) else "",
+        "streams": bool(graph.variables), "pixels": pixel_rule(pixel_encoding(graph)),
     }  # fmt: skip
 
 
 def hearing_usage(graph: Graph, sources: Sources) -> str:
     """How a program hears, as its README says it; nothing for one that does not."""
     heard = hearing(graph, sources.prefix)
-    return render("audio_usage.md", prefix=sources.prefix, **heard.fields(streamed=False)) if heard else ""
-
-
-def _streams(graph: Graph, prefix: str) -> str:
-    """How runs follow each other where each goes on from the last, as a README says it."""
-    if not graph.variables:
-        return ""
-    return (
-        f"- Each run goes on from where the last one ended: hand inputs over in order, and call `{prefix}_reset()` "
-        "where a new\n  stream begins.\n"
-    )
+    return render("audio_usage.md", prefix=sources.prefix, audio=heard.fields(streamed=False)) if heard else ""
 
 
 def _hand_over(sources: Sources) -> str:
@@ -153,3 +140,51 @@ def _hand_over(sources: Sources) -> str:
     if sources.streamed_input:
         return f"name the function that reads a row of the image with `{sources.prefix}_source(read, context)`"
     return f"write the input into `{sources.prefix}_input(0)`"
+
+
+_PREFIX = re.compile(r"[a-z][a-z0-9_]*")
+_WORDS: Mapping[str, str] = {
+    "a keyword of C or C++": """
+        asm auto bool break case char class const continue default delete do double else enum export extern float for
+        goto if inline int long namespace new operator private protected public register restrict return short signed
+        sizeof static struct switch template this throw try typedef typename union unsigned virtual void volatile while
+        """,
+    "a header of the C library": """
+        arm_acle arm_neon assert complex ctype errno fcntl fenv float glob immintrin inttypes iso646 limits locale math
+        poll pthread regex sched search semaphore setjmp signal stdalign stdarg stdatomic stdbool stddef stdint stdio
+        stdlib stdnoreturn string termios tgmath threads time uchar unistd wchar wctype
+        """,
+    "a function of the C library": """
+        abort abs atexit atof atoi bsearch calloc ceil clock cos exit exp fabs fclose feof fflush floor fmod fopen
+        fprintf fputs fread free fscanf fseek fwrite getc getchar getenv gets labs log malloc memchr memcmp memcpy
+        memmove memset perror pow printf putc putchar puts qsort raise rand read realloc remove rename rewind round
+        scanf sin snprintf sprintf sqrt srand sscanf strcat strchr strcmp strcpy strlen strncpy strtol system tan
+        tmpfile write
+        """,
+    "a target of CMake's own": """
+        all clean depend edit_cache help install package package_source preinstall rebuild_cache test
+        """,
+    "the project around the program": "board example fault firmware main reset serve startup",
+    "names that Smidgen writes itself": "at map p parts row smg smidgen w",
+}
+
+
+def check_prefix(prefix: str) -> None:
+    """Raise InputError unless files and names that begin so can lie and be linked beside all others."""
+    if not _PREFIX.fullmatch(prefix):
+        raise InputError(
+            f"the prefix {prefix!r} cannot begin C names; use lower-case letters, digits and '_' after one"
+        )
+    if taken := _taken_by(prefix):
+        raise InputError(f"the prefix {prefix!r} is taken by {taken}; use another, such as 'my_{prefix}'")
+
+
+def _taken_by(prefix: str) -> str | None:
+    """What else has a file or a name of this prefix."""
+    first = prefix.split("_")[0]
+    for owner, words in _WORDS.items():
+        if prefix in words.split() or (first in ("smg", "smidgen") and first in words.split()):
+            return owner
+    kernels = {path.stem for path in RUNTIME.rglob("*") if path.suffix in (*SOURCES, *HEADERS)}
+    files = {prefix, f"{prefix}_link", f"{prefix}_replay", f"{prefix}_weights"} & kernels
+    return f"the kernels' own file {min(files)}" if files else None

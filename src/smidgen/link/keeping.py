@@ -10,8 +10,7 @@ from pathlib import Path
 
 from smidgen.data.files import read_whole, write_whole
 from smidgen.errors import InputError
-from smidgen.link.errors import BoardFailed, LinkError, Restarted
-from smidgen.link.frames import Command
+from smidgen.link.frames import BoardFailed, Command, LinkError, Restarted
 from smidgen.link.line import Hello, Line
 
 HEAD = struct.Struct("<IIII")  # the fingerprint's first 64 bits, bytes of state, Adler-32

@@ -9,10 +9,19 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from smidgen.link.errors import BoardFailed, LinkError, Restarted
-from smidgen.link.frames import Answer, Command, Frames, Status, read_answer, request_frame
-from smidgen.link.streams import Stream
-from smidgen.targets.store import store_words
+from smidgen.link.frames import (
+    Answer,
+    BoardFailed,
+    Command,
+    Frames,
+    LinkError,
+    Restarted,
+    Status,
+    Stream,
+    read_answer,
+    request_frame,
+)
+from smidgen.targets.flash import store_words
 
 VERSION = 1
 HELLO = struct.Struct("<HH7I")

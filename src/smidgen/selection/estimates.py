@@ -33,7 +33,7 @@ SAID = "everything: gains are by rule (layers that do not narrow, later ones mor
 
 
 def estimate(graph: Graph) -> Contributions:
-    """What a scheme's parts may add to accuracy, judged by the shapes of layers alone; no data and no time needed."""
+    """Estimate what a scheme's parts add to accuracy from layer shapes alone, without data or training."""
     numbered = layers(graph)
     count = len(numbered)
     depths = tuple(BiasDepth(biases, HEAD + _biases(biases, count)) for biases in range(count + 1))
@@ -52,7 +52,7 @@ def _biases(biases: int, count: int) -> float:
 
 
 def widening(graph: Graph) -> tuple[int, ...]:
-    """The layers that do not narrow, depthwise ones left out; where there are none, all that are not depthwise.
+    """Return the layers that do not narrow, depthwise ones left out; where there are none, all that are not depthwise.
 
     In a network of inverted residuals these are the stem and the 1×1 convolutions that widen: measured, depthwise
     layers add nothing, and training a layer that narrows (a projection) can harm.
@@ -63,7 +63,7 @@ def widening(graph: Graph) -> tuple[int, ...]:
 
 
 def distinct_shares(node: Node) -> Iterator[tuple[Fraction, float]]:
-    """The shares of a layer that learn different numbers of channels, each with the share that learns in fact."""
+    """Yield the shares of a layer that learn different numbers of channels, each with its exact share of channels."""
     total, before = node.ins[1].type.shape[-1], 0
     for share in SHARES if weighted(node).learns_in_parts else (Fraction(1),):
         channels = min(total, max(1, round(total * share)))
@@ -76,20 +76,20 @@ FOLDER = files("smidgen.zoo") / "contributions"
 
 
 def shipped_contributions(graph: Graph) -> Contributions:
-    """What was measured on a network of these layers, or ContributionsError where none ships."""
+    """Return what was measured on a network of these layers, or raise ContributionsError where none ships."""
     names = layer_names(graph)
     for known in _all():
         if known.layers == names:
             return known
     shipped = ", ".join(known.model for known in _all()) or "no network"
     raise ContributionsError(
-        f"nobody has measured what the layers of {graph.name} are worth (the package knows {shipped}); run smidgen "
+        f"no contributions of {graph.name} were measured (shipped are those of {shipped}); run smidgen "
         f"analyze {graph.name} --data DATA -o contributions.json and give that file with --contributions"
     )
 
 
 def shipped_or_estimated(graph: Graph) -> Contributions:
-    """What was measured on a network of these layers, or where nothing ships what a rule says."""
+    """Return what was measured on a network of these layers, or an estimate where nothing ships."""
     try:
         return shipped_contributions(graph)
     except ContributionsError:

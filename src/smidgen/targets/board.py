@@ -16,8 +16,7 @@ from unicorn import unicorn_const as uc
 
 from smidgen.errors import TargetError
 from smidgen.targets.boards import PAGE, Board
-from smidgen.targets.counter import Counter
-from smidgen.targets.cpus import CPUS
+from smidgen.targets.counter import CPUS, Counter
 from smidgen.targets.image import Image
 
 PAINT = b"\xa5"  # what SRAM holds after a reset: of the stack it shows how far that was used

@@ -1,11 +1,13 @@
-"""What a compiled graph runs on: a target builds the C and starts a device that runs it."""
+"""Targets and devices: what runs programs, the checks that all of them share, and samples shared out among several."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import ExitStack
+from queue import SimpleQueue
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -13,8 +15,9 @@ from smidgen.codegen import Sources
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Node, Value
 from smidgen.ir.log_mel import LogMel
-from smidgen.memory import Plan
+from smidgen.memory import Plan, state_bytes, state_offsets
 from smidgen.ops.losses import loss_of
+from smidgen.threads import in_order
 
 
 class Device(Protocol):
@@ -152,6 +155,25 @@ def held(state: Mapping[str, Array], value: Value, program: str) -> Array:
     return found
 
 
+def tensor(value: Value, data: bytes, at: int = 0) -> Array:
+    """Return a copy of the value that lies at `at` in some bytes."""
+    return np.frombuffer(data, value.type.dtype, value.type.size, at).reshape(value.type.shape).copy()
+
+
+def read_state(graph: Graph, block: bytes) -> dict[str, Array]:
+    """Return the state in a program's block, by name."""
+    return {v.name: tensor(v, block, at) for v, at in state_offsets(graph).items()}
+
+
+def state_block(graph: Graph, state: Mapping[str, Array]) -> bytes:
+    """Return a state as a program's block; InputError unless it is one of the graph."""
+    check_state(graph, state)
+    block: Array = np.zeros(state_bytes(graph), np.uint8)
+    for v, at in state_offsets(graph).items():
+        block[at : at + v.type.bytes] = np.ascontiguousarray(state[v.name]).reshape(-1).view(np.uint8)
+    return block.tobytes()
+
+
 def check_state(graph: Graph, state: Mapping[str, Array]) -> None:
     """Raise InputError unless this is a state of the graph."""
     for v in graph.state:
@@ -160,3 +182,35 @@ def check_state(graph: Graph, state: Mapping[str, Array]) -> None:
         raise InputError(
             f"the given state holds %{min(extra)}, which {graph.name} does not have: it belongs to another program"
         )
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+FEWEST = 32  # samples for each device: to start another takes as long as some of them
+
+
+def share_out(
+    device: Device, function: Callable[[Device, Item], Result], items: Iterable[Item], threads: int
+) -> Generator[Result]:
+    """function(device, item) of every item in turn, by the device and by others like it.
+
+    The device does it alone where it is the only one there can be, or carries variables from sample to sample. Who
+    stops early closes this before the device.
+    """
+    free: SimpleQueue[Device] = SimpleQueue()
+    free.put(device)
+
+    def run(item: Item) -> Result:
+        one = free.get()
+        try:
+            return function(one, item)
+        finally:
+            free.put(one)
+
+    with ExitStack() as opened:
+        for _ in range(1, 1 if device.graph.variables else threads):
+            twin = device.twin()
+            if twin is None:
+                break
+            free.put(opened.enter_context(twin))
+        yield from in_order(run, items, free.qsize())

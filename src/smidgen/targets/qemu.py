@@ -17,9 +17,9 @@ import weakref
 from collections.abc import Iterable
 from pathlib import Path
 
+from smidgen.compiler import Cache, find_compiler
 from smidgen.errors import TargetError
 from smidgen.targets.boards import Board
-from smidgen.targets.compiler import Cache, find_compiler
 from smidgen.targets.counter import Counter
 from smidgen.targets.image import Image
 
