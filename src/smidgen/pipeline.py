@@ -36,7 +36,7 @@ def compile(
 ) -> Program:
     """A model as C for a target: what infers, or with a scheme what learns.
 
-    `options` say how it learns; `images`, where given, set its first exponents; with `streamed_input` the
+    `options` set how it learns; `images`, where given, set its first exponents; with `streamed_input` the
     image is handed over row by row and never held whole; a `budget`, in bytes or as "128KB" (of 1,024 bytes each),
     is the most that arena and state may take. Early layers run row by row where the target's memory is scarce, the
     image is streamed or there is a budget; the bytes computed are the same. With `replay`, a size of flash, it can also
@@ -123,7 +123,7 @@ def _afford(graph: Graph, best: Layout, budget: int, working: Working) -> None:
 
 
 def _replay(layout: Layout, flash: int) -> Replay:
-    """What flash keeps to replay; PlanError where that is nothing."""
+    """Return what flash keeps to replay; PlanError where that is nothing."""
     cut = layout.schedule.cut
     assert cut is not None
     size = codegen.kept_bytes(layout.graph, cut.bytes)
@@ -145,7 +145,7 @@ def _streamed(graph: Graph, otherwise: int, working: Working) -> int:
 
 @dataclass(frozen=True)
 class Memory:
-    """What a program takes, in bytes: SRAM for the arena, flash for constants."""
+    """Memory of a program, in bytes: SRAM for the arena, flash for constants."""
 
     peak: int
     lower_bound: int
@@ -164,7 +164,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Replay:
-    """What a program keeps in flash to learn from again: what its frozen front made of images."""
+    """Examples that a program keeps in flash to learn from again: what its frozen front made of images."""
 
     flash_bytes: int
     latent_bytes: int  # of one
@@ -192,7 +192,7 @@ class Program:
 
     @property
     def memory(self) -> Memory:
-        """What it takes of SRAM and of flash."""
+        """Return its bytes of SRAM and of flash."""
         plan, sources = self.plan, self.sources
         parts = memory.peak_parts(plan)
         return Memory(plan.peak, plan.lower_bound, sources.state_bytes, sources.constant_bytes, parts)

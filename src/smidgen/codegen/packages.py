@@ -30,7 +30,7 @@ EPOCH = (1980, 1, 1, 0, 0, 0)  # of files in a pack, so that the same program gi
 
 
 class Core(Protocol):
-    """What a package must know of the core that its kernels are for."""
+    """The core that a package's kernels are for."""
 
     @property
     def title(self) -> str: ...
@@ -52,7 +52,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Layout:
-    """What a package holds besides sources, licence and README: templates by path."""
+    """Files of a package in addition to sources, licence and README: templates by path."""
 
     templates: Mapping[str, str]
     flags: bool = False  # sources bring the compiler's flags, because the package cannot
@@ -149,7 +149,7 @@ def _code(graph: Graph, sources: Sources, flags: bool) -> Iterator[tuple[str, st
 
 
 def _about(graph: Graph, sources: Sources, core: Core | None, code: Mapping[str, str], sram: int) -> dict[str, object]:
-    """What describes a package, as fields of its templates; `sram` is the arena's."""
+    """Return the description of a package, as fields of its templates; `sram` is the arena's."""
     name = re.sub(r"[^\w.-]", "_", graph.name, flags=re.ASCII)
     component = f"smidgen_{re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_')}"
     learns, prefix, title = sources.learns, sources.prefix, core.title if core else ""

@@ -48,7 +48,7 @@ class LinkTarget(Target):
         """It is there already."""
 
     def start(self, graph: Graph, sources: Sources) -> LentDevice:
-        """The device as it is; a graph that only infers is asked of what it has learned."""
+        """Return the device, whatever the graph: one that only infers is asked of what the device has learned."""
         return LentDevice(self.device, graph)
 
 
@@ -127,7 +127,7 @@ def open_port(
     if port.startswith(EMULATED):
         if project is None:
             raise InputError(
-                f"{port} begins anew each time: there is nothing on it yet; train, test or predict with it, or give "
+                f"{port} starts over each time: there is nothing on it yet; train, test or predict with it, or give "
                 "--project"
             )
         return _with_project(port, project, flash)

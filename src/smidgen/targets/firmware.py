@@ -41,8 +41,8 @@ from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, render_board, start
 BLOCKS = ("arena", "state")  # the program's blocks of SRAM, by their names in C
 PROJECT = ("Makefile", "CMakeLists.txt", "README.md")
 SWITCHES = "#define LINK 1\n#define KEEPS {:d}\n"  # before a project's main.c
-# Static data besides arena and state (36 bytes), and the stack, whose bound was at most 2,200 bytes in every program of
-# the three networks that was built: by zig for each core, and by gcc for the Cortex-M7 (docs/internals/chip.md).
+# Static data other than arena and state (36 bytes), and the stack, whose bound was at most 2,200 bytes in every program
+# of the three networks that was built: by zig for each core, and by gcc for the Cortex-M7 (docs/internals/chip.md).
 BESIDES = 2304
 ENTRIES = ("run", "predict", "train", "learn", "error", "audio_push", "front", "replay")  # that a host calls
 HEARD = 160  # samples that a request hands over at most, as serve.c has room for
@@ -177,7 +177,7 @@ class BoardTarget:
 
 
 def _fit(graph: Graph, sources: Sources, board: Board, what: str, needed: int, parts: str) -> None:
-    """Raise TargetError unless so many bytes of flash or SRAM are there."""
+    """Raise TargetError unless the board has that much flash or SRAM."""
     there = (board.flash if what == "flash" else board.sram).bytes
     if needed > there:
         ways = [] if what == "flash" else list(_smaller(sources))
@@ -197,7 +197,7 @@ def _fit_stack(graph: Graph, board: Board, bound: StackBound) -> None:
 
 
 def _smaller(sources: Sources) -> Iterator[str]:
-    """What would lower a program's SRAM."""
+    """Yield ways to lower a program's SRAM."""
     if sources.learns:
         yield "let fewer layers or channels learn"
     if not sources.streamed_input:
@@ -249,10 +249,7 @@ class BoardDevice(Device):
         return _loss(self._ask(self._step(b"y", label, learning_rate) + latent))
 
     def hear(self, samples: Array) -> Array:
-        """What the program's own front end makes of int16 samples that follow silence: its input.
-
-        `heard` then holds the instructions that it took.
-        """
+        """As every device does; `heard` then holds the instructions that it took."""
         check_hearing(self.graph, samples)
         self._ask(b"h")
         self.heard = 0

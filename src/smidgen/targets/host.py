@@ -72,7 +72,7 @@ class Host:
 
 
 class HostDevice(Device):
-    """A library loaded from a copy of its own, so that no two devices share an arena."""
+    """A library loaded from a separate copy, so that no two devices share an arena."""
 
     def __init__(self, graph: Graph, sources: Sources, library: Path) -> None:
         self.graph, self.learns = graph, sources.learns
@@ -119,15 +119,14 @@ class HostDevice(Device):
         return _step(replay, given, learning_rate)
 
     def hear(self, samples: Array) -> Array:
-        """What the program's own front end makes of int16 samples that follow silence: its input."""
         sent, type_ = np.ascontiguousarray(samples), self.graph.image.type
         rows, row = check_hearing(self.graph, samples)
         self._function("audio_reset")()
         self._function("audio_push")(ctypes.c_void_p(sent.ctypes.data), sent.size)
-        heard: Array = np.zeros(type_.shape, np.int8)
+        features: Array = np.zeros(type_.shape, np.int8)
         for i in range(rows):
-            self._function("audio_row")(None, ctypes.c_void_p(heard.ctypes.data + i * row), i)
-        return heard
+            self._function("audio_row")(None, ctypes.c_void_p(features.ctypes.data + i * row), i)
+        return features
 
     def outputs(self) -> tuple[Array, ...]:
         return tuple(
