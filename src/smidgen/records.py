@@ -22,11 +22,12 @@ def from_plain(kind: type[Record], plain: object) -> Record:
 
 def _read(kind: Any, plain: Any) -> Any:
     origin, args = get_origin(kind), get_args(kind)
-    if isinstance(kind, type) and is_dataclass(kind):
-        hints = get_type_hints(kind)
+    made: Any = origin or kind
+    if isinstance(made, type) and is_dataclass(made):
+        hints, bound = get_type_hints(made), dict(zip(getattr(made, "__parameters__", ()), args, strict=False))
         if not isinstance(plain, dict) or not plain.keys() <= hints.keys():
             raise TypeError(f"{str(plain)[:40]} is not {kind}")
-        return kind(**{name: _read(hints[name], value) for name, value in plain.items()})
+        return made(**{name: _read(_bind(hints[name], bound), value) for name, value in plain.items()})
     if origin in (Union, UnionType):
         (other,) = (one for one in args if one is not NoneType)
         return None if plain is None else _read(other, plain)
@@ -50,3 +51,11 @@ def _read(kind: Any, plain: Any) -> Any:
     if not fits:
         raise TypeError(f"{str(plain)[:40]} is not {kind}")
     return plain
+
+
+def _bind(kind: Any, bound: dict[Any, Any]) -> Any:
+    """Return a generic dataclass's type of a field with its type variables replaced."""
+    if kind in bound:
+        return bound[kind]
+    own = getattr(kind, "__parameters__", ())
+    return kind[tuple(bound[one] for one in own)] if own else kind

@@ -67,6 +67,7 @@ def test_two_processes_write_what_one_writes_and_a_killed_one_loses_nothing(alon
     assert list(working_for(os.getpid(), WORKER)) == []
 
 
+@pytest.mark.slow
 def test_a_ray_cluster_of_this_machine_writes_the_same_though_a_worker_is_killed(alone: bytes, tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="Ray is not installed: install smidgen[ray] to test the cluster")
     file, killed = tmp_path / "ray.json", list[int]()
@@ -99,6 +100,7 @@ def test_an_interrupted_analysis_goes_on_and_ends_as_if_it_had_not_been(
     assert not journal_path(file).exists()
 
 
+@pytest.mark.slow
 def test_where_ray_offers_a_gpu_fleets_run_on_it_unless_the_host_is_asked_for() -> None:
     ray = pytest.importorskip("ray", reason="Ray is not installed: install smidgen[ray] to test the cluster")
     trials = some_trials()[:2]

@@ -39,7 +39,7 @@ from smidgen.fitting.stages import (
     Wish,
 )
 from smidgen.ir import Graph
-from smidgen.ir.fingerprint import FORMAT, fingerprint
+from smidgen.ir.text import FORMAT, fingerprint
 from smidgen.learning import Course
 from smidgen.quantization import is_float
 from smidgen.results.report import Section
