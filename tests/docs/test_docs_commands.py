@@ -92,7 +92,7 @@ def tools(folder: Path) -> str:
 def run_page(page: Page, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a page's blocks in order in a new folder, with what its setups make."""
     (folder / "page").mkdir()
-    for name in page.setups:
+    for name in dict.fromkeys(page.setups):
         doc_setups.SETUPS[name](folder / "page")
     blocks = [(block.place, block.language, block.text) for block in page.runs]
     (folder / "blocks.json").write_text(json.dumps(blocks))

@@ -120,15 +120,15 @@ class Odd(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("way", "said"),
+    ("way", "sentence"),
     [
         ("projection", "leave out proj_size"),
         ("start", "begins with a state that is computed or not zero"),
         ("cell", "only the first 2 results of it are supported"),
     ],
 )
-def test_modules_that_ask_more_of_an_lstm_are_refused(way: str, said: str) -> None:
-    with pytest.raises(ImportModelError, match=said):
+def test_modules_that_ask_more_of_an_lstm_are_refused(way: str, sentence: str) -> None:
+    with pytest.raises(ImportModelError, match=sentence):
         sm.from_torch(Odd(way).eval(), example("steps-first"))
 
 
@@ -169,7 +169,7 @@ def test_a_batch_in_front_is_what_onnx_says_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "attributes", "outs", "said"),
+    ("code", "attributes", "outs", "sentence"),
     [
         ("LSTM", {"clip": 3.0}, ["y"], "clip = 3.0 is not supported"),
         ("LSTM", {"input_forget": 1}, ["y"], "input_forget = 1 is not supported"),
@@ -180,10 +180,10 @@ def test_a_batch_in_front_is_what_onnx_says_it_is(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_onnx_files_that_ask_more_are_refused(
-    tmp_path: Path, code: str, attributes: dict[str, Any], outs: list[str], said: str
+    tmp_path: Path, code: str, attributes: dict[str, Any], outs: list[str], sentence: str
 ) -> None:
     node, held = node_of(code, outs, np.random.default_rng(0), **attributes)
-    with pytest.raises(ImportModelError, match=said):
+    with pytest.raises(ImportModelError, match=sentence):
         read(onnx_model([node], (STEPS, 1, INPUTS), held), tmp_path)
 
 
@@ -332,7 +332,7 @@ def test_a_fleet_learns_through_time_what_numpy_learns(kind: type[nn.LSTM] | typ
     check_lockstep(graph, [sm.compile(graph, scheme, options=sm.Options(CLASSES)).graph for scheme in schemes])
 
 
-def test_what_lies_before_a_gru_that_resets_first_cannot_learn_and_is_told_so() -> None:
+def test_layers_before_a_gru_that_resets_first_are_refused_for_training() -> None:
     made = quantized_early("GRU", 1)
     nodes = (replace(n, op=replace(n.op, reset_after=False)) if isinstance(n.op, Gru) else n for n in made.nodes)
     graph = replace(made, nodes=tuple(nodes))
