@@ -151,7 +151,7 @@ def check_project(folder: Path, force: bool = False) -> None:
         return
     if not force:
         raise InputError(
-            f"{folder} is there already and not an empty folder; give --force to replace a project, or name another"
+            f"{folder} exists already and is not an empty folder; give --force to replace a project, or name another"
         )
     if folder.is_symlink() or not (folder / LISTING).is_file():
         raise InputError(
