@@ -108,9 +108,7 @@ def render_board(board: Board, name: str, fields: Mapping[str, object]) -> str:
     return render(f"board/{name}", **{**own, **fields})
 
 
-def start_files(board: Board, kept: Mapping[str, object]) -> dict[str, str]:
-    """Start-up and linker script."""
-    return {
-        "startup.c": render_board(board, f"{STARTUP[board.core.isa]}.c", kept),
-        "board.ld": render_board(board, "board.ld", kept),
-    }
+def start_files(board: Board, kept: Mapping[str, object] | None = None) -> dict[str, str]:
+    """Return a board's start-up and linker script, by name; `kept` are fields on the flash it keeps a state in."""
+    templates = {"startup.c": f"{STARTUP[board.core.isa]}.c", "board.ld": "board.ld"}
+    return {name: render_board(board, template, kept or {}) for name, template in templates.items()}
