@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, dataclass_transform
 
 import numpy as np
 
@@ -115,10 +115,11 @@ OpType = TypeVar("OpType", bound=Op)
 Class = TypeVar("Class")
 
 
+@dataclass_transform(frozen_default=True)
 def op(cls: type[OpType]) -> type[OpType]:
-    """Enter an op class into the table by its name."""
-    OPS[cls.__name__] = cls
-    return cls
+    """Make an op class a frozen dataclass and enter it into the table by its name."""
+    OPS[cls.__name__] = made = dataclass(frozen=True)(cls)
+    return made
 
 
 def attribute(cls: type[Class]) -> type[Class]:

@@ -42,7 +42,6 @@ def mask_bytes(size: int) -> int:
 
 
 @op
-@dataclass(frozen=True)
 class Mask(Op):
     """One bit per element: set where the value lies strictly inside its activation's limits, so gradient passes.
 
@@ -198,7 +197,6 @@ class GradOp(Op):
 
 
 @op
-@dataclass(frozen=True)
 class RequantizeGrad(GradOp):
     """The gradient before a requantization: the gradient after it, times its factor, where it did not clamp."""
 
@@ -218,7 +216,6 @@ class RequantizeGrad(GradOp):
 
 
 @op
-@dataclass(frozen=True)
 class SumGrads(GradOp):
     """The sum of two gradients of one value: paths that part in the forward pass meet here."""
 
@@ -261,7 +258,6 @@ class SumGrads(GradOp):
 
 
 @op
-@dataclass(frozen=True)
 class FromFloat(Op):
     """A float32 gradient becomes int8 in units of g0, the largest magnitude of the loss gradient."""
 
@@ -303,7 +299,6 @@ class FromFloat(Op):
 
 
 @op
-@dataclass(frozen=True)
 class AdvanceStepState(Op):
     """The step_state after a step: one step on, each level moved by what its tensor showed."""
 
@@ -344,7 +339,6 @@ class ParameterGrad(Op):
 
 
 @op
-@dataclass(frozen=True)
 class ChannelSum(ParameterGrad):
     """The sum over all positions: a bias's gradient."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from smidgen.ops.gradient import RequantizeGrad, SumGrads, requantize_grad
 
 
 @op
-@dataclass(frozen=True)
 class Lookup(Op):
     """y = f(x), f a function of `functions.FUNCTIONS` with its parameters, or its slope.
 
@@ -97,7 +96,6 @@ def reals(x: Type) -> Array:
 
 
 @op
-@dataclass(frozen=True)
 class PRelu(Op):
     """y = x where x ≥ 0, elsewhere x · slope; the slope may repeat along x's leading dimensions."""
 

@@ -53,7 +53,6 @@ class LstmStep:
 
 
 @op
-@dataclass(frozen=True)
 class Lstm(Recurrent):
     """c ← f·c + i·g, h ← o·tanh(c); i, f and o are sigmoids, g is a tanh; weights hold them in the order i, f, g, o.
 
@@ -131,7 +130,6 @@ def _int8_steps(op: Lstm, node: Node, y: Type, x: Array, w: Array, u: Array, b: 
 
 
 @op
-@dataclass(frozen=True)
 class LstmSlopes(RecurrentSlopes):
     """The six slopes of an LSTM: from dh to o and to c; from dc to i, f and g, and to the c before."""
 
@@ -188,7 +186,6 @@ def int8_slopes(i: Array, f: Array, g: Array, o: Array, tanh: Array, before: Arr
 
 
 @op
-@dataclass(frozen=True)
 class LstmGrad(RecurrentGrad):
     """dx of an LSTM from dy, its slopes, and its weights of x and of h; in int8 in units of 2^−12 steps of dy."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from smidgen import numerics
@@ -44,7 +42,6 @@ def steps(shape: tuple[int, ...], transposed: bool) -> tuple[int, int]:
 
 
 @op
-@dataclass(frozen=True)
 class MatMul(Op):
     """y = a · b, matrix by matrix along leading dimensions, each matrix as it is or transposed."""
 
@@ -105,7 +102,6 @@ class MatMul(Op):
 
 
 @op
-@dataclass(frozen=True)
 class MatMulGrad(GradOp):
     """The gradient times the other operand, less its zero point, or the other way round; each may be transposed."""
 

@@ -139,7 +139,6 @@ def rounded_constants(scale: Array, shift: Array, y: QParams, step: float | None
 
 
 @op
-@dataclass(frozen=True)
 class Normalize(Op):
     """y = (x − mean) / √(variance + ε) · scale + shift; channels run along the last dimension.
 
@@ -213,7 +212,6 @@ def largest_sum(x: Type, size: int, epsilon: float) -> int:
 
 
 @op
-@dataclass(frozen=True)
 class NormalizeGrad(GradOp):
     """dx = (g − mean(g) − z · mean(g · z)) / deviation, with g = dy · scale and z the normalized input."""
 
@@ -287,7 +285,6 @@ def _mean(x: Array, size: int) -> Array:
 
 
 @op
-@dataclass(frozen=True)
 class BatchNorm(Op):
     """y = x · scale + shift along the last axis, in float32; quantization folds it into the layer beside it."""
 

@@ -55,7 +55,6 @@ class Pool(Op):
 
 
 @op
-@dataclass(frozen=True)
 class MaxPool(Pool):
     """The largest element of each window; padding never wins."""
 
@@ -74,7 +73,6 @@ class MaxPool(Pool):
 
 
 @op
-@dataclass(frozen=True)
 class AvgPool(Pool):
     """The mean of each window's elements inside the map, halves away from zero."""
 
@@ -98,7 +96,6 @@ class AvgPool(Pool):
 
 
 @op
-@dataclass(frozen=True)
 class Mean(Op):
     """The mean of each channel over the whole map, as [1, channels] or, with keep_dims, [1, 1, 1, channels]."""
 
@@ -144,7 +141,6 @@ class Mean(Op):
 
 
 @op
-@dataclass(frozen=True)
 class MeanGrad(GradOp):
     """Every position of a channel gets its mean's gradient; the count is in the factors."""
 
@@ -197,7 +193,6 @@ class PoolGrad(GradOp):
 
 
 @op
-@dataclass(frozen=True)
 class AvgPoolGrad(PoolGrad):
     """Every element inside a window gets its share; lowered, a share is a 12-bit fraction of the window."""
 
@@ -235,7 +230,6 @@ class AvgPoolGrad(PoolGrad):
 
 
 @op
-@dataclass(frozen=True)
 class MaxPoolGrad(PoolGrad):
     """The first largest element of each window gets its gradient."""
 

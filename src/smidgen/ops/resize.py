@@ -52,7 +52,6 @@ def nearest(size: int, count: int, align_corners: bool = False, half_pixel: bool
 
 
 @op
-@dataclass(frozen=True)
 class Pick(Op):
     """y[i, j] = x[rows[i], columns[j]] of a [1, rows, columns, channels] map."""
 
@@ -92,7 +91,6 @@ class Pick(Op):
 
 
 @op
-@dataclass(frozen=True)
 class PickGrad(GradOp):
     """Every element gets the gradients of all places it was taken to."""
 
@@ -209,7 +207,6 @@ def _spreads(x: tuple[int, ...], y: tuple[int, ...], corners: bool, half: bool) 
 
 
 @op
-@dataclass(frozen=True)
 class ResizeBilinear(Op):
     """A map of `size` rows and columns, each element between the four nearest; the quantization stays."""
 
@@ -266,7 +263,6 @@ def _blend(x: Array, rows: Between, columns: Between, one: np.generic) -> Array:
 
 
 @op
-@dataclass(frozen=True)
 class ResizeBilinearGrad(GradOp):
     """Every element gets its shares of the gradients of all points near it; lowered, a share has six bits a side."""
 

@@ -107,7 +107,6 @@ class Momentum(UpdateRule):
 
 
 @op
-@dataclass(frozen=True)
 class MaxAbs(Op):
     """g0: the largest magnitude of the loss gradient, the unit of every int8 gradient of this step."""
 
@@ -127,7 +126,6 @@ class MaxAbs(Op):
 
 
 @op
-@dataclass(frozen=True)
 class Rate(Op):
     """learning rate · g0 as a 31-bit mantissa and an exponent: rate = m · 2^(e − 31).
 

@@ -162,7 +162,6 @@ class Step(Op):
 
 
 @op
-@dataclass(frozen=True)
 class BiasStep(Step):
     """b −= delta, saturated. Inputs: b, its buffer where the rule keeps one, sums, rate, step_state.
 
@@ -201,7 +200,6 @@ class BiasStep(Step):
 
 
 @op
-@dataclass(frozen=True)
 class WeightStep(Step):
     """W −= delta, saturated to ±127 int8 steps; a buffer holds BUFFER_BITS bits below one.
 
@@ -307,7 +305,6 @@ class FusedStep(Step):
 
 
 @op
-@dataclass(frozen=True)
 class FusedBiasStep(FusedStep, BiasStep):
     """A bias learns from its output's gradient."""
 
@@ -318,7 +315,6 @@ class FusedBiasStep(FusedStep, BiasStep):
 
 
 @op
-@dataclass(frozen=True)
 class FusedWeightStep(FusedStep, WeightStep):
     """A layer's weights learn from its input and its output's gradient."""
 
@@ -334,7 +330,6 @@ class FusedWeightStep(FusedStep, WeightStep):
 
 
 @op
-@dataclass(frozen=True)
 class DenseStep(Op):
     """The float32 head learns: w −= rate · dy ⊗ x and b −= rate · dy.
 
