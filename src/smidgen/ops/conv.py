@@ -26,7 +26,7 @@ from smidgen.ops.window import Pad, Window, scatter
 
 
 def same_map(node: Node) -> bool:
-    """Whether the first output is as large as the first input, pixel for pixel and channel for channel."""
+    """Return whether the first output is as large as the first input, pixel for pixel and channel for channel."""
     return node.ins[0].type.shape == node.outs[0].type.shape
 
 
@@ -86,7 +86,7 @@ class Conv2D(Windowed):
 
 @op
 class Depthwise(Windowed):
-    """Each input channel has `multiplier` filters of its own; weights are [1, rows, columns, in · multiplier]."""
+    """Each input channel has `multiplier` separate filters; weights are [1, rows, columns, in · multiplier]."""
 
     activation: str = "none"
 

@@ -54,7 +54,7 @@ def pair_params(node: Node, activation: str) -> Params:
 
 @dataclass(frozen=True)
 class Pair(Op):
-    """What sum and product share; b may repeat along a's leading dimensions."""
+    """The common part of sum and product; b may repeat along a's leading dimensions."""
 
     activation: str = "none"
 
@@ -144,7 +144,7 @@ def rescale_params(node: Node, multiplier: tuple[int, int], limits: tuple[int, i
 
 @op
 class Activate(Op):
-    """y = x limited to the activation's range, in a quantization of its own."""
+    """y = x limited to the activation's range, in another quantization."""
 
     activation: str = "relu"
 

@@ -1,7 +1,7 @@
-"""What every gradient op shares: exact sums, then one passage through scale, mask and rounding.
+"""Gradient ops in common: exact sums, then one passage through scale, mask and rounding.
 
 A gradient op runs in float32 (the definition of the gradient, and the fp32 baseline) or, lowered, in
-int8 with carried exponents: then it also reads the step state and tells the bits it saw.
+int8 with carried exponents: then it also reads the step state and reports the bits it saw.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def unmask(mask: Array, shape: tuple[int, ...]) -> Array:
 
 @dataclass(frozen=True)
 class GradInputs(Generic[T]):
-    """What a gradient op reads."""
+    """The inputs of a gradient op."""
 
     operands: tuple[T, ...]  # gradients first
     mask: T | None
@@ -105,7 +105,7 @@ class GradOp(Op):
         raise GraphError(f"{type(self).__name__} gives no shape")
 
     def sums(self, node: Node, *operands: Array) -> Array:
-        """What is scaled and rounded: integers where the gradients are, float32 where they are."""
+        """Return what is scaled and rounded: integers where the gradients are, float32 where they are."""
         raise GraphError(f"{type(self).__name__} gives no sums")
 
     def bound(self, node: Node) -> int:

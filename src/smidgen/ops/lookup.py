@@ -69,7 +69,7 @@ class Lookup(Op):
         return results
 
     def tangent(self, x: Type) -> tuple[Lookup, QParams]:
-        """What gives the slope at int8 x, in a scale that holds the largest of its 256 results exactly."""
+        """Return what gives the slope at int8 x, in a scale that holds the largest of its 256 results exactly."""
         slope = replace(self, slope=True, tflite=False)
         return slope, QParams.per_tensor((float(np.abs(slope.real(reals(x))).max()) or 1.0) / INT8_MAX)
 
@@ -86,7 +86,7 @@ class Lookup(Op):
 
 
 def is_sigmoid(op: Op) -> bool:
-    """Whether an op is the sigmoid itself, however it rounds."""
+    """Return whether an op is the sigmoid itself, however it rounds."""
     return isinstance(op, Lookup) and op.function == "sigmoid" and not op.slope
 
 

@@ -24,7 +24,7 @@ MOST_OUTPUTS = 2**24  # up to which float32 counts without a gap
 
 
 def checked_class(label: int | Array | None, classes: int) -> int:
-    """Return the number of a class; InputError unless it is one of so many."""
+    """Return the number of a class; InputError unless it is below `classes`."""
     if not isinstance(label, int | np.integer):
         what = "nothing" if label is None else "an array"
         raise InputError(f"the label is {what}, but the program learns {classes} classes; give a number from 0 up")

@@ -155,7 +155,7 @@ class LstmSlopes(RecurrentSlopes):
         return np.stack(made).reshape(1, len(x[0]), -1)
 
     def _free(self, c: Array) -> Array:
-        """Whether each cell state lies within its limits."""
+        """Return whether each cell state lies within its limits."""
         most = (self.layer.cell_limit() or int16.INT16_MAX) if c.dtype.kind == "i" else self.clip or math.inf
         return np.abs(c) < most
 

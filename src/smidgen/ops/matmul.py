@@ -43,7 +43,7 @@ def steps(shape: tuple[int, ...], transposed: bool) -> tuple[int, int]:
 
 @op
 class MatMul(Op):
-    """y = a · b, matrix by matrix along leading dimensions, each matrix as it is or transposed."""
+    """y = a · b, matrix by matrix along leading dimensions, each matrix transposed or not."""
 
     transpose_a: bool = False
     transpose_b: bool = False
@@ -130,7 +130,7 @@ class MatMulGrad(GradOp):
         return product.astype(np.int64) if self.lowered else product
 
     def depth(self, node: Node) -> int:
-        """How many products are summed."""
+        """Return how many products are summed."""
         return self.sides(node.ins[0].type.shape, node.ins[1].type.shape)[0][-1]
 
     def bound(self, node: Node) -> int:

@@ -34,7 +34,7 @@ def scale_type(x: Type, channels: int) -> str:
 
 @dataclass(frozen=True)
 class Groups:
-    """Which elements share statistics: those of a group of channels, of one row or of all of them."""
+    """The elements that share statistics: those of a group of channels, of one row or of all of them."""
 
     rows: int  # that have statistics of their own
     positions: int  # that share them
@@ -54,7 +54,7 @@ class Groups:
         )
 
     def channels(self, w: Array) -> Array:
-        """What each channel has, as [1, groups, elements]."""
+        """Return a number of each channel as [1, groups, elements]."""
         return np.tile(w.reshape(1, self.groups, self.width), (1, 1, self.positions))
 
     def together(self, x: Array, shape: tuple[int, ...]) -> Array:

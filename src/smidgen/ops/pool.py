@@ -18,7 +18,7 @@ from smidgen.ops.window import Pad, Window, check_pads, scatter
 
 @dataclass(frozen=True)
 class Pool(Op):
-    """What the two pools share: a window over each channel, the input's quantization kept."""
+    """The common part of both pools: a window over each channel, the input's quantization kept."""
 
     size: tuple[int, int] = (2, 2)
     stride: tuple[int, int] = (2, 2)
@@ -188,7 +188,7 @@ class PoolGrad(GradOp):
             raise GraphError(f"{what} of {list(x.shape)} does not fit the gradient {list(dy.shape)}")
 
     def overlap(self) -> int:
-        """How many windows can see one element."""
+        """Return how many windows can see one element."""
         return int(np.prod([-(-k // s) for k, s in zip(self.size, self.stride, strict=True)]))
 
 
