@@ -20,7 +20,7 @@ PLAIN: tuple[type[Op], ...] = (Softmax, Reshape, Dequantize)  # the same where i
 
 @dataclass(frozen=True)
 class Ending:
-    """The end of a network: what its head reads, in int8, the head, and the nodes between it and the scores, in order."""
+    """The end of a network: what its head reads, in int8, the head, and the nodes from it to the scores, in order."""
 
     features: Value
     layer: Node

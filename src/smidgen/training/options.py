@@ -95,7 +95,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Head:
-    """The layer that gives the scores: how many, from which weights it starts, what it computes in, and whether in each cell."""
+    """The layer that gives the scores: their number, its first weights, its dtype, and whether each cell has scores."""
 
     outputs: int
     start: HeadStart
