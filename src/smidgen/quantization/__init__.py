@@ -4,7 +4,7 @@ from smidgen.quantization.calibration import METHODS, Method, QuantizationError,
 from smidgen.quantization.choosing import PixelChoice, Tried
 from smidgen.quantization.conventions import CONVENTIONS
 from smidgen.quantization.folding import fold
-from smidgen.quantization.quantizing import Quantized, Recipe, quantize
+from smidgen.quantization.quantizing import Quantized, Recipe, is_float, quantize, quantize_with
 from smidgen.quantization.report import Accuracy, LayerNoise, Report, scored_classes
 
 __all__ = [
@@ -21,6 +21,8 @@ __all__ = [
     "Report",
     "Tried",
     "fold",
+    "is_float",
     "quantize",
+    "quantize_with",
     "scored_classes",
 ]
