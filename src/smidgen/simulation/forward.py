@@ -17,7 +17,7 @@ from smidgen.ops.conv import multipliers
 from smidgen.ops.dense import LANES
 from smidgen.simulation import sums
 from smidgen.simulation.layout import Setting, check_single, from_lanes, to_lanes, unflatten, zero_of
-from smidgen.simulation.ordered import ordered_dot
+from smidgen.simulation.sums import ordered_dot
 
 Function = Callable[..., Tensor | tuple[Tensor, ...]]
 FleetRule = Callable[[Node, Setting], Function]
