@@ -33,7 +33,7 @@ from smidgen.data import Data, examples, pixel_encoding
 from smidgen.ir import Array, Graph
 from smidgen.ops.update import Step, WeightStep
 from smidgen.results.figures import Axis, Figure, Line, Panel
-from smidgen.results.page import page_of
+from smidgen.results.report.page import page_of
 from smidgen.training import Options, build_training
 from smidgen.training.scheme import load_scheme
 

@@ -17,7 +17,7 @@ from smidgen.data.audio import middle
 from smidgen.frontends import export_model
 from smidgen.ir import Array, roles_of
 from smidgen.learning.testing import label_of
-from smidgen.targets.cortex_m import BoardDevice
+from smidgen.targets.firmware import BoardDevice
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,9 @@ def on_board(here: sm.Program, there: sm.Program, data: sm.Data, rate: float, st
         kept, memory, counts = board.state(), board.memory(), board.counts()
         same &= all(np.array_equal(array, kept[name]) for name, array in host.state().items())
         milliseconds = board.clock.milliseconds(counts.total)
-        return OnBoard(there.target.name, memory.sram, memory.flash, counts.total, milliseconds, steps, same)
+        return OnBoard(
+            there.target.name, memory.bytes, board.image.flash_bytes, counts.total, milliseconds, steps, same
+        )
 
 
 def _heard(board: BoardDevice, sound: Array, image: Array) -> Array:

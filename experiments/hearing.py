@@ -17,7 +17,7 @@ from smidgen.learning import Course, top1
 from smidgen.numerics.log_mel import log_mel, log_mel_tables
 from smidgen.pipeline import compile
 from smidgen.targets.boards import BOARDS
-from smidgen.targets.cortex_m import BoardDevice, CortexM
+from smidgen.targets.firmware import BoardDevice, BoardTarget
 from smidgen.targets.host import Host
 from smidgen.training import Options
 from smidgen.training.scheme import Scheme
@@ -53,7 +53,7 @@ def hearing_network(spec: LogMel, shape: tuple[int, ...]) -> Graph:
 def measure_front_end(name: str, board: str, seed: int = 0) -> FrontEndCost:
     """What a front end costs on a board, by noise: the instructions hardly depend on what is heard."""
     spec, shape = FRONT_ENDS[name], SHAPES[name]
-    program = compile(hearing_network(spec, shape), target=CortexM(BOARDS[board]))
+    program = compile(hearing_network(spec, shape), target=BoardTarget(BOARDS[board]))
     samples = np.random.default_rng(seed).integers(-9999, 9999, spec.samples(shape)).astype(np.int16)
     tables = vars(log_mel_tables(spec)).values()
     with program.start() as device:
@@ -110,7 +110,7 @@ def learn_alike(graph: Graph, data: Data, scheme: Scheme | str, steps: int, rate
     spec = graph.preprocessing
     assert isinstance(spec, LogMel)
     options, images = Options(len(data.classes), seed=seed), examples(data.train, pixel_encoding(graph))
-    here, there = (compile(graph, scheme, target, options=options, images=images) for target in (Host(), CortexM()))
+    here, there = (compile(graph, scheme, target, options=options, images=images) for target in (Host(), BoardTarget()))
     course, exact, losses = Course(1, rate, schedule="constant", seed=seed), True, []
     with here.start() as host, there.start() as board:
         assert isinstance(board, BoardDevice)
@@ -126,5 +126,5 @@ def learn_alike(graph: Graph, data: Data, scheme: Scheme | str, steps: int, rate
         part = max(len(losses) // 4, 1)
         return LearnedAlike(
             len(losses), before, top1(host, data.test), float(np.mean(losses[:part])), float(np.mean(losses[-part:])),
-            board.heard, step, board.memory().sram, exact,
+            board.heard, step, board.memory().bytes, exact,
         )  # fmt: skip

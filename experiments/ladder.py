@@ -24,8 +24,8 @@ from smidgen.ir.rewriting import prune
 from smidgen.memory import Buffer, ordering, streaming
 from smidgen.memory.rows import WHOLE, Schedule
 from smidgen.memory.streaming import Layout
-from smidgen.results.lifecycle import kinds_of
-from smidgen.targets.finding import find
+from smidgen.results.memory import kinds_of
+from smidgen.targets import find
 from smidgen.training import Options, build_training, passes
 from smidgen.training.passes import Pass
 from smidgen.training.scheme import load_scheme

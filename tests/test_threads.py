@@ -26,18 +26,17 @@ from smidgen.learning import Course, learn
 from smidgen.learning.testing import measure
 from smidgen.quantization import METHODS, Method, QuantizationError, Recipe, quantize
 from smidgen.quantization.calibration import calibrate
-from smidgen.targets.device import Device
+from smidgen.targets.device import FEWEST, Device, share_out
 from smidgen.targets.host import Host
-from smidgen.targets.sharing import FEWEST, share_out
 from smidgen.threads import cores, in_order, threads_for
 from smidgen.training import Options
 from tests.cli.test_cli import fail
-from tests.support.floats import dequantized
-from tests.support.judged import in_a_folder_of_photographs, named_network, of_rows, rows, told
+from tests.support.float_graphs import dequantized
 from tests.support.loss_tasks import TASKS, Task
+from tests.support.output_networks import in_a_folder_of_photographs, named_network, of_rows, rows, told
 from tests.support.shapes import draw_shapes
+from tests.support.small_network import small_network
 from tests.support.streams import streaming_network
-from tests.support.toys import small_network
 
 SEVERAL = 3
 DATA = draw_shapes(4, FEWEST)

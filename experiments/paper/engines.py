@@ -226,7 +226,7 @@ def footprint(graph: Graph, build: Build) -> Footprint:
 
 
 def _counted(graph: Graph, scheme: Scheme, options: sm.Options, planned: Footprint) -> Footprint:
-    from smidgen.results.profiling import profile
+    from smidgen.results.profile import profile
 
     result = profile(sm.compile(graph, scheme, "cortex-m7", options=options, streamed_input=planned.streamed))
     if not result.exact.equal:

@@ -24,12 +24,12 @@ from smidgen.frontends.network import build
 from smidgen.ir import Builder, QParams, Type, evaluate
 from smidgen.ops import Add, Requantize
 from smidgen.training.scheme import load_scheme, resolve
+from tests.support.float_graphs import dequantized
 from tests.support.float_models import runtime
-from tests.support.floats import dequantized
 from tests.support.graphs import random_inputs
 from tests.support.release_files import npy, npz_members, pickled, tiny_network, zipped
 from tests.support.shapes import SHAPES, draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from smidgen.errors import InputError
 from smidgen.frontends.native import write_smg
 from smidgen.pipeline import Program
 from tests.support.shapes import draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 
 def smidgen(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:

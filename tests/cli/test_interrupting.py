@@ -19,7 +19,7 @@ from smidgen.cli import models
 from smidgen.frontends.native import write_smg
 from smidgen.selection.searching import Searcher
 from tests.support.shapes import SHAPES, draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 SECONDS = 120  # before a command that does nothing is given up
 

@@ -28,7 +28,7 @@ Make = Callable[[], Task]
 def folder(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder, with programs built where the other tests build theirs."""
     monkeypatch.chdir(tmp_path)
-    for module in ("host", "cortex_m"):
+    for module in ("host", "firmware"):
         monkeypatch.setattr(f"smidgen.targets.{module}.cache_folder", lambda: cache)
     return tmp_path
 

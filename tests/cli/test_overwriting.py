@@ -20,9 +20,9 @@ from smidgen.frontends.native import write_smg
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.pipeline import Program, compile
 from smidgen.quantization import QuantizationError
-from tests.support.floats import dequantized
+from tests.support.float_graphs import dequantized
 from tests.support.shapes import SHAPES, draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 WRITING = ("--output", "--picture")
 

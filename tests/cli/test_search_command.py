@@ -18,7 +18,7 @@ from smidgen.selection.contributions import write_contributions
 from smidgen.training.scheme import Scheme, SchemeError
 from tests.cli.test_cli import fail, invoke
 from tests.support.contributions import measured
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 
 @pytest.fixture

@@ -17,10 +17,10 @@ from smidgen.errors import InputError, SmidgenError
 from smidgen.fitting.stages import quantize_with
 from smidgen.frontends.native import write_smg
 from smidgen.ir.preprocessing import Preprocessing
-from tests.support.floats import dequantized
+from tests.support.float_graphs import dequantized
 from tests.support.networks import inverted_residual
 from tests.support.shapes import SHAPES, draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 LEARN = "--scheme last:2 --lr 0.01 --epochs 2"
 

@@ -19,7 +19,7 @@ from smidgen.errors import InputError
 from smidgen.ir import Array, Builder, Graph, QParams, Type
 from smidgen.ir.log_mel import MFCC, YAMNET, LogMel
 from smidgen.learning import Course
-from tests.support.hearing import listener
+from tests.support.audio_signals import listener
 from tests.support.wav_files import FLOAT, spoken, wav, write_words
 
 

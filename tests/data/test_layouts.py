@@ -25,13 +25,13 @@ from smidgen.data.layouts.formats import read_mat
 from smidgen.frontends.native import write_smg
 from smidgen.ir import Array
 from tests.support import layout_trees as trees
-from tests.support.floats import dequantized
+from tests.support.float_graphs import dequantized
 from tests.support.house import TOP
 from tests.support.layout_trees import STEP, Files, jpg, text, write
 from tests.support.mat_files import Value, mat_file, numbers
 from tests.support.release_files import zipped
+from tests.support.small_network import small_network
 from tests.support.tiers import examples
-from tests.support.toys import small_network
 
 Pairs = list[tuple[int, int]]  # which image, which label
 TEN = ("airplane", "automobile", "bird")

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from smidgen.compiler import find_compiler
 from smidgen.pipeline import compile
-from smidgen.targets.compiler import find_compiler
 from smidgen.training import Options
 from tests.support import doc_pages, doc_setups
+from tests.support.audio_signals import listener
 from tests.support.doc_commands import check_python_text, check_shell
 from tests.support.doc_pages import Block, Page
-from tests.support.hearing import listener
 from tests.support.house import TOP
 from tests.support.networks import CLASSES, inverted_residual
 

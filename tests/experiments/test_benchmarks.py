@@ -15,8 +15,8 @@ from smidgen.frontends.native import write_smg
 from smidgen.frontends.tflite import write_tflite
 from tests.support import layout_trees as trees
 from tests.support.house import TOP
+from tests.support.small_network import small_network
 from tests.support.streams import streaming_network
-from tests.support.toys import small_network
 
 ACCURACY = ("exports", "flowers", "gradients", "pixels", "quantization", "ratios", "step", "zoo")
 ON_BACKBONES = ("flowers", "gradients", "ratios", "step")

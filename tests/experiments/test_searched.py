@@ -44,10 +44,10 @@ from smidgen.selection.estimates import estimate
 from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, SchemeError
 from tests.support.contributions import measured
+from tests.support.fake_fleets import RUN, Pretended, outcome
 from tests.support.house import TOP
-from tests.support.pretended import RUN, Pretended, outcome
+from tests.support.small_network import small_network
 from tests.support.tiers import examples
-from tests.support.toys import small_network
 
 NETWORK = "mcunet-5fps"
 ESTIMATED = Searched(NETWORK, "49kb-12bit", "rule", "22 21:1", 12)

@@ -30,12 +30,12 @@ from smidgen.quantization import QuantizationError
 from smidgen.selection import analysis, search
 from smidgen.selection.contributions import read_contributions
 from smidgen.selection.estimates import estimate
-from smidgen.targets.finding import find_board
+from smidgen.targets import find_board
 from smidgen.training.scheme import Scheme
 from tests.support.contributions import measured
-from tests.support.floats import dequantized
+from tests.support.float_graphs import dequantized
 from tests.support.shapes import SHAPES, draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 DATA = draw_shapes(12, 6)
 STAGES = ("model", "contributions", "scheme", "board", "rate", "learned", "project", "report")

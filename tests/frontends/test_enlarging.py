@@ -20,9 +20,9 @@ from smidgen.frontends.tflite.encode import encode
 from smidgen.frontends.tflite.flatbuffer import SAME, VALID, TfliteModel, TfliteOperator, TfliteOptions, TfliteTensor
 from smidgen.ir import Array, Graph, evaluate
 from smidgen.ops.loss import Loss
-from smidgen.ops.pick import PickGrad
+from smidgen.ops.resize import PickGrad
 from smidgen.quantization import quantize
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import Host
 from tests.frontends.test_architectures import export
 from tests.frontends.test_moving import int8, integers, read_file
@@ -178,7 +178,7 @@ def test_networks_learn_through_all_that_enlarges_them_the_same_bytes_as_numpy(
     name: str, source: str, target: str, host: Host, cache: Path, tmp_path: Path
 ) -> None:
     _, loss, scheme = LEARNERS[name]
-    where: Host | CortexM = host if target == "host" else CortexM(cache=cache)
+    where: Host | BoardTarget = host if target == "host" else BoardTarget(cache=cache)
     graph = quantized(name, source, tmp_path)
     program = smidgen.compile(graph, scheme, where, options=smidgen.Options(loss=loss))
     used = {type(node.op) for node in program.graph.nodes}

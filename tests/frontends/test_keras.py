@@ -21,9 +21,8 @@ import pytest
 import smidgen as sm
 from smidgen.errors import ImportModelError
 from smidgen.frontends import import_model
-from smidgen.frontends.keras.activations import ACTIVATIONS
-from smidgen.frontends.keras.hdf5 import Group, read_hdf5
-from smidgen.frontends.keras.layers import LAYERS, ONLY_TRAINING
+from smidgen.frontends.keras.hdf5 import Hdf5Group, read_hdf5
+from smidgen.frontends.keras.layers import ACTIVATIONS, LAYERS, ONLY_TRAINING
 from smidgen.ir import Array, evaluate
 from smidgen.ops import Dense
 from tests.support.release_files import SHARED
@@ -313,7 +312,7 @@ def test_our_reading_of_hdf5_is_that_of_its_library() -> None:
             assert last in group.members, name
             if list(theirs[name].attrs.get("weight_names", [])):
                 held = group.members[last]
-                assert isinstance(held, Group)
+                assert isinstance(held, Hdf5Group)
                 assert list(held.attributes["weight_names"]) == list(theirs[name].attrs["weight_names"])
 
 

@@ -23,7 +23,7 @@ from smidgen.frontends.tflite import read_tflite
 from smidgen.frontends.tflite.encode import encode
 from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator, TfliteOptions, TfliteTensor
 from smidgen.ir import Array, Graph, evaluate
-from smidgen.ops.pick import Repeated, nearest
+from smidgen.ops.resize import Repeated, nearest
 from smidgen.pipeline import compile
 from smidgen.targets.host import Host
 from tests.frontends.test_onnx import agrees, model, quick, read

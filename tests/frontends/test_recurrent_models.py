@@ -27,7 +27,7 @@ from smidgen.ir import Array, Graph, evaluate, evaluate_all
 from smidgen.ops import Conv2D, Gru, GruGrad, Lstm, LstmGrad
 from smidgen.quantization import Quantized, quantize
 from smidgen.simulation import Simulation
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import Host
 from smidgen.training import build_training
 from tests.frontends.test_onnx import model as onnx_model
@@ -244,7 +244,7 @@ def test_cells_that_grow_and_biases_that_count_keep_their_room_in_int8(kind: typ
 def test_dense_layers_behind_a_recurrent_one_learn_the_same_bytes_as_numpy(
     source: str, target: str, host: Host, cache: Path, folder: Path
 ) -> None:
-    where: Host | CortexM = host if target == "host" else CortexM(cache=cache)
+    where: Host | BoardTarget = host if target == "host" else BoardTarget(cache=cache)
     model = quantized(source, folder).graph
     program = sm.compile(model, "last:1", where, options=sm.Options(CLASSES))
     assert any(isinstance(node.op, Gru if source == "gru" else Lstm) for node in program.graph.nodes)
@@ -314,7 +314,7 @@ def test_a_convolution_before_recurrent_layers_learns_through_time_the_same_byte
     kind: type[nn.LSTM] | type[nn.GRU], layers: int, target: str, host: Host, cache: Path
 ) -> None:
     graph = quantized_early(kind.__name__, layers)
-    where: Host | CortexM = host if target == "host" else CortexM(cache=cache)
+    where: Host | BoardTarget = host if target == "host" else BoardTarget(cache=cache)
     program = sm.compile(graph, "last:2", where, options=sm.Options(CLASSES))
     assert sum(isinstance(node.op, LstmGrad | GruGrad) for node in program.graph.nodes) == layers
     early = [v.name for v in program.graph.state if v.name.startswith("convolution")]
@@ -354,7 +354,7 @@ def test_the_head_of_a_wild_lstm_learns_the_same_bytes_as_numpy(target: str, hos
     path = SHARED / "models" / "wild" / "tflm-mnist-lstm-int8.tflite"
     if not path.exists():
         pytest.skip(f"models from the wild are not beside the checkout: no {path.name}")
-    where: Host | CortexM = host if target == "host" else CortexM(cache=cache)
+    where: Host | BoardTarget = host if target == "host" else BoardTarget(cache=cache)
     program = sm.compile(sm.import_model(path), "head", where, options=sm.Options(10))
     rng = np.random.default_rng(1)
     steps = [(rng.integers(-128, 128, (1, 28, 28)).astype(np.int8), int(i)) for i in range(10)]

@@ -15,9 +15,9 @@ import smidgen as sm
 from smidgen.frontends.tflite import write_tflite
 from smidgen.frontends.tflite.metadata import stated_preprocessing
 from smidgen.ir.preprocessing import Preprocessing
-from tests.support.floats import FloatNet, dequantized
+from tests.support.float_graphs import FloatNet, dequantized
+from tests.support.small_network import small_network
 from tests.support.tiers import examples
-from tests.support.toys import small_network
 
 # Numbers of the fields in TensorFlow's metadata_schema.fbs, counted from 0, and how many each table has.
 MODEL, SUBGRAPH, TENSOR, UNIT, OPTIONS = (8, 3), (7, 2), (7, 4), (2, 1), (2, 0)

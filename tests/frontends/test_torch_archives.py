@@ -203,7 +203,7 @@ def lists_damage(benign: Members) -> Iterator[tuple[str, Members, str]]:
     yield "deep", {**benign, MODEL: b"[" * 100_000}, "cannot be read"
     yield "long number", {**benign, MODEL: b'{"a": ' + b"9" * 100_000 + b"}"}, "cannot be read"
     yield "constant NaN", {**benign, MODEL: b'{"a": NaN}'}, "has no entry 'graph_module'"
-    yield "list", {**benign, WEIGHTS: b"[]"}, "is not a mapping"
+    yield "list", {**benign, WEIGHTS: b"[]"}, "should be a mapping"
     yield "no text", {**benign, MODEL: b"\xff\xfe{}"}, "cannot be read"
     nodes = ("graph_module", "graph", "nodes", 0)
     yield "no function", changed(benign, MODEL, ((*nodes, "target"), "torch.ops.aten.nothing.default")), "it calls"

@@ -19,7 +19,7 @@ from smidgen.ops.matmul import MatMulGrad
 from smidgen.ops.normalize import NormalizeGrad
 from smidgen.ops.softmax import SoftmaxGrad
 from smidgen.quantization import quantize
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import Host
 from tests.frontends.test_architectures import export
 from tests.support.float_models import close, run, runtime
@@ -118,7 +118,7 @@ def test_they_learn_through_attention_the_same_bytes_as_numpy(
     kind: str, source: str, target: str, host: Host, cache: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     graph = quantized(kind, source, tmp_path_factory.getbasetemp()).graph
-    where: Host | CortexM = host if target == "host" else CortexM(cache=cache)
+    where: Host | BoardTarget = host if target == "host" else BoardTarget(cache=cache)
     options = smidgen.Options(KINDS[kind].classes)
     program = smidgen.compile(graph, f"last:{KINDS[kind].last}", where, options=options)
     assert {MatMulGrad, NormalizeGrad, SoftmaxGrad} <= {type(node.op) for node in program.graph.nodes}

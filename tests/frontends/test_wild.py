@@ -66,6 +66,6 @@ def test_padding_before_strided_convolutions_takes_no_memory_of_a_detector() -> 
 def test_an_autoencoder_of_dense_layers_is_profiled_without_asking_for_its_input_whole(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smidgen.targets.cortex_m.cache_folder", lambda: cache)
+    monkeypatch.setattr("smidgen.targets.firmware.cache_folder", lambda: cache)
     printed = json.loads(invoke("profile", wild("mlperf-ad01-int8.tflite"), "--steps", "1", "--json"))
     assert (printed["streamed_input"], printed["exact"]["equal"]) == (False, True)

@@ -20,11 +20,12 @@ from smidgen.inference import CellsTested, ClassesTested, LabelsTested, NumbersT
 from smidgen.inference.tested import count_confusion, judge_classes
 from smidgen.inference.testing import area_under_curve
 from smidgen.ir import Graph, evaluate
-from smidgen.results.testing import draw_tested
+from smidgen.results.report.learned import draw_tested
 from tests.cli.test_cli import fail, invoke
-from tests.support.floats import dequantized
+from tests.support.float_graphs import dequantized
 from tests.support.house import TOP
-from tests.support.judged import (
+from tests.support.litert import LiteRT
+from tests.support.output_networks import (
     in_a_folder_of_photographs,
     named_network,
     of_cells,
@@ -34,7 +35,6 @@ from tests.support.judged import (
     shapes,
     told,
 )
-from tests.support.litert import LiteRT
 from tests.support.release_files import SHARED
 from tests.support.shapes import SHAPES
 

@@ -19,8 +19,8 @@ from smidgen.frontends import export_model
 from smidgen.inference.outputs import ending_of, kind_of
 from smidgen.ir import evaluate
 from tests.cli.test_cli import fail, invoke
-from tests.support.hearing import listener
-from tests.support.judged import (
+from tests.support.audio_signals import listener
+from tests.support.output_networks import (
     in_a_folder_of_photographs,
     named_network,
     of_cells,

@@ -31,15 +31,15 @@ from smidgen.learning import (
 )
 from smidgen.learning.checkpoint import HEADER
 from smidgen.ops import Dense
-from smidgen.ops.overlay import Overlay
 from smidgen.ops.rules import Momentum, Sgd
+from smidgen.ops.state import Overlay
 from smidgen.pipeline import Program, compile
 from smidgen.targets.host import Host
 from smidgen.training import HeadDtype, Options
 from smidgen.training.scheme import Scheme, load_scheme
 from tests.support.litert import LiteRT
 from tests.support.shapes import draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 COURSE = Course(2, 0.01)
 DATA = draw_shapes(8, 3)

@@ -24,12 +24,12 @@ from smidgen.ir.log_mel import MFCC, LogMel
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.pipeline import compile
 from smidgen.selection.refinement import Planner
-from smidgen.targets.cortex_m import BoardDevice, CortexM
-from smidgen.targets.finding import find_board
+from smidgen.targets import find_board
+from smidgen.targets.firmware import BoardDevice, BoardTarget
 from smidgen.targets.host import HostDevice
 from smidgen.training import Options
 from tests.cli.test_cli import fail, invoke
-from tests.support.hearing import listener
+from tests.support.audio_signals import listener
 from tests.support.networks import inverted_residual
 from tests.support.release_files import SHARED
 from tests.support.wav_files import spoken, wav, write_words
@@ -197,7 +197,7 @@ def test_a_board_without_room_for_the_front_end_says_so() -> None:
 def test_a_budget_of_sram_counts_the_front_end(keywords: str) -> None:
     graph = with_front_end(sm.load(keywords), [np.zeros(9, np.int16)])
     planned = [
-        Planner(one, CortexM(), Options(3), True, lambda _: None).biases(0, 12)
+        Planner(one, BoardTarget(), Options(3), True, lambda _: None).biases(0, 12)
         for one in (graph, replace(graph, preprocessing=None))
     ]
     assert planned[0].total - planned[1].total == 3_518
@@ -205,7 +205,7 @@ def test_a_budget_of_sram_counts_the_front_end(keywords: str) -> None:
         assert isinstance(device, BoardDevice)
         device.hear(_second(1, "low"))
         device.train(np.zeros((1, 49, 10, 1), np.int8), 0, 0.1)
-        assert device.memory().sram <= planned[0].total
+        assert device.memory().bytes <= planned[0].total
 
 
 def test_the_front_end_is_measured_on_a_board() -> None:

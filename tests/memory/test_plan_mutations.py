@@ -29,7 +29,7 @@ from smidgen.training import Options, build_training, passes
 from smidgen.training.scheme import load_scheme
 from tests.support.arena import outcome
 from tests.support.graphs import int8_graphs, random_inputs
-from tests.support.maps import map_graphs
+from tests.support.map_graphs import map_graphs
 from tests.support.native import portable
 from tests.support.networks import CLASSES, NETWORKS, samples
 from tests.support.tiers import examples

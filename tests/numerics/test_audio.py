@@ -14,6 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from smidgen.compiler import find_compiler
 from smidgen.data import as_input, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, QParams, Type
@@ -21,10 +22,9 @@ from smidgen.ir.log_mel import MFCC, YAMNET, LogMel
 from smidgen.numerics.log_mel import feature_sums, log_mel, triangles, unit
 from smidgen.pipeline import compile
 from smidgen.targets.boards import BOARDS
-from smidgen.targets.compiler import find_compiler
-from smidgen.targets.cortex_m import CortexM
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import Host, HostDevice
-from tests.support.hearing import CASES, definition, listener, signals, slack, sounds
+from tests.support.audio_signals import CASES, definition, listener, signals, slack, sounds
 from tests.support.native import SANITIZE
 from tests.support.tiers import examples
 
@@ -141,7 +141,7 @@ def test_a_board_gives_the_bytes_of_numpy(board: str, case: str, host: Host) -> 
     graph = listener(case)
     spec = pixel_encoding(graph).audio
     assert spec is not None
-    with compile(graph, target=CortexM(BOARDS[board], cache=host.cache)).start() as device:
+    with compile(graph, target=BoardTarget(BOARDS[board], cache=host.cache)).start() as device:
         for name, samples in signals(spec.samples(graph.image.type.shape)).items():
             assert np.array_equal(device.hear(samples), log_mel(samples, spec, graph.image.type)), name
             assert device.heard > 0  # type: ignore[attr-defined]

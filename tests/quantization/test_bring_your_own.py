@@ -14,8 +14,8 @@ from smidgen.data.layouts.cifar import read_sample
 from smidgen.frontends import export_model, import_model
 from smidgen.ir import Array, Graph, evaluate
 from smidgen.quantization import quantize
+from smidgen.targets import find_board
 from smidgen.targets.device import Target
-from smidgen.targets.finding import find_board
 from smidgen.targets.host import Host
 from smidgen.training.head import layers
 from tests.support.float_models import runtime

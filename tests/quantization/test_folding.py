@@ -14,7 +14,7 @@ from smidgen.ops import Activate, Add, BatchNorm, Conv2D, Depthwise, Lookup, Max
 from smidgen.quantization.batch import run_batch
 from smidgen.quantization.equalization import equalise
 from smidgen.quantization.folding import FOLDS, crop_kernels, fold
-from tests.support.floats import FloatNet, float_graphs
+from tests.support.float_graphs import FloatNet, float_graphs
 from tests.support.tiers import examples
 
 

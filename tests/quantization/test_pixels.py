@@ -29,10 +29,10 @@ from smidgen.quantization import CONVENTIONS, QuantizationError, quantize
 from smidgen.quantization.pixels import choose_preprocessing, named_by_layers
 from tests.cli.test_cli import fail, invoke
 from tests.frontends.test_onnx import model as onnx_model
-from tests.support.fitted import CLASSES, accuracy, fit
-from tests.support.floats import FloatNet, dequantized
+from tests.support.float_graphs import FloatNet, dequantized
+from tests.support.least_squares import CLASSES, accuracy, fit
+from tests.support.small_network import small_network
 from tests.support.tiers import examples
-from tests.support.toys import small_network
 
 SAMPLE = read_sample()
 TESTED = SAMPLE.test.spread(256)

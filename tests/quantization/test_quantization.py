@@ -22,9 +22,9 @@ from smidgen.quantization.calibration import calibrate, scale_of
 from smidgen.quantization.folding import fold
 from smidgen.quantization.int8 import correct_biases, input_scale, round_graph, share_scales, weight_scales
 from smidgen.targets.host import Host
-from tests.support.floats import FloatNet, dequantized, float_graphs
+from tests.support.float_graphs import FloatNet, dequantized, float_graphs
+from tests.support.small_network import small_network
 from tests.support.tiers import examples
-from tests.support.toys import small_network
 
 IMAGES = read_sample().train.images[::8]
 IMAGENET = Preprocessing((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))

@@ -22,20 +22,18 @@ from smidgen.frontends.native import read_smg, write_smg
 from smidgen.inference import ClassesTested
 from smidgen.learning import Course, learn
 from smidgen.results.figures import Axis, Figure, Line, Panel
-from smidgen.results.lifecycle import life_cycle
-from smidgen.results.profiling import profile, profile_from
+from smidgen.results.memory import life_cycle
+from smidgen.results.profile import profile, profile_from
 from smidgen.results.report import Report, Section, render
-from smidgen.results.report.learned import before_learning, quality_section
-from smidgen.results.report.memory import instructions_section, memory_section
-from smidgen.results.report.network import contributions_section, network_section
-from smidgen.results.report.parts import Cell, Chart, Fact, Facts, Gallery, KeyNumber, Matrix, Part, Stack, Table
-from smidgen.results.report.showing import SIDE, picture, show_samples
+from smidgen.results.report.learned import SIDE, before_learning, picture, quality_section, show_samples
+from smidgen.results.report.page import Cell, Chart, Fact, Facts, Gallery, KeyNumber, Matrix, Part, Stack, Table
+from smidgen.results.report.program import contributions_section, instructions_section, memory_section, network_section
 from smidgen.selection.found import Found, LayerGain, Pareto
 from smidgen.targets.boards import BOARDS
 from smidgen.training.scheme import Scheme, load_scheme
 from tests.support.contributions import measured
 from tests.support.shapes import SHAPES, draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 DATA = draw_shapes(8, 5)
 

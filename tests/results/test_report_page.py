@@ -9,9 +9,9 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from smidgen.fitting import fit
-from tests.support.browsing import DESK, FAINT, MISSED, PHONE, SORTED, WIDER, browsing, chromium, visiting
+from tests.support.browser import DESK, FAINT, MISSED, PHONE, SORTED, WIDER, browsing, chromium, visiting
 from tests.support.shapes import draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 pytestmark = pytest.mark.skipif(chromium() is None, reason="NO CHROMIUM HERE: apt install chromium to try the report")
 LARGEST = 2_000_000  # bytes

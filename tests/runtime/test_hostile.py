@@ -11,7 +11,7 @@ import pytest
 from smidgen.errors import GraphError
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.ops.update import Step
-from tests.support.hostile import spawn
+from tests.support.hostile_graphs import spawn
 from tests.support.native import Kernels
 from tests.support.sanitized import Memory, Run
 from tests.support.tiers import examples

@@ -16,7 +16,7 @@ from elftools.elf.elffile import ELFFile
 from smidgen.codegen import RUNTIME, is_source, runtime_files
 from smidgen.pipeline import compile
 from smidgen.targets.boards import M0PLUS, M7, M55, Core
-from smidgen.targets.stack import CallGraph, read_calls
+from smidgen.targets.image import CallGraph, read_calls
 from smidgen.targets.toolchain import find
 from smidgen.training import Options
 from tests.support.native import declarations

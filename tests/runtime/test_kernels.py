@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smidgen.codegen import RUNTIME
+from smidgen.compiler import FLAGS, NATIVE, Compiler, cross, find_compiler, probe
 from smidgen.ir import Array, Graph, QParams, evaluate
 from smidgen.pipeline import compile
-from smidgen.targets.compiler import FLAGS, NATIVE, Compiler, cross, find_compiler, probe
 from smidgen.targets.host import Host
 from tests.support.case_parts import Case, conv, depthwise
 from tests.support.cases import CASES, GRAPHS, RUNS, inputs, together

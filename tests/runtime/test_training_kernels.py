@@ -20,9 +20,9 @@ from smidgen.pipeline import compile
 from smidgen.runtime import working_memory
 from smidgen.targets.host import Host
 from tests.support.cases import CASES, GRAPHS, together
-from tests.support.feeds import RUNS, TrainingCase, mixed
 from tests.support.native import Kernels, argument, build_sanitized, declarations, pointer
 from tests.support.training_cases import TRAINING_CASES, TRAINING_GRAPHS
+from tests.support.training_inputs import RUNS, TrainingCase, mixed
 
 LITERAL = re.compile(r"-?\b\d+(?:\.\d+)?(?:e[+-]?\d+)?f\b")
 DECLARED = re.compile(r"^void (smg_\w+)\(const \1_params", re.MULTILINE)  # what begins state takes no parameters

@@ -145,7 +145,7 @@ def test_the_journal_of_another_analysis_is_refused_with_what_differs(
     before = journal_path(file).read_bytes()
     with pytest.raises(ContributionsError, match=said) as raised:
         change(file)
-    assert f"remove {journal_path(file)} to begin anew" in str(raised.value)
+    assert f"remove {journal_path(file)} to start over" in str(raised.value)
     assert journal_path(file).read_bytes() == before
     assert not file.exists()
 
@@ -167,7 +167,7 @@ def test_a_journal_that_was_changed_is_refused(
     lines = journal_path(file).read_text().splitlines()
     lines[number - 1] = line
     journal_path(file).write_text("\n".join([*lines, ""]))
-    with pytest.raises(ContributionsError, match=rf"line {number} of .* remove the file to begin anew"):
+    with pytest.raises(ContributionsError, match=rf"line {number} of .* remove the file to start over"):
         small_analysis(file)
 
 
@@ -177,7 +177,7 @@ def test_a_journal_that_was_changed_is_refused(
 def test_a_file_that_is_no_journal_stays_as_it_is(tmp_path: Path, text: str) -> None:
     file = tmp_path / "contributions.json"
     journal_path(file).write_text(text)
-    with pytest.raises(ContributionsError, match="to begin anew"):
+    with pytest.raises(ContributionsError, match="to start over"):
         small_analysis(file)
     assert journal_path(file).read_text() == text
 

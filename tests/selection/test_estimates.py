@@ -26,8 +26,8 @@ from smidgen.training.scheme import Scheme, load_scheme, resolve
 from tests.support.contributions import measured
 from tests.support.house import TOP
 from tests.support.shapes import draw_shapes
+from tests.support.small_network import small_network
 from tests.support.tiers import examples
-from tests.support.toys import small_network
 
 ZOO = ("mcunet-5fps", "mbv2-w0.35", "proxyless-w0.3")
 

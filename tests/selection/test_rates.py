@@ -29,7 +29,7 @@ from smidgen.targets.device import Device
 from smidgen.targets.host import Host, HostDevice
 from smidgen.training import Options
 from tests.support.shapes import SHAPES, draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 COURSE = Course(8, 0.0)
 DATA = draw_shapes(40, 20)

@@ -14,18 +14,18 @@ import smidgen as sm
 from smidgen.ir import Graph
 from smidgen.memory import state_bytes
 from smidgen.pipeline import plan
-from smidgen.results.profiling import profile
+from smidgen.results.profile import profile
 from smidgen.selection.methods import BestFirst, promise
 from smidgen.selection.problem import UNIT, Candidate, Choice, Layer, Problem, pose_analytic, pose_planned
 from smidgen.selection.searching import Searcher
 from smidgen.selection.smoothing import smoothed
-from smidgen.targets.cortex_m import BESIDES, CortexM
-from smidgen.targets.finding import find
+from smidgen.targets import find
+from smidgen.targets.firmware import BESIDES, BoardTarget
 from smidgen.training.scheme import Scheme, analytic_memory
 from tests.support.contributions import measured
 from tests.support.networks import branches, gates, inverted_residual, pools_and_moves
+from tests.support.small_network import small_network
 from tests.support.tiers import examples
-from tests.support.toys import small_network
 
 CLASSES = 4
 NETWORKS = ("mcunet-5fps", "mbv2-w0.35", "proxyless-w0.3")
@@ -238,7 +238,7 @@ def test_the_exact_search_of_a_small_network_finds_what_planning_everything_find
 
 
 def _fits(graph: Graph, scheme: Scheme, options: sm.Options, board: object, most: int) -> bool:
-    assert isinstance(board, CortexM)
+    assert isinstance(board, BoardTarget)
     layout = plan(graph, scheme, board, options=options, streamed_input=True)
     return layout.peak + state_bytes(layout.graph) + board.besides <= most
 

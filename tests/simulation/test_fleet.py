@@ -35,8 +35,8 @@ from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, load_scheme
 from tests.support.networks import CLASSES, branches, gates, inverted_residual, one_scale, pools_and_moves, samples
 from tests.support.shapes import draw_shapes
+from tests.support.small_network import small_network
 from tests.support.tiers import examples
-from tests.support.toys import small_network
 
 torch.set_num_threads(1)  # pytest's workers share the cores
 STEPS = 4

@@ -14,7 +14,7 @@ from smidgen.ops.matmul import MatMulGrad
 from smidgen.ops.normalize import NormalizeGrad
 from smidgen.ops.softmax import OUTPUT, SoftmaxGrad
 from smidgen.ops.unit_norm import UnitNormGrad
-from tests.support.feeds import SHIFTS, Feed, TrainingCase, activation, every_way, gradient, gradients
+from tests.support.training_inputs import SHIFTS, Feed, TrainingCase, activation, every_way, gradient, gradients
 
 Gradient = TypeVar("Gradient", SoftmaxGrad, UnitNormGrad)
 

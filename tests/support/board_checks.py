@@ -6,12 +6,12 @@ import struct
 from pathlib import Path
 
 from smidgen.codegen import RUNTIME
+from smidgen.compiler import Cache
 from smidgen.targets import toolchain
 from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS
-from smidgen.targets.compiler import Cache
-from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.counter import Counter
+from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.image import read_image
 
 HERE = Path(__file__).parent
@@ -21,7 +21,7 @@ LIMIT = 20_000_000_000  # instructions
 
 def board_answers(what: str, board: str, define: str, cache: Path) -> tuple[int, int, int]:
     """What `WHAT_board_main.c` answers on that board: a failed check's line or 0, the cuts, another's."""
-    target = CortexM(BOARDS[board], cache=cache)
+    target = BoardTarget(BOARDS[board], cache=cache)
     headers = ("emulated_flash.h", "board_answers.h", f"{what}_checks.h")
     paths = (*STORE.glob("*.[ch]"), *(HERE / name for name in headers))
     files = {

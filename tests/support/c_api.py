@@ -10,7 +10,7 @@ from pathlib import Path
 
 from smidgen.pipeline import Program, compile
 from smidgen.training import Options
-from tests.support.hearing import listener
+from tests.support.audio_signals import listener
 from tests.support.networks import CLASSES, inverted_residual
 from tests.support.streams import streaming_network
 

@@ -10,7 +10,7 @@ import numpy as np
 from smidgen import ops
 from smidgen.ir import Array, Graph, Node, Type, Value
 from smidgen.numerics import ACTIVATIONS
-from smidgen.ops.tflite_tables import TABLES as TFLITE_TABLES
+from smidgen.ops.functions import TABLES as TFLITE_TABLES
 from tests.support.case_parts import (
     FUNCTION_PARAMETERS,
     SATURATING,

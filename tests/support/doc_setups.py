@@ -15,7 +15,7 @@ from smidgen.ir import Graph
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.zoo.draw import draw
 from smidgen.zoo.tables import Stage, Table
-from tests.support.floats import dequantized
+from tests.support.float_graphs import dequantized
 from tests.support.house import TOP
 from tests.support.networks import branches, inverted_residual
 from tests.support.shapes import SIDE, draw_shape

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smidgen.quantization.folding import crop_kernels, drop_idle, fold_back, fold_forward, settle_affine
-from tests.support.texts import Case
+from tests.support.graph_texts import Case
 
 FOLDING_CASES = (
     Case(

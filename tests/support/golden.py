@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 import smidgen as sm
-from smidgen.results.comparing import LEARNING_RATE, random_inputs
-from smidgen.targets.cortex_m import BoardDevice
+from smidgen.results.comparison import LEARNING_RATE, random_inputs
+from smidgen.targets.firmware import BoardDevice
 from tests.support.networks import CLASSES, branches
 
 FILE = Path(__file__).parent / "golden.json"
@@ -67,8 +67,8 @@ def measure(program: sm.Program) -> Figures:
         learned = hashlib.sha256()
         for name, array in sorted(device.state().items()):
             learned.update(name.encode() + array.tobytes())
-        memory = device.memory()
-        return Figures(forward, device.counts().total, memory.sram, memory.flash, learned.hexdigest())
+        sram, flash = device.memory().bytes, device.image.flash_bytes
+        return Figures(forward, device.counts().total, sram, flash, learned.hexdigest())
 
 
 def read() -> dict[str, Figures]:

@@ -15,7 +15,7 @@ ROOT = TOP / "src" / "smidgen"
 LAYERS = {
     "errors": "the errors a user can meet, all under `SmidgenError`",
     "threads": "work shared out among this machine's cores, results in order",
-    "targets.compiler": "this machine's C compiler, up here because it also builds the memory planner's search",
+    "compiler": "the host's C compiler, and a cache of what it built",
     "ir": "the graph: types, values, ops, nodes in order; build, verify, evaluate; the graph as text and back",
     "numerics": "the arithmetic contract in numpy; random bits by counter, and rounding with them",
     "ops": "one family a file: shape rule, numpy reference, gradient, kernel's name and parameters",
@@ -27,7 +27,7 @@ LAYERS = {
     "memory": "rows through ring buffers, the order of nodes, where everything lies; a check that shares no code",
     "runtime": "`smidgen.h`, `smidgen_training.h` and the kernels, portable C99; in `avx2.h`, `vnni.h`, `cortex_m/`, "
     "`helium/` and `scalar/` the same for processors that can do more, or less; `link/`: frames over a byte "
-    "stream; `store/`: what was learned, kept in flash; `working.py`: what each kernel needs",
+    "stream; `store/`: what was learned, kept in flash; `working*.c`: the working memory of each kernel",
     "codegen": "graph + plan → C: one readable call per node",
     "targets": "this machine as a shared library; Cortex-M and RISC-V boards, emulated; exported projects",
     "pipeline": "`compile()`: every stage in order",

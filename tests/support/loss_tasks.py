@@ -14,7 +14,7 @@ from smidgen.ops.losses import loss_of
 from smidgen.pipeline import Program
 from smidgen.targets.device import Device, Target
 from tests.support.shapes import draw_shapes
-from tests.support.toys import small_network
+from tests.support.small_network import small_network
 
 INPUT = QParams.per_tensor(1 / 32, -10)
 Label = int | Array | None

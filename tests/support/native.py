@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from smidgen.codegen import PORTABLE, RUNTIME
-from smidgen.ir import Array, Graph, Node, Params, Value
+from smidgen.compiler import Cache, cache_folder, find_compiler
+from smidgen.ir import Array, Graph, Node, Value
 from smidgen.pipeline import compile
-from smidgen.runtime import working_memory
-from smidgen.targets.compiler import Cache, cache_folder, find_compiler
+from smidgen.runtime import struct, working_memory
 
 GUARD = 64  # bytes after working memory that must stay as they are
 SANITIZE = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
@@ -66,17 +66,6 @@ class Kernels:
     def call(self, node: Node, *arguments: object) -> None:
         params = node.op.params(node)  # kept until the call is over: the struct only points to its arrays
         self.loaded[node.op.symbol(node)](ctypes.byref(struct(params)), *arguments)
-
-
-def struct(params: Params) -> ctypes.Structure:
-    """The parameters of a kernel; ops list them in the order of the C struct."""
-    kinds = {int: ctypes.c_int32, float: ctypes.c_float, np.ndarray: ctypes.c_void_p}
-    fields = [(name, kinds[type(item)]) for name, item in params.items()]
-    params_type = type("params", (ctypes.Structure,), {"_fields_": fields})
-    made: ctypes.Structure = params_type(
-        *((item.ctypes.data if item.size else 0) if isinstance(item, np.ndarray) else item for item in params.values())
-    )
-    return made
 
 
 class Map(ctypes.Structure):

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from smidgen.targets.compiler import find_compiler
+from smidgen.compiler import find_compiler
 from smidgen.targets.image import read_image
 
 PLUGIN = Path(__file__).parent / "qemu_count.c"

@@ -15,9 +15,10 @@ from types import TracebackType
 
 import numpy as np
 
+from smidgen.compiler import find_compiler
 from smidgen.ir import Array, Graph, Node, Params, Value, evaluate_all
-from smidgen.targets.compiler import find_compiler
-from tests.support.native import SANITIZE, Kernels, Map, Weights, portable, struct
+from smidgen.runtime import struct
+from tests.support.native import SANITIZE, Kernels, Map, Weights, portable
 
 PAINT = 0xA5  # of memory before anything is written there
 

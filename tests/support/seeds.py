@@ -47,8 +47,8 @@ from tests.frontends.test_tflite_metadata import normalized_tflite
 from tests.frontends.test_tflite_reductions import Reduction
 from tests.frontends.test_unsigned import dense, legacy
 from tests.ops.test_attention import spelled
+from tests.support.audio_signals import listener
 from tests.support.cases import GRAPHS
-from tests.support.hearing import listener
 from tests.support.networks import CLASSES, NETWORKS
 from tests.support.release_files import npz_members, pickled
 from tests.support.streams import streaming_network

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from smidgen import ops
 from smidgen.ir import Array, Builder, Graph, Op, QParams, Type, Value
 from smidgen.numerics import ACTIVATIONS
-from smidgen.ops.pick import nearest
+from smidgen.ops.resize import nearest
 from smidgen.ops.window import Pad, same_pad
 from tests.support import recurrent_cases
 from tests.support.case_parts import FUNCTION_PARAMETERS

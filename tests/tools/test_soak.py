@@ -16,7 +16,7 @@ START = """
 import sys
 sys.path.insert(0, "tools")
 import soak, soaking
-from smidgen.targets.cortex_m import BoardDevice
+from smidgen.targets.firmware import BoardDevice
 {}
 sys.exit(soak.main(sys.argv[1:]))
 """

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from smidgen.cli.terminal import progress_console
 from smidgen.learning import LearningProgress
-from smidgen.results.linking import curve
+from smidgen.results.summaries import curve
 
 LOSSES = 200  # points of a curve that are kept, an even number
 

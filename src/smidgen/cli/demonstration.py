@@ -16,7 +16,7 @@ from smidgen.fitting.stages import SCHEME
 from smidgen.ir import Graph
 from smidgen.learning import Course, Learned, LearningProgress, learn
 from smidgen.pipeline import compile
-from smidgen.results.report.parts import Fact, Facts, Section
+from smidgen.results.report.page import Fact, Facts, Section
 from smidgen.selection.estimates import shipped_or_estimated
 from smidgen.training import Options
 from smidgen.training.scheme import load_scheme

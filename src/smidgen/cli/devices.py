@@ -66,9 +66,9 @@ from smidgen.link import (
     save_file,
     save_there,
 )
-from smidgen.link.streams import BAUD
+from smidgen.link.frames import BAUD
 from smidgen.pipeline import Program, compile
-from smidgen.results.linking import BoardReplayed, BoardState, BoardTraining, BoardWatched, curve
+from smidgen.results.summaries import BoardReplayed, BoardState, BoardTraining, BoardWatched, curve
 from smidgen.selection.rates import choose_rate
 from smidgen.zoo.loading import load
 

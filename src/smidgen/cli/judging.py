@@ -31,7 +31,7 @@ from smidgen.data.files import write_whole
 from smidgen.data.images import SHORT_SIDE
 from smidgen.inference import InferenceProgress, predict, test
 from smidgen.inference.predicting import TOP
-from smidgen.results.testing import draw_tested
+from smidgen.results.report.learned import draw_tested
 from smidgen.zoo.loading import load
 
 Where = Annotated[

@@ -58,9 +58,9 @@ from smidgen.learning import (
 from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
 from smidgen.results.report.training import Trained
-from smidgen.results.verbs import TrainingSummary
+from smidgen.results.summaries import TrainingSummary
 from smidgen.selection.rates import ChosenRate, RateProgress, choose_rate
-from smidgen.targets.finding import find_board
+from smidgen.targets import find_board
 from smidgen.training import Options
 from smidgen.training.scheme import Scheme, load_scheme
 from smidgen.zoo.loading import load

@@ -30,7 +30,7 @@ from smidgen.frontends import check_writable, export_model
 from smidgen.ir import Array, Graph, check_inputs, evaluate
 from smidgen.pipeline import compile, with_classes
 from smidgen.results.inspection import describe
-from smidgen.results.verbs import RunSummary, WrittenModel, largest
+from smidgen.results.summaries import RunSummary, WrittenModel, largest
 from smidgen.zoo.loading import load
 
 LARGEST_NAMES = 2**22  # bytes of a file of names

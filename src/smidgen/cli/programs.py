@@ -37,12 +37,11 @@ from smidgen.data.files import write_whole
 from smidgen.errors import InputError, StreamError
 from smidgen.ir import Graph
 from smidgen.pipeline import Program, compile
-from smidgen.results.drawing import draw_memory
-from smidgen.results.profiling import profile
-from smidgen.results.timing import time_program
-from smidgen.results.verbs import CompiledProject
+from smidgen.results.memory import draw_memory
+from smidgen.results.profile import profile, time_program
+from smidgen.results.summaries import CompiledProject
 from smidgen.targets import device as targets
-from smidgen.targets.finding import find, find_board
+from smidgen.targets import find, find_board
 from smidgen.targets.host import Host
 from smidgen.training import Options
 from smidgen.zoo.loading import load

@@ -35,7 +35,7 @@ from smidgen.frontends import check_writable, export_model
 from smidgen.ir import Graph
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.quantization import CONVENTIONS, QuantizationProgress, Recipe, quantize, scored_classes
-from smidgen.results.verbs import QuantizedFile
+from smidgen.results.summaries import QuantizedFile
 from smidgen.zoo.loading import load
 
 TESTED = 256  # labelled samples at most

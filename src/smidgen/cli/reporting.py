@@ -8,7 +8,7 @@ from pathlib import Path
 from smidgen.cli.terminal import spinner
 from smidgen.data.files import write_whole
 from smidgen.errors import InputError
-from smidgen.results.profiling import Profile, profile
+from smidgen.results.profile import Profile, profile
 from smidgen.results.report import render
 from smidgen.results.report.training import Trained, report_training
 from smidgen.targets.boards import BOARDS

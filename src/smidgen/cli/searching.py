@@ -35,7 +35,7 @@ from smidgen.cli.terminal import printable, progress_console, say, spinner, warn
 from smidgen.data.files import write_whole
 from smidgen.errors import InputError
 from smidgen.ir import Graph
-from smidgen.results.choosing import pareto_page, search_page
+from smidgen.results.choices import pareto_page, search_page
 from smidgen.selection import Contributions, Found, Pareto, estimate, pareto, search
 from smidgen.selection.contributions import read_several
 from smidgen.selection.estimates import shipped_contributions, shipped_or_estimated

@@ -32,8 +32,7 @@ from smidgen.data import load_data
 from smidgen.data.audio import with_front_end
 from smidgen.data.files import write_whole
 from smidgen.data.images import SHORT_SIDE
-from smidgen.results.choosing import contributions_page
-from smidgen.results.contributions import summarize
+from smidgen.results.choices import contributions_page, summarize
 from smidgen.selection.analysis import MOST, AnalysisProgress, analyze, journal_path
 from smidgen.zoo.loading import load
 

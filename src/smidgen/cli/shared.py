@@ -20,12 +20,20 @@ from smidgen.fitting import Fitted
 from smidgen.fitting.stages import is_float
 from smidgen.inference import CellsTested, ClassesTested, LabelsTested, NumbersTested, Predictions, ReconstructionTested
 from smidgen.ir import Graph
-from smidgen.results.contributions import AnalysisSummary
+from smidgen.results.choices import AnalysisSummary
 from smidgen.results.inspection import Summary
-from smidgen.results.linking import BoardReplayed, BoardState, BoardTraining, BoardWatched
-from smidgen.results.profiling import Profile
-from smidgen.results.timing import TimeProfile
-from smidgen.results.verbs import CompiledProject, QuantizedFile, RunSummary, TrainingSummary, WrittenModel
+from smidgen.results.profile import Profile, TimeProfile
+from smidgen.results.summaries import (
+    BoardReplayed,
+    BoardState,
+    BoardTraining,
+    BoardWatched,
+    CompiledProject,
+    QuantizedFile,
+    RunSummary,
+    TrainingSummary,
+    WrittenModel,
+)
 from smidgen.selection import Found, Pareto
 from smidgen.targets.boards import parse_size
 

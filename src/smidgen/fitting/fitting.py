@@ -44,8 +44,8 @@ from smidgen.ir.fingerprint import FORMAT, fingerprint
 from smidgen.learning import Course
 from smidgen.results.report import Section
 from smidgen.selection.contributions import Contributions
+from smidgen.targets import find_board
 from smidgen.targets.boards import parse_size
-from smidgen.targets.finding import find_board
 
 STEPS = 24_000  # of a course, as many epochs as come near it
 LEAST_EPOCHS, MOST_EPOCHS = 8, 50

@@ -9,7 +9,7 @@ from smidgen.data.files import write_whole
 from smidgen.fitting.made import Fitted, ReportWritten
 from smidgen.fitting.stages import REPORT, SCHEME, Stages
 from smidgen.frontends.native import read_smg
-from smidgen.results.lifecycle import life_cycle
+from smidgen.results.memory import life_cycle
 from smidgen.results.report import Report, Section, render
 from smidgen.results.report.learned import (
     EpochShown,
@@ -18,10 +18,9 @@ from smidgen.results.report.learned import (
     learning_section,
     quality_section,
 )
-from smidgen.results.report.memory import instructions_section, memory_section
-from smidgen.results.report.network import contributions_section, network_section
-from smidgen.results.report.parts import Chart, Fact, Facts, KeyNumber
-from smidgen.results.report.reproducing import course_facts, reproduce_section
+from smidgen.results.report.page import Chart, Fact, Facts, KeyNumber
+from smidgen.results.report.program import contributions_section, instructions_section, memory_section, network_section
+from smidgen.results.report.training import course_facts, reproduce_section
 from smidgen.selection.found import Pareto
 from smidgen.selection.searching import pareto
 from smidgen.targets.boards import BOARDS, KIB, shown_time

@@ -30,16 +30,16 @@ from smidgen.memory.streaming import streams_input
 from smidgen.pipeline import Program, compile
 from smidgen.quantization import QuantizationProgress, Quantized, quantize, scored_classes
 from smidgen.results.inspection import describe
-from smidgen.results.profiling import Profile, profile, profile_from
+from smidgen.results.profile import Profile, profile, profile_from
 from smidgen.selection.analysis import MOST, AnalysisProgress, analyze
 from smidgen.selection.contributions import Contributions, ContributionsError, read_contributions, write_contributions
 from smidgen.selection.estimates import estimate, shipped_contributions
 from smidgen.selection.rates import ChosenRate, RateProgress, RateTrial, choose_rate
 from smidgen.selection.searching import search
 from smidgen.selection.trials import agenda, hold_back
+from smidgen.targets import find_board
 from smidgen.targets.boards import parse_size
 from smidgen.targets.device import Target
-from smidgen.targets.finding import find_board
 from smidgen.training import Options
 from smidgen.training.options import choose_loss, outputs_for
 from smidgen.training.scheme import Scheme

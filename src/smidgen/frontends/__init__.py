@@ -28,7 +28,7 @@ def _read_onnx(path: Path, memory: int, shapes: Mapping[str, tuple[int, ...]] | 
 
 def _read_pt2(path: Path, memory: int) -> Graph:
     try:
-        from smidgen.frontends.torch.reading import (
+        from smidgen.frontends.torch.reader import (
             read_pt2,  # here, because it imports PyTorch, which nothing else needs
         )
     except ModuleNotFoundError:
@@ -39,10 +39,10 @@ def _read_pt2(path: Path, memory: int) -> Graph:
 def from_torch(module: Any, example: Any) -> Graph:
     """A `torch.nn.Module` as a float32 graph; `example` is one input, a batch of 1, or a tuple of them."""
     try:
-        from smidgen.frontends.torch import reading
+        from smidgen.frontends.torch import reader
     except ModuleNotFoundError:
         raise ImportModelError(f"{type(module).__name__} {NO_TORCH}") from None
-    return reading.from_torch(module, example)
+    return reader.from_torch(module, example)
 
 
 READERS: dict[str, Callable[[Path, int], Graph]] = {

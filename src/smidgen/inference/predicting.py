@@ -24,8 +24,7 @@ from smidgen.inference.outputs import HALF, Kind, names_of, probabilities, real
 from smidgen.inference.outputs import kind_of as kind_of_scores
 from smidgen.inference.running import InferenceProgress, ProgressCallback, scores_of, target_name, where_to_run
 from smidgen.ir import Array, Graph
-from smidgen.targets.device import Target
-from smidgen.targets.sharing import FEWEST
+from smidgen.targets.device import FEWEST, Target
 from smidgen.threads import in_order, threads_for
 
 TOP = 3  # classes told of each sample

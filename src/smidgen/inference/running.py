@@ -13,8 +13,7 @@ from smidgen.errors import InputError, TargetError
 from smidgen.ir import Array, Graph, Value, evaluate_step
 from smidgen.pipeline import compile
 from smidgen.quantization.batch import run_batch
-from smidgen.targets.device import Target
-from smidgen.targets.sharing import share_out
+from smidgen.targets.device import Target, share_out
 from smidgen.threads import in_order
 
 REFERENCE = "reference"

@@ -29,8 +29,7 @@ from smidgen.inference.tested import (
     judge_labels,
 )
 from smidgen.ir import Array, Graph
-from smidgen.targets.device import Target
-from smidgen.targets.sharing import FEWEST
+from smidgen.targets.device import FEWEST, Target
 from smidgen.threads import in_order, threads_for
 
 Tested = ClassesTested | CellsTested | LabelsTested | NumbersTested | ReconstructionTested

@@ -16,8 +16,7 @@ from smidgen.data import Data, Samples, as_input, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.ir import Array, Builder, Graph, Value, refuse_variables
 from smidgen.ir.rewriting import producers, prune
-from smidgen.ops.bias import LearnedBias
-from smidgen.ops.overlay import Overlay
+from smidgen.ops.state import LearnedBias, Overlay
 from smidgen.pipeline import compile
 from smidgen.targets.device import held
 from smidgen.training import Options, Training, build_training, load_scheme

@@ -15,8 +15,7 @@ from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Roles, roles_of
 from smidgen.ops.loss import Chance
 from smidgen.ops.losses import LOSSES, loss_node, loss_of
-from smidgen.targets.device import Device, restart
-from smidgen.targets.sharing import FEWEST, share_out
+from smidgen.targets.device import FEWEST, Device, restart, share_out
 from smidgen.threads import threads_for
 
 Count = Callable[[int], None]

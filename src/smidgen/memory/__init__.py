@@ -7,7 +7,7 @@ half-open.
 from smidgen.memory.checking import check, check_apart
 from smidgen.memory.layout import ALIGNMENT, Buffer, Plan, most, shared
 from smidgen.memory.lives import buffers, loads_of
-from smidgen.memory.peak import PeakParts, peak_parts
+from smidgen.memory.peak import PeakParts, Sram, peak_parts
 from smidgen.memory.planning import apart, greedy, overlapping, packed
 from smidgen.memory.state import state_bytes, state_offsets
 
@@ -16,6 +16,7 @@ __all__ = [
     "Buffer",
     "PeakParts",
     "Plan",
+    "Sram",
     "apart",
     "buffers",
     "check",

@@ -11,6 +11,22 @@ SHOWN = 4  # parts by name; the others are added up
 
 
 @dataclass(frozen=True)
+class Sram:
+    """Bytes of SRAM in use on a board."""
+
+    arena: int
+    state: int
+    other: int  # static data of start-up, of the program and of the line to the host
+    stack: int  # at its deepest so far
+    stack_bound: int  # which no run exceeds: every frame of the program, along its deepest calls
+
+    @property
+    def bytes(self) -> int:
+        """All of it."""
+        return self.arena + self.state + self.other + self.stack
+
+
+@dataclass(frozen=True)
 class PeakPart:
     """Memory in use at the peak: a tensor's, that of several which use it in turn, or a kernel's working memory."""
 

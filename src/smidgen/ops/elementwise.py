@@ -1,7 +1,8 @@
-"""Element by element: add, multiply, activations, and the passages between float32 and int8."""
+"""Element by element: add, multiply, maximum, activations, the passages between float32 and int8, and gradients."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,9 +10,8 @@ import numpy as np
 from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, QParams, Type, Value, op
-from smidgen.ops.checking import check_dtypes, check_repeats
-from smidgen.ops.gradient import requantize_grad
-from smidgen.ops.pool_grad import MulGrad, RepeatGrad
+from smidgen.ops.checking import check_dtypes, check_repeats, check_shape
+from smidgen.ops.gradient import GradOp, RequantizeGrad, mask_bytes, requantize_grad
 
 ADD_SHIFT = 20  # headroom bits TFLite gives the sum of two int8 tensors
 
@@ -271,3 +271,117 @@ class DequantizeGrad(Op):
 def _q(type: Type) -> QParams:
     assert type.q is not None
     return type.q
+
+
+@op
+@dataclass(frozen=True)
+class MulGrad(GradOp):
+    """da = dy · (b − zero), b repeating along it."""
+
+    kernel = "smg_mul_grad_g8"
+    operands = 2
+
+    def shape(self, *operands: Type) -> tuple[int, ...]:
+        check_repeats("MulGrad", *operands)
+        return operands[0].shape
+
+    def sums(self, node: Node, *operands: Array) -> Array:
+        dy, b = operands
+        kind = np.int64 if self.lowered else np.float32
+        product: Array = dy.astype(kind) * (b.astype(kind) - np.asarray(node.ins[1].type.zero, kind))
+        return product
+
+    def bound(self, node: Node) -> int:
+        return 127 * 255
+
+    def params(self, node: Node) -> Params:
+        out, b = node.outs[0].type, node.ins[1].type
+        sizes = {"n": out.size, "c": out.shape[-1], "b_period": b.size, "b_zero": b.zero}
+        return {**sizes, **self.rounding(node)}
+
+
+@op
+@dataclass(frozen=True)
+class RepeatGrad(GradOp):
+    """The gradient of a value that repeated along another: the sum over the repetitions."""
+
+    repeated: tuple[int, ...] = (1,)  # the shape of the value
+
+    kernel = "smg_repeat_grad_g8"
+
+    def shape(self, *operands: Type) -> tuple[int, ...]:
+        check_shape("RepeatGrad", self.repeated)
+        if operands[0].size % math.prod(self.repeated):
+            raise GraphError(f"RepeatGrad of {list(operands[0].shape)} does not repeat {list(self.repeated)}")
+        return self.repeated
+
+    def sums(self, node: Node, *operands: Array) -> Array:
+        size = int(np.prod(self.repeated))
+        kind = np.int64 if self.lowered else np.float32
+        total: Array = operands[0].reshape(-1, size).sum(axis=0, dtype=kind).reshape(self.repeated)
+        return total
+
+    def bound(self, node: Node) -> int:
+        return 127 * (node.ins[0].type.size // node.outs[0].type.size)
+
+    def params(self, node: Node) -> Params:
+        out = node.outs[0].type
+        sizes = {"n": out.size, "c": out.shape[-1], "repeats": node.ins[0].type.size // out.size}
+        return {**sizes, **self.rounding(node)}
+
+
+def check_comparable(what: str, a: Type, b: Type) -> None:
+    """Raise GraphError unless b fits along a and both stand for the same real numbers."""
+    check_pair(what, a, b)
+    if a.q != b.q:
+        raise GraphError(f"{what} compares numbers of one quantization, not of {a.q} and {b.q}; requantize one of them")
+
+
+@op
+@dataclass(frozen=True)
+class Maximum(Op):
+    """y = max(a, b), all in one quantization; b may repeat along a's leading dimensions."""
+
+    kernel = "smg_maximum_s8"
+    elementwise = True
+    inplace = 0
+
+    def infer(self, a: Type, b: Type) -> Type:
+        check_comparable("Maximum", a, b)
+        return a
+
+    def ref(self, node: Node, a: Array, b: Array) -> Array:
+        larger: Array = np.maximum(a, b)
+        return larger
+
+    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
+        """Each element's gradient goes to the operand it was taken from, to a where both are equal."""
+        a, b = node.ins
+        da, db = (g.emit(RequantizeGrad(masked=True), dy, g.emit(Compare(less), a, b)) for less in (False, True))
+        return da, repeat_grad(g, b, db)
+
+    def params(self, node: Node) -> Params:
+        return {"b_period": node.ins[1].type.size}
+
+
+@op
+@dataclass(frozen=True)
+class Compare(Op):
+    """One bit per element: whether a ≥ b or, with `less`, a < b."""
+
+    less: bool = False
+
+    kernel = "smg_compare_s8"
+    saved = True
+
+    def infer(self, a: Type, b: Type) -> Type:
+        check_comparable("Compare", a, b)
+        return Type((mask_bytes(a.size),), "uint8")
+
+    def ref(self, node: Node, a: Array, b: Array) -> Array:
+        bits: Array = np.packbits(((a >= b) != self.less).ravel(), bitorder="little")
+        return bits
+
+    def params(self, node: Node) -> Params:
+        a, b = node.ins
+        return {"n": a.type.size, "b_period": b.type.size, "less": int(self.less)}

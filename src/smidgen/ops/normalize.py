@@ -1,4 +1,4 @@
-"""Layer, group and instance normalization by statistics of the input itself, in int8 by integers alone, and backward.
+"""Layer, group and instance normalization, in int8 with integers alone, its gradient, and folded batch normalization.
 
 With n elements of int8 x, their sum S and their sum of squares Q, (x − mean) / deviation = (n·x − S) / √V, where
 V = n·Q − S² + n²·ε / s², s the step of x. All of it is exact but the root, which is taken of 64 bits.
@@ -284,3 +284,24 @@ def _mean(x: Array, size: int) -> Array:
     total = x.sum(axis=2, keepdims=True)
     mean: Array = np.sign(total) * (np.abs(total) // size)
     return mean
+
+
+@op
+@dataclass(frozen=True)
+class BatchNorm(Op):
+    """y = x · scale + shift along the last axis, in float32; quantization folds it into the layer beside it."""
+
+    def infer(self, x: Type, scale: Type, shift: Type) -> Type:
+        if any(t.dtype != "float32" for t in (x, scale, shift)):
+            found = ", ".join(t.dtype for t in (x, scale, shift))
+            raise GraphError(f"BatchNorm takes float32, not {found}; quantization folds it into the layer before it")
+        if not x.shape or scale.shape != x.shape[-1:] or shift.shape != x.shape[-1:]:
+            raise GraphError(
+                f"BatchNorm of {list(x.shape)} needs one scale and one shift per channel, "
+                f"got {list(scale.shape)} and {list(shift.shape)}"
+            )
+        return Type(x.shape, x.dtype)
+
+    def ref(self, node: Node, x: Array, scale: Array, shift: Array) -> Array:
+        y: Array = x * scale + shift
+        return y

@@ -11,9 +11,9 @@ from smidgen import numerics
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Builder, Node, Op, Params, QParams, Type, Value, op
 from smidgen.ops.elementwise import check_quantized
+from smidgen.ops.functions import inverse_root
 from smidgen.ops.gradient import GRADIENT_MOST, GradOp, requantize_grad
 from smidgen.ops.normalize import ROOT_BITS, SUM_BITS, inverse_root_of
-from smidgen.ops.tflite_tables import inverse_root
 
 OUTPUT_BITS = 7  # of a result: 127 is next to one
 UNIT_BITS = 14  # of an element of such a row after the point, in gradients; UNIT_BITS in C

@@ -15,7 +15,6 @@ import numpy as np
 from smidgen.errors import GraphError
 from smidgen.ir import Array, Node, Op, Params, Type, Value, infer, op
 from smidgen.numerics import stochastic
-from smidgen.ops.bias import MOST_DIFFERENCE, units
 from smidgen.ops.checking import (
     RATE,
     SCALAR,
@@ -28,9 +27,10 @@ from smidgen.ops.checking import (
     check_sums,
     shown,
 )
-from smidgen.ops.conv_grad import WeightGrad
 from smidgen.ops.gradient import ChannelSum, ParameterGrad
 from smidgen.ops.rules import SGD, UpdateRule
+from smidgen.ops.state import MOST_DIFFERENCE, units
+from smidgen.ops.weighted import WeightGrad
 
 T = TypeVar("T")
 NOTHING: Array = np.zeros(0, np.uint8)  # factors are listed here; codegen may tell them by their layer's

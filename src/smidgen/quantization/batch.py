@@ -14,11 +14,9 @@ import numpy as np
 
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Node, Value
-from smidgen.ops.conv import Conv2D, Depthwise, finish
-from smidgen.ops.dense import Dense
-from smidgen.ops.norm import BatchNorm
+from smidgen.ops.normalize import BatchNorm
 from smidgen.ops.pool import AvgPool, MaxPool, Mean
-from smidgen.ops.weighted import Weighted, Windowed
+from smidgen.ops.weighted import Weighted, Windowed, weighted
 from smidgen.ops.window import Window
 
 Result = TypeVar("Result")
@@ -72,7 +70,7 @@ def run_node(node: Node, arrays: tuple[Array, ...], graph: Graph) -> Array:
     """Run one node on a batch; inputs that the graph holds come without the axis of samples."""
     held = tuple(v in graph.constants or v in graph.state for v in node.ins)
     if isinstance(node.op, Weighted) and held == (False, True, True):
-        return finish_node(node, accumulate(node, *arrays))
+        return node.op.finish(node, accumulate(node, *arrays))
     if isinstance(node.op, MaxPool | AvgPool | Mean) and not held[0]:
         return _as_channels(node, arrays[0])
     if (node.op.elementwise or isinstance(node.op, BatchNorm)) and not held[0]:
@@ -82,27 +80,17 @@ def run_node(node: Node, arrays: tuple[Array, ...], graph: Graph) -> Array:
 
 def accumulate(node: Node, x: Array, w: Array, b: Array) -> Array:
     """Return the sums of a convolution or dense layer, bias included, before they are limited or requantized."""
-    op, whole = node.op, x.dtype == np.int8
-    taps = w[..., 0].size if isinstance(op, Depthwise) else w[0].size
-    wide = np.dtype(np.float64 if whole and taps * 128 * 255 >= EXACT else np.float32)
+    op, whole = weighted(node), x.dtype == np.int8
+    wide = np.dtype(np.float64 if whole and op.taps(w) * 128 * 255 >= EXACT else np.float32)
     shifted: Array = x.astype(wide) - np.array(node.ins[0].type.zero, wide) if whole else x
-    if isinstance(op, Dense):
+    if not isinstance(op, Windowed):
         acc = shifted @ w.T.astype(wide)
-    elif isinstance(op, Conv2D):
+    elif op.mixes_channels:
         acc = _convolve(shifted[:, 0], w.astype(wide), op.window(node.ins[1].type), op.groups)[:, None]
     else:
-        assert isinstance(op, Depthwise)
         acc = _depthwise(shifted[:, 0], w.astype(wide), op.window(node.ins[1].type))[:, None]
     sums: Array = (acc.astype(np.int64) if whole else acc) + b
     return sums
-
-
-def finish_node(node: Node, acc: Array) -> Array:
-    """Return a layer's output from its accumulators."""
-    if isinstance(node.op, Dense):
-        return node.op.finish(node, acc)
-    assert isinstance(node.op, Windowed)
-    return finish(node, node.op.activation, acc)
 
 
 def _taps(x: Array, window: Window, fill: float) -> Iterator[tuple[int, int, Array]]:

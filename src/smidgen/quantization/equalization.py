@@ -15,10 +15,9 @@ import numpy as np
 
 from smidgen.ir import Array, Graph, Node, Value
 from smidgen.ir.rewriting import readers
-from smidgen.ops.conv import Conv2D, Depthwise
 from smidgen.ops.elementwise import Activate, Mul
 from smidgen.ops.pool import AvgPool, MaxPool, Mean
-from smidgen.ops.weighted import Weighted
+from smidgen.ops.weighted import Weighted, weighted
 from smidgen.quantization.batch import look_at
 from smidgen.quantization.calibration import ProgressCallback, each_batch
 
@@ -85,7 +84,7 @@ def _layers_after(graph: Graph, read_by: Mapping[Value, tuple[Node, ...]], value
                 reached.append(node.out)
             else:
                 return ()
-    grouped = any(isinstance(node.op, Conv2D) and node.op.groups > 1 for node in found)
+    grouped = any(weighted(node).groups > 1 for node in found)
     return () if grouped else tuple(found)
 
 
@@ -117,7 +116,7 @@ def _channel_maxima(
 
 def _factor(link: Link, constants: dict[Value, Array], largest: Array) -> Array:
     """Return the divisor of each channel; 1 for a dead channel."""
-    mixing = [node for node in link.after if not isinstance(node.op, Depthwise)]
+    mixing = [node for node in link.after if weighted(node).mixes_channels]
     if not mixing:
         wanted = largest / (largest.max() or 1.0)
     else:
@@ -138,11 +137,10 @@ def _input_weights(weights: Array) -> Array:
 
 def _divide(node: Node, constants: dict[Value, Array], factor: Array) -> None:
     _, w, b = node.ins
-    along = factor if isinstance(node.op, Depthwise) else factor.reshape(-1, *(1,) * (len(w.type.shape) - 1))
+    along = weighted(node).along_outputs(factor, constants[w])
     constants[w], constants[b] = constants[w] / along, constants[b] / factor
 
 
 def _multiply(node: Node, constants: dict[Value, Array], factor: Array) -> None:
     w = node.ins[1]
-    times = w.type.shape[3] // len(factor) if isinstance(node.op, Depthwise) else 1
-    constants[w] = constants[w] * np.repeat(factor, times)
+    constants[w] = constants[w] * weighted(node).along_inputs(factor, constants[w])

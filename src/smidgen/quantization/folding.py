@@ -9,13 +9,12 @@ import numpy as np
 
 from smidgen.ir import Array, Builder, Graph, Node, Op, Value
 from smidgen.ir.rewriting import producers, readers, rewrite, uses
-from smidgen.ops.conv import Conv2D, Depthwise
-from smidgen.ops.dense import Dense
+from smidgen.ops.conv import Depthwise
 from smidgen.ops.elementwise import Activate, Add, Mul
 from smidgen.ops.fusing import fuse_activations, merge_pads
-from smidgen.ops.norm import BatchNorm
+from smidgen.ops.normalize import BatchNorm
 from smidgen.ops.shape import Concat, Pad, Reshape, Transpose
-from smidgen.ops.weighted import Weighted, Windowed
+from smidgen.ops.weighted import Weighted, Windowed, weighted
 
 
 def _layer(g: Builder, op: Op, x: Value, w: Array, b: Array, outs: tuple[Value, ...]) -> Node:
@@ -114,7 +113,7 @@ def fold_back(graph: Graph) -> Graph:
         assert held is not None
         w, b = held
         scale = found.scale.astype(np.float64)
-        along = scale if isinstance(before.op, Depthwise) else scale.reshape(-1, *(1,) * (w.ndim - 1))
+        along = weighted(before).along_outputs(scale, w)
         op = replace(before.op, activation=found.activation)  # type: ignore[call-arg]
         return _layer(g, op, before.ins[0], w * along, b * scale + found.shift, before.outs)
 
@@ -166,21 +165,14 @@ def _takes(graph: Graph, node: Node, value: Value, found: Affine) -> bool:
     op = node.op
     if not isinstance(op, Weighted) or value in node.ins[1:] or _weights(graph, node) is None:
         return False
-    return isinstance(op, Dense) or not any(op.pad) or not np.any(found.shift)
+    return not any(op.pad) or not np.any(found.shift)
 
 
 def _after(node: Node, found: Affine, w: Array, b: Array) -> tuple[Array, Array]:
     """Return weights and bias of a layer that reads x instead of x · scale + shift."""
-    scale, shift = found.scale.astype(np.float64), found.shift.astype(np.float64)
-    if isinstance(node.op, Depthwise):
-        times = w.shape[3] // len(scale)
-        scale, shift = np.repeat(scale, times), np.repeat(shift, times)
-        return w * scale, b + (w * shift).sum(axis=(0, 1, 2))
-    if isinstance(node.op, Conv2D) and node.op.groups > 1:
-        wide, each = w.shape[3], w.shape[0] // node.op.groups
-        group = np.arange(w.shape[0]) // each
-        scale, shift = (n.reshape(-1, wide)[group][:, None, None] for n in (scale, shift))
-    return w * scale, b + (w * shift).sum(axis=tuple(range(1, w.ndim)))
+    op = weighted(node)
+    scale, shift = (op.along_inputs(numbers.astype(np.float64), w) for numbers in (found.scale, found.shift))
+    return w * scale, b + op.sum_outputs(w * shift)
 
 
 def settle_affine(graph: Graph) -> Graph:

@@ -13,23 +13,20 @@ from smidgen.ir import Array, Builder, Graph, Node, Op, QParams, Type, Value
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ops.conv import Conv2D, Depthwise
 from smidgen.ops.dense import Dense
-from smidgen.ops.elementwise import Activate, Add, Mul, Requantize
+from smidgen.ops.elementwise import Activate, Add, Maximum, Mul, Requantize
 from smidgen.ops.gru import Gru
-from smidgen.ops.lookup import Lookup
+from smidgen.ops.lookup import Lookup, PRelu
 from smidgen.ops.lstm import Lstm
 from smidgen.ops.matmul import MatMul
-from smidgen.ops.maximum import Maximum
 from smidgen.ops.normalize import Normalize, rounded_constants
-from smidgen.ops.pick import Pick
 from smidgen.ops.pool import AvgPool, MaxPool, Mean
-from smidgen.ops.prelu import PRelu
 from smidgen.ops.recurrence import Recurrent
-from smidgen.ops.resize import ResizeBilinear
+from smidgen.ops.resize import Pick, ResizeBilinear
 from smidgen.ops.shape import Concat, Crop, Pad, Reshape, Transpose
 from smidgen.ops.softmax import OUTPUT, Softmax
 from smidgen.ops.unit_norm import UNIT, UnitNorm
-from smidgen.ops.weighted import Weighted
-from smidgen.quantization.batch import accumulate, finish_node, run_node
+from smidgen.ops.weighted import Weighted, weighted
+from smidgen.quantization.batch import accumulate, run_node
 from smidgen.quantization.calibration import QuantizationError, Range, scale_of
 
 # The output has the input's quantization.
@@ -219,8 +216,8 @@ def correct_biases(real: Graph, rounded: Graph, samples: Array, integers: Array)
             sums, wanted = accumulate(node, *ints.of(node)), accumulate(twin, *reals.of(twin))
             off = _mean_error(node, sums, wanted)
             constants[node.ins[2]] = _clip_bias(constants[node.ins[2]] - off)
-            ints.keep(node, finish_node(node, sums - off))
-            reals.keep(twin, finish_node(twin, wanted))
+            ints.keep(node, node.op.finish(node, sums - off))
+            reals.keep(twin, weighted(twin).finish(twin, wanted))
         else:
             ints.run(node)
             reals.run(twin)

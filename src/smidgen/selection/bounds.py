@@ -1,9 +1,9 @@
-"""The least SRAM that a scheme can take, told layer by layer without planning it.
+"""A lower bound of the SRAM that a scheme takes, layer by layer, without planning it.
 
 State is a sum over what learns. Of the arena a part is certain in whatever order a step runs: what the forward pass
-keeps for the gradients of a layer lies there until they are computed, and the gradient of a later layer's output comes
-first. So each layer adds what it keeps to the least that the layers behind it need, and while its own gradient is
-computed at least that gradient, what it is computed from and the kernel's working memory are there besides.
+keeps for the gradients of a layer stays until they are computed, and the gradient of a later layer's output comes
+first. So each layer adds what it keeps to the least that the layers behind it need. While its own gradient is computed,
+that gradient, its inputs and the kernel's working memory are in the arena too.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class BiasBytes:
 
 
 def measure_biases(graph: Graph, deepest: int, options: Options, working: Working) -> BiasBytes:
-    """What the last `deepest` biases take, layer by layer."""
+    """Measure what the last `deepest` biases take, layer by layer."""
     numbered = layers(graph)
     step = passes.run(build_training(graph, Scheme("biases", deepest), options, images=None).step)
     found = _Step(step, {node.ins[2].name: len(numbered) - i for i, node in enumerate(numbered)}, working)
@@ -72,13 +72,13 @@ def measure_biases(graph: Graph, deepest: int, options: Options, working: Workin
 
 
 def head_state(graph: Graph, options: Options, bits: int) -> int:
-    """Bytes of state where nothing learns but the head; those of an int8 head depend on the bits of weights."""
+    """Return the bytes of state of the head alone; those of an int8 head depend on the bits per weight."""
     scheme = Scheme("head", 0, weight_bits=bits)
     return state_bytes(passes.run(build_training(graph, scheme, options, images=None).step))
 
 
 def weight_state(trained: Trained, bits: int, options: Options) -> int:
-    """Bytes of state of a layer's weights that learn, with their fractions."""
+    """Return the bytes of state of a layer's trained weights, with their fractions."""
     size = layer_memory(trained).weights
     fraction = initial_fraction(size, bits - 8).nbytes if bits > 8 else 0
     buffer = options.rule.buffer(Type((size,), "int8")).bytes if options.rule.buffered else 0
@@ -96,7 +96,7 @@ def saved_bytes(trained: Trained, layer: LayerBytes) -> int:
 
 
 class _Step:
-    """The step that trains biases: which nodes must run before which, and from which depth of biases on each runs."""
+    """The step that trains biases: the order its nodes must have, and the depth of biases from which each runs."""
 
     def __init__(self, step: Graph, depths: dict[str, int], working: Working) -> None:
         self.step, self.working = step, working
@@ -113,21 +113,21 @@ class _Step:
         self.alive = self._alive()
 
     def _before(self) -> Array:
-        """[i, j]: whether node j must run before node i. All that predicts runs before the loss, the rest after."""
+        """Return [i, j]: whether node j must run before node i. The forward pass precedes the loss."""
         before = self.reads.copy()
         before[self.loss, : self.loss] = True
         before[self.loss + 1 :, : self.loss + 1] = True
         return before
 
     def _depths(self, depths: dict[str, int]) -> dict[int, int]:
-        """For each node that updates state the number of biases with which it begins to: 0 for what is no bias."""
+        """Return the number of biases from which each node updates state; 0 for what is no bias."""
         found: dict[int, int] = {}
         for old, new in self.step.updates.items():
             found[self.maker[new]] = max(found.get(self.maker[new], 0), depths.get(old.name, 0))
         return found
 
     def _needed(self) -> Array:
-        """For each node the least number of biases with which it is part of the step."""
+        """Return the least number of biases with which each node is part of the step."""
         needed: Array = np.full(len(self.nodes), NEVER)
         assert self.step.roles is not None
         advance = self.step.updates.get(self.step.roles.step_state)  # it reads whatever gradients there are
@@ -140,7 +140,7 @@ class _Step:
         return needed
 
     def _spine(self) -> list[int]:
-        """The nodes from the loss on that the deepest bias's gradient depends on.
+        """Return the nodes from the loss on that the deepest bias's gradient depends on.
 
         Requantizations are not among them: where their input has one reader they become a part of the node before.
         """
@@ -153,7 +153,7 @@ class _Step:
         return [i for i in there if not isinstance(self.nodes[i].op, RequantizeGrad)]
 
     def _alive(self) -> Array:
-        """[biases, place in the spine]: bytes alive there at least with so many biases."""
+        """Return [biases, place in the spine]: the least bytes alive there with that many biases."""
         spine, deepest = np.array(self.spine), max(self.depth_of.values(), default=0)
         grown: Array = np.zeros((deepest + 1, len(spine)), np.int64)
         for root, readers in self._readers().items():
@@ -169,7 +169,7 @@ class _Step:
         return alive
 
     def _since(self, made: int | None) -> int:
-        """The least number of biases with which what a node makes, or an input, is there."""
+        """Return the least number of biases with which a node's output, or an input, exists."""
         if made is None:
             return 0
         node, needed = self.nodes[made], int(self.needed[made])
@@ -189,7 +189,7 @@ class _Step:
         return uses
 
     def _readers(self) -> dict[Value, list[int]]:
-        """The nodes that read each tensor of the arena in any form."""
+        """Return the nodes that read each tensor of the arena in any form."""
         sources = virtual_sources(self.step)
         readers: dict[Value, list[int]] = {root: [] for root in self.outputs}
         for i, node in enumerate(self.nodes):
@@ -198,14 +198,14 @@ class _Step:
         return readers
 
     def _own(self, node: Node) -> int:
-        """Working memory of a node, less what its output may take of its input's place."""
+        """Return a node's working memory, less the bytes of its input that its output may reuse."""
         donor = node.op.donor(node)
         shared = 0 if donor is None else min(padded(v.type.bytes) for v in (node.ins[donor], node.outs[0]))
         return padded(self.working(node, False)) - shared
 
     @cached_property
     def crossing(self) -> frozenset[str]:
-        """Names of what lies in the arena from before the loss to behind it, under any name."""
+        """All names of the tensors that stay in the arena from before the loss to after it."""
         kept = {
             root
             for root, readers in self._readers().items()
@@ -214,16 +214,16 @@ class _Step:
         return frozenset(value.name for value, root in self.roots.items() if root in kept)
 
     def gradients(self, biases: int) -> int:
-        """How many gradients have an exponent, at least; those in float32 have none."""
+        """Return the least number of gradients that have an exponent; those in float32 have none."""
         made = ((i, node) for i, node in enumerate(self.nodes) if isinstance(node.op, FromFloat | GradOp))
         return sum(self._since(i) <= biases for i, node in made if node.outs[0].type.dtype == "int8")
 
     def least_of_head(self) -> int:
-        """The least arena of the head alone."""
+        """Return the least arena of the head alone."""
         return max(int(self.alive[0, place]) for place in self._places(0))
 
     def layer(self, biases: int) -> tuple[int, int, int]:
-        """What the deepest of so many biases keeps, and the least arena while its saved input is there, and after."""
+        """Return what the deepest bias keeps, and the least arena while its saved input exists, and after."""
         known = [place for fewer in range(biases) for place in self._places(fewer)]
         kept = min(int(self.alive[biases, place] - self.alive[biases - 1, place]) for place in known)
         early = [place for place in self._places(biases) if self._precedes(place, biases)]
@@ -234,18 +234,18 @@ class _Step:
         return kept, least_early, least_late
 
     def _places(self, biases: int) -> list[int]:
-        """Places in the spine that come with so many biases and are certain to precede the gradients of deeper ones."""
+        """Return the spine's places that begin at this depth and certainly precede the gradients of deeper biases."""
         new = (place for place, i in enumerate(self.spine) if self.needed[i] == biases)
         return [place for place in new if self._precedes(place, biases + 1)]
 
     def _precedes(self, place: int, biases: int) -> bool:
-        """Whether a node of the spine runs before the steps of all biases from so many on."""
+        """Return whether a node of the spine runs before the updates of all biases from this depth on."""
         deeper = (i for i, depth in self.depth_of.items() if depth >= biases)
         return all(self.before[i, self.spine[place]] for i in deeper)
 
 
 def _ancestors(graph: Graph, maker: Mapping[Value, int]) -> Array:
-    """[i, j]: whether node i depends on what node j computes."""
+    """Return [i, j]: whether node i depends on what node j computes."""
     found: Array = np.zeros((len(graph.nodes), len(graph.nodes)), bool)
     for i, node in enumerate(graph.nodes):
         for j in {maker[v] for v in node.ins if v in maker}:

@@ -1,8 +1,8 @@
-"""The search for a scheme as a problem of its own: the gain and the bytes of every choice, and no graph.
+"""The search for a scheme as a pure problem: the gain and the bytes of every choice, and no graph.
 
-A candidate says how many biases learn and, for each of their layers, which of its choices is taken. Its gain is a sum.
-Its cost is what is always there, the state of what learns, and an arena: from the first layer that learns to the last,
-each adds what it keeps, and the arena is the most that any of them needs beside what is kept by then.
+A candidate is a number of biases and, for each of their layers, one of its choices. Its gain is a sum. Its cost is the
+fixed bytes, the state of what learns, and an arena: from the first layer that learns to the last, each adds what it
+keeps, and the arena is the most that any of them needs beside what is kept by then.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SearchError(SmidgenError):
 class Choice:
     """One way in which a layer's weights can learn."""
 
-    share: Fraction | None  # of its input channels; None: its weights stay as they are
+    share: Fraction | None  # of its input channels; None: its weights are frozen
     gain: int
     state: int  # bytes
     saved: int  # bytes of its input, kept from the forward pass on
@@ -54,7 +54,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Candidate:
-    """So many biases, and for each of their layers, first to last, which of its choices is taken."""
+    """A number of biases, and for each of their layers, first to last, the index of the choice taken."""
 
     bits: int
     biases: int
@@ -66,17 +66,17 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Problem:
-    """Everything to choose from, with weights of so many bits."""
+    """Everything to choose from, for one number of bits per weight."""
 
     bits: int
     layers: tuple[Layer, ...]  # by their numbers
     bias_gains: tuple[int, ...]  # by how many biases learn, from 0 to the most that can
-    fixed: int = 0  # bytes that are always there
+    fixed: int = 0  # bytes that every candidate takes
     head_arena: int = 0  # of the arena, at least, all that is kept on top
     floors: tuple[int, ...] = ()  # of the arena, at least, by how many biases learn
 
     def candidate(self, biases: int, choices: tuple[int, ...]) -> Candidate:
-        """A candidate with its gain and cost."""
+        """Return a candidate with its gain and cost."""
         taken = self.taken(choices)
         gain = self.bias_gains[biases] + sum(choice.gain for _, choice in taken)
         state = sum(layer.state + choice.state for layer, choice in taken)
@@ -88,7 +88,7 @@ class Problem:
         return Candidate(self.bits, biases, choices, gain, self.fixed + state + arena, arena)
 
     def taken(self, choices: tuple[int, ...]) -> list[tuple[Layer, Choice]]:
-        """The last layers, each with the choice taken."""
+        """Return the last layers, each with the choice taken."""
         last = self.layers[len(self.layers) - len(choices) :]
         return [(layer, layer.choices[choice]) for layer, choice in zip(last, choices, strict=True)]
 
@@ -96,7 +96,7 @@ class Problem:
         return self.floors[biases] if self.floors else 0
 
     def scheme(self, candidate: Candidate) -> Scheme:
-        """What a candidate trains."""
+        """Return the scheme of a candidate."""
         first = len(self.layers) - candidate.biases
         shares = (choice.share for _, choice in self.taken(candidate.choices))
         weights = tuple((first + i, share) for i, share in enumerate(shares) if share is not None)

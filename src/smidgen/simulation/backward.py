@@ -16,10 +16,12 @@ from torch import Tensor
 from smidgen import ops
 from smidgen.ir import Node, Op
 from smidgen.numerics import float32
-from smidgen.ops.conv_grad import ConvGradInput, DenseGradInput, DepthwiseGradInput
+from smidgen.ops.conv import ConvGradInput, DepthwiseGradInput
+from smidgen.ops.dense import DenseGradInput
+from smidgen.ops.elementwise import MulGrad
 from smidgen.ops.gradient import GRADIENT_MOST, GradOp, RequantizeGrad
 from smidgen.ops.losses import LOGIT_LIMIT as LARGEST_LOGIT
-from smidgen.ops.pool_grad import MeanGrad, MulGrad
+from smidgen.ops.pool import MeanGrad
 from smidgen.ops.rules import LARGEST_RATE, LEAST_RATE
 from smidgen.simulation import sums
 from smidgen.simulation.forward import FORWARD, WEIGHT_MOST, Function, rule

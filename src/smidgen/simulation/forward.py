@@ -12,9 +12,9 @@ from torch import Tensor
 
 from smidgen import numerics, ops
 from smidgen.ir import Array, Node, Op, Type
-from smidgen.ops.bias import units
-from smidgen.ops.conv import multipliers
 from smidgen.ops.dense import LANES
+from smidgen.ops.state import units
+from smidgen.ops.weighted import multipliers
 from smidgen.simulation import sums
 from smidgen.simulation.layout import Setting, check_single, from_lanes, to_lanes, unflatten, zero_of
 from smidgen.simulation.sums import ordered_dot

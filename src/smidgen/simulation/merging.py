@@ -16,11 +16,10 @@ import numpy as np
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Node, Op, Type, Value, refuse_variables, roles_of
 from smidgen.ir.rewriting import producers
+from smidgen.ops.elementwise import Compare
 from smidgen.ops.gradient import AdvanceStepState, FromFloat, GradOp, Mask, ParameterGrad
 from smidgen.ops.losses import check_softmax
-from smidgen.ops.maximum import Compare
-from smidgen.ops.overlay import Overlay
-from smidgen.ops.select import Gather
+from smidgen.ops.state import Gather, Overlay
 from smidgen.ops.update import DenseStep, FusedStep, Step
 
 Channels = tuple[int, ...]

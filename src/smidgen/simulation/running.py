@@ -10,9 +10,10 @@ from torch import Tensor
 
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, Value, roles_of
-from smidgen.ops.bias import LearnedBias
-from smidgen.ops.conv_grad import DenseGradInput, WindowGrad
+from smidgen.ops.conv import WindowGrad
+from smidgen.ops.dense import DenseGradInput
 from smidgen.ops.gradient import FromFloat, GradOp, SumGrads
+from smidgen.ops.state import LearnedBias
 from smidgen.ops.update import DenseStep
 from smidgen.ops.weighted import Weighted
 from smidgen.simulation.backward import BACKWARD, from_float, sums_by_reference

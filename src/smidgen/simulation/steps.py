@@ -10,10 +10,11 @@ from torch import Tensor
 
 from smidgen.ir import Array, Node, Value
 from smidgen.numerics import stochastic
-from smidgen.ops.bias import MOST_DIFFERENCE, units
-from smidgen.ops.conv_grad import ConvGradWeight, DenseGradWeight, DepthwiseGradWeight
+from smidgen.ops.conv import ConvGradWeight, DepthwiseGradWeight
+from smidgen.ops.dense import DenseGradWeight
 from smidgen.ops.gradient import GRADIENT_MOST, ChannelSum
 from smidgen.ops.rules import LIMITS
+from smidgen.ops.state import MOST_DIFFERENCE, units
 from smidgen.ops.update import BUFFER_BITS, BiasStep, DenseStep, Step, WeightStep, initial_fraction, pack, unpack
 from smidgen.simulation import sums
 from smidgen.simulation.forward import INPUT_MOST

@@ -12,8 +12,8 @@ from torch import Tensor
 from smidgen import numerics
 from smidgen.ir import roles_of
 from smidgen.numerics import stochastic
+from smidgen.ops.elementwise import Compare
 from smidgen.ops.gradient import FromFloat, GradOp, Mask, SumGrads
-from smidgen.ops.maximum import Compare
 from smidgen.simulation import integers
 from smidgen.simulation.layout import Setting, zero_of
 from smidgen.simulation.merging import Fleet, FleetNode, FleetValue, Slotted

@@ -1,4 +1,4 @@
-"""Compilers for boards: the one in the ziglang wheel, or gcc for their cores where the user prefers it."""
+"""Compilers for boards (the ziglang wheel's, or gcc where the user prefers it) and the files a program starts from."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, get_args
 
+from smidgen.codegen import render
+from smidgen.compiler import Compiler, cross
 from smidgen.errors import TargetError
-from smidgen.targets.boards import Core, Isa
-from smidgen.targets.compiler import Compiler, cross
+from smidgen.targets.boards import KIB, Board, Core, Isa
 
 Toolchain = Literal["zig", "gcc"]
 TOOLCHAINS: tuple[Toolchain, ...] = get_args(Toolchain)
@@ -31,7 +32,7 @@ LINK = ("-Wl,--gc-sections", "-Wl,--entry=reset")
 
 
 def find(toolchain: Toolchain, core: Core) -> Compiler:
-    """The compiler for a core; TargetError says what to install where it is not there."""
+    """Return the compiler for a core; TargetError names the package to install where it is missing."""
     if toolchain == "zig":
         if importlib.util.find_spec("ziglang") is None:
             raise TargetError(f"no compiler for {core.title} was found; run: pip install ziglang")
@@ -58,7 +59,7 @@ def _has_library(gcc: str, specs: str) -> bool:
 
 
 def core_flags(toolchain: Toolchain, core: Core) -> tuple[str, ...]:
-    """What tells a compiler the core, whether floats are in registers of its own, and whether words must be aligned."""
+    """Return the flags for a core: its name, its floating-point registers, and whether words must be aligned."""
     return _FLAGS[core.isa](toolchain, core)
 
 
@@ -77,7 +78,7 @@ def _thumb_flags(toolchain: Toolchain, core: Core) -> tuple[str, ...]:
 
 
 def _riscv_flags(toolchain: Toolchain, core: Core) -> tuple[str, ...]:
-    """No jump tables: a bound of the stack tells a jump through a register from no call."""
+    """Return flags without jump tables: a bound of the stack takes a jump through a register for a call."""
     if toolchain == "zig":
         machine = f"-mcpu={core.zig}"
         return ("-target", "riscv32-freestanding-none", machine, "-fno-sanitize=undefined", "-fno-jump-tables")
@@ -90,3 +91,52 @@ _FLAGS: Mapping[Isa, Callable[[Toolchain, Core], tuple[str, ...]]] = {"thumb": _
 def link_flags(toolchain: Toolchain, core: Core) -> tuple[str, ...]:
     """For the last step, beside the linker script."""
     return (*LINK, *(() if toolchain == "zig" else ("-nostartfiles", f"--specs={LIBRARY[core.isa]}")))
+
+
+# How start-up sets CCR.UNALIGN_TRP, with its comment.
+CLEAR_TRAP = """/* CCR.UNALIGN_TRP off, should a boot loader have set it: kernels read words wherever they lie. */
+    *(volatile uint32_t *)0xE000ED14 &= ~(1u << 3);"""
+SET_TRAP = """/* CCR.UNALIGN_TRP on: this program reads and writes aligned words only, and anything else is to fault. */
+    *(volatile uint32_t *)0xE000ED14 |= 1u << 3;"""
+STARTUP: Mapping[Isa, str] = {"thumb": "startup", "riscv": "startup_riscv"}
+# Registers of a semihosting call, and the call; on RISC-V instructions that do nothing mark it, in one page with it.
+_MARKED = '".balign 16\\n.option push\\n.option norvc\\n"\n                     '
+_MARKED += '"slli zero, zero, 0x1f\\n\\tebreak\\n\\tsrai zero, zero, 7\\n.option pop"'
+CALLS: Mapping[Isa, tuple[str, str, str]] = {"thumb": ("r0", "r1", '"bkpt 0xab"'), "riscv": ("a0", "a1", _MARKED)}
+
+# Flash at another address, where its code is executed.
+CODE = "    CODE (rx) : ORIGIN = 0x{:08x}, LENGTH = {}\n"
+
+
+def render_board(board: Board, name: str, fields: Mapping[str, object]) -> str:
+    """A template of the board's with its own fields and these."""
+    core, windows = board.core, board.map.code is not None
+    operation, arguments, call = CALLS[core.isa]
+    own = {
+        "unaligned_trap": CLEAR_TRAP if core.unaligned else SET_TRAP,
+        "board": board.name, "core": core.title, "stack_bytes": board.stack,
+        "flash_origin": f"0x{board.flash.origin:08x}", "flash_bytes": board.flash.bytes,
+        "sram_origin": f"0x{board.sram.origin:08x}", "sram_bytes": board.sram.bytes,
+        "flash_text": f"{board.flash.bytes // KIB} KB", "sram_text": f"{board.sram.bytes // KIB} KB", "kept": "",
+        "flash_rights": "r" if windows else "rx", "code": "CODE AT > FLASH" if windows else "FLASH",
+        "code_region": CODE.format(board.code.origin, board.code.bytes) if windows else "",
+        "header": "".join(f'    ".word 0x{word:08x}\\n"\n' for word in board.map.header),
+        "operation": operation, "arguments": arguments, "call": call, "gcc": GCC[core.isa],
+    }  # fmt: skip
+    return render(f"board/{name}", **{**own, **fields})
+
+
+def start_files(board: Board, kept: Mapping[str, object]) -> dict[str, str]:
+    """Start-up and linker script."""
+    return {
+        "startup.c": render_board(board, f"{STARTUP[board.core.isa]}.c", kept),
+        "board.ld": render_board(board, "board.ld", kept),
+    }
+
+
+def start_usage(board: Board) -> str:
+    """Return how a program starts on a board, for its README."""
+    name = f"{STARTUP[board.core.isa]}_usage.md"
+    objcopy = GCC[board.core.isa].replace("gcc", "objcopy")
+    boot = render_board(board, "boot_usage.md", {"objcopy": objcopy}) if board.map.header else ""
+    return render_board(board, name, {}) + boot

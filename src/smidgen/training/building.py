@@ -18,7 +18,7 @@ from smidgen.ops.gradient import AdvanceStepState
 from smidgen.ops.loss import LossOp
 from smidgen.ops.losses import LOSSES, example_label
 from smidgen.ops.rules import MaxAbs, Rate, UpdateRule
-from smidgen.ops.select import Gather
+from smidgen.ops.state import Gather
 from smidgen.ops.update import BiasStep, DenseStep, WeightStep, initial_fraction
 from smidgen.ops.weighted import Windowed
 from smidgen.training.autodiff import differentiate

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from smidgen.errors import TrainingError
 from smidgen.ir import Graph, Node, Op, Value
 from smidgen.ir.rewriting import needed, producers
-from smidgen.ops.conv import Conv2D
-from smidgen.ops.dense import Dense
 from smidgen.ops.elementwise import Activate, Dequantize
 from smidgen.ops.lookup import Lookup
 from smidgen.ops.pool import AvgPool, Mean
 from smidgen.ops.shape import Reshape
 from smidgen.ops.softmax import Softmax
-from smidgen.ops.weighted import Weighted
+from smidgen.ops.weighted import Weighted, weighted
 
 AFTER: tuple[type[Op], ...] = (Softmax, Reshape, Dequantize, Activate, Lookup, Mean)  # what may follow a head
 PLAIN: tuple[type[Op], ...] = (Softmax, Reshape, Dequantize)  # the same where it leaves the order of scores as it is
@@ -42,9 +40,8 @@ class Ending:
     @property
     def plain(self) -> bool:
         """Whether the scores are a matrix times the features plus a bias, but for a softmax."""
-        op = self.layer.op
-        assert isinstance(op, Conv2D | Dense)
-        single = isinstance(op, Dense) or self.features.type.shape[1:3] == (1, 1)
+        op = weighted(self.layer)
+        single = not op.spatial or self.features.type.shape[1:3] == (1, 1)
         return single and op.activation == "none" and all(isinstance(node.op, PLAIN) for node in self.after)
 
 
@@ -59,11 +56,11 @@ def ending_of(graph: Graph) -> Ending:
     producer = producers(graph)
     while value in producer:
         node = producer[value]
-        if isinstance(node.op, Dense):
+        if isinstance(node.op, Weighted) and not node.op.spatial:
             before = producer.get(node.ins[0])
             wide = before is not None and isinstance(before.op, Dequantize)  # a float32 head, as an earlier run left it
             return Ending(before.ins[0] if before and wide else node.ins[0], node, tuple(after), False)
-        if isinstance(node.op, Conv2D) and node.op.groups == 1:
+        if isinstance(node.op, Weighted) and node.op.mixes_all:
             single = averaged or node.out.type.shape[1:3] == (1, 1)
             if single or graph.scores.type.shape == node.out.type.shape:
                 return Ending(node.ins[0], node, tuple(after), not single)

@@ -17,8 +17,8 @@ from smidgen.ir.rewriting import producers, prune, rewrite, uses
 from smidgen.numerics import stochastic
 from smidgen.ops.elementwise import DequantizeGrad
 from smidgen.ops.gradient import FromFloat, GradOp, RequantizeGrad
-from smidgen.ops.select import Gather
 from smidgen.ops.shape import Crop, Pad, Reshape, Transpose
+from smidgen.ops.state import Gather
 
 MOVERS = (Reshape, Transpose, Crop, Pad, Gather)  # they move a gradient's bytes and keep its exponent
 

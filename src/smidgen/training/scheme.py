@@ -16,8 +16,7 @@ import numpy as np
 
 from smidgen.errors import SmidgenError
 from smidgen.ir import Graph, Node
-from smidgen.ops.conv import Conv2D
-from smidgen.ops.dense import Dense
+from smidgen.ops.weighted import weighted
 from smidgen.training.head import layers
 from smidgen.training.published import LayerShape, published_for, why_not_published
 
@@ -187,7 +186,7 @@ def _check_part(name: str, layer: int, part: Part, node: Node) -> None:
                 f"{name} trains channels [{given}] of layer {layer}; give at least one of 0 to {total - 1}, "
                 "each once, in ascending order"
             )
-    if not whole and isinstance(node.op, Dense):
+    if not whole and not weighted(node).learns_in_parts:
         raise SchemeError(f"{name} trains {said} of layer {layer}, which is dense and learns only as a whole; give 1")
 
 
@@ -221,8 +220,7 @@ def layer_memory(trained: Trained) -> AnalyticMemory:
     """Saved input channels, one mask bit per output element, updated weights (1 byte) and biases (4 bytes)."""
     x, w, b = (v.type for v in trained.node.ins)
     share = len(trained.channels)
-    groups = trained.node.op.groups if isinstance(trained.node.op, Conv2D) else 1
-    saved = math.prod(x.shape[:-1]) * share * groups
+    saved = math.prod(x.shape[:-1]) * share * weighted(trained.node).groups
     return AnalyticMemory(saved, (trained.node.out.type.size + 7) // 8, w.size // w.shape[-1] * share, 4 * b.size)
 
 

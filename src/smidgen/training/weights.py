@@ -9,10 +9,8 @@ from typing import Literal
 import numpy as np
 
 from smidgen.ir import Array, Builder, Graph, Node, QParams, Value
-from smidgen.ops.bias import LearnedBias
-from smidgen.ops.conv import multipliers
-from smidgen.ops.overlay import Overlay
-from smidgen.ops.weighted import Weighted
+from smidgen.ops.state import LearnedBias, Overlay
+from smidgen.ops.weighted import multipliers, weighted
 from smidgen.training.scheme import Trained
 
 
@@ -90,8 +88,7 @@ def scaling(factors: Array, qas: bool) -> tuple[float, ...]:
 
 
 def _axis(node: Node) -> int:
-    assert isinstance(node.op, Weighted)
-    return node.op.weight_axis
+    return weighted(node).weight_axis
 
 
 def _scales(node: Node) -> Array:

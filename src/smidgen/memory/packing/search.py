@@ -12,10 +12,10 @@ from random import Random
 
 import numpy as np
 
+from smidgen.compiler import Cache, cache_folder, find_compiler
 from smidgen.errors import PlanError, TargetError
 from smidgen.memory.packing.problem import Problem
 from smidgen.memory.packing.skyline import ORDERS, Offsets, ordered
-from smidgen.targets.compiler import Cache, cache_folder, find_compiler
 
 SOURCE = Path(__file__).parent / "search.c"
 MOST_ITEMS = 1024  # of one search: its memory grows with the square, to about 150 MB

@@ -20,9 +20,9 @@ from smidgen import numerics
 from smidgen.errors import ExportError
 from smidgen.ir import Array
 from smidgen.numerics import INT32_MAX
+from smidgen.ops.functions import TABLES as TFLITE_TABLES
 from smidgen.ops.normalize import ROOT_BITS, SCALE_BITS, SCORE_BITS, SHIFT_BITS
 from smidgen.ops.softmax import C_32_17, C_48_17, SUM_BITS
-from smidgen.ops.tflite_tables import TABLES as TFLITE_TABLES
 
 DOMAIN, VERSION = "smidgen", 1
 OPSET = 20  # the first with Gelu

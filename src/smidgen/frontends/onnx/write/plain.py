@@ -30,16 +30,11 @@ def window_attributes(window: Window) -> dict[str, object]:
     return {"kernel_shape": window.size, "strides": window.stride, "pads": (top, left, bottom, right)}
 
 
-def conv_order(op: Op) -> tuple[int, ...]:
-    """Return the order of the weights' dimensions in ONNX's [out, in, rows, columns]."""
-    return (3, 0, 1, 2) if isinstance(op, ops.Depthwise) else (0, 3, 1, 2)
-
-
 def _conv(w: OnnxWriter, node: Node, op: Windowed) -> None:
     x, weights, _ = (v.type for v in node.ins)
-    group = x.shape[3] if isinstance(op, ops.Depthwise) else op.groups
-    attributes = {**window_attributes(op.window(weights)), "dilations": op.dilation, "group": group}
-    name = w.layer(node, "Conv", "", *w.weighted(node, True, conv_order(op)), **attributes)
+    windows = window_attributes(op.window(weights))
+    attributes = {**windows, "dilations": op.dilation, "group": op.separate_groups(x)}
+    name = w.layer(node, "Conv", "", *w.weighted(node, True, op.out_in_rows_columns), **attributes)
     w.result(node, name, True, op.activation)
 
 
