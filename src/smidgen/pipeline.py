@@ -10,10 +10,10 @@ from smidgen.codegen import Sources
 from smidgen.errors import InputError, PlanError
 from smidgen.ir import Array, Graph
 from smidgen.ir.verifying import fits_scores
-from smidgen.memory import PeakParts, Plan, cutting, ordering, streaming
+from smidgen.memory import PeakParts, Plan, ordering, streaming
+from smidgen.memory.layout import Working
 from smidgen.memory.rows import Schedule
 from smidgen.memory.streaming import Layout
-from smidgen.memory.working import Working
 from smidgen.targets import find
 from smidgen.targets.boards import BOARDS, parse_size
 from smidgen.targets.device import Device, Target
@@ -78,7 +78,7 @@ def _lay_out(graph: Graph, frugal: bool, streamed_input: bool, working: Working,
     layouts: list[Layout] = []
     for one in ordering.candidates(graph, working=working):
         try:
-            where = cutting.cut(one, streamed_input) if replays else None
+            where = streaming.cut(one, streamed_input) if replays else None
             rows = frugal and streaming.stream_rows(one, streamed_input, working=working, where=where)
             layouts.append(rows or streaming.lay_out(one, Schedule(cut=where), working=working))
         except PlanError:  # an order that puts something before the first layer cannot stream the image

@@ -116,7 +116,7 @@ def _listed(text: str) -> str:
 
 
 def tables() -> tuple[set[str], set[str], set[str]]:
-    """What the readers know, by kind of file."""
+    """Return the operators that the readers know, by kind of file."""
     return set(ONNX), set(ATEN), set(TFLITE)
 
 

@@ -26,8 +26,8 @@ from smidgen.data.pixels import pixel_encoding, pixel_rule
 from smidgen.errors import PlanError
 from smidgen.ir import Array, Graph, Node, Roles, Value
 from smidgen.memory import Plan, state_bytes, state_offsets
-from smidgen.memory.cutting import front
 from smidgen.memory.rows import Cut, Group, Schedule
+from smidgen.memory.streaming import front
 
 
 def is_call(node: Node) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from smidgen.codegen import Sources
 from smidgen.errors import InputError
-from smidgen.ir import Array, Graph, Node
+from smidgen.ir import Array, Graph
 from smidgen.link.device import LinkedDevice
 from smidgen.link.frames import BAUD, ProcessStream, SerialStream, Stream
 from smidgen.link.line import Line, Timing
@@ -37,9 +37,6 @@ class LinkTarget(Target):
     @property
     def folders(self) -> tuple[str, ...]:
         return self._like.folders
-
-    def working(self, node: Node, by_row: bool) -> int:
-        return self._like.working(node, by_row)
 
     def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
         return self._like.project(graph, sources, fields)

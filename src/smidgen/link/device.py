@@ -13,7 +13,7 @@ import numpy as np
 
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, check_inputs
-from smidgen.ir.fingerprint import fingerprint
+from smidgen.ir.text import fingerprint
 from smidgen.link.frames import BoardFailed, Command, LinkError, Restarted
 from smidgen.link.line import CODE, LOSS, Hello, Line, Statistics
 from smidgen.memory import state_bytes

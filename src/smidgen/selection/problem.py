@@ -13,8 +13,8 @@ from fractions import Fraction
 
 from smidgen.errors import SmidgenError
 from smidgen.ir import Graph
-from smidgen.memory.lives import roots_of
-from smidgen.memory.working import Working
+from smidgen.memory.layout import Working
+from smidgen.memory.planner import roots_of
 from smidgen.selection.bounds import head_state, measure_biases, saved_bytes, weight_state
 from smidgen.selection.contributions import Contributions
 from smidgen.training import Options

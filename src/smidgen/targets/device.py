@@ -17,6 +17,7 @@ from smidgen.ir import Array, Graph, Node, Value
 from smidgen.ir.log_mel import LogMel
 from smidgen.memory import Plan, state_bytes, state_offsets
 from smidgen.ops.losses import loss_of
+from smidgen.runtime import working_memory
 from smidgen.threads import in_order
 
 
@@ -96,7 +97,8 @@ class Target(Protocol):
         """Where in the runtime its kernels are; a file replaces that of the same name in an earlier folder."""
 
     def working(self, node: Node, by_row: bool) -> int:
-        """Bytes of working memory a node's kernel needs for a whole call, or for one output row per call."""
+        """Return the bytes of working memory a node's kernel needs for a whole call, or for one output row per call."""
+        return working_memory(node, by_row, self.folders)
 
     def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
         """Return the files of a project in addition to the program and its kernels, by path."""

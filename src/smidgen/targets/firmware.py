@@ -26,14 +26,22 @@ from smidgen.codegen import (
 )
 from smidgen.compiler import Cache, cache_folder
 from smidgen.errors import TargetError
-from smidgen.ir import Array, Graph, Node, Value, check_inputs
+from smidgen.ir import Array, Graph, Value, check_inputs
 from smidgen.memory import Plan, Sram
-from smidgen.runtime import working_memory
 from smidgen.targets import toolchain
 from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS, KIB, Board
 from smidgen.targets.counter import ENTRY, GENERATED, KERNEL, Counter
-from smidgen.targets.device import Device, check_hearing, check_latent, check_step, read_state, state_block, tensor
+from smidgen.targets.device import (
+    Device,
+    Target,
+    check_hearing,
+    check_latent,
+    check_step,
+    read_state,
+    state_block,
+    tensor,
+)
 from smidgen.targets.image import Image, StackBound, bound_stack, read_image
 from smidgen.targets.qemu import QemuBoard
 from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, render_board, start_files, start_usage
@@ -51,7 +59,7 @@ LIMIT = 20_000_000_000  # instructions a request may take: minutes of emulation,
 
 
 @dataclass(frozen=True)
-class BoardTarget:
+class BoardTarget(Target):
     """Builds firmware for a board with the ziglang wheel, or with gcc for its core, and keeps what it built."""
 
     board: Board = BOARDS["cortex-m7"]
@@ -76,10 +84,6 @@ class BoardTarget:
     def largest_budget(self) -> int:
         """The most bytes that arena, state and `besides` may come to: the board reserves more stack than is used."""
         return self.board.sram.bytes - self.board.stack - STATIC + self.besides
-
-    def working(self, node: Node, by_row: bool) -> int:
-        """Bytes of working memory a node's kernel needs on the board's core."""
-        return working_memory(node, by_row, self.folders)
 
     def check(self, graph: Graph, layout: Plan, sources: Sources) -> None:
         """Refuse what the board has no room for, as far as that is known before linking."""

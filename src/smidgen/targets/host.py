@@ -16,17 +16,16 @@ import numpy as np
 from smidgen.codegen import PORTABLE, Sources, render, serves
 from smidgen.compiler import Cache, Compiler, cache_folder, find_compiler
 from smidgen.errors import TargetError
-from smidgen.ir import Array, Graph, Node, Value, check_inputs
+from smidgen.ir import Array, Graph, Value, check_inputs
 from smidgen.memory import Plan, state_bytes, state_offsets
-from smidgen.runtime import working_memory
-from smidgen.targets.device import Device, check_hearing, check_latent, check_state, check_step
+from smidgen.targets.device import Device, Target, check_hearing, check_latent, check_state, check_step
 
 PROJECT = ("Makefile", "CMakeLists.txt", "README.md")
 INSIDE = ("-fvisibility=hidden",)  # kernels are called within the library only, and so directly
 
 
 @dataclass(frozen=True)
-class Host:
+class Host(Target):
     """Builds with the machine's compiler, or the one given, and keeps what it built in `cache`.
 
     A `frugal` host lays programs out as a board does.
@@ -38,10 +37,6 @@ class Host:
     besides: int = 0  # its stack and its own data are this machine's
     name: str = "host"
     folders: tuple[str, ...] = PORTABLE
-
-    def working(self, node: Node, by_row: bool) -> int:
-        """Bytes of working memory a node's kernel needs."""
-        return working_memory(node, by_row, self.folders)
 
     def found_compiler(self) -> Compiler:
         """The compiler given, or the machine's."""
