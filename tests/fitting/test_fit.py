@@ -20,8 +20,8 @@ from smidgen import cli
 from smidgen.data import Data, DataError, examples, pixel_encoding
 from smidgen.errors import SmidgenError
 from smidgen.fitting import FitError, FitProgress, Fitted, fit
-from smidgen.fitting.fitting import usual_epochs
 from smidgen.fitting.ledger import Ledger
+from smidgen.fitting.pipeline import usual_epochs
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.ir import Graph, evaluate
 from smidgen.ir.preprocessing import Preprocessing

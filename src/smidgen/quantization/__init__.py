@@ -3,7 +3,7 @@
 from smidgen.quantization.calibration import METHODS, Method, QuantizationError, QuantizationProgress
 from smidgen.quantization.folding import fold
 from smidgen.quantization.pixels import CONVENTIONS, PixelChoice, Tried
-from smidgen.quantization.recipe import Quantized, Recipe, quantize
+from smidgen.quantization.recipe import Quantized, Recipe, is_float, quantize, quantize_with
 from smidgen.quantization.report import Accuracy, LayerNoise, Report, scored_classes
 
 __all__ = [
@@ -20,6 +20,8 @@ __all__ = [
     "Report",
     "Tried",
     "fold",
+    "is_float",
     "quantize",
+    "quantize_with",
     "scored_classes",
 ]

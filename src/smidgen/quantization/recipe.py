@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from smidgen.data import Samples, as_input, pixel_encoding
+from smidgen.data import Data, Samples, as_input, pixel_encoding
 from smidgen.data.inputs import kind_of
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, verify
@@ -32,6 +32,7 @@ from smidgen.quantization.pixels import CONVENTIONS, Conventions, PixelChoice, c
 from smidgen.quantization.report import Accuracy, Report, compare, scored_classes, top1
 from smidgen.threads import in_order, threads_for
 
+CALIBRATED = 128  # images that set the ranges in `quantize_with`, at most
 FEWEST = 8  # samples; a hundred are better
 HELD_OUT = 5  # every fifth sample sets no range and is compared with
 COMPARED = 64  # samples at most
@@ -118,6 +119,19 @@ def quantize(
     known = None if labelled is None else _accuracy(real, rounded, labelled, on_progress, count)
     report = compared.report(graph.name, recipe.method, len(used), len(used) < len(samples), known)
     return Quantized(rounded, report, choice)
+
+
+def quantize_with(data: Data, graph: Graph, on_progress: ProgressCallback) -> Quantized:
+    """Quantize a float32 model, calibrated on images to learn from, judged by their labels if it has their classes."""
+    samples = data.train.spread(CALIBRATED)
+    labelled = samples if len(data.classes) == scored_classes(graph) else None
+    return quantize(graph, samples.images, labelled=labelled, on_progress=on_progress)
+
+
+def is_float(graph: Graph) -> bool:
+    """Return whether no value of a model is int8 yet."""
+    computed = (*graph.inputs, *(v for node in graph.nodes for v in node.outs))
+    return not any(v.type.dtype == "int8" for v in computed)
 
 
 def _front_end(graph: Graph) -> LogMel | None:
