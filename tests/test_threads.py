@@ -33,7 +33,7 @@ from smidgen.training import Options
 from tests.cli.test_cli import fail
 from tests.support.float_graphs import dequantized
 from tests.support.loss_tasks import TASKS, Task
-from tests.support.output_networks import in_a_folder_of_photographs, named_network, of_rows, rows, told
+from tests.support.output_networks import in_a_folder_of_photographs, labelled, named_network, of_rows, rows
 from tests.support.shapes import draw_shapes
 from tests.support.small_network import small_network
 from tests.support.streams import streaming_network
@@ -119,7 +119,7 @@ def test_a_model_is_judged_and_predicts_alike_on_one_core_and_on_several(target:
 
 def test_numbers_are_compared_alike_on_one_core_and_on_several() -> None:
     model, samples = of_rows(3), rows(4 * FEWEST)
-    data = told(samples, tuple(sample[:3] for sample in samples))
+    data = labelled(samples, tuple(sample[:3] for sample in samples))
     assert judge(model, data, threads=1) == judge(model, data, threads=SEVERAL)
 
 
@@ -127,7 +127,7 @@ def test_numbers_are_compared_alike_on_one_core_and_on_several() -> None:
 def test_a_sample_that_no_model_takes_ends_a_test_in_the_same_sentence(threads: int) -> None:
     samples = list(rows(4 * FEWEST))
     samples[70] = np.zeros(5, np.float32)
-    data = told(tuple(samples), tuple(np.zeros(3, np.float32) for _ in samples))
+    data = labelled(tuple(samples), tuple(np.zeros(3, np.float32) for _ in samples))
     with pytest.raises(DataError, match=r"^a sample is float32\[5\], the model's input int8\[1, 6\]"):
         judge(of_rows(3), data, threads=threads)
 

@@ -19,7 +19,7 @@ from smidgen.data import load_data, load_images
 from smidgen.data.files import Budget
 from smidgen.errors import SmidgenError
 from smidgen.frontends import import_model
-from smidgen.frontends.onnx.operators import OPERATOR_RULES
+from smidgen.frontends.onnx.read.operators import OPERATOR_RULES
 from smidgen.ir import Array, Graph
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.learning.checkpoint import read_checkpoint

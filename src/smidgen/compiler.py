@@ -102,7 +102,7 @@ def cache_folder() -> Path:
     stated = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if sys.platform == "darwin":
         base = _home() / "Library" / "Caches"
-    else:  # a relative path is to be ignored, as the XDG specification says
+    else:  # a relative path is to be ignored, by the XDG specification
         base = stated if stated.is_absolute() else _home() / ".cache"
     return base / "smidgen"
 
@@ -125,7 +125,7 @@ class Cache:
     """Built files by the content they came from; a file appears whole or not at all.
 
     Each lies in a folder named by what it was made from, and is named by its own bytes: one that was cut short or
-    damaged is not what its name says, and is built again.
+    damaged does not match its name, and is built again.
     """
 
     folder: Path

@@ -10,10 +10,10 @@ from smidgen.codegen import Sources
 from smidgen.errors import InputError, PlanError
 from smidgen.ir import Array, Graph
 from smidgen.ir.verifying import fits_scores
-from smidgen.memory import PeakParts, Plan, cutting, ordering, streaming
+from smidgen.memory import PeakParts, Plan, ordering, streaming
+from smidgen.memory.layout import Working
 from smidgen.memory.rows import Schedule
 from smidgen.memory.streaming import Layout
-from smidgen.memory.working import Working
 from smidgen.targets import find
 from smidgen.targets.boards import BOARDS, parse_size
 from smidgen.targets.device import Device, Target
@@ -36,7 +36,7 @@ def compile(
 ) -> Program:
     """A model as C for a target: what infers, or with a scheme what learns.
 
-    `options` say how it learns; `images`, where given, set its first exponents; with `streamed_input` the
+    `options` set how it learns; `images`, where given, set its first exponents; with `streamed_input` the
     image is handed over row by row and never held whole; a `budget`, in bytes or as "128KB" (of 1,024 bytes each),
     is the most that arena and state may take. Early layers run row by row where the target's memory is scarce, the
     image is streamed or there is a budget; the bytes computed are the same. With `replay`, a size of flash, it can also
@@ -78,7 +78,7 @@ def _lay_out(graph: Graph, frugal: bool, streamed_input: bool, working: Working,
     layouts: list[Layout] = []
     for one in ordering.candidates(graph, working=working):
         try:
-            where = cutting.cut(one, streamed_input) if replays else None
+            where = streaming.cut(one, streamed_input) if replays else None
             rows = frugal and streaming.stream_rows(one, streamed_input, working=working, where=where)
             layouts.append(rows or streaming.lay_out(one, Schedule(cut=where), working=working))
         except PlanError:  # an order that puts something before the first layer cannot stream the image
@@ -123,7 +123,7 @@ def _afford(graph: Graph, best: Layout, budget: int, working: Working) -> None:
 
 
 def _replay(layout: Layout, flash: int) -> Replay:
-    """What flash keeps to replay; PlanError where that is nothing."""
+    """Return what flash keeps to replay; PlanError where that is nothing."""
     cut = layout.schedule.cut
     assert cut is not None
     size = codegen.kept_bytes(layout.graph, cut.bytes)
@@ -145,7 +145,7 @@ def _streamed(graph: Graph, otherwise: int, working: Working) -> int:
 
 @dataclass(frozen=True)
 class Memory:
-    """What a program takes, in bytes: SRAM for the arena, flash for constants."""
+    """Memory of a program, in bytes: SRAM for the arena, flash for constants."""
 
     peak: int
     lower_bound: int
@@ -164,7 +164,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Replay:
-    """What a program keeps in flash to learn from again: what its frozen front made of images."""
+    """Examples that a program keeps in flash to learn from again: what its frozen front made of images."""
 
     flash_bytes: int
     latent_bytes: int  # of one
@@ -192,7 +192,7 @@ class Program:
 
     @property
     def memory(self) -> Memory:
-        """What it takes of SRAM and of flash."""
+        """Return its bytes of SRAM and of flash."""
         plan, sources = self.plan, self.sources
         parts = memory.peak_parts(plan)
         return Memory(plan.peak, plan.lower_bound, sources.state_bytes, sources.constant_bytes, parts)

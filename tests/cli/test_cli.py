@@ -258,6 +258,7 @@ def test_bad_requests_to_learn_are_answered_in_one_sentence(
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.slow
 def test_the_demo_agrees_byte_for_byte_and_can_be_repeated(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = read_sample()
     small = Data(few.name, few.classes, demo.first_of_each_class(few.train, 2), demo.first_of_each_class(few.test, 1))

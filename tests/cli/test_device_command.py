@@ -122,7 +122,7 @@ WRONG_BOARD = {
     "no project": (("--project", "nothing"), "nothing is not a project that Smidgen wrote; write one with: smidgen"),
     "host": (("--project", "out"), "out is a project for this machine: `make` it and take exec:out/example; or write"),
     "broken": (("--project", "broken"), "broken cannot be built with a link: "),
-    "no script": (("--project", "emptied"), "emptied/board/board.ld does not say its board and that one's memory"),
+    "no script": (("--project", "emptied"), "emptied/board/board.ld does not name its board and memory"),
     "flash of another": (("--project", "board", "--flash", "shape.png"), "the flash of this program"),
     "flash too large": (("--project", "board", "--flash", "large"), "large"),
     "flash a folder": (("--project", "board", "--flash", "."), ". is a folder; a file is expected"),

@@ -107,6 +107,7 @@ def test_training_that_is_stopped_before_it_learned_leaves_nothing(folder: Path)
         assert whole_files(folder / "deep" / "out") == {"small.ckpt"}
 
 
+@pytest.mark.slow
 def test_an_analysis_goes_on_by_the_command_it_says(folder: Path) -> None:
     words = ["analyze", "small.smg", "--data", "my photos", "--epochs", "4", "--workers", "1", "-o", "a.json"]
     journal = folder / "a.json.part"

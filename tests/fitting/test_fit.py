@@ -36,6 +36,7 @@ from tests.support.contributions import measured
 from tests.support.float_graphs import dequantized
 from tests.support.shapes import SHAPES, draw_shapes
 from tests.support.small_network import small_network
+from tests.support.tiers import first
 
 DATA = draw_shapes(12, 6)
 STAGES = ("model", "contributions", "scheme", "board", "rate", "learned", "project", "report")
@@ -131,7 +132,7 @@ def test_what_depends_on_a_change_is_made_again_and_nothing_else(
     assert replace(found, stages=(), folder="") == replace(fresh, stages=(), folder="")
 
 
-@pytest.mark.parametrize("stage", ["contributions", "scheme", "rate", "learned", "board"])
+@pytest.mark.parametrize("stage", first("learned", "contributions", "scheme", "rate", "board"))
 def test_an_interrupted_fit_goes_on_and_ends_as_if_it_had_never_stopped(
     fitted: tuple[Path, Fitted], tmp_path: Path, stage: str
 ) -> None:
@@ -152,7 +153,7 @@ def test_an_interrupted_fit_goes_on_and_ends_as_if_it_had_never_stopped(
         assert (folder / name).read_bytes() == (fitted[0] / name).read_bytes()
 
 
-@pytest.mark.parametrize("stage", ["scheme", "learned", "project"])
+@pytest.mark.parametrize("stage", first("learned", "scheme", "project"))
 def test_power_that_fails_before_a_stage_is_on_record_costs_that_stage_alone(
     fitted: tuple[Path, Fitted], tmp_path: Path, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

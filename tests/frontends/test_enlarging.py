@@ -30,6 +30,7 @@ from tests.frontends.test_onnx import agrees, model, quick
 from tests.support.float_models import close, run
 from tests.support.litert import run_litert
 from tests.support.loss_tasks import Label, compare
+from tests.support.tiers import first
 
 written = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")  # of the older exporter
 pairs = st.tuples(st.integers(1, 4), st.integers(1, 4))
@@ -170,8 +171,8 @@ def steps(count: int, loss: str) -> list[tuple[Array, Label]]:
     return [(x, rng.integers(0, 3, SIZE).astype(np.uint8) if loss == "cells" else None) for x in images]
 
 
-@pytest.mark.parametrize("target", ["host", "board"])
-@pytest.mark.parametrize("source", ["torch", "onnx"])
+@pytest.mark.parametrize("target", first("host", "board"))
+@pytest.mark.parametrize("source", first("torch", "onnx"))
 @pytest.mark.parametrize("name", LEARNERS)
 @written
 def test_networks_learn_through_all_that_enlarges_them_the_same_bytes_as_numpy(
@@ -187,7 +188,7 @@ def test_networks_learn_through_all_that_enlarges_them_the_same_bytes_as_numpy(
         compare(program, device, steps(10, loss), 0.02)
 
 
-@pytest.mark.parametrize("source", ["torch", "onnx"])
+@pytest.mark.parametrize("source", first("torch", "onnx"))
 @pytest.mark.parametrize("name", ["unet", "autoencoder"])
 @written
 def test_in_int8_they_stay_near_their_float_selves(name: str, source: str, tmp_path: Path) -> None:

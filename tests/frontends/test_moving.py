@@ -153,9 +153,9 @@ BAD: dict[str, tuple[TfliteModel, str]] = {
 @pytest.mark.parametrize("what", BAD)
 def test_parts_that_are_not_there_are_refused_in_a_sentence(what: str, tmp_path: Path) -> None:
     made, sentence = BAD[what]
-    with pytest.raises(ImportModelError, match=sentence) as said:
+    with pytest.raises(ImportModelError, match=sentence) as caught:
         read_file(made, tmp_path)
-    assert "\n" not in str(said.value)
+    assert "\n" not in str(caught.value)
 
 
 @given(st.integers(1, 30), st.integers(1, 60), st.booleans(), st.booleans())

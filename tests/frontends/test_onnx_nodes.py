@@ -17,8 +17,8 @@ from onnx import numpy_helper
 
 from smidgen.errors import SmidgenError
 from smidgen.frontends.onnx import read_onnx
-from smidgen.frontends.onnx.converting import OLDEST
-from smidgen.frontends.onnx.operators import OPERATOR_RULES
+from smidgen.frontends.onnx.read.decode import OLDEST
+from smidgen.frontends.onnx.read.operators import OPERATOR_RULES
 from smidgen.ir import Array
 from tests.support.float_models import channels_last, run
 

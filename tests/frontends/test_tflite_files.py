@@ -304,7 +304,7 @@ def _exaggerate(data: bytes, rng: random.Random) -> bytes:
 
 
 def complaint(data: bytes, folder: Path) -> str:
-    """What is said of a file, nothing where it can be read; any error but ours goes through."""
+    """Return the error of a file, empty if it can be read; any exception but ours goes through."""
     try:
         read(data, folder)
     except SmidgenError as error:

@@ -1,4 +1,4 @@
-"""What a TFLite model's metadata says of its pixels is read, and metadata that says nothing sound is no error."""
+"""The preprocessing in a TFLite model's metadata is read, and unsound metadata is ignored."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ MEAN, STD = (123.5, 116.25, 103.5), (58.5, 57.25, 57.5)
 
 
 def normalized_tflite() -> bytes:
-    """A small float model that says how its pixels are normalized."""
+    """A small float model whose metadata normalizes its pixels."""
     n = FloatNet(0)
     return with_metadata(write_tflite(n.g.graph(n.conv(n.x, 2))), metadata(MEAN, STD))
 

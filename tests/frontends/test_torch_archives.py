@@ -169,7 +169,7 @@ def test_an_archive_gives_what_its_module_gives(benign: Members, tmp_path: Path)
 
 
 def lists_damage(benign: Members) -> Iterator[tuple[str, Members, str]]:
-    """Damaged archives and what is said of each; "" where they are read as if they were whole."""
+    """Damaged archives and the error of each; "" for those that are read as if whole."""
     names = list(entries(benign, WEIGHTS))
     meta = ("config", names[0], "tensor_meta")
 

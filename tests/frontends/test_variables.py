@@ -170,9 +170,9 @@ def test_a_learned_model_is_a_streaming_network_that_begins_anew(host: Host) -> 
     scores = [outputs[0] for outputs in in_numpy(graph, inputs)]
     right = sum(int(s.argmax()) == label for s, label in zip(scores, data.test.labels, strict=True))
     assert right / len(data.test) == learned.accuracy
-    said = predict(graph, list(data.test.images), target="reference")
-    assert [one.classes[0].index for one in said.predictions] == [int(s.argmax()) for s in scores]
-    assert said.predictions == predict(graph, list(data.test.images), target=host).predictions
+    predicted = predict(graph, list(data.test.images), target="reference")
+    assert [one.classes[0].index for one in predicted.predictions] == [int(s.argmax()) for s in scores]
+    assert predicted.predictions == predict(graph, list(data.test.images), target=host).predictions
 
 
 def test_what_shows_samples_in_any_order_is_refused(host: Host) -> None:
@@ -196,7 +196,7 @@ def test_variables_are_replaced_by_predictions_and_nothing_else_is(host: Host) -
         verify(moved)
 
 
-# What files may say of variables.
+# Declarations of variables in files.
 
 
 def delayed() -> TfliteModel:

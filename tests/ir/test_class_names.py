@@ -23,9 +23,8 @@ from smidgen.frontends.tflite import write_tflite
 from smidgen.frontends.tflite.decode import decode
 from smidgen.frontends.tflite.metadata import with_class_file
 from smidgen.ir import Graph, verify
-from smidgen.ir.fingerprint import fingerprint
 from smidgen.ir.rewriting import prune, rewrite
-from smidgen.ir.text import parse_graph, print_graph
+from smidgen.ir.text import fingerprint, parse_graph, print_graph
 from smidgen.learning import Course, learn
 from smidgen.results.profile import profile
 from smidgen.targets.host import Host, HostDevice

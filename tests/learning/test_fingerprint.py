@@ -12,7 +12,7 @@ import numpy as np
 
 from smidgen.compiler import find_compiler
 from smidgen.ir import Graph
-from smidgen.ir.fingerprint import fingerprint
+from smidgen.ir.text import fingerprint
 from smidgen.ops.rules import Momentum, Sgd
 from smidgen.pipeline import compile
 from smidgen.targets.firmware import BoardTarget

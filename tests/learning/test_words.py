@@ -19,9 +19,8 @@ from smidgen.data.audio import with_front_end
 from smidgen.errors import TargetError
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.ir import evaluate
-from smidgen.ir.fingerprint import fingerprint
 from smidgen.ir.log_mel import MFCC, LogMel
-from smidgen.ir.text import parse_graph, print_graph
+from smidgen.ir.text import fingerprint, parse_graph, print_graph
 from smidgen.pipeline import compile
 from smidgen.selection.refinement import Planner
 from smidgen.targets import find_board

@@ -269,7 +269,7 @@ def test_a_load_that_fails_leaves_what_was_learned(emulated: tuple[Program, Emul
 
 def test_a_board_with_another_program_is_refused_by_its_fingerprint(example: Path, tmp_path: Path) -> None:
     other = compile(inverted_residual(4), "last:2", options=Options(CLASSES))
-    said = r"runs another program: its fingerprint is \w{16}, that of net4 .* flash it anew"
+    said = r"runs another program: its fingerprint is \w{16}, that of net4 .* flash it again"
     with pytest.raises(LinkError, match=said):
         connect(f"exec:{example} link {tmp_path / 'kept'}", other)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from smidgen.compiler import find_compiler
 from smidgen.errors import PlanError, TargetError
 from smidgen.memory import ALIGNMENT, Buffer, Plan, check_apart
-from smidgen.memory.overlap import Overlap
+from smidgen.memory.layout import Overlap
 from smidgen.memory.packing import Item, Packing, pack, pack_overlapping, search, skyline
 from smidgen.memory.packing.problem import MOST_BYTES, pose
 from smidgen.memory.packing.search import Outcome

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from experiments.chains import residual_network
 from smidgen.errors import PlanError
 from smidgen.ir import Array, Graph, Node, evaluate_step
-from smidgen.memory import Buffer, Plan, buffers, check, greedy, grouping, lives, overlapping, rows, streaming
+from smidgen.memory import Buffer, Plan, buffers, check, greedy, grouping, overlapping, planner, rows, streaming
 from smidgen.memory.grouping import stream
-from smidgen.memory.overlap import Overlap
+from smidgen.memory.layout import Overlap
 from smidgen.memory.rows import Group, Schedule, streamable
 from smidgen.ops import Depthwise
 from smidgen.training import Options, build_training, passes
@@ -259,7 +259,7 @@ def forgetful(node: Node) -> rows.Reading:
     return replace(right, oldest=[rows + 1 for rows in right.oldest])
 
 
-READING, HELD, DISTANCE, LIFETIMES = rows.reading, rows.Turns.held, grouping._distance, lives.lifetimes
+READING, HELD, DISTANCE, LIFETIMES = rows.reading, rows.Turns.held, grouping._distance, planner.lifetimes
 RULES: dict[str, tuple[object, str, object]] = {
     "rows needed": (rows, "reading", late),
     "rows still wanted": (rows, "reading", forgetful),
@@ -269,7 +269,7 @@ RULES: dict[str, tuple[object, str, object]] = {
         Depthwise, "row_window", lambda op, node: replace(op.window(node.ins[1].type).rows, reach=1),
     ),
     "lifetimes": (
-        lives, "lifetimes", lambda graph: {v: (a, max(a + 1, b - 1)) for v, (a, b) in LIFETIMES(graph).items()},
+        planner, "lifetimes", lambda graph: {v: (a, max(a + 1, b - 1)) for v, (a, b) in LIFETIMES(graph).items()},
     ),
 }  # fmt: skip
 

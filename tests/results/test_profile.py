@@ -68,6 +68,7 @@ def test_a_program_that_only_infers_is_measured_too(m7: BoardTarget) -> None:
     )
 
 
+@pytest.mark.slow
 def test_mcunet_learns_on_a_cortex_m7_for_less_than_half_of_what_the_papers_engine_takes(m7: BoardTarget) -> None:
     options = Options(classes=10, weight_bits=8)
     result = profile(compile(load("mcunet-5fps"), "49kb", m7, options=options, streamed_input=True))
@@ -80,6 +81,7 @@ def test_mcunet_learns_on_a_cortex_m7_for_less_than_half_of_what_the_papers_engi
     assert result.flash_bytes <= 600_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("network", "scheme"), [("mcunet-5fps", "99kb"), ("mbv2-w0.35", "99kb"), ("proxyless-w0.3", "98kb")]
 )
@@ -92,6 +94,7 @@ def test_the_schemes_of_about_100_kb_learn_in_128_kb(network: str, scheme: str, 
     assert result.flash_bytes <= 1024 * 1024
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("network", "scheme"), [("mcunet-5fps", "99kb"), ("mbv2-w0.35", "99kb"), ("proxyless-w0.3", "98kb")]
 )

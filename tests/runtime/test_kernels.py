@@ -50,6 +50,7 @@ def test_the_host_agrees_with_numpy(case: Case, recorded: list[dict[str, Array]]
         np.testing.assert_array_equal(recorded[run][case.name], expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [("cc",), ZIG], ids=["cc", "zig"])
 def test_every_kernel_compiles_without_a_warning(command: tuple[str, ...], tmp_path: Path) -> None:
     if shutil.which(command[0]) is None:

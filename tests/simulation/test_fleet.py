@@ -113,6 +113,7 @@ def test_a_step_is_computed_for_the_devices_that_take_it_alone() -> None:
     assert {step.devices for step in weights} == {2}
 
 
+@pytest.mark.slow
 def test_a_backbone_learns_on_the_cpu_what_the_hosts_c_learns(host: Host) -> None:
     model = sm.load("mcunet-5fps")
     programs = [

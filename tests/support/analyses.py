@@ -1,4 +1,4 @@
-"""A small analysis, and what tests need to watch one: who works for a process, and outcomes that are made up."""
+"""A small analysis, the processes that work for it, and a launcher with made-up outcomes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def small_analysis(output: Path | None = None, **settings: object) -> Contributi
 
 
 class Interrupted(Exception):
-    """What a test stops an analysis with."""
+    """Raised by a test to stop an analysis."""
 
 
 def stop_after(count: int) -> object:

@@ -1,4 +1,4 @@
-"""Sound to test with: signals of every kind, networks that hear, the front end's definition in real numbers."""
+"""Audio for tests: signals of every kind, networks that take audio, the front end's definition in real numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from smidgen.ir.log_mel import MFCC, YAMNET, LogMel
 from smidgen.numerics.log_mel import triangles
 
 ACROSS = replace(YAMNET, across=True)
-# A window of an odd length, the smallest transform, more bands than it can tell apart.
+# A window of an odd length, the smallest transform, more bands than it can separate.
 SMALL = LogMel(rate=8_000, window=45, hop=45, size=64, bands=20, low=0.0, high=4000.0, offset=1.0, coefficients=0)
 LARGE = LogMel(window=4096, hop=1000, size=4096, bands=100, low=50.0, high=8000.0, offset=1e-9, coefficients=100)
 CASES = {  # front end, shape and scale of the input it fills
@@ -27,7 +27,7 @@ CASES = {  # front end, shape and scale of the input it fills
 
 
 def listener(case: str = "mfcc") -> Graph:
-    """A network that hears, and of what it heard only adds up parts."""
+    """Return a network that takes audio: one dense layer over its features."""
     spec, shape, q = CASES[case]
     g = Builder("listener", spec)
     x = g.input("x", Type(shape, "int8", q))
@@ -75,7 +75,7 @@ def sounds(draw: st.DrawFn, count: int) -> Array:
     return np.rint(np.clip(mixed, -32768, 32767)).astype(np.int16)
 
 
-FLOOR = 2.0**-24  # of what a window's samples add up to: what lies below is lost in the transform's rounding
+FLOOR = 2.0**-24  # of the sum of a window's samples; less is lost in the transform's rounding
 
 
 def definition(samples: Array, spec: LogMel) -> Array:

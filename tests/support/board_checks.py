@@ -1,4 +1,4 @@
-"""Checks in C that run on an emulated board, and what they answer."""
+"""Checks in C that run on an emulated board, and their answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIMIT = 20_000_000_000  # instructions
 
 
 def board_answers(what: str, board: str, define: str, cache: Path) -> tuple[int, int, int]:
-    """What `WHAT_board_main.c` answers on that board: a failed check's line or 0, the cuts, another's."""
+    """Run `WHAT_board_main.c` on a board; return the line of a failed check or 0, the cuts, and a second such line."""
     target = BoardTarget(BOARDS[board], cache=cache)
     headers = ("emulated_flash.h", "board_answers.h", f"{what}_checks.h")
     paths = (*STORE.glob("*.[ch]"), *(HERE / name for name in headers))

@@ -1,4 +1,4 @@
-"""Pages in a real browser: the Chromium that is installed, what a page asks and complains of, and what readers need."""
+"""Pages in a real browser: the installed Chromium, a page's requests and complaints, and checks of accessibility."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def visiting(
     context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, **more)
     visit = Visit(context.new_page())
     visit.page.on("request", lambda request: visit.asked.append(request.url))
-    visit.page.on("console", lambda said: visit.complaints.append(f"{said.type}: {said.text}"))
+    visit.page.on("console", lambda message: visit.complaints.append(f"{message.type}: {message.text}"))
     visit.page.on("pageerror", lambda error: visit.complaints.append(str(error)))
     visit.page.goto(path.as_uri())
     yield visit
@@ -118,14 +118,14 @@ WIDER = """() => Array.from(document.querySelectorAll("body *")).filter((element
   return beyond && !element.closest(".scroll, nav, svg, .aside");
 }).map((element) => element.outerHTML.slice(0, 80))"""
 
-# Every column of every table, sorted by its button twice: how it says it is sorted, its numbers, and all its rows.
+# Every column of every table, sorted by its button twice: the order it announces, its numbers, and all its rows.
 SORTED = """() => Array.from(document.querySelectorAll("table.sortable"), (table) => {
   const rows = () => Array.from(table.tBodies[0].rows, (row) => row.textContent), before = rows().sort();
   return Array.from(table.tHead.rows[0].cells, (head, column) => [0, 1].map(() => {
     head.querySelector("button").click();
-    const told = Array.from(table.querySelectorAll("[aria-sort]"), (one) => one.getAttribute("aria-sort"));
+    const sorted = Array.from(table.querySelectorAll("[aria-sort]"), (one) => one.getAttribute("aria-sort"));
     const numbers = Array.from(table.tBodies[0].rows, (row) => row.cells[column].dataset.number);
     const known = numbers.filter((number) => number !== undefined).map(Number);
-    return [told, known, JSON.stringify(rows().sort()) === JSON.stringify(before)];
+    return [sorted, known, JSON.stringify(rows().sort()) === JSON.stringify(before)];
   }));
 }).flat()"""

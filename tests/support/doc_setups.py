@@ -1,4 +1,4 @@
-"""What pages take for granted: pictures, models, tables and sounds under the names they use."""
+"""Files that pages expect: pictures, models, tables and audio under the names they use."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def two_models(folder: Path) -> None:
 
 
 def motions(folder: Path) -> None:
-    """What an accelerometer felt: rows of `motions.csv`, `recordings/`, and a network for them, `motions.onnx`."""
+    """An accelerometer's recordings: rows of `motions.csv`, `recordings/`, and a network for them, `motions.onnx`."""
     from tests.support.motions import draw_motions, write_onnx, write_recordings, write_rows  # which import PyTorch
 
     table = write_rows(folder / "motions.csv", *draw_motions(20))

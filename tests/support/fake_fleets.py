@@ -1,4 +1,4 @@
-"""Runs of the paper's tables that nobody made: an engine that learns nothing, and results to go with it."""
+"""Made-up runs of the paper's tables: an engine that learns nothing, and its results."""
 
 from __future__ import annotations
 

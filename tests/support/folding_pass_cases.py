@@ -1,4 +1,4 @@
-"""What the passes by which quantization folds a model leave of tiny ones."""
+"""Tiny models before and after the passes by which quantization folds them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Figures of five programs as they were last accepted: `python -m tests.support.golden` measures and writes them anew.
+"""Figures of five programs as they were last accepted: `python -m tests.support.golden` measures and writes them again.
 
-A change that moves one of them says so: it comes with another `golden.json`, in which a reviewer reads by how much.
+A change that moves one of them comes with another `golden.json`, in which a reviewer reads by how much.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ COMPILER = f"ziglang {version('ziglang')}"  # another one makes other code, of t
 
 @dataclass(frozen=True)
 class Figures:
-    """What a program takes on its emulated board, and what it has learned there after two steps on noise."""
+    """The figures of a program on its emulated board, and a digest of its state after two steps on noise."""
 
     forward_instructions: int
     step_instructions: int
@@ -72,7 +72,7 @@ def measure(program: sm.Program) -> Figures:
 
 
 def read() -> dict[str, Figures]:
-    """What was last accepted."""
+    """Return the figures that were last accepted."""
     return {name: Figures(**figures) for name, figures in json.loads(FILE.read_text())["programs"].items()}
 
 

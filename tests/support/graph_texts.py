@@ -38,7 +38,7 @@ def text_of(graph: Graph) -> str:
 
 @dataclass(frozen=True)
 class Case:
-    """What a pass makes of a graph, and what that shows."""
+    """A pass's result for a graph, and what the case shows."""
 
     one: Callable[[Graph], Graph]
     claim: str

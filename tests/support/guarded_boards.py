@@ -57,7 +57,7 @@ def uses(program: Program) -> list[Use]:
 def watched(program: Program) -> Program:
     """The program with a trap behind every call that wrote behind its working memory.
 
-    `touched` tells, node by node in the order of `uses`, whether the last word of working memory was written.
+    `touched` returns, node by node in the order of `uses`, whether the last word of working memory was written.
     """
     found = uses(program)
     places = {use.node.outs[0].name.replace(".", "_"): place for place, use in enumerate(found)}
@@ -77,7 +77,7 @@ def watched(program: Program) -> Program:
 
 
 def touched(device: BoardDevice, count: int) -> list[bool]:
-    """What the watched program on a board noted so far."""
+    """Return what the watched program on a board has noted so far."""
     board = device._running()
     assert isinstance(board, EmulatedBoard)  # QEMU's memory is not read
     return [bool(byte) for byte in board._uc.mem_read(board.image.symbol("touched").address, count)]

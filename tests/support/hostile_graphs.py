@@ -25,7 +25,7 @@ from tests.support.native import Kernels
 from tests.support.sanitized import Memory, Run, environment, sanitized_kernels
 
 LARGEST = 2**20  # bytes of all tensors: larger graphs are accepted, but not run
-COMPILED = 16  # of so many graphs that run, one is also planned and written as C
+COMPILED = 16  # one of every 16 graphs that run is also planned and written as C
 CHUNK = 1000  # graphs per process
 OUTCOMES = ("run", "refused", "without a kernel", "refused when run", "too large to run", "exception", "crash")
 
@@ -42,7 +42,7 @@ def draw(type_: Type, rng: np.random.Generator) -> Array:
 
 
 def outcome(seed: int, kernels: Kernels) -> tuple[str, str]:
-    """What becomes of a mutated graph, and what was said about it."""
+    """The fate of a mutated graph, and the sentence it was refused with."""
     text = mutate(seed)
     try:
         graph = parse_graph(str(text), text.data)
@@ -68,7 +68,7 @@ def _run(graph: Graph, kernels: Kernels, rng: np.random.Generator) -> None:
 
 
 def work(first: int, count: int, cache: Path) -> None:
-    """Run some graphs in this process; each is named before it runs, so that a crash tells which it was."""
+    """Run some graphs in this process; each is named before it runs, so that a crash names it."""
     kernels, counts = sanitized_kernels(cache), Counter[str]()
     for seed in range(first, first + count):
         print(f"seed {seed} {json.dumps(counts)}", file=sys.stderr, flush=True)
@@ -95,12 +95,12 @@ def spawn(first: int, count: int, cache: Path) -> tuple[Counter[str], list[str]]
         str(cache),
     ]
     done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
-    said = done.stderr.splitlines()
-    failed = [line for line in said if line.startswith("FAILED")]
+    lines = done.stderr.splitlines()
+    failed = [line for line in lines if line.startswith("FAILED")]
     if done.returncode == 0:
         return Counter(json.loads(done.stdout)), failed
-    last = next((line.split(" ", 2) for line in reversed(said) if line.startswith("seed ")), ["", str(first), "{}"])
-    why = next((line for line in said if "AddressSanitizer" in line or "runtime error" in line), "".join(said[-1:]))
+    last = next((line.split(" ", 2) for line in reversed(lines) if line.startswith("seed ")), ["", str(first), "{}"])
+    why = next((line for line in lines if "AddressSanitizer" in line or "runtime error" in line), "".join(lines[-1:]))
     at, counts = int(last[1]), Counter(json.loads(last[2])) + Counter(crash=1)
     failed.append(f"FAILED seed {at}: {why[:300]}")
     if left := first + count - at - 1:

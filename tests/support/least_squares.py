@@ -1,4 +1,4 @@
-"""Classifiers that know CIFAR-10 a little without being trained: random layers, and a head that least squares fits."""
+"""Classifiers of CIFAR-10 that need no training: random layers, and a head fitted by least squares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What passes over models, as files give them, leave of tiny ones."""
+"""Tiny models, as files give them, before and after passes."""
 
 from __future__ import annotations
 

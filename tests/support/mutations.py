@@ -53,7 +53,7 @@ def text_of(graph: Graph) -> Text:
 
 @cache
 def sound() -> tuple[tuple[Text, ...], tuple[Text, ...]]:
-    """What is mutated: whole training steps, before and after passes, and every case of a kernel alone."""
+    """Return the graphs to mutate: whole training steps, before and after passes, and every case of a kernel alone."""
     hows = (
         (Fraction(1), Options(CLASSES)),
         (Fraction(1, 2), Options(CLASSES)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from smidgen import ops
-from smidgen.frontends.onnx.operators import OPERATOR_RULES as ONNX
+from smidgen.frontends.onnx.read.operators import OPERATOR_RULES as ONNX
 from smidgen.frontends.onnx.write.plain import RULES as TO_ONNX
 from smidgen.frontends.tflite.read import OPERATOR_RULES as TFLITE
 from smidgen.frontends.tflite.write.operators import LOWERINGS as TO_TFLITE
@@ -116,7 +116,7 @@ def _listed(text: str) -> str:
 
 
 def tables() -> tuple[set[str], set[str], set[str]]:
-    """What the readers know, by kind of file."""
+    """Return the operators that the readers know, by kind of file."""
     return set(ONNX), set(ATEN), set(TFLITE)
 
 

@@ -1,4 +1,4 @@
-"""Small networks of every kind of output, and data for them: what tests of `predict` and `test` judge."""
+"""Small networks with every kind of output, and data for them, for tests of `predict` and `test`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def dense(g: Builder, x: Value, outputs: int, name: str, seed: int = 0) -> Value
 
 
 def of_rows(outputs: int, name: str = "rows", inputs: int = 6, ending: str = "") -> Graph:
-    """So many numbers in, so many out, int8, by one layer and perhaps a function behind it."""
+    """Return an int8 network of one dense layer, and perhaps a function behind it."""
     g = Builder(name)
     y = dense(g, g.input("x", Type((1, inputs), "int8", STEP)), outputs, "y")
     if ending == "softmax":
@@ -78,8 +78,8 @@ def rows(count: int, size: int = 6, seed: int = 0) -> tuple[Array, ...]:
     return tuple(np.random.default_rng(seed).normal(0, 2, (count, size)).astype(np.float32))
 
 
-def told(images: tuple[Array, ...], targets: tuple[Array, ...] = ()) -> Data:
-    """Samples told vectors, maps or nothing, the same to learn from and to test with."""
+def labelled(images: tuple[Array, ...], targets: tuple[Array, ...] = ()) -> Data:
+    """Return data with vectors, maps or nothing as labels, the same to train and to test with."""
     samples = Samples(images, (0,) * len(images), targets)
     return Data("told", (), samples, samples)
 
@@ -98,7 +98,7 @@ def in_a_folder_of_photographs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def scores(model: Graph, sample: Array) -> Array:
-    """What the definition computes for a picture, in real numbers."""
+    """Return what the definition computes for a picture, in real numbers."""
     (raw,) = evaluate(model, centre(sample, pixel_encoding(model)))
     q = model.scores.type.q
     assert q is not None

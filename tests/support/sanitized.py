@@ -1,5 +1,5 @@
 """Kernels under AddressSanitizer and UndefinedBehaviorSanitizer, called node by node: every tensor, table and working
-memory is an allocation of its own, exactly as large as the graph says.
+memory is a separate allocation of exactly the graph's size.
 
 The process that loads them must have the sanitizer's runtime preloaded: see `environment`.
 """
@@ -109,7 +109,7 @@ class Run:
         return held
 
     def arguments(self, node: Node) -> Iterator[object]:
-        """What codegen writes, as ctypes takes it."""
+        """Return the parameters that codegen writes, for ctypes."""
         op, shape = node.op, node.outs[0].type.shape
         if op.variadic:
             yield (ctypes.c_void_p * len(node.ins))(*(self.places[v] for v in node.ins))

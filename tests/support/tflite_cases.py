@@ -89,7 +89,7 @@ def arrays(graph: Graph, seed: int) -> tuple[Array, ...]:
 
 
 def _spread(c: Case, x: Value, w: Value, taps: int) -> QParams | None:
-    """An output scale that suits sums of so many products."""
+    """Return an output scale that suits sums of `taps` products."""
     if x.type.q is None or w.type.q is None:
         return None
     return c.q(x.type.scale * max(w.type.q.scale) * 40 * taps**0.5)

@@ -1,6 +1,6 @@
-"""One table of small graphs for every op that trains: what its kernel is to agree with `evaluate_step` on.
+"""One table of small graphs for every op that trains, on which its kernel must agree with `evaluate_step`.
 
-Everything a kernel reads is an input, drawn anew for each run; what it updates is state that goes on from run to run.
+Everything a kernel reads is an input, drawn again for each run; what it updates is state that goes on from run to run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What cases of training ops are made of: inputs drawn as gradients, carries or rates are, and windows over maps."""
+"""Inputs of training cases, drawn as gradients, carries or rates are, and windows over maps."""
 
 from __future__ import annotations
 

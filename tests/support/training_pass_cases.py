@@ -1,4 +1,4 @@
-"""What passes over training graphs leave of tiny ones."""
+"""Tiny training graphs before and after passes."""
 
 from __future__ import annotations
 

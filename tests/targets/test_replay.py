@@ -15,8 +15,8 @@ from smidgen import memory
 from smidgen.compiler import find_compiler
 from smidgen.errors import InputError, PlanError, StreamError
 from smidgen.ir import Graph, evaluate, evaluate_step
-from smidgen.memory.cutting import crossing, front
 from smidgen.memory.rows import Cut
+from smidgen.memory.streaming import crossing, front
 from smidgen.ops.rules import SGD, Momentum, UpdateRule
 from smidgen.pipeline import Program, compile
 from smidgen.targets.boards import BOARDS

@@ -15,8 +15,7 @@ from smidgen.data import pixel_encoding
 from smidgen.errors import GraphError, InputError
 from smidgen.frontends.native import write_smg
 from smidgen.ir import Array, evaluate_step, roles_of, verify
-from smidgen.ir.fingerprint import fingerprint
-from smidgen.ir.text import parse_graph, print_graph
+from smidgen.ir.text import fingerprint, parse_graph, print_graph
 from smidgen.learning import Course, learn, read_checkpoint
 from smidgen.ops.rules import SGD, Momentum, Sgd, UpdateRule
 from smidgen.results.profile import profile, time_program

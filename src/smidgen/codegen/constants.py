@@ -37,7 +37,7 @@ class Shared:
 
 
 def shared_factors(graph: Graph) -> dict[Value, Shared]:
-    """By what a step gives first: how its factors are told by its layer's, where they can be."""
+    """Return how steps' factors follow from their layers', where they do, by the first output of each step."""
     layers = _layers(graph)
     pairs = ((node, layers.get(node.ins[0])) for node in graph.nodes if isinstance(node.op, Step))
     found = ((node.outs[0], _shared(node, layer)) for node, layer in pairs if layer is not None)
@@ -52,7 +52,7 @@ def _layers(graph: Graph) -> dict[Value, Node]:
 
 
 def _shared(node: Node, layer: Node) -> Shared | None:
-    """None where channels do not lie along the layer's outputs, or a factor cannot be told exactly."""
+    """None where channels do not lie along the layer's outputs, or a factor does not follow exactly."""
     wanted, own = (_arrays(one.op.params(one)) for one in (node, layer))
     if wanted is None or own is None or len(wanted[0]) != len(own[0]) or not (own[0] >= 1 << 30).all():
         return None
@@ -75,7 +75,7 @@ def _arrays(params: Mapping[str, int | float | Array]) -> tuple[Array, Array] | 
 
 
 def _scales(wanted: tuple[Array, Array], own: tuple[Array, Array]) -> Iterator[tuple[int, int]]:
-    """What the tensor may share, as mantissa and exponent: what the channel in the middle says of it."""
+    """Yield what the tensor may share, as mantissa and exponent: what the channel in the middle has of it."""
     factor, ratio = (np.ldexp(m.astype(np.float64), s.astype(np.int64) - 31) for m, s in (wanted, own))
     shared = np.sort((factor * ratio * ratio)[wanted[1] <= LARGEST])
     if shared.size and shared[0] > 0:
@@ -84,7 +84,7 @@ def _scales(wanted: tuple[Array, Array], own: tuple[Array, Array]) -> Iterator[t
 
 
 def derive(multiplier: Array, shift: Array, scale: int, exponent: int) -> tuple[Array, Array]:
-    """What `smg_factor_of` computes of a layer's multipliers and shifts, before correction."""
+    """Return what `smg_factor_of` computes from a layer's multipliers and shifts, before correction."""
     m = multiplier.astype(np.uint64)
     first = (np.uint64(0xFFFFFFFF) // (m >> np.uint64(15))) << np.uint64(14)  # 2^61 / m, to 15 bits
     left = np.uint64(1 << 31) - (m * first >> np.uint64(31))
@@ -142,7 +142,7 @@ LISTED = 8  # bytes of flash for a number that is listed
 
 
 def initial(graph: Graph) -> Iterator[Initial]:
-    """What each state value begins as, in the order of the block."""
+    """Yield how each state value begins, in the order of the block."""
     overlays = {node.ins[1]: node for node in graph.nodes if isinstance(node.op, Overlay)}
     offsets = state_offsets(graph)
     for value, data in graph.state.items():
@@ -169,7 +169,7 @@ def _widened(value: Value, data: Array, offset: int) -> Widened | None:
 
 
 def _gathers(graph: Graph, overlay: Node) -> bool:
-    """Whether trained channels begin as the frozen ones they are laid over."""
+    """Return whether trained channels begin as the frozen ones they are laid over."""
     frozen, trained = overlay.ins
     assert isinstance(overlay.op, Overlay)
     kept = graph.constants.get(frozen)

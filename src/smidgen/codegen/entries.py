@@ -49,7 +49,7 @@ def choice(graph: Graph) -> str:
 
 
 def predicts(graph: Graph) -> str:
-    """What a prediction gives, as a comment of the header."""
+    """Return the header's comment on a prediction."""
     if _says_yes(graph):
         return _comment("Run, and give 1 where the logit is above 0, else 0.")
     holds = loss_of(graph).output.format(classes=graph.scores.type.shape[-1])
@@ -57,23 +57,23 @@ def predicts(graph: Graph) -> str:
 
 
 def taught(graph: Graph, prefix: str) -> dict[str, object]:
-    """What an example, a README and the server of a board have to know of it, as fields of templates."""
+    """Return the facts about labels for an example, a README and the server of a board, as fields of templates."""
     roles = graph.roles
     if roles is None:
-        return dict.fromkeys(("teach", "taken", "handed", "argument", "ask", "what", "told"), "")
-    told, label = roles.label_kind, roles.label
+        return dict.fromkeys(("teach", "taken", "handed", "argument", "ask", "what", "label_note"), "")
+    kind, label = roles.label_kind, roles.label
     shape = {
         "label_size": label.type.size if label else 0, "classes": roles.logits.type.shape[-1],
         "scores": graph.outputs.index(roles.logits),
     }  # fmt: skip
     taken, handed = _served(graph, label, prefix)
     return {
-        "teach": render(f"teach/{told}.c", prefix=prefix, **shape),
-        "taken": taken, "handed": handed, "argument": ARGUMENTS[told],
-        "ask": f"`{prefix}_error()` to see how unlike it is to all that was learned" if told == "nothing" else
+        "teach": render(f"teach/{kind}.c", prefix=prefix, **shape),
+        "taken": taken, "handed": handed, "argument": ARGUMENTS[kind],
+        "ask": f"`{prefix}_error()` to see how unlike it is to all that was learned" if kind == "nothing" else
         f"`{prefix}_predict()` to name it",
-        "what": "class" if told == "classes" else "pattern",
-        "told": "" if told == "classes" else f"- {_label_sentence(roles)}\n",
+        "what": "class" if kind == "classes" else "pattern",
+        "label_note": "" if kind == "classes" else f"- {_label_sentence(roles)}\n",
     }  # fmt: skip
 
 
@@ -88,12 +88,12 @@ def _served(graph: Graph, label: Value | None, prefix: str) -> tuple[str, str]:
 
 
 def _says_yes(graph: Graph) -> bool:
-    """Whether a program has one output, which says yes or no."""
+    """Return whether a program has one output, which means yes or no."""
     return loss_of(graph).sigmoid and graph.scores.type.size == 1
 
 
 def _label_sentence(roles: Roles) -> str:
-    """What is handed over besides the image, in a sentence."""
+    """Return a sentence on the label that is handed over with the image."""
     if roles.label is None:
         return "What the network should give is the image itself."
     shape = roles.label.type.shape
@@ -123,7 +123,7 @@ PLACES = 20  # bytes of smg_heard on a chip, whose addresses take four
 
 
 @dataclass(frozen=True)
-class Hearing:
+class AudioFrontEnd:
     """The front end of a program, by the input that it fills."""
 
     spec: LogMel
@@ -132,7 +132,7 @@ class Hearing:
 
     @property
     def tables(self) -> dict[str, Array]:
-        """What lies in flash, by its name in C."""
+        """Return its tables in flash, by their names in C."""
         tables = log_mel_tables(self.spec)
         arrays = ((f.name, getattr(tables, f.name)) for f in fields(LogMelTables))
         return {f"{self.prefix}_audio_{name}": a for name, a in arrays if isinstance(a, np.ndarray) and a.size}
@@ -167,17 +167,17 @@ class Hearing:
 
 
 def audio_bytes(graph: Graph) -> int:
-    """SRAM that a program of this graph takes to hear, besides arena and state."""
-    heard = hearing(graph, "")
-    return heard.bytes if heard else 0
+    """Return the SRAM of a program's audio front end, in addition to arena and state."""
+    audio = audio_front_end(graph, "")
+    return audio.bytes if audio else 0
 
 
-def hearing(graph: Graph, prefix: str) -> Hearing | None:
-    """The front end of a model that hears; None where the input is not made of sound, or not int8."""
+def audio_front_end(graph: Graph, prefix: str) -> AudioFrontEnd | None:
+    """Return the front end of an audio model; None where the input is not made of audio, or not int8."""
     spec = graph.preprocessing
     if not isinstance(spec, LogMel) or graph.image.type.dtype != "int8" or graph.image.type.q is None:
         return None
-    return Hearing(spec, graph.image.type, prefix)
+    return AudioFrontEnd(spec, graph.image.type, prefix)
 
 
 HEAD, SLOTS, WIDEST = 48, 256, 8  # of smidgen_replay.h: bytes of a head, slots at most, sectors tried to a group
@@ -200,20 +200,20 @@ def ring_header(graph: Graph, latent: tuple[int, ...], prefix: str) -> dict[str,
 
 
 def replay_usage(graph: Graph, prefix: str) -> str:
-    """How a program learns from what it kept, as its README says it."""
+    """Return how a program learns from what it kept, for its README."""
     argument = ARGUMENTS[roles_of(graph).label_kind]
     fields = {"prefix": prefix, "PREFIX": prefix.upper(), "argument": argument}
     return "\n\n" + render("replay_usage.md", **fields).rstrip()
 
 
 def kept_bytes(graph: Graph, latent_bytes: int) -> int:
-    """Bytes of an example: its latent, and what a step is told where that is no class."""
+    """Return the bytes of an example: its latent, and its label unless that is a class."""
     label = roles_of(graph).label
     return latent_bytes + (label.type.bytes if label and label.type.dtype != "int32" else 0)
 
 
 def _kept_label(graph: Graph, prefix: str) -> dict[str, object]:
-    """How what a step is told goes into a ring and comes back: a class as the example's label, else as bytes."""
+    """Return how a label goes into a ring and comes back: a class as the example's label, others as bytes."""
     roles = roles_of(graph)
     if roles.label_kind == "classes":
         labels = f"{roles.logits.type.shape[-1]}u"
@@ -235,9 +235,9 @@ def _kept_label(graph: Graph, prefix: str) -> dict[str, object]:
 
 
 def kept_examples(flash_bytes: int, latent_bytes: int, sector: int = 4096, unit: int = 256) -> int:
-    """How many examples a ring keeps in flash of such sectors and units, as `smg_replay_room` counts them.
+    """Return how many examples a ring keeps in flash of these sectors and units, as `smg_replay_room` counts them.
 
-    Unless told otherwise of sectors of 4 KB that are programmed by 256 bytes, as beside an RP2040: the most wasteful.
+    The default is the most wasteful: sectors of 4 KB, programmed by 256 bytes, as of an RP2040.
     """
     sectors, slot = flash_bytes // sector, _slot(latent_bytes, unit)
     least = -(-slot // sector)
@@ -254,7 +254,7 @@ def _slot(latent_bytes: int, unit: int) -> int:
 
 
 def _kept(wide: int, sectors: int, slot: int, sector: int) -> int:
-    """The examples that are kept where so many sectors are erased together."""
+    """Return how many examples are kept where `wide` sectors are erased together."""
     groups = min(sectors // wide, SLOTS)
     if groups < 2:
         return 0

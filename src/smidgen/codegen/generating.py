@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from smidgen.codegen.entries import SYMBOLS, hearing, taught
+from smidgen.codegen.entries import SYMBOLS, audio_front_end, taught
 from smidgen.codegen.runtime import HEADERS, PORTABLE, RUNTIME, SOURCES, is_source, render, runtime_files
 from smidgen.codegen.writing import Writer, is_call
 from smidgen.data.pixels import pixel_encoding, pixel_rule
@@ -34,7 +34,7 @@ class Sources:
     calls: tuple[int, ...]  # the node behind each kernel call of a step, in order; a prediction makes the first ones
     latent: tuple[int, ...] = ()  # bytes of each part of the latent of a program that replays
     replay_bytes: int = 0  # of flash that it has for latents
-    audio_bytes: int = 0  # SRAM of the front end of a program that hears, besides arena and state
+    audio_bytes: int = 0  # SRAM of an audio front end, in addition to arena and state
 
     @property
     def kernels(self) -> tuple[Path, ...]:
@@ -48,7 +48,7 @@ class Sources:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What these include, by name."""
+        """The headers that kernels include, by name."""
         return {path.name: path.read_text() for path in self.runtime if not is_source(path)}
 
 
@@ -71,14 +71,14 @@ def generate(
     return Sources(
         prefix=prefix,
         files=writer.files(),
-        runtime=runtime_files(_symbols(graph) | set(SYMBOLS if writer.hearing else ()), folders),
+        runtime=runtime_files(_symbols(graph) | set(SYMBOLS if writer.audio else ()), folders),
         constant_bytes=writer.constant_bytes,
         state_bytes=state_bytes(graph),
         learns=graph.roles is not None,
         streamed_input=schedule.streamed_input,
         calls=tuple(_calls(graph, schedule)),
         latent=tuple(v.type.bytes for v in schedule.cut.latent) if schedule.cut else (),
-        audio_bytes=writer.hearing.bytes if writer.hearing else 0,
+        audio_bytes=writer.audio.bytes if writer.audio else 0,
     )
 
 
@@ -112,29 +112,29 @@ def _calls(graph: Graph, schedule: Schedule) -> Iterator[int]:
 
 
 def interface(graph: Graph, sources: Sources) -> dict[str, object]:
-    """What a main has to know of a program, as fields of templates."""
+    """Return the facts about a program that its main needs, as fields of templates."""
     image = graph.image.type if sources.streamed_input else None
-    heard = hearing(graph, sources.prefix)
-    heard_rows, heard_row = heard.spec.rows(heard.type.shape) if heard else (1, 1)
+    audio = audio_front_end(graph, sources.prefix)
+    audio_rows, audio_row = audio.spec.rows(audio.type.shape) if audio else (1, 1)
     return {
         "prefix": sources.prefix, "PREFIX": sources.prefix.upper(), "learns": int(sources.learns),
         "replays": int(bool(sources.latent)),
         "streamed": int(sources.streamed_input), "row_bytes": image.bytes // image.shape[1] if image else 0,
         "hand_over": _hand_over(sources), **taught(graph, sources.prefix),
-        "classes": graph.classes, "hears": int(sources.audio_bytes > 0),
-        "heard_rows": heard_rows, "heard_row": heard_row,
+        "classes": graph.classes, "takes_audio": int(sources.audio_bytes > 0),
+        "audio_rows": audio_rows, "audio_row": audio_row,
         "streams": bool(graph.variables), "pixels": pixel_rule(pixel_encoding(graph)),
     }  # fmt: skip
 
 
-def hearing_usage(graph: Graph, sources: Sources) -> str:
-    """How a program hears, as its README says it; nothing for one that does not."""
-    heard = hearing(graph, sources.prefix)
-    return render("audio_usage.md", prefix=sources.prefix, audio=heard.fields(streamed=False)) if heard else ""
+def audio_usage(graph: Graph, sources: Sources) -> str:
+    """Return how a program takes audio, for its README; nothing for one that does not."""
+    audio = audio_front_end(graph, sources.prefix)
+    return render("audio_usage.md", prefix=sources.prefix, audio=audio.fields(streamed=False)) if audio else ""
 
 
 def _hand_over(sources: Sources) -> str:
-    """How an image reaches a program, as a README says it."""
+    """Return how an image reaches a program, for its README."""
     if sources.audio_bytes:
         return f"push samples into `{sources.prefix}_audio_push`, show them by `{sources.prefix}_audio_show()`"
     if sources.streamed_input:
@@ -180,7 +180,7 @@ def check_prefix(prefix: str) -> None:
 
 
 def _taken_by(prefix: str) -> str | None:
-    """What else has a file or a name of this prefix."""
+    """Return the owner of a file or name with this prefix, if there is one."""
     first = prefix.split("_")[0]
     for owner, words in _WORDS.items():
         if prefix in words.split() or (first in ("smg", "smidgen") and first in words.split()):

@@ -10,7 +10,6 @@ import io
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Protocol
 from smidgen.codegen.entries import ring_header
 from smidgen.codegen.generating import Sources
 from smidgen.codegen.project import link_files, link_header, listed, project_fields, serves, store_files
-from smidgen.codegen.runtime import is_source, render
+from smidgen.codegen.runtime import RUNTIME, is_source, render
 from smidgen.errors import InputError
 from smidgen.ir import Graph
 
@@ -30,7 +29,7 @@ EPOCH = (1980, 1, 1, 0, 0, 0)  # of files in a pack, so that the same program gi
 
 
 class Core(Protocol):
-    """What a package must know of the core that its kernels are for."""
+    """The core that a package's kernels are for."""
 
     @property
     def title(self) -> str: ...
@@ -50,82 +49,29 @@ class Kind(StrEnum):
     cmake = "cmake"
 
 
-@dataclass(frozen=True)
-class Layout:
-    """What a package holds besides sources, licence and README: templates by path."""
-
-    templates: Mapping[str, str]
-    flags: bool = False  # sources bring the compiler's flags, because the package cannot
-    isas: tuple[str, ...] = ("thumb", "riscv")  # the instruction sets of the cores that its tools build for
-
-
-LAYOUTS = {
-    Kind.arduino: Layout(
-        {
-            "library.properties": "arduino/library.properties",
-            "keywords.txt": "arduino/keywords.txt",
-            "examples/Train/Train.ino": "arduino/Train.ino",
-        },
-        flags=True,
-    ),
-    Kind.zephyr: Layout(
-        {
-            "zephyr/module.yml": "zephyr/module.yml",
-            "zephyr/CMakeLists.txt": "zephyr/CMakeLists.txt",
-            "zephyr/Kconfig": "zephyr/Kconfig",
-            "samples/train/CMakeLists.txt": "zephyr/sample_CMakeLists.txt",
-            "samples/train/prj.conf": "zephyr/prj.conf",
-            "samples/train/sample.yaml": "zephyr/sample.yaml",
-            "samples/train/src/main.c": "zephyr/main.c",
-        }
-    ),
-    Kind.platformio: Layout(
-        {
-            "library.json": "platformio/library.json",
-            "examples/train/platformio.ini": "platformio/platformio.ini",
-            "examples/train/src/main.cpp": "platformio/main.cpp",
-        }
-    ),
-    Kind.esp_idf: Layout(
-        {
-            "idf_component.yml": "esp_idf/idf_component.yml",
-            "CMakeLists.txt": "esp_idf/CMakeLists.txt",
-            "examples/train/CMakeLists.txt": "esp_idf/example_CMakeLists.txt",
-            "examples/train/sdkconfig.defaults": "esp_idf/sdkconfig.defaults",
-            "examples/train/main/CMakeLists.txt": "esp_idf/main_CMakeLists.txt",
-            "examples/train/main/idf_component.yml": "esp_idf/main_idf_component.yml",
-            "examples/train/main/main.c": "esp_idf/main.c",
-        },
-        isas=("riscv",),
-    ),
-    Kind.cmsis_pack: Layout(
-        {"Smidgen.$component.pdsc": "cmsis/pack.pdsc", "examples/train/main.c": "cmsis/main.c"},
-        flags=True,
-        isas=("thumb",),
-    ),
-    Kind.cmake: Layout({"CMakeLists.txt": "cmake/CMakeLists.txt", "examples/train/main.c": "cmake/main.c"}),
-}
+FLAGGED = (Kind.arduino, Kind.cmsis_pack)  # whose sources bring the compiler's flags, because the package cannot
+ISAS = {Kind.esp_idf: ("riscv",), Kind.cmsis_pack: ("thumb",)}  # instruction sets, where tools build for some only
 
 
 def package_files(
     kind: Kind, graph: Graph, sources: Sources, arena_bytes: int, core: Core | None
 ) -> dict[str, str | bytes]:
     """Return a package by path. `core` is that of its kernels, None where they are for any."""
-    layout, folder = LAYOUTS[kind], kind.replace("-pack", "").replace("-", "_")
     if not serves(graph):
         raise InputError(
             f"{graph.name} takes {len(graph.prediction_inputs)} inputs, and the example of a package is shown one over "
             "a byte stream; leave out --export for a project without that"
         )
-    if core and core.isa not in layout.isas:
+    if core and core.isa not in ISAS.get(kind, (core.isa,)):
         raise InputError(f"{kind} builds for no {core.title}; compile for the host, whose kernels are for any core")
-    code = dict(_code(graph, sources, layout.flags))
+    code = dict(_code(graph, sources, kind in FLAGGED))
     about = {**project_fields(graph, sources, arena_bytes), **_about(graph, sources, core, code, arena_bytes)}
-    about["how"] = render(f"packages/{folder}/how.md", **about)
+    about["how"] = render(f"how/{kind}.md", **about)
     files: dict[str, str | bytes] = {f"src/{name}": text for name, text in code.items()}
-    files |= {
-        path.replace("$component", str(about["component"])): _filled(t, about) for path, t in layout.templates.items()
-    }
+    place = RUNTIME / "project" / "packages" / kind
+    for path in sorted(p.relative_to(place) for p in place.rglob("*.in")):
+        name = str(path.with_suffix("")).replace("component.pdsc", f"{about['component']}.pdsc")
+        files[name] = _filled(f"{kind}/{path.with_suffix('')}", about)
     files |= {"LICENSE": _filled("LICENSE", about), "README.md": _filled("README.md", about)}
     if sources.learns:
         files |= {f"extras/{path}": text for path, text in store_files().items() if path.startswith("flash/")}
@@ -149,7 +95,7 @@ def _code(graph: Graph, sources: Sources, flags: bool) -> Iterator[tuple[str, st
 
 
 def _about(graph: Graph, sources: Sources, core: Core | None, code: Mapping[str, str], sram: int) -> dict[str, object]:
-    """What describes a package, as fields of its templates; `sram` is the arena's."""
+    """Return the description of a package, as fields of its templates; `sram` is the arena's."""
     name = re.sub(r"[^\w.-]", "_", graph.name, flags=re.ASCII)
     component = f"smidgen_{re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_')}"
     learns, prefix, title = sources.learns, sources.prefix, core.title if core else ""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from smidgen.codegen.entries import replay_usage, ring_header
-from smidgen.codegen.generating import Sources, hearing_usage, interface
+from smidgen.codegen.generating import Sources, audio_usage, interface
 from smidgen.codegen.runtime import RUNTIME, render
 from smidgen.codegen.spelling import fingerprint_words
 from smidgen.data.files import made_folder
@@ -19,11 +19,11 @@ from smidgen.errors import InputError
 from smidgen.ir import Graph
 
 LINK = RUNTIME / "link"
-KINDS = {"float32": "float", "uint8": "unsigned char"}  # of what a step is told, as C calls it
+KINDS = {"float32": "float", "uint8": "unsigned char"}  # of labels, as C calls them
 
 
 def serves(graph: Graph) -> bool:
-    """Whether a host can serve itself of a program over a link: by one image at a time."""
+    """Return whether a program can be used over a link: by one image at a time."""
     return len(graph.prediction_inputs) == 1
 
 
@@ -78,7 +78,7 @@ KEPT = """
     /* What was learned: the last sectors of flash. The linker leaves them out where nothing is kept. */
     .kept ORIGIN(FLASH) + LENGTH(FLASH) - {} (NOLOAD) : {{ *(.kept) }}
 """
-SPARE = 2  # sectors beyond those of two states: so many may wear out
+SPARE = 2  # sectors beyond those of two states: that many may wear out
 
 
 def store_files() -> dict[str, str]:
@@ -135,7 +135,7 @@ def project_fields(graph: Graph, sources: Sources, arena_bytes: int) -> dict[str
     usage = render("train_usage.md" if sources.learns else "usage.md", **fields).rstrip()
     usage += "\n\n" + render("store_usage.md", **fields).rstrip() if sources.learns else ""
     usage += replay_usage(graph, sources.prefix) if sources.replay_bytes else ""
-    return {**fields, "usage": usage + hearing_usage(graph, sources).rstrip()}
+    return {**fields, "usage": usage + audio_usage(graph, sources).rstrip()}
 
 
 def project_files(graph: Graph, sources: Sources, board: Mapping[str, str]) -> dict[str, str]:
@@ -183,13 +183,13 @@ def check_project(folder: Path, force: bool = False) -> None:
     if strangers := sorted(_strangers(folder)):
         more = f" and {len(strangers) - 1} more" if len(strangers) > 1 else ""
         raise InputError(
-            f"{folder} holds {strangers[0]}{more} besides what Smidgen wrote, and --force deletes nothing else; move "
-            "it away, or name another folder"
+            f"{folder} holds {strangers[0]}{more}, not written by Smidgen, and --force deletes nothing else; move it "
+            "away, or name another folder"
         )
 
 
 def _strangers(folder: Path) -> Iterator[str]:
-    """What lies in a project's folder besides the files it lists and what building them leaves."""
+    """Yield files in a project's folder that it does not list and that building does not leave."""
     known = {LISTING, *(folder / LISTING).read_text(errors="replace").splitlines()[1:]}
     for path in folder.rglob("*"):
         name = path.relative_to(folder)

@@ -42,7 +42,7 @@ def runtime_files(symbols: Iterable[str], folders: tuple[str, ...] = PORTABLE) -
 
 
 def is_source(path: Path | str) -> bool:
-    """Whether a file is compiled: C or assembly; the others are what these include."""
+    """Return whether a file is compiled, as C or assembly, not included."""
     return Path(path).suffix in SOURCES
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from smidgen.errors import TargetError
 from smidgen.ir import Graph, Node, Type, Value
-from smidgen.ir.fingerprint import fingerprint
+from smidgen.ir.text import fingerprint
 
 C_TYPES: Mapping[str, str] = {
     "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "uint16": "uint16_t", "int32": "int32_t",

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from smidgen.codegen.constants import Copied, Filled, Gathered, Widened, initial, roots, shared_factors
-from smidgen.codegen.entries import ARGUMENTS, PARAMETERS, choice, copied, hearing, predicts, step_comment
+from smidgen.codegen.entries import ARGUMENTS, PARAMETERS, audio_front_end, choice, copied, predicts, step_comment
 from smidgen.codegen.runtime import render
 from smidgen.codegen.spelling import (
     C_TYPES,
@@ -26,12 +26,12 @@ from smidgen.data.pixels import pixel_encoding, pixel_rule
 from smidgen.errors import PlanError
 from smidgen.ir import Array, Graph, Node, Roles, Value
 from smidgen.memory import Plan, state_bytes, state_offsets
-from smidgen.memory.cutting import front
 from smidgen.memory.rows import Cut, Group, Schedule
+from smidgen.memory.streaming import front
 
 
 def is_call(node: Node) -> bool:
-    """Whether a node is a call in C."""
+    """Return whether a node is a call in C."""
     return not (node.op.view or node.op.virtual)
 
 
@@ -57,7 +57,7 @@ class Writer:
         self.layers = {node.out: node for node in graph.nodes if node.op.virtual}
         self.named: set[Value] = set()  # whose address the code asked for
         self.tables: dict[str, str] = {}  # in flash, by name: the structs that the code asked for
-        self.hearing = hearing(graph, prefix)
+        self.audio = audio_front_end(graph, prefix)
         self.state, self.initial = state_offsets(graph), tuple(initial(graph))
         self.shared = shared_factors(graph)
         self.alike: dict[str, str] = {}  # arrays of parameters, by name: another that holds the same
@@ -71,7 +71,7 @@ class Writer:
             "name": re.sub(r"[^\w.-]", "_", self.graph.name), "fingerprint": fingerprint_words(self.graph),
             "learns": self.graph.roles is not None, "variables": len(self.graph.variables),
             "streamed": self.schedule.streamed_input,
-            "audio": self.hearing.fields(self.schedule.streamed_input) if self.hearing else None,
+            "audio": self.audio.fields(self.schedule.streamed_input) if self.audio else None,
             **(self._step(self.graph.roles) if self.graph.roles else {}),
             "latent": self._latent(self.schedule.cut) if self.schedule.cut else None,
             **self._header(), **self._body(),
@@ -108,11 +108,11 @@ class Writer:
                         yield name, item
         for group in self.schedule.groups:
             yield self._order(group), order_table(group)
-        if self.hearing is not None:
-            yield from self.hearing.tables.items()
+        if self.audio is not None:
+            yield from self.audio.tables.items()
 
     def _parameters(self, node: Node) -> dict[str, int | float | Array | str]:
-        """The fields of a node's parameter struct: numbers, arrays of its own, and by name those it shares."""
+        """The fields of a node's parameter struct: numbers, its own arrays, and by name those it shares."""
         own: dict[str, int | float | Array | str] = dict(node.op.params(node))
         shared = self.shared.get(node.outs[0])
         if shared is None:
@@ -273,7 +273,7 @@ class Writer:
         return f"{self._place(value)} + {at} * {size}"
 
     def _arguments(self, index: int, node: Node, row: str | None = None) -> Iterator[str]:
-        """What a kernel is handed; `row` is the one output row it is to compute, where it runs row by row."""
+        """Yield a kernel's arguments; `row` is the one output row it is to compute, where it runs row by row."""
         op, shape = node.op, node.outs[0].type
         yield f"&p_{self.names[node.outs[0]]}"
         if op.variadic:
@@ -297,7 +297,7 @@ class Writer:
             yield f"arena + {self.scratch[index]}" if index in self.scratch else "0"
 
     def _table(self, kind: str, name: str, items: list[str]) -> str:
-        """The name of a constant in flash. On the stack, compilers would give each call's a slot of its own."""
+        """The name of a constant in flash. On the stack, compilers would give each call's its own slot."""
         head = f"static {kind} {name} = {{"
         fits = len(head) + sum(len(item) + 2 for item in items) <= 118
         self.tables[name] = head + ", ".join(items) + "};" if fits else "\n    ".join(wrapped(head, items)) + "};"

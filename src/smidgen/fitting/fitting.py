@@ -40,7 +40,7 @@ from smidgen.fitting.stages import (
     is_float,
 )
 from smidgen.ir import Graph
-from smidgen.ir.fingerprint import FORMAT, fingerprint
+from smidgen.ir.text import FORMAT, fingerprint
 from smidgen.learning import Course
 from smidgen.results.report import Section
 from smidgen.selection.contributions import Contributions

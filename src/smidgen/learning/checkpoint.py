@@ -23,7 +23,7 @@ from smidgen.data.files import write_whole
 from smidgen.errors import InputError, SmidgenError
 from smidgen.frontends.native import SAFE_DTYPES
 from smidgen.ir import MAX_BYTES, Array, Graph
-from smidgen.ir.fingerprint import fingerprint
+from smidgen.ir.text import fingerprint
 from smidgen.learning.course import Course, Epoch, RunPosition
 
 FORMAT = 1

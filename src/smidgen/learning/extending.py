@@ -19,8 +19,8 @@ from smidgen.learning.freezing import learned_graph
 from smidgen.pipeline import compile
 from smidgen.training import Options, Training, build_training, load_scheme
 from smidgen.training.head import ending_of
-from smidgen.training.heads import BIAS, WEIGHTS, head_numbers
 from smidgen.training.options import LARGEST
+from smidgen.training.weights import BIAS, WEIGHTS, head_numbers
 
 MARGIN = 1.5  # logits; docs/internals/heads.md has the trials
 MOST = 100  # examples of a class whose features are averaged

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from smidgen.codegen import Sources
 from smidgen.errors import InputError
-from smidgen.ir import Array, Graph, Node
+from smidgen.ir import Array, Graph
 from smidgen.link.device import LinkedDevice
 from smidgen.link.frames import BAUD, ProcessStream, SerialStream, Stream
 from smidgen.link.line import Line, Timing
@@ -38,9 +38,6 @@ class LinkTarget(Target):
     def folders(self) -> tuple[str, ...]:
         return self._like.folders
 
-    def working(self, node: Node, by_row: bool) -> int:
-        return self._like.working(node, by_row)
-
     def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
         return self._like.project(graph, sources, fields)
 
@@ -48,7 +45,7 @@ class LinkTarget(Target):
         """It is there already."""
 
     def start(self, graph: Graph, sources: Sources) -> LentDevice:
-        """The device as it is; a graph that only infers is asked of what it has learned."""
+        """Return the device, whatever the graph: one that only infers is asked of what the device has learned."""
         return LentDevice(self.device, graph)
 
 
@@ -127,7 +124,7 @@ def open_port(
     if port.startswith(EMULATED):
         if project is None:
             raise InputError(
-                f"{port} begins anew each time: there is nothing on it yet; train, test or predict with it, or give "
+                f"{port} starts over each time: there is nothing on it yet; train, test or predict with it, or give "
                 "--project"
             )
         return _with_project(port, project, flash)

@@ -13,7 +13,7 @@ import numpy as np
 
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph, check_inputs
-from smidgen.ir.fingerprint import fingerprint
+from smidgen.ir.text import fingerprint
 from smidgen.link.frames import BoardFailed, Command, LinkError, Restarted
 from smidgen.link.line import CODE, LOSS, Hello, Line, Statistics
 from smidgen.memory import state_bytes
@@ -26,7 +26,7 @@ Done = TypeVar("Done")
 
 @dataclass(frozen=True)
 class _Step:
-    """What a board did that changed it: a step, or without a rate an image of a stream that was run."""
+    """An action that changed a board: a step, or without a rate an image of a stream that was run."""
 
     image: bytes
     label: bytes = b""
@@ -42,7 +42,7 @@ class LinkedDevice(Device):
     """
 
     def __init__(self, graph: Graph, line: Line, save_every: int = 0) -> None:
-        """LinkError where the board runs another program; it is asked to save every so many steps, 0 for never."""
+        """LinkError where the board runs another program; it saves after every `save_every` steps, 0 for never."""
         self.graph, self.learns, self.line = graph, graph.roles is not None, line
         self.restarts, self.save_every, self.keeps = 0, save_every, True
         self._unsaved = 0  # steps
@@ -127,7 +127,7 @@ class LinkedDevice(Device):
         self._shown = None
 
     def statistics(self) -> Statistics:
-        """What the board counted since it started."""
+        """Return the board's counts since it started."""
         return self._surviving(self.line.statistics)
 
     def close(self) -> None:
@@ -140,7 +140,7 @@ class LinkedDevice(Device):
             raise LinkError(
                 f"{self.line.stream.name} runs another program: its fingerprint is {hello.fingerprint}, that of "
                 f"{graph.name} with these options {expected}; give the model, scheme and options that it was compiled "
-                "from, or flash it anew"
+                "from, or flash it again"
             )
         return hello
 
@@ -174,7 +174,7 @@ class LinkedDevice(Device):
         if struct.pack("<d", gave) != struct.pack("<d", step.gave):
             raise LinkError(
                 f"{self.line.stream.name} restarted, and a step that was taken before now gives {gave:g}, not "
-                f"{step.gave:g}: its memory or its program has changed; flash it anew"
+                f"{step.gave:g}: its memory or its program has changed; flash it again"
             )
 
     def _note(self, step: _Step) -> None:

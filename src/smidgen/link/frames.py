@@ -21,7 +21,7 @@ class LinkError(SmidgenError):
 
 
 class BoardFailed(LinkError):
-    """A board tried what it was asked for, and its own function says that it failed."""
+    """A board tried what it was asked for, and its own function failed."""
 
 
 class Restarted(LinkError):
@@ -39,7 +39,7 @@ class Stream(Protocol):
     name: str
 
     def read(self, seconds: float) -> bytes:
-        """What came; nothing where nothing comes in so many seconds."""
+        """Return the bytes that came; none where nothing comes within some seconds."""
 
     def write(self, data: bytes) -> None:
         """Send bytes."""
@@ -52,7 +52,7 @@ class SerialStream:
     """A serial port: of a UART's adapter, or of USB."""
 
     def __init__(self, port: str, baud: int = BAUD) -> None:
-        """LinkError where there is no such port, or another program has it."""
+        """LinkError where the port does not exist, or another program has it."""
         try:
             import serial
         except ImportError:
@@ -142,7 +142,7 @@ LONGEST = 254  # bytes that one of COBS counts; no frame of a board has more
 
 
 class Command(IntEnum):
-    """What a request asks for."""
+    """Kinds of requests."""
 
     HELLO = 1
     ROWS = 2
@@ -165,16 +165,16 @@ class Status(IntEnum):
 
     DONE = 0
     DAMAGED = 1  # the request did not arrive as it was sent
-    STRANGER = 2  # no such session, as after a reset
+    STRANGER = 2  # an unknown session, as after a reset
     DISORDER = 3  # its number does not follow the last one's
     UNKNOWN = 4  # not in this program
     REFUSED = 5  # not now, or not with this data
-    FAILED = 6  # tried; a code says why not
+    FAILED = 6  # tried; a code gives the reason
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a board says of a request."""
+    """Results of a request."""
 
     session: int
     boot: int
@@ -184,7 +184,7 @@ class Answer:
 
 
 def request_frame(session: int, number: int, command: int, data: bytes) -> bytes:
-    """A request as it is sent."""
+    """Return a request as bytes to send."""
     return frame(REQUEST.pack(session, number, command) + data)
 
 

@@ -5,11 +5,9 @@ half-open.
 """
 
 from smidgen.memory.checking import check, check_apart
-from smidgen.memory.layout import ALIGNMENT, Buffer, Plan, most, shared
-from smidgen.memory.lives import buffers, loads_of
+from smidgen.memory.layout import ALIGNMENT, Buffer, Plan, most, shared, state_bytes, state_offsets
 from smidgen.memory.peak import PeakParts, Sram, peak_parts
-from smidgen.memory.planning import apart, greedy, overlapping, packed
-from smidgen.memory.state import state_bytes, state_offsets
+from smidgen.memory.planner import apart, buffers, greedy, loads_of, overlapping, packed
 
 __all__ = [
     "ALIGNMENT",

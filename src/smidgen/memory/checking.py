@@ -14,9 +14,8 @@ import numpy as np
 
 from smidgen.errors import PlanError
 from smidgen.ir import Array, Graph, Node, Value, memory_read, virtual_sources
-from smidgen.memory.layout import Buffer, Plan
+from smidgen.memory.layout import Buffer, Plan, Working
 from smidgen.memory.rows import WHOLE, Cut, Group, Schedule
-from smidgen.memory.working import Working
 
 WORD = 4  # bytes: what every buffer's place is a multiple of
 LOST = -1  # what a byte holds that nobody may read

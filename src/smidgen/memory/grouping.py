@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from smidgen.ir import Graph, Node, Value
-from smidgen.memory.layout import padded
-from smidgen.memory.lives import lifetimes, roots_of
-from smidgen.memory.overlap import Overlap
+from smidgen.memory.layout import Overlap, padded
+from smidgen.memory.planner import lifetimes, roots_of
 from smidgen.memory.rows import Group, Turns, height, maps, row_bytes, streamable
 
 IMAGE = -1  # in an order: the next row of the image

@@ -12,9 +12,8 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from smidgen.ir import Graph, Value, memory_read, verify, virtual_sources
-from smidgen.memory.layout import padded
-from smidgen.memory.lives import Life, lifetimes, loads_of, roots_of
-from smidgen.memory.working import Working
+from smidgen.memory.layout import Working, padded
+from smidgen.memory.planner import Life, lifetimes, loads_of, roots_of
 
 STRETCH, STEP = 32, 16  # nodes ordered at once, and from one stretch to the next
 STATES = 32  # of the search: sets of nodes done that are followed up, the best ones

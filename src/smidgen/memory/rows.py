@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from smidgen.ir import Node, Value
-from smidgen.memory.overlap import Overlap
+from smidgen.memory.layout import Overlap
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,9 @@ import numpy as np
 
 from smidgen.ir import Array, Graph, Value
 from smidgen.memory.grouping import shared_bytes, whole_reads
-from smidgen.memory.layout import padded
-from smidgen.memory.lives import Life, lifetimes
-from smidgen.memory.overlap import Overlap
+from smidgen.memory.layout import Overlap, Working, padded
+from smidgen.memory.planner import Life, lifetimes
 from smidgen.memory.rows import Turns, height, maps, row_bytes, streamable
-from smidgen.memory.working import Working
 
 
 @dataclass(frozen=True)

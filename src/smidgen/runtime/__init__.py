@@ -23,7 +23,7 @@ KINDS = {int: ctypes.c_int32, float: ctypes.c_float, np.ndarray: ctypes.c_void_p
 
 
 class Call(ctypes.Structure):
-    """What a plan knows of a call in addition to its kernel's parameters, as smidgen_working.h has it."""
+    """Facts about a call in addition to its kernel's parameters, as smidgen_working.h has them."""
 
     _fields_ = (("by_row", ctypes.c_int32), ("in_place", ctypes.c_int32), ("masked", ctypes.c_int32))
 

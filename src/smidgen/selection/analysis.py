@@ -16,7 +16,7 @@ from typing import IO, Any
 from smidgen.data import Data
 from smidgen.errors import InputError
 from smidgen.ir import Graph, refuse_variables, verify
-from smidgen.ir.fingerprint import fingerprint
+from smidgen.ir.text import fingerprint
 from smidgen.learning import Course
 from smidgen.selection.contributions import (
     BiasDepth,

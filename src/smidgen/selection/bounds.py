@@ -17,9 +17,8 @@ import numpy as np
 
 from smidgen.ir import Array, Graph, Node, Type, Value, memory_read, virtual_sources
 from smidgen.memory import state_bytes
-from smidgen.memory.layout import ALIGNMENT, padded
-from smidgen.memory.lives import roots_of
-from smidgen.memory.working import Working
+from smidgen.memory.layout import ALIGNMENT, Working, padded
+from smidgen.memory.planner import roots_of
 from smidgen.ops.gradient import FromFloat, GradOp, RequantizeGrad
 from smidgen.ops.update import initial_fraction
 from smidgen.selection.contributions import Contributions

@@ -10,17 +10,17 @@ import torch
 
 from smidgen.codegen import Sources
 from smidgen.errors import TargetError
-from smidgen.ir import Array, Graph, Node, check_inputs, roles_of
+from smidgen.ir import Array, Graph, check_inputs, roles_of
 from smidgen.memory import Plan
 from smidgen.ops.losses import check_softmax
 from smidgen.simulation.courses import check_device
 from smidgen.simulation.running import Simulation
-from smidgen.targets.device import Device, check_step
+from smidgen.targets.device import Device, Target, check_step
 from smidgen.targets.host import Host
 
 
 @dataclass(frozen=True)
-class Simulator:
+class Simulator(Target):
     """Programs are compiled as for the host, whose C is what a written project holds, and run in PyTorch."""
 
     name: str = "cuda"
@@ -37,9 +37,6 @@ class Simulator:
     @property
     def folders(self) -> tuple[str, ...]:
         return self.host.folders
-
-    def working(self, node: Node, by_row: bool) -> int:
-        return self.host.working(node, by_row)
 
     def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
         return self.host.project(graph, sources, fields)

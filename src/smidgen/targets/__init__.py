@@ -1,6 +1,6 @@
-"""What a compiled graph runs on: this machine, emulated boards, and the compilers that build for them.
+"""Targets of compiled graphs: this machine, emulated boards, and the compilers that build for them.
 
-`find` knows targets by name; `device` says what a target and a device are.
+`find` knows targets by name; `device` defines targets and devices.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def find(name: str) -> Target:
-    """The target of that name: this machine, or a board."""
+    """Return the target of that name: this machine, or a board."""
     if name == "host":
         from smidgen.targets.host import Host
 
@@ -35,7 +35,7 @@ def find_board(
     compiler: Toolchain = "zig",
     aligned: bool = False,
 ) -> BoardTarget:
-    """The board of that name, with other memory than its own where sizes are given.
+    """Return the board of that name, with other memory where sizes are given.
 
     `aligned`: its programs read and write aligned words only.
     """

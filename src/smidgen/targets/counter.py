@@ -41,7 +41,7 @@ class Cpu:
     wide: tuple[int, int]  # an instruction takes two halfwords where these bits of the first come to that much
     tag: int  # what an address of code is marked with
     registers: tuple[int, ...] = ()  # pages of the core's own
-    vectors: bool = False  # flash begins with a table that says where the stack and the program begin
+    vectors: bool = False  # flash begins with a table of where the stack and the program begin
 
     def emulator(self, board: Board) -> Uc:
         """A core of a board, without memory but its own."""
@@ -52,7 +52,7 @@ class Cpu:
         return emulator
 
     def calls(self, emulator: Uc, pc: int) -> bool:
-        """Whether a core stopped there because it calls its host."""
+        """Return whether a core stopped there because it calls its host."""
         code = self.before + self.call + self.behind
         return bytes(emulator.mem_read(pc - len(self.before), len(code))) == code
 

@@ -17,11 +17,12 @@ from smidgen.ir import Array, Graph, Node, Value
 from smidgen.ir.log_mel import LogMel
 from smidgen.memory import Plan, state_bytes, state_offsets
 from smidgen.ops.losses import loss_of
+from smidgen.runtime import working_memory
 from smidgen.threads import in_order
 
 
 class Device(Protocol):
-    """A program running somewhere, with memory of its own."""
+    """A program running somewhere, with its own memory."""
 
     graph: Graph
     learns: bool
@@ -42,7 +43,7 @@ class Device(Protocol):
         """
 
     def latent(self, image: Array) -> bytes:
-        """What the frozen front makes of an image, where the program was compiled to replay."""
+        """Return what the frozen front makes of an image, where the program was compiled to replay."""
         raise InputError(f"this device hands over no latents of {self.graph.name}; take host, or an emulated board")
 
     def replay(self, latent: bytes, label: int | Array | None, learning_rate: float) -> float:
@@ -50,7 +51,7 @@ class Device(Protocol):
         raise InputError(f"this device takes no latents of {self.graph.name}; take host, or an emulated board")
 
     def hear(self, samples: Array) -> Array:
-        """What the program's own front end makes of int16 samples that follow silence: its input."""
+        """Return the input that the program's own front end makes of int16 audio samples that follow silence."""
 
     def outputs(self) -> tuple[Array, ...]:
         """The outputs of the last run or step."""
@@ -85,21 +86,22 @@ class Target(Protocol):
 
     @property
     def frugal(self) -> bool:
-        """Whether memory is scarce there, so that early layers run row by row; else whole maps, which are faster."""
+        """Return whether memory is scarce, so that early layers run row by row; whole maps are faster."""
 
     @property
     def besides(self) -> int:
-        """Bytes of SRAM that a program takes besides arena and state, at most: other static data and the stack."""
+        """Return the most SRAM that a program takes in addition to arena and state: other static data and the stack."""
 
     @property
     def folders(self) -> tuple[str, ...]:
         """Where in the runtime its kernels are; a file replaces that of the same name in an earlier folder."""
 
     def working(self, node: Node, by_row: bool) -> int:
-        """Bytes of working memory a node's kernel needs for a whole call, or for one output row per call."""
+        """Return the bytes of working memory a node's kernel needs for a whole call, or for one output row per call."""
+        return working_memory(node, by_row, self.folders)
 
     def project(self, graph: Graph, sources: Sources, fields: Mapping[str, object]) -> dict[str, str]:
-        """What a written project holds besides the program and its kernels, by path."""
+        """Return the files of a project in addition to the program and its kernels, by path."""
 
     def check(self, graph: Graph, layout: Plan, sources: Sources) -> None:
         """Raise TargetError where the program cannot fit."""
@@ -134,7 +136,7 @@ def restart(device: Device) -> None:
 
 
 def check_hearing(graph: Graph, samples: Array) -> tuple[int, int]:
-    """The rows of a program's input, and what is in a row; InputError unless it hears, and these are samples."""
+    """Return the rows of a program's input and bytes of a row; InputError unless it takes audio samples like these."""
     spec = graph.preprocessing
     if not isinstance(spec, LogMel) or graph.image.type.dtype != "int8":
         raise InputError(f"{graph.name} has no front end for sound; give its graph a LogMel as preprocessing")
@@ -144,7 +146,7 @@ def check_hearing(graph: Graph, samples: Array) -> tuple[int, int]:
 
 
 def held(state: Mapping[str, Array], value: Value, program: str) -> Array:
-    """What a state holds of a value, or InputError where it is of another program than the one named."""
+    """Return a value from a state; InputError where the state belongs to another program than the one named."""
     found, type_ = state.get(value.name), value.type
     if found is None or found.shape != type_.shape or found.dtype.name != type_.dtype:
         what = "nothing" if found is None else f"{found.dtype.name}{list(found.shape)}"

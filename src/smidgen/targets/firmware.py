@@ -26,14 +26,22 @@ from smidgen.codegen import (
 )
 from smidgen.compiler import Cache, cache_folder
 from smidgen.errors import TargetError
-from smidgen.ir import Array, Graph, Node, Value, check_inputs
+from smidgen.ir import Array, Graph, Value, check_inputs
 from smidgen.memory import Plan, Sram
-from smidgen.runtime import working_memory
 from smidgen.targets import toolchain
 from smidgen.targets.board import EmulatedBoard
 from smidgen.targets.boards import BOARDS, KIB, Board
 from smidgen.targets.counter import ENTRY, GENERATED, KERNEL, Counter
-from smidgen.targets.device import Device, check_hearing, check_latent, check_step, read_state, state_block, tensor
+from smidgen.targets.device import (
+    Device,
+    Target,
+    check_hearing,
+    check_latent,
+    check_step,
+    read_state,
+    state_block,
+    tensor,
+)
 from smidgen.targets.image import Image, StackBound, bound_stack, read_image
 from smidgen.targets.qemu import QemuBoard
 from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, render_board, start_files, start_usage
@@ -41,8 +49,8 @@ from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, render_board, start
 BLOCKS = ("arena", "state")  # the program's blocks of SRAM, by their names in C
 PROJECT = ("Makefile", "CMakeLists.txt", "README.md")
 SWITCHES = "#define LINK 1\n#define KEEPS {:d}\n"  # before a project's main.c
-# Static data besides arena and state (36 bytes), and the stack, whose bound was at most 2,200 bytes in every program of
-# the three networks that was built: by zig for each core, and by gcc for the Cortex-M7 (docs/internals/chip.md).
+# Static data other than arena and state (36 bytes), and the stack, whose bound was at most 2,200 bytes in every program
+# of the three networks that was built: by zig for each core, and by gcc for the Cortex-M7 (docs/internals/chip.md).
 BESIDES = 2304
 ENTRIES = ("run", "predict", "train", "learn", "error", "audio_push", "front", "replay")  # that a host calls
 HEARD = 160  # samples that a request hands over at most, as serve.c has room for
@@ -51,7 +59,7 @@ LIMIT = 20_000_000_000  # instructions a request may take: minutes of emulation,
 
 
 @dataclass(frozen=True)
-class BoardTarget:
+class BoardTarget(Target):
     """Builds firmware for a board with the ziglang wheel, or with gcc for its core, and keeps what it built."""
 
     board: Board = BOARDS["cortex-m7"]
@@ -76,10 +84,6 @@ class BoardTarget:
     def largest_budget(self) -> int:
         """The most bytes that arena, state and `besides` may come to: the board reserves more stack than is used."""
         return self.board.sram.bytes - self.board.stack - STATIC + self.besides
-
-    def working(self, node: Node, by_row: bool) -> int:
-        """Bytes of working memory a node's kernel needs on the board's core."""
-        return working_memory(node, by_row, self.folders)
 
     def check(self, graph: Graph, layout: Plan, sources: Sources) -> None:
         """Refuse what the board has no room for, as far as that is known before linking."""
@@ -177,7 +181,7 @@ class BoardTarget:
 
 
 def _fit(graph: Graph, sources: Sources, board: Board, what: str, needed: int, parts: str) -> None:
-    """Raise TargetError unless so many bytes of flash or SRAM are there."""
+    """Raise TargetError unless the board has that much flash or SRAM."""
     there = (board.flash if what == "flash" else board.sram).bytes
     if needed > there:
         ways = [] if what == "flash" else list(_smaller(sources))
@@ -197,7 +201,7 @@ def _fit_stack(graph: Graph, board: Board, bound: StackBound) -> None:
 
 
 def _smaller(sources: Sources) -> Iterator[str]:
-    """What would lower a program's SRAM."""
+    """Yield ways to lower a program's SRAM."""
     if sources.learns:
         yield "let fewer layers or channels learn"
     if not sources.streamed_input:
@@ -249,10 +253,7 @@ class BoardDevice(Device):
         return _loss(self._ask(self._step(b"y", label, learning_rate) + latent))
 
     def hear(self, samples: Array) -> Array:
-        """What the program's own front end makes of int16 samples that follow silence: its input.
-
-        `heard` then holds the instructions that it took.
-        """
+        """As every device does; `heard` then holds the instructions that it took."""
         check_hearing(self.graph, samples)
         self._ask(b"h")
         self.heard = 0

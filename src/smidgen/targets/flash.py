@@ -34,7 +34,7 @@ class FlashPart:
     program_us: float  # per unit
 
 
-# As the makers' data sheets say: typical times, guaranteed erases. Beside RP2040 and ESP32 lies a chip of its own.
+# From data sheets: typical times, guaranteed erases. The flash of an RP2040 and of an ESP32 is a separate chip.
 PARTS = {
     part.name: part
     for part in (
@@ -52,7 +52,7 @@ BOARD_FLASH = FlashPart("board", SECTOR_BYTES, 4, 10_000, 85, 41)
 
 
 class EmulatedFlash:
-    """Sectors of a part, which count what is done to them; `cut` says at which operation the power fails."""
+    """Sectors of a part, which count their erases and programs; `cut` sets the operation at which the power fails."""
 
     def __init__(self, part: FlashPart, sectors: int, seed: int = 0) -> None:
         if sectors < 1:
@@ -79,7 +79,7 @@ class EmulatedFlash:
         return float(self.erases.sum()) * self.part.erase_ms + self.programs * self.part.program_us / 1000
 
     def cut(self, after: int, torn: Torn = "some") -> None:
-        """Let the power fail in the operation that follows so many others, and leave that torn."""
+        """Let the power fail after a number of operations, and leave the next one torn."""
         self._until, self._torn = after, torn
 
     def restart(self) -> None:
@@ -118,7 +118,7 @@ class EmulatedFlash:
         return 0
 
     def read(self, address: int, size: int) -> bytes | None:
-        """What is there, or nothing where it cannot be read."""
+        """Return the bytes at an address, or None where they cannot be read."""
         if not self.powered or address + size > self.bytes.size:
             return None
         place = slice(address, address + size)
@@ -127,7 +127,7 @@ class EmulatedFlash:
         return found.tobytes()
 
     def _lasts(self) -> bool:
-        """Whether the power lasts through one more operation."""
+        """Return whether the power lasts through one more operation."""
         if self._until is None:
             return True
         self._until -= 1
@@ -156,29 +156,29 @@ STORE_BYTES = 4096  # more than a smg_store takes
 _FAILURES = {
     EMPTY: "holds nothing yet; save first",
     TORN: "holds no whole state: the power failed during its first save, or its bytes are no save; save again",
-    OTHER: "holds what another program learned, and keeps it; load that program, or clear the store to begin anew",
+    OTHER: "holds what another program learned, and keeps it; load that program, or clear the store to start over",
     LAYOUT: "was written by another version of the store, and keeps that; take that version, or clear the store",
     FULL: "has no room for two states; give the region more sectors, or let less learn",
     WORN: "has too few sectors left that can be erased and programmed; what was saved before is there; give it others",
-    READ: "cannot be read; check the driver, and begin anew",
+    READ: "cannot be read; check the driver, and start over",
     SETUP: "has sizes that cannot be: sectors are whole units, units have at most 256 bytes, a state has some",
 }
 
 
 def store_words(code: int) -> str | None:
-    """What a store says by a code; None where it is none of its failures."""
+    """Return the meaning of a store's code; None where it is no failure of a store."""
     return _FAILURES.get(code)
 
 
 def check_store(code: int, where: str = "the store") -> None:
-    """Raise TargetError in the words of a store's code, unless that says that all went well."""
+    """Raise TargetError with the meaning of a store's code, unless the code is OK."""
     if code != OK:
         raise TargetError(f"{where} {_FAILURES.get(code, f'gave the code {code}, which is none of a store')}")
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What a store keeps: a region's name, its first sector and how many, and the program's fingerprint."""
+    """A store's contents: a region's name, its first sector and how many, and the program's fingerprint."""
 
     sectors: int
     first: int = 0
@@ -225,11 +225,11 @@ class Store:
         return int(self._library.smg_store_sectors(ctypes.byref(self._driver), self.memory.nbytes))
 
     def load(self) -> None:
-        """The last state that was saved, to memory; TargetError says why there is none."""
+        """Load the last saved state into memory; TargetError where there is none."""
         self._check(self._library.smg_store_load(self._store))
 
     def save(self) -> None:
-        """Memory into flash; TargetError says why that could not be, and what was saved before is there."""
+        """Save memory to flash; where that fails with TargetError, the last save is intact."""
         self._check(self._library.smg_store_save(self._store))
 
     def clear(self) -> None:
@@ -257,7 +257,7 @@ class Store:
 
 
 def room_for_examples(part: FlashPart, sectors: int, latent_bytes: int, cache: Path | None = None) -> int:
-    """How many latents a ring keeps in so many sectors of a part, as its C says."""
+    """Return how many latents a ring keeps in some sectors of a part, as its C counts them."""
     flash = _Flash(None, None, None, None, part.sector_bytes, part.unit_bytes)
     library = _library(cache or cache_folder())
     return int(library.smg_replay_room(ctypes.byref(flash), sectors, latent_bytes))

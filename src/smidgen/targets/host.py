@@ -16,17 +16,16 @@ import numpy as np
 from smidgen.codegen import PORTABLE, Sources, render, serves
 from smidgen.compiler import Cache, Compiler, cache_folder, find_compiler
 from smidgen.errors import TargetError
-from smidgen.ir import Array, Graph, Node, Value, check_inputs
+from smidgen.ir import Array, Graph, Value, check_inputs
 from smidgen.memory import Plan, state_bytes, state_offsets
-from smidgen.runtime import working_memory
-from smidgen.targets.device import Device, check_hearing, check_latent, check_state, check_step
+from smidgen.targets.device import Device, Target, check_hearing, check_latent, check_state, check_step
 
 PROJECT = ("Makefile", "CMakeLists.txt", "README.md")
 INSIDE = ("-fvisibility=hidden",)  # kernels are called within the library only, and so directly
 
 
 @dataclass(frozen=True)
-class Host:
+class Host(Target):
     """Builds with the machine's compiler, or the one given, and keeps what it built in `cache`.
 
     A `frugal` host lays programs out as a board does.
@@ -38,10 +37,6 @@ class Host:
     besides: int = 0  # its stack and its own data are this machine's
     name: str = "host"
     folders: tuple[str, ...] = PORTABLE
-
-    def working(self, node: Node, by_row: bool) -> int:
-        """Bytes of working memory a node's kernel needs."""
-        return working_memory(node, by_row, self.folders)
 
     def found_compiler(self) -> Compiler:
         """The compiler given, or the machine's."""
@@ -72,7 +67,7 @@ class Host:
 
 
 class HostDevice(Device):
-    """A library loaded from a copy of its own, so that no two devices share an arena."""
+    """A library loaded from a separate copy, so that no two devices share an arena."""
 
     def __init__(self, graph: Graph, sources: Sources, library: Path) -> None:
         self.graph, self.learns = graph, sources.learns
@@ -119,15 +114,14 @@ class HostDevice(Device):
         return _step(replay, given, learning_rate)
 
     def hear(self, samples: Array) -> Array:
-        """What the program's own front end makes of int16 samples that follow silence: its input."""
         sent, type_ = np.ascontiguousarray(samples), self.graph.image.type
         rows, row = check_hearing(self.graph, samples)
         self._function("audio_reset")()
         self._function("audio_push")(ctypes.c_void_p(sent.ctypes.data), sent.size)
-        heard: Array = np.zeros(type_.shape, np.int8)
+        features: Array = np.zeros(type_.shape, np.int8)
         for i in range(rows):
-            self._function("audio_row")(None, ctypes.c_void_p(heard.ctypes.data + i * row), i)
-        return heard
+            self._function("audio_row")(None, ctypes.c_void_p(features.ctypes.data + i * row), i)
+        return features
 
     def outputs(self) -> tuple[Array, ...]:
         return tuple(

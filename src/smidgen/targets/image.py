@@ -60,7 +60,7 @@ class Image:
 
     @property
     def constant_bytes(self) -> int:
-        """What in flash is no code; the rest is."""
+        """Bytes of flash that hold constants, not code."""
         return self.section(".rodata").bytes + self.section(".data").bytes
 
     @property
@@ -105,7 +105,7 @@ def read_image(path: Path) -> Image:
 
 
 def _loads(elf: ELFFile) -> Iterator[tuple[int, bytes]]:
-    """What is written to flash, section by section: segments may hold the file's own headers, too."""
+    """Yield what is written to flash, section by section: segments may hold the file's own headers, too."""
     written = [s for s in elf.iter_sections("SHT_PROGBITS") if s["sh_flags"] & ALLOCATED and s["sh_size"]]
     for segment in elf.iter_segments("PT_LOAD"):
         moved = segment["p_paddr"] - segment["p_vaddr"]
@@ -122,7 +122,7 @@ def _symbols(elf: ELFFile) -> list[Symbol]:
             file = entry.name
         elif kind in ("STT_FUNC", "STT_OBJECT") and entry["st_shndx"] != "SHN_UNDEF":
             is_code = kind == "STT_FUNC"
-            address = entry["st_value"] & ~1 if is_code else entry["st_value"]  # bit 0 says Thumb
+            address = entry["st_value"] & ~1 if is_code else entry["st_value"]  # bit 0 means Thumb
             local = entry["st_info"]["bind"] == "STB_LOCAL"
             symbol = Symbol(entry.name, file if local else "", address, entry["st_size"], is_code)
             if address not in found or symbol.bytes > found[address].bytes:  # of aliases one is enough
@@ -239,7 +239,7 @@ def _functions_and_marks(
 ) -> tuple[dict[int, tuple[str, int]], list[tuple[int, bool]]]:
     """Functions by address with their bytes, and where code and data begin: an address, and whether it is code.
 
-    A text without such marks is all code.
+    A text without marks is all code.
     """
     names: dict[int, tuple[str, int]] = {}
     marks: list[tuple[int, bool]] = []
@@ -248,7 +248,7 @@ def _functions_and_marks(
         if not origin <= address < end:
             continue
         if symbol["st_info"]["type"] == "STT_FUNC":
-            start = address & ~1  # bit 0 says Thumb
+            start = address & ~1  # bit 0 means Thumb
             names[start] = max(names.get(start, ("", -1)), (symbol.name, size), key=lambda item: item[1])
         elif symbol.name.startswith(("$t", "$x", "$d")):
             marks.append((address, not symbol.name.startswith("$d")))

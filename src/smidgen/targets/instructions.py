@@ -23,7 +23,7 @@ def halfword(text: bytes, at: int) -> int:
 
 
 def signed(value: int, bits: int) -> int:
-    """A field of so many bits as a signed number."""
+    """Return a field of some bits as a signed number."""
     return value - (1 << bits) if value >> bits - 1 else value
 
 
@@ -154,7 +154,7 @@ def riscv_effects(text: bytes, origin: int, start: int, end: int) -> Iterator[Ef
 
 
 def _moved(bytes_added: int | None) -> Effect | None:
-    """An addition to SP, of so many bytes or of unknown ones."""
+    """Return the effect of an addition to SP, of a known number of bytes or None."""
     if bytes_added is None:
         return Effect("unknown push")
     return Effect("push", -bytes_added) if bytes_added < 0 else None
@@ -191,7 +191,7 @@ def _add(target: int, registers: tuple[int, int], before: Known, known: Known) -
 
 
 def _sum(word: int, known: Known) -> int | None:
-    """What ADDI, ADD or SUB gives, SP taken for zero; None where that is not known, or of another instruction."""
+    """Return what ADDI, ADD or SUB gives, SP taken for zero; None where that is unknown, or for another instruction."""
     opcode, first, second = word & 0x7F, word >> 15 & 0x1F, word >> 20 & 0x1F
     values = {**{register: value for register, value in known.items() if value is not None}, ZERO: 0, SP: 0}
     if opcode == IMMEDIATE and word >> 12 & 7 == 0 and first in values:

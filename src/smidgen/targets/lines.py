@@ -134,7 +134,7 @@ class EmulatedStream:
     """The line to an emulated board: it runs while bytes are handed over, so that no time passes."""
 
     def __init__(self, name: str, start: Callable[[], LinkedBoard], limit: int, kept: Path | None = None) -> None:
-        """`start` switches the board on, as it is after a reset; its flash goes to the file `kept` at the end."""
+        """`start` switches the board on, as after a reset; its flash goes to the file `kept` at the end."""
         self.name, self._start, self._limit, self._kept = name, start, limit, kept
         self._came = b""
         self.reset()
@@ -167,17 +167,17 @@ class QemuStream:
         place, kept = Path(self._folder.name), image.section(KEPT)
         blank = ((kept.address, bytes([BLANK]) * kept.bytes),) if kept.bytes else ()
         self._files = [open_pipe(place / line.decode()) for line in (LINE_IN, LINE_OUT)]
-        self._said = place / "said"
+        self._log = place / "log"
         arguments = loaded(((0, vectors(board, image)), *image.loads, *blank), place)
-        with self._said.open("wb") as said:
+        with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [command, *arguments], cwd=place, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+                [command, *arguments], cwd=place, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True,  # so that Ctrl-C is for the host alone
             )  # fmt: skip
         self._end = weakref.finalize(self, end_qemu, self._process, self._files, self._folder)
 
     def read(self, seconds: float) -> bytes:
-        """What came; TargetError where QEMU has ended."""
+        """Return the bytes that came; TargetError where QEMU has ended."""
         if select.select([self._files[1]], [], [], seconds)[0]:
             return os.read(self._files[1], CHUNK)
         self._check()
@@ -197,9 +197,9 @@ class QemuStream:
 
     def _check(self) -> None:
         if self._process.poll() is not None:
-            said = self._said.read_text(errors="replace").strip().splitlines()
+            lines = self._log.read_text(errors="replace").strip().splitlines()
             raise TargetError(
-                f"the emulator of {self.board.name} has ended: {said[0] if said else 'it gives no reason'}"
+                f"the emulator of {self.board.name} has ended: {lines[0] if lines else 'it gives no reason'}"
             )
 
 
@@ -278,7 +278,7 @@ def read_project(folder: Path, name: str) -> BoardProject:
     script = _text(folder / SCRIPT)
     named, memory = _BOARD.match(script), {found[1]: found for found in _MEMORY.finditer(script)}
     if named is None or memory.keys() != {"FLASH", "SRAM"}:
-        raise InputError(f"{folder / SCRIPT} does not say its board and that one's memory; {way}")
+        raise InputError(f"{folder / SCRIPT} does not name its board and memory; {way}")
     if named[1] != name or name not in BOARDS:
         raise InputError(f"{folder} was compiled for {named[1]}, not for {name}; take emulated:{named[1]}, or {way}")
     flash, sram = (Region(int(memory[what][2], 16), int(memory[what][3])) for what in ("FLASH", "SRAM"))

@@ -32,7 +32,7 @@ LINK = ("-Wl,--gc-sections", "-Wl,--entry=reset")
 
 
 def find(toolchain: Toolchain, core: Core) -> Compiler:
-    """The compiler for a core; TargetError says what to install where it is not there."""
+    """Return the compiler for a core; TargetError names the package to install where it is missing."""
     if toolchain == "zig":
         if importlib.util.find_spec("ziglang") is None:
             raise TargetError(f"no compiler for {core.title} was found; run: pip install ziglang")
@@ -59,7 +59,7 @@ def _has_library(gcc: str, specs: str) -> bool:
 
 
 def core_flags(toolchain: Toolchain, core: Core) -> tuple[str, ...]:
-    """What tells a compiler the core, whether floats are in registers of its own, and whether words must be aligned."""
+    """Return the flags for a core: its name, its floating-point registers, and whether words must be aligned."""
     return _FLAGS[core.isa](toolchain, core)
 
 
@@ -78,7 +78,7 @@ def _thumb_flags(toolchain: Toolchain, core: Core) -> tuple[str, ...]:
 
 
 def _riscv_flags(toolchain: Toolchain, core: Core) -> tuple[str, ...]:
-    """No jump tables: a bound of the stack tells a jump through a register from no call."""
+    """Return flags without jump tables: a bound of the stack takes a jump through a register for a call."""
     if toolchain == "zig":
         machine = f"-mcpu={core.zig}"
         return ("-target", "riscv32-freestanding-none", machine, "-fno-sanitize=undefined", "-fno-jump-tables")
@@ -93,7 +93,7 @@ def link_flags(toolchain: Toolchain, core: Core) -> tuple[str, ...]:
     return (*LINK, *(() if toolchain == "zig" else ("-nostartfiles", f"--specs={LIBRARY[core.isa]}")))
 
 
-# What start-up does with CCR.UNALIGN_TRP, and says of it.
+# How start-up sets CCR.UNALIGN_TRP, with its comment.
 CLEAR_TRAP = """/* CCR.UNALIGN_TRP off, should a boot loader have set it: kernels read words wherever they lie. */
     *(volatile uint32_t *)0xE000ED14 &= ~(1u << 3);"""
 SET_TRAP = """/* CCR.UNALIGN_TRP on: this program reads and writes aligned words only, and anything else is to fault. */
@@ -135,7 +135,7 @@ def start_files(board: Board, kept: Mapping[str, object]) -> dict[str, str]:
 
 
 def start_usage(board: Board) -> str:
-    """How a program starts on a board, as its README says it."""
+    """Return how a program starts on a board, for its README."""
     name = f"{STARTUP[board.core.isa]}_usage.md"
     objcopy = GCC[board.core.isa].replace("gcc", "objcopy")
     boot = render_board(board, "boot_usage.md", {"objcopy": objcopy}) if board.map.header else ""

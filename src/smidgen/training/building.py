@@ -23,11 +23,18 @@ from smidgen.ops.update import BiasStep, DenseStep, WeightStep, initial_fraction
 from smidgen.ops.weighted import Windowed
 from smidgen.training.autodiff import differentiate
 from smidgen.training.head import ending_of
-from smidgen.training.heads import begin_head, let_through
 from smidgen.training.lowering import Lowered, fuse_requantize_grads, largest_gradients, lower
 from smidgen.training.options import Head, Options
 from smidgen.training.scheme import Scheme, Trained, resolve
-from smidgen.training.weights import Weight, learning_bias, learning_channels, learning_difference, learning_weights
+from smidgen.training.weights import (
+    Weight,
+    begin_head,
+    learning_bias,
+    learning_channels,
+    learning_difference,
+    learning_weights,
+    let_through,
+)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from smidgen.data import Data
 from smidgen.ir import Graph
-from smidgen.ir.fingerprint import fingerprint
+from smidgen.ir.text import fingerprint
 from smidgen.learning import Course, Learned
 from smidgen.pipeline import Program
 from smidgen.results.memory import life_cycle

@@ -1,4 +1,4 @@
-"""ONNX → Graph: [batch, channels, rows, columns] in, channels last out, transposes folded away."""
+"""ONNX → Graph: [batch, channels, rows, columns] becomes channels last, with as few transposes as possible."""
 
 from __future__ import annotations
 
@@ -13,23 +13,20 @@ import onnx
 from smidgen.data.files import MEMORY, Budget
 from smidgen.errors import CUT, GraphError, ImportModelError, UnsupportedOperatorError, with_others
 from smidgen.frontends.channels import Constant, FileTensor
-from smidgen.frontends.onnx.attention import SPELLED_NORM, spelled_norm
-from smidgen.frontends.onnx.constants import fold
-from smidgen.frontends.onnx.context import OnnxCall, OnnxImport
-from smidgen.frontends.onnx.normalizing import join_normalizations
-from smidgen.frontends.onnx.operators import OPERATOR_RULES
-from smidgen.frontends.onnx.protobuf import NO_SHAPES, OnnxModel, OnnxOperator, OnnxTensor, Shapes, decode
-from smidgen.frontends.onnx.quantized import input_quantization, planned_quantizations
-from smidgen.frontends.onnx.recurrence import RECURRENT_RULES
+from smidgen.frontends.onnx.read.calls import OnnxCall, OnnxImport
+from smidgen.frontends.onnx.read.decode import NO_SHAPES, OnnxModel, OnnxOperator, OnnxTensor, Shapes, decode
+from smidgen.frontends.onnx.read.layers import RECURRENT_RULES, SPELLED_RULES
+from smidgen.frontends.onnx.read.operators import OPERATOR_RULES
+from smidgen.frontends.onnx.read.passes import fold, input_quantization, join_normalizations, planned_quantizations
 from smidgen.frontends.tidy import fewest_transposes, tidy
 from smidgen.ir import Graph, QParams
 from smidgen.ir.types import identifier
 from smidgen.ir.verifying import fits_scores
 
 FLOAT, UINT8, INT8 = onnx.TensorProto.FLOAT, onnx.TensorProto.UINT8, onnx.TensorProto.INT8
-CONVERTS = ("Cast", "DequantizeLinear", "Identity", "QuantizeLinear")  # the order of elements stays
-WEIGHTED = ("Conv", "Gemm", "MatMul")  # with these a first dimension is a batch
-# What to use instead of operators that people do export.
+CONVERTS = ("Cast", "DequantizeLinear", "Identity", "QuantizeLinear")  # operators that keep the order of elements
+WEIGHTED = ("Conv", "Gemm", "MatMul")  # layers for which a first dimension is a batch
+# What to use instead of unsupported operators that people do export.
 INSTEAD = {
     "ArgMax": "end the model at its logits",
     "LRN": "use BatchNormalization", "LogSoftmax": "end the model at its logits",
@@ -40,9 +37,9 @@ INSTEAD = {
 
 
 def read_onnx(path: Path, memory: int = MEMORY, shapes: Shapes = NO_SHAPES) -> Graph:
-    """The model in an `.onnx` file as a graph: float32, or int8 where the file quantizes (QDQ).
+    """Read an `.onnx` file as a graph: float32, or int8 where the file quantizes (QDQ).
 
-    `shapes` gives the inputs it names sizes where the file leaves them open.
+    `shapes` has sizes for inputs that the file leaves open, by name.
     """
     budget = Budget(memory)
     try:
@@ -58,7 +55,7 @@ def read_onnx(path: Path, memory: int = MEMORY, shapes: Shapes = NO_SHAPES) -> G
 
 
 def _images(model: OnnxModel) -> bool:
-    """Whether an input is an image, channels first: the file does not transpose it at once."""
+    """Return whether an input is an image, channels first: the file does not transpose it at once."""
     reached = {value.name for value in model.inputs}
     for operator in model.operators:
         if operator.code in CONVERTS and operator.inputs[:1] and operator.inputs[0] in reached:
@@ -101,9 +98,9 @@ def _output(c: OnnxImport, declared: OnnxTensor) -> FileTensor:
 
 
 def _node(c: OnnxImport, operator: OnnxOperator) -> None:
-    """Translate one operator; what it says of itself stands before every complaint."""
+    """Translate one operator; errors begin with its name."""
     where = f"node '{operator.name}' ({operator.code})"
-    rule = spelled_norm if operator.code == SPELLED_NORM else OPERATOR_RULES.get(operator.code)
+    rule = SPELLED_RULES.get(operator.code) or OPERATOR_RULES.get(operator.code)
     c.output = next(filter(None, operator.outputs), "")
     if not c.output or c.output in c.values:
         raise ImportModelError(f"{where} has no output, or one that another node writes; export the model again")
@@ -119,7 +116,7 @@ def _node(c: OnnxImport, operator: OnnxOperator) -> None:
         else:
             made = rule(call)
             parts = made if isinstance(made, tuple) else (made,)
-            c.values.update(zip(operator.outputs, parts, strict=False))  # of other operators only the first is there
+            c.values.update(zip(operator.outputs, parts, strict=False))  # most operators give only their first output
     except UnsupportedOperatorError:
         raise
     except (GraphError, ImportModelError) as error:
@@ -127,7 +124,7 @@ def _node(c: OnnxImport, operator: OnnxOperator) -> None:
 
 
 def _unsupported(c: OnnxImport, reached: int) -> Counter[str]:
-    """How often operators that have no rule, and compute no constants, stand behind one that could not be read."""
+    """Count the operators behind this one that have no rule and compute no constants."""
     constant = {name for name, value in c.values.items() if isinstance(value, Constant)}
     found: Counter[str] = Counter()
     for operator in c.model.operators[reached + 1 :]:

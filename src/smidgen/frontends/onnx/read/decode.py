@@ -1,7 +1,9 @@
-"""An ONNX file as plain records, everything in it checked before memory is taken for it."""
+"""ONNX files as plain records; every size is checked before memory is allocated for it."""
 
 from __future__ import annotations
 
+import ast
+import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -10,20 +12,23 @@ from pathlib import Path
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import numpy_helper
+from onnx import numpy_helper, version_converter
 
 from smidgen.data.files import Budget, read_whole
 from smidgen.errors import ImportModelError
-from smidgen.frontends.onnx.classes import stated_classes
-from smidgen.frontends.onnx.converting import OLDEST, converted
+from smidgen.frontends.onnx.write import CLASSES
 from smidgen.frontends.onnx.write.functions import DOMAIN, IDENTITIES, LAYERS, WEIGHTED
 from smidgen.ir import MAX_BYTES, Array
 
+OLDEST = 13  # opset that has rules; older files are converted to it
 MAX_ITEMS = 1 << 14  # nodes or constants in one model: hundreds of times what a microcontroller runs
+LARGEST_CONVERTED = 64  # elements of a constant that the version converter may read: shapes, scales, axes
+LARGEST_CLASSES = 2**22  # characters of all class names
 LARGEST_RANK = 8
 Shapes = Mapping[str, tuple[int, ...]]
 NO_SHAPES: Shapes = {}
-PARTS = 7  # inputs of a layer with weights that say what it is
+NAMES = "names"  # the metadata key of YOLO's class names, a dict in Python's syntax: {0: 'person', 1: 'bicycle'}
+PARTS = 7  # inputs of a layer with weights that do not define its rounding
 CONTROL_FLOW = ("If", "Loop", "Scan", "SequenceMap")
 _SINGLE = (onnx.AttributeProto.FLOAT, onnx.AttributeProto.INT, onnx.AttributeProto.STRING, onnx.AttributeProto.TENSOR)
 _LISTS = (onnx.AttributeProto.FLOATS, onnx.AttributeProto.INTS, onnx.AttributeProto.STRINGS)
@@ -37,7 +42,7 @@ ELEMENT_TYPES: Mapping[int, np.dtype[np.generic]] = {
 
 @dataclass(frozen=True)
 class OnnxTensor:
-    """An input or output: name, element type as ONNX numbers it, shape where it is an input."""
+    """An input or output: its name, ONNX's number of its element type, and the shape of an input."""
 
     name: str
     kind: int
@@ -66,7 +71,7 @@ class OnnxModel:
 
 
 def decode(path: Path, budget: Budget, shapes: Shapes = NO_SHAPES) -> OnnxModel:
-    """The model in a file, and in the files of weights beside it; `shapes` are those of inputs left open, by name."""
+    """Read the model in a file and in the files of weights next to it; `shapes` are those of open inputs, by name."""
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(read_whole(path, budget.limit))
@@ -84,21 +89,67 @@ def decode(path: Path, budget: Budget, shapes: Shapes = NO_SHAPES) -> OnnxModel:
         raise ImportModelError(
             f"it has {len(graph.node):,} nodes and {len(graph.initializer):,} constants; up to {MAX_ITEMS:,} are read"
         )
-    classes = stated_classes(proto)
     _check_nodes(graph)
     if opset < OLDEST:
-        opset, graph = OLDEST, converted(proto, opset).graph
+        opset, graph = OLDEST, _converted(proto, opset).graph
     constants = {tensor.name: array(tensor, path.parent, budget) for tensor in graph.initializer}
     inputs = tuple(_input(v) for v in graph.input if v.name not in constants)
     outputs = tuple(OnnxTensor(v.name, v.type.tensor_type.elem_type) for v in graph.output)
     operators = tuple(_operators(graph, path.parent, budget))
     if not outputs or not operators:
         raise ImportModelError("it computes nothing; export the model again")
-    return OnnxModel(opset, inputs, outputs, constants, operators, classes)
+    return OnnxModel(opset, inputs, outputs, constants, operators, _classes(proto))
+
+
+def _classes(proto: onnx.ModelProto) -> tuple[str, ...]:
+    """Return the class names in a model's metadata, for which ONNX has no standard; none where they are not sound."""
+    held = {entry.key: entry.value for entry in proto.metadata_props}
+    found = _parsed(held.get(CLASSES) or held.get(NAMES))
+    if isinstance(found, dict) and set(found) == set(range(len(found))):
+        found = [found[place] for place in range(len(found))]
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        return ()
+    return tuple(found)
+
+
+def _parsed(text: object) -> object:
+    """Parse a text as JSON or as a Python literal; None where it is neither."""
+    if not isinstance(text, str) or len(text) > LARGEST_CLASSES:  # protobuf returns bytes for what is not text
+        return None
+    for parse in (json.loads, ast.literal_eval):
+        try:
+            found: object = parse(text)
+            return found
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            continue
+    return None
+
+
+def _converted(proto: onnx.ModelProto, opset: int) -> onnx.ModelProto:
+    """Return the model in opset 13 by ONNX's version converter, which does not get to see the weights."""
+    small = onnx.ModelProto()
+    small.CopyFrom(proto)
+    graph = small.graph
+    kept = [t for t in graph.initializer if math.prod(t.dims) > LARGEST_CONVERTED or t.external_data]
+    declared = {value.name for value in graph.input}
+    for tensor in kept:
+        graph.initializer.remove(tensor)
+        if tensor.name not in declared:
+            graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    try:
+        result = version_converter.convert_version(small, OLDEST)
+    except Exception as error:  # each part of the converter raises another exception
+        reason = " ".join(str(error).split())[:160]
+        raise ImportModelError(
+            f"it uses opset {opset}, which ONNX's converter cannot bring to {OLDEST}: {reason}; export it with opset "
+            f"{OLDEST} or later"
+        ) from None
+    result.graph.initializer.extend(kept)
+    return result
 
 
 def _names(graph: onnx.GraphProto) -> Iterator[str]:
-    """Everything that a graph names."""
+    """Yield every name in a graph."""
     yield from (graph.name, *(named.name for named in (*graph.initializer, *graph.input, *graph.output)))
     for node in graph.node:
         yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
@@ -113,12 +164,12 @@ def _opset(proto: onnx.ModelProto) -> int:
         raise ImportModelError(f"it uses opset {opset}; export it with one from {OLDEST} to {newest}")
     if any(function.domain != DOMAIN for function in proto.functions):
         names = ", ".join(sorted(f.name for f in proto.functions if f.domain != DOMAIN)[:3])
-        raise ImportModelError(f"it defines functions of its own ({names}); inline them with onnx.inliner first")
+        raise ImportModelError(f"it defines functions ({names}); inline them with onnx.inliner first")
     return int(opset)
 
 
 def _fix_shapes(graph: onnx.GraphProto, shapes: Shapes) -> None:
-    """Give open dimensions of inputs the sizes asked for; 1 to a batch of which nothing is said."""
+    """Set open dimensions of inputs to the sizes given, and an open batch to 1."""
     held = {tensor.name for tensor in graph.initializer}
     inputs = {v.name: v.type.tensor_type.shape.dim for v in graph.input if v.name not in held}
     for name, shape in shapes.items():
@@ -136,7 +187,7 @@ def _fix_shapes(graph: onnx.GraphProto, shapes: Shapes) -> None:
 
 
 def _input(value: onnx.ValueInfoProto) -> OnnxTensor:
-    """An input with a fixed shape."""
+    """Return an input, which must have a fixed shape."""
     tensor = value.type.tensor_type
     what = f"input '{value.name}'"
     if not value.type.HasField("tensor_type") or not tensor.HasField("shape"):
@@ -163,7 +214,7 @@ def _where(number: int, node: onnx.NodeProto) -> str:
 
 
 def _check_nodes(graph: onnx.GraphProto) -> None:
-    """Raise where a node is control flow, or none of ONNX's own operators."""
+    """Raise where a node is control flow or belongs to another domain than ONNX's."""
     for number, node in enumerate(graph.node):
         where = _where(number, node)
         if node.op_type in CONTROL_FLOW or any(a.HasField("g") or a.graphs for a in node.attribute):
@@ -189,7 +240,7 @@ def _operators(graph: onnx.GraphProto, folder: Path, budget: Budget) -> Iterator
 
 
 def _without_rounding(operator: OnnxOperator) -> Iterator[OnnxOperator]:
-    """What a function of our own exports computes, but for rounding: that is how int8 graphs round."""
+    """Yield the operators that one of our functions stands for; int8 graphs round as it does."""
     code, inputs = operator.code, operator.inputs
     if code in WEIGHTED:
         x, w, b, w_step, w_zero, b_step, b_zero, *_ = (*inputs, *("" for _ in range(PARTS)))
@@ -206,7 +257,7 @@ def _without_rounding(operator: OnnxOperator) -> Iterator[OnnxOperator]:
 
 
 def _attribute(attribute: onnx.AttributeProto, folder: Path, budget: Budget) -> object:
-    """An attribute's value, by the type it declares, whatever else it holds."""
+    """Return an attribute's value of the type that it declares."""
     kind = attribute.type
     if attribute.ref_attr_name or kind not in (*_SINGLE, *_LISTS):
         raise ImportModelError(
@@ -221,7 +272,7 @@ def _attribute(attribute: onnx.AttributeProto, folder: Path, budget: Budget) -> 
 
 
 def array(tensor: onnx.TensorProto, folder: Path, budget: Budget) -> Array:
-    """A tensor's elements; what it declares must be what it holds."""
+    """Return a tensor's elements, which must have the size that it declares."""
     what, shape = f"constant '{tensor.name}'", tuple(tensor.dims)
     dtype = ELEMENT_TYPES.get(tensor.data_type)
     if dtype is None:
@@ -243,18 +294,24 @@ def array(tensor: onnx.TensorProto, folder: Path, budget: Budget) -> Array:
 
 
 def _external(tensor: onnx.TensorProto, folder: Path, size: int) -> bytes:
-    """The bytes of a constant that lies in a file beside the model."""
+    """Read the bytes of a constant from a file in the model's folder."""
     entries = {str(entry.key): str(entry.value) for entry in tensor.external_data}
     location, what = entries.get("location", ""), f"constant '{tensor.name}'"
-    path = _beside(folder, location, what)
+    try:
+        path = (folder / location).resolve()
+        path.exists()
+    except (OSError, ValueError, RuntimeError):  # too long a name, a zero byte, links in a circle
+        raise ImportModelError(
+            f"{what} is in {location[:80]!a}, which cannot be the name of a file; export again"
+        ) from None
     if not location or folder.resolve() not in path.parents:
-        raise ImportModelError(f"{what} lies in '{location[:80]}', outside the model's folder; export the model whole")
+        raise ImportModelError(f"{what} is in '{location[:80]}', outside the model's folder; export the model whole")
     try:
         start, length = int(entries.get("offset", "0")), int(entries.get("length", str(size)))
     except ValueError:
         start, length = -1, -1
     if not path.is_file():
-        raise ImportModelError(f"{what} lies in '{location[:80]}', which is not beside the model; copy that file too")
+        raise ImportModelError(f"{what} is in '{location[:80]}', which is not next to the model; copy that file too")
     if length != size or start < 0 or start + size > path.stat().st_size:
         raise ImportModelError(
             f"{what} should be {size:,} bytes of '{location[:80]}' from {start:,}, which has "
@@ -265,14 +322,4 @@ def _external(tensor: onnx.TensorProto, folder: Path, size: int) -> bytes:
             file.seek(start)
             return file.read(size)
     except OSError as error:
-        raise ImportModelError(f"{what} lies in '{location[:80]}', which cannot be read: {error.strerror}") from None
-
-
-def _beside(folder: Path, location: str, what: str) -> Path:
-    """Where a file's name leads, links followed; a name that no file can have is refused."""
-    try:
-        path = (folder / location).resolve()
-        path.exists()
-        return path
-    except (OSError, ValueError, RuntimeError):  # too long a name, a zero byte, links in a circle
-        raise ImportModelError(f"{what} lies in {location[:80]!a}, which no file can be called; export again") from None
+        raise ImportModelError(f"{what} is in '{location[:80]}', which cannot be read: {error.strerror}") from None

@@ -1,14 +1,14 @@
-"""Liveness, read off the node order: what needs memory in the arena, and from when to when."""
+"""Liveness, read off the node order, and a place in the arena for every buffer: the packer's best, or largest first."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from smidgen.ir import Graph, Node, Value, memory_read, virtual_sources
-from smidgen.memory.layout import Buffer, loads
-from smidgen.memory.overlap import Overlap
+from smidgen.memory.layout import Buffer, Overlap, Plan, Working, loads, most
+from smidgen.memory.packing import DECISIONS, Item, pack, pack_overlapping
 from smidgen.memory.rows import WHOLE, Schedule
-from smidgen.memory.working import Working
 
 Life = tuple[int, int]  # the nodes [start, end) over which memory is in use
 
@@ -107,3 +107,64 @@ def _working(graph: Graph, schedule: Schedule, working: Working) -> Iterator[Buf
             sizes[span] = max(sizes.get(span, 0), size)
     for (start, end), size in sizes.items():
         yield Buffer(f"working memory of {graph.nodes[start].outs[0].name}", size, start, end)
+
+
+def packed(buffers: tuple[Buffer, ...], decisions: int = DECISIONS) -> Plan:
+    """The best plan found within a number of decisions; at once where it meets the lower bound.
+
+    Buffers that are meant to overlap do so where that lowers the peak, and lie apart where it does not.
+    """
+    needed = _needed(buffers)
+    if all(b.overlap is None for b in needed):
+        return Plan(needed, pack(_items(needed), decisions).offsets)
+    plan = overlapping(needed, decisions)
+    if plan.peak <= most(apart(buffers)):
+        return plan
+    return min(plan, packed(apart(buffers), decisions), key=lambda plan: plan.peak)
+
+
+def _needed(buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
+    """The same buffers, overlapping only where fewer bytes are alive at the peak for it: what is free packs better."""
+    for index, buffer in enumerate(buffers):
+        if buffer.overlap is not None:
+            without = (*buffers[:index], replace(buffer, overlap=None), *buffers[index + 1 :])
+            buffers = without if most(without) == most(buffers) else buffers
+    return buffers
+
+
+def overlapping(buffers: tuple[Buffer, ...], decisions: int = DECISIONS) -> Plan:
+    """The best plan found in which every buffer that is meant to lie over another does."""
+    begun = {b.values[0]: index for index, b in enumerate(buffers) if b.values}
+    overlaps = tuple(
+        Overlap(i, begun[b.overlap.made], b.overlap.distance) for i, b in enumerate(buffers) if b.overlap is not None
+    )
+    return Plan(buffers, pack_overlapping(_items(buffers), overlaps, decisions).offsets)
+
+
+def _items(buffers: tuple[Buffer, ...]) -> tuple[Item, ...]:
+    return tuple(Item(b.start, b.end, b.padded) for b in buffers)
+
+
+def apart(buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
+    """The same buffers, none of them over another."""
+    return tuple(replace(b, overlap=None) for b in buffers)
+
+
+def greedy(buffers: tuple[Buffer, ...]) -> Plan:
+    """The largest first, each at the lowest offset where it meets no buffer that is alive with it."""
+    buffers = apart(buffers)
+    offsets: dict[int, int] = {}
+    for index in sorted(range(len(buffers)), key=lambda i: (-buffers[i].bytes, buffers[i].start)):
+        buffer = buffers[index]
+        taken = sorted(
+            (offset, offset + buffers[other].padded)
+            for other, offset in offsets.items()
+            if buffers[other].start < buffer.end and buffer.start < buffers[other].end
+        )
+        offset = 0
+        for low, high in taken:
+            if offset + buffer.padded <= low:
+                break
+            offset = max(offset, high)
+        offsets[index] = offset
+    return Plan(buffers, tuple(offsets[index] for index in range(len(buffers))))
