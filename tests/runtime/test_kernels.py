@@ -22,16 +22,21 @@ from tests.support.case_parts import Case, conv, depthwise
 from tests.support.cases import CASES, GRAPHS, RUNS, inputs, together
 from tests.support.graphs import int8_graphs, random_inputs
 from tests.support.native import Kernels, build_sanitized, compute, pointer, whole
+from tests.support.once import Once
 from tests.support.tiers import examples
 
 ZIG = (sys.executable, "-m", "ziglang", "cc")
 
 
 @pytest.fixture(scope="session")
-def recorded(host: Host) -> list[dict[str, Array]]:
-    """For each run, what the host gives for every case."""
-    with compile(together(), target=host).start() as device:
-        return [dict(zip(GRAPHS, device.run(*_all_inputs(run)), strict=True)) for run in range(RUNS)]
+def recorded(host: Host, once: Once) -> list[dict[str, Array]]:
+    """For each run, the host's outputs of every case."""
+
+    def record(_: Path) -> list[dict[str, Array]]:
+        with compile(together(), target=host).start() as device:
+            return [dict(zip(GRAPHS, device.run(*_all_inputs(run)), strict=True)) for run in range(RUNS)]
+
+    return once("kernels", record)
 
 
 def _all_inputs(run: int) -> tuple[Array, ...]:

@@ -21,6 +21,7 @@ from smidgen.runtime import working_memory
 from smidgen.targets.host import Host
 from tests.support.cases import CASES, GRAPHS, together
 from tests.support.native import Kernels, argument, build_sanitized, declarations, pointer
+from tests.support.once import Once
 from tests.support.training_cases import TRAINING_CASES, TRAINING_GRAPHS
 from tests.support.training_inputs import RUNS, TrainingCase, mixed
 
@@ -45,8 +46,12 @@ def inputs(cases: Sequence[TrainingCase], run: int) -> tuple[Array, ...]:
 
 
 @pytest.fixture(scope="session")
-def recorded(host: Host) -> dict[str, Runs]:
-    """What the host gives for every case, run after run."""
+def recorded(host: Host, once: Once) -> dict[str, Runs]:
+    """The host's outputs of every case, run after run."""
+    return once("training kernels", lambda _: record(host))
+
+
+def record(host: Host) -> dict[str, Runs]:
     recorded: dict[str, Runs] = {case.name: [] for case in TRAINING_CASES}
     for batch in mixed(TRAINING_CASES):
         graphs = {case.name: TRAINING_GRAPHS[case.name] for case in batch}
