@@ -29,7 +29,7 @@ import smidgen as sm
 from shared import SHARED, arguments_of, report, start, there
 from smidgen.data import Augment, Data, Samples, examples, pixel_encoding
 from smidgen.fitting import FitProgress, fit
-from smidgen.fitting.fitting import usual_epochs
+from smidgen.fitting.pipeline import usual_epochs
 from smidgen.ir import Graph
 from smidgen.learning import top1
 from smidgen.selection.contributions import Contributions, read_contributions

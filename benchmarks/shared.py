@@ -18,7 +18,8 @@ from typing import TypeVar
 import numpy as np
 
 import smidgen as sm
-from smidgen.cli.shared import MEMORY_TEXT, memory_bytes
+from smidgen.cli.options import MEMORY
+from smidgen.cli.shared import memory_bytes
 from smidgen.data import Data, Samples, as_input, load_data, pixel_encoding
 from smidgen.data.images import SHORT_SIDE
 from smidgen.data.layouts.cifar import SAMPLE
@@ -67,7 +68,7 @@ def add_data(parser: argparse.ArgumentParser, kept: str | None = FLOWERS) -> Non
     parser.add_argument(
         "--data", help=f"a folder, .zip or .npz of images, a published data set, or {SAMPLE} (docs/data.md); {default}"
     )
-    parser.add_argument("--memory", default=MEMORY_TEXT, help="most memory that the images may take, such as 8GB")
+    parser.add_argument("--memory", default=MEMORY, help="most memory that the images may take, such as 8GB")
     parser.add_argument("--short-side", type=int, default=SHORT_SIDE, help="reduce larger images to this, in pixels")
 
 

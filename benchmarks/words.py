@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from shared import SHARED, arguments_of, report, start
-from smidgen.cli.learning import parse_rate
-from smidgen.cli.shared import MEMORY_TEXT, memory_bytes
+from smidgen.cli.options import MEMORY
+from smidgen.cli.shared import memory_bytes, parse_rate
 from smidgen.data import load_data
 from smidgen.data.audio import with_front_end
 from smidgen.zoo.loading import load
@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--scheme", default="last:4", help="what learns")
     parser.add_argument("--steps", type=int, default=300, help="recordings to learn")
     parser.add_argument("--lr", default="2/256", help="learning rate per sample")
-    parser.add_argument("--memory", default=MEMORY_TEXT, help="most memory that the recordings may take")
+    parser.add_argument("--memory", default=MEMORY, help="most memory that the recordings may take")
     parser.add_argument("--known", action="store_true", help="instead: how many of its own words the model recognizes")
     given = parser.parse_args()
     data = load_data(given.data, memory_bytes(given.memory))

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import smidgen as sm
 from smidgen import cli
-from smidgen.cli import demonstration as demo
+from smidgen.cli import start as demo
 from smidgen.data import Data
 from smidgen.data.layouts.cifar import read_sample
 from smidgen.frontends.native import write_smg
@@ -227,7 +227,7 @@ BAD_REQUESTS: tuple[tuple[dict[str, str], str], ...] = (
     ({"--resume": "cut.ckpt"}, "cut.ckpt is cut short or damaged"),
     ({"--resume": "out/small.ckpt", "--seed": "1"}, "out/small.ckpt belongs to another program"),
     ({"--resume": "out/small.ckpt", "--lr": "0.02"}, "a run with learning_rate 0.01, this one has 0.02"),
-    ({"-o": "."}, "small.smg would be overwritten by what is learned from it"),
+    ({"-o": "."}, "small.smg would be overwritten by the model learned from it"),
     ({"-o": "file"}, "file"),
 )
 

@@ -91,7 +91,7 @@ def test_what_is_there_is_refused_unless_force_is_given(folder: Path, command: s
     before = contents(folder)
     error = call(command)
     assert isinstance(error, InputError)
-    assert f"{written} is there already" in str(error)
+    assert f"{written} exists already" in str(error)
     assert "--force to " in str(error)
     assert contents(folder) == before
     assert call(f"{command} --force") is None

@@ -19,7 +19,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
-from smidgen.cli.shared import MEMORY_TEXT, memory_bytes
+from smidgen.cli.options import MEMORY as MEMORY_TEXT
+from smidgen.cli.shared import memory_bytes
 from smidgen.data import DataError, load_data, load_images
 from smidgen.data.files import MEMORY, Budget
 from smidgen.errors import ImportModelError

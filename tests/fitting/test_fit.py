@@ -20,8 +20,8 @@ from smidgen import cli
 from smidgen.data import Data, DataError, examples, pixel_encoding
 from smidgen.errors import SmidgenError
 from smidgen.fitting import FitError, FitProgress, Fitted, fit
-from smidgen.fitting.fitting import usual_epochs
 from smidgen.fitting.ledger import Ledger
+from smidgen.fitting.pipeline import usual_epochs
 from smidgen.frontends.native import read_smg, write_smg
 from smidgen.ir import Graph, evaluate
 from smidgen.ir.preprocessing import Preprocessing
@@ -231,7 +231,7 @@ def test_a_float_model_is_quantized_on_the_way(tmp_path: Path) -> None:
 
 
 def test_a_float_model_whose_pixels_nothing_tells_is_asked_about(tmp_path: Path) -> None:
-    with pytest.raises(QuantizationError, match="tell smidgen quantize which one by --pixels"):
+    with pytest.raises(QuantizationError, match="give smidgen quantize --pixels"):
         toy_fit(tmp_path / "out", dequantized(small_network()), draw_shapes(12, 2), epochs=1)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import smidgen as sm
 from smidgen import numerics
-from smidgen.cli.demonstration import first_of_each_class
+from smidgen.cli.start import first_of_each_class
 from smidgen.data import Data, centre, pixel_encoding
 from smidgen.data.layouts.cifar import read_sample
 from smidgen.frontends import export_model

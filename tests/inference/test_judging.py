@@ -17,8 +17,7 @@ from smidgen.data.samples import match_classes, renumbered
 from smidgen.errors import SmidgenError
 from smidgen.frontends import export_model
 from smidgen.inference import CellsTested, ClassesTested, LabelsTested, NumbersTested, ReconstructionTested
-from smidgen.inference.tested import count_confusion, judge_classes
-from smidgen.inference.testing import area_under_curve
+from smidgen.inference.evaluation import area_under_curve, count_confusion, judge_classes
 from smidgen.ir import Graph, evaluate
 from smidgen.results.report.learned import draw_tested
 from tests.cli.test_cli import fail, invoke
@@ -297,7 +296,7 @@ def test_a_page_shows_the_most_hostile_names_as_text() -> None:
         (("test", "net.smg", "--data", "photos", "--images", "0"), "cannot be tested on 0 samples"),
         (("test", "net.smg", "--data", "photos", "-o", "no/page.html"), "there is no folder no"),
         (("test", "net.smg", "--data", "cifar10"), "the data has 10 classes, shapes_net scores 4"),
-        (("test", "net.smg", "--data", "told.npz"), "tells 3 numbers of each sample, shapes_net gives 4"),
+        (("test", "net.smg", "--data", "told.npz"), "has 3 numbers for each sample, shapes_net gives 4"),
         (("test", "net.smg", "--data", "rows.npy"), "has no label for each sample"),
     ],
 )
@@ -320,7 +319,7 @@ def test_bad_requests_are_answered_in_one_sentence(
 
 
 def test_numbers_of_the_wrong_count_and_maps_of_the_wrong_size_are_refused() -> None:
-    with pytest.raises(SmidgenError, match="tells 2 numbers of each sample, rows gives 3"):
+    with pytest.raises(SmidgenError, match="has 2 numbers for each sample, rows gives 3"):
         sm.test(of_rows(3), labelled(rows(3), (np.zeros(2, np.float32),) * 3))
     picture = np.zeros((16, 16, 3), np.uint8)
     with pytest.raises(SmidgenError, match=r"a map of \[2, 2\] cells, cells gives \[4, 4\]"):

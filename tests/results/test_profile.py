@@ -165,7 +165,7 @@ def test_the_verb_times_a_program_on_host(tmp_path: Path, monkeypatch: pytest.Mo
     printed = json.loads(run.stdout)
     assert (printed["target"], printed["exact"]["equal"]) == ("host", True)
     assert set(printed["times"]) == {"forward", "step", "between", "by_op", "by_node"}
-    with pytest.raises(InputError, match="--sram is of boards"):
+    with pytest.raises(InputError, match="--sram applies to boards"):
         CliRunner().invoke(app, [*words, "--sram", "32KB"], catch_exceptions=False)
 
 
@@ -183,7 +183,7 @@ def test_an_image_that_cannot_be_streamed_is_held_whole_unasked_and_the_command_
     write_smg(dense_network(), tmp_path / "dense.smg")
     words = ["profile", str(tmp_path / "dense.smg"), "--steps", "1"]
     run = CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False)
-    assert "its first reader, Dense, needs it whole, and so it lies whole in SRAM" in run.stderr
+    assert "its first reader, Dense, needs it whole, so it is held whole in SRAM" in run.stderr
     printed = json.loads(run.stdout)
     assert (printed["streamed_input"], printed["exact"]["equal"]) == (False, True)
     with pytest.raises(StreamError, match="needs it whole"):

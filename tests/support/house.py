@@ -14,12 +14,13 @@ ROOT = TOP / "src" / "smidgen"
 # Data flows down this list; a module imports only what stands above it, or its own entry.
 LAYERS = {
     "errors": "the errors a user can meet, all under `SmidgenError`",
+    "records": "dataclasses out of JSON",
     "threads": "work shared out among this machine's cores, results in order",
     "compiler": "the host's C compiler, and a cache of what it built",
     "ir": "the graph: types, values, ops, nodes in order; build, verify, evaluate; the graph as text and back",
     "numerics": "the arithmetic contract in numpy; random bits by counter, and rounding with them",
     "ops": "one family a file: shape rule, numpy reference, gradient, kernel's name and parameters",
-    "data": "pictures, arrays, tables and what is told of each sample; samples → a model's input",
+    "data": "pictures, audio, arrays and tables with their labels; samples → a model's input",
     "frontends": "files → graph: `.tflite`, `.onnx` and `.smg` (and back), PyTorch, Keras, the paper's release",
     "quantization": "float graph + images → int8 graph and a report (`docs/internals/quantization.md`)",
     "zoo": "architectures in code, weights that ship; a name or a file → graph",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 from rich.console import Group
@@ -16,7 +16,6 @@ from smidgen.codegen.spelling import identifiers
 from smidgen.errors import InputError
 from smidgen.ir import Array, Graph
 from smidgen.memory import PeakParts, Sram
-from smidgen.memory.peak import PeakPart
 from smidgen.pipeline import Program
 from smidgen.results.comparison import (
     LEARNING_RATE,
@@ -237,23 +236,6 @@ class Profile:
     def layers(self) -> Table:
         """Show the costs node by node."""
         return self.instructions.table(f"{self.model} on {self.target}, node by node", self.instructions.by_node)
-
-
-def profile_from(plain: dict[str, Any]) -> Profile:
-    """Return a profile from the JSON that it was written as."""
-    flash, counts, plan = plain["flash"], plain["instructions"], plain["plan"]
-    by_op, by_node = (tuple(InstructionCost(**one) for one in counts[key]) for key in ("by_op", "by_node"))
-    parts = (PeakPart(**{**one, "tensors": tuple(one["tensors"])}) for one in plan["at_peak"]["parts"])
-    at_peak = {**plan["at_peak"], "parts": tuple(parts)}
-    return Profile(**{
-        **plain,
-        "sram": Sram(**plain["sram"]),
-        "flash": Flash(**{**flash, "parts": tuple(FlashPart(**one) for one in flash["parts"])}),
-        "instructions": Costs(**{**counts, "by_op": by_op, "by_node": by_node}),
-        "time": TimeEstimate(**plain["time"]),
-        "plan": PlannedArena(**{**plan, "at_peak": PeakParts(**at_peak)}),
-        "exact": Exactness(**plain["exact"]),
-    })  # fmt: skip
 
 
 def profile(program: Program, steps: int = 3, seed: int = 0) -> Profile:

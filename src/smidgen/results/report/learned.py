@@ -237,7 +237,7 @@ def _shown(data: Data, samples: Samples, row: int, place: int, before: Predictio
 
 def _answer(prediction: Prediction, label: int | None) -> Answer:
     right = prediction.classes[0].index == label if prediction.classes and label is not None else None
-    return Answer(_shortened(prediction.said), right)
+    return Answer(_shortened(prediction.text), right)
 
 
 def _shortened(text: str) -> str:

@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from smidgen.data import Augment, Data
 from smidgen.data.files import made_folder
 from smidgen.data.samples import renumbered
-from smidgen.fitting.ledger import Ledger, digest, digest_of
-from smidgen.fitting.made import (
+from smidgen.fitting.fitted import (
     BoardMeasured,
     ContributionsMade,
     Fitted,
@@ -24,6 +23,7 @@ from smidgen.fitting.made import (
     SchemeFound,
     StageDone,
 )
+from smidgen.fitting.ledger import Ledger, digest, digest_of
 from smidgen.fitting.report import make_report
 from smidgen.fitting.stages import (
     CONTRIBUTIONS,
@@ -37,11 +37,11 @@ from smidgen.fitting.stages import (
     Stages,
     Where,
     Wish,
-    is_float,
 )
 from smidgen.ir import Graph
 from smidgen.ir.text import FORMAT, fingerprint
 from smidgen.learning import Course
+from smidgen.quantization import is_float
 from smidgen.results.report import Section
 from smidgen.selection.contributions import Contributions
 from smidgen.targets import find_board
@@ -54,16 +54,13 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class FitProgress:
-    """The stage under way, what it does, and how much of that is done; a total of 0 where it is not known.
-
-    `last` is the stage that has just been done.
-    """
+    """The stage under way, what it does, and how much of that is done; a total of 0 is not known."""
 
     stage: str
     doing: str = ""
     done: int = 0
     total: int = 0
-    last: StageDone | None = None
+    last: StageDone | None = None  # the stage that has just been done
 
 
 def fit(
@@ -84,16 +81,16 @@ def fit(
     force: bool = False,
     on_progress: Callable[[FitProgress], None] = lambda _: None,
 ) -> Fitted:
-    """A program that learns these images on the target within the budget, and the model that it learned here.
+    """Make a program that learns these images on the target within the budget, and train the model here.
 
-    A float32 model is quantized. What each part of the network adds is taken from `contributions`, from what ships with
-    the package, or measured here; `analysis` "quick" or "full" measures it in any case. Then a scheme is searched for
-    the budget of SRAM, a learning rate chosen, the model trained on this machine ("host" or "cuda") and the program
-    measured on the emulated board. A board reserves some SRAM for its stack: a budget of all it has is lowered by what
-    no program can use. Every stage leaves its files in the folder; one whose inputs have not changed is
-    not made again, and a fit that was interrupted goes on. A folder that no fit made, and files that were changed
-    since, are left alone unless `force` is given: then files of these names are overwritten. `command` stands in the
-    report as the way to do it again, and `more` makes a section of it, once the other stages are done.
+    A float32 model is quantized. The gain of each part of the network is taken from `contributions`, from the package,
+    or measured here; `analysis` "quick" or "full" always measures it. Then a scheme is searched for the budget of SRAM,
+    a learning rate chosen, the model trained on this machine ("host" or "cuda") and the program measured on the
+    emulated board. A board reserves some SRAM for its stack: a budget of all its SRAM is lowered by that. Every stage
+    leaves its files in the folder; one whose inputs have not changed is not run again, and a fit that was interrupted
+    goes on. A folder that no fit made, and files that were changed since, are left alone unless `force` is given: then
+    files of these names are overwritten. `command` appears in the report as the way to repeat the fit, and `more` makes
+    a section of the report after the other stages.
     """
     if analysis is not None:
         data.check_classes("an analysis judges what parts add")
@@ -109,19 +106,8 @@ def fit(
 
 
 def usual_epochs(images: int) -> int:
-    """About so many steps, in a sane number of epochs."""
+    """Return the epochs that come near the usual number of steps, within limits."""
     return min(max(math.ceil(STEPS / images), LEAST_EPOCHS), MOST_EPOCHS)
-
-
-@dataclass(frozen=True)
-class _Stage(Generic[Made]):
-    """A stage: the files it leaves, what it is made from, what it gives, and how it is made."""
-
-    name: str
-    files: tuple[str, ...]
-    inputs: tuple[object, ...]
-    kind: type[Made]
-    make: Callable[[], Made]
 
 
 class _Fit:
@@ -132,38 +118,31 @@ class _Fit:
     ) -> None:
         self.folder, self.wish, self.on_progress = ledger.folder, wish, on_progress
         self.ledger, self.done = ledger, list[StageDone]()
-        self.work = Stages(model, data, ledger.folder, wish, self._tell)
+        self.work = Stages(model, data, ledger.folder, wish, self._show)
         self.data, self.source, self.stage = data.digest(), fingerprint(model), ""
 
     def run(self, more: Callable[[], Section] | None) -> Fitted:
         work, wish = self.work, self.wish
-        seen = self.data if is_float(work.source) else ""
-        model = self._run(_Stage("model", (MODEL,), (work.source.name, self.source, seen), ModelMade, work.make_model))
+        source = (work.source.name, self.source, self.data if is_float(work.source) else "")
+        model = self._run("model", (MODEL,), source, ModelMade, work.make_model)
         known = work.known[1].to_json() if work.known else (wish.analysis, work.most, self._course, self.data)
-        found = self._run(
-            _Stage(
-                "contributions", (CONTRIBUTIONS,), self._from(MODEL, known), ContributionsMade, work.make_contributions
-            )
-        )
-        asked = (wish.budget, wish.target, work.options)
-        scheme = self._run(
-            _Stage("scheme", (SCHEME,), self._from(MODEL, CONTRIBUTIONS, *asked), SchemeFound, work.make_scheme)
-        )
-        # Before hours of learning: the linker and the emulated board say whether the program fits.
+        parts = self._from(MODEL, known)
+        found = self._run("contributions", (CONTRIBUTIONS,), parts, ContributionsMade, work.make_contributions)
+        limits = self._from(MODEL, CONTRIBUTIONS, wish.budget, wish.target, work.options)
+        scheme = self._run("scheme", (SCHEME,), limits, SchemeFound, work.make_scheme)
+        # Before hours of learning: the linker and the emulated board show whether the program fits.
         made = self._from(MODEL, SCHEME, wish.target, work.options, self.data)
-        board = self._run(_Stage("board", (PROFILE,), made, BoardMeasured, work.make_board))
-        learns = (work.options, self._course, self.data)
-        rate = self._run(_Stage("rate", (RATE,), self._from(MODEL, SCHEME, *learns), RateMade, work.make_rate))
+        board = self._run("board", (PROFILE,), made, BoardMeasured, work.make_board)
+        course = (work.options, self._course, self.data)
+        rate = self._run("rate", (RATE,), self._from(MODEL, SCHEME, *course), RateMade, work.make_rate)
         learned = self._run(
-            _Stage(
-                "learned", work.learned_files, self._from(MODEL, SCHEME, RATE, *learns), LearnedHere,
-                lambda: work.make_learned(rate.learning_rate),
-            )
+            "learned", work.learned_files, self._from(MODEL, SCHEME, RATE, *course), LearnedHere,
+            lambda: work.make_learned(rate.learning_rate),
         )  # fmt: skip
-        self._run(_Stage("project", (PROJECT,), made, ProjectWritten, work.make_project))
+        self._run("project", (PROJECT,), made, ProjectWritten, work.make_project)
         fitted = Fitted(str(self.folder), model, found, scheme, rate, learned, board, tuple(self.done))
-        shown = [asdict(one) for one in (model, found, scheme, rate, learned, board)]
-        self._run(_Stage("report", (REPORT,), (*made, *shown), ReportWritten, lambda: make_report(work, fitted, more)))
+        shown = (*made, *(asdict(one) for one in (model, found, scheme, rate, learned, board)))
+        self._run("report", (REPORT,), shown, ReportWritten, lambda: make_report(work, fitted, more))
         return replace(fitted, stages=tuple(self.done))
 
     @property
@@ -171,25 +150,27 @@ class _Fit:
         return str(self.wish.course)
 
     def _from(self, *inputs: object) -> tuple[object, ...]:
-        """What a stage is made from: files by their digest, all else as it is."""
+        """Return a stage's inputs, with files replaced by their digests."""
         files = (MODEL, CONTRIBUTIONS, SCHEME, RATE)
         return tuple(digest(self.folder / str(one)) if one in files else one for one in inputs)
 
-    def _run(self, stage: _Stage[Made]) -> Made:
-        """What the stage gives, made now or found as an earlier fit left it."""
-        self.stage = stage.name
-        self._tell("", 0, 0)
-        self.ledger.check(stage.name, stage.files)
-        inputs = digest_of(FORMAT, *stage.inputs)
-        found = self.ledger.result(stage.name, inputs, stage.files, stage.kind)
+    def _run(
+        self, name: str, files: tuple[str, ...], inputs: tuple[object, ...], kind: type[Made], make: Callable[[], Made]
+    ) -> Made:
+        """Return a stage's result, made now or by an earlier fit."""
+        self.stage = name
+        self._show("", 0, 0)
+        self.ledger.check(name, files)
+        before = digest_of(FORMAT, *inputs)
+        found = self.ledger.result(name, before, files, kind)
         reused = found is not None
         if found is None:
-            with self.ledger.begun(stage.name):
-                found = stage.make()
-            self.ledger.add(stage.name, inputs, stage.files, found)
-        self.done.append(StageDone(stage.name, stage.files, reused, str(found)))
-        self.on_progress(FitProgress(stage.name, last=self.done[-1]))
+            with self.ledger.begun(name):
+                found = make()
+            self.ledger.add(name, before, files, found)
+        self.done.append(StageDone(name, files, reused, str(found)))
+        self.on_progress(FitProgress(name, last=self.done[-1]))
         return found
 
-    def _tell(self, doing: str, done: int, total: int) -> None:
+    def _show(self, doing: str, done: int, total: int) -> None:
         self.on_progress(FitProgress(self.stage, doing, done, total))

@@ -1,4 +1,4 @@
-"""What a model says of each sample: its likeliest classes, the cells of a map, numbers, or how well it rebuilds it."""
+"""Predictions of a model: the likeliest classes of each sample, cells of a map, numbers, or a reconstruction error."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ from smidgen.data.inputs import as_input, kind_of
 from smidgen.data.load import Shown, open_samples
 from smidgen.data.pixels import PixelEncoding, pixel_encoding
 from smidgen.errors import InputError
-from smidgen.inference.outputs import HALF, Kind, names_of, probabilities, real
-from smidgen.inference.outputs import kind_of as kind_of_scores
-from smidgen.inference.running import InferenceProgress, ProgressCallback, scores_of, target_name, where_to_run
+from smidgen.inference import scores as meaning
+from smidgen.inference.scores import HALF, InferenceProgress, Kind, ProgressCallback, names_of, probabilities, real
 from smidgen.ir import Array, Graph
 from smidgen.targets.device import FEWEST, Target
 from smidgen.threads import in_order, threads_for
 
-TOP = 3  # classes told of each sample
+TOP = 3  # classes predicted for each sample
 NUMBERS_SHOWN = 8
 
 
 @dataclass(frozen=True)
 class ClassProbability:
-    """A class and how likely a sample is of it."""
+    """A class and its probability."""
 
     index: int
     name: str
@@ -61,17 +60,17 @@ class Cell:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a model says of one sample; of these fields its kind fills one."""
+    """The prediction for one sample; a model fills one of these fields, according to its kind."""
 
     sample: str
     classes: tuple[ClassProbability, ...] = ()  # likeliest first
     cells: tuple[Cell, ...] = ()
     numbers: tuple[float, ...] = ()
-    error: float | None = None  # mean squared, between the sample and what the model made of it
+    error: float | None = None  # mean squared, of the reconstruction
 
     @property
-    def said(self) -> str:
-        """What the model says, in words."""
+    def text(self) -> str:
+        """The prediction in words."""
         if self.error is not None:
             return f"{self.error:.6g}"
         if self.numbers:
@@ -88,7 +87,7 @@ HEADS: dict[Kind, str] = {
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a model says of each of some samples."""
+    """Predictions for some samples."""
 
     model: str
     target: str
@@ -96,7 +95,7 @@ class Predictions:
     predictions: tuple[Prediction, ...]
 
     def __str__(self) -> str:
-        return "\n".join(f"{one.sample}: {one.said}" for one in self.predictions)
+        return "\n".join(f"{one.sample}: {one.text}" for one in self.predictions)
 
     def __rich__(self) -> Group:
         table = Table(box=None, pad_edge=False)
@@ -108,7 +107,7 @@ class Predictions:
             table.add_column("", justify="right")
         for one in self.predictions:
             ranked = [text for rank in one.classes for text in (rank.name, f"{rank.probability:.1%}")]
-            table.add_row(one.sample, *(ranked if self.kind == "classes" else [one.said]))
+            table.add_row(one.sample, *(ranked if self.kind == "classes" else [one.text]))
         return Group(f"{self.model} on {self.target}", "", table)
 
 
@@ -125,29 +124,29 @@ def predict(
     threads: int | None = None,
     on_progress: ProgressCallback = lambda _: None,
 ) -> Predictions:
-    """What a model says of samples: those of a file or folder, one array, or several.
+    """Predict samples: those of a file or folder, one array, or several.
 
-    It runs in C on this machine, on a board by name, or in numpy ("reference"), where float32 models run in any case
-    unless a target is named. Of each sample the `top` likeliest classes are told, by the names that the model carries;
-    with `numbers` its outputs as they are, for a model whose several outputs are no classes. `label` names columns of
-    a table that are not for the model, `audio` how sound becomes the input where the model does not say it.
-    Many samples are shared out among all cores of this machine, or so many `threads`: what is said of them is the same.
+    The model runs in C on this machine, on a board by name, or in numpy ("reference"), the default for float32 models.
+    The result has the `top` likeliest classes of each sample, with the names that the model carries; with `numbers`
+    its plain outputs, for a model whose several outputs are not classes. `label` names columns of a table that are not
+    for the model, `audio` how audio becomes the input if the model does not define it. The result is the same for any
+    number of `threads`, by default one per core.
     """
     if top < 1:
-        raise InputError(f"the {top} likeliest classes cannot be told; ask for 1 or more")
-    kind: Kind = "numbers" if numbers else kind_of_scores(model)
-    target = where_to_run(model, target)
+        raise InputError(f"the {top} likeliest classes cannot be shown; ask for 1 or more")
+    kind: Kind = "numbers" if numbers else meaning.kind_of(model)
+    target = meaning.where_to_run(model, target)
     given = (
         open_samples(samples, model.image.type, memory, label) if isinstance(samples, str | Path) else _held(samples)
     )
     with given as found:
         model = with_front_end(model, tuple(one.read() for one in found[:1]), audio)
         made = tuple(_predicted(model, found, kind, top, target, threads, on_progress))
-    return Predictions(model.name, target_name(target), kind, made)
+    return Predictions(model.name, target if isinstance(target, str) else target.name, kind, made)
 
 
 def _held(samples: Array | Sequence[Array]) -> AbstractContextManager[tuple[Shown, ...]]:
-    """Arrays as samples, named by their places."""
+    """Return arrays as samples, named by their places."""
     arrays = (samples,) if isinstance(samples, np.ndarray) else tuple(samples)
     return nullcontext(tuple(Shown(str(place), partial(arrays.__getitem__, place)) for place in range(len(arrays))))
 
@@ -173,7 +172,7 @@ def _predicted(
             waiting.append(one)
             yield one[-1]
 
-    for done, scores in enumerate(scores_of(model, inputs(), target, count), start=1):
+    for done, scores in enumerate(meaning.scores_of(model, inputs(), target, count), start=1):
         name, array, one = waiting.popleft()
         yield _prediction(model, name, kind, top, scores, array, one)
         on_progress(InferenceProgress(done, len(samples)))
@@ -183,7 +182,7 @@ def _prediction(
     model: Graph, name: str, kind: Kind, top: int, scores: Array, sample: Array, given: Array
 ) -> Prediction:
     if kind == "reconstruction":
-        return Prediction(name, error=reconstruction_error(model, scores, given))
+        return Prediction(name, error=meaning.reconstruction_error(model, scores, given))
     if kind == "numbers":
         return Prediction(name, numbers=tuple(map(float, real(scores, model.scores.type).ravel())))
     if kind == "cells":
@@ -193,14 +192,8 @@ def _prediction(
     return Prediction(name, tuple(ClassProbability(int(i), names[i], float(shares[i])) for i in best))
 
 
-def reconstruction_error(model: Graph, scores: Array, given: Array) -> float:
-    """The mean of the squared differences between a model's output and its input, in the numbers they stand for."""
-    difference = real(scores, model.scores.type) - real(given, model.image.type)
-    return float(np.square(difference).mean())
-
-
 def _cells(model: Graph, scores: Array, sample: Array) -> Iterator[Cell]:
-    """The cells that are of a class other than the first, which is the background, with more than half."""
+    """Yield the cells with a probability above one half of a class other than the first, the background."""
     shares, names = probabilities(model, scores)[0], names_of(model)
     rows, columns, _ = shares.shape
     left, top, right, bottom = _seen(sample, pixel_encoding(model))
@@ -212,7 +205,7 @@ def _cells(model: Graph, scores: Array, sample: Array) -> Iterator[Cell]:
 
 
 def _seen(sample: Array, encoding: PixelEncoding) -> tuple[float, float, float, float]:
-    """The part of a sample that a model sees, left, top, right and bottom, as shares of its width and height."""
+    """Return the part of a sample that a model sees: left, top, right, bottom, as shares of its width and height."""
     if kind_of(sample, encoding.type) != "picture":
         return 0.0, 0.0, 1.0, 1.0
     height, width = sample.shape[:2]

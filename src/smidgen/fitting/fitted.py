@@ -1,4 +1,4 @@
-"""What each stage of a fit found, in plain values that the ledger keeps, and all of it together."""
+"""The results of a fit's stages, in plain values that the ledger stores, and all of them together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ModelMade:
     layers: int
     macs: int
     parameters: int
-    pixels: str  # how a float32 model's were found to become numbers; empty for others
+    pixels: str  # the preprocessing found for a float32 model; empty for others
 
     def __str__(self) -> str:
         how = "quantized to int8, " if self.quantized else ""
@@ -26,9 +26,9 @@ class ModelMade:
 
 @dataclass(frozen=True)
 class ContributionsMade:
-    """What is known of what each part adds."""
+    """The contributions of the network's parts."""
 
-    source: str  # shipped, given, by rule, or how they were measured
+    source: str  # shipped, given, estimated, or how they were measured
     data: str
     judged_with: int  # images; 0 where nothing was measured
     parts: int  # depths of biases and shares of weights
@@ -40,7 +40,7 @@ class ContributionsMade:
 
 @dataclass(frozen=True)
 class SchemeFound:
-    """What learns."""
+    """The scheme that was found."""
 
     biases: int
     weights: tuple[str, ...]  # layer:share
@@ -48,7 +48,7 @@ class SchemeFound:
     planned_bytes: int  # SRAM on the target, everything counted
     budget_bytes: int
     gain: float | None  # of top-1 over the head alone, as predicted; None where nothing was measured
-    proven: bool  # whether none that fits is predicted to gain more
+    proven: bool  # no scheme that fits is predicted to gain more
 
     def __str__(self) -> str:
         weights = f"weights {' '.join(self.weights)} with {self.weight_bits} bits" if self.weights else "no weights"
@@ -73,9 +73,9 @@ class RateMade:
 
 @dataclass(frozen=True)
 class LearnedHere:
-    """How learning on this machine went: top-1 of the test images before and after.
+    """Learning on this machine: top-1 of the test images before and after.
 
-    Where there are no classes, the share of right answers, if there are such, and the mean loss of the test.
+    Without classes the share of right answers, if the loss defines them, and the mean loss of the test.
     """
 
     before: float | None
@@ -96,14 +96,14 @@ class LearnedHere:
 
     @property
     def tested(self) -> str:
-        """What tests gave before and after."""
+        """The tests before and after, in words."""
         what = "top-1" if self.error is None else "right"
-        said = []
+        found = []
         if self.error is not None:
-            said.append(f"error {self.error_before:.4g} before, {self.error:.4g}")
+            found.append(f"error {self.error_before:.4g} before, {self.error:.4g}")
         if self.accuracy is not None:
-            said.append(f"{what} {self.before:.1%} before, {self.accuracy:.1%}")
-        return ", ".join(said)
+            found.append(f"{what} {self.before:.1%} before, {self.accuracy:.1%}")
+        return ", ".join(found)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class BoardMeasured:
     flash_bytes: int
     forward_instructions: int
     step_instructions: int
-    forward_ms: float  # about: see `mhz` and `instructions_per_cycle`, which it takes for granted
+    forward_ms: float  # estimated from `mhz` and `instructions_per_cycle`
     step_ms: float
     mhz: int
     instructions_per_cycle: float
@@ -144,7 +144,7 @@ class ProjectWritten:
 
 @dataclass(frozen=True)
 class ReportWritten:
-    """The page that shows it all."""
+    """The report."""
 
     figures: int
 
