@@ -13,7 +13,7 @@ from smidgen.ir.verifying import fits_scores
 from smidgen.memory import PeakParts, Plan, ordering, streaming
 from smidgen.memory.layout import Working
 from smidgen.memory.rows import Schedule
-from smidgen.memory.streaming import Layout
+from smidgen.memory.streaming import PlannedSchedule
 from smidgen.targets import find
 from smidgen.targets.boards import BOARDS, parse_size
 from smidgen.targets.device import Device, Target
@@ -67,15 +67,19 @@ def compile(
     return Program(best.graph, where, best.schedule, best.plan, sources, training, kept)
 
 
-def plan(model: Graph, scheme: Scheme, target: Target, *, options: Options, streamed_input: bool = False) -> Layout:
+def plan(
+    model: Graph, scheme: Scheme, target: Target, *, options: Options, streamed_input: bool = False
+) -> PlannedSchedule:
     """Where everything of a program that learns lies if memory is scarce: that of compile(), without its C."""
     step = passes.run(build_training(model, scheme, options, images=None).step)
     return _lay_out(step, True, streamed_input, target.working)
 
 
-def _lay_out(graph: Graph, frugal: bool, streamed_input: bool, working: Working, replays: bool = False) -> Layout:
+def _lay_out(
+    graph: Graph, frugal: bool, streamed_input: bool, working: Working, replays: bool = False
+) -> PlannedSchedule:
     """The graph in its own order, or in another under which it takes less memory and can run as well."""
-    layouts: list[Layout] = []
+    layouts: list[PlannedSchedule] = []
     for one in ordering.candidates(graph, working=working):
         try:
             where = streaming.cut(one, streamed_input) if replays else None
@@ -106,7 +110,7 @@ def _train(
     return replace(training, step=with_classes(training.step, names), forward=with_classes(training.forward, names))
 
 
-def _afford(graph: Graph, best: Layout, budget: int, working: Working) -> None:
+def _afford(graph: Graph, best: PlannedSchedule, budget: int, working: Working) -> None:
     """Raise PlanError where arena and state exceed the budget."""
     state, layout = memory.state_bytes(graph), best.plan
     needed = state + layout.peak
@@ -122,7 +126,7 @@ def _afford(graph: Graph, best: Layout, budget: int, working: Working) -> None:
     )
 
 
-def _replay(layout: Layout, flash: int) -> Replay:
+def _replay(layout: PlannedSchedule, flash: int) -> Replay:
     """Return what flash keeps to replay; PlanError where that is nothing."""
     cut = layout.schedule.cut
     assert cut is not None

@@ -106,7 +106,7 @@ def test_a_run_goes_on_to_more_epochs_and_says_what_becomes_of_its_rates(folder:
         assert f"{schedule}/small.ckpt is of a run of 2 epochs, which goes on to 4; {said}\n" in told
         assert "goes on to" not in run(f"{start} --epochs 4 -o {schedule} --resume {schedule}/small.ckpt").stderr
         fewer = refusal(f"{start} --epochs 3 -o {schedule} --resume {schedule}/small.ckpt")
-        assert "in epoch 4 of its run, which cannot end after 3; ask for 4 epochs or more, or begin anew" in fewer
+        assert "in epoch 4 of its run, which cannot end after 3; ask for 4 epochs or more, or start again" in fewer
     run(f"{usual} --schedule constant --epochs 4 -o once")
     for name in ("small.smg", "small.tflite", "small.ckpt"):
         assert (folder / "constant" / name).read_bytes() == (folder / "once" / name).read_bytes()

@@ -1,4 +1,4 @@
-"""ONNX files that cannot be read: each is refused in one sentence that says what, where and the way out."""
+"""ONNX files that cannot be read: each is refused in one sentence with what, where and the way out."""
 
 from __future__ import annotations
 

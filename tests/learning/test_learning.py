@@ -181,7 +181,7 @@ def test_programs_and_labels_that_do_not_fit_are_refused(host: Host) -> None:
 
 def test_a_learning_rate_at_which_updates_saturate_or_the_loss_grows_is_said(host: Host) -> None:
     saturated, diverged = learn(program(host), DATA, Course(1, 30.0, "constant")).warnings
-    assert "stand at their limits of ±127" in saturated
+    assert "are at their limits of ±127" in saturated
     assert "that of guessing among 4 classes 1.386: learning diverges at a rate of 30; lower it" in diverged
 
 

@@ -26,8 +26,7 @@ from smidgen.ir import Graph
 from smidgen.ir.preprocessing import Preprocessing
 from smidgen.ops import BatchNorm
 from smidgen.quantization import CONVENTIONS, QuantizationError, quantize
-from smidgen.quantization.choosing import choose_preprocessing
-from smidgen.quantization.conventions import named_by_layers
+from smidgen.quantization.pixels import choose_preprocessing, named_by_layers
 from tests.cli.test_cli import fail, invoke
 from tests.frontends.test_onnx import model as onnx_model
 from tests.support.float_graphs import FloatNet, dequantized
@@ -112,7 +111,7 @@ def test_without_labels_mirror_images_tell(convention: str) -> None:
     found = choose_preprocessing(graph, SAMPLE.train.images, None, CONVENTIONS, lambda _: None)
     assert (found.found, found.convention) == ("mirrors", convention)
     assert str(found).startswith(
-        f"pixels as {convention}, the clear winner by what 128 images tell of their mirror images: 0,255 "
+        f"pixels as {convention}, the clear winner by how well 128 images predict their mirror images: 0,255 "
     )
     assert all(one.accuracy is None for one in found.tried)
 

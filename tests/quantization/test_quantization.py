@@ -19,9 +19,8 @@ from smidgen.ops import BatchNorm, Concat, Conv2D, Dense, Gather, Lookup, MaxPoo
 from smidgen.quantization import METHODS, Method, QuantizationError, QuantizationProgress, Recipe, quantize
 from smidgen.quantization.batch import run_batch
 from smidgen.quantization.calibration import calibrate, scale_of
-from smidgen.quantization.correcting import correct_biases
 from smidgen.quantization.folding import fold
-from smidgen.quantization.int8 import input_scale, round_graph, share_scales, weight_scales
+from smidgen.quantization.int8 import correct_biases, input_scale, round_graph, share_scales, weight_scales
 from smidgen.targets.host import Host
 from tests.support.float_graphs import FloatNet, dequantized, float_graphs
 from tests.support.small_network import small_network

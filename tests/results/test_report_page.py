@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, Page
 
 from smidgen.fitting import fit
 from tests.support.browser import DESK, FAINT, MISSED, PHONE, SORTED, WIDER, browsing, chromium, visiting
+from tests.support.once import Once
 from tests.support.shapes import draw_shapes
 from tests.support.small_network import small_network
 
@@ -21,9 +22,13 @@ NAME = "<script>document.title='broken'</script>"
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def report(once: Once) -> Path:
     """The report of a small fit, of a model whose name would like to be a script."""
-    folder = tmp_path_factory.mktemp("report") / "out"
+    return once("report", write_report)
+
+
+def write_report(folder: Path) -> Path:
+    folder = folder / "out"
     fit(small_network(NAME), draw_shapes(12, 6), folder, budget="48KB", epochs=2, command="smidgen fit small.smg")
     return folder / "report.html"
 

@@ -39,17 +39,21 @@ from tests.support.analyses import (
     working_for,
 )
 from tests.support.networks import branches
+from tests.support.once import Once
 from tests.support.shapes import draw_shapes
 
 WORKER = b"smidgen.selection.workers"
 
 
 @pytest.fixture(scope="session")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The file of the small analysis, all runs in this process, one after another."""
-    file = tmp_path_factory.mktemp("alone") / "contributions.json"
-    small_analysis(file, workers=1)
-    return file.read_bytes()
+def alone(once: Once) -> bytes:
+    """The file of the small analysis, all runs in one process, one after another."""
+
+    def analyse(folder: Path) -> bytes:
+        small_analysis(folder / "contributions.json", workers=1)
+        return (folder / "contributions.json").read_bytes()
+
+    return once("analysis", analyse)
 
 
 def test_two_processes_write_what_one_writes_and_a_killed_one_loses_nothing(alone: bytes, tmp_path: Path) -> None:

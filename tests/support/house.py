@@ -20,7 +20,7 @@ LAYERS = {
     "ir": "the graph: types, values, ops, nodes in order; build, verify, evaluate; the graph as text and back",
     "numerics": "the arithmetic contract in numpy; random bits by counter, and rounding with them",
     "ops": "one family a file: shape rule, numpy reference, gradient, kernel's name and parameters",
-    "data": "pictures, arrays, tables and what is told of each sample; samples → a model's input",
+    "data": "pictures, audio, arrays and tables with their labels; samples → a model's input",
     "frontends": "files → graph: `.tflite`, `.onnx` and `.smg` (and back), PyTorch, Keras, the paper's release",
     "quantization": "float graph + images → int8 graph and a report (`docs/internals/quantization.md`)",
     "zoo": "architectures in code, weights that ship; a name or a file → graph",

@@ -14,7 +14,7 @@ import numpy as np
 from smidgen.errors import SmidgenError
 from smidgen.ir import DTYPES, OPS, Array, Graph, Node, Type, Value, infer
 from smidgen.ir.rewriting import prune
-from smidgen.ir.text import _Reader, print_graph
+from smidgen.ir.text import _TextReader, print_graph
 from smidgen.numerics import ACTIVATIONS
 from smidgen.ops.dense import Dense
 from smidgen.ops.rules import Momentum
@@ -225,7 +225,7 @@ def mutate(seed: int) -> Text:
 
 def consistent(text: Text) -> Text:
     """Nodes' outputs declared as their ops infer them: a change spreads instead of being refused."""
-    reader = _Reader(_with_data(text).data)
+    reader = _TextReader(_with_data(text).data)
     try:
         for line in text.lines:
             reader.line(line)

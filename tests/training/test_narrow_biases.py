@@ -14,7 +14,7 @@ import smidgen as sm
 from experiments.baselines.simulator import FloatTraining
 from smidgen.errors import InputError
 from smidgen.ir import Graph, evaluate, evaluate_step
-from smidgen.learning.freezing import learned_graph
+from smidgen.learning.models import learned_graph
 from smidgen.memory import state_bytes
 from smidgen.numerics import quantize_multiplier
 from smidgen.ops import LearnedBias

@@ -22,6 +22,7 @@ PARAMETERS: Mapping[LabelKind, str] = {
     "nothing": "",
 }  # fmt: skip
 ARGUMENTS: Mapping[LabelKind, str] = {"classes": "label, ", "vectors": "target, ", "maps": "labels, ", "nothing": ""}
+LABEL_TYPES = {"float32": "float", "uint8": "unsigned char"}
 LARGEST = "Run, and give the index of the largest score: of output 0, or of the logits of a program that learns."
 
 
@@ -56,35 +57,21 @@ def predicts(graph: Graph) -> str:
     return _comment(f"{LARGEST} Output {graph.outputs.index(graph.scores)} holds {holds}." if holds else LARGEST)
 
 
-def taught(graph: Graph, prefix: str) -> dict[str, object]:
-    """Return the facts about labels for an example, a README and the server of a board, as fields of templates."""
+def label_facts(graph: Graph, prefix: str) -> dict[str, object]:
+    """Return the facts about a program's labels: vectors and maps have a place in its inputs, classes have none."""
     roles = graph.roles
     if roles is None:
-        return dict.fromkeys(("teach", "taken", "handed", "argument", "ask", "what", "label_note"), "")
-    kind, label = roles.label_kind, roles.label
-    shape = {
-        "label_size": label.type.size if label else 0, "classes": roles.logits.type.shape[-1],
-        "scores": graph.outputs.index(roles.logits),
-    }  # fmt: skip
-    taken, handed = _served(graph, label, prefix)
+        return {"kind": "", "bytes": 0, "place": "", "handed": "", "served": "", "parameter": "", "argument": ""}
+    kind, label, place = roles.label_kind, roles.label, ""
+    if label and kind != "classes":
+        place = f"{prefix}_input({graph.inputs.index(label)})"
     return {
-        "teach": render(f"teach/{kind}.c", prefix=prefix, **shape),
-        "taken": taken, "handed": handed, "argument": ARGUMENTS[kind],
-        "ask": f"`{prefix}_error()` to see how unlike it is to all that was learned" if kind == "nothing" else
-        f"`{prefix}_predict()` to name it",
-        "what": "class" if kind == "classes" else "pattern",
-        "label_note": "" if kind == "classes" else f"- {_label_sentence(roles)}\n",
+        "kind": kind, "bytes": label.type.bytes if label else 0, "size": label.type.size if label else 0,
+        "place": place, "handed": f"(const {LABEL_TYPES[label.type.dtype]} *){place}, " if label and place else "",
+        "served": "label, " if kind == "classes" else f"{place}, " if place else "",
+        "parameter": PARAMETERS[kind], "argument": ARGUMENTS[kind], "note": _label_sentence(roles),
+        "classes": roles.logits.type.shape[-1], "scores": graph.outputs.index(roles.logits),
     }  # fmt: skip
-
-
-def _served(graph: Graph, label: Value | None, prefix: str) -> tuple[str, str]:
-    """How the server of a board takes a label, and how it hands it over: vectors and maps from where they lie."""
-    if label is None:
-        return "", ""
-    if label.type.dtype == "int32":
-        return "    int32_t label;\n    take(&label, sizeof label);\n", "label, "
-    place = f"{prefix}_input({graph.inputs.index(label)})"
-    return f"    take({place}, {label.type.bytes});\n", f"{place}, "
 
 
 def _says_yes(graph: Graph) -> bool:
@@ -187,22 +174,16 @@ def ring_header(graph: Graph, latent: tuple[int, ...], prefix: str) -> dict[str,
     """The header by which a program learns from a ring, by its name; nothing for one whose latent has no parts."""
     if not latent:
         return {}
-    roles = roles_of(graph)
-    argument = ARGUMENTS[roles.label_kind].removesuffix(", ")
     fields: dict[str, object] = {
         "name": re.sub(r"[^\w.-]", "_", graph.name), "prefix": prefix, "PREFIX": prefix.upper(),
-        "parameter": PARAMETERS[roles.label_kind], "argument": ARGUMENTS[roles.label_kind],
-        "kept_bytes": kept_bytes(graph, sum(latent)),
-        "keep_parameter": f", {PARAMETERS[roles.label_kind]}".removesuffix(", "),
-        "keep_argument": f", {argument}" if argument else "",
+        "kept_bytes": kept_bytes(graph, sum(latent)), "label": label_facts(graph, prefix),
     }  # fmt: skip
-    return {f"{prefix}_replay.h": render("ring.h", **fields, **_kept_label(graph, prefix))}
+    return {f"{prefix}_replay.h": render("ring.h", **fields)}
 
 
 def replay_usage(graph: Graph, prefix: str) -> str:
     """Return how a program learns from what it kept, for its README."""
-    argument = ARGUMENTS[roles_of(graph).label_kind]
-    fields = {"prefix": prefix, "PREFIX": prefix.upper(), "argument": argument}
+    fields = {"prefix": prefix, "PREFIX": prefix.upper(), "label": label_facts(graph, prefix)}
     return "\n\n" + render("replay_usage.md", **fields).rstrip()
 
 
@@ -210,28 +191,6 @@ def kept_bytes(graph: Graph, latent_bytes: int) -> int:
     """Return the bytes of an example: its latent, and its label unless that is a class."""
     label = roles_of(graph).label
     return latent_bytes + (label.type.bytes if label and label.type.dtype != "int32" else 0)
-
-
-def _kept_label(graph: Graph, prefix: str) -> dict[str, object]:
-    """Return how a label goes into a ring and comes back: a class as the example's label, others as bytes."""
-    roles = roles_of(graph)
-    if roles.label_kind == "classes":
-        labels = f"{roles.logits.type.shape[-1]}u"
-        return {
-            "keep_label": "(uint32_t)label", "keep_told": "", "recall_told": "", "recalled": "(int)label, ",
-            "labels": labels,
-        }  # fmt: skip
-    plain: dict[str, object] = {"keep_label": "0", "labels": "1u", "keep_told": "", "recall_told": "", "recalled": ""}
-    if roles.label is None:
-        return plain
-    place, size = f"{prefix}_input({graph.inputs.index(roles.label)})", roles.label.type.bytes
-    given = ARGUMENTS[roles.label_kind].removesuffix(", ")
-    kind = {"float32": "float", "uint8": "unsigned char"}[roles.label.type.dtype]
-    return plain | {
-        "keep_told": f"    if (!failed) failed = smg_replay_write(ring, {given}, {size});\n",
-        "recall_told": f"    if (!failed) failed = smg_replay_read(ring, {place}, {size});\n",
-        "recalled": f"(const {kind} *){place}, ",
-    }
 
 
 def kept_examples(flash_bytes: int, latent_bytes: int, sector: int = 4096, unit: int = 256) -> int:

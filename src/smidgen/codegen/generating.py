@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from smidgen.codegen.entries import SYMBOLS, audio_front_end, taught
+from smidgen.codegen.entries import SYMBOLS, audio_front_end, label_facts
 from smidgen.codegen.runtime import HEADERS, PORTABLE, RUNTIME, SOURCES, is_source, render, runtime_files
 from smidgen.codegen.writing import Writer, is_call
 from smidgen.data.pixels import pixel_encoding, pixel_rule
@@ -120,7 +120,7 @@ def interface(graph: Graph, sources: Sources) -> dict[str, object]:
         "prefix": sources.prefix, "PREFIX": sources.prefix.upper(), "learns": int(sources.learns),
         "replays": int(bool(sources.latent)),
         "streamed": int(sources.streamed_input), "row_bytes": image.bytes // image.shape[1] if image else 0,
-        "hand_over": _hand_over(sources), **taught(graph, sources.prefix),
+        "hand_over": _hand_over(sources), "label": label_facts(graph, sources.prefix),
         "classes": graph.classes, "takes_audio": int(sources.audio_bytes > 0),
         "audio_rows": audio_rows, "audio_row": audio_row,
         "streams": bool(graph.variables), "pixels": pixel_rule(pixel_encoding(graph)),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from smidgen.codegen.entries import replay_usage, ring_header
+from smidgen.codegen.entries import label_facts, replay_usage, ring_header
 from smidgen.codegen.generating import Sources, audio_usage, interface
 from smidgen.codegen.runtime import RUNTIME, render
 from smidgen.codegen.spelling import fingerprint_words
@@ -19,7 +19,6 @@ from smidgen.errors import InputError
 from smidgen.ir import Graph
 
 LINK = RUNTIME / "link"
-KINDS = {"float32": "float", "uint8": "unsigned char"}  # of labels, as C calls them
 
 
 def serves(graph: Graph) -> bool:
@@ -44,30 +43,9 @@ def link_header(graph: Graph, sources: Sources) -> dict[str, str]:
         "row_bytes": image.bytes // image.shape[1] if sources.streamed_input else 0,
         "fingerprint": fingerprint_words(graph),
         "output_bytes": ", ".join(str(v.type.bytes) for v in graph.outputs),
-        "begin_stream": f"{prefix}_reset();" if graph.variables else "/* each image stands for itself */",
-        **_label_fields(graph, prefix),
+        "variables": len(graph.variables), "label": label_facts(graph, prefix),
     }  # fmt: skip
-    fields["kept"] = f", {handed}" if (handed := str(fields["handed"]).removesuffix(", ")) else ""
-    fields["again"] = render("link_replay.h", **fields) if sources.latent else ""
     return {f"{prefix}_link.h": render("link.h", **fields)}
-
-
-def _label_fields(graph: Graph, prefix: str) -> dict[str, object]:
-    """Where a step's label lies, how it is handed over, and when it is wrong."""
-    label = graph.roles.label if graph.roles else None
-    if label is None or graph.roles is None:
-        return {"label_bytes": 0, "label_place": f"&{prefix}_linked.label", "handed": "", "label_wrong": "0"}
-    if label.type.dtype == "int32":
-        place, count = f"{prefix}_linked.label", graph.roles.logits.type.shape[-1]
-        return {
-            "label_bytes": 4, "label_place": f"&{place}", "handed": f"{place}, ",
-            "label_wrong": f"{place} < 0 || {place} >= {count}",
-        }  # fmt: skip
-    place = f"{prefix}_input({graph.inputs.index(label)})"
-    return {
-        "label_bytes": label.type.bytes, "label_place": place, "label_wrong": "0",
-        "handed": f"(const {KINDS[label.type.dtype]} *){place}, ",
-    }  # fmt: skip
 
 
 STORE = RUNTIME / "store"

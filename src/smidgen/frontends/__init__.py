@@ -1,4 +1,4 @@
-"""Model files in, graphs out."""
+"""Readers of model files into graphs, and writers of graphs into model files, by suffix."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _read_pt2(path: Path, memory: int) -> Graph:
 
 
 def from_torch(module: Any, example: Any) -> Graph:
-    """A `torch.nn.Module` as a float32 graph; `example` is one input, a batch of 1, or a tuple of them."""
+    """Return a `torch.nn.Module` as a float32 graph; `example` is one input, a batch of 1, or a tuple of them."""
     try:
         from smidgen.frontends.torch import reader
     except ModuleNotFoundError:
@@ -78,7 +78,7 @@ def check_writable(path: Path, plain: bool = False) -> None:
 
 
 def export_model(graph: Graph, path: str | Path, plain: bool = False) -> None:
-    """Write a model file of the kind its suffix tells; `plain` is ONNX that runtimes fuse and round their own way."""
+    """Write a model file in the format of its suffix; `plain` is ONNX that runtimes fuse and round their own way."""
     path = Path(path)
     check_writable(path, plain)
     if path.suffix.lower() == ".smg":
@@ -89,7 +89,7 @@ def export_model(graph: Graph, path: str | Path, plain: bool = False) -> None:
 
 
 def exchange_suffix(graph: Graph) -> str:
-    """The kind of file in which a model goes elsewhere: .tflite, or .onnx where TFLite lacks its functions."""
+    """Return the suffix of the format for other tools: .tflite, or .onnx where TFLite lacks the model's functions."""
     return ".onnx" if any(_beyond_tflite(node.op) for node in graph.nodes) else ".tflite"
 
 
@@ -98,7 +98,7 @@ def _beyond_tflite(op: Op) -> bool:
 
 
 def import_model(path: str | Path, memory: int = MEMORY, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Graph:
-    """Read a model file of any supported kind; its suffix says which, and its contents may take `memory` bytes.
+    """Read a model file in the format of its suffix; its contents may take `memory` bytes.
 
     `shapes` gives sizes to inputs that an `.onnx` file leaves open, by their names.
     """

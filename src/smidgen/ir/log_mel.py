@@ -1,4 +1,4 @@
-"""How sound becomes the numbers a network was trained on: bands of a mel spectrum, stated once like a preprocessing."""
+"""The audio front end that a network was trained with: bands of a mel spectrum, stated once like a preprocessing."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class LogMel:
         return math.prod(shape) // self.features
 
     def samples(self, shape: tuple[int, ...]) -> int:
-        """How many samples an input of this shape is made of."""
+        """Return how many samples an input of this shape is made of."""
         return self.window + self.hop * (self.frames(shape) - 1)
 
     def rows(self, shape: tuple[int, ...]) -> tuple[int, int]:

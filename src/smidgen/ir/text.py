@@ -98,7 +98,7 @@ def _spelled(value: object) -> str:
 def parse_graph(text: str, constants: Mapping[str, Array] | Mapping[Value, Array]) -> Graph:
     """Read a graph back; `constants` holds the data of its const and state lines, by name or by value."""
     data = {key.name if isinstance(key, Value) else key: array for key, array in constants.items()}
-    reader = _Reader(data)
+    reader = _TextReader(data)
     for number, line in enumerate(text.splitlines(), start=1):
         try:
             reader.line(line)
@@ -113,7 +113,7 @@ def parse_graph(text: str, constants: Mapping[str, Array] | Mapping[Value, Array
     return graph
 
 
-class _Reader:
+class _TextReader:
     def __init__(self, data: Mapping[str, Array]) -> None:
         self.data = data
         self.name = "model"
@@ -245,7 +245,7 @@ def _values(cls: type[Op] | type[Preprocessing] | type[LogMel] | type[Roles], at
 
 
 def _value(cls: type[Any], key: str, parsed: ast.expr) -> object:
-    """What a field is set to: an object, given as a call, or a literal."""
+    """Return the value of a field: an object, given as a call, or a literal."""
     annotation = next((str(f.type) for f in fields(cls) if f.name == key), None)
     if annotation is None:
         raise GraphError(f"{cls.__name__} has no attribute {key}")

@@ -1,4 +1,4 @@
-"""Checkpoints: a safetensors file of all state by name, with what it belongs to and how far the run had come.
+"""Checkpoints: a safetensors file of all state by name, with its program, data, course and progress.
 
 The metadata is one JSON object; its digest covers the object and every byte of the state, so that a
 truncated or damaged file is recognized.
@@ -44,7 +44,7 @@ class Checkpoint:
 
 
 def start_fingerprint(graph: Graph) -> str:
-    """A number for a program and the state it starts from: a run that goes on must have started there, too."""
+    """Return a fingerprint of a program and its first state, which a run that goes on must share."""
     hashed = hashlib.sha256(fingerprint(graph).encode())
     for array in graph.state.values():
         hashed.update(np.ascontiguousarray(array).tobytes())
@@ -52,7 +52,7 @@ def start_fingerprint(graph: Graph) -> str:
 
 
 def write_checkpoint(checkpoint: Checkpoint, path: Path) -> None:
-    """Write it whole, or leave what was there."""
+    """Write the whole file, or leave the old one."""
     state = {name: np.ascontiguousarray(array) for name, array in checkpoint.state.items()}
     described = json.dumps(
         {

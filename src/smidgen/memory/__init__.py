@@ -1,4 +1,4 @@
-"""Where every tensor lies: rows through ring buffers, the order of nodes, lifetimes, a packer, and a check of it all.
+"""Memory plans: rows through ring buffers, the order of nodes, lifetimes, a packer, and a check of it all.
 
 graph → `streaming`, `ordering` → `buffers` → `packed` → `check`. Time is the index of a node; all intervals are
 half-open.
@@ -10,22 +10,6 @@ from smidgen.memory.peak import PeakParts, Sram, peak_parts
 from smidgen.memory.planner import apart, buffers, greedy, loads_of, overlapping, packed
 
 __all__ = [
-    "ALIGNMENT",
-    "Buffer",
-    "PeakParts",
-    "Plan",
-    "Sram",
-    "apart",
-    "buffers",
-    "check",
-    "check_apart",
-    "greedy",
-    "loads_of",
-    "most",
-    "overlapping",
-    "packed",
-    "peak_parts",
-    "shared",
-    "state_bytes",
-    "state_offsets",
-]
+    "ALIGNMENT", "Buffer", "PeakParts", "Plan", "Sram", "apart", "buffers", "check", "check_apart", "greedy",
+    "loads_of", "most", "overlapping", "packed", "peak_parts", "shared", "state_bytes", "state_offsets",
+]  # fmt: skip

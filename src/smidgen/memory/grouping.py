@@ -82,7 +82,7 @@ def _consumed(graph: Graph, first: int, end: int, rings: Mapping[Value, int]) ->
 
 
 def _distance(nodes: tuple[Node, ...], order: tuple[int, ...], consumed: Value, made: Value) -> int:
-    """How far, at most, what is written of one map is ahead of the oldest row still to be read of the other."""
+    """Return how far, at most, what is written of one map is ahead of the oldest row still to be read of the other."""
     turns = Turns(nodes, {consumed: IMAGE})
     ahead = 0
     for index in (index for index in order if index >= 0):

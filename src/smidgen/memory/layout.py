@@ -14,7 +14,7 @@ Thing = TypeVar("Thing")  # a value of a graph, or the index of an item to pack
 
 @dataclass(frozen=True)
 class Overlap(Generic[Thing]):
-    """What is consumed begins `distance` bytes above the beginning of what is made, which grows into its place."""
+    """A pair that shares memory: the consumed one begins `distance` bytes above the made one, which grows into it."""
 
     consumed: Thing
     made: Thing
@@ -120,7 +120,7 @@ def most(buffers: Iterable[Buffer]) -> int:
 
 
 def state_offsets(graph: Graph) -> dict[Value, int]:
-    """Where each state value lies in the block of state: in order, aligned to its own elements or better."""
+    """Return the offset of each state value in the block of state: in order, aligned to its own elements or better."""
     offsets: dict[Value, int] = {}
     at = 0
     for value in graph.state:

@@ -21,7 +21,7 @@ ROUNDS = 3  # over the whole graph, while it gains
 
 
 def candidates(graph: Graph, *, working: Working) -> tuple[Graph, ...]:
-    """The graph as it is and, where there is one, in an order that promises less: the planned peak decides."""
+    """Return the graph and, where there is one, an order of it that promises less: the planned peak decides."""
     better = reorder(graph, working=working)
     return (graph,) if better is graph else (graph, better)
 
@@ -101,7 +101,7 @@ class _State(NamedTuple):
 
 
 class _Move(NamedTuple):
-    """What it takes to run a node: those it follows, as bits; its bytes; what it may be the last to read."""
+    """The cost of running a node: those it follows, as bits; its bytes; what it may be the last to read."""
 
     bit: int
     follows: int

@@ -40,7 +40,7 @@ def lifetimes(graph: Graph) -> dict[Value, Life]:
 
 
 def buffers(graph: Graph, schedule: Schedule = WHOLE, *, working: Working) -> tuple[Buffer, ...]:
-    """What needs memory in the arena, and when: inputs, activations and outputs by birth, then working memory.
+    """Return what needs memory in the arena, and when: inputs, activations and outputs by birth, then working memory.
 
     A view's output uses its input's memory, and so does an in-place op's where nobody reads the input later.
     State lies apart (`state_offsets`), and what replaces it takes its place there. The nodes of a streamed

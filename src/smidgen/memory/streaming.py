@@ -1,4 +1,4 @@
-"""Whether to stream, and how far: the groups under which the fewest bytes are alive at once; and cuts for replay.
+"""The groups to stream, under which the fewest bytes are alive at once, and the cut of a step for replay.
 
 A step is cut so that what its frozen front makes of an image, the latent, can stand for the image.
 """
@@ -23,7 +23,7 @@ Spans = tuple[tuple[int, int], ...]  # the nodes [first, end) of each group
 
 
 @dataclass(frozen=True)
-class Layout:
+class PlannedSchedule:
     """A graph in an order, what of it is streamed, and where everything lies."""
 
     graph: Graph
@@ -35,12 +35,14 @@ class Layout:
         return self.plan.peak
 
 
-def lay_out(graph: Graph, schedule: Schedule = WHOLE, *, working: Working) -> Layout:
+def lay_out(graph: Graph, schedule: Schedule = WHOLE, *, working: Working) -> PlannedSchedule:
     """The plan of a schedule."""
-    return Layout(graph, schedule, packed(buffers(graph, schedule, working=working)))
+    return PlannedSchedule(graph, schedule, packed(buffers(graph, schedule, working=working)))
 
 
-def stream_rows(graph: Graph, streamed_input: bool = False, *, working: Working, where: Cut | None = None) -> Layout:
+def stream_rows(
+    graph: Graph, streamed_input: bool = False, *, working: Working, where: Cut | None = None
+) -> PlannedSchedule:
     """The best schedule and its plan, in which maps overlap only if that lowers the peak; no group lies over a cut."""
     segments = _segments(graph, streamed_input, working)
     layout = lay_out(graph, _choose(graph, segments, working, overlaps=True, where=where), working=working)
@@ -56,7 +58,7 @@ def choose(graph: Graph, streamed_input: bool = False, overlaps: bool = True, *,
 
 
 def streams_input(graph: Graph, working: Working) -> bool:
-    """Whether a graph can take its image row by row; not where its first layer needs it whole, as a dense one does."""
+    """Return whether a graph can take its image row by row; a first layer such as a dense one needs it whole."""
     return Segments(graph, True, working).reach > 0
 
 
@@ -113,7 +115,7 @@ def _read_again(graph: Graph) -> str:
     reader = next(node for node in reversed(graph.nodes) if graph.image in node.ins)
     return (
         f"the image of {graph.name} cannot be streamed: %{reader.outs[0].name} reads it again, after the first "
-        "layers; hold it whole, or let the layer that reads it stay as it is"
+        "layers; hold it whole, or leave the layer that reads it unchanged"
     )
 
 
@@ -137,7 +139,7 @@ def cut(graph: Graph, streamed_input: bool = False) -> Cut:
 
 
 def crossing(graph: Graph, at: int) -> tuple[Value, ...]:
-    """What nodes from `at` on read of the image and of the nodes before, each piece of memory once."""
+    """Return what nodes from `at` on read of the image and of the nodes before, each piece of memory once."""
     roots, sources = roots_of(graph), virtual_sources(graph)
     made = {graph.image, *(v for node in graph.nodes[:at] for v in node.outs)}
     read = [v for node in graph.nodes[at:] for v in memory_read(node, sources)]

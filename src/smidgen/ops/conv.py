@@ -26,12 +26,11 @@ from smidgen.ops.window import Pad, Window, scatter
 
 
 def same_map(node: Node) -> bool:
-    """Whether the first output is as large as the first input, pixel for pixel and channel for channel."""
+    """Return whether the first output is as large as the first input, pixel for pixel and channel for channel."""
     return node.ins[0].type.shape == node.outs[0].type.shape
 
 
 @op
-@dataclass(frozen=True)
 class Conv2D(Windowed):
     """y[o] = Σ x·w[o] + b[o] over the window; weights are [out, rows, columns, in / groups]."""
 
@@ -86,9 +85,8 @@ class Conv2D(Windowed):
 
 
 @op
-@dataclass(frozen=True)
 class Depthwise(Windowed):
-    """Each input channel has `multiplier` filters of its own; weights are [1, rows, columns, in · multiplier]."""
+    """Each input channel has `multiplier` separate filters; weights are [1, rows, columns, in · multiplier]."""
 
     activation: str = "none"
 
@@ -169,7 +167,6 @@ class WindowGrad(GradOp):
 
 
 @op
-@dataclass(frozen=True)
 class ConvGradInput(WindowGrad):
     """dx = Σ w[o] · dy[o] over the outputs that saw x."""
 
@@ -204,7 +201,6 @@ class ConvGradInput(WindowGrad):
 
 
 @op
-@dataclass(frozen=True)
 class DepthwiseGradInput(WindowGrad):
     """dx[c] = Σ w[c] · dy[c] over the outputs that saw x."""
 
@@ -257,7 +253,6 @@ class WindowWeightGrad(WeightGrad):
 
 
 @op
-@dataclass(frozen=True)
 class ConvGradWeight(WindowWeightGrad):
     """dw[o] = Σ over positions of (x − zero) · dy[o]; x may be some of the layer's channels only."""
 
@@ -296,7 +291,6 @@ class ConvGradWeight(WindowWeightGrad):
 
 
 @op
-@dataclass(frozen=True)
 class DepthwiseGradWeight(WindowWeightGrad):
     """dw[c] = Σ over positions of (x[c] − zero) · dy[c]."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from smidgen import numerics
@@ -30,7 +28,6 @@ def dot_f32(x: Array, w: Array) -> Array:
 
 
 @op
-@dataclass(frozen=True)
 class Dense(Weighted):
     """y[m, n] = Σ_k x[m, k]·w[n, k] + b[n]; weights are [out, in]."""
 
@@ -91,7 +88,6 @@ class Dense(Weighted):
 
 
 @op
-@dataclass(frozen=True)
 class DenseGradInput(GradOp):
     """dx = dy · w; in float32 the sum runs over the outputs in order."""
 
@@ -136,7 +132,6 @@ class DenseGradInput(GradOp):
 
 
 @op
-@dataclass(frozen=True)
 class DenseGradWeight(WeightGrad):
     """dw[n] = Σ over rows of dy[n] · (x − zero)."""
 

@@ -54,7 +54,7 @@ def pair_params(node: Node, activation: str) -> Params:
 
 @dataclass(frozen=True)
 class Pair(Op):
-    """What sum and product share; b may repeat along a's leading dimensions."""
+    """The common part of sum and product; b may repeat along a's leading dimensions."""
 
     activation: str = "none"
 
@@ -69,7 +69,6 @@ class Pair(Op):
 
 
 @op
-@dataclass(frozen=True)
 class Add(Pair):
     """y = a + b."""
 
@@ -108,7 +107,6 @@ class Add(Pair):
 
 
 @op
-@dataclass(frozen=True)
 class Mul(Pair):
     """y = a · b."""
 
@@ -145,9 +143,8 @@ def rescale_params(node: Node, multiplier: tuple[int, int], limits: tuple[int, i
 
 
 @op
-@dataclass(frozen=True)
 class Activate(Op):
-    """y = x limited to the activation's range, in a quantization of its own."""
+    """y = x limited to the activation's range, in another quantization."""
 
     activation: str = "relu"
 
@@ -180,7 +177,6 @@ class Activate(Op):
 
 
 @op
-@dataclass(frozen=True)
 class Requantize(Op):
     """The same real numbers in another int8 quantization."""
 
@@ -209,7 +205,6 @@ class Requantize(Op):
 
 
 @op
-@dataclass(frozen=True)
 class Quantize(Op):
     """float32 → int8."""
 
@@ -231,7 +226,6 @@ class Quantize(Op):
 
 
 @op
-@dataclass(frozen=True)
 class Dequantize(Op):
     """int8 → float32."""
 
@@ -254,7 +248,6 @@ class Dequantize(Op):
 
 
 @op
-@dataclass(frozen=True)
 class DequantizeGrad(Op):
     """The gradient with respect to int8 steps; lowering makes it the passage from float32 to int8."""
 
@@ -274,7 +267,6 @@ def _q(type: Type) -> QParams:
 
 
 @op
-@dataclass(frozen=True)
 class MulGrad(GradOp):
     """da = dy · (b − zero), b repeating along it."""
 
@@ -301,7 +293,6 @@ class MulGrad(GradOp):
 
 
 @op
-@dataclass(frozen=True)
 class RepeatGrad(GradOp):
     """The gradient of a value that repeated along another: the sum over the repetitions."""
 
@@ -338,7 +329,6 @@ def check_comparable(what: str, a: Type, b: Type) -> None:
 
 
 @op
-@dataclass(frozen=True)
 class Maximum(Op):
     """y = max(a, b), all in one quantization; b may repeat along a's leading dimensions."""
 
@@ -365,7 +355,6 @@ class Maximum(Op):
 
 
 @op
-@dataclass(frozen=True)
 class Compare(Op):
     """One bit per element: whether a ≥ b or, with `less`, a < b."""
 

@@ -24,7 +24,7 @@ FAR = 700.0  # beyond it exp leaves float64
 
 
 @dataclass(frozen=True)
-class Function:
+class FunctionAndSlope:
     """y = value(x, alpha, beta) and dy/dx; at a kink the slope is one of the two beside it."""
 
     value: Formula
@@ -81,7 +81,7 @@ LEAST = 1e-12  # stands for 0 and all below it where a function has no value the
 
 
 def _base(x: Real, exponent: float) -> Real:
-    """What is raised to a power: a root needs numbers above 0, a quotient some that are not 0."""
+    """Return the base of a power: a root needs numbers above 0, a quotient some that are not 0."""
     if exponent != int(exponent):
         return np.maximum(x, LEAST)
     return x if exponent >= 0 else np.where(np.abs(x) < LEAST, LEAST, x)
@@ -111,36 +111,38 @@ def _mish_slope(x: Real) -> Real:
     return t + x * (1 - t * t) * _sigmoid(x)
 
 
-FUNCTIONS: Mapping[str, Function] = {
-    "abs": Function(lambda x, a, b: np.abs(x), lambda x, a, b: np.sign(x)),
-    "celu": Function(
+FUNCTIONS: Mapping[str, FunctionAndSlope] = {
+    "abs": FunctionAndSlope(lambda x, a, b: np.abs(x), lambda x, a, b: np.sign(x)),
+    "celu": FunctionAndSlope(
         lambda x, a, b: np.where(x > 0, x, a * np.expm1(np.minimum(x, 0) / a)),
         lambda x, a, b: np.where(x > 0, 1.0, np.exp(np.minimum(x, 0) / a)),
     ),
-    "clip": Function(lambda x, a, b: np.clip(x, a, b), lambda x, a, b: _inside(x, a, b)),
-    "elu": Function(lambda x, a, b: _elu(x, a), lambda x, a, b: _elu_slope(x, a)),
-    "erf": Function(lambda x, a, b: _erf(x), lambda x, a, b: 2 / math.sqrt(math.pi) * _exp(-x * x)),
-    "exp": Function(lambda x, a, b: _exp(x), lambda x, a, b: _exp(x)),
-    "gelu": Function(lambda x, a, b: x * _normal(x), lambda x, a, b: _normal(x) + x * _density(x)),
-    "gelu_tanh": Function(
+    "clip": FunctionAndSlope(lambda x, a, b: np.clip(x, a, b), lambda x, a, b: _inside(x, a, b)),
+    "elu": FunctionAndSlope(lambda x, a, b: _elu(x, a), lambda x, a, b: _elu_slope(x, a)),
+    "erf": FunctionAndSlope(lambda x, a, b: _erf(x), lambda x, a, b: 2 / math.sqrt(math.pi) * _exp(-x * x)),
+    "exp": FunctionAndSlope(lambda x, a, b: _exp(x), lambda x, a, b: _exp(x)),
+    "gelu": FunctionAndSlope(lambda x, a, b: x * _normal(x), lambda x, a, b: _normal(x) + x * _density(x)),
+    "gelu_tanh": FunctionAndSlope(
         lambda x, a, b: 0.5 * x * (1 + np.tanh(GELU_INNER * (x + GELU_CUBE * x**3))),
         lambda x, a, b: _gelu_tanh_slope(x),
     ),
-    "hard_sigmoid": Function(lambda x, a, b: np.clip(a * x + b, 0, 1), lambda x, a, b: a * _inside(a * x + b, 0, 1)),
-    "hard_swish": Function(
+    "hard_sigmoid": FunctionAndSlope(
+        lambda x, a, b: np.clip(a * x + b, 0, 1), lambda x, a, b: a * _inside(a * x + b, 0, 1)
+    ),
+    "hard_swish": FunctionAndSlope(
         lambda x, a, b: x * np.clip(x / 6 + 0.5, 0, 1),
         lambda x, a, b: np.where(x <= -3, 0.0, np.where(x < 3, x / 3 + 0.5, 1.0)),
     ),
-    "leaky_relu": Function(lambda x, a, b: np.where(x > 0, x, a * x), lambda x, a, b: np.where(x > 0, 1.0, a)),
-    "log": Function(lambda x, a, b: np.log(np.maximum(x, LEAST)), lambda x, a, b: _inverse(x)),
-    "mish": Function(lambda x, a, b: x * np.tanh(_softplus(x)), lambda x, a, b: _mish_slope(x)),
-    "power": Function(lambda x, a, b: _power(x, a), lambda x, a, b: _power_slope(x, a)),
-    "selu": Function(lambda x, a, b: b * _elu(x, a), lambda x, a, b: b * _elu_slope(x, a)),
-    "sigmoid": Function(lambda x, a, b: _sigmoid(x), lambda x, a, b: _sigmoid_slope(x)),
-    "silu": Function(lambda x, a, b: x * _sigmoid(x), lambda x, a, b: _sigmoid(x) + x * _sigmoid_slope(x)),
-    "softplus": Function(lambda x, a, b: _softplus(x), lambda x, a, b: _sigmoid(x)),
-    "softsign": Function(lambda x, a, b: x / (1 + np.abs(x)), lambda x, a, b: (1 + np.abs(x)) ** -2.0),
-    "tanh": Function(lambda x, a, b: np.tanh(x), lambda x, a, b: 1 - np.tanh(x) ** 2),
+    "leaky_relu": FunctionAndSlope(lambda x, a, b: np.where(x > 0, x, a * x), lambda x, a, b: np.where(x > 0, 1.0, a)),
+    "log": FunctionAndSlope(lambda x, a, b: np.log(np.maximum(x, LEAST)), lambda x, a, b: _inverse(x)),
+    "mish": FunctionAndSlope(lambda x, a, b: x * np.tanh(_softplus(x)), lambda x, a, b: _mish_slope(x)),
+    "power": FunctionAndSlope(lambda x, a, b: _power(x, a), lambda x, a, b: _power_slope(x, a)),
+    "selu": FunctionAndSlope(lambda x, a, b: b * _elu(x, a), lambda x, a, b: b * _elu_slope(x, a)),
+    "sigmoid": FunctionAndSlope(lambda x, a, b: _sigmoid(x), lambda x, a, b: _sigmoid_slope(x)),
+    "silu": FunctionAndSlope(lambda x, a, b: x * _sigmoid(x), lambda x, a, b: _sigmoid(x) + x * _sigmoid_slope(x)),
+    "softplus": FunctionAndSlope(lambda x, a, b: _softplus(x), lambda x, a, b: _sigmoid(x)),
+    "softsign": FunctionAndSlope(lambda x, a, b: x / (1 + np.abs(x)), lambda x, a, b: (1 + np.abs(x)) ** -2.0),
+    "tanh": FunctionAndSlope(lambda x, a, b: np.tanh(x), lambda x, a, b: 1 - np.tanh(x) ** 2),
 }
 
 
@@ -185,7 +187,7 @@ def _tflite_sigmoid(x: Array) -> Array:
 
 
 def _leaky_relu(x: Type, y: Type, alpha: float) -> Array:
-    """x, or alpha · x below zero, each by a factor of its own."""
+    """x, or alpha · x below zero, each with a separate factor."""
     steps = EVERY - x.zero
     above = numerics.multiply(steps, *numerics.quantize_single(x.scale, over=y.scale))
     with np.errstate(over="ignore", under="ignore"):
@@ -220,7 +222,7 @@ def _hard_swish(x: Type, y: Type, alpha: float) -> Array:
 
 
 def _log(x: Type, y: Type, alpha: float) -> Array:
-    """What is not above zero has the least result."""
+    """Return the table of a logarithm, in which numbers not above zero have the least result."""
     above = _single(_function("log"))(x, y, alpha)
     return np.where(x.zero < EVERY, above, np.int8(numerics.INT8_MIN))
 

@@ -48,7 +48,6 @@ class GruStep:
 
 
 @op
-@dataclass(frozen=True)
 class Gru(Recurrent):
     """h ← (1 − z)·n + z·h; r and z are sigmoids, n is a tanh; weights hold them in the order r, z, n.
 
@@ -123,7 +122,6 @@ def _int8_steps(op: Gru, node: Node, y: Type, x: Array, w: Array, u: Array, b: A
 
 
 @op
-@dataclass(frozen=True)
 class GruSlopes(RecurrentSlopes):
     """The five slopes of a GRU: from dh to z and to n, from dn to r, and the shares z and r."""
 
@@ -160,7 +158,6 @@ def int8_slopes(r: Array, z: Array, n: Array, kept: Array, before: Array) -> Arr
 
 
 @op
-@dataclass(frozen=True)
 class GruGrad(RecurrentGrad):
     """dx of a GRU from dy, its slopes, and its weights of x and of h; in int8 in units of 2^−12 steps of dy."""
 

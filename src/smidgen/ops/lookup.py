@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from smidgen.ops.gradient import RequantizeGrad, SumGrads, requantize_grad
 
 
 @op
-@dataclass(frozen=True)
 class Lookup(Op):
     """y = f(x), f a function of `functions.FUNCTIONS` with its parameters, or its slope.
 
@@ -70,7 +69,7 @@ class Lookup(Op):
         return results
 
     def tangent(self, x: Type) -> tuple[Lookup, QParams]:
-        """What gives the slope at int8 x, in a scale that holds the largest of its 256 results exactly."""
+        """Return what gives the slope at int8 x, in a scale that holds the largest of its 256 results exactly."""
         slope = replace(self, slope=True, tflite=False)
         return slope, QParams.per_tensor((float(np.abs(slope.real(reals(x))).max()) or 1.0) / INT8_MAX)
 
@@ -87,7 +86,7 @@ class Lookup(Op):
 
 
 def is_sigmoid(op: Op) -> bool:
-    """Whether an op is the sigmoid itself, however it rounds."""
+    """Return whether an op is the sigmoid itself, however it rounds."""
     return isinstance(op, Lookup) and op.function == "sigmoid" and not op.slope
 
 
@@ -97,7 +96,6 @@ def reals(x: Type) -> Array:
 
 
 @op
-@dataclass(frozen=True)
 class PRelu(Op):
     """y = x where x ≥ 0, elsewhere x · slope; the slope may repeat along x's leading dimensions."""
 

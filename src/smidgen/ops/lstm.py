@@ -53,7 +53,6 @@ class LstmStep:
 
 
 @op
-@dataclass(frozen=True)
 class Lstm(Recurrent):
     """c ← f·c + i·g, h ← o·tanh(c); i, f and o are sigmoids, g is a tanh; weights hold them in the order i, f, g, o.
 
@@ -131,7 +130,6 @@ def _int8_steps(op: Lstm, node: Node, y: Type, x: Array, w: Array, u: Array, b: 
 
 
 @op
-@dataclass(frozen=True)
 class LstmSlopes(RecurrentSlopes):
     """The six slopes of an LSTM: from dh to o and to c; from dc to i, f and g, and to the c before."""
 
@@ -157,7 +155,7 @@ class LstmSlopes(RecurrentSlopes):
         return np.stack(made).reshape(1, len(x[0]), -1)
 
     def _free(self, c: Array) -> Array:
-        """Whether each cell state lies within its limits."""
+        """Return whether each cell state lies within its limits."""
         most = (self.layer.cell_limit() or int16.INT16_MAX) if c.dtype.kind == "i" else self.clip or math.inf
         return np.abs(c) < most
 
@@ -188,7 +186,6 @@ def int8_slopes(i: Array, f: Array, g: Array, o: Array, tanh: Array, before: Arr
 
 
 @op
-@dataclass(frozen=True)
 class LstmGrad(RecurrentGrad):
     """dx of an LSTM from dy, its slopes, and its weights of x and of h; in int8 in units of 2^−12 steps of dy."""
 

@@ -34,7 +34,7 @@ def scale_type(x: Type, channels: int) -> str:
 
 @dataclass(frozen=True)
 class Groups:
-    """Which elements share statistics: those of a group of channels, of one row or of all of them."""
+    """The elements that share statistics: those of a group of channels, of one row or of all of them."""
 
     rows: int  # that have statistics of their own
     positions: int  # that share them
@@ -54,7 +54,7 @@ class Groups:
         )
 
     def channels(self, w: Array) -> Array:
-        """What each channel has, as [1, groups, elements]."""
+        """Return a number of each channel as [1, groups, elements]."""
         return np.tile(w.reshape(1, self.groups, self.width), (1, 1, self.positions))
 
     def together(self, x: Array, shape: tuple[int, ...]) -> Array:
@@ -139,7 +139,6 @@ def rounded_constants(scale: Array, shift: Array, y: QParams, step: float | None
 
 
 @op
-@dataclass(frozen=True)
 class Normalize(Op):
     """y = (x − mean) / √(variance + ε) · scale + shift; channels run along the last dimension.
 
@@ -213,7 +212,6 @@ def largest_sum(x: Type, size: int, epsilon: float) -> int:
 
 
 @op
-@dataclass(frozen=True)
 class NormalizeGrad(GradOp):
     """dx = (g − mean(g) − z · mean(g · z)) / deviation, with g = dy · scale and z the normalized input."""
 
@@ -287,7 +285,6 @@ def _mean(x: Array, size: int) -> Array:
 
 
 @op
-@dataclass(frozen=True)
 class BatchNorm(Op):
     """y = x · scale + shift along the last axis, in float32; quantization folds it into the layer beside it."""
 

@@ -18,7 +18,7 @@ from smidgen.ops.window import Pad, Window, check_pads, scatter
 
 @dataclass(frozen=True)
 class Pool(Op):
-    """What the two pools share: a window over each channel, the input's quantization kept."""
+    """The common part of both pools: a window over each channel, the input's quantization kept."""
 
     size: tuple[int, int] = (2, 2)
     stride: tuple[int, int] = (2, 2)
@@ -55,7 +55,6 @@ class Pool(Op):
 
 
 @op
-@dataclass(frozen=True)
 class MaxPool(Pool):
     """The largest element of each window; padding never wins."""
 
@@ -74,7 +73,6 @@ class MaxPool(Pool):
 
 
 @op
-@dataclass(frozen=True)
 class AvgPool(Pool):
     """The mean of each window's elements inside the map, halves away from zero."""
 
@@ -98,7 +96,6 @@ class AvgPool(Pool):
 
 
 @op
-@dataclass(frozen=True)
 class Mean(Op):
     """The mean of each channel over the whole map, as [1, channels] or, with keep_dims, [1, 1, 1, channels]."""
 
@@ -144,7 +141,6 @@ class Mean(Op):
 
 
 @op
-@dataclass(frozen=True)
 class MeanGrad(GradOp):
     """Every position of a channel gets its mean's gradient; the count is in the factors."""
 
@@ -192,12 +188,11 @@ class PoolGrad(GradOp):
             raise GraphError(f"{what} of {list(x.shape)} does not fit the gradient {list(dy.shape)}")
 
     def overlap(self) -> int:
-        """How many windows can see one element."""
+        """Return how many windows can see one element."""
         return int(np.prod([-(-k // s) for k, s in zip(self.size, self.stride, strict=True)]))
 
 
 @op
-@dataclass(frozen=True)
 class AvgPoolGrad(PoolGrad):
     """Every element inside a window gets its share; lowered, a share is a 12-bit fraction of the window."""
 
@@ -235,7 +230,6 @@ class AvgPoolGrad(PoolGrad):
 
 
 @op
-@dataclass(frozen=True)
 class MaxPoolGrad(PoolGrad):
     """The first largest element of each window gets its gradient."""
 

@@ -1,4 +1,4 @@
-"""What recurrent layers over a sequence of fixed length share, forward and backward; `lstm` and `gru` have them.
+"""The common part of recurrent layers over a sequence of fixed length, forward and backward.
 
 In int8, activations and what recurs are int8, gates and the state are int16: the LSTM as TFLite's kernel computes it,
 the GRU, which TFLite has no int8 kernel of, in the same arithmetic. Every run begins with a state of zero. Slopes, kept
@@ -23,7 +23,7 @@ from smidgen.ops.gradient import GradOp
 MOST_SUMMED = 1 << 15  # products of one gate from one side: their sum stays in int32
 BIASES = 4  # rows of a bias: those of a GRU are r, z and n from x, and n from h
 SQUARED = 2.0**-30  # a step of the product of two numbers in Q0.15
-STORED = QParams.per_tensor(1 / 128)  # what a step nominally is; each kind has a point of its own
+STORED = QParams.per_tensor(1 / 128)  # what a step nominally is; each kind has another point
 FINE, COARSE, SHARE = 9, 7, 8  # bits behind the point of slopes up to 1/4, up to 1, and of the share of c that is kept
 SHARE_ZERO = -128  # which goes from 0 to 1
 FRACTION = 12  # bits behind the point of gradients under way
@@ -114,7 +114,7 @@ def gate_multipliers(x: Type, weights: Type) -> tuple[Array, Array]:
 
 
 def gate_sums(rows: Array, zero: int, weights: Array, bias: Array | int, scaling: tuple[Array, Array]) -> Array:
-    """What rows of int8 numbers give to each gate, [rows, gates, cells], in Q3.12 and not yet limited to int16."""
+    """Return what rows of int8 numbers add to each gate, [rows, gates, cells], in Q3.12, not yet limited to int16."""
     centred = rows.astype(np.float64) - zero
     acc = np.einsum("ri,gci->rgc", centred, weights.astype(np.float64)).astype(np.int64) + bias
     multiplier, shift = (part[:, None] for part in scaling)
@@ -185,7 +185,7 @@ def _along(weights: Type) -> Array:
 
 
 def through(dz: Array, weights: Array, scale: Array, places: int) -> Array:
-    """What gates' gradients [gates, cells] are to what their weights are multiplied with."""
+    """Pass gates' gradients [gates, cells] back through their weights."""
     sums = np.einsum("gc,gci->gi", dz, weights)
     return limited(shifted((sums * scale[:, None].astype(np.int64)).sum(axis=0), places))
 

@@ -30,7 +30,7 @@ class Repeated:
 
     @staticmethod
     def from_places(places: Places, size: int) -> Repeated:
-        """The shortest that says the same of a dimension of this size."""
+        """Return the shortest pattern of places in a dimension of this size."""
         if not places:
             return Repeated(1, (0,))
         for of in (n for n in range(1, size) if size % n == 0 and len(places) % (size // n) == 0):
@@ -52,7 +52,6 @@ def nearest(size: int, count: int, align_corners: bool = False, half_pixel: bool
 
 
 @op
-@dataclass(frozen=True)
 class Pick(Op):
     """y[i, j] = x[rows[i], columns[j]] of a [1, rows, columns, channels] map."""
 
@@ -92,7 +91,6 @@ class Pick(Op):
 
 
 @op
-@dataclass(frozen=True)
 class PickGrad(GradOp):
     """Every element gets the gradients of all places it was taken to."""
 
@@ -139,7 +137,7 @@ class PickGrad(GradOp):
 
 
 def _inverse(repeated: Repeated) -> tuple[Array, Array]:
-    """Where each place was taken to, one after another, and where its part of that list ends."""
+    """Return where each place was taken to, one after another, and where its part of that list ends."""
     order = np.argsort(repeated.taken, kind="stable").astype(np.int32)
     return order, np.cumsum(np.bincount(repeated.taken, minlength=repeated.of)).astype(np.int32)
 
@@ -151,14 +149,14 @@ LARGEST_SIDE = 1 << 14
 
 @dataclass(frozen=True)
 class Between:
-    """Where the points of a resized dimension lie: between the places `lower` and `upper`, `part` of the way."""
+    """The points of a resized dimension: between the places `lower` and `upper`, `part` of the way."""
 
     lower: Array
     upper: Array
     part: Array
 
     def matrix(self, size: int) -> Array:
-        """How much each point has of each place of the input, [points, size]."""
+        """Return how much each point has of each place of the input, [points, size]."""
         points: Array = np.zeros((len(self.lower), size), self.part.dtype)
         whole = self.part.dtype.type(1 if self.part.dtype.kind == "f" else ONE)
         np.add.at(points, (np.arange(len(points)), self.lower), whole - self.part)
@@ -168,7 +166,7 @@ class Between:
 
 @dataclass(frozen=True)
 class Spread:
-    """How `count` points are spread over `size`: its corners on theirs, or both over the same length."""
+    """A spread of `count` points over `size`: its corners on theirs, or both over the same length."""
 
     size: int
     count: int
@@ -209,7 +207,6 @@ def _spreads(x: tuple[int, ...], y: tuple[int, ...], corners: bool, half: bool) 
 
 
 @op
-@dataclass(frozen=True)
 class ResizeBilinear(Op):
     """A map of `size` rows and columns, each element between the four nearest; the quantization stays."""
 
@@ -266,7 +263,6 @@ def _blend(x: Array, rows: Between, columns: Between, one: np.generic) -> Array:
 
 
 @op
-@dataclass(frozen=True)
 class ResizeBilinearGrad(GradOp):
     """Every element gets its shares of the gradients of all points near it; lowered, a share has six bits a side."""
 
@@ -285,7 +281,7 @@ class ResizeBilinearGrad(GradOp):
         return (1, *self.map, dy.shape[3])
 
     def shares(self, dy: Type) -> tuple[Array, Array]:
-        """What rows and columns of the gradient give to those of the map, [points, size]."""
+        """Return what rows and columns of the gradient add to those of the map, [points, size]."""
         spreads = _spreads(self.map, dy.shape[1:3], self.align_corners, self.half_pixel)
         if not self.lowered:
             rows, columns = (s.reals().matrix(s.size) for s in spreads)

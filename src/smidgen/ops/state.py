@@ -6,8 +6,6 @@ A variable is state that a streaming network carries from one run to the next. A
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from smidgen.errors import GraphError
@@ -16,7 +14,6 @@ from smidgen.ops.checking import check_channels, check_dtypes, shown
 
 
 @op
-@dataclass(frozen=True)
 class Gather(Op):
     """Some channels of a tensor: what a partly trained layer keeps of its input."""
 
@@ -46,7 +43,6 @@ MOST_CHANNELS = 2**15 - 1  # their numbers are int16 in C
 
 
 @op
-@dataclass(frozen=True)
 class Overlay(Op):
     """`frozen` with its last axis replaced at `channels` by `trained`; the gradient asks for those channels alone."""
 
@@ -101,7 +97,6 @@ def units(shifts: tuple[int, ...]) -> Array:
 
 
 @op
-@dataclass(frozen=True)
 class LearnedBias(Op):
     """b = base + difference · 2^unit, saturated at 32 bits. Inputs: base, difference."""
 
@@ -125,7 +120,6 @@ class LearnedBias(Op):
 
 
 @op
-@dataclass(frozen=True)
 class Assign(Op):
     """y = x, in the memory of a variable and in its place from the next run on."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,7 +22,6 @@ LEAST_LENGTH = 1e-6  # of a row of float32
 
 
 @op
-@dataclass(frozen=True)
 class UnitNorm(Op):
     """y = x / √Σ x² along the last dimension; in int8 its output is always 1/128 per step from 0."""
 
@@ -64,7 +62,6 @@ def largest_sum(c: int) -> int:
 
 
 @op
-@dataclass(frozen=True)
 class UnitNormGrad(GradOp):
     """dx = (dy − y · Σ y·dy) / √Σ x² along the last dimension."""
 

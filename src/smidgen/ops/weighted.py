@@ -31,7 +31,7 @@ class Weighted(Op):
 
     @property
     def mixes_all(self) -> bool:
-        """Whether every output channel reads every input channel."""
+        """Return whether every output channel reads every input channel."""
         return self.mixes_channels and self.groups == 1
 
     def along_outputs(self, numbers: Array, w: Array) -> Array:

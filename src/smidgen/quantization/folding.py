@@ -18,14 +18,14 @@ from smidgen.ops.weighted import Weighted, Windowed, weighted
 
 
 def _layer(g: Builder, op: Op, x: Value, w: Array, b: Array, outs: tuple[Value, ...]) -> Node:
-    """A linear layer with new weights."""
+    """Return a linear layer with new weights."""
     name = outs[0].name
     weights = g.constant(f"{name}.w", w.astype(np.float32))
     return Node(op, (x, weights, g.constant(f"{name}.b", b.astype(np.float32))), outs)
 
 
 def drop_idle(graph: Graph) -> Graph:
-    """Leave out what changes nothing: reshapes to the same shape, pads of nothing, activations that are none."""
+    """Drop nodes that change nothing: reshapes to the same shape, pads of nothing, activations that are none."""
 
     def rule(g: Builder, node: Node) -> Value | None:
         op, x = node.op, node.ins[0]
@@ -42,7 +42,7 @@ def drop_idle(graph: Graph) -> Graph:
 
 
 def crop_kernels(graph: Graph) -> Graph:
-    """Rows and columns of a kernel that meet padding alone, wherever it stands, are cut off: no scale serves them."""
+    """Cut off rows and columns of a kernel that only ever meet padding: no scale serves them."""
 
     def rule(g: Builder, node: Node) -> Node | None:
         op = node.op
@@ -64,7 +64,7 @@ def crop_kernels(graph: Graph) -> Graph:
 
 
 def _met(side: int, out: int, size: int, stride: int, dilation: int, before: int, after: int) -> tuple[int, int]:
-    """The first and the end of a kernel's taps along one side, without those at its ends that never meet the map."""
+    """Return the first tap and the end along one side, without those at the ends that never meet the map."""
     met = [any(0 <= o * stride + tap * dilation - before < side for o in range(out)) for tap in range(size)]
     first, end = 0, size
     while end - first > 1 and not met[first] and before >= dilation:
@@ -76,7 +76,7 @@ def _met(side: int, out: int, size: int, stride: int, dilation: int, before: int
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """y = x · scale + shift on the last axis, then an activation: what a batch norm, a product or a sum comes to."""
+    """y = x · scale + shift on the last axis, then an activation: a batch norm, a product or a sum."""
 
     x: Value
     scale: Array
@@ -85,7 +85,7 @@ class Affine:
 
 
 def affine(graph: Graph, node: Node) -> Affine | None:
-    """A node as an affine map by constants, where it is one."""
+    """Return a node as an affine map by constants; None if it is none."""
     op, channels = node.op, node.ins[0].type.shape[-1] if node.ins[0].type.shape else 1
     if isinstance(op, BatchNorm):
         held = [graph.constants.get(v) for v in node.ins[1:]]
@@ -102,7 +102,7 @@ def affine(graph: Graph, node: Node) -> Affine | None:
 
 
 def fold_back(graph: Graph) -> Graph:
-    """Affine maps join the convolution, depthwise or dense layer before them."""
+    """Fold affine maps into the convolution, depthwise or dense layer before them."""
     pairs = _joined(graph, lambda before, node: affine(graph, node) is not None)
 
     def rule(g: Builder, node: Node) -> Node | None:
@@ -121,7 +121,7 @@ def fold_back(graph: Graph) -> Graph:
 
 
 def _joined(graph: Graph, fits: Callable[[Node, Node], bool]) -> dict[Value, Node]:
-    """Nodes (by their output) that can join the linear layer before them, which nobody else reads, and that layer."""
+    """Return the linear layer that a node can join, by the node's output: the layer before it, with no other reader."""
     used, made_by = uses(graph), producers(graph)
     found = {}
     for node in graph.nodes:
@@ -135,13 +135,13 @@ def _joined(graph: Graph, fits: Callable[[Node, Node], bool]) -> dict[Value, Nod
 
 
 def _weights(graph: Graph, node: Node) -> tuple[Array, Array] | None:
-    """A linear layer's weights and bias in double, where they are constants."""
+    """Return a linear layer's weights and bias in double; None if they are not constants."""
     w, b = (graph.constants.get(v) for v in node.ins[1:3])
     return None if w is None or b is None else (w.astype(np.float64), b.astype(np.float64))
 
 
 def fold_forward(graph: Graph) -> Graph:
-    """Affine maps that only linear layers read join those, where no padding would feel the shift."""
+    """Fold affine maps into the linear layers that read them, if those alone do and no padding would see the shift."""
     maps = {node.out: found for node in graph.nodes if (found := affine(graph, node)) and found.activation == "none"}
     read_by = readers(graph)
     gone = {
@@ -169,14 +169,14 @@ def _takes(graph: Graph, node: Node, value: Value, found: Affine) -> bool:
 
 
 def _after(node: Node, found: Affine, w: Array, b: Array) -> tuple[Array, Array]:
-    """Weights and bias of a layer that reads x instead of x · scale + shift."""
+    """Return weights and bias of a layer that reads x instead of x · scale + shift."""
     op = weighted(node)
     scale, shift = (op.along_inputs(numbers.astype(np.float64), w) for numbers in (found.scale, found.shift))
     return w * scale, b + op.sum_outputs(w * shift)
 
 
 def settle_affine(graph: Graph) -> Graph:
-    """Affine maps that are left become 1×1 depthwise layers on maps, a product and a sum elsewhere."""
+    """Turn the remaining affine maps into 1×1 depthwise layers on maps, a product and a sum elsewhere."""
 
     def rule(g: Builder, node: Node) -> Node | None:
         found = affine(graph, node)
@@ -200,7 +200,7 @@ FOLDS: tuple[Callable[[Graph], Graph], ...] = (
 
 
 def fold(graph: Graph) -> Graph:
-    """All of them in order, again until nothing changes."""
+    """Run all folds in order, again until nothing changes."""
     count = 0
     while count != len(graph.nodes):
         count = len(graph.nodes)

@@ -84,7 +84,7 @@ class SimulatedDevice(Device):
         return float(self._loss[0])
 
     def hear(self, samples: Array) -> Array:
-        raise TargetError(f"{self.graph.name} is simulated from its input on; start it on host to hear its front end")
+        raise TargetError(f"{self.graph.name} is simulated from its input on; start it on host to run its front end")
 
     def outputs(self) -> tuple[Array, ...]:
         roles = roles_of(self.graph)

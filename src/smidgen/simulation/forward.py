@@ -17,7 +17,7 @@ from smidgen.ops.state import units
 from smidgen.ops.weighted import multipliers
 from smidgen.simulation import sums
 from smidgen.simulation.layout import Setting, check_single, from_lanes, to_lanes, unflatten, zero_of
-from smidgen.simulation.ordered import ordered_dot
+from smidgen.simulation.sums import ordered_dot
 
 Function = Callable[..., Tensor | tuple[Tensor, ...]]
 FleetRule = Callable[[Node, Setting], Function]

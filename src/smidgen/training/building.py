@@ -219,7 +219,7 @@ def _step(
 
 
 def _buffer(g: Builder, value: Value, rule: UpdateRule) -> Value:
-    """What the rule keeps beside a tensor."""
+    """Add the buffer that the rule keeps beside a tensor."""
     type_ = rule.buffer(value.type)
     return g.persistent(f"{value.name}.buffer", np.zeros(type_.shape, type_.dtype))
 

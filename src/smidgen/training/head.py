@@ -1,4 +1,4 @@
-"""Where a network's head begins: what comes before it learns by a scheme, the head itself always does."""
+"""The head of a network, and where it begins: what comes before it learns by a scheme, the head itself always does."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from smidgen.ops.softmax import Softmax
 from smidgen.ops.weighted import Weighted, weighted
 
 AFTER: tuple[type[Op], ...] = (Softmax, Reshape, Dequantize, Activate, Lookup, Mean)  # what may follow a head
-PLAIN: tuple[type[Op], ...] = (Softmax, Reshape, Dequantize)  # the same where it leaves the order of scores as it is
+PLAIN: tuple[type[Op], ...] = (Softmax, Reshape, Dequantize)  # the same where it keeps the order of scores
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a network ends: what its head reads, in int8, the head, and the nodes between it and the scores, in order."""
+    """The end of a network: what its head reads, in int8, the head, and the nodes from it to the scores, in order."""
 
     features: Value
     layer: Node
@@ -29,24 +29,24 @@ class Ending:
 
     @property
     def outputs(self) -> int:
-        """How many scores there are, or how many there are for each cell."""
+        """Return how many scores there are, or how many there are for each cell."""
         return self.layer.out.type.shape[-1]
 
     @property
     def is_float(self) -> bool:
-        """Whether the head computes in float32, as an earlier run left it."""
+        """Return whether the head computes in float32, as an earlier run left it."""
         return self.layer.ins[0].type.dtype == "float32"
 
     @property
     def plain(self) -> bool:
-        """Whether the scores are a matrix times the features plus a bias, but for a softmax."""
+        """Return whether the scores are a matrix times the features plus a bias, but for a softmax."""
         op = weighted(self.layer)
         single = not op.spatial or self.features.type.shape[1:3] == (1, 1)
         return single and op.activation == "none" and all(isinstance(node.op, PLAIN) for node in self.after)
 
 
 def ending_of(graph: Graph) -> Ending:
-    """Where the head of a network is.
+    """Find the head of a network.
 
     It is the last layer before the graph's first output: a Dense (an autoencoder's last one, too), a convolution
     without groups whose map is averaged as a whole or is a single pixel, as where a network ends in convolution, ReLU
@@ -77,7 +77,7 @@ def ending_of(graph: Graph) -> Ending:
 
 
 def features_of(graph: Graph) -> Value:
-    """What the head reads, in int8."""
+    """Return what the head reads, in int8."""
     return ending_of(graph).features
 
 

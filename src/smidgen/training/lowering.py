@@ -24,7 +24,7 @@ MOVERS = (Reshape, Transpose, Crop, Pad, Gather)  # they move a gradient's bytes
 
 
 def fuse_requantize_grads(graph: Graph) -> Graph:
-    """Join `RequantizeGrad` with the gradient op before it, where nobody else reads what lies between."""
+    """Join `RequantizeGrad` with the gradient op before it, where nobody else reads the value between them."""
     made_by, used = producers(graph), uses(graph)
     pairs = {
         node.out: before

@@ -40,7 +40,7 @@ class Weight:
 
     @property
     def learned(self) -> Value:
-        """What the gradient is taken of."""
+        """The value that the gradient is taken of."""
         return self.moved or self.value
 
 
@@ -52,7 +52,7 @@ def learning_bias(g: Builder, graph: Graph, node: Node, qas: bool, name: str = "
 
 
 def bias_factors(node: Node, qas: bool) -> tuple[float, ...]:
-    """What scales the steps of a layer's bias."""
+    """Return the factors that scale the steps of a layer's bias."""
     x, _, b = node.ins
     return scaling((x.type.scale * np.broadcast_to(_scales(node), (b.type.size,))) ** -2.0, qas)
 
@@ -148,7 +148,7 @@ def head_numbers(graph: Graph, ending: Ending) -> tuple[Array, Array]:
 def _kept(
     g: Builder, graph: Graph, ending: Ending, features: Value, head: Head, qas: bool
 ) -> tuple[Value, tuple[Weight, ...]]:
-    """The model's own last layer, its softmax or sigmoid left away: the loss has one of its own."""
+    """The model's own last layer, its softmax or sigmoid dropped: the loss has one."""
     if not all(v in graph.constants for v in ending.layer.ins[1:]):
         raise InputError(f"the weights of {graph.name}'s last layer are computed, not stored; begin with a new head")
     if head.dtype == "float32":
@@ -227,7 +227,7 @@ def _fresh(w: Value, b: Value, features: Value, scale: float, cells: int, qas: b
 
 
 def _unit(ending: Ending) -> float:
-    """What a step of a new int8 head's scores is: that of the model's own, but not too fine."""
+    """Return the step of a new int8 head's scores: that of the model's own, but not too fine."""
     old = ending.layer.out.type
     return max(old.scale if old.q else 0.0, 2.0**-4)
 

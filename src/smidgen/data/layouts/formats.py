@@ -1,4 +1,8 @@
-"""JSON in the files of data sets: whole, or one by one the objects of the long lists in it."""
+"""JSON and MATLAB files of data sets, read within a budget of memory.
+
+Lists in long JSON files are read one element at a time. A .mat file (versions 5 to 7) is a sequence of elements, each a
+type, a size and as many bytes; an element may be deflated. Every size is checked before memory is taken for it.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +21,21 @@ from smidgen.ir import Array
 
 GROWTH = 32  # bytes of memory for a byte of text, at most
 WINDOWS = (2**13, 2**17, 2**22)  # characters that one element is sought in: most take a few hundred
+Value = Array | str | tuple["Value", ...] | dict[str, tuple["Value", ...]]  # numbers are flat, a struct is by field
+
+MATRIX, COMPRESSED = 14, 15
+CELL, STRUCT, CHAR, DOUBLE, UINT64 = 1, 2, 4, 6, 15
+COMPLEX = 0x800
+NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
+TEXTS = {1: "latin1", 2: "latin1", 4: "utf-16", 16: "utf-8", 17: "utf-16", 18: "utf-32"}
+HEADER = 128  # bytes
+MAX_DEPTH = 8  # of cells and structs in each other
+_AGAIN = "unpack the data set again as it was published"
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
 def parse_json(data: bytes, where: str, budget: Budget) -> object:
-    """What a JSON file holds; as Python's objects it takes far more than as text."""
+    """Return the contents of a JSON file, which take far more memory as objects than as text."""
     budget.check(f"{where}, parsed,", GROWTH * len(data))
     try:
         value: object = json.loads(data)
@@ -31,7 +45,7 @@ def parse_json(data: bytes, where: str, budget: Budget) -> object:
 
 
 def members(data: bytes, where: str, lists: tuple[str, ...]) -> Iterator[tuple[str, object]]:
-    """The elements of these lists at the top of a file, each by its list's name; one is held at a time."""
+    """Yield the elements of these lists at the top of a file, each with its list's name."""
     try:
         text = data.decode()
         yield from _Walk(text, lists).members()
@@ -40,11 +54,11 @@ def members(data: bytes, where: str, lists: tuple[str, ...]) -> Iterator[tuple[s
 
 
 def _refused(where: str, but: str = "") -> DataError:
-    return DataError(f"{where} is not whole JSON{but}; unpack the data set again as it was published")
+    return DataError(f"{where} is not whole JSON{but}; {_AGAIN}")
 
 
 class _Walk:
-    """A place in a text that moves on; whatever does not fit is a ValueError."""
+    """A parser that walks a text; anything unexpected is a ValueError."""
 
     def __init__(self, text: str, lists: tuple[str, ...]) -> None:
         self.text, self.lists, self.at = text, lists, 0
@@ -71,7 +85,7 @@ class _Walk:
         self.take("]")
 
     def next(self) -> str:
-        """The next character that is not space."""
+        """Return the next character that is not space."""
         found = _SPACE.match(self.text, self.at)
         self.at = found.end() if found else self.at
         if self.at >= len(self.text):
@@ -84,7 +98,7 @@ class _Walk:
         self.at += 1
 
     def value(self) -> object:
-        """The value that begins here; one longer than the widest window is refused, before it grows in memory."""
+        """Return the value that begins here; one longer than the widest window is refused before it grows in memory."""
         self.next()
         for window in WINDOWS:
             try:
@@ -99,19 +113,8 @@ class _Walk:
         raise ValueError("a value without end")
 
 
-Value = Array | str | tuple["Value", ...] | dict[str, tuple["Value", ...]]  # numbers are flat, a struct is by field
-
-MATRIX, COMPRESSED = 14, 15
-CELL, STRUCT, CHAR, DOUBLE, UINT64 = 1, 2, 4, 6, 15
-COMPLEX = 0x800
-NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
-TEXTS = {1: "latin1", 2: "latin1", 4: "utf-16", 16: "utf-8", 17: "utf-16", 18: "utf-32"}
-HEADER = 128  # bytes
-MAX_DEPTH = 8  # of cells and structs in each other
-
-
 def read_mat(data: bytes, where: str, budget: Budget, names: tuple[str, ...]) -> dict[str, Value]:
-    """The variables of these names; one sentence where the file is damaged or one of them is missing."""
+    """Return the variables of these names from a .mat file."""
     if data[124:HEADER] in (b"\0\2IM", b"\2\0MI"):
         raise DataError(f"{where} is a .mat file of version 7.3; save it again in MATLAB with -v7")
     order = {b"\0\1IM": "<", b"\1\0MI": ">"}.get(data[124:HEADER])
@@ -128,11 +131,8 @@ def read_mat(data: bytes, where: str, budget: Budget, names: tuple[str, ...]) ->
     return found
 
 
-_AGAIN = "unpack the data set again as it was published"
-
-
 class _Reader:
-    """The elements of one file, in its order of bytes."""
+    """A reader of the elements of one .mat file, in its byte order."""
 
     def __init__(self, where: str, order: str, budget: Budget) -> None:
         self.where, self.order, self.budget = where, order, budget
@@ -141,14 +141,14 @@ class _Reader:
         return DataError(f"{self.where} cannot be read: {why}; {_AGAIN}")
 
     def elements(self, data: memoryview) -> Iterator[tuple[int, memoryview]]:
-        """The types and the bytes of elements that stand one behind the other."""
+        """Yield the type and the bytes of each element."""
         at = 0
         while at < len(data):
             kind, start, end, at = self.tag(data, at)
             yield kind, data[start:end]
 
     def tag(self, data: memoryview, at: int) -> tuple[int, int, int, int]:
-        """The type of the element at a place, where its bytes begin and end, and where the next one is."""
+        """Return the type of the element at a place, the start and end of its bytes, and the place of the next."""
         if at + 8 > len(data):
             raise self.broken("it breaks off")
         kind, size = struct.unpack_from(f"{self.order}II", data, at)
@@ -164,7 +164,7 @@ class _Reader:
         return kind, start, start + size, behind
 
     def inflated(self, data: memoryview) -> tuple[int, memoryview]:
-        """The one element that a deflated one holds."""
+        """Return the one element in a deflated one."""
         unpacker = zlib.decompressobj()
         try:
             head = unpacker.decompress(data, 8)
@@ -181,14 +181,14 @@ class _Reader:
         return kind, memoryview(content)
 
     def name(self, data: memoryview) -> str:
-        """The name of a matrix: its third element."""
+        """Return the name of a matrix: its third element."""
         for place, (_, content) in enumerate(self.elements(data)):
             if place == 2:
                 return bytes(content).decode("latin1")
         return ""
 
     def matrix(self, data: memoryview, depth: int) -> Value:
-        """What an array of any class holds."""
+        """Return the contents of an array of any class."""
         if not len(data):
             return np.zeros(0)
         if depth > MAX_DEPTH:
@@ -197,7 +197,7 @@ class _Reader:
         flags, dims = self.numbers(*self.next(parts)), self.numbers(*self.next(parts))
         self.next(parts)  # the name
         if not len(flags) or (dims < 0).any() or len(dims) > 8:
-            raise self.broken("an array says nothing of its size")
+            raise self.broken("an array has no valid size")
         kind, count = int(flags[0]) & 0xFF, math.prod(int(d) for d in dims)
         if int(flags[0]) & COMPLEX:
             raise self.broken("it holds complex numbers")
@@ -225,9 +225,9 @@ class _Reader:
         return found
 
     def children(self, parts: Iterator[tuple[int, memoryview]], count: int, size: int, depth: int) -> tuple[Value, ...]:
-        """So many arrays, each of which takes eight bytes or more."""
+        """Return `count` arrays, each of which takes eight bytes or more."""
         if 8 * count > size:
-            raise self.broken(f"{count:,} arrays cannot lie in {size:,} bytes")
+            raise self.broken(f"{count:,} arrays do not fit in {size:,} bytes")
         found = []
         for _ in range(count):
             kind, content = self.next(parts)
@@ -239,7 +239,7 @@ class _Reader:
     def struct(
         self, parts: Iterator[tuple[int, memoryview]], count: int, size: int, depth: int
     ) -> dict[str, tuple[Value, ...]]:
-        """A struct array by its fields; in the file the fields of one element stand together."""
+        """Return a struct array by its fields; in the file the fields of one element are adjacent."""
         lengths, (_, names) = self.numbers(*self.next(parts)), self.next(parts)
         length = int(lengths[0]) if len(lengths) else 0
         if length < 1 or len(names) % length:
@@ -251,7 +251,7 @@ class _Reader:
         return {field: values[place :: len(fields)] for place, field in enumerate(fields)}
 
     def numbers(self, kind: int, data: memoryview) -> Array:
-        """Numbers as they are stored, which may be narrower than what the array is of."""
+        """Return numbers as stored, which may be narrower than the array's class."""
         code = NUMBERS.get(kind)
         if code is None or len(data) % int(code[1]):
             raise self.broken(f"{len(data):,} bytes of type {kind} are no numbers")

@@ -1,8 +1,8 @@
-"""Memory packing as a problem of its own: items with lifetimes and sizes in, offsets of least peak out.
+"""Memory packing as a separate problem: items with lifetimes and sizes in, offsets of least peak out.
 
-`pack` tries heuristics first and ends there if the peak is as low as can be; else it searches (search.c), and says how
-far from the proven bound it got. It knows nothing of graphs. Items that overlap move together, as one shape, and the
-search knows rectangles alone: shapes go to the bottom, and become the ground on which everything else is packed.
+`pack` tries heuristics first and ends there if the peak is as low as can be; else it searches (search.c), and reports
+how far from the proven bound it got. It knows nothing of graphs. Items that overlap move together, as one shape, and
+the search knows rectangles alone: shapes go to the bottom, and become the ground on which everything else is packed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from random import Random
 from smidgen.errors import PlanError
 from smidgen.memory.layout import Overlap
 from smidgen.memory.packing import search, skyline
-from smidgen.memory.packing.problem import Item, Problem, pose
+from smidgen.memory.packing.problem import Item, PackingProblem, pose
 
 __all__ = ["DECISIONS", "Item", "Packing", "pack", "pack_overlapping"]
 
@@ -39,12 +39,12 @@ class Packing:
 
     @property
     def optimal(self) -> bool:
-        """Whether no packing can have a lower peak."""
+        """Return whether no packing can have a lower peak."""
         return self.peak == self.lower_bound
 
     @property
     def gap(self) -> float:
-        """How far the peak lies above the bound, as a part of the bound."""
+        """Return how far the peak lies above the bound, as a part of the bound."""
         return self.peak / self.lower_bound - 1 if self.lower_bound else 0.0
 
 
@@ -57,7 +57,7 @@ def pack(
 ) -> Packing:
     """The best packing found within a number of decisions; earlier where it is optimal or within `capacity` bytes.
 
-    Where there is a `ground`, each item lies so many bytes up at least. The heuristics always run, and with no
+    Where there is a `ground`, each item begins at or above it. The heuristics always run, and with no
     decisions nothing else. The same arguments give the same packing, however busy the machine is.
     """
     items = tuple(items)
@@ -90,18 +90,18 @@ def pack_overlapping(items: Iterable[Item], overlaps: Overlaps, decisions: int =
     return Packing(offsets, peak, bound, rest.method, rest.decisions)
 
 
-def _begin(problem: Problem, capacity: int | None) -> search.Bracket:
+def _begin(problem: PackingProblem, capacity: int | None) -> search.Bracket:
     lower = problem.lower_bound
     goal = lower if capacity is None else max(lower, capacity // problem.unit)
     offsets = skyline.best_of_orders(problem, lambda peak: peak <= goal)
     return search.Bracket(offsets, problem.peak(offsets), lower, goal)
 
 
-def _improve(problem: Problem, bracket: search.Bracket, random: Random, decisions: int) -> tuple[str, int]:
+def _improve(problem: PackingProblem, bracket: search.Bracket, random: Random, decisions: int) -> tuple[str, int]:
     """Better the bracket; returns the name of the method and the decisions it made."""
     if len(problem.items) <= search.MOST_ITEMS:
         return "search", search.improve(problem, bracket, random, decisions)
-    count = len(problem.items)  # each round decides on every item anew
+    count = len(problem.items)  # each round decides on every item again
     offsets, rounds = skyline.climb(problem, random, decisions // count, bracket.enough)
     if problem.peak(offsets) < bracket.best:
         bracket.offsets, bracket.best = offsets, problem.peak(offsets)
@@ -136,7 +136,7 @@ def _ground_of(item: Item, items: tuple[Item, ...], placed: Placed) -> int:
 
 
 def _shapes(overlaps: Overlaps) -> list[Placed]:
-    """Items that move together, each so many bytes above the lowest of them."""
+    """Items that move together, each with its bytes above the lowest of them."""
     shapes: dict[int, Placed] = {}
     for overlap in overlaps:
         upper, lower = (shapes.get(i, {i: 0}) for i in (overlap.consumed, overlap.made))

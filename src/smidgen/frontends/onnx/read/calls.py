@@ -88,7 +88,7 @@ class OnnxCall:
         return tuple(int(n) for n in data.ravel())
 
     def attribute(self, name: str, default: object, kind: Any, what: str) -> Any:
-        """Return an attribute of a kind, for which the error says `what`."""
+        """Return an attribute of a kind, which errors call `what`."""
         value = self.operator.attributes.get(name, default)
         if not isinstance(value, kind):
             raise ImportModelError(f"its attribute {name} should be {what}, is {value!r:.40}")

@@ -90,7 +90,7 @@ def _gemm(call: OnnxCall) -> FileTensor:
 
 
 def _matmul(call: OnnxCall) -> FileTensor:
-    """A dense layer where the second factor is one constant matrix, else a product of two tensors.
+    """Read a dense layer where the second factor is one constant matrix, else a product of two tensors.
 
     An int8 constant with more than two dimensions or a zero point is not weights: our own files have them.
     """
@@ -144,7 +144,7 @@ def _layer_norm(call: OnnxCall) -> FileTensor:
 
 
 def _spelled_norm(call: OnnxCall) -> FileTensor:
-    """(x − mean) / √(variance + ε), which several nodes of the file amount to."""
+    """Read (x − mean) / √(variance + ε), which several nodes of the file amount to."""
     x, rank = call.tensor(0), len(call.tensor(0).shape)
     axes = sorted(axis % rank for axis in call.integers("axes", ()) if -rank <= axis < rank)
     if axes != list(range(rank - len(axes), rank)) or not axes:
@@ -153,7 +153,7 @@ def _spelled_norm(call: OnnxCall) -> FileTensor:
 
 
 def _group_norm(call: OnnxCall) -> FileTensor:
-    """Scales and shifts are one per channel or, before opset 21, one per group."""
+    """Read a normalization of groups; scales and shifts are one per channel or, before opset 21, one per group."""
     x = call.tensor(0)
     if len(x.shape) < 3:
         raise ImportModelError(f"{list(x.shape)} has no map to normalize; export the model again")
@@ -180,7 +180,7 @@ def _softmax(call: OnnxCall) -> FileTensor:
 
 
 def _attention(call: OnnxCall) -> FileTensor:
-    """Attention of tensors split by heads, [batch, heads, length, width], with the same number of heads each."""
+    """Read attention of tensors split by heads, [batch, heads, length, width], with the same number of heads each."""
     q, k, v = (call.tensor(place) for place in range(3))
     if len(q.shape) != 4 or not q.shape[1] == k.shape[1] == v.shape[1]:
         raise ImportModelError(f"attention of {list(q.shape)} and {list(k.shape)} is not supported; split it by heads")
@@ -211,7 +211,7 @@ def _cell(call: OnnxCall, directions: int) -> ops.Lstm | ops.Gru:
 
 
 def _recurrent(call: OnnxCall) -> tuple[FileTensor, ...]:
-    """Y, the hidden states of all directions, and Y_h, the last of each."""
+    """Return Y, the hidden states of all directions, and Y_h, the last of each."""
     directions = DIRECTIONS.get(call.text("direction", "forward"), ())
     op, x, c = _cell(call, len(directions)), call.tensor(0), call.c
     c.withheld.update(call.operator.outputs[2:])
@@ -252,7 +252,7 @@ def _quantize(call: OnnxCall) -> Operand:
 
 
 def _dequantize(call: OnnxCall) -> Operand:
-    """A computed tensor stays int8 for readers that can use it; a constant keeps its integers with its numbers."""
+    """Keep a computed tensor in int8 for layers that can read it so, and a constant's integers with its numbers."""
     x = call.operand(0)
     if isinstance(x, FileTensor):
         if x.value.type.q != qparams(_scale_and_zero(call), call.operator):

@@ -124,7 +124,7 @@ def _tile(call: OnnxCall) -> FileTensor:
 
 
 def _gather(call: OnnxCall) -> FileTensor:
-    """Elements at constant places along one dimension, which a scalar place removes."""
+    """Take elements at constant places along one dimension, which a scalar place removes."""
     x, found = call.tensor(0), call.constant(1).data
     axis = call.axis(x.shape, 0)
     if found.ndim > 1 or found.dtype.kind != "i" or found.size > LARGEST_SIDE:
@@ -217,7 +217,7 @@ def _div(call: OnnxCall) -> FileTensor:
 
 
 def _pow(call: OnnxCall) -> FileTensor:
-    """A constant power; the square of a number that is not a table is a product."""
+    """Read a constant power; a square that is not a table is a product."""
     x, exponent, tflite = call.tensor(0), call.number(1, 0.0), call.integer("tflite", -1)  # only our own files have it
     if tflite < 0:
         return call.c.power(x, exponent)
@@ -229,7 +229,7 @@ def _clip(call: OnnxCall) -> FileTensor:
 
 
 def _extreme(call: OnnxCall) -> FileTensor:
-    """Min and Max with a number, and Max of two tensors."""
+    """Read Min and Max with a number, and Max of two tensors."""
     if len(call) != 2:
         raise ImportModelError(f"it has {len(call)} inputs; two are supported")
     a, b, largest = call.operand(0), call.operand(1), call.operator.code == "Max"
@@ -241,7 +241,7 @@ def _extreme(call: OnnxCall) -> FileTensor:
 
 
 def _prelu(call: OnnxCall) -> FileTensor:
-    """Slopes as the file has them; a single one of a model that is not quantized is a function of one number."""
+    """Read slopes as a tensor, or a single one of a float model as a function of one number."""
     x, slope = call.tensor(0), call.operand(1)
     if isinstance(slope, Constant) and slope.data.size == 1 and slope.steps is None:
         return call.c.unary(ops.Lookup("leaky_relu", float(slope.data.reshape(-1)[0])), x)
@@ -249,7 +249,7 @@ def _prelu(call: OnnxCall) -> FileTensor:
 
 
 def _identity(call: OnnxCall) -> Operand:
-    """Operators that change nothing when a model infers."""
+    """Read an operator that changes nothing when a model infers."""
     if call.operator.code == "Dropout" and call.has_input(2) and bool(call.number(2, 0.0)):
         raise ImportModelError("it drops elements as in training; export the model in evaluation mode")
     if call.operator.code == "Cast" and call.integer("to", 1) != 1:

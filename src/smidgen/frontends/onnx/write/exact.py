@@ -212,7 +212,7 @@ ROUNDED: Mapping[type[Op], Callable[[ExactWriter, Node, Any], tuple[str, Names]]
 
 # Layers whose functions take other inputs than the operators.
 def _table(w: ExactWriter, node: Node, code: str, *more: str, **attributes: object) -> None:
-    """A layer that reads one int8 value alone: a table of 256 real results, those for steps from zero on first."""
+    """Write a layer of one int8 value as a table of 256 real results, those for steps from zero on first."""
     (x,), y = node.ins, node.out.type
     results = node.op.ref(node, EVERY)
     assert isinstance(results, np.ndarray)
@@ -249,7 +249,7 @@ def _quantize(w: ExactWriter, node: Node, op: ops.Quantize) -> None:
 
 
 def _dequantize(w: ExactWriter, node: Node, op: ops.Dequantize) -> None:
-    """An ordinary DequantizeLinear, unless the scale is not a float32 number."""
+    """Write an ordinary DequantizeLinear, unless the scale is not a float32 number."""
     x = node.ins[0].type
     (PLAIN_RULES[ops.Dequantize] if x.scale == np.float32(x.scale) else _requantize)(w, node, op)
 

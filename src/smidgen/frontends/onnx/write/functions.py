@@ -42,8 +42,8 @@ OPERATORS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "selu": ("Selu", ("alpha", "gamma")), "sigmoid": ("Sigmoid", ()), "silu": ("Sigmoid", ()),
     "softplus": ("Softplus", ()), "softsign": ("Softsign", ()), "tanh": ("Tanh", ()),
 }  # fmt: skip
-# Functions of one int8 value: further attributes, and further inputs before those of `Table`. `tflite` tells whether a
-# table is rounded as TFLite's, where there are two.
+# Functions of one int8 value: further attributes, and further inputs before those of `Table`. `tflite` is 1 where a
+# table that exists in two roundings has TFLite's.
 TABLES: dict[str, tuple[str, str]] = {
     **{
         code: (", ".join((*attributes, *(("tflite",) if function in TFLITE_TABLES else ()))), "")

@@ -18,7 +18,7 @@ from smidgen.ir.rewriting import readers
 from smidgen.ops.elementwise import Activate, Mul
 from smidgen.ops.pool import AvgPool, MaxPool, Mean
 from smidgen.ops.weighted import Weighted, weighted
-from smidgen.quantization.batch import run_batch
+from smidgen.quantization.batch import look_at
 from smidgen.quantization.calibration import ProgressCallback, each_batch
 
 HOMOGENEOUS = ("none", "relu")
@@ -27,7 +27,7 @@ LARGEST_FACTOR = 32.0  # a channel is never scaled by more: dead ones stay numbe
 
 @dataclass(frozen=True)
 class Link:
-    """A layer and those that read it, directly or through what lets a channel's factor pass."""
+    """A layer and those that read it, directly or through ops that let a channel's factor pass."""
 
     before: Node
     after: tuple[Node, ...]
@@ -54,7 +54,7 @@ def equalise(graph: Graph, samples: Array, on_progress: ProgressCallback = lambd
 
 
 def _links(graph: Graph) -> list[Link]:
-    """Layers with weights of their own that can share factors with all that read them."""
+    """Return layers with unshared weights that can exchange factors with all their readers."""
     held = Counter(v for node in graph.nodes for v in node.ins if v in graph.constants)
     read_by = readers(graph)
 
@@ -71,7 +71,7 @@ def _links(graph: Graph) -> list[Link]:
 
 
 def _layers_after(graph: Graph, read_by: Mapping[Value, tuple[Node, ...]], value: Value) -> tuple[Node, ...]:
-    """The layers that read a map; none where a channel's factor would reach something else."""
+    """Return the layers that read a map; none if a channel's factor would reach something else."""
     found: list[Node] = []
     reached = [value]
     for at in reached:
@@ -89,7 +89,7 @@ def _layers_after(graph: Graph, read_by: Mapping[Value, tuple[Node, ...]], value
 
 
 def _passes_factors(node: Node) -> bool:
-    """Whether a positive factor on a channel of one input becomes the same factor on that channel of the output."""
+    """Return whether a positive factor on a channel of one input becomes the same factor on the output's channel."""
     op = node.op
     if len({v.type.shape[-1:] for v in (*node.ins, *node.outs)}) > 1:
         return False
@@ -99,17 +99,13 @@ def _passes_factors(node: Node) -> bool:
 def _channel_maxima(
     graph: Graph, samples: Array, wanted: set[Value], on_progress: ProgressCallback, threads: int
 ) -> dict[Value, Array]:
-    """The largest magnitude in each channel."""
+    """Return the largest magnitude in each channel."""
+
+    def look(value: Value, array: Array) -> Array | None:
+        return np.abs(array).max(axis=tuple(range(array.ndim - 1))) if value in wanted else None
 
     def run(places: slice) -> dict[Value, Array]:
-        found: dict[Value, Array] = {}
-
-        def look(value: Value, array: Array) -> None:
-            if value in wanted:
-                found[value] = np.abs(array).max(axis=tuple(range(array.ndim - 1)))
-
-        run_batch(graph, samples[places], look)
-        return found
+        return look_at(graph, samples[places], look)
 
     largest: dict[Value, Array] = {}
     for part in each_batch(run, len(samples), "equalising", on_progress, threads):
@@ -119,7 +115,7 @@ def _channel_maxima(
 
 
 def _factor(link: Link, constants: dict[Value, Array], largest: Array) -> Array:
-    """What each channel is divided by; 1 for a dead channel."""
+    """Return the divisor of each channel; 1 for a dead channel."""
     mixing = [node for node in link.after if weighted(node).mixes_channels]
     if not mixing:
         wanted = largest / (largest.max() or 1.0)
@@ -134,7 +130,7 @@ def _factor(link: Link, constants: dict[Value, Array], largest: Array) -> Array:
 
 
 def _input_weights(weights: Array) -> Array:
-    """The largest weight on each channel that a layer reads, as a share of the largest on any."""
+    """Return the largest weight on each channel that a layer reads, as a share of the largest on any."""
     most: Array = np.abs(weights).max(axis=tuple(range(weights.ndim - 1)))
     return most / (most.max() or 1.0)
 

@@ -1,4 +1,4 @@
-"""Classes that a model knows and classes that data has: brought into one order, and new ones added to a head.
+"""Models after learning: state frozen into constants, and heads that gain the new classes of some data.
 
 A new class enters by its prototype, the mean of its examples' features f. Its row of the head is the part of f that no
 row of the known classes reads, as long as these rows are on average; its bias is such that on its own examples it
@@ -7,16 +7,18 @@ scores, on average, MARGIN above the best of the known classes. Nothing else of 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from smidgen.data import Data, Samples, as_input, pixel_encoding
 from smidgen.errors import InputError
-from smidgen.ir import Array, Graph, refuse_variables
+from smidgen.ir import Array, Builder, Graph, Value, refuse_variables
 from smidgen.ir.rewriting import producers, prune
-from smidgen.learning.freezing import learned_graph
+from smidgen.ops.state import LearnedBias, Overlay
 from smidgen.pipeline import compile
+from smidgen.targets.device import held
 from smidgen.training import Options, Training, build_training, load_scheme
 from smidgen.training.head import ending_of
 from smidgen.training.options import LARGEST
@@ -36,12 +38,12 @@ class Extended:
 
 
 def same_classes(model: Graph, data: Data) -> bool:
-    """Whether the classes of data are, by name, those a model scores, in whatever order; True where it names none."""
+    """Return whether the data's classes are, by name, the model's in any order; True if either has no names."""
     return not model.classes or not data.names or set(model.classes) == set(data.names)
 
 
 def in_order_of(model: Graph, data: Data) -> Data:
-    """The data with its classes numbered as the model's, where the model names them all."""
+    """Return the data with its classes numbered as the model's, if the model names them all."""
     known = model.classes
     if data.names and set(data.names) <= set(known) and len(set(known)) == len(known):
         return data.arranged(known)
@@ -57,7 +59,7 @@ def extend(model: Graph, data: Data) -> Extended:
     known, ending = model.classes, ending_of(model)
     if not known:
         raise InputError(
-            f"{model.name} does not name its {ending.outputs} classes, so it cannot be told which are new; name them "
+            f"{model.name} does not name its {ending.outputs} classes, so new ones cannot be recognized; name them "
             "with `smidgen import --classes NAMES.txt`"
         )
     if not ending.plain:
@@ -84,7 +86,7 @@ def extend(model: Graph, data: Data) -> Extended:
 
 
 def _features(whole: Training, data: Data, added: tuple[str, ...]) -> list[Array]:
-    """What the head reads of each new class's examples, float64 [examples, features]."""
+    """Return the head's input for each new class's examples, float64 [examples, features]."""
     forward = whole.forward
     read = producers(forward)[forward.scores].ins[0]
     encoding, found = pixel_encoding(forward), list[Array]()
@@ -102,7 +104,7 @@ def _of_class(samples: Samples, label: int) -> Samples:
 
 
 def _row(rows: Array, biases: Array, features: Array) -> tuple[Array, float]:
-    """The row and the bias of a class with these examples."""
+    """Return the row and the bias of a class with these examples."""
     w, b = rows.astype(np.float64), biases.astype(np.float64)
     mean = features.mean(axis=0)
     # What the known rows read: the projection onto their span, by least squares.
@@ -115,3 +117,30 @@ def _row(rows: Array, biases: Array, features: Array) -> tuple[Array, float]:
 
 def _listed(names: tuple[str, ...]) -> str:
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+
+
+def learned_graph(training: Training, state: Mapping[str, Array]) -> Graph:
+    """Return an inference graph that computes the logits of the program in this state, bit for bit.
+
+    Variables stay variables, and begin as they did before learning.
+    """
+    forward = training.forward
+    g = Builder(forward.name, forward.preprocessing, forward.classes)
+    values: dict[Value, Value] = {v: g.input(v.name, v.type) for v in forward.inputs}
+    variables = forward.variables
+    learned = {v: held(state, v, forward.name).copy() for v in forward.state if v not in variables}
+    known = {**forward.constants, **learned}
+    for v, data in known.items():
+        values[v] = g.constant(v.name, data, v.type.q)
+    for v in variables:
+        values[v] = g.persistent(v.name, forward.state[v], v.type.q)
+    for node in forward.nodes:
+        ins = tuple(values[v] for v in node.ins)
+        if isinstance(node.op, Overlay | LearnedBias):
+            arrays = (known[v] for v in node.ins)
+            values[node.out] = g.constant(node.out.name, node.op.ref(node, *arrays), node.out.type.q)
+        else:
+            outs = g.emit_all(node.op, *ins, q=node.outs[0].type.q, name=node.outs[0].name)
+            values.update(zip(node.outs, outs, strict=True))
+    g.update((values[v] for v in variables), (values[forward.updates[v]] for v in variables))
+    return prune(g.graph(*(values[v] for v in forward.outputs)))

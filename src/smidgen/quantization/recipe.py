@@ -1,4 +1,4 @@
-"""quantize(): every stage in order."""
+"""quantize(): every stage in order, and the recipe it follows."""
 
 from __future__ import annotations
 
@@ -23,14 +23,12 @@ from smidgen.quantization.calibration import (
     QuantizationError,
     QuantizationProgress,
     calibrate,
+    fit_cells,
 )
-from smidgen.quantization.choosing import PixelChoice, choose_preprocessing
-from smidgen.quantization.conventions import CONVENTIONS, Conventions, usual_name
-from smidgen.quantization.correcting import correct_biases
-from smidgen.quantization.equalising import equalise
+from smidgen.quantization.equalization import equalise
 from smidgen.quantization.folding import fold
-from smidgen.quantization.int8 import check_ops, input_scale, round_graph, share_scales
-from smidgen.quantization.recurrent import fit_cells
+from smidgen.quantization.int8 import check_ops, correct_biases, input_scale, round_graph, share_scales
+from smidgen.quantization.pixels import CONVENTIONS, Conventions, PixelChoice, choose_preprocessing, usual_name
 from smidgen.quantization.report import Accuracy, Report, compare, scored_classes, top1
 from smidgen.threads import in_order, threads_for
 
@@ -43,7 +41,7 @@ CORRECTED = 64  # samples whose mean error is taken out
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to quantize: how ranges are found, and what is done beside rounding."""
+    """The method that finds ranges, and the steps taken beside rounding."""
 
     method: Method = "mse"
     percentile: float = 99.99
@@ -51,7 +49,7 @@ class Recipe:
     correct: bool = True
 
     def checked(self) -> Recipe:
-        """The same, or InputError where it cannot be followed."""
+        """Return the recipe; raise InputError if it cannot be followed."""
         if self.method not in METHODS:
             raise InputError(f"there is no method {str(self.method)[:40]!r}; known are {', '.join(METHODS)}")
         if not 50 < self.percentile <= 100:
@@ -82,13 +80,13 @@ def quantize(
     threads: int | None = None,
     on_progress: ProgressCallback = lambda _: None,
 ) -> Quantized:
-    """An int8 graph from a float one and what it is to see.
+    """Return an int8 graph from a float one and samples of its input.
 
     `images` are uint8 [height, width, 1 or 3] of any size, or tensors of the input's shape in float32 or uint8; every
-    fifth is kept apart for the report. `labelled` are such whose class among the graph's own is known: the report gives
-    the accuracy on them. How pixels become numbers is the preprocessing given, the graph's own, or what its first
-    layers say; without these the `conventions` are tried, and where none is clearly right a QuantizationError asks for
-    it. All cores take part, or so many `threads`; the result is the same.
+    fifth is kept apart for the report, which also gives the accuracy on `labelled` images of the graph's classes.
+    Pixels become numbers by the preprocessing given, the graph's own, or the one its first layers imply; without these
+    the `conventions` are tried, and if none is clearly right a QuantizationError asks for one. All cores take part, or
+    `threads` of them; the result is the same.
     """
     recipe = (recipe or Recipe()).checked()
     _check_float(graph)
@@ -101,7 +99,7 @@ def quantize(
         choice: PixelChoice | None = _as_given(graph, preprocessing, pixels)
     else:
         choice = choose_preprocessing(graph, images, labelled, conventions, on_progress, count) if pixels else None
-    real = replace(real, preprocessing=choice.preprocessing if choice else _heard(graph))
+    real = replace(real, preprocessing=choice.preprocessing if choice else _front_end(graph))
     verify(real)
     samples = _samples(real, images, count)
     used, others = _split_samples(len(samples))
@@ -136,7 +134,7 @@ def is_float(graph: Graph) -> bool:
     return not any(v.type.dtype == "int8" for v in computed)
 
 
-def _heard(graph: Graph) -> LogMel | None:
+def _front_end(graph: Graph) -> LogMel | None:
     return graph.preprocessing if isinstance(graph.preprocessing, LogMel) else None
 
 
@@ -155,26 +153,26 @@ def _check_labels(graph: Graph, labelled: Samples | None) -> None:
     classes, largest = scored_classes(graph), max(labelled.labels, default=0)
     if classes is None or largest >= classes or not len(labelled):
         raise QuantizationError(
-            f"{len(labelled)} images with labels up to {largest} do not tell the accuracy of {graph.name}, whose "
+            f"{len(labelled)} images with labels up to {largest} cannot give the accuracy of {graph.name}, whose "
             f"output is {list(graph.scores.type.shape)}; give images of its own classes, or none"
         )
 
 
 def _accuracy(real: Graph, rounded: Graph, labelled: Samples, on_progress: ProgressCallback, threads: int) -> Accuracy:
-    """Both graphs on images whose class is known."""
+    """Return the accuracy of both graphs on labelled images."""
     right = (top1(graph, labelled, on_progress, threads) for graph in (real, rounded))
     return Accuracy(len(labelled), *right)
 
 
 def _split_samples(count: int) -> tuple[Array, Array]:
-    """Which samples set ranges and which are compared with: every fifth, or all where there are too few."""
+    """Return the samples that set ranges and those to compare with: every fifth, or all if there are too few."""
     places = np.arange(count)
     apart = places % HELD_OUT == HELD_OUT - 1
     return (places[~apart], places[apart]) if count >= HELD_OUT * FEWEST else (places, places)
 
 
 def _evenly_spaced(places: Array, most: int) -> Array:
-    """At most so many of them, evenly."""
+    """Return at most `most` of them, evenly spaced."""
     return places[:: math.ceil(len(places) / most)]
 
 
@@ -199,7 +197,7 @@ def _check_float(graph: Graph) -> None:
 
 
 def _are_pixels(graph: Graph, images: Sequence[Array]) -> bool:
-    """Whether the samples are pictures to the graph; raises where they are neither those nor tensors it takes."""
+    """Return whether the samples are pictures; raise QuantizationError if they are too few or mixed."""
     if len(images) < FEWEST:
         raise QuantizationError(
             f"{len(images)} samples are too few to calibrate {graph.name} with; give at least {FEWEST}, better "
@@ -218,5 +216,5 @@ def _are_pixels(graph: Graph, images: Sequence[Array]) -> bool:
 
 
 def _samples(graph: Graph, images: Sequence[Array], threads: int) -> Array:
-    """The samples as a graph takes them, [count, *shape]."""
+    """Return the samples as a graph takes them, [count, *shape]."""
     return np.stack(list(in_order(partial(as_input, encoding=pixel_encoding(graph)), images, threads)))
