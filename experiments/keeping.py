@@ -20,6 +20,7 @@ from smidgen.targets.boards import BOARDS
 from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.flash import PARTS, EmulatedFlash, Kept, Store
 from smidgen.targets.image import read_image
+from smidgen.targets.toolchain import start_files
 from smidgen.training import Options
 
 MAIN = Path(__file__).parent / "keeping.c"
@@ -109,7 +110,7 @@ def store_cost(board: str) -> StoreCost:
     """The store measured on an emulated board."""
     target = BoardTarget(BOARDS[board])
     store = {Path(name).name: text for name, text in store_files().items() if name.startswith("smidgen/")}
-    files = {**target._board_files(), **store, HEADER.name: HEADER.read_text(), "main.c": MAIN.read_text()}
+    files = {**start_files(target.board), **store, HEADER.name: HEADER.read_text(), "main.c": MAIN.read_text()}
     cache = Cache(target.cache, toolchain.find(target.toolchain, target.board.core))
     own = [name for name in files if name.endswith(".c")]
     link = toolchain.link_flags(target.toolchain, target.board.core)

@@ -17,7 +17,7 @@ from tests.support import tiers
 from tests.support.native import Kernels
 from tests.support.once import Once
 
-KEPT = 30 * 24 * 3600  # seconds that a built program stays in the cache
+KEPT = 7 * 24 * 3600  # seconds that a built program stays in the cache
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

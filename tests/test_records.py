@@ -60,7 +60,7 @@ def test_what_was_written_is_read_again() -> None:
     [
         {"count": "3"}, {"count": True}, {"count": 3.0}, {"ratio": float("nan")}, {"ratio": "0.5"}, {"pair": [1.5]},
         {"pair": {}}, {"inner": [{"share": "1/8", "kind": "c"}]}, {"inner": [{"share": "one"}]}, {"inner": None},
-        {"sizes": [1]}, {"sizes": {"a": "1"}}, {"other": 1}, {"name": None},
+        {"sizes": [1]}, {"sizes": {"a": "1"}}, {"other": 1}, {"name": None}, {"one": {}},
         {"counted": {"one": 0.5, "all": []}}, {"counted": {"one": None, "all": ["2"]}},
     ],
 )  # fmt: skip

@@ -51,7 +51,7 @@ GROUPS = (
     ),
     Group("busy machine", 1, (*PYTEST, "-m", "alone", "tests")),
     Group("all examples", 6, (*PYTEST, *TWO, "-m", "(hypothesis or sampled) and not slow", "tests")),
-    Group("fuzz", 4, ("make", "fuzz-ci")),
+    Group("fuzz", 3, ("make", "fuzz-ci")),
 )  # fmt: skip
 
 

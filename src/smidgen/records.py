@@ -14,7 +14,7 @@ Record = TypeVar("Record")
 def from_plain(kind: type[Record], plain: object) -> Record:
     """Return a dataclass made of JSON's values; TypeError or ValueError if they are not of its fields' types.
 
-    A field without a default has to be there, and no other than the fields. Numbers have to be finite.
+    Every field without a default has to be given, one at least, and nothing else. Numbers have to be finite.
     """
     record: Record = _read(kind, plain)
     return record
@@ -25,7 +25,7 @@ def _read(kind: Any, plain: Any) -> Any:
     made: Any = origin or kind
     if isinstance(made, type) and is_dataclass(made):
         hints, bound = get_type_hints(made), dict(zip(getattr(made, "__parameters__", ()), args, strict=False))
-        if not isinstance(plain, dict) or not plain.keys() <= hints.keys():
+        if not isinstance(plain, dict) or not plain or not plain.keys() <= hints.keys():
             raise TypeError(f"{str(plain)[:40]} is not {kind}")
         return made(**{name: _read(_bind(hints[name], bound), value) for name, value in plain.items()})
     if origin in (Union, UnionType):

@@ -52,6 +52,20 @@ def test_a_shell_completes_verbs_and_options() -> None:
     assert completed("smidgen train --sche") == ["--scheme", "--schedule"]
 
 
+def test_a_shell_completes_networks_targets_and_schemes() -> None:
+    assert completed("smidgen info mcu") == ["mcunet-5fps"]
+    assert completed("smidgen compile x --target cortex-m7") == ["cortex-m7"]
+    assert "99kb" in completed("smidgen train x --scheme 9")
+
+
+def test_the_help_is_in_groups_with_an_example() -> None:
+    shown = CliRunner().invoke(cli.app, ["--help"]).output
+    places = [shown.index(f"─ {group} ─") for group in ("Start", "Model", "Learn", "Board")]
+    assert places == sorted(places)
+    assert shown.index("demo") < shown.index("fit ") < shown.index("info")
+    assert "For example: smidgen fit" in shown
+
+
 def test_completion_can_be_installed_and_shown() -> None:
     shown = CliRunner().invoke(cli.app, ["--help"]).output
     assert "--install-completion" in shown

@@ -16,6 +16,7 @@ from smidgen.targets.boards import BOARDS
 from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.host import INSIDE
 from smidgen.targets.image import read_image
+from smidgen.targets.toolchain import start_files
 from smidgen.training import Options
 from tests.support.chip_flash import ChipBoard, Nvmc, Stm32f7
 from tests.support.native import SANITIZE
@@ -74,7 +75,7 @@ def test_a_driver_that_writes_registers_keeps_what_was_learned_through_restarts(
     name, controller, sectors = CORES[chip]
     target = BoardTarget(BOARDS[name], cache=cache)
     paths = (*STORE.glob("*.[ch]"), STORE / "flash" / f"{chip}.c", SUPPORT / "chip_main.c")
-    files = {**target._board_files(), **{path.name: path.read_text() for path in paths}}
+    files = {**start_files(target.board), **{path.name: path.read_text() for path in paths}}
     own = [file for file in files if file.endswith(".c")]
     built = Cache(cache, toolchain.find("zig", target.board.core))
     link = (*WARNINGS, f"-DREGION={sectors}", "-I.", "-T", "board.ld", *toolchain.link_flags("zig", target.board.core))

@@ -20,6 +20,7 @@ from smidgen.targets import toolchain
 from smidgen.targets.boards import BOARDS
 from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.lines import emulated_line
+from smidgen.targets.toolchain import start_files
 from tests.codegen.test_packages import learned, learned_here, learner, ran
 from tests.support.tools import need
 
@@ -57,7 +58,7 @@ def test_arduinos_builder_finds_the_library_and_its_sketch_learns_the_hosts_byte
     program = learner(target if own else None)
     program.write(tmp_path / "libraries" / "smidgen_net3", export=Kind.arduino)
     shutil.copytree(ECOSYSTEMS / "arduino" / "hardware", tmp_path / "hardware")
-    for name, text in target._board_files().items():
+    for name, text in start_files(target.board).items():
         (tmp_path / "hardware/smidgen/emulated/cores/emulated" / name).write_text(text)
     name, built = f"smidgen:emulated:{board.removeprefix('cortex-')}", tmp_path / "built"
     built.mkdir()
@@ -111,7 +112,7 @@ def test_a_sample_of_zephyr_builds_its_module_and_learns_the_hosts_bytes_on_the_
     stack = int(settings.get("CONFIG_MAIN_STACK_SIZE", DEFAULT_STACK))
     target = BoardTarget(replace(BOARDS["cortex-m7"], stack=stack), cache=cache)
     board.mkdir()
-    for name, text in target._board_files().items():
+    for name, text in start_files(target.board).items():
         (board / name).write_text(text)
     base = f"ZEPHYR_BASE={ECOSYSTEMS / 'zephyr'}"
     ran("cmake", "-E", "env", base, "cmake", "-B", "build", f"-DBOARD_DIR={board}", folder=sample)
@@ -133,7 +134,7 @@ def test_the_files_that_a_pack_describes_are_a_program_that_learns_the_hosts_byt
     files = [(str(f.get("category")), str(f.get("name"))) for f in ElementTree.parse(described).iterfind(".//file")]
     includes = [f"-I{name}" for category, name in files if category == "include"]
     sources = [name for category, name in files if category in ("sourceC", "sourceAsm")]
-    for name, text in {**target._board_files(), "line.c": (ECOSYSTEMS / "cmsis/line.c").read_text()}.items():
+    for name, text in {**start_files(target.board), "line.c": (ECOSYSTEMS / "cmsis/line.c").read_text()}.items():
         (folder / name).write_text(text)
     core = toolchain.core_flags("gcc", target.board.core)
     link = ("-T", "board.ld", *toolchain.link_flags("gcc", target.board.core), "-o", "program.elf")

@@ -15,6 +15,7 @@ from smidgen.codegen import Kind
 from smidgen.targets.boards import BOARDS
 from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.lines import emulated_line
+from smidgen.targets.toolchain import start_files
 from tests.codegen.test_package_boards import ECOSYSTEMS, differing
 from tests.codegen.test_packages import learner
 from tests.support.tools import need
@@ -81,7 +82,7 @@ def registry(folder: Path, target: BoardTarget) -> Path:
     for path in (platform / "builder").iterdir():
         path.rename(path.with_suffix(".py"))
     shutil.copytree(ECOSYSTEMS / "arduino/hardware/smidgen/emulated/cores/emulated", platform / "core")
-    for name, text in target._board_files().items():
+    for name, text in start_files(target.board).items():
         (platform / "core" / name).write_text(text)
     return folder
 

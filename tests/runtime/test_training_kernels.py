@@ -103,7 +103,7 @@ def test_no_kernel_that_trains_trips_a_sanitizer(tmp_path: Path) -> None:
             for run in range(RUNS):
                 vectors.writelines(array.tobytes() for array in inputs(batch, run))
                 vectors.writelines(array.tobytes() for runs in outs.values() for array in runs[run])
-        executable = build_sanitized(folder, together({name: TRAINING_GRAPHS[name] for name in outs}), RUNS)
+        executable = build_sanitized(together({name: TRAINING_GRAPHS[name] for name in outs}), RUNS)
         result = subprocess.run([executable, "vectors"], cwd=folder, capture_output=True, text=True, check=False)
         assert result.returncode == 0, f"{result.stdout}\n{result.stderr[:4000]}"
 

@@ -13,6 +13,7 @@ from smidgen.targets.boards import BOARDS
 from smidgen.targets.counter import Counter
 from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.image import read_image
+from smidgen.targets.toolchain import start_files
 
 HERE = Path(__file__).parent
 STORE = RUNTIME / "store"
@@ -25,7 +26,7 @@ def board_answers(what: str, board: str, define: str, cache: Path) -> tuple[int,
     headers = ("emulated_flash.h", "board_answers.h", f"{what}_checks.h")
     paths = (*STORE.glob("*.[ch]"), *(HERE / name for name in headers))
     files = {
-        **target._board_files(),
+        **start_files(target.board),
         **{path.name: path.read_text() for path in sorted(paths)},
         "main.c": (HERE / f"{what}_board_main.c").read_text(),
     }

@@ -38,18 +38,17 @@ def sanitized_kernels() -> list[Path]:
     ]
 
 
-def build_sanitized(folder: Path, graph: Graph, runs: int) -> Path:
-    """An executable that runs the graph on recorded vectors and compares."""
+def build_sanitized(graph: Graph, runs: int) -> Path:
+    """Return an executable that runs the graph on recorded vectors and compares."""
     files = dict(compile(graph).sources.files)
     tensors = {"input": [v.type.bytes for v in graph.inputs], "output": [v.type.bytes for v in graph.outputs]}
     sizes = [f"static const size_t {n}_bytes[] = {{{', '.join(map(str, b))}}};" for n, b in tensors.items()]
     files["sizes.h"] = "\n".join([f"enum {{ RUNS = {runs}, LARGEST = {max(tensors['output'])} }};", *sizes, ""])
     files["main.c"] = (Path(__file__).parent / "sanitized_main.c").read_text()
-    for name, text in files.items():
-        (folder / name).write_text(text)
     own = [name for name in files if name.endswith(".c")]
-    find_compiler()(*SANITIZE, "-I.", f"-I{RUNTIME}", "-o", "sanitized", *own, *sanitized_kernels(), folder=folder)
-    return folder / "sanitized"
+    headers = {path.name: path.read_text() for path in sorted(RUNTIME.glob("*.h"))}
+    cache = Cache(cache_folder(), find_compiler())
+    return cache.build("", {**headers, **files}, *SANITIZE, "-I.", *own, *sanitized_kernels())
 
 
 class Kernels:

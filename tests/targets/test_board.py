@@ -15,12 +15,13 @@ from smidgen import codegen, ops
 from smidgen.errors import InputError, TargetError
 from smidgen.ir import Array, Builder, Graph, QParams, Type, evaluate, evaluate_step
 from smidgen.pipeline import Program, compile
-from smidgen.targets import counter, find, find_board
+from smidgen.targets import find, find_board
 from smidgen.targets.boards import BOARDS, Isa, parse_size, resize
 from smidgen.targets.firmware import BoardDevice, BoardTarget
 from smidgen.targets.host import Host
 from smidgen.targets.toolchain import GCC
 from smidgen.training import Options
+from tests.support.counting import PythonCounter
 from tests.support.networks import CLASSES, NETWORKS, inverted_residual, samples
 from tests.support.qemu import run_firmware
 from tests.support.tiers import first
@@ -203,10 +204,7 @@ def test_python_counts_what_c_counts(cache: Path, monkeypatch: pytest.MonkeyPatc
 
     expected = measured()
 
-    def absent() -> None:
-        raise TargetError("there is none")
-
-    monkeypatch.setattr(counter, "find_compiler", absent)
+    monkeypatch.setattr("smidgen.targets.firmware.Counter", PythonCounter)
     assert measured() == expected
 
 

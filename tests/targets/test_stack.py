@@ -17,7 +17,7 @@ from smidgen.pipeline import Program, compile
 from smidgen.targets.boards import BOARDS, M0PLUS, M7, RV32IMC, Core, resize
 from smidgen.targets.firmware import BoardTarget
 from smidgen.targets.image import bound_stack
-from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, find, link_flags
+from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, find, link_flags, start_files
 from smidgen.training import Options
 from smidgen.zoo.loading import load
 from tests.support.networks import CLASSES, branches, inverted_residual
@@ -68,7 +68,7 @@ def test_the_stack_does_not_grow_with_the_layers(compiler: Toolchain, cache: Pat
 def built(text: str, core: Core, compiler: Toolchain, folder: Path, *more: str) -> Path:
     """A program of one file, linked; `reset` is where it begins."""
     need_compiler(compiler, core.isa)
-    script = BoardTarget(replace(BOARDS["cortex-m7"], core=core))._board_files()["board.ld"]
+    script = start_files(replace(BOARDS["cortex-m7"], core=core))["board.ld"]
     (folder / "board.ld").write_text(script)
     (folder / "program.c").write_text(f"void reset(void);\n{text}")
     words = (*more, "-T", "board.ld", *link_flags(compiler, core), "-o", "program.elf", "program.c")

@@ -1,4 +1,4 @@
-"""What a model learns from, read once: pictures, cropped and turned into its input, and numbers of any shape."""
+"""Samples that a model learns from: pictures, audio and numbers of any shape, read and turned into its input."""
 
 from smidgen.data.images import Augment, centre
 from smidgen.data.inputs import as_input, examples

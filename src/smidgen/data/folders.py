@@ -25,7 +25,7 @@ class FileKind:
 
     @property
     def layout(self) -> str:
-        """Where the files belong, for errors."""
+        """The folders that the files belong in, for errors."""
         return f"put {self.called} in train/<label>/ and test/<label>/, or in <label>/"
 
 

@@ -35,7 +35,6 @@ ONE_QUANTIZATION = (Concat, Maximum)  # inputs and output have the same
 # The output has a new one.
 NEW_QUANTIZATION = (Activate, Add, Gru, Lstm, MatMul, Mul, Mean, Lookup, Normalize, PRelu)
 FIXED: Mapping[type[Op], QParams] = {Softmax: OUTPUT, UnitNorm: UNIT}  # the output has always the same
-UNWEIGHTED = (*KEEPS_QUANTIZATION, *ONE_QUANTIZATION, *NEW_QUANTIZATION)
 WEIGHT_STEPS = 127
 LARGEST_BIAS = 2**29  # leaves the accumulator room for the products
 NEARLY = 2**-13  # of a step: float32 puts halves a little off

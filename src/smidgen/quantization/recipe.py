@@ -154,7 +154,7 @@ def _check_labels(graph: Graph, labelled: Samples | None) -> None:
     if classes is None or largest >= classes or not len(labelled):
         raise QuantizationError(
             f"{len(labelled)} images with labels up to {largest} cannot give the accuracy of {graph.name}, whose "
-            f"output is {list(graph.scores.type.shape)}; give images of its own classes, or none"
+            f"output is {list(graph.scores.type.shape)}; give images of its classes, or none"
         )
 
 

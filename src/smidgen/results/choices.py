@@ -11,7 +11,7 @@ from smidgen.ir import Graph
 from smidgen.ops.update import initial_fraction
 from smidgen.results.figures import COLOURS, CRIMSON, FROZEN, GAINS, HARMS, Axis, Bars, Figure, Line, Mark, Panel, Rule
 from smidgen.results.report.page import page_of
-from smidgen.selection.contributions import Conditions, Contributions, LayerShare
+from smidgen.selection.contributions import BitsTried, Conditions, Contributions, LayerShare
 from smidgen.selection.found import Found, Method, Pareto
 from smidgen.selection.trials import kind_of
 from smidgen.training import Options
@@ -237,14 +237,6 @@ class DepthGain:
 
 
 @dataclass(frozen=True)
-class BitsAccuracy:
-    """Top-1 of one scheme with a number of bits per weight."""
-
-    bits: int
-    accuracy: float
-
-
-@dataclass(frozen=True)
 class AnalysisSummary:
     """An analysis and the file it was written to."""
 
@@ -256,7 +248,7 @@ class AnalysisSummary:
     noise: float  # the standard deviation of a top-1 that is judged with these images
     depths: tuple[DepthGain, ...]
     layers: tuple[LayerGains, ...]  # the last first
-    bits: tuple[BitsAccuracy, ...]
+    bits: tuple[BitsTried, ...]
     left_out: tuple[str, ...]
     picture: str | None = None  # the file it is drawn in
 
@@ -309,7 +301,7 @@ def summarize(contributions: Contributions, graph: Graph, file: str, picture: st
         noise,
         tuple(DepthGain(one.biases, contributions.biases_gain(one.biases)) for one in contributions.depths),
         tuple(_gains(contributions, layer, str(kind_of(nodes[layer])), noise) for layer in measured),
-        tuple(BitsAccuracy(one.bits, one.accuracy) for one in contributions.bits),
+        contributions.bits,
         contributions.left_out,
         picture,
     )

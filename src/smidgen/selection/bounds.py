@@ -1,4 +1,4 @@
-"""A lower bound of the SRAM that a scheme takes, layer by layer, without planning it.
+"""The search problem of a network: a lower bound of the SRAM of every choice, layer by layer, without planning it.
 
 State is a sum over what learns. Of the arena a part is certain in whatever order a step runs: what the forward pass
 keeps for the gradients of a layer stays until they are computed, and the gradient of a later layer's output comes
@@ -9,7 +9,8 @@ that gradient, its inputs and the kernel's working memory are in the arena too.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -20,63 +21,138 @@ from smidgen.memory.layout import ALIGNMENT, Working, padded
 from smidgen.memory.planner import roots_of
 from smidgen.ops.gradient import FromFloat, GradOp, RequantizeGrad
 from smidgen.ops.update import initial_fraction
+from smidgen.selection.contributions import Contributions
+from smidgen.selection.problem import NOTHING, UNIT, Choice, Layer, Problem
 from smidgen.training import Options, build_training, passes
 from smidgen.training.head import layers
-from smidgen.training.scheme import Scheme, Trained, layer_memory
+from smidgen.training.scheme import Scheme, Trained, layer_memory, resolve
 
 NEVER = 1 << 20  # biases: more than any network has
 EXPONENT = 4  # bytes of the step state for each gradient
 
 
+def pose_analytic(graph: Graph, contributions: Contributions, bits: int) -> Problem:
+    """Pose the problem with the paper's analytic sum as the cost."""
+    trained, deepest = _trained(graph, contributions, streamed_input=False), contributions.depths[-1].biases
+    found = []
+    for index, bias in enumerate(resolve(Scheme("biases", len(layers(graph))), graph)):
+        bytes_ = layer_memory(bias)
+        options = [(share, layer_memory(one)) for (layer, share), one in trained.items() if layer == index]
+        choices = tuple(
+            Choice(share, _weights_gain(contributions, index, share, bits), 0, memory.saved + memory.weights)
+            for share, memory in options
+        )
+        found.append(Layer(_worthwhile(choices), kept=bytes_.masks + bytes_.biases))
+    return Problem(bits, tuple(found), _bias_gains(contributions, deepest))
+
+
+def pose_planned(
+    graph: Graph,
+    contributions: Contributions,
+    bits: tuple[int, ...],
+    options: Options,
+    working: Working,
+    besides: int,
+    streamed_input: bool,
+) -> tuple[Problem, ...]:
+    """Pose the problem with the least SRAM of the compiled program as the cost, for each number of bits."""
+    deepest = contributions.depths[-1].biases
+    trained, known = _trained(graph, contributions, streamed_input), _measure_biases(graph, deepest, options, working)
+
+    def problem(bits: int) -> Problem:
+        found = []
+        for index, (bytes_, held) in enumerate(zip(known.layers, known.inputs, strict=True)):
+            choices = tuple(
+                Choice(
+                    share,
+                    _weights_gain(contributions, index, share, bits),
+                    _weight_state(one, bits, options),
+                    _saved_bytes(one, *held),
+                )
+                for (layer, share), one in trained.items()
+                if layer == index
+            )
+            found.append(replace(bytes_, choices=_worthwhile(choices)))
+        gains = _bias_gains(contributions, deepest)
+        return Problem(bits, tuple(found), gains, besides + _head_state(graph, options, bits), known.head_arena)
+
+    return tuple(problem(one) for one in bits)
+
+
+def _trained(
+    graph: Graph, contributions: Contributions, streamed_input: bool
+) -> Mapping[tuple[int, Fraction], Trained]:
+    """Return what learns with each measured share of a layer's weights.
+
+    An image that arrives in rows is gone when gradients are computed, so a layer that reads it is frozen.
+    """
+    numbered, roots = layers(graph), roots_of(graph)
+    found: dict[tuple[int, Fraction], Trained] = {}
+    for share in sorted({one.share for one in contributions.shares}):
+        with_it = tuple((one.layer, share) for one in contributions.shares if one.share == share)
+        for one in resolve(Scheme("all", len(numbered), with_it), graph):
+            on_image = roots.get(one.node.ins[0]) == graph.image
+            if one.channels and not (streamed_input and on_image):
+                found[one.layer, share] = one
+    return found
+
+
+def _weights_gain(contributions: Contributions, layer: int, share: Fraction, bits: int) -> int:
+    return round(contributions.weights_gain(layer, share) * contributions.kept(bits) * UNIT)
+
+
+def _bias_gains(contributions: Contributions, deepest: int) -> tuple[int, ...]:
+    return tuple(round(contributions.biases_gain(biases) * UNIT) for biases in range(deepest + 1))
+
+
+def _worthwhile(choices: tuple[Choice, ...]) -> tuple[Choice, ...]:
+    """Return no training, and each choice that gains more than all cheaper ones; `choices` ascend by cost."""
+    kept = [NOTHING]
+    for choice in choices:
+        if choice.gain > kept[-1].gain:
+            kept.append(choice)
+    return tuple(kept)
+
+
 @dataclass(frozen=True)
-class LayerBytes:
-    """What a layer adds where its bias learns, whichever weights do: bytes."""
+class _BiasBytes:
+    """What learning biases takes, from the last layer to any."""
 
-    state: int  # its bias, and the exponents of the gradients on the way to it
-    kept: int  # in the arena, from the forward pass until its gradient is there
-    early: int  # the arena at least, at some time before its saved input is done with, that input not counted
-    late: int  # the same at some time at which its saved input may be gone
-    input_kept: bool  # whether its whole input is kept for the gradient of a bias anyway
-    input_readers: int  # how many layers read its input
+    layers: tuple[Layer, ...]  # first to last, without choices
+    inputs: tuple[tuple[bool, int], ...]  # is its input kept for a bias's gradient, and how many layers read it
+    head_arena: int  # bytes at least, all saved inputs on top
 
 
-@dataclass(frozen=True)
-class BiasBytes:
-    """What learning biases takes, from the last layer to any: bytes."""
-
-    layers: tuple[LayerBytes, ...]  # first to last
-    head_arena: int  # at least, all saved inputs on top
-
-
-def measure_biases(graph: Graph, deepest: int, options: Options, working: Working) -> BiasBytes:
+def _measure_biases(graph: Graph, deepest: int, options: Options, working: Working) -> _BiasBytes:
     """Measure what the last `deepest` biases take, layer by layer."""
-    numbered = layers(graph)
+    numbered, roots = layers(graph), roots_of(graph)
     step = passes.run(build_training(graph, Scheme("biases", deepest), options, images=None).step)
     found = _Step(step, {node.ins[2].name: len(numbered) - i for i, node in enumerate(numbered)}, working)
-    roots = roots_of(graph)
     sources = [roots.get(node.ins[0]) for node in numbered]
-    rows: list[LayerBytes] = []
-    for node, source in zip(numbered, sources, strict=True):
-        biases = len(numbered) - len(rows)
-        kept, readers = node.ins[0].name in found.crossing, sources.count(source)
+    inputs = tuple(
+        (node.ins[0].name in found.crossing, sources.count(source))
+        for node, source in zip(numbered, sources, strict=True)
+    )
+    rows = []
+    for biases, node in zip(range(len(numbered), 0, -1), numbered, strict=True):
         if biases > deepest:
-            rows.append(LayerBytes(0, 0, 0, 0, kept, readers))
+            rows.append(Layer())
             continue
         bias = node.ins[2].type
         buffer = padded(options.rule.buffer(bias).bytes) if options.rule.buffered else 0
         exponents = EXPONENT * (found.gradients(biases) - found.gradients(biases - 1))
-        state = padded(bias.bytes) + buffer + exponents
-        rows.append(LayerBytes(state, *found.layer(biases), kept, readers))
-    return BiasBytes(tuple(rows), found.least_of_head())
+        kept, early, late = found.layer(biases)
+        rows.append(Layer(state=padded(bias.bytes) + buffer + exponents, kept=kept, early=early, late=late))
+    return _BiasBytes(tuple(rows), inputs, found.least_of_head())
 
 
-def head_state(graph: Graph, options: Options, bits: int) -> int:
+def _head_state(graph: Graph, options: Options, bits: int) -> int:
     """Return the bytes of state of the head alone; those of an int8 head depend on the bits per weight."""
     scheme = Scheme("head", 0, weight_bits=bits)
     return state_bytes(passes.run(build_training(graph, scheme, options, images=None).step))
 
 
-def weight_state(trained: Trained, bits: int, options: Options) -> int:
+def _weight_state(trained: Trained, bits: int, options: Options) -> int:
     """Return the bytes of state of a layer's trained weights, with their fractions."""
     size = layer_memory(trained).weights
     fraction = initial_fraction(size, bits - 8).nbytes if bits > 8 else 0
@@ -84,14 +160,14 @@ def weight_state(trained: Trained, bits: int, options: Options) -> int:
     return padded(size) + padded(fraction) + padded(buffer)
 
 
-def saved_bytes(trained: Trained, layer: LayerBytes) -> int:
-    """Bytes of a layer's input that its weights' gradient keeps in the arena, beyond what is there anyway, at least.
+def _saved_bytes(trained: Trained, kept: bool, readers: int) -> int:
+    """Return the least bytes of a layer's input that its weights' gradient adds to the arena.
 
     Layers that read the same map may keep it together: each counts its part.
     """
-    if not trained.partial and layer.input_kept:
+    if not trained.partial and kept:
         return 0
-    return padded(layer_memory(trained).saved) // layer.input_readers // ALIGNMENT * ALIGNMENT
+    return padded(layer_memory(trained).saved) // readers // ALIGNMENT * ALIGNMENT
 
 
 class _Step:

@@ -9,11 +9,12 @@ from fractions import Fraction
 from smidgen.codegen.entries import audio_bytes
 from smidgen.errors import InputError
 from smidgen.ir import Graph
+from smidgen.selection.bounds import pose_analytic, pose_planned
 from smidgen.selection.contributions import Contributions
 from smidgen.selection.estimates import shipped_contributions
 from smidgen.selection.found import METHODS, Found, Improvement, LayerGain, Method, Pareto, PlannedBytes
 from smidgen.selection.methods import EVALUATIONS, BestFirst, Promises, Trials, draw_lots, evolve, promise
-from smidgen.selection.problem import UNIT, Candidate, Problem, SearchError, pose_analytic, pose_planned
+from smidgen.selection.problem import UNIT, Candidate, Problem, SearchError
 from smidgen.selection.refinement import PlanCallback, Planner, Refinement
 from smidgen.selection.smoothing import smoothed
 from smidgen.targets import find

@@ -196,7 +196,7 @@ def power_of_two(exponent: Tensor) -> Tensor:
 
 
 def from_float(node: Node, dy: Tensor, unit: Tensor, exponent: Tensor) -> Tensor:
-    """What `ops.FromFloat` rounds, in whole numbers: dy [devices, channels, …] in units of `unit` [devices, 1]."""
+    """Return what `ops.FromFloat` rounds, as whole numbers: dy [devices, channels, …] in `unit` [devices, 1]."""
     op = node.op
     assert isinstance(op, ops.FromFloat)
     inverse = torch.where(unit > op.TINY, 1.0 / unit, 0.0)

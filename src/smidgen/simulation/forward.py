@@ -1,4 +1,4 @@
-"""What each op of the forward pass computes, for all devices and images at once."""
+"""The ops of the forward pass, for all devices and images at once."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ class _Stored:
         self._table = table
 
     def resized(self, places: Numbers, boxes: list[Crop], flipped: list[bool]) -> Tensor:
-        """What the boxes show of the images at these places, as a model's input."""
+        """Return the boxes of the images at these places as a model's input."""
         shape = (len(places), self._rows, self._columns, self._colours)
         shown = torch.empty(shape, dtype=self._table.dtype, device=self._device)
         edges = np.array(boxes, np.float64).reshape(-1, 4).T

@@ -65,7 +65,7 @@ class FleetNode:
 
 @dataclass(frozen=True, eq=False)
 class FleetStep:
-    """How tensors learn. `gradient` makes sums of what `sources` are; the step of a float32 head has none."""
+    """A step of tensors that learn. `gradient` sums up `sources`; the step of a float32 head has none."""
 
     node: Node
     parameters: tuple[Parameter, ...]
@@ -281,7 +281,7 @@ class _Merger:
 
 @dataclass(frozen=True, eq=False)
 class _OneGraph:
-    """A graph that is being merged: the fleet's value for each of its own, the tensors of which its states are part."""
+    """A graph that is being merged: the fleet's value for each of its values, and the tensors that hold its states."""
 
     graph: Graph
     number: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -109,7 +108,7 @@ class Simulation:
         return IntegerStep(step, self.merged, weights[0], self.s)
 
     def _boundary(self) -> tuple[FleetValue, ...]:
-        """What all devices share and some lane reads: the image, or what the front gives."""
+        """Return the values that all devices share and some lane reads: the image, or outputs of the front."""
         shared = {v for n in self._front_nodes for v in n.outs} | {self.merged.image}
         read = [v for n in self._nodes for v in n.ins]
         read += [of for of, _ in self.merged.masked.values()]
@@ -126,11 +125,11 @@ class Simulation:
 
     @property
     def boundary_bytes(self) -> int:
-        """What the front gives for one image, in bytes."""
+        """The bytes of the front's outputs for one image."""
         return sum(4 * v.type.size for v in self.boundary)
 
     def chunk(self, images: int) -> int:
-        """How many of so many images the front runs ahead for."""
+        """Return how many of `images` the front runs ahead for."""
         return max(1, min(images, MOST_IMAGES, CHUNK_BYTES // self.boundary_bytes))
 
     def front(self, images: Tensor) -> list[Tensor]:
@@ -178,8 +177,8 @@ class Simulation:
         return losses
 
     def _put_back(self, before: Sequence[Tensor], skipped: Tensor) -> None:
-        """What a step has changed on devices that skip it, as it was."""
-        firsts = [0] * (2 + len(self.parameters)) + [step.first for step in self._steps for _ in step.besides()]
+        """Restore what a step has changed on devices that skip it."""
+        firsts = [0] * (2 + len(self.parameters)) + [step.first for step in self._steps for _ in step.extra_state()]
         for tensor, was, first in zip(self.mutable(), before, firsts, strict=True):
             own = skipped[first : first + len(tensor)].reshape(-1, *[1] * (tensor.dim() - 1))
             tensor.copy_(torch.where(own, was, tensor))
@@ -240,7 +239,7 @@ class Simulation:
         """Every tensor that a step changes."""
         tensors = [self._tables.levels, self._tables.step, *self.parameters.values()]
         for step in self._steps:
-            tensors += step.besides()
+            tensors += step.extra_state()
         return tensors
 
     def state(self, device: int) -> dict[str, Array]:
@@ -256,7 +255,7 @@ class Simulation:
         return {v.name: found[v] for v in graph.state}
 
     def restore(self, device: int, state: Mapping[str, Array]) -> None:
-        """Put back what `state` gave."""
+        """Restore a device from what `state` returned."""
         graph = self.merged.graphs[device]
         check_state(graph, state)
         for step in self._steps:
@@ -265,23 +264,13 @@ class Simulation:
         self._tables.restore(device, state[roles_of(graph).step_state.name])
 
 
-class Stepping(Protocol):
-    """What can be stepped: all tensors it changes lie where they are."""
-
-    place: torch.device
-    recordable: bool  # as a CUDA graph
-
-    def step(self, shared: Sequence[Tensor], label: Tensor, rates: Tensor) -> Tensor:
-        """One step on one image; the loss of each device."""
-
-    def mutable(self) -> list[Tensor]:
-        """Every tensor that a step changes."""
-
-
 class Loop:
-    """A chunk of images after another; each is copied to where the recorded step reads it."""
+    """Steps over the images of a chunk; on a GPU one step is recorded as a CUDA graph and played back.
 
-    def __init__(self, simulation: Stepping) -> None:
+    Each image is copied to where the recorded step reads it.
+    """
+
+    def __init__(self, simulation: Simulation) -> None:
         self.simulation = simulation
         self.recorded: torch.cuda.CUDAGraph | None = None
         self.buffers: tuple[list[Tensor], Tensor, Tensor, Tensor, Tensor] | None = None

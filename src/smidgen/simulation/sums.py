@@ -37,7 +37,7 @@ def _product(w: Tensor, x: Tensor) -> Tensor:
 
 
 def patches(x: Tensor, window: Window) -> Tensor:
-    """What a window sees: [devices, taps · channels, positions], channel by channel within a tap."""
+    """Return the elements under a window: [devices, taps · channels, positions], channel by channel within a tap."""
     if window.size == (1, 1) and window.stride == (1, 1) and not any(window.pad):
         return x.flatten(2)
     seen = views(x, window)
@@ -60,7 +60,7 @@ def views(x: Tensor, window: Window) -> Tensor:
 
 
 def depthwise(x: Tensor, w: Tensor, window: Window) -> Tensor:
-    """Each channel by filters of its own; w is [devices, kernel rows, kernel columns, channels · multiplier]."""
+    """Convolve each channel with its filters; w is [devices, kernel rows, kernel columns, channels · multiplier]."""
     devices, channels = max(x.shape[0], w.shape[0]), x.shape[1]
     x, w = x.expand(devices, *x.shape[1:]), w.expand(devices, *w.shape[1:])
     if x.is_cuda:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -123,13 +123,7 @@ class Counter:
         self.fields = _Fields.from_buffer(mapped)
 
     def attach(self, emulator: Uc, cache: Path) -> None:
-        """Count what this emulator runs from now on."""
-        try:
-            self._attach_native(emulator, cache)
-        except TargetError:
-            self.attach_python(emulator)
-
-    def _attach_native(self, emulator: Uc, cache: Path) -> None:
+        """Count what this emulator runs from now on; TargetError where it cannot be counted."""
         source = {"counter.c": (Path(__file__).parent / "counter.c").read_text()}
         library = Cache(cache, find_compiler()).build(".so", source, "-shared", "counter.c")
         self._library = ctypes.CDLL(str(library))  # kept while the emulator may call it
@@ -140,10 +134,6 @@ class Counter:
         if error:
             raise TargetError(f"the emulator takes no hook for blocks: error {error}")
 
-    def attach_python(self, emulator: Uc) -> None:
-        """The same without a compiler."""
-        emulator.hook_add(UC_HOOK_BLOCK, self._count_block)
-
     def by_function(self, image: Image) -> dict[str, int]:
         """Instructions of each function in the call that was measured, most first."""
         counts: dict[str, int] = {}
@@ -152,47 +142,3 @@ class Counter:
             name = symbol.name if symbol else "unknown"
             counts[name] = counts.get(name, 0) + int(self.blocks["executed"][index])
         return dict(sorted(counts.items(), key=lambda item: -item[1]))
-
-    def _count_block(self, emulator: Uc, address: int, size: int, _: object) -> None:
-        """count_block of counter.c."""
-        f = self.fields
-        if not f.origin <= address < f.origin + f.size:
-            emulator.emu_stop()
-            return
-        index = (address - f.origin) // 2
-        block = self.blocks[index]
-        if block["size"] != size:
-            halfwords = self.code[index : index + size // 2].tolist()
-            block["size"], block["instructions"] = size, _instructions_in(halfwords, f.wide_mask, f.wide_from)
-        self._follow(emulator.reg_read, address, int(block["role"]))
-        count = int(block["instructions"])
-        f.total += count
-        if f.inside:
-            block["executed"] += count
-            self.nodes[f.node] += np.uint64(count)
-        f.lowest_stack = min(f.lowest_stack, emulator.reg_read(f.stack_register))
-        if f.total > f.limit:
-            emulator.emu_stop()
-
-    def _follow(self, read: Callable[[int], int], address: int, role: int) -> None:
-        f = self.fields
-        if f.inside and address == f.back:
-            f.inside = 0
-        if not f.inside and role & ENTRY:
-            f.inside, f.called, f.back = 1, 0, read(f.link_register) & ~1
-            self.blocks["executed"], self.nodes[:] = 0, 0
-        if role & GENERATED:
-            f.node = f.node_count
-        if role & KERNEL and f.after_generated and f.inside:
-            f.node = self.calls[f.called] if f.called < f.call_count else f.node_count
-            f.called += 1
-        f.after_generated = role & GENERATED
-
-
-def _instructions_in(halfwords: list[int], mask: int, least: int) -> int:
-    """Instructions take one halfword, or two where these bits of the first come to so much."""
-    count = at = 0
-    while at < len(halfwords):
-        at += 2 if halfwords[at] & mask >= least else 1
-        count += 1
-    return count

@@ -44,7 +44,7 @@ from smidgen.targets.device import (
 )
 from smidgen.targets.image import Image, StackBound, bound_stack, read_image
 from smidgen.targets.qemu import QemuBoard
-from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, render_board, start_files, start_usage
+from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, render_board, start_files
 
 BLOCKS = ("arena", "state")  # the program's blocks of SRAM, by their names in C
 PROJECT = ("Makefile", "CMakeLists.txt", "README.md")
@@ -131,7 +131,7 @@ class BoardTarget(Target):
         serving = main or {"serve.c": self.server(graph, sources)}
         link = toolchain.link_flags(self.toolchain, self.board.core)
         kept = kept_fields(sources) if "flash.c" in serving else {}
-        files = {**sources.interface_headers, **sources.files, **self._board_files(kept), **serving}
+        files = {**sources.interface_headers, **sources.files, **start_files(self.board, kept), **serving}
         own = [name for name in files if name.endswith(".c")]
         return cache.build(".elf", files, "-I.", "-T", "board.ld", *link, *own, *objects)
 
@@ -139,7 +139,7 @@ class BoardTarget(Target):
         """The main that serves the host."""
         inputs, outputs = (", ".join(str(v.type.bytes) for v in vs) or "0" for vs in (graph.inputs, graph.outputs))
         sizes = {"input_bytes": inputs, "output_bytes": outputs, "piped": int(self.board.core.helium)}
-        return self._render("serve.c", {**interface(graph, sources), **sizes})
+        return render_board(self.board, "serve.c", {**interface(graph, sources), **sizes})
 
     def linked(self, graph: Graph, sources: Sources, keeps: bool = True) -> Path:
         """The firmware of a program that serves a host over a link, as its project's example does.
@@ -156,7 +156,7 @@ class BoardTarget(Target):
         """The example of a project, what it includes, and a driver for the flash of an emulated board."""
         names = ("main.c", *(("port.h",) if serves(graph) else ()), *(("keep.h", "flash.c") if sources.learns else ()))
         fields = {**interface(graph, sources), **kept_fields(sources)}
-        return {name: self._render(name, fields) for name in names}
+        return {name: render_board(self.board, name, fields) for name in names}
 
     def start(self, graph: Graph, sources: Sources) -> BoardDevice:
         return BoardDevice(graph, sources, self, self.build(graph, sources))
@@ -168,16 +168,10 @@ class BoardTarget(Target):
         link = {f"{kind}_link": " ".join(toolchain.link_flags(kind, core)) for kind in TOOLCHAINS}
         optional = [flag for flag in toolchain.FLAGS if flag != "-Werror"]
         kept = kept_fields(sources)
-        words = {"flags": " ".join(optional), "startup_usage": start_usage(self.board)}
-        every = {**fields, **flags, **link, **kept, **words}
-        board = {**self._board_files(kept), **self._example(graph, sources)}
-        return {f"board/{name}": text for name, text in board.items()} | {n: self._render(n, every) for n in PROJECT}
-
-    def _render(self, name: str, fields: Mapping[str, object]) -> str:
-        return render_board(self.board, name, fields)
-
-    def _board_files(self, kept: Mapping[str, object] | None = None) -> dict[str, str]:
-        return start_files(self.board, kept or {})
+        every = {**fields, **flags, **link, **kept, "flags": " ".join(optional)}
+        board = {**start_files(self.board, kept), **self._example(graph, sources)}
+        files = {f"board/{name}": text for name, text in board.items()}
+        return files | {name: render_board(self.board, name, every) for name in PROJECT}
 
 
 def _fit(graph: Graph, sources: Sources, board: Board, what: str, needed: int, parts: str) -> None:

@@ -51,7 +51,7 @@ def find_table(name: str) -> Table:
 
 
 def is_zoo_name(name: str) -> bool:
-    """Whether the zoo knows a network by this name."""
+    """Return whether the zoo has a network of this name."""
     return name in NAMES or _MBV2.fullmatch(name) is not None
 
 
