@@ -32,7 +32,7 @@ from tests.frontends.test_onnx import model as onnx_model
 from tests.support.float_graphs import FloatNet, dequantized
 from tests.support.least_squares import CLASSES, accuracy, fit
 from tests.support.small_network import small_network
-from tests.support.tiers import examples
+from tests.support.tiers import examples, first
 
 SAMPLE = read_sample()
 TESTED = SAMPLE.test.spread(256)
@@ -81,7 +81,7 @@ def quantized(path: str, folder: Path) -> dict[str, object]:
     return found
 
 
-@pytest.mark.parametrize(("make", "convention"), [(small_resnet, "0,255"), (like_torchvision, "imagenet")])
+@pytest.mark.parametrize(("make", "convention"), first((like_torchvision, "imagenet"), (small_resnet, "0,255")))
 def test_a_network_whose_file_says_nothing_gets_the_convention_it_was_made_for(
     make: Callable[[], Classifier], convention: str, tmp_path: Path
 ) -> None:
@@ -94,7 +94,7 @@ def test_a_network_whose_file_says_nothing_gets_the_convention_it_was_made_for(
     assert sm.load(tmp_path / "a.smg").preprocessing == CONVENTIONS[convention]
 
 
-@pytest.mark.parametrize(("scale", "shift", "inside"), [(1 / 255, 0.0, "0,1"), (1 / 127.5, -1.0, "-1,1")])
+@pytest.mark.parametrize(("scale", "shift", "inside"), first((1 / 255, 0.0, "0,1"), (1 / 127.5, -1.0, "-1,1")))
 def test_a_network_with_a_rescaling_layer_takes_raw_pixels(
     scale: float, shift: float, inside: str, tmp_path: Path
 ) -> None:
@@ -105,7 +105,7 @@ def test_a_network_with_a_rescaling_layer_takes_raw_pixels(
     assert found["float32"] == pytest.approx(right, abs=1.5 / len(TESTED))
 
 
-@pytest.mark.parametrize("convention", ["0,255", "0,1", "imagenet"])
+@pytest.mark.parametrize("convention", first("imagenet", "0,255", "0,1"))
 def test_without_labels_mirror_images_tell(convention: str) -> None:
     graph = sm.from_torch(fitted(like_torchvision, convention), EXAMPLE)
     found = choose_preprocessing(graph, SAMPLE.train.images, None, CONVENTIONS, lambda _: None)
