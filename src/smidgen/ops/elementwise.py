@@ -135,31 +135,15 @@ class Mul(Pair):
         return {**pair_params(node, self.activation), "multiplier": multiplier, "shift": shift}
 
 
-def rescale_params(node: Node, multiplier: tuple[int, int], limits: tuple[int, int]) -> Params:
-    return {
-        "x_zero": node.ins[0].type.zero, "y_zero": node.out.type.zero,
-        "multiplier": multiplier[0], "shift": multiplier[1], "lo": limits[0], "hi": limits[1],
-    }  # fmt: skip
+class Rescale(Op):
+    """y = x limited to an activation's range, in another quantization."""
 
-
-@op
-class Activate(Op):
-    """y = x limited to the activation's range, in another quantization."""
-
-    activation: str = "relu"
+    activation: str
 
     kernel = "smg_rescale_s8"
     requantizes = True
     elementwise = True
     inplace = 0
-
-    def infer(self, x: Type) -> Type:
-        numerics.check_activation(self.activation)
-        check_quantized("Activate", x)
-        return Type(x.shape, x.dtype)
-
-    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
-        return (requantize_grad(g, dy, node.out, ratio(node.ins[0].type, over=node.out.type), self.activation),)
 
     def multiplier(self, node: Node) -> tuple[int, int]:
         return numerics.quantize_single(node.ins[0].type.scale, over=node.out.type.scale)
@@ -172,36 +156,40 @@ class Activate(Op):
         scaled = numerics.multiply(x.astype(np.int64) - node.ins[0].type.zero, *self.multiplier(node))
         return numerics.to_int8(scaled, y.zero, *numerics.activation_range(self.activation, y))
 
+    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
+        return (requantize_grad(g, dy, node.out, ratio(node.ins[0].type, over=node.out.type), self.activation),)
+
     def params(self, node: Node) -> Params:
-        return rescale_params(node, self.multiplier(node), numerics.activation_range(self.activation, node.out.type))
+        (multiplier, shift), x, y = self.multiplier(node), node.ins[0].type, node.out.type
+        lo, hi = numerics.activation_range(self.activation, y)
+        return {"x_zero": x.zero, "y_zero": y.zero, "multiplier": multiplier, "shift": shift, "lo": lo, "hi": hi}
 
 
 @op
-class Requantize(Op):
+class Activate(Rescale):
+    """An activation on its own."""
+
+    activation: str = "relu"
+
+    def infer(self, x: Type) -> Type:
+        numerics.check_activation(self.activation)
+        check_quantized("Activate", x)
+        return Type(x.shape, x.dtype)
+
+
+@op
+class Requantize(Rescale):
     """The same real numbers in another int8 quantization."""
 
-    kernel = "smg_rescale_s8"
-    requantizes = True
-    elementwise = True
-    inplace = 0
+    activation = "none"
 
     def infer(self, x: Type) -> Type:
         if x.dtype != "int8" or x.q is None or x.q.axis is not None:
             raise GraphError(f"Requantize takes int8 with one scale, not {x.dtype}")
         return Type(x.shape, x.dtype)
 
-    def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
-        return (requantize_grad(g, dy, node.out, ratio(node.ins[0].type, over=node.out.type), "none"),)
-
     def multiplier(self, node: Node) -> tuple[int, int]:
         return numerics.quantize_multiplier(node.ins[0].type.scale / node.out.type.scale)
-
-    def ref(self, node: Node, x: Array) -> Array:
-        scaled = numerics.multiply(x.astype(np.int64) - node.ins[0].type.zero, *self.multiplier(node))
-        return numerics.to_int8(scaled, node.out.type.zero)
-
-    def params(self, node: Node) -> Params:
-        return rescale_params(node, self.multiplier(node), (numerics.INT8_MIN, numerics.INT8_MAX))
 
 
 @op
