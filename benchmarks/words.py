@@ -38,7 +38,7 @@ def show(found: LearnedAlike) -> None:
     table.add_row("loss, mean of the first and last quarter", f"{found.first_loss:.3f}", f"{found.last_loss:.3f}")
     table.add_row("top-1 of the test recordings", f"{found.before:.1%}", f"{found.after:.1%}")
     Console().print(table)
-    print(f"hearing a recording {found.heard:,} instructions, learning it {found.step:,}; SRAM {found.sram:,} bytes")
+    print(f"the front end takes {found.heard:,} instructions, learning {found.step:,}; SRAM {found.sram:,} bytes")
     print(f"features, losses and weights {'are' if found.exact else 'are NOT'} those of this machine")
 
 

@@ -108,7 +108,7 @@ def _heard(board: BoardDevice, sound: Array, image: Array) -> Array:
     """What the board's own front end makes of the sound."""
     spec = board.graph.preprocessing
     assert isinstance(spec, sm.LogMel)
-    return board.hear(middle(sound, spec, image.shape))
+    return board.audio_features(middle(sound, spec, image.shape))
 
 
 def finish(

@@ -58,9 +58,9 @@ def measure_front_end(name: str, board: str, seed: int = 0) -> FrontEndCost:
     tables = vars(log_mel_tables(spec)).values()
     with program.start() as device:
         assert isinstance(device, BoardDevice)
-        exact = np.array_equal(device.hear(samples), log_mel(samples, spec, program.graph.image.type))
+        exact = np.array_equal(device.audio_features(samples), log_mel(samples, spec, program.graph.image.type))
         frames, longest = spec.frames(shape), device.counts().total
-        whole = device.heard / frames * spec.rate / spec.hop
+        whole = device.front_end_instructions / frames * spec.rate / spec.hop
     flash = sum(table.nbytes for table in tables if isinstance(table, np.ndarray))
     return FrontEndCost(name, board, round(whole), longest, program.sources.audio_bytes, flash, exact)
 
@@ -117,7 +117,7 @@ def learn_alike(graph: Graph, data: Data, scheme: Scheme | str, steps: int, rate
         before = top1(host, data.test)
         for index in course.order(0, len(data.train))[:steps]:
             samples, label = middle(data.train.images[index], spec, graph.image.type.shape), data.train.labels[index]
-            heard = board.hear(samples)
+            heard = board.audio_features(samples)
             exact &= np.array_equal(heard, as_input(samples, pixel_encoding(graph)))
             losses.append(host.train(as_input(samples, pixel_encoding(graph)), label, rate))
             exact &= board.train(heard, label, rate) == losses[-1]
@@ -126,5 +126,5 @@ def learn_alike(graph: Graph, data: Data, scheme: Scheme | str, steps: int, rate
         part = max(len(losses) // 4, 1)
         return LearnedAlike(
             len(losses), before, top1(host, data.test), float(np.mean(losses[:part])), float(np.mean(losses[-part:])),
-            board.heard, step, board.memory().bytes, exact,
+            board.front_end_instructions, step, board.memory().bytes, exact,
         )  # fmt: skip

@@ -98,7 +98,7 @@ def digest(texts: Iterable[str]) -> str:
 
 
 def cache_folder() -> Path:
-    """Where the user's platform keeps what can be made again."""
+    """Return the platform's cache folder."""
     stated = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if sys.platform == "darwin":
         base = _home() / "Library" / "Caches"
@@ -115,7 +115,7 @@ def _home() -> Path:
         found = Path()
     if not found.is_absolute():
         raise TargetError(
-            "there is no home folder to keep built programs in; set HOME, or XDG_CACHE_HOME to a folder of your own"
+            "there is no home folder to keep built programs in; set HOME, or XDG_CACHE_HOME to a writable folder"
         )
     return found
 

@@ -70,7 +70,7 @@ def compile(
 def plan(
     model: Graph, scheme: Scheme, target: Target, *, options: Options, streamed_input: bool = False
 ) -> PlannedSchedule:
-    """Where everything of a program that learns lies if memory is scarce: that of compile(), without its C."""
+    """Return the memory plan that compile() would make where memory is scarce, without the C."""
     step = passes.run(build_training(model, scheme, options, images=None).step)
     return _lay_out(step, True, streamed_input, target.working)
 

@@ -95,7 +95,10 @@ def test_words_are_learned_from_the_command_line(
     assert learned.preprocessing == MFCC
     data = load_data(words)
     with compile(learned).start() as device:
-        right = [device.predict(device.hear(_second(i, word))) == data.classes.index(word) for i, word in _unheard()]
+        right = [
+            device.predict(device.audio_features(_second(i, word))) == data.classes.index(word)
+            for i, word in _unheard()
+        ]
     assert np.mean(right) >= 0.9
     said = fail(capsys, monkeypatch, "train", keywords, *given[:-2], str(tmp_path / "no"), "--audio", "yamnet")
     assert "sound of 64 features a frame does not fill an input [1, 49, 10, 1]" in said
@@ -150,7 +153,7 @@ def test_a_float_network_is_quantized_on_sound(words: Path, tmp_path: Path) -> N
     graph = read_smg(out)
     samples = _second(1, "low")
     with compile(graph).start() as device:
-        heard = device.hear(samples[: graph.preprocessing.samples(graph.image.type.shape)])  # type: ignore[union-attr]
+        heard = device.audio_features(samples[: graph.preprocessing.samples(graph.image.type.shape)])  # type: ignore[union-attr]
         assert np.array_equal(heard, as_input(samples[:15_600], pixel_encoding(graph)))
         assert device.predict(heard) in range(10)
 
@@ -202,7 +205,7 @@ def test_a_budget_of_sram_counts_the_front_end(keywords: str) -> None:
     assert planned[0].total - planned[1].total == 3_518
     with compile(graph, "head", "cortex-m7", options=Options(3), streamed_input=True).start() as device:
         assert isinstance(device, BoardDevice)
-        device.hear(_second(1, "low"))
+        device.audio_features(_second(1, "low"))
         device.train(np.zeros((1, 49, 10, 1), np.int8), 0, 0.1)
         assert device.memory().bytes <= planned[0].total
 

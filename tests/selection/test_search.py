@@ -21,7 +21,7 @@ from smidgen.selection.problem import UNIT, Candidate, Choice, Layer, Problem
 from smidgen.selection.searching import Searcher
 from smidgen.selection.smoothing import smoothed
 from smidgen.targets import find
-from smidgen.targets.firmware import BESIDES, BoardTarget
+from smidgen.targets.firmware import OVERHEAD, BoardTarget
 from smidgen.training.scheme import Scheme, analytic_memory
 from tests.support.contributions import measured
 from tests.support.networks import branches, gates, inverted_residual, pools_and_moves
@@ -192,7 +192,7 @@ def test_what_is_found_for_128_kib_profiles_within_it_on_the_board(mcunet: Graph
     assert found.planned is not None
     assert (program.memory.peak, program.memory.state) == (found.planned.arena, found.planned.state)
     assert measured_on_board.sram_bytes <= found.cost <= 128 * 1024
-    assert measured_on_board.sram.other + measured_on_board.sram.stack_bound <= BESIDES
+    assert measured_on_board.sram.other + measured_on_board.sram.stack_bound <= OVERHEAD
     assert measured_on_board.exact.equal
     assert found.cost > 0.97 * 128 * 1024
 
@@ -226,7 +226,7 @@ def test_every_point_of_the_curve_is_what_a_single_search_finds() -> None:
 def test_the_exact_search_of_a_small_network_finds_what_planning_everything_finds() -> None:
     graph, options, board = inverted_residual(1), sm.Options(CLASSES, weight_bits=8), find("cortex-m7")
     contributions = measured(graph, 4, shares=(Fraction(1),))
-    (problem,) = pose_planned(graph, smoothed(contributions), (8,), options, board.working, board.besides, True)
+    (problem,) = pose_planned(graph, smoothed(contributions), (8,), options, board.working, board.overhead, True)
     rows = []
     for gain, _, biases, choices in everything(problem):
         candidate = problem.candidate(biases, choices)
@@ -242,7 +242,7 @@ def test_the_exact_search_of_a_small_network_finds_what_planning_everything_find
 def _fits(graph: Graph, scheme: Scheme, options: sm.Options, board: object, most: int) -> bool:
     assert isinstance(board, BoardTarget)
     layout = plan(graph, scheme, board, options=options, streamed_input=True)
-    return layout.peak + state_bytes(layout.graph) + board.besides <= most
+    return layout.peak + state_bytes(layout.graph) + board.overhead <= most
 
 
 def test_a_budget_below_the_head_alone_names_the_least_that_works() -> None:

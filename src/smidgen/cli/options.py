@@ -240,14 +240,14 @@ class Labelled(Limited):
 
 @dataclass(frozen=True, kw_only=True)
 class Reading(Labelled):
-    """How data is read."""
+    """Options for reading data."""
 
     short_side: int = option(SHORT_SIDE, "Reduce larger image files to this short side, in pixels.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Learning(Verb):
-    """How a program learns."""
+    """Options for learning."""
 
     classes: int | None = option(None, "Classes to learn. By default the data's, or those of the model.")
     weight_bits: int | None = option(

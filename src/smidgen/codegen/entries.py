@@ -42,7 +42,7 @@ def copied(label: Value, place: str) -> str:
 
 
 def choice(graph: Graph) -> str:
-    """How a prediction is made from the scores."""
+    """Return how a prediction is made from the scores."""
     if _says_yes(graph):
         return "    best = scores[0] > 0;\n"
     count = graph.scores.type.size

@@ -75,7 +75,7 @@ def kept_sectors(state_bytes: int) -> int:
 
 
 def kept_fields(sources: Sources) -> dict[str, object]:
-    """Where in a board's flash a program's state is kept, as fields of templates; empty where nothing is learned."""
+    """Return where a board's flash keeps the program's state, as template fields; empty where nothing is learned."""
     if not sources.learns:
         return {"kept": "", "kept_words": "", "kept_usage": ""}
     count = kept_sectors(sources.state_bytes)

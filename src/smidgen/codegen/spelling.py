@@ -1,4 +1,4 @@
-"""How names, numbers, texts, shapes and structs are spelled in C."""
+"""C spelling of names, numbers, strings, shapes and structs."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Rows:
 
     @property
     def has_classes(self) -> bool:
-        """Whether the labels are classes: words or integers in one column."""
+        """Return whether the labels are classes: words or integers in one column."""
         if len(self.columns.labels) != 1:
             return False
         labels = [words[0] for words in self.words]

@@ -56,7 +56,7 @@ CHECKPOINT, PROFILE, PROJECT, REPORT = "checkpoint.ckpt", "profile.json", "proje
 
 @dataclass(frozen=True)
 class Wish:
-    """What a fit is to make, and how."""
+    """The request of a fit: what to make, and how."""
 
     budget: int  # bytes of SRAM
     target: str  # a board
@@ -99,7 +99,7 @@ class Stages:
 
     @cached_property
     def streamed(self) -> bool:
-        """Whether the board receives the image row by row; some networks need it whole."""
+        """Return whether the board receives the image row by row; some networks need it whole."""
         return streams_input(self.graph, find_board(self.wish.target).working)
 
     @cached_property

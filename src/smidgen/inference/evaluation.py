@@ -43,7 +43,7 @@ Shown = tuple[str | Table, ...]
 
 @dataclass(frozen=True)
 class ClassTested:
-    """How well a class is distinguished from the others; None where there is nothing to count."""
+    """Precision and recall of a class; None where there is nothing to count."""
 
     name: str
     samples: int  # of this class
@@ -53,7 +53,7 @@ class ClassTested:
 
 @dataclass(frozen=True)
 class NumberTested:
-    """How far an output is from its label."""
+    """Errors of one output against its label."""
 
     name: str
     mean_absolute: float
@@ -63,7 +63,7 @@ class NumberTested:
 
 @dataclass(frozen=True)
 class ClassError:
-    """How well samples of a class are reconstructed."""
+    """Reconstruction error of the samples of a class."""
 
     name: str
     samples: int
@@ -96,7 +96,7 @@ class _Tested:
 
 @dataclass(frozen=True)
 class ClassesTested(_Tested):
-    """How often the class of a sample is predicted."""
+    """Accuracy over samples with class labels."""
 
     accuracy: float
     note: str  # on how the classes of the data were matched with the model's; may be empty
@@ -114,7 +114,7 @@ class ClassesTested(_Tested):
 
 @dataclass(frozen=True)
 class CellsTested(_Tested):
-    """How often the class of a cell is predicted."""
+    """Accuracy over the cells of maps."""
 
     cells: int  # with a known class
     accuracy: float
@@ -132,7 +132,7 @@ class CellsTested(_Tested):
 
 @dataclass(frozen=True)
 class LabelsTested(_Tested):
-    """How often each of several outputs is right, where each is a yes or a no."""
+    """Accuracy of each of several yes-or-no outputs."""
 
     accuracy: float  # share of all outputs that are right
     outputs: tuple[ClassTested, ...]  # the samples of each are those labelled yes
@@ -147,7 +147,7 @@ class LabelsTested(_Tested):
 
 @dataclass(frozen=True)
 class NumbersTested(_Tested):
-    """How far a model's outputs are from the vectors that are the labels."""
+    """Errors of a model's outputs against vector labels."""
 
     mean_absolute: float
     root_mean_squared: float
@@ -167,7 +167,7 @@ class NumbersTested(_Tested):
 
 @dataclass(frozen=True)
 class ReconstructionTested(_Tested):
-    """How well a model reconstructs its input: mean squared errors, in the numbers that the input stands for."""
+    """Reconstruction errors of a model: mean squared, in the numbers that the input stands for."""
 
     error: float  # mean of all samples
     least: float

@@ -37,7 +37,7 @@ BATCH = 16  # samples at once in numpy
 
 @dataclass(frozen=True)
 class InferenceProgress:
-    """How many samples of how many are done."""
+    """Progress: samples done, of all."""
 
     done: int
     total: int

@@ -72,7 +72,7 @@ class LogMel:
     def _check_windows(self) -> None:
         if self.rate not in RATES:
             known = ", ".join(f"{rate:,}" for rate in RATES)
-            raise InputError(f"sound of {self.rate:,} samples per second is not heard; give one of {known}")
+            raise InputError(f"audio of {self.rate:,} samples per second is not supported; give one of {known}")
         if not SIZES[0] <= self.size <= SIZES[1] or self.size & (self.size - 1):
             raise InputError(
                 f"a Fourier transform of {self.size} samples is not computed; give a power of two from {SIZES[0]} to "

@@ -17,7 +17,7 @@ from smidgen.targets.device import Device, Target
 
 
 class LinkTarget(Target):
-    """Where a device runs already; programs are compiled for it as for the target given."""
+    """A target whose device runs already; programs are compiled as for the target given."""
 
     def __init__(self, device: LinkedDevice, like: Target) -> None:
         self.device, self._like = device, like
@@ -31,8 +31,8 @@ class LinkTarget(Target):
         return self._like.frugal
 
     @property
-    def besides(self) -> int:
-        return self._like.besides
+    def overhead(self) -> int:
+        return self._like.overhead
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -70,8 +70,8 @@ class LentDevice(Device):
     def train(self, image: Array, label: int | Array | None, learning_rate: float) -> float:
         return self._device.train(image, label, learning_rate)
 
-    def hear(self, samples: Array) -> Array:
-        return self._device.hear(samples)
+    def audio_features(self, samples: Array) -> Array:
+        return self._device.audio_features(samples)
 
     def outputs(self) -> tuple[Array, ...]:
         return self._device.outputs()

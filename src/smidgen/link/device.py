@@ -75,7 +75,7 @@ class LinkedDevice(Device):
         self._note(replace(step, gave=loss))
         return loss
 
-    def hear(self, samples: Array) -> Array:
+    def audio_features(self, samples: Array) -> Array:
         """A link hands over what a network reads, and no sound."""
         raise InputError("a link takes a network's input, not sound; give the board a microphone")
 

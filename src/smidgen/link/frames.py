@@ -161,7 +161,7 @@ class Command(IntEnum):
 
 
 class Status(IntEnum):
-    """How it went."""
+    """Outcome of a request."""
 
     DONE = 0
     DAMAGED = 1  # the request did not arrive as it was sent

@@ -1,4 +1,4 @@
-"""What an arena holds at its peak: parts that add up to it, with what shares memory and what lies unused."""
+"""Contents of an arena at its peak: parts that add up to it, shared and unused bytes included."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from smidgen.ops.recurrence import Recurrent
 from smidgen.ops.shape import Crop, Pad, Reshape
 from smidgen.ops.weighted import Weighted, Windowed
 
-Fusing = Weighted | Add | Mul | AvgPool | MaxPool  # ops with an activation of their own
+Fusing = Weighted | Add | Mul | AvgPool | MaxPool  # ops with a fused activation
 
 
 def merge_pads(graph: Graph) -> Graph:

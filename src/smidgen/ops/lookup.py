@@ -126,7 +126,7 @@ class PRelu(Op):
         return numerics.to_int8(scaled, node.out.type.zero)
 
     def grad(self, g: Builder, node: Node, dy: Value) -> tuple[Value | None, ...]:
-        """Where x ≥ 0 the gradient passes as through a requantization, elsewhere as through a product."""
+        """Pass the gradient where x ≥ 0 as through a requantization, elsewhere as through a product."""
         (x, slope), y = node.ins, node.out
         inside = requantize_grad(g, dy, y, (), "none")
         zero = g.constant("zero", np.array([x.type.zero], x.type.dtype), x.type.q)

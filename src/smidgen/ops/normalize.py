@@ -36,7 +36,7 @@ def scale_type(x: Type, channels: int) -> str:
 class Groups:
     """The elements that share statistics: those of a group of channels, of one row or of all of them."""
 
-    rows: int  # that have statistics of their own
+    rows: int  # each with its own statistics
     positions: int  # that share them
     groups: int  # of channels
     width: int  # channels of a group

@@ -52,7 +52,7 @@ def pose_planned(
     bits: tuple[int, ...],
     options: Options,
     working: Working,
-    besides: int,
+    overhead: int,
     streamed_input: bool,
 ) -> tuple[Problem, ...]:
     """Pose the problem with the least SRAM of the compiled program as the cost, for each number of bits."""
@@ -74,7 +74,7 @@ def pose_planned(
             )
             found.append(replace(bytes_, choices=_worthwhile(choices)))
         gains = _bias_gains(contributions, deepest)
-        return Problem(bits, tuple(found), gains, besides + _head_state(graph, options, bits), known.head_arena)
+        return Problem(bits, tuple(found), gains, overhead + _head_state(graph, options, bits), known.head_arena)
 
     return tuple(problem(one) for one in bits)
 
@@ -116,7 +116,7 @@ def _worthwhile(choices: tuple[Choice, ...]) -> tuple[Choice, ...]:
 
 @dataclass(frozen=True)
 class _BiasBytes:
-    """What learning biases takes, from the last layer to any."""
+    """The bytes that learning biases takes, from the last layer to any."""
 
     layers: tuple[Layer, ...]  # first to last, without choices
     inputs: tuple[tuple[bool, int], ...]  # is its input kept for a bias's gradient, and how many layers read it

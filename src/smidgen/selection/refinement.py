@@ -56,8 +56,8 @@ class Planner:
 
     def _plan(self, scheme: Scheme) -> PlannedBytes:
         layout = plan(self.graph, scheme, self.target, options=self.options, streamed_input=self.streamed_input)
-        besides, least = self.target.besides + audio_bytes(layout.graph), layout.plan.lower_bound
-        return PlannedBytes(layout.peak, state_bytes(layout.graph), besides, least)
+        overhead, least = self.target.overhead + audio_bytes(layout.graph), layout.plan.lower_bound
+        return PlannedBytes(layout.peak, state_bytes(layout.graph), overhead, least)
 
 
 PROOFS = 12  # schemes planned to prove that an answer is the best

@@ -100,8 +100,8 @@ class Searcher:
             return
         where = find(target) if isinstance(target, str) else target
         self.planner = Planner(model, where, chosen, streamed_input, on_plan)
-        besides = where.besides + audio_bytes(model)
-        self.problems = pose_planned(model, known, self._bits, chosen, where.working, besides, streamed_input)
+        overhead = where.overhead + audio_bytes(model)
+        self.problems = pose_planned(model, known, self._bits, chosen, where.working, overhead, streamed_input)
 
     @property
     def target(self) -> str | None:

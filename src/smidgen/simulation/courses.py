@@ -40,7 +40,7 @@ class Simulated:
 
     @property
     def diverged(self) -> tuple[bool, ...]:
-        """Whether a loss of each device was not a number."""
+        """Return whether a loss of each device was not a number."""
         return tuple(not all(np.isfinite(epoch[d]) for epoch in self.losses) for d in range(len(self.accuracies)))
 
     def __str__(self) -> str:

@@ -31,8 +31,8 @@ class Simulator(Target):
         return self.host.frugal
 
     @property
-    def besides(self) -> int:
-        return self.host.besides
+    def overhead(self) -> int:
+        return self.host.overhead
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -83,7 +83,7 @@ class SimulatedDevice(Device):
         self._loss = fleet.train(fleet.front(torch.from_numpy(image)), labels, rates)[0].cpu().numpy()
         return float(self._loss[0])
 
-    def hear(self, samples: Array) -> Array:
+    def audio_features(self, samples: Array) -> Array:
         raise TargetError(f"{self.graph.name} is simulated from its input on; start it on host to run its front end")
 
     def outputs(self) -> tuple[Array, ...]:

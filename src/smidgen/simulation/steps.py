@@ -26,7 +26,7 @@ Summed = Callable[..., Tensor]
 
 
 class IntegerStep:
-    """A step of int8 weights, int32 biases or int16 differences to them, with state of their own.
+    """A step of int8 weights, int32 biases or int16 differences to them, with their own state.
 
     It is computed for the devices from the first to the last that takes it. Where each device trains a layer of its
     own, those of one layer side by side, no device pays for the others' steps.

@@ -33,7 +33,7 @@ class Core:
 
 @dataclass(frozen=True)
 class Clock:
-    """How fast a board is taken to be. Nothing here measures it: an emulator counts instructions, not cycles."""
+    """Assumed speed of a board. Nothing here measures it: an emulator counts instructions, not cycles."""
 
     mhz: int
     per_cycle: float
@@ -69,7 +69,7 @@ class Region:
 
 @dataclass(frozen=True)
 class Map:
-    """Where flash and SRAM may reach to at most in a chip's memory map, and where code in flash is executed."""
+    """Largest extent of flash and SRAM in a chip's memory map, and where code in flash is executed."""
 
     flash_end: int = 0x2000_0000  # these two in the memory map of every Cortex-M
     sram_end: int = 0x4000_0000

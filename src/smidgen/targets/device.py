@@ -50,7 +50,7 @@ class Device(Protocol):
         """One step on a latent, which learns what a step on its image would; the loss before it."""
         raise InputError(f"this device takes no latents of {self.graph.name}; take host, or an emulated board")
 
-    def hear(self, samples: Array) -> Array:
+    def audio_features(self, samples: Array) -> Array:
         """Return the input that the program's own front end makes of int16 audio samples that follow silence."""
 
     def outputs(self) -> tuple[Array, ...]:
@@ -79,7 +79,7 @@ class Device(Protocol):
 
 
 class Target(Protocol):
-    """Where programs run."""
+    """A place where programs run."""
 
     @property
     def name(self) -> str: ...
@@ -89,12 +89,12 @@ class Target(Protocol):
         """Return whether memory is scarce, so that early layers run row by row; whole maps are faster."""
 
     @property
-    def besides(self) -> int:
+    def overhead(self) -> int:
         """Return the most SRAM that a program takes in addition to arena and state: other static data and the stack."""
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Where in the runtime its kernels are; a file replaces that of the same name in an earlier folder."""
+        """Return the runtime folders with its kernels; a file replaces that of the same name in an earlier folder."""
 
     def working(self, node: Node, by_row: bool) -> int:
         """Return the bytes of working memory a node's kernel needs for a whole call, or for one output row per call."""

@@ -51,9 +51,9 @@ PROJECT = ("Makefile", "CMakeLists.txt", "README.md")
 SWITCHES = "#define LINK 1\n#define KEEPS {:d}\n"  # before a project's main.c
 # Static data other than arena and state (36 bytes), and the stack, whose bound was at most 2,200 bytes in every program
 # of the three networks that was built: by zig for each core, and by gcc for the Cortex-M7 (docs/internals/chip.md).
-BESIDES = 2304
+OVERHEAD = 2304
 ENTRIES = ("run", "predict", "train", "learn", "error", "audio_push", "front", "replay")  # that a host calls
-HEARD = 160  # samples that a request hands over at most, as serve.c has room for
+AUDIO_CHUNK = 160  # samples that a request hands over at most, as serve.c has room for
 STATIC = 64  # of these at most static data; the rest is stack
 LIMIT = 20_000_000_000  # instructions a request may take: minutes of emulation, far above any step
 
@@ -67,7 +67,7 @@ class BoardTarget(Target):
     cache: Path = field(default_factory=cache_folder)
     limit: int = LIMIT
     frugal: bool = True
-    besides: int = BESIDES
+    overhead: int = OVERHEAD
 
     @property
     def name(self) -> str:
@@ -82,8 +82,8 @@ class BoardTarget(Target):
 
     @property
     def largest_budget(self) -> int:
-        """The most bytes that arena, state and `besides` may come to: the board reserves more stack than is used."""
-        return self.board.sram.bytes - self.board.stack - STATIC + self.besides
+        """The most bytes that arena, state and `overhead` may come to: the board reserves more stack than is used."""
+        return self.board.sram.bytes - self.board.stack - STATIC + self.overhead
 
     def check(self, graph: Graph, layout: Plan, sources: Sources) -> None:
         """Refuse what the board has no room for, as far as that is known before linking."""
@@ -220,7 +220,7 @@ class BoardDevice(Device):
         self.graph, self.learns, self.image = graph, sources.learns, image
         self._stack_bound = bound_stack(firmware).bytes
         self.compiler, self.clock = target.toolchain, target.board.clock
-        self.heard, self._latent = 0, sources.latent
+        self.front_end_instructions, self._latent = 0, sources.latent
         self._streamed, self._limit = sources.streamed_input, target.limit
         self._counter = Counter(image, _roles(graph, sources, image), sources.calls, len(graph.nodes))
         emulator = QemuBoard if target.board.core.helium else EmulatedBoard
@@ -246,15 +246,15 @@ class BoardDevice(Device):
         check_latent(self.graph, self._latent, latent)
         return _loss(self._ask(self._step(b"y", label, learning_rate) + latent))
 
-    def hear(self, samples: Array) -> Array:
-        """As every device does; `heard` then holds the instructions that it took."""
+    def audio_features(self, samples: Array) -> Array:
+        """As every device does; `front_end_instructions` then holds the instructions that it took."""
         check_hearing(self.graph, samples)
         self._ask(b"h")
-        self.heard = 0
-        for at in range(0, samples.size, HEARD):
-            part = samples[at : at + HEARD]
+        self.front_end_instructions = 0
+        for at in range(0, samples.size, AUDIO_CHUNK):
+            part = samples[at : at + AUDIO_CHUNK]
             self._ask(b"a" + struct.pack("<i", part.size) + part.astype("<i2").tobytes())
-            self.heard += self.counts().total
+            self.front_end_instructions += self.counts().total
         return tensor(self.graph.image, self._ask(b"f"), 0)
 
     def outputs(self) -> tuple[Array, ...]:

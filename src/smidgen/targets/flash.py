@@ -75,7 +75,7 @@ class EmulatedFlash:
 
     @property
     def busy_ms(self) -> float:
-        """How long all of that takes."""
+        """Return the time that all of it takes."""
         return float(self.erases.sum()) * self.part.erase_ms + self.programs * self.part.program_us / 1000
 
     def cut(self, after: int, torn: Torn = "some") -> None:

