@@ -135,7 +135,7 @@ def restart(device: Device) -> None:
         device.restore({**device.state(), **first})
 
 
-def check_hearing(graph: Graph, samples: Array) -> tuple[int, int]:
+def check_audio(graph: Graph, samples: Array) -> tuple[int, int]:
     """Return the rows of a program's input and bytes of a row; InputError unless it takes audio samples like these."""
     spec = graph.preprocessing
     if not isinstance(spec, LogMel) or graph.image.type.dtype != "int8":

@@ -35,7 +35,7 @@ from smidgen.targets.counter import ENTRY, GENERATED, KERNEL, Counter
 from smidgen.targets.device import (
     Device,
     Target,
-    check_hearing,
+    check_audio,
     check_latent,
     check_step,
     read_state,
@@ -248,7 +248,7 @@ class BoardDevice(Device):
 
     def audio_features(self, samples: Array) -> Array:
         """As every device does; `front_end_instructions` then holds the instructions that it took."""
-        check_hearing(self.graph, samples)
+        check_audio(self.graph, samples)
         self._ask(b"h")
         self.front_end_instructions = 0
         for at in range(0, samples.size, AUDIO_CHUNK):

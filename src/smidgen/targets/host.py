@@ -18,7 +18,7 @@ from smidgen.compiler import Cache, Compiler, cache_folder, find_compiler
 from smidgen.errors import TargetError
 from smidgen.ir import Array, Graph, Value, check_inputs
 from smidgen.memory import Plan, state_bytes, state_offsets
-from smidgen.targets.device import Device, Target, check_hearing, check_latent, check_state, check_step
+from smidgen.targets.device import Device, Target, check_audio, check_latent, check_state, check_step
 
 PROJECT = ("Makefile", "CMakeLists.txt", "README.md")
 INSIDE = ("-fvisibility=hidden",)  # kernels are called within the library only, and so directly
@@ -115,7 +115,7 @@ class HostDevice(Device):
 
     def audio_features(self, samples: Array) -> Array:
         sent, type_ = np.ascontiguousarray(samples), self.graph.image.type
-        rows, row = check_hearing(self.graph, samples)
+        rows, row = check_audio(self.graph, samples)
         self._function("audio_reset")()
         self._function("audio_push")(ctypes.c_void_p(sent.ctypes.data), sent.size)
         features: Array = np.zeros(type_.shape, np.int8)
