@@ -51,7 +51,10 @@ def _asked(node: Node, by_row: bool, folders: tuple[str, ...]) -> int:
 def struct(params: Params) -> ctypes.Structure:
     """Return a kernel's parameters as its C struct; ops list them in the order of the struct's fields."""
     made = _struct_type(tuple((name, type(item)) for name, item in params.items()))
-    return made(*((item.ctypes.data or None) if isinstance(item, np.ndarray) else item for item in params.values()))
+    values = (
+        (item.ctypes.data if item.size else None) if isinstance(item, np.ndarray) else item for item in params.values()
+    )  # an empty array has an address in numpy, and is NULL in C
+    return made(*values)
 
 
 @cache
