@@ -49,6 +49,7 @@ def judged_classes(model: Graph, data: Data, **how: object) -> ClassesTested:
     return found
 
 
+@pytest.mark.slow
 def test_the_person_detector_is_as_good_as_litert_says() -> None:
     file, images = SHARED / "models/mlperf-tiny/vww_96_int8.tflite", SHARED / "data/vww.zip"
     if not file.exists() or not images.exists():
