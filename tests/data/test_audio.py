@@ -199,7 +199,7 @@ def test_a_front_end_is_named_with_what_differs() -> None:
         ("mfcc,bands=4.5", "cannot be set to 'bands=4.5'"),
         ("mfcc,colour=3", "cannot be set to 'colour=3'"),
         ("mfcc,bands=nan", "cannot be set to 'bands=nan'"),
-        ("mfcc,rate=44100", "sound of 44,100 samples per second is not heard; give one of 8,000"),
+        ("mfcc,rate=44100", "audio of 44,100 samples per second is not supported; give one of 8,000"),
         ("mfcc,size=500", "a Fourier transform of 500 samples is not computed"),
         ("mfcc,hop=600", "windows of 480 samples every 600 do not fit a transform of 512"),
         ("mfcc,bands=300", "300 bands and 10 coefficients cannot be had of 512 samples"),

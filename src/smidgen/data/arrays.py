@@ -10,7 +10,6 @@ import numpy as np
 
 from smidgen.data.files import Budget, by_name, parse_npy, read_whole, unpack
 from smidgen.data.samples import MAX_CLASSES, DataError, Given, Samples, sorted_labels
-from smidgen.errors import ImportModelError
 from smidgen.ir import MAX_RANK, Array
 
 PARTS = ("x", "y", "x_test", "y_test")
@@ -66,10 +65,7 @@ def as_samples(x: Array, where: str, budget: Budget) -> tuple[Array, ...]:
 def _read(path: Path, budget: Budget, wanted: Sequence[str]) -> dict[str, Array]:
     """Return the wanted arrays by name; a .npy file is an x."""
     if path.suffix.lower() == ".npy":
-        try:
-            data = read_whole(path, budget.limit)
-        except ImportModelError as error:
-            raise DataError(str(error)) from None
+        data = read_whole(path, budget.limit)
         budget.take(str(path), len(data))
         return {"x": _parse(data, str(path))}
     with zipfile.ZipFile(path) as archive:
@@ -89,10 +85,7 @@ def _parse(data: bytes, where: str) -> Array:
         raise DataError(
             f"{where} holds Python objects, as happens when samples differ in size; store one array of one size"
         )
-    try:
-        return parse_npy(data, where, 1 + MAX_RANK)
-    except ImportModelError as error:
-        raise DataError(str(error)) from None
+    return parse_npy(data, where, 1 + MAX_RANK)
 
 
 def _in_numbers(read: dict[str, Array], path: Path, budget: Budget) -> tuple[tuple[str, ...] | None, dict[str, Array]]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from smidgen.data.arrays import as_samples, read_arrays, read_x
+from smidgen.data.audio import SUFFIXES as AUDIO_SUFFIXES
+from smidgen.data.audio import read_audio
 from smidgen.data.files import (
     CORRUPT_ZIP,
     MEMORY,
@@ -25,21 +27,52 @@ from smidgen.data.files import (
     whole_file,
     zip_tree,
 )
-from smidgen.data.folders import IMAGES, KINDS, SPLITS, FileKind, check_listed, kind_of_files, list_by_label
-from smidgen.data.images import SHORT_SIDE
+from smidgen.data.images import SHORT_SIDE, read_images
+from smidgen.data.images import SUFFIXES as IMAGE_SUFFIXES
 from smidgen.data.inputs import fits, kind_of
 from smidgen.data.layouts import Listing, recognize
 from smidgen.data.layouts.cifar import SAMPLE, read_sample
-from smidgen.data.samples import Data, DataError, Given, Labelled, Samples, evenly
+from smidgen.data.samples import (
+    MAX_CLASSES,
+    Data,
+    DataError,
+    Given,
+    Labelled,
+    Samples,
+    evenly,
+    hold_out,
+    sorted_labels,
+)
 from smidgen.data.tables import NONE, SUFFIX, read_recordings, read_table
 from smidgen.errors import ImportModelError
 from smidgen.ir import Array, Type
 
+SPLITS = ("train", "test")
 NPZ, ZIP = ".npz", ".zip"
 ARRAYS = (NPZ, ".npy")
 TABLES = tuple(f"{split}{SUFFIX}" for split in SPLITS)  # in a folder, to learn from and to test with
 SOURCES = f"give a folder of images or recordings, a .zip of one, an .npz, .npy or .csv file, or '{SAMPLE}'"
 SHOWN = "a photograph, a sound, a recording, a folder or .zip of them, or rows as .npy, .npz or .csv"
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """A kind of files: its name, its suffixes, and a reader, which takes the short side that images are reduced to."""
+
+    called: str
+    suffixes: tuple[str, ...]
+    read: Callable[[Sequence[SampleFile], Budget, int], tuple[Array, ...]]
+
+    @property
+    def layout(self) -> str:
+        """The folders that the files belong in, for errors."""
+        return f"put {self.called} in train/<label>/ and test/<label>/, or in <label>/"
+
+
+IMAGES = FileKind("images", IMAGE_SUFFIXES, read_images)
+RECORDINGS = FileKind("recordings", (SUFFIX,), read_recordings)
+AUDIO = FileKind("sounds", AUDIO_SUFFIXES, read_audio)
+KINDS = (IMAGES, AUDIO, RECORDINGS)  # the first of which a folder holds any is what it is read as
 
 
 def load_data(source: str | Path, memory: int = MEMORY, short_side: int = SHORT_SIDE, label: str | None = None) -> Data:
@@ -51,20 +84,16 @@ def load_data(source: str | Path, memory: int = MEMORY, short_side: int = SHORT_
     names, by value if all are numbers. `label` names the columns of a table that hold the labels. Image files with a
     longer short side than `short_side` are reduced to it. All samples together may take `memory` bytes.
     """
-    with _opened(source, memory, label) as held:
+    name, budget = str(Path(source)), Budget(memory, DataError)
+    with _opened(source, budget, label) as held:
         if isinstance(held, Given):
-            return Data(str(Path(source)), held.classes, *held.divided())
-        if found := recognize(held):
-            kind, listed = IMAGES, found[0].read(found[1])
-        else:
-            kind, listed = _files_by_label(held)
-        if isinstance(listed, Data):
-            return replace(listed, name=str(Path(source)))
-        samples = kind.read([file for file, _ in (*listed.train, *listed.test)], held.budget, short_side)
+            return Data(name, held.classes, *held.divided())
+        kind, listed = (IMAGES, held) if isinstance(held, Listing) else _files_by_label(held)
+        samples = kind.read([file for file, _ in (*listed.train, *listed.test)], budget, short_side)
         cut = len(listed.train)
         halves = ((samples[:cut], listed.train), (samples[cut:], listed.test))
         parts = (Samples(images, tuple(label for _, label in files)) for images, files in halves)
-        return Data(held.where, listed.classes, *parts)
+        return Data(name, listed.classes, *parts)
 
 
 def load_images(source: str | Path, most: int, memory: int = MEMORY, label: str | None = None) -> tuple[Array, ...]:
@@ -72,21 +101,19 @@ def load_images(source: str | Path, most: int, memory: int = MEMORY, label: str 
 
     It reads what `load_data` reads, and any folder. What is read may take `memory` bytes.
     """
-    with _opened(source, memory, label, labelled=False) as held:
+    budget = Budget(memory, DataError)
+    with _opened(source, budget, label, labelled=False) as held:
         if isinstance(held, Given):
             return tuple(evenly(held.train.images, most))
-        if found := recognize(held):
-            listed = found[0].read(found[1])
-            if isinstance(listed, Data):
-                return tuple(evenly(listed.train.images, most))
-            return IMAGES.read([file for file, _ in evenly(listed.train, most)], held.budget, SHORT_SIDE)
+        if isinstance(held, Listing):
+            return IMAGES.read([file for file, _ in evenly(held.train, most)], budget, SHORT_SIDE)
         kind = kind_of_files(held)
         files = sorted(held.ending(kind.suffixes), key=lambda file: file.name)
         if not files:
             way_out = _packed(held) or "put some there, with or without subfolders"
             raise DataError(f"{held.where} holds no {kind.called}; {way_out}")
         learned = [file for file in files if SPLITS[0] in file.parts[:-1]]
-        return kind.read(evenly(learned or files, most), held.budget, SHORT_SIDE)
+        return kind.read(evenly(learned or files, most), budget, SHORT_SIDE)
 
 
 def load_labelled(source: str | Path, most: int, memory: int = MEMORY, label: str | None = None) -> Labelled | None:
@@ -94,17 +121,58 @@ def load_labelled(source: str | Path, most: int, memory: int = MEMORY, label: st
 
     It reads what `load_data` reads. If there are no samples to test with, it takes those to learn from.
     """
-    with _opened(source, memory, label) as held:
+    budget = Budget(memory, DataError)
+    with _opened(source, budget, label) as held:
         if isinstance(held, Given):
             return held.labelled(most)
-        found, kind = recognize(held), kind_of_files(held)
-        listed = found[0].read(found[1]) if found else list_by_label(held, kind)
-        if isinstance(listed, Data):
-            return Labelled(listed.classes, listed.test.spread(most))
+        kind = IMAGES if isinstance(held, Listing) else kind_of_files(held)
+        listed = held if isinstance(held, Listing) else list_by_label(held, kind)
         if listed is None or len(listed.classes) < 2:
             return None
         files, labels = zip(*evenly(listed.test or listed.train, most), strict=True)
-        return Labelled(listed.classes, Samples(kind.read(files, held.budget, SHORT_SIDE), labels))
+        return Labelled(listed.classes, Samples(kind.read(files, budget, SHORT_SIDE), labels))
+
+
+def kind_of_files(tree: Tree) -> FileKind:
+    """Return the kind of a tree's files; images if it has none."""
+    return next((kind for kind in KINDS if tree.ending(kind.suffixes)), IMAGES)
+
+
+def list_by_label(tree: Tree, kind: FileKind) -> Listing | None:
+    """Return the files of a kind in folders by their label; None if there are no label folders."""
+    files = tree.ending(kind.suffixes)
+    divided = [file for file in files if len(file.parts) > 2 and file.parts[-3] in SPLITS]
+    used = divided or _in_label_folders(files)
+    if not used:
+        return None
+    classes = sorted_labels(file.label for file in used)
+    if len(classes) > MAX_CLASSES:
+        raise DataError(f"{tree.where} holds {len(classes):,} labels; up to {MAX_CLASSES:,} can be learned")
+    number = {label: index for index, label in enumerate(classes)}
+    used.sort(key=lambda file: (number[file.label], file.name))
+    if divided:
+        groups = [[file for file in used if file.parts[-3] == split] for split in SPLITS]
+    else:
+        groups = [[used[i] for i in part] for part in hold_out(number[file.label] for file in used)]
+    return Listing(classes, *(tuple((file, number[file.label]) for file in group) for group in groups))
+
+
+def check_listed(name: str, kind: FileKind, listed: Listing) -> None:
+    """Raise DataError if files are divided into train/ and test/ and one of them lacks some."""
+    divided = any(len(file.parts) > 2 and file.parts[-3] in SPLITS for file, _ in (*listed.train, *listed.test))
+    for split, group in zip(SPLITS, (listed.train, listed.test), strict=True):
+        if divided and not group:
+            raise DataError(f"{name} holds no {kind.called} in {split}/; {kind.layout}")
+    unlearned = {file.label for file, _ in listed.test} - {file.label for file, _ in listed.train}
+    if divided and unlearned:
+        raise DataError(f"{name} has test {kind.called} of label {min(unlearned)!r} but none in train/")
+
+
+def _in_label_folders(files: list[SampleFile]) -> list[SampleFile]:
+    """Return the files that lie in a folder of their label, below folders all of them share."""
+    depth = max((len(file.parts) for file in files), default=0)
+    uniform = all(len(file.parts) == depth and file.parts[:-2] == files[0].parts[:-2] for file in files)
+    return [file for file in files if len(file.parts) == (depth if uniform else 2)] if depth > 1 else []
 
 
 def _files_by_label(tree: Tree) -> tuple[FileKind, Listing]:
@@ -124,16 +192,18 @@ def _packed(tree: Tree) -> str:
 
 
 @contextmanager
-def _opened(source: str | Path, memory: int, label: str | None, labelled: bool = True) -> Iterator[Given | Tree]:
-    """Open arrays or a table as samples, or a folder or an archive as a tree of files to read meanwhile.
+def _opened(
+    source: str | Path, budget: Budget, label: str | None, labelled: bool = True
+) -> Iterator[Given | Listing | Tree]:
+    """Open arrays or a table as samples, or a folder or an archive: what a published data set lists, or all files.
 
-    Of arrays only the samples are read unless they need to be `labelled`. Failures become one sentence.
+    Files can be read while it is open. Of arrays only the samples are read unless they need to be `labelled`. Failures
+    become one sentence.
     """
     if source == SAMPLE:
-        shipped = read_sample()
-        yield Given(shipped.classes, shipped.train, shipped.test)
+        yield _given(read_sample())
         return
-    path, budget = Path(source), Budget(memory, DataError)
+    path = Path(source)
     _check_source(source)
     suffix = _suffix(path)
     with _in_one_sentence(path), ExitStack() as stack:
@@ -147,7 +217,15 @@ def _opened(source: str | Path, memory: int, label: str | None, labelled: bool =
                 held = read_table([held.file(name) for name in TABLES], budget, label)
         if label is not None and not (isinstance(held, Given) and suffix not in ARRAYS):
             raise DataError(f"{path} is no table, so column {label[:40]!r} cannot be chosen; leave --label out")
-        yield held
+        if isinstance(held, Tree) and (found := recognize(held)):
+            listed = found[0].read(found[1])
+            yield _given(listed) if isinstance(listed, Data) else listed
+        else:
+            yield held
+
+
+def _given(data: Data) -> Given:
+    return Given(data.classes, data.train, data.test)
 
 
 def _check_source(source: str | Path) -> None:
@@ -181,6 +259,8 @@ def _in_one_sentence(path: Path) -> Iterator[None]:
     """Turn what goes wrong with a file that is read into a DataError."""
     try:
         yield
+    except ImportModelError as error:
+        raise DataError(str(error)) from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
     except CORRUPT_ZIP as error:
@@ -251,10 +331,7 @@ def _array(path: Path, input: Type, budget: Budget) -> tuple[Array, ...]:
     """Return the samples along the first dimension, or the array if it is one sample."""
     if path.suffix.lower() == NPZ:
         return read_x(path, budget).images
-    try:
-        array = parse_npy(read_whole(path, budget.limit), str(path))
-    except ImportModelError as error:
-        raise DataError(str(error)) from None
+    array = parse_npy(read_whole(path, budget.limit), str(path))
     if kind_of(array, input) == "picture" or fits(array.shape, input.shape):
         return (array,)
     return as_samples(array, str(path), budget)

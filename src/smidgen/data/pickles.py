@@ -11,7 +11,8 @@ import io
 import math
 import pickletools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -41,17 +42,18 @@ class Name:
     meaning: str
 
 
-@dataclass
+@dataclass(frozen=True)
 class Dtype:
+    """A type of elements, by numpy's code for it."""
+
     code: str
-    order: str = "<"
 
 
 @dataclass
 class Pending:
     """An array being rebuilt: it is empty until its state arrives."""
 
-    array: Array | None = field(default=None)
+    array: Array | None = None
 
 
 def read_pickle(data: bytes, where: str) -> object:
@@ -83,7 +85,7 @@ class _Machine:
         """Run one pickle to its end."""
         self.stack, self.marks, self.memo = [], [], {}
         while (name := self.next()) != "STOP":
-            self.step(name)
+            _ACTIONS[name](self, self.argument(name))
         if len(self.stack) != 1 or self.marks:
             raise self.refuse(f"its pickle leaves {len(self.stack)} values on the stack instead of one")
         return self.stack.pop()
@@ -99,27 +101,19 @@ class _Machine:
         if not code:
             raise self.refuse("its pickle breaks off")
         name = _NAMES.get(code, f"the byte {code.hex()}")
-        if name not in _ADMITTED:
+        if name not in _ACTIONS and name != "STOP":
             raise self.refuse(f"its pickle uses {name}, which arrays and numbers do not need")
         return name
 
-    def step(self, name: str) -> None:
-        if name in _CONSTANTS:
-            self.stack.append(_CONSTANTS[name]())
-        elif name in _ACTIONS:
-            _ACTIONS[name](self)
-        else:
-            value = self.argument(name)
-            if name in _LITERALS:
-                self.stack.append(value)
-
-    def argument(self, name: str) -> object:
-        reader = _READERS[name]
+    def argument(self, name: str) -> Any:
+        """Return the argument that follows an instruction; None if it takes none."""
         try:
-            value: object = reader(self.stream)
+            return _READERS[name](self.stream) if name in _READERS else None
         except ValueError:
             raise self.refuse(f"its pickle breaks off inside {name}") from None
-        return value
+
+    def push(self, value: object) -> None:
+        self.stack.append(value)
 
     def pop(self) -> object:
         if len(self.stack) <= (self.marks[-1] if self.marks else 0):
@@ -131,9 +125,6 @@ class _Machine:
         self.stack.append(value)
         return value
 
-    def mark(self) -> None:
-        self.marks.append(len(self.stack))
-
     def pop_mark(self) -> list[object]:
         if not self.marks:
             raise self.refuse("its pickle ends a list it never began")
@@ -142,26 +133,16 @@ class _Machine:
         del self.stack[start:]
         return items
 
-    def put(self, name: str) -> None:
-        self.memo[self.index(name)] = self.top()
+    def put(self, index: int) -> None:
+        self.memo[index] = self.top()
 
-    def memoize(self) -> None:
-        self.memo[len(self.memo)] = self.top()
-
-    def get(self, name: str) -> None:
-        index = self.index(name)
+    def get(self, index: int) -> None:
         if index not in self.memo:
             raise self.refuse(f"its pickle recalls entry {index}, which it never stored")
-        self.stack.append(self.memo[index])
+        self.push(self.memo[index])
 
-    def index(self, name: str) -> int:
-        value = self.argument(name)
-        assert isinstance(value, int)
-        return value
-
-    def make_tuple(self, count: int | None) -> None:
-        items = self.pop_mark() if count is None else [self.pop() for _ in range(count)][::-1]
-        self.stack.append(tuple(items))
+    def make_tuple(self, count: int) -> None:
+        self.push(tuple([self.pop() for _ in range(count)][::-1]))
 
     def append(self, items: list[object]) -> None:
         target = self.top()
@@ -178,10 +159,6 @@ class _Machine:
                 raise self.refuse(f"its pickle uses a {type(key).__name__} as a key")
             target[key] = value
 
-    def set_item(self) -> None:
-        value, key = self.pop(), self.pop()
-        self.set_items([key, value])
-
     def line_name(self) -> None:
         module, name = self.stream.readline(256), self.stream.readline(256)
         self.name(f"{module.decode('latin1').strip()}.{name.decode('latin1').strip()}")
@@ -196,7 +173,7 @@ class _Machine:
         if name not in _MEANINGS:
             shown = ascii(name[:120])[1:-1]
             raise self.refuse(f"its pickle tries to use {shown}; only arrays and numbers are admitted")
-        self.stack.append(Name(_MEANINGS[name]))
+        self.push(Name(_MEANINGS[name]))
 
     def call(self) -> None:
         arguments, function = self.pop(), self.pop()
@@ -215,7 +192,7 @@ class _Machine:
                 made = {}
             case _:
                 raise self.refuse(f"its pickle calls {function.meaning} in a way arrays and numbers do not need")
-        self.stack.append(made)
+        self.push(made)
 
     def encode(self, text: str) -> bytes:
         self.encoded += len(text)
@@ -230,7 +207,7 @@ class _Machine:
         state, target = self.pop(), self.top()
         match target, state:
             case Dtype(), (3, str(order), None, None, None, -1, -1, 0) if order in ("<", "|", "="):
-                target.order = order
+                pass  # in the order of this machine's bytes, as all that is read
             case Pending(), (1, tuple(shape), Dtype() as dtype, bool(fortran), bytes() | str() as raw):
                 target.array = self.array(shape, dtype, fortran, self.encode(raw) if isinstance(raw, str) else raw)
             case _:
@@ -244,27 +221,28 @@ class _Machine:
         return np.frombuffer(raw, kind).reshape(dims, order="F" if fortran else "C")
 
 
-_LITERALS = frozenset((
+_LITERALS = (
     "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8",
     "BINBYTES", "SHORT_BINBYTES", "BINBYTES8",
     "BINSTRING", "SHORT_BINSTRING",  # of Python 2, which had no bytes: read as text, a character for each byte
-))  # fmt: skip
-_IGNORED = frozenset(("PROTO", "FRAME"))
-_CONSTANTS: dict[str, Callable[[], object]] = {
-    "NONE": lambda: None, "NEWTRUE": lambda: True, "NEWFALSE": lambda: False,
-    "EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple,
+)  # fmt: skip
+_ACTIONS: dict[str, Callable[[_Machine, Any], None]] = {  # of each instruction, given its argument
+    **dict.fromkeys(_LITERALS, _Machine.push),
+    **dict.fromkeys(("PROTO", "FRAME"), lambda _m, _: None),
+    **dict.fromkeys(("BINPUT", "LONG_BINPUT"), _Machine.put),
+    **dict.fromkeys(("BINGET", "LONG_BINGET"), _Machine.get),
+    "MEMOIZE": lambda m, _: m.put(len(m.memo)),
+    "NONE": lambda m, _: m.push(None), "NEWTRUE": lambda m, _: m.push(True), "NEWFALSE": lambda m, _: m.push(False),
+    "EMPTY_DICT": lambda m, _: m.push({}), "EMPTY_LIST": lambda m, _: m.push([]),
+    "EMPTY_TUPLE": lambda m, _: m.make_tuple(0), "TUPLE1": lambda m, _: m.make_tuple(1),
+    "TUPLE2": lambda m, _: m.make_tuple(2), "TUPLE3": lambda m, _: m.make_tuple(3),
+    "MARK": lambda m, _: m.marks.append(len(m.stack)), "TUPLE": lambda m, _: m.push(tuple(m.pop_mark())),
+    "APPEND": lambda m, _: m.append([m.pop()]), "APPENDS": lambda m, _: m.append(m.pop_mark()),
+    "SETITEM": lambda m, _: m.set_items([m.pop(), m.pop()][::-1]), "SETITEMS": lambda m, _: m.set_items(m.pop_mark()),
+    "GLOBAL": lambda m, _: m.line_name(), "STACK_GLOBAL": lambda m, _: m.stack_name(),
+    "REDUCE": lambda m, _: m.call(), "BUILD": lambda m, _: m.build(),
 }  # fmt: skip
-_ACTIONS: dict[str, Callable[[_Machine], None]] = {
-    "MARK": _Machine.mark,
-    "BINPUT": lambda m: m.put("BINPUT"), "LONG_BINPUT": lambda m: m.put("LONG_BINPUT"), "MEMOIZE": _Machine.memoize,
-    "BINGET": lambda m: m.get("BINGET"), "LONG_BINGET": lambda m: m.get("LONG_BINGET"),
-    "TUPLE": lambda m: m.make_tuple(None), "TUPLE1": lambda m: m.make_tuple(1),
-    "TUPLE2": lambda m: m.make_tuple(2), "TUPLE3": lambda m: m.make_tuple(3),
-    "APPEND": lambda m: m.append([m.pop()]), "APPENDS": lambda m: m.append(m.pop_mark()),
-    "SETITEM": _Machine.set_item, "SETITEMS": lambda m: m.set_items(m.pop_mark()),
-    "GLOBAL": _Machine.line_name, "STACK_GLOBAL": _Machine.stack_name,
-    "REDUCE": _Machine.call, "BUILD": _Machine.build,
-}  # fmt: skip
-_ADMITTED = frozenset((*_LITERALS, *_IGNORED, *_CONSTANTS, *_ACTIONS, "STOP"))
 _NAMES = {opcode.code.encode("latin1"): opcode.name for opcode in pickletools.opcodes}
-_READERS = {opcode.name: opcode.arg.reader for opcode in pickletools.opcodes if opcode.arg is not None}
+_READERS = {  # of arguments; those of GLOBAL are lines, which `line_name` reads up to a length
+    code.name: code.arg.reader for code in pickletools.opcodes if code.arg is not None and code.name != "GLOBAL"
+}
