@@ -12,7 +12,7 @@ from smidgen.codegen import link_files
 from smidgen.compiler import Cache, cache_folder, find_compiler
 from smidgen.link import Line, Timing
 from smidgen.link.frames import ANSWER, REQUEST, Answer, Command, Frames, Status, content_of, frame, read_answer
-from smidgen.link.keeping import load_there
+from smidgen.link.line import load_there
 
 PIECE = 224  # bytes of data that a request has at most
 GUARD = 64  # bytes around the board's memory that stay as they are
