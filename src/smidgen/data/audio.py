@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
 from typing import Any
@@ -86,21 +86,16 @@ def _parts(data: bytes) -> tuple[bytes, bytes]:
     """
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
         raise _DamagedError("it does not begin as one")
-    found = dict(_walk(data))
+    found: dict[bytes, bytes] = {}
+    at = 12
+    while at + 8 <= len(data) and b"data" not in found:
+        name, size = struct.unpack_from("<4sI", data, at)
+        found[name] = data[at + 8 : at + 8 + size]
+        at += 8 + size + size % 2
     for name, what in ((b"fmt ", "format"), (b"data", "samples")):
         if name not in found:
             raise _DamagedError(f"it has no part for its {what}")
     return found[b"fmt "], found[b"data"]
-
-
-def _walk(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    at = 12
-    while at + 8 <= len(data):
-        name, size = struct.unpack_from("<4sI", data, at)
-        yield name, data[at + 8 : at + 8 + size]
-        if name == b"data":
-            return
-        at += 8 + size + size % 2
 
 
 def _format(form: bytes) -> tuple[int, int, int, int]:

@@ -7,8 +7,6 @@ of Visual Wake Words, if these exist; otherwise COCO's train and val of 2017 or 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from smidgen.data.files import Tree
 from smidgen.data.layouts.formats import members
 from smidgen.data.layouts.listing import Entry, Layout, Listing, Part, list_images
@@ -31,12 +29,9 @@ def _read(tree: Tree) -> Listing:
 def _part(tree: Tree, source: str) -> Part:
     data = tree.read(source)
     tree.budget.check(f"{source}, as text,", 2 * len(data))
-    noted = _Noted(f"{source} in {tree.where}")
-    for kind, record in members(data, noted.where, ("categories", "images", "annotations")):
-        noted.note(kind, record if isinstance(record, dict) else {})
     named = source.removeprefix("annotations/instances_").removesuffix(".json")
     folders = (named, *FOLDERS) if named in FOLDERS else FOLDERS
-    return Part(source, [_entry(tree, folders, name, label) for name, label in noted.labels()])
+    return Part(source, [_entry(tree, folders, *image) for image in _labels(data, f"{source} in {tree.where}")])
 
 
 def _entry(tree: Tree, folders: tuple[str, ...], name: str, label: int) -> Entry:
@@ -44,52 +39,30 @@ def _entry(tree: Tree, folders: tuple[str, ...], name: str, label: int) -> Entry
     return Entry(next((f"{f}/{name}" for f in folders if f"{f}/{name}" in tree.files), f"{folders[0]}/{name}"), label)
 
 
-@dataclass(frozen=True)
-class _Box:
-    image: int
-    category: int
-    area: float
-
-
-class _Noted:
-    """The annotations that are kept: files and sizes of images, boxes, and the number of people's category."""
-
-    def __init__(self, where: str) -> None:
-        self.where = where
-        self.images: dict[int, tuple[str, float]] = {}  # file, area
-        self.boxes: list[_Box] = []
-        self.people: set[int] = set()
-
-    def note(self, kind: str, record: dict[str, object]) -> None:
+def _labels(data: bytes, where: str) -> list[tuple[str, int]]:
+    """Return the file and the label of each image in some annotations."""
+    images: dict[int, tuple[str, int]] = {}  # file, area
+    boxes: list[tuple[int, int, float]] = []  # image, category, area
+    people: set[int] = set()  # categories
+    for kind, record in members(data, where, ("categories", "images", "annotations")):
         match kind, record:
             case "categories", {"id": int(number), "name": str(name)}:
                 if name == PERSON:
-                    self.people.add(number)
+                    people.add(number)
             case "images", {"id": int(n), "file_name": str(file), "width": int(w), "height": int(h)} if w * h > 0:
-                self.images[n] = file, w * h
+                images[n] = file, w * h
             case "annotations", {
-                "image_id": int(n),
-                "category_id": int(c),
-                "bbox": [_, _, float() | int() as w, h],
-            } if isinstance(h, float | int):
-                self.boxes.append(_Box(n, c, w * h))
+                "image_id": int(n), "category_id": int(c), "bbox": [_, _, float() | int() as w, float() | int() as h],
+            }:  # fmt: skip
+                boxes.append((n, c, w * h))
             case _:
-                raise DataError(
-                    f"{self.where} holds one of {kind} that is not as in COCO; use its instances_*.json files"
-                )
-
-    def labels(self) -> list[tuple[str, int]]:
-        """Return each image's file and label."""
-        if not self.people:
-            raise DataError(f"{self.where} has no category '{PERSON}'; use COCO's instances_*.json files")
-        if strange := {box.image for box in self.boxes} - self.images.keys():
-            raise DataError(f"{self.where} has boxes of image {min(strange)}, which it does not list")
-        seen = {
-            box.image
-            for box in self.boxes
-            if box.category in self.people and box.area >= SHARE * self.images[box.image][1]
-        }
-        return [(file, int(number in seen)) for number, (file, _) in self.images.items()]
+                raise DataError(f"{where} holds one of {kind} that is not as in COCO; use its instances_*.json files")
+    if not people:
+        raise DataError(f"{where} has no category '{PERSON}'; use COCO's instances_*.json files")
+    if strange := {image for image, _, _ in boxes} - images.keys():
+        raise DataError(f"{where} has boxes of image {min(strange)}, which it does not list")
+    seen = {image for image, category, area in boxes if category in people and area >= SHARE * images[image][1]}
+    return [(file, int(number in seen)) for number, (file, _) in images.items()]
 
 
 COCO = Layout(

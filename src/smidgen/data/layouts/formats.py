@@ -12,6 +12,7 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 
@@ -182,10 +183,8 @@ class _Reader:
 
     def name(self, data: memoryview) -> str:
         """Return the name of a matrix: its third element."""
-        for place, (_, content) in enumerate(self.elements(data)):
-            if place == 2:
-                return bytes(content).decode("latin1")
-        return ""
+        _, content = next(islice(self.elements(data), 2, None), (0, b""))
+        return bytes(content).decode("latin1")
 
     def matrix(self, data: memoryview, depth: int) -> Value:
         """Return the contents of an array of any class."""
