@@ -259,8 +259,9 @@ def test(
         return run.numbers()
     if data.label_kind == "maps" and kind == "cells":
         return run.cells()
-    two = kind == "numbers" and len(data.classes) == class_count(model)  # which one number decides between
-    if data.label_kind == "classes" and (kind == "classes" or two):
+    if data.label_kind == "classes" and kind == "classes":
+        return run.classes()
+    if data.label_kind == "classes" and kind == "numbers" and len(data.classes) == class_count(model):
         return run.classes()
     labels = {"classes": "a class", "vectors": "a vector", "maps": "a map of classes", "nothing": "no label"}
     raise InputError(
@@ -269,20 +270,21 @@ def test(
     )
 
 
-@dataclass(frozen=True, eq=False)
 class _Test:
     """A test under way."""
 
-    model: Graph
-    data: Data
-    samples: Samples
-    target: str | Target
-    threads: int
-    on_progress: ProgressCallback
-
-    @property
-    def names(self) -> tuple[str, str, str]:
-        return self.model.name, self.data.name, self.target if isinstance(self.target, str) else self.target.name
+    def __init__(
+        self,
+        model: Graph,
+        data: Data,
+        samples: Samples,
+        target: str | Target,
+        threads: int,
+        on_progress: ProgressCallback,
+    ) -> None:
+        self.model, self.data, self.samples, self.target = model, data, samples, target
+        self.threads, self.on_progress = threads, on_progress
+        self.names = (model.name, data.name, target if isinstance(target, str) else target.name)
 
     def scores(self) -> Iterator[Array]:
         """Yield the model's scores for each sample in turn."""

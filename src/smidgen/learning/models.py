@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from smidgen.data import Data, as_input, pixel_encoding
+from smidgen.data import Data, Samples, as_input, pixel_encoding
 from smidgen.errors import InputError
 from smidgen.ir import Array, Builder, Graph, Value, refuse_variables
 from smidgen.ir.rewriting import producers, prune
@@ -92,12 +92,15 @@ def _features(whole: Training, data: Data, added: tuple[str, ...]) -> list[Array
     encoding, found = pixel_encoding(forward), list[Array]()
     with compile(prune(replace(forward, outputs=(read,), classes=()))).start() as device:
         for name in added:
-            label = data.classes.index(name)
-            some = data.train.at(place for place, one in enumerate(data.train.labels) if one == label).spread(MOST)
+            some = _of_class(data.train, data.classes.index(name)).spread(MOST)
             if not len(some):
                 raise InputError(f"{data.name} holds no examples of {name!r} to learn from; add some")
             found.append(np.concatenate([device.run(as_input(x, encoding))[0] for x in some.images]).astype(np.float64))
     return found
+
+
+def _of_class(samples: Samples, label: int) -> Samples:
+    return samples.at(place for place, one in enumerate(samples.labels) if one == label)
 
 
 def _row(rows: Array, biases: Array, features: Array) -> tuple[Array, float]:

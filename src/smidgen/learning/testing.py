@@ -59,7 +59,7 @@ def measure(
     if loss.judged_by == "top-1":
         return Tested(top1(device, samples, on_progress, threads=threads))
     roles, encoding = roles_of(device.graph), pixel_encoding(device.graph)
-    place, node = device.graph.outputs.index(roles.logits), loss_node(device.graph)
+    place = device.graph.outputs.index(roles.logits)
 
     def judge(one: Device, sample: int) -> tuple[float, int, int]:
         image = as_input(samples.images[sample], encoding)
@@ -67,8 +67,7 @@ def measure(
         one.predict(image)
         logits = one.outputs()[place]
         target = image if label is None else label
-        computed = node.op.ref(node, logits, target)  # as the device computes it
-        return (float(computed[0][0]), *loss.right(logits, target))
+        return (_loss(one.graph, logits, target), *loss.right(logits, target))
 
     judged = _counted(device, judge, range(len(samples)), threads, on_progress)
     losses, right, answers = zip(*judged, strict=True)
@@ -104,6 +103,13 @@ def _counted(
 def label_of(roles: Roles, samples: Samples, place: int) -> int | Array | None:
     """Return a sample's label; None if the sample itself is the target."""
     return None if roles.label is None else samples.target(place)
+
+
+def _loss(graph: Graph, logits: Array, target: Array) -> float:
+    """Return the loss of these logits, computed as the device computes it."""
+    node = loss_node(graph)
+    found = node.op.ref(node, logits, target)
+    return float(found[0][0])
 
 
 def check_labels(graph: Graph, data: Data) -> None:
