@@ -1,4 +1,5 @@
 # Two commands do all: `make demo` and `make test`. Each sets up .venv from pyproject.toml first.
+# `make test` is what every change needs, in minutes; `make test-all` is everything; `make retest` what failed last.
 PYTHON ?= python3
 BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 RUNTIME := src/smidgen/runtime
@@ -14,19 +15,38 @@ HAS = expr "$$($(1) -print-file-name=$(2) 2> /dev/null)" : / > /dev/null
 SHARED := -I$(abspath $(RUNTIME))/kernels -I$(abspath $(RUNTIME))/cortex_m
 HOST := $(CWARNINGS) -fPIC -shared -o build/kernels-host.so
 
+PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+
 PROGRAM := build/program
 WRITTEN := -I$(PROGRAM)/model -I$(PROGRAM)/smidgen $(PROGRAM)/model/*.c $(PROGRAM)/smidgen/*.c $(PROGRAM)/board/*.c
 TIDIED := $(wildcard $(RUNTIME)/kernels/*.c) $(wildcard $(RUNTIME)/store/*.c) $(wildcard $(RUNTIME)/link/*.c) src/smidgen/targets/counter.c $(PROGRAM)/model/model.c
 
-.PHONY: package-tools demo test fuzz fuzz-ci properties hostile soak mutants lint types cwarnings ctidy unit docs clean program wheel wheel-demo
+.PHONY: package-tools demo test test-all test-slow retest fuzz fuzz-ci checks properties hostile soak mutants lint types cwarnings ctidy unit docs clean program wheel wheel-demo
 
 demo: .venv/.core
 	$(BIN)/smidgen demo
 
-# The linters are one process each: two at a time.
-test: .venv/.dev
-	$(MAKE) --jobs 2 --output-sync=target lint types cwarnings
+test: checks
 	$(MAKE) unit
+
+# Everything, with every example and case.
+test-all: checks build/tools/.done
+	$(PYTEST) -m "not alone"
+	$(BIN)/pytest -m alone
+	$(MAKE) fuzz-ci
+
+# What `make test` leaves out, group after group, as far as the minutes go.
+SLOW_MINUTES ?= 60
+test-slow: .venv/.dev build/tools/.done
+	$(BIN)/python tools/slow_tier.py --minutes $(SLOW_MINUTES)
+
+# What failed last. pytest's status is 5 where nothing did.
+retest: .venv/.dev
+	$(PYTEST) --last-failed --last-failed-no-failures none || [ $$? = 5 ]
+
+# The linters are one process each: two at a time.
+checks: .venv/.dev
+	$(MAKE) --jobs 2 --output-sync=target lint types cwarnings
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
@@ -77,7 +97,7 @@ ctidy: program
 	else echo 'SKIPPED: cppcheck is not installed'; fi
 
 unit: .venv/.dev build/tools/.done
-	$(BIN)/pytest -n 2 --dist worksteal --durations 20
+	$(PYTEST) --quick -m "not slow and not alone" --durations 20
 
 # Tools of other ecosystems, apart from our own environment; tests that ask them skip where they cannot be installed.
 build/tools/.done:
@@ -110,12 +130,13 @@ FUZZ_MINUTES ?= 10
 fuzz: .venv/.dev
 	$(BIN)/python tools/fuzz.py --minutes $(FUZZ_MINUTES)
 
+FUZZ_SHARE ?= 0.1
 fuzz-ci: .venv/.dev
-	$(BIN)/python tools/fuzz.py --deterministic --share 0.05
+	$(BIN)/python tools/fuzz.py --deterministic --share $(FUZZ_SHARE)
 
 # The properties again, on examples no run has seen.
 properties: .venv/.dev
-	$(BIN)/pytest -n 2 --dist worksteal --hypothesis-profile new $(shell grep -rl hypothesis tests --include='test_*.py')
+	$(PYTEST) --hypothesis-profile new $(shell grep -rl hypothesis tests --include='test_*.py')
 
 # Do the tests see wrong programs? Named ones, then a sample of small changes; goes on where the last run stopped.
 MINUTES ?= 60

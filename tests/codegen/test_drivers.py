@@ -20,6 +20,7 @@ from smidgen.training import Options
 from tests.support.chip_flash import ChipBoard, Nvmc, Stm32f7
 from tests.support.native import SANITIZE
 from tests.support.networks import CLASSES, inverted_residual
+from tests.support.tiers import first
 
 SUPPORT = Path(__file__).parents[1] / "support"
 STORE = RUNTIME / "store"
@@ -35,7 +36,7 @@ def test_every_driver_is_tried() -> None:
     assert {path.stem for path in (STORE / "flash").iterdir()} == HEADERS.keys() | CORES.keys()
 
 
-@pytest.mark.parametrize("chip", HEADERS)
+@pytest.mark.parametrize("chip", first(*HEADERS))
 def test_a_program_goes_on_from_what_it_kept_in_a_chips_flash(chip: str, cache: Path, tmp_path: Path) -> None:
     program = compile(inverted_residual(0), "last:2", options=Options(CLASSES))
     program.write(tmp_path / "out")
@@ -68,7 +69,7 @@ def test_a_program_goes_on_from_what_it_kept_in_a_chips_flash(chip: str, cache: 
     assert (tmp_path / "chip").read_bytes().count(0xFF) > len(BLANK) - (64 << 10)
 
 
-@pytest.mark.parametrize("chip", CORES)
+@pytest.mark.parametrize("chip", first(*CORES))
 def test_a_driver_that_writes_registers_keeps_what_was_learned_through_restarts(chip: str, cache: Path) -> None:
     name, controller, sectors = CORES[chip]
     target = CortexM(BOARDS[name], cache=cache)

@@ -32,6 +32,7 @@ from smidgen.training import Options
 from tests.codegen.test_project import succeed
 from tests.support.chip_flash import ChipBoard, Controller, Nvmc, Stm32f7
 from tests.support.networks import CLASSES, inverted_residual
+from tests.support.tiers import first
 from tests.support.tools import need_compiler
 
 RATE = 0.05
@@ -67,7 +68,7 @@ def made(project: Path, *switches: str) -> Path:
     return project / "firmware.elf"
 
 
-@pytest.mark.parametrize("compiler", ["zig", "gcc"])
+@pytest.mark.parametrize("compiler", first("zig", "gcc"))
 def test_a_written_project_that_keeps_what_it_learned_has_it_after_a_reset(
     project: Path, compiler: str, cache: Path
 ) -> None:
@@ -131,7 +132,7 @@ CHIPS: dict[str, tuple[str, type[Controller], int]] = {
 }
 
 
-@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("chip", first(*CHIPS))
 def test_an_example_with_a_chips_own_driver_goes_on_from_what_it_kept(chip: str, tmp_path: Path, cache: Path) -> None:
     name, controller, sectors = CHIPS[chip]
     folder = tmp_path / "out"
@@ -149,7 +150,7 @@ def test_an_example_with_a_chips_own_driver_goes_on_from_what_it_kept(chip: str,
     assert [board.controller.wrong for board in boards] == [[], []]
 
 
-@pytest.mark.parametrize("torn", ["nothing", "everything", "some"])
+@pytest.mark.parametrize("torn", first("some", "nothing", "everything"))
 def test_power_that_fails_during_a_save_leaves_the_old_or_the_new_state_on_the_board(torn: Torn, cache: Path) -> None:
     target = CortexM(cache=cache)
     program = learner(target)

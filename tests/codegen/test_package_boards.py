@@ -46,6 +46,7 @@ def building(package: Path, hardware: Path, board: str, folder: Path) -> tuple[s
     return (*command, *where, package / "examples" / "Train" / "Train.ino")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("board", "own"), [("cortex-m7", True), ("cortex-m0plus", False)])
 def test_arduinos_builder_finds_the_library_and_its_sketch_learns_the_hosts_bytes(
     board: str, own: bool, cache: Path, tmp_path: Path
@@ -65,6 +66,7 @@ def test_arduinos_builder_finds_the_library_and_its_sketch_learns_the_hosts_byte
     assert differing(emulated_line(board, target, built / "Train.ino.elf"), program) == []
 
 
+@pytest.mark.slow
 def test_a_real_core_of_16_bits_is_refused_by_the_library_itself(tmp_path: Path) -> None:
     """The one core that Debian packages, for AVR: the builder finds the library, whose sources say why not."""
     need("arduino-builder", "avr-gcc")
@@ -82,6 +84,7 @@ def test_a_real_core_of_16_bits_is_refused_by_the_library_itself(tmp_path: Path)
     )
 
 
+@pytest.mark.slow
 def test_an_example_of_esp_idf_is_built_from_its_manifest_and_learns_the_hosts_bytes(tmp_path: Path) -> None:
     """With the kernels and for the core of an ESP32-C3, with a build system and drivers of our own; it runs in QEMU."""
     need("cmake", "riscv64-unknown-elf-gcc", "qemu-system-riscv32")
@@ -94,6 +97,7 @@ def test_an_example_of_esp_idf_is_built_from_its_manifest_and_learns_the_hosts_b
     assert differing(ProcessStream(f"{VIRT} -kernel {firmware}"), program) == []
 
 
+@pytest.mark.slow
 def test_a_sample_of_zephyr_builds_its_module_and_learns_the_hosts_bytes_on_the_stack_it_asks_for(
     cache: Path, tmp_path: Path
 ) -> None:
@@ -115,6 +119,7 @@ def test_a_sample_of_zephyr_builds_its_module_and_learns_the_hosts_bytes_on_the_
     assert differing(emulated_line("zephyr", target, sample / "build" / "zephyr.elf"), program) == []
 
 
+@pytest.mark.slow
 def test_the_files_that_a_pack_describes_are_a_program_that_learns_the_hosts_bytes(cache: Path, tmp_path: Path) -> None:
     """As an IDE builds them, for size and without a flag of ours; the line is what the example leaves to its user."""
     need("arm-none-eabi-gcc")

@@ -55,6 +55,7 @@ def written(kind: Kind, folder: Path) -> Path:
     return folder / "smidgen_net3"
 
 
+@pytest.mark.slow
 def test_platformio_packs_a_library(tmp_path: Path) -> None:
     python = Path(tool("pio")).parent / "python"
     ran(python, "-c", PACK, written(Kind.platformio, tmp_path), tmp_path / "packed.tar.gz", folder=tmp_path)
@@ -85,6 +86,7 @@ def registry(folder: Path, target: CortexM) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_platformio_runs_an_example_whose_library_learns_the_hosts_bytes(cache: Path, tmp_path: Path) -> None:
     """Its own builder finds the library and takes its flags; the board is one of our own."""
     need("arm-none-eabi-gcc")
@@ -102,6 +104,7 @@ def test_platformio_runs_an_example_whose_library_learns_the_hosts_bytes(cache: 
     assert differing(line, program) == []
 
 
+@pytest.mark.slow
 def test_the_component_manager_of_esp_idf_packs_a_component(tmp_path: Path) -> None:
     package = written(Kind.esp_idf, tmp_path)
     ran(tool("compote"), "component", "pack", "--name", "smidgen_net3", "--dest-dir", tmp_path / "dist", folder=package)
@@ -112,12 +115,14 @@ def test_the_component_manager_of_esp_idf_packs_a_component(tmp_path: Path) -> N
         }
 
 
+@pytest.mark.slow
 def test_the_component_manager_finds_no_fault_in_the_manifests(tmp_path: Path) -> None:
     package = written(Kind.esp_idf, tmp_path)
     for manifest in ("idf_component.yml", "examples/train/main/idf_component.yml"):
         ran(tool("compote"), "manifest", "lint", package / manifest, folder=package)
 
 
+@pytest.mark.slow
 def test_a_module_of_zephyr_is_configured_by_its_kconfig(tmp_path: Path) -> None:
     python = Path(tool("menuconfig")).parent / "python"
     package = written(Kind.zephyr, tmp_path)

@@ -24,6 +24,7 @@ from smidgen.targets.toolchain import core_flags, find
 from smidgen.training import Options
 from tests.support.house import TOP
 from tests.support.networks import CLASSES, branches, inverted_residual
+from tests.support.tiers import first
 
 SUPPORT = Path(__file__).parents[1] / "support"
 PAGE = (TOP / "docs" / "firmware.md").read_text()
@@ -213,7 +214,7 @@ def needs_cmake() -> None:
         pytest.skip("cmake is not installed: pip install cmake")
 
 
-@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("compiler", first(*COMPILERS))
 def test_two_models_in_a_cpp_program_learn_the_bytes_they_learn_apart(
     models: Path, apart: list[bytes], compiler: str
 ) -> None:

@@ -43,6 +43,8 @@ def busy() -> Iterator[None]:
             process.wait()
 
 
+@pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.parametrize("name", PROJECTS)
 def test_a_busy_machine_and_another_order_of_names_give_the_same_firmware(name: str) -> None:
     idle = firmware(name, hash_seed=1)

@@ -28,6 +28,7 @@ from smidgen.data import (
 )
 from smidgen.errors import InputError
 from smidgen.ir import Array, QParams, Type
+from tests.support import tiers
 from tests.support.release_files import SHARED, npy, zipped
 
 PAPER = Type((1, 128, 128, 3), "int8", QParams.per_tensor(2 / 255, 0))
@@ -184,7 +185,7 @@ def test_pixels_span_what_an_input_can_hold(scale: float, zero: int) -> None:
 
 
 @given(scale=st.floats(0.0070, 0.0080), zero=st.integers(-2, 2))
-@settings(max_examples=60)
+@settings(max_examples=tiers.examples(60))
 def test_a_pixel_becomes_the_nearest_int8_of_its_number(scale: float, zero: int) -> None:
     type = Type((1, 1, 256, 1), "int8", QParams.per_tensor(scale, zero))
     ends = type.scale * (-128 - zero), type.scale * (127 - zero)

@@ -12,6 +12,7 @@ from smidgen.data.inputs import fits
 from smidgen.ir import Array, Builder, QParams, Type, evaluate
 from smidgen.learning import Course
 from smidgen.ops.elementwise import Quantize
+from tests.support import tiers
 
 Q = QParams.per_tensor(0.05, -7)
 
@@ -25,7 +26,7 @@ def numbers(*shape: int, seed: int = 0) -> Array:
 
 
 @given(scale=st.floats(1e-4, 10), zero=st.integers(-128, 127), seed=st.integers(0, 1000))
-@settings(max_examples=60)
+@settings(max_examples=tiers.examples(60))
 def test_numbers_are_rounded_as_the_op_quantize_rounds_them(scale: float, zero: int, seed: int) -> None:
     type = Type((1, 6), "int8", QParams.per_tensor(scale, zero))
     g = Builder("q")

@@ -30,6 +30,7 @@ from tests.support.house import TOP
 from tests.support.layout_trees import STEP, Files, jpg, text, write
 from tests.support.mat_files import Value, mat_file, numbers
 from tests.support.release_files import zipped
+from tests.support.tiers import examples
 from tests.support.toys import small_network
 
 Pairs = list[tuple[int, int]]  # which image, which label
@@ -292,7 +293,7 @@ def test_images_that_would_take_far_too_much_are_counted_before_they_are_read(tm
     order=st.sampled_from("<>"),
     deflated=st.booleans(),
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_a_mat_file_gives_back_what_was_written(values: list[int | str], order: str, deflated: bool) -> None:
     cells: list[Value] = [numbers(v, v, dtype="int32") if isinstance(v, int) else v for v in values]
     given: dict[str, Value] = {"cells": cells, "skipped": numbers(1), "rows": {"a": cells, "long_name": cells[::-1]}}

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from smidgen.data import DataError, load_data, load_images, load_labelled
 from tests.support.release_files import zipped
+from tests.support.tiers import examples
 
 HEAD = "timestamp,x,y2,activity"
 ROWS = [f"{10 * i},{i},{-i / 4},{('walk', 'rest')[i % 2]}" for i in range(20)]
@@ -98,7 +99,7 @@ def test_separators_endings_quotes_blanks_and_a_byte_order_mark_change_nothing(
 
 
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=15, max_size=15))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_numbers_come_back_as_they_were_written(numbers: list[float]) -> None:
     with TemporaryDirectory() as folder:
         lines = ["a,b,c", *(",".join(map(repr, numbers[i : i + 3])) for i in range(0, 15, 3))]

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.baselines.optimizers import Optimizer, OptimizerName, corrections
+from tests.support.tiers import examples
 
 torch.set_num_threads(1)  # pytest's workers share the cores
 OPTIMIZERS: tuple[OptimizerName, ...] = ("sgd", "momentum", "adam")
@@ -19,7 +20,7 @@ def torchs(name: OptimizerName, w: torch.Tensor, rate: float, decay: float) -> t
     return torch.optim.SGD([w], lr=rate, momentum=0.9 if name == "momentum" else 0.0, weight_decay=decay)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(
     name=st.sampled_from(OPTIMIZERS),
     rates=st.lists(st.floats(1e-4, 0.5), min_size=1, max_size=4),

@@ -27,6 +27,7 @@ from smidgen.data import DataError
 from smidgen.errors import InputError, SmidgenError
 from tests.support.pretended import RUN, Pretended, accuracy, outcome
 from tests.support.shapes import draw_shapes
+from tests.support.tiers import examples
 
 
 def runs_of(engine: Pretended) -> list[Run]:
@@ -113,7 +114,7 @@ def test_the_next_fleet_is_prepared_before_this_one_runs(tmp_path: Path) -> None
 
 
 @given(st.integers(1, 40), st.permutations(range(30)), st.integers(0, 500))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 def test_fleets_hold_every_run_once_and_never_too_many(size: int, order: list[int], start: int) -> None:
     every = wanted(tables(NAMES, Settings(networks=("mcunet-5fps", "mbv2-w0.35"))), Store(Path("/nowhere")), True)
     runs = [every[(start + i) % len(every)] for i in order]

@@ -17,6 +17,7 @@ from experiments.paper.runs import Build, Footprint, Outcome, Run
 from experiments.paper.store import HEADER, ResultsError, Store
 from experiments.paper.tables import Settings, tables
 from tests.support.pretended import RUN, Pretended, outcome
+from tests.support.tiers import examples
 
 numbers = st.floats(allow_nan=False, allow_infinity=False, width=32).map(float)
 runs = st.builds(
@@ -30,7 +31,7 @@ footprints = st.builds(Footprint, st.integers(0), st.integers(0), st.booleans(),
 
 
 @given(st.dictionaries(runs, outcomes, max_size=4), st.dictionaries(builds, footprints, max_size=3))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 def test_results_survive_the_file(found: dict[Run, Outcome], built: dict[Build, Footprint]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "deep" / "r.jsonl"

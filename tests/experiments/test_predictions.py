@@ -20,13 +20,14 @@ from experiments.predictions import (
 )
 from smidgen.training.scheme import resolve
 from tests.support.contributions import measured
+from tests.support.tiers import examples
 from tests.support.toys import small_network
 
 gains = st.floats(-1, 1).map(lambda gain: round(gain, 4))
 
 
 @given(st.lists(st.tuples(gains, gains), min_size=3, max_size=20), st.lists(st.tuples(gains, gains, gains), max_size=6))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 def test_predictions_are_drawn_with_their_correlation_and_what_pairs_miss(
     pairs: list[tuple[float, float]], threes: list[tuple[float, float, float]]
 ) -> None:
@@ -63,7 +64,7 @@ def test_equals_share_their_rank_and_what_never_varies_correlates_with_nothing()
 
 
 @given(st.integers(0, 50))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15))
 def test_random_schemes_fit_the_network_and_no_two_are_the_same(seed: int) -> None:
     graph = small_network()
     found = measured(graph, seed)

@@ -46,6 +46,7 @@ from smidgen.training.scheme import Scheme, SchemeError
 from tests.support.contributions import measured
 from tests.support.house import TOP
 from tests.support.pretended import RUN, Pretended, outcome
+from tests.support.tiers import examples
 from tests.support.toys import small_network
 
 NETWORK = "mcunet-5fps"
@@ -146,7 +147,7 @@ def test_without_results_the_page_has_no_tables() -> None:
 
 
 @given(st.integers(0, 20))
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=examples(5))
 def test_where_gains_do_add_up_predictions_are_right_and_pairs_miss_nothing(seed: int) -> None:
     graph = small_network()
     found = measured(graph, seed)

@@ -18,19 +18,21 @@ from smidgen import numerics, ops
 from smidgen.errors import ExportError, ImportModelError, InputError
 from smidgen.frontends import export_model, import_model
 from smidgen.frontends.onnx import write_onnx, write_plain
-from smidgen.frontends.onnx.exact import RULES
-from smidgen.frontends.onnx.functions import (
+from smidgen.frontends.onnx.write.exact import ROUNDED, RULES
+from smidgen.frontends.onnx.write.functions import (
     DOMAIN,
     LAYERS,
     OPERATORS,
     OPSET,
     VERSION,
     WEIGHTED,
+    Rounding,
     functions_needed,
     library,
+    rounding,
+    rounding_of_sums,
 )
-from smidgen.frontends.onnx.requantization import Rounding, rounding, rounding_of_sums
-from smidgen.frontends.onnx.writer import RULES as PLAIN_RULES
+from smidgen.frontends.onnx.write.plain import RULES as PLAIN_RULES
 from smidgen.ir import Array, Builder, Graph, QParams, Type, evaluate
 from smidgen.ops.softmax import OUTPUT, reciprocal
 from smidgen.training import Options, build_training
@@ -38,6 +40,7 @@ from smidgen.training.scheme import load_scheme
 from tests.support.cases import GRAPHS, RUNS, inputs
 from tests.support.graphs import int8_graphs, random_inputs
 from tests.support.networks import CLASSES, inverted_residual
+from tests.support.tiers import examples
 
 INT32 = np.iinfo(np.int32)
 ENDS = np.array([INT32.min, INT32.min + 1, -(2**30), -3, -2, -1, 0, 1, 2, 3, 2**30, INT32.max - 1, INT32.max])
@@ -99,7 +102,7 @@ def any_multipliers(rng: np.random.Generator, count: int) -> Array:
     return np.where(rng.random(count) < 0.3, rng.choice(MULTIPLIERS, count), (drawn >> lowest) << lowest)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(seeds)
 def test_one_rounding_in_double_is_both_of_numerics_wherever_int8_takes_a_step(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -128,7 +131,7 @@ def test_sums_shifted_left_are_scaled_as_numerics_does_while_they_do_not_wrap() 
         np.testing.assert_array_equal(np.clip(how.of(x), -STEPS, STEPS), want)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(seeds, st.integers(-31, 0))
 def test_each_side_of_a_sum_is_raised_and_scaled_as_numerics_does(seed: int, shift: int) -> None:
     x = np.arange(-STEPS, STEPS + 1)
@@ -137,7 +140,7 @@ def test_each_side_of_a_sum_is_raised_and_scaled_as_numerics_does(seed: int, shi
         np.testing.assert_array_equal(rounding(multiplier, shift, 20).of(x), want)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 @given(seeds)
 def test_halves_go_away_from_zero_in_double_as_in_numerics(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -173,7 +176,7 @@ def test_every_case_of_every_op_computes_the_same_bytes_in_onnx_runtime() -> Non
                 assert want.dtype == got.dtype, name
                 np.testing.assert_array_equal(want, got, name)
     assert seen == set(PLAIN_RULES) - {ops.BatchNorm, *RECURRENT}, "an op without an int8 case"
-    assert set(RULES) <= seen
+    assert {*RULES, *ROUNDED} <= seen
     assert used == {*LAYERS, *WEIGHTED, "Table"}, "a function without a case"
 
 
@@ -186,7 +189,7 @@ def test_every_case_of_every_op_computes_the_same_bytes_in_onnx_s_reference() ->
             np.testing.assert_array_equal(want, array, name)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), suppress_health_check=list(HealthCheck))
 @given(int8_graphs(recurrent=False, beyond=True), seeds)
 def test_random_graphs_compute_the_same_bytes_in_onnx_runtime(graph: Graph, seed: int) -> None:
     arrays = random_inputs(graph, np.random.default_rng(seed))
@@ -195,7 +198,7 @@ def test_random_graphs_compute_the_same_bytes_in_onnx_runtime(graph: Graph, seed
         np.testing.assert_array_equal(want, got)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), suppress_health_check=list(HealthCheck))
 @given(int8_graphs(recurrent=False), seeds)
 def test_random_graphs_are_read_from_both_forms_alike(tmp_path: Path, graph: Graph, seed: int) -> None:
     # The plain form has no word for TFLite's own roundings.

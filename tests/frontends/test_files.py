@@ -27,8 +27,9 @@ from smidgen.zoo import build_zoo
 from smidgen.zoo.loading import load as load_model
 from tests.support.graphs import int8_graphs
 from tests.support.release_files import SHARED, archived, npy, npz_members, pickled, tiny_network, zipped
+from tests.support.tiers import examples
 
-REUSE_FOLDER = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+REUSE_FOLDER = settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def tiny() -> Graph:
@@ -163,7 +164,7 @@ def test_an_archive_that_would_unpack_to_too_much_is_refused_unread(tmp_path: Pa
 
 
 @given(array=hnp.arrays(st.sampled_from(["i1", "<i4", "<f4", "<f8", "?"]), hnp.array_shapes(max_dims=4, max_side=5)))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_npy_reads_what_numpy_writes(array: Array) -> None:
     for laid_out in (array, np.asfortranarray(array)):
         read = files.parse_npy(npy(laid_out), "x.npy")

@@ -29,6 +29,7 @@ from smidgen.targets.host import Host
 from tests.frontends.test_onnx import agrees, model, quick, read
 from tests.support.float_models import close, run, runtime
 from tests.support.litert import run_litert
+from tests.support.tiers import examples
 
 SHAPE = (1, 4, 6, 3)
 Sizes = tuple[int, ...]
@@ -297,7 +298,7 @@ def test_what_modules_take_of_a_tensor_is_what_pytorch_takes(what: str) -> None:
     assert Counter(type(node.op) for node in graph.nodes)[ops.Transpose] <= most
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20))
 @given(st.integers(2, 5), st.integers(1, 3))
 def test_a_channel_shuffle_of_any_number_of_groups_is_pytorch_s(groups: int, each: int) -> None:
     class Net(nn.Module):

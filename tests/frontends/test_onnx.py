@@ -27,11 +27,12 @@ from tests.support.float_models import close, run, runtime
 from tests.support.graphs import int8_graphs, random_inputs
 from tests.support.networks import CLASSES, NETWORKS, inverted_residual, samples
 from tests.support.release_files import SHARED
+from tests.support.tiers import examples
 from tests.zoo.test_zoo import smooth_image
 
 Constants = dict[str, Array]
 Nodes = list[onnx.NodeProto]
-quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def model(nodes: Nodes, shape: tuple[int | str, ...], constants: Constants, out: str = "y", opset: int = 18) -> bytes:
@@ -195,7 +196,7 @@ def test_shapes_computed_in_the_file_are_folded(tmp_path: Path) -> None:
 # --- quantized models
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), derandomize=True)
 @given(int8_graphs(max_nodes=1, recurrent=False), st.integers(0, 2**31))
 def test_a_plainly_exported_layer_is_within_a_step_in_onnx_runtime(graph: Graph, seed: int) -> None:
     arrays = random_inputs(graph, np.random.default_rng(seed))

@@ -15,6 +15,7 @@ from onnx import TensorProto, helper
 
 from smidgen.errors import ImportModelError
 from tests.frontends.test_onnx import Constants, model, read
+from tests.support.tiers import examples
 
 
 def relu(shape: tuple[int | str, ...] = (1, 3, 4, 4)) -> bytes:
@@ -142,7 +143,7 @@ def test_an_attribute_that_lost_its_type_is_refused(tmp_path: Path) -> None:
         read(model.SerializeToString(), tmp_path)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_damage_anywhere_is_no_worse_than_a_sentence(tmp_path: Path, data: st.DataObject) -> None:
     sound = bytearray(one("Conv", "w", constants={"w": W}, pads=(1, 1, 1, 1)))

@@ -23,6 +23,7 @@ from smidgen.ir.text import print_graph
 from tests.support.graphs import OWN_FUNCTIONS
 from tests.support.litert import LiteRT, run_litert
 from tests.support.tflite_cases import CASES, arrays, graphs
+from tests.support.tiers import examples
 
 SHARED = Path(__file__).parents[3] / "shared"
 IMAGES = 50
@@ -58,9 +59,10 @@ def test_every_op_that_is_exported_has_a_case() -> None:
     assert set(CASES) == {op.__name__ for op in LOWERINGS}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("op", CASES)
 def test_litert_computes_the_same_bytes(op: str) -> None:
-    @settings(deadline=None, max_examples=25)
+    @settings(max_examples=examples(25))
     @given(graph=graphs(op), seed=SEEDS)
     def check(graph: Graph, seed: int) -> None:
         assert_alike(graph, *arrays(graph, seed))
@@ -68,9 +70,10 @@ def test_litert_computes_the_same_bytes(op: str) -> None:
     check()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("op", CASES)
 def test_a_graph_written_and_read_computes_the_same_bytes(op: str) -> None:
-    @settings(deadline=None, max_examples=10)
+    @settings(max_examples=examples(10))
     @given(graph=graphs(op), seed=SEEDS)
     def check(graph: Graph, seed: int) -> None:
         ins = arrays(graph, seed)
@@ -83,9 +86,10 @@ def test_a_graph_written_and_read_computes_the_same_bytes(op: str) -> None:
     check()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("op", sorted(set(CASES) - {"Quantize", "Requantize", "Dequantize"}))
 def test_float_graphs_agree_with_litert_and_survive_a_round_trip(op: str) -> None:
-    @settings(deadline=None, max_examples=8)
+    @settings(max_examples=examples(8))
     @given(graph=graphs(op, "float32"), seed=SEEDS)
     def check(graph: Graph, seed: int) -> None:
         ins = arrays(graph, seed)
@@ -100,12 +104,13 @@ def test_float_graphs_agree_with_litert_and_survive_a_round_trip(op: str) -> Non
     check()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("per_channel", [True, False])
 @pytest.mark.parametrize("kind", ["Conv2D", "Depthwise", "Dense"])
 def test_every_accumulator_is_rounded_as_litert_rounds_it(kind: str, per_channel: bool) -> None:
     """With weights of zero the biases are the accumulators, so a whole range of them is seen at once."""
 
-    @settings(deadline=None, max_examples=12)
+    @settings(max_examples=examples(12))
     @given(x_scale=SCALES, y=QUANTIZATIONS, seed=SEEDS, step=st.sampled_from((1, 7, 1000)))
     def check(x_scale: float, y: QParams, seed: int, step: int) -> None:
         scales = 2.0 ** np.random.default_rng(seed).uniform(-9, -5, SWEEP)
@@ -124,11 +129,12 @@ def test_every_accumulator_is_rounded_as_litert_rounds_it(kind: str, per_channel
     check()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("op", [ops.Add(), ops.Mul(), ops.Add("relu6"), ops.Mul("relu_n1_to_1")], ids=str)
 def test_every_pair_of_int8_adds_and_multiplies_as_in_litert(op: Op) -> None:
     a_data, b_data = (np.ascontiguousarray(side) for side in np.meshgrid(EVERY_INT8, EVERY_INT8))
 
-    @settings(deadline=None, max_examples=12)
+    @settings(max_examples=examples(12))
     @given(a=QUANTIZATIONS, b=QUANTIZATIONS, y=QUANTIZATIONS)
     def check(a: QParams, b: QParams, y: QParams) -> None:
         g = Builder()
@@ -138,9 +144,10 @@ def test_every_pair_of_int8_adds_and_multiplies_as_in_litert(op: Op) -> None:
     check()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("op", [ops.Requantize(), ops.Activate("relu"), ops.Activate("relu6")], ids=str)
 def test_every_int8_is_rescaled_as_in_litert(op: Op) -> None:
-    @settings(deadline=None, max_examples=40)
+    @settings(max_examples=examples(40))
     @given(x=QUANTIZATIONS, y=QUANTIZATIONS)
     def check(x: QParams, y: QParams) -> None:
         g = Builder()
@@ -149,9 +156,10 @@ def test_every_int8_is_rescaled_as_in_litert(op: Op) -> None:
     check()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("function", OWN_FUNCTIONS)
 def test_every_int8_has_litert_s_own_result_of_a_function(function: str) -> None:
-    @settings(deadline=None, max_examples=40)
+    @settings(max_examples=examples(40))
     @given(x=QUANTIZATIONS, y=QUANTIZATIONS, alpha=st.sampled_from((0.01, 0.2, 1.3, -0.4)))
     def check(x: QParams, y: QParams, alpha: float) -> None:
         y = {"sigmoid": QParams.per_tensor(1 / 256, -128), "tanh": QParams.per_tensor(1 / 128)}.get(function, y)
@@ -163,7 +171,7 @@ def test_every_int8_has_litert_s_own_result_of_a_function(function: str) -> None
 
 
 @pytest.mark.parametrize("exponent", [0.5, -0.5])
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 @given(x=QUANTIZATIONS, y=QUANTIZATIONS)
 def test_every_int8_from_zero_on_has_litert_s_own_root(exponent: float, x: QParams, y: QParams) -> None:
     g = Builder()
@@ -180,7 +188,7 @@ def test_elu_has_the_table_of_litert_s_kernel() -> None:
     np.testing.assert_array_equal(evaluate(graph, EVERY_INT8)[0], theirs)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 @given(q=QUANTIZATIONS, nudge=st.sampled_from((-1, 0, 1)))
 def test_floats_at_and_beside_every_half_step_are_quantized_as_in_litert(q: QParams, nudge: int) -> None:
     halves = (np.arange(-600, 600) * np.float32(0.5) * np.float32(q.one)).astype(np.float32)

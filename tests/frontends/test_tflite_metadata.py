@@ -16,6 +16,7 @@ from smidgen.frontends.tflite import write_tflite
 from smidgen.frontends.tflite.metadata import stated_preprocessing
 from smidgen.ir.preprocessing import Preprocessing
 from tests.support.floats import FloatNet, dequantized
+from tests.support.tiers import examples
 from tests.support.toys import small_network
 
 # Numbers of the fields in TensorFlow's metadata_schema.fbs, counted from 0, and how many each table has.
@@ -115,7 +116,7 @@ def test_metadata_that_says_nothing_sound_leaves_the_model_readable(data: bytes,
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 def test_damaged_metadata_says_something_sound_or_nothing(data: st.DataObject) -> None:
     damaged = bytearray(metadata(MEAN, STD))
     for _ in range(data.draw(st.integers(1, 4))):

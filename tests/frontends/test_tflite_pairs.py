@@ -13,6 +13,7 @@ from smidgen.frontends.tflite.flatbuffer import ACTIVATIONS, TfliteModel, Tflite
 from smidgen.ir import Array, QParams, evaluate
 from tests.frontends.test_tflite import EVERY_INT8, QUANTIZATIONS, read_back
 from tests.support.litert import run_litert
+from tests.support.tiers import examples
 
 GRID = tuple(np.ascontiguousarray(side)[None] for side in np.meshgrid(EVERY_INT8, EVERY_INT8))
 
@@ -39,7 +40,7 @@ def assert_alike(model: bytes, *ins: Array) -> None:
         np.testing.assert_allclose(mine, other, rtol=1e-6)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=examples(30))
 @given(a=QUANTIZATIONS, b=QUANTIZATIONS, y=QUANTIZATIONS, activation=st.sampled_from(("none", "relu", "relu6")))
 def test_every_pair_of_int8_is_subtracted_as_in_litert(a: QParams, b: QParams, y: QParams, activation: str) -> None:
     shape = GRID[0].shape
@@ -47,7 +48,7 @@ def test_every_pair_of_int8_is_subtracted_as_in_litert(a: QParams, b: QParams, y
     assert_alike(model, *GRID)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=examples(30))
 @given(q=QUANTIZATIONS, y=QUANTIZATIONS, first=st.booleans(), shape=st.sampled_from(((1,), (6,), (1, 1, 6))))
 def test_constants_are_subtracted_from_either_side(q: QParams, y: QParams, first: bool, shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(0)
@@ -57,7 +58,7 @@ def test_constants_are_subtracted_from_either_side(q: QParams, y: QParams, first
     assert_alike(pair("SUB", *operands, tensor("y", (1, 50, 6), y)), rng.integers(-128, 128, (1, 50, 6), np.int8))
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=examples(10))
 @given(q=QUANTIZATIONS)
 def test_the_smaller_of_every_pair_of_int8_is_litert_s(q: QParams) -> None:
     shape = GRID[0].shape
@@ -66,7 +67,7 @@ def test_the_smaller_of_every_pair_of_int8_is_litert_s(q: QParams) -> None:
     assert_alike(pair("MINIMUM", tensor("a", shape, q), limit, tensor("y", shape, q)), GRID[0])
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     seed=st.integers(0, 2**32 - 1), shape=st.sampled_from(((1, 256, 3), (256, 3), (1, 16, 16, 3))),
     one=st.booleans(), activation=st.sampled_from(("none", "relu")),

@@ -16,6 +16,7 @@ from smidgen.frontends.tflite.flatbuffer import TfliteModel, TfliteOperator, Tfl
 from smidgen.ir import Array, evaluate
 from tests.frontends.test_tflite import read_back
 from tests.support.litert import run_litert
+from tests.support.tiers import examples
 
 
 @dataclass(frozen=True)
@@ -64,12 +65,13 @@ def numbers(one: Reduction, seed: int) -> Array:
     return rng.integers(-128, 128, one.shape, np.int8)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("code", "dtype"),
     [("MEAN", "int8"), ("MEAN", "float32"), ("SUM", "float32"), ("REDUCE_MAX", "int8"), ("REDUCE_MAX", "float32")],
 )
 def test_reductions_over_any_dimensions_are_litert_s(code: str, dtype: str) -> None:
-    @settings(deadline=None, max_examples=60)
+    @settings(max_examples=examples(60))
     @given(one=reductions(code, dtype), seed=st.integers(0, 2**32 - 1))
     def check(one: Reduction, seed: int) -> None:
         x, model = numbers(one, seed), one.model()
@@ -81,7 +83,7 @@ def test_reductions_over_any_dimensions_are_litert_s(code: str, dtype: str) -> N
     check()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 @given(one=reductions("SUM", "int8"), seed=st.integers(0, 2**32 - 1))
 def test_a_sum_of_int8_is_within_a_step_of_that_of_the_numbers_they_stand_for(one: Reduction, seed: int) -> None:
     """LiteRT's kernel takes int8 below zero for bytes above 127, and wraps where it should saturate: it is no judge."""

@@ -22,6 +22,7 @@ from tests.cli.test_cli import invoke
 from tests.frontends.test_tflite import read_back
 from tests.support.litert import run_litert
 from tests.support.tflite_cases import CASES, arrays, graphs
+from tests.support.tiers import examples
 
 SIGN = np.uint8(128)
 Q = QParams.per_tensor(0.05, 3)
@@ -64,9 +65,10 @@ def dense(w: Array) -> Graph:
     return g.graph(g.emit(ops.Dense(), x, g.constant("w", w, QParams.per_tensor(0.01)), b, q=QParams.per_tensor(0.1)))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("op", sorted(set(CASES) - OTHERWISE))
 def test_uint8_files_compute_what_litert_computes_for_them(op: str) -> None:
-    @settings(deadline=None, max_examples=15)
+    @settings(max_examples=examples(15))
     @given(graph=graphs(op), seed=st.integers(0, 2**32 - 1))
     def check(graph: Graph, seed: int) -> None:
         if any(v.type.q is not None and len(v.type.q.scale) > 1 for v in graph.constants):

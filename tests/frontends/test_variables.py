@@ -35,6 +35,7 @@ from smidgen.targets.host import Host, HostDevice
 from smidgen.training import Options
 from tests.support.litert import LiteRT
 from tests.support.streams import CLASSES, stream_data, stream_of, streaming_graphs, streaming_network
+from tests.support.tiers import examples
 
 RUNS = 6
 COURSE = Course(2, 0.02, augment=None)
@@ -60,11 +61,12 @@ def read_back(model: bytes, folder: Path) -> Graph:
     return read_tflite(path)
 
 
+@pytest.mark.sampled
 def test_numpy_c_and_litert_carry_the_same_variables(host: Host, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("streams")
 
     @given(streaming_graphs(), st.integers(0, 2**32 - 1))
-    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(40), suppress_health_check=list(HealthCheck))
     def agree(graph: Graph, seed: int) -> None:
         inputs = stream_of(graph, RUNS, seed)
         expected = in_numpy(graph, inputs)

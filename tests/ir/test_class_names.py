@@ -36,6 +36,7 @@ from tests.support.floats import FloatNet, dequantized
 from tests.support.litert import run_litert
 from tests.support.release_files import SHARED
 from tests.support.shapes import draw_shapes
+from tests.support.tiers import examples
 from tests.support.toys import small_network
 
 SCORES = 10
@@ -65,7 +66,7 @@ def test_the_text_of_a_graph_gives_its_names_back(classes: tuple[str, ...]) -> N
 
 
 @given(lines)
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=examples(25))
 def test_files_of_every_kind_give_names_back(
     tmp_path_factory: pytest.TempPathFactory, classes: tuple[str, ...]
 ) -> None:
@@ -125,7 +126,7 @@ def test_labels_that_tensorflows_own_writer_packed_are_read() -> None:
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=examples(150))
 def test_damage_to_metadata_and_labels_gives_a_model_or_one_sentence(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

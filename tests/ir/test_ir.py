@@ -15,6 +15,7 @@ from smidgen.ir import Builder, Graph, Node, QParams, Type, Value, evaluate, ver
 from smidgen.ir.text import parse_graph, print_graph
 from smidgen.ops import Add, Conv2D, Reshape
 from tests.support.graphs import int8_graphs, random_inputs
+from tests.support.tiers import examples
 
 
 def small() -> Graph:
@@ -26,13 +27,13 @@ def small() -> Graph:
 
 
 @given(int8_graphs(beyond=True))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_parsing_the_printed_graph_gives_it_back(graph: Graph) -> None:
     assert parse_graph(print_graph(graph), graph.constants) == graph
 
 
 @given(int8_graphs(), st.integers(0, 10**6), st.integers(0, 255))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_damaged_text_is_a_graph_error_or_a_valid_graph(graph: Graph, at: int, byte: int) -> None:
     text = print_graph(graph)
     at %= len(text)
@@ -116,7 +117,7 @@ def test_inputs_that_do_not_fit_are_refused_by_name() -> None:
 
 
 @given(int8_graphs(), st.integers(0, 2**32 - 1))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 def test_evaluate_gives_what_the_types_promise(graph: Graph, seed: int) -> None:
     outputs = evaluate(graph, *random_inputs(graph, np.random.default_rng(seed)))
     for value, array in zip(graph.outputs, outputs, strict=True):

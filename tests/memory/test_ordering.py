@@ -40,7 +40,7 @@ def shuffled(graph: Graph, data: st.DataObject) -> Graph:
     return replace(graph, nodes=tuple(order))
 
 
-@settings(deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(int8_graphs(max_nodes=14), st.data())
 def test_another_order_computes_the_same_bytes_in_no_more_memory(graph: Graph, data: st.DataObject) -> None:
     given_ = shuffled(graph, data)

@@ -20,6 +20,7 @@ from smidgen.memory.packing.problem import MOST_BYTES, pose
 from smidgen.memory.packing.search import Outcome
 from smidgen.targets.compiler import find_compiler
 from tests.support.native import SANITIZE
+from tests.support.tiers import examples
 
 INSTANCES = Path(__file__).parents[3] / "shared" / "planner"
 CAPACITY = 1_048_576
@@ -101,7 +102,7 @@ def least_peak(items: Items, ground: Items = ()) -> int:
 
 
 @given(items(40))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 def test_any_lifetimes_are_packed_soundly_and_no_worse_than_by_the_heuristic(items: Items) -> None:
     heuristic, exact = pack(items, 0), pack(items, 20_000)
     check(items, heuristic)
@@ -111,7 +112,7 @@ def test_any_lifetimes_are_packed_soundly_and_no_worse_than_by_the_heuristic(ite
 
 
 @given(items(6, largest=4, last=6))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_few_items_are_packed_as_low_as_brute_force_can(items: Items) -> None:
     packing = pack(items, ENOUGH)
     assert packing.optimal
@@ -119,7 +120,7 @@ def test_few_items_are_packed_as_low_as_brute_force_can(items: Items) -> None:
 
 
 @given(items(6, largest=4, last=6), st.randoms(use_true_random=False))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_the_search_finds_the_optimum_in_any_order_and_proves_that_there_is_nothing_below(
     items: Items, random: Random
 ) -> None:
@@ -133,7 +134,7 @@ def test_the_search_finds_the_optimum_in_any_order_and_proves_that_there_is_noth
 
 
 @given(items(5, largest=4, last=6), items(2, largest=4, last=6), st.randoms(use_true_random=False))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_the_search_finds_the_optimum_on_uneven_ground_too(items: Items, pinned: Items, random: Random) -> None:
     ground = tuple(
         max((p.size for p in pinned if p.start < item.end and item.start < p.end), default=0) for item in items
@@ -218,7 +219,7 @@ def test_without_a_compiler_nothing_is_packed_otherwise(monkeypatch: pytest.Monk
 
 
 @given(items(14), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 def test_items_that_overlap_keep_their_distance_and_all_others_lie_apart(items: Items, data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(len(items))))
     chained = data.draw(st.integers(0, len(items) - 1))

@@ -20,6 +20,7 @@ from smidgen.memory import Buffer, PeakParts, Plan, peak_parts
 from tests.memory.test_streaming import grouped
 from tests.support.graphs import int8_graphs
 from tests.support.native import portable
+from tests.support.tiers import examples
 from tests.support.toys import small_network
 
 
@@ -42,7 +43,7 @@ def check_parts(plan: Plan, found: PeakParts) -> None:
 
 
 @given(int8_graphs(), st.data())
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 def test_the_parts_are_what_a_painted_arena_holds_with_and_without_overlaps(graph: Graph, data: st.DataObject) -> None:
     schedule = grouped(graph, data)
     buffers = memory.buffers(graph, schedule, working=portable)

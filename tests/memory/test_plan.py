@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from smidgen import ops
@@ -59,7 +59,6 @@ def test_a_buffer_out_of_line_is_refused(many: tuple[Buffer, ...], by: int) -> N
         check_apart(Plan(many, tuple(offsets)))
 
 
-@settings(deadline=None)
 @given(int8_graphs(beyond=True))
 def test_plans_of_random_graphs_replay(graph: Graph) -> None:
     plan = greedy(buffers(graph, working=portable))
@@ -67,7 +66,6 @@ def test_plans_of_random_graphs_replay(graph: Graph) -> None:
     assert plan.peak >= plan.lower_bound
 
 
-@settings(deadline=None)
 @given(int8_graphs(), st.data())
 def test_the_replay_notices_a_life_cut_short(graph: Graph, data: st.DataObject) -> None:
     """With every buffer at one place and no lifetimes to compare, only running the program tells."""

@@ -32,6 +32,7 @@ from tests.support.graphs import int8_graphs, random_inputs
 from tests.support.maps import map_graphs
 from tests.support.native import portable
 from tests.support.networks import CLASSES, NETWORKS, samples
+from tests.support.tiers import examples
 
 Broken = tuple[Plan, Schedule]
 PER_PLAN = 40  # mutations
@@ -215,10 +216,11 @@ def cases(graph: Graph, arrays: tuple[Array, ...], random: Random) -> Iterator[C
             yield Case(graph, overlapping(held, decisions=1000), schedule, arrays)
 
 
+@pytest.mark.sampled
 def test_no_mutation_of_a_plan_that_changes_a_result_is_accepted() -> None:
     total: Counter[str] = Counter()
 
-    @settings(max_examples=42, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(60, quick=12), suppress_health_check=list(HealthCheck))
     @given(st.one_of(int8_graphs(max_nodes=8), map_graphs(8)), st.integers(0, 2**32 - 1))
     def agree(graph: Graph, seed: int) -> None:
         nonlocal total
@@ -238,11 +240,11 @@ def test_no_mutation_of_a_plan_that_changes_a_result_is_accepted() -> None:
             total += count(case, seed=1)
             total["plans"] += 1
     print(dict(total))
-    assert total["tried"] >= 4000
-    assert total["changed"] >= 1000
-    assert total["plans with overlaps"] >= 30
+    assert total["tried"] >= examples(4000)
+    assert total["changed"] >= examples(1000)
+    assert total["plans with overlaps"] >= examples(30, quick=5)
     for mutation in MUTATIONS:
-        assert total[f"changed by {mutation.__name__}"] >= 20, mutation.__name__
+        assert total[f"changed by {mutation.__name__}"] >= examples(20, quick=3), mutation.__name__
 
 
 def late(node: Node) -> rows.Reading:

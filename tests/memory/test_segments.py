@@ -24,6 +24,7 @@ from tests.support.graphs import int8_graphs
 from tests.support.maps import map_graphs
 from tests.support.native import portable
 from tests.support.networks import CLASSES, NETWORKS
+from tests.support.tiers import examples
 
 
 def compare(graph: Graph, streamed_input: bool) -> tuple[int, int]:
@@ -49,18 +50,19 @@ def compare(graph: Graph, streamed_input: bool) -> tuple[int, int]:
     return count, overlapping
 
 
+@pytest.mark.sampled
 def test_estimates_of_random_graphs_are_the_bytes_of_their_groups() -> None:
     counts = [0, 0]
 
-    @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(300), suppress_health_check=list(HealthCheck))
     @given(st.one_of(int8_graphs(max_nodes=10), map_graphs()), st.booleans())
     def agree(graph: Graph, streamed_input: bool) -> None:
         for index, count in enumerate(compare(graph, streamed_input)):
             counts[index] += count
 
     agree()
-    assert counts[0] > 1000
-    assert counts[1] > 300
+    assert counts[0] > examples(1000)
+    assert counts[1] > examples(300)
 
 
 def test_no_group_is_estimated_that_makes_what_one_of_its_nodes_must_have_whole() -> None:

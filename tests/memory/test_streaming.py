@@ -27,6 +27,7 @@ from tests.support.graphs import int8_graphs, random_inputs
 from tests.support.native import portable
 from tests.support.networks import CLASSES, NETWORKS, samples
 from tests.support.release_files import SHARED
+from tests.support.tiers import examples
 
 RATE = 0.01
 
@@ -54,11 +55,12 @@ def slid(graph: Graph, schedule: Schedule) -> Plan:
     return layout
 
 
+@pytest.mark.sampled
 def test_random_graphs_with_maps_in_each_others_place_compute_the_same_bytes(host: Host) -> None:
     overlaps = 0
 
     @given(int8_graphs(), st.data())
-    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
     def agree(graph: Graph, data: st.DataObject) -> None:
         nonlocal overlaps
         schedule = grouped(graph, data)
@@ -72,7 +74,7 @@ def test_random_graphs_with_maps_in_each_others_place_compute_the_same_bytes(hos
             np.testing.assert_array_equal(want, got)
 
     agree()
-    assert overlaps >= 30
+    assert overlaps >= examples(30)
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.__name__)
@@ -99,7 +101,7 @@ def test_networks_learn_the_same_bytes_with_maps_in_each_others_place(
             assert device.state()[value.name].tobytes() == array.tobytes()
 
 
-@settings(deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(int8_graphs(), st.data())
 def test_a_step_less_between_two_maps_is_refused(graph: Graph, data: st.DataObject) -> None:
     schedule = grouped(graph, data)
@@ -160,7 +162,7 @@ def test_a_map_that_is_read_later_is_not_grown_into() -> None:
     assert all(b.overlap is None for b in memory.buffers(graph, whole(graph), working=portable))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), suppress_health_check=list(HealthCheck))
 @given(int8_graphs(max_nodes=10))
 def test_plans_with_overlaps_are_never_worse_than_plans_without(graph: Graph) -> None:
     layout = streaming.stream_rows(graph, working=portable)

@@ -26,6 +26,7 @@ from smidgen.targets.cortex_m import CortexM
 from smidgen.targets.host import Host, HostDevice
 from tests.support.hearing import CASES, definition, listener, signals, slack, sounds
 from tests.support.native import SANITIZE
+from tests.support.tiers import examples
 
 NEAR = 0.005  # of a feature, from its definition: a hundredth of a step of MLPerf Tiny's input
 
@@ -117,7 +118,7 @@ def heard(request: pytest.FixtureRequest, host: Host) -> Iterator[tuple[Graph, H
         yield graph, device
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.data())
 def test_c_gives_the_bytes_of_numpy(heard: tuple[Graph, HostDevice], data: st.DataObject) -> None:
     graph, device = heard

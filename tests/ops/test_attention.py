@@ -24,6 +24,7 @@ from tests.frontends.test_moving import int8, read_file
 from tests.frontends.test_onnx import agrees, model, quick, read
 from tests.support.float_models import close, run
 from tests.support.litert import run_litert
+from tests.support.tiers import examples
 
 Shape = tuple[int, ...]
 
@@ -36,7 +37,7 @@ Shape = tuple[int, ...]
                      ((1, 2000), 1))),
     st.floats(-14, 3), st.sampled_from((1e-5, 1e-3, 1e-12)), st.integers(-128, 127), st.integers(0, 2**32 - 1),
 )  # fmt: skip
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120))
 def test_integers_normalize_within_a_step_of_the_formula_in_float64(
     how: tuple[Shape, int], octaves: float, epsilon: float, zero: int, seed: int
 ) -> None:

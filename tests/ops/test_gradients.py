@@ -24,6 +24,7 @@ from smidgen.training.scheme import load_scheme
 from tests.support.gradient_cases import CASES, SEVERAL_READERS, GradientCase
 from tests.support.graphs import int8_graphs, random_inputs
 from tests.support.networks import CLASSES, NETWORKS, branches, inverted_residual, samples
+from tests.support.tiers import examples
 
 torch.set_num_threads(1)  # pytest's workers share the cores
 STEP = 2.0**-6  # of a float; int8 values move by one
@@ -166,7 +167,7 @@ networks = pytest.mark.parametrize("network", NETWORKS, ids=[n.__name__ for n in
 
 @networks
 @given(seed=st.integers(0, 10**6), begun=st.sampled_from(BEGUN))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8))
 def test_pytorch_computes_the_same_bytes_and_gradients(
     network: Callable[[int], Graph], seed: int, begun: tuple[HeadStart, HeadDtype]
 ) -> None:
@@ -197,7 +198,7 @@ def test_a_batch_gives_the_sum_of_its_samples_gradients() -> None:
 
 
 @given(int8_graphs(beyond=True), st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_pytorch_computes_the_bytes_of_any_graph(graph: Graph, seed: int) -> None:
     arrays = random_inputs(graph, np.random.default_rng(seed))
     found = Simulator(graph).run(*arrays)

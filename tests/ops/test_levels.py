@@ -48,7 +48,7 @@ def shown(magnitude: float, e: int) -> int:
 
 
 @given(magnitudes, st.integers(-20 * 256, 20 * 256))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_level_is_the_running_maximum_of_what_its_tensor_showed(
     kernels: Kernels, seen: list[float], first: int
 ) -> None:
@@ -97,7 +97,7 @@ def test_gradients_round_with_the_variance_of_a_coin(whole: int, t: int, key: in
 
 
 @given(st.integers(-(2**31), 2**31 - 1), st.one_of(st.integers(0, 2**30), st.sampled_from([0, 1, 127, 2**30])))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_levels_end_at_two_to_the_plus_and_minus_60(kernels: Kernels, level: int, peak: int) -> None:
     node, state, bits = advance(), np.array([0, 0, level], np.int32), np.array([peak], np.int32)
     after = in_numpy(node, state, bits)

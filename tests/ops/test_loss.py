@@ -13,7 +13,7 @@ from smidgen.ir import Array, Builder, Node, Op, Type
 from smidgen.ops import CrossEntropyGrad, MaxAbs, Rate, SoftmaxCrossEntropy
 from tests.support.native import Kernels, pointer
 
-QUIET = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+QUIET = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 FLOAT32_MOST = float(np.finfo(np.float32).max)
 EDGES = (0.0, 1.0, 2.0**-86, 2.0**-87, 2.0**126, 1.5 * 2.0**126, 2.0**127, FLOAT32_MOST, np.inf)
 positive = st.one_of(

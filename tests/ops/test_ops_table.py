@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smidgen.frontends.onnx.functions import OPERATORS as WRITTEN
+from smidgen.frontends.onnx.write.functions import OPERATORS as WRITTEN
 from smidgen.ir import OPS, Op
 from smidgen.ops.functions import FUNCTIONS
 from smidgen.ops.loss import LossOp

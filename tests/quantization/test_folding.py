@@ -15,6 +15,7 @@ from smidgen.quantization.batch import run_batch
 from smidgen.quantization.equalising import equalise
 from smidgen.quantization.folding import FOLDS, crop_kernels, fold
 from tests.support.floats import FloatNet, float_graphs
+from tests.support.tiers import examples
 
 
 def close(a: Graph, b: Graph, x: Array) -> None:
@@ -23,7 +24,7 @@ def close(a: Graph, b: Graph, x: Array) -> None:
 
 
 @given(float_graphs(), st.integers(0, 2**16))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_every_pass_keeps_what_a_random_graph_computes(graph: Graph, seed: int) -> None:
     x = np.random.default_rng(seed).normal(size=graph.inputs[0].type.shape).astype(np.float32)
     for one in FOLDS:
@@ -35,7 +36,7 @@ def test_every_pass_keeps_what_a_random_graph_computes(graph: Graph, seed: int) 
 
 
 @given(float_graphs(), st.integers(0, 2**16))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 def test_a_batch_gives_what_its_samples_give_one_by_one(graph: Graph, seed: int) -> None:
     xs = np.random.default_rng(seed).normal(size=(3, *graph.inputs[0].type.shape)).astype(np.float32)
     got: dict[str, Array] = {}
@@ -88,7 +89,7 @@ def test_what_can_be_folded_leaves_no_layer_of_its_own(grow: Callable[[FloatNet]
 
 
 @given(st.data(), st.integers(1, 5), st.integers(1, 5), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_a_kernel_cut_to_what_meets_the_map_computes_the_same(
     data: st.DataObject, rows: int, columns: int, depthwise: bool
 ) -> None:

@@ -32,6 +32,7 @@ from tests.cli.test_cli import fail, invoke
 from tests.frontends.test_onnx import model as onnx_model
 from tests.support.fitted import CLASSES, accuracy, fit
 from tests.support.floats import FloatNet, dequantized
+from tests.support.tiers import examples
 from tests.support.toys import small_network
 
 SAMPLE = read_sample()
@@ -203,7 +204,7 @@ deviations = st.lists(st.floats(0.18, 0.3), min_size=3, max_size=3)
 
 
 @given(colours, deviations, st.sampled_from((1.0, 255.0)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_first_layers_that_normalize_say_what_they_normalize(
     mean: list[float], std: list[float], largest: float
 ) -> None:

@@ -24,6 +24,7 @@ from smidgen.quantization.folding import fold
 from smidgen.quantization.int8 import input_scale, round_graph, share_scales, weight_scales
 from smidgen.targets.host import Host
 from tests.support.floats import FloatNet, dequantized, float_graphs
+from tests.support.tiers import examples
 from tests.support.toys import small_network
 
 IMAGES = read_sample().train.images[::8]
@@ -56,7 +57,7 @@ def test_a_network_that_was_int8_comes_back_nearly_as_it_was() -> None:
 
 
 @given(float_graphs(), st.integers(0, 100))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 def test_any_graph_of_known_layers_quantizes_and_every_layer_alone_is_near(graph: Graph, seed: int) -> None:
     report = quantize(graph, noise(graph, 16, seed), Recipe("minmax")).report
     for layer in report.layers:
@@ -64,7 +65,7 @@ def test_any_graph_of_known_layers_quantizes_and_every_layer_alone_is_near(graph
 
 
 @given(float_graphs(), st.integers(0, 100))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15))
 def test_an_int8_batch_gives_the_bytes_its_samples_give_one_by_one(graph: Graph, seed: int) -> None:
     rounded = quantize(graph, noise(graph), Recipe("minmax")).graph
     xs = np.random.default_rng(seed).integers(-128, 128, (3, *graph.inputs[0].type.shape)).astype(np.int8)

@@ -39,11 +39,12 @@ from smidgen.training.scheme import Scheme, analytic_memory, resolve
 from tests.support.contributions import measured
 from tests.support.shapes import draw_shapes
 from tests.support.svg_pages import pictures
+from tests.support.tiers import examples
 from tests.support.toys import small_network
 
 
 @given(st.integers(0, 99))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10))
 def test_contributions_are_drawn_as_differences_of_what_was_measured(seed: int) -> None:
     real = measured(small_network(), seed)
     biases, *shares = draw_contributions(real).traces

@@ -22,6 +22,7 @@ from smidgen.results.svg import HEADING, WIDTH, svg
 from smidgen.zoo.loading import load
 from tests.support.shapes import draw_shapes
 from tests.support.svg_pages import LIMIT, SVG, charts, pictures, told, traces
+from tests.support.tiers import examples
 from tests.support.toys import small_network
 
 numbers = st.floats(-1e6, 1e6).map(lambda x: round(x, 3))
@@ -46,7 +47,7 @@ def scale(picture: Element, axis: str) -> tuple[float, float]:
 
 
 @given(points)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_points_lie_where_the_axes_say(pairs: list[tuple[int, float]]) -> None:
     xs, ys = zip(*pairs, strict=True)
     picture = drawn(Line("line", xs, ys, tuple(map(str, ys)), "#123456", radius=3), y=Axis(low=-1.1e6, high=1.1e6))
@@ -59,7 +60,7 @@ def test_points_lie_where_the_axes_say(pairs: list[tuple[int, float]]) -> None:
 
 
 @given(points, st.integers(0, 50))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_bars_reach_from_their_base_as_far_as_the_axes_say(pairs: list[tuple[int, float]], base: int) -> None:
     xs, ys = zip(*pairs, strict=True)
     bars = Bars("bars", xs, ys, tuple(map(str, ys)), ("#123456",), 1, 0, (base,) * len(xs))
@@ -80,7 +81,7 @@ def test_bars_reach_from_their_base_as_far_as_the_axes_say(pairs: list[tuple[int
 
 
 @given(numbers, numbers)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_an_axis_has_round_numbers_that_do_not_meet(a: float, b: float) -> None:
     low, high = min(a, b), max(a, b) + 1
     picture = drawn(x=Axis(low=low, high=high), y=Axis(low=low, high=high))

@@ -17,6 +17,7 @@ from smidgen.ir import Array
 from smidgen.targets.flash import PARTS, TORN, EmulatedFlash, FlashPart, Torn
 from smidgen.targets.store import EMPTY, LAYOUT, OK, OTHER, Kept, Store, check_store
 from smidgen.targets.store import TORN as TORN_FIRST
+from tests.support.tiers import examples
 
 SMALL = FlashPart("small", 512, 8, 10_000, 1, 1)
 STATE = 600  # two sectors
@@ -228,7 +229,7 @@ def test_a_flash_that_cannot_be_read_is_said(memory: Array, cache: Path) -> None
         opened(EmulatedFlash(replace(SMALL, unit_bytes=512), 6), memory, cache).save()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(st.integers(0, 2**16), st.lists(st.tuples(st.integers(0, 60), st.sampled_from(TORN)), min_size=1, max_size=12))
 def test_no_sequence_of_cuts_loses_a_save_that_was_done(cache: Path, seed: int, cuts: list[tuple[int, Torn]]) -> None:
     flash, random = EmulatedFlash(SMALL, 6, seed), np.random.default_rng(seed)

@@ -40,19 +40,22 @@ def m55(cache: Path) -> CortexM:
     return GuardedBoard(resize(BOARDS["mps3-an547"], stack="64KB"), cache=cache)  # with room for all cases at once
 
 
+@pytest.mark.slow
 @needs_qemu
 @pytest.mark.parametrize("frugal", [True, False], ids=["rows", "maps"])
 def test_every_case_in_vectors_agrees_with_numpy(m55: CortexM, frugal: bool) -> None:
     agrees(GRAPHS, CASE_RUNS, compile(together(), target=replace(m55, frugal=frugal)))
 
 
+@pytest.mark.slow
 @needs_qemu
 def test_every_case_trains_in_vectors_as_numpy_does(m55: CortexM) -> None:
     assert differing(m55, TRAINING_CASES, TRAINING_GRAPHS) == []
 
 
+@pytest.mark.slow
 @needs_qemu
-@settings(max_examples=2, deadline=None, phases=[Phase.generate])  # a program takes seconds to build: none to shrink
+@settings(max_examples=4, phases=[Phase.generate])  # a program takes seconds to build: none to shrink
 @given(graphs=st.lists(st.one_of(layers(), dense_layers()), min_size=30, max_size=30), frugal=st.booleans())
 def test_layers_of_any_shape_in_vectors_agree_with_numpy(m55: CortexM, graphs: list[Graph], frugal: bool) -> None:
     named = {f"layer{i}": graph for i, graph in enumerate(graphs)}
@@ -60,6 +63,7 @@ def test_layers_of_any_shape_in_vectors_agree_with_numpy(m55: CortexM, graphs: l
     agrees(named, runs, compile(together(named), target=replace(m55, frugal=frugal)))
 
 
+@pytest.mark.slow
 @needs_qemu
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_products_that_two_together_do_not_fit_16_bits_are_exact(m55: CortexM, k: int) -> None:
@@ -73,8 +77,9 @@ def test_products_that_two_together_do_not_fit_16_bits_are_exact(m55: CortexM, k
         np.testing.assert_array_equal(board.run(least)[0], evaluate(graph, least)[0])
 
 
+@pytest.mark.slow
 @needs_qemu
-@settings(max_examples=2, deadline=None, phases=[Phase.generate])
+@settings(max_examples=3, phases=[Phase.generate])
 @given(drawn=st.lists(trained_layers(), min_size=10, max_size=10))
 def test_layers_of_any_shape_train_in_vectors_as_numpy_does(m55: CortexM, drawn: list[Iterator[TrainingCase]]) -> None:
     cases = [replace(case, name=f"{case.name}-{i}") for i, layer in enumerate(drawn) for case in layer]
@@ -82,6 +87,7 @@ def test_layers_of_any_shape_train_in_vectors_as_numpy_does(m55: CortexM, drawn:
     assert differing(m55, cases, graphs) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TOOLCHAINS)
 def test_every_kernel_in_vectors_compiles_without_a_warning(kind: Toolchain, tmp_path: Path) -> None:
     need_compiler(kind)
@@ -90,6 +96,7 @@ def test_every_kernel_in_vectors_compiles_without_a_warning(kind: Toolchain, tmp
     find(kind, M55)(*WARNINGS, *includes, "-c", *files, folder=tmp_path)
 
 
+@pytest.mark.slow
 @needs_qemu
 @pytest.mark.parametrize("core", ["cortex-m55", "cortex-m85"])
 def test_twenty_steps_on_a_core_with_helium_leave_the_hosts_bytes(core: str, cache: Path, host: Host) -> None:

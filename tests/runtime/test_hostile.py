@@ -14,12 +14,16 @@ from smidgen.ops.update import Step
 from tests.support.hostile import spawn
 from tests.support.native import Kernels
 from tests.support.sanitized import Memory, Run
+from tests.support.tiers import examples
 from tests.support.training_cases import TRAINING_GRAPHS
 
-GRAPHS = 400  # `make hostile` runs many more; checks taken out of ops on trial were seen by the 369th, if at all
+GRAPHS = examples(
+    500, quick=60
+)  # `make hostile` runs many more; checks taken out of ops on trial were seen by the 369th, if at all
 FIRST = 5_000_000
 
 
+@pytest.mark.sampled
 @pytest.mark.skipif(shutil.which("cc") is None, reason="the sanitizers come with the machine's own compiler")
 def test_mutated_training_graphs_are_refused_or_run_inside_their_buffers_as_in_numpy(cache: Path) -> None:
     counts, failed = spawn(FIRST, GRAPHS, cache)

@@ -24,6 +24,7 @@ from tests.support.case_parts import PLAIN, SATURATING, Q, Weights, binary, conv
 from tests.support.feeds import Shape, TrainingCase, activation, channel_factors, gradient, gradients, integers, plain
 from tests.support.native import Kernels, Map, compute, pointer, struct, whole
 from tests.support.native import Weights as Overlaid
+from tests.support.tiers import examples
 from tests.support.training_cases import (
     HOWS,
     conv_grad,
@@ -96,7 +97,7 @@ def check(kernels: Kernels, case: TrainingCase, seed: int) -> None:
         np.testing.assert_array_equal(held[value], values[value], err_msg=value.name)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     shape=shapes(deep=False), low=LOWS, groups=st.sampled_from([1, 1, 1, 2]), even=st.booleans(), weights=WEIGHTS,
     seed=st.integers(0, 99),
@@ -111,7 +112,7 @@ def test_convolutions(
     forward(built, case.build(np.random.default_rng(seed)), seed)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 @given(shape=shapes(deep=True), low=LOWS, even=st.booleans(), weights=WEIGHTS, seed=st.integers(0, 99))
 def test_depthwise_convolutions(
     built: Kernels, shape: Shape, low: int, even: bool, weights: Weights, seed: int
@@ -138,7 +139,7 @@ def forward(built: Kernels, graph: Graph, seed: int) -> tuple[Array, Array]:
     return x, expected
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(deep=st.booleans(), data=st.data(), low=LOWS, seed=st.integers(0, 99))
 def test_layers_with_trained_channels(built: Kernels, deep: bool, data: st.DataObject, low: int, seed: int) -> None:
     shape = data.draw(shapes(deep))
@@ -163,7 +164,7 @@ def test_layers_with_trained_channels(built: Kernels, deep: bool, data: st.DataO
     np.testing.assert_array_equal(y, expected)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(
     rows=st.integers(1, 3), c=st.integers(1, 200), n=st.integers(1, 20), weights=WEIGHTS, low=LOWS,
     seed=st.integers(0, 99),
@@ -176,7 +177,7 @@ def test_dense_layers(built: Kernels, rows: int, c: int, n: int, weights: Weight
     np.testing.assert_array_equal(y, expected)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(
     size=st.integers(1, 200), scales=st.tuples(*[st.sampled_from([0.05, 0.07, 0.5, 0.001])] * 3),
     seed=st.integers(0, 99),
@@ -191,7 +192,7 @@ def test_sums(built: Kernels, size: int, scales: tuple[float, float, float], see
     np.testing.assert_array_equal(left, expected)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 @given(
     deep=st.booleans(), data=st.data(), masked=st.booleans(), factors=st.sampled_from([0, 1, 2]),
     shift=st.sampled_from([-12, 0, 9, 17, 24]), seed=st.integers(0, 99),
@@ -205,7 +206,7 @@ def test_gradients_of_inputs(
     check(built, gradients("any", replace(op, masked=masked, factors=chosen), dy, w, shift=shift), seed)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(deep=st.booleans(), data=st.data(), seed=st.integers(0, 99))
 def test_gradients_through_trained_channels(built: Kernels, deep: bool, data: st.DataObject, seed: int) -> None:
     shape = data.draw(shapes(deep))
@@ -214,14 +215,14 @@ def test_gradients_through_trained_channels(built: Kernels, deep: bool, data: st
     check(built, masked_overlay("any", *made, tuple(sorted(channels))), seed)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(deep=st.booleans(), data=st.data(), how=st.sampled_from(sorted(HOWS)), seed=st.integers(0, 99))
 def test_steps_of_weights(built: Kernels, deep: bool, data: st.DataObject, how: str, seed: int) -> None:
     shape = data.draw(shapes(deep))
     check(built, fused("any", DepthwiseGradWeight if deep else ConvGradWeight, shape, HOWS[how]), seed)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     c=CHANNELS, rows=st.sampled_from([1, 7, 64, 600]), short=st.booleans(), how=st.sampled_from(sorted(HOWS)),
     seed=st.integers(0, 99),
@@ -232,7 +233,7 @@ def test_steps_of_biases(built: Kernels, c: int, rows: int, short: bool, how: st
     check(built, step("any", op, b, HOWS[how], (gradient(1, 1, rows, c),)), seed)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     powers=st.lists(st.floats(-30, -1), min_size=1, max_size=70), shared=st.floats(-12, 12), short=st.booleans(),
     near=st.integers(-3, 3), data=st.data(), seed=st.integers(0, 99),
@@ -273,7 +274,7 @@ def test_factors_told_by_a_layer_step_as_those_that_are_listed(
     np.testing.assert_array_equal(found[0], found[1])
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20))
 @given(c=CHANNELS, rows=st.integers(1, 700), value=st.sampled_from([-127, 3, 127]))
 def test_sums_over_many_rows_have_room(built: Kernels, c: int, rows: int, value: int) -> None:
     dy: Array = np.full((1, 1, rows, c), value, np.int8)
@@ -283,7 +284,7 @@ def test_sums_over_many_rows_have_room(built: Kernels, c: int, rows: int, value:
     np.testing.assert_array_equal(sums, dy.sum(axis=(0, 1, 2), dtype=np.int32))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(deep=st.booleans(), large=st.booleans(), data=st.data(), seed=st.integers(0, 99))
 def test_gradients_of_weights(built: Kernels, deep: bool, large: bool, data: st.DataObject, seed: int) -> None:
     shape = data.draw(shapes(deep))
@@ -293,7 +294,7 @@ def test_gradients_of_weights(built: Kernels, deep: bool, large: bool, data: st.
     check(built, plain("any", op, x, dy), seed)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(size=st.integers(1, 200), limited=st.sampled_from(["none", "relu6"]), seed=st.integers(0, 99))
 def test_masks(built: Kernels, size: int, limited: str, seed: int) -> None:
     check(built, plain("any", ops.Mask(limited), activation(1, size, zero=-100)), seed)

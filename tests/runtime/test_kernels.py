@@ -22,6 +22,7 @@ from tests.support.case_parts import Case, conv, depthwise
 from tests.support.cases import CASES, GRAPHS, RUNS, inputs, together
 from tests.support.graphs import int8_graphs, random_inputs
 from tests.support.native import Kernels, build_sanitized, compute, pointer, whole
+from tests.support.tiers import examples
 
 ZIG = (sys.executable, "-m", "ziglang", "cc")
 
@@ -79,7 +80,7 @@ def test_another_compiler_gives_the_same_bytes(other: str, cache: Path, recorded
                 np.testing.assert_array_equal(got, expected, err_msg=name)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(graph=int8_graphs(beyond=True), seed=st.integers(0, 2**31))
 def test_random_graphs_on_the_host_agree_with_numpy(host: Host, graph: Graph, seed: int) -> None:
     arrays = random_inputs(graph, np.random.default_rng(seed))
@@ -142,7 +143,7 @@ def convolutions(draw: st.DrawFn) -> Case:
     return conv("any", (height, width, channels), out, k, stride, True, dilation, groups, x=zero)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(case=convolutions(), seed=st.integers(0, 2**31))
 def test_convolutions_of_any_geometry_agree_with_numpy(kernels: Kernels, case: Case, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -26,6 +26,7 @@ from tests.support.cases import GRAPHS, RUNS, inputs, together
 from tests.support.guarded import GuardedBoard, PortableBoard, watched
 from tests.support.loss_tasks import compare
 from tests.support.networks import CLASSES, Drawn, samples
+from tests.support.tiers import examples, first
 from tests.support.tools import need_compiler, needs
 
 Run = dict[str, tuple[Array, ...]]  # a graph's inputs, by its name
@@ -54,28 +55,32 @@ def agrees(graphs: Mapping[str, Graph], runs: list[Run], program: Program) -> No
 CASE_RUNS: list[Run] = [{name: inputs(graph, run) for name, graph in GRAPHS.items()} for run in range(RUNS)]
 
 
-@pytest.mark.parametrize("frugal", [True, False], ids=["rows", "maps"])
+@pytest.mark.parametrize("frugal", first(True, False), ids=["rows", "maps"])
 def test_every_case_in_packed_arithmetic_agrees_with_numpy(m7: CortexM, frugal: bool) -> None:
     agrees(GRAPHS, CASE_RUNS, compile(together(), target=replace(m7, frugal=frugal)))
 
 
+@pytest.mark.slow
 def test_every_case_in_portable_c_agrees_with_numpy_on_the_board(portable: CortexM) -> None:
     program = compile(together(), target=portable)
     assert {path.parent.name for path in program.sources.runtime} == {"runtime", "kernels"}
     agrees(GRAPHS, CASE_RUNS[-2:], program)
 
 
+@pytest.mark.slow
 @needs("arm-none-eabi-gcc")
 def test_gcc_builds_kernels_in_packed_arithmetic_of_the_same_bytes(m7: CortexM) -> None:
     agrees(GRAPHS, CASE_RUNS[-2:], compile(together(), target=replace(m7, toolchain="gcc")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("core", ["cortex-m4", "cortex-m33"])
 def test_other_cores_with_packed_arithmetic_agree_with_numpy(m7: CortexM, core: str) -> None:
-    board, some = replace(m7.board, core=BOARDS[core].core), dict(list(GRAPHS.items())[::4])  # of the M7's kernels
-    agrees(some, CASE_RUNS[-1:], compile(together(some), target=replace(m7, board=board)))
+    board = replace(m7.board, core=BOARDS[core].core)
+    agrees(GRAPHS, CASE_RUNS[-1:], compile(together(), target=replace(m7, board=board)))
 
 
+@pytest.mark.slow
 @needs("qemu-system-arm")
 def test_qemu_which_faults_on_unaligned_pairs_of_words_agrees_with_numpy(m7: CortexM, tmp_path: Path) -> None:
     program = compile(together(), target=m7)
@@ -93,6 +98,7 @@ def test_qemu_which_faults_on_unaligned_pairs_of_words_agrees_with_numpy(m7: Cor
 WARNINGS = ("-pedantic", "-Wshadow", "-Wstrict-prototypes", "-Wconversion", "-Wno-sign-conversion")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TOOLCHAINS)
 @pytest.mark.parametrize("core", ["cortex-m4", "cortex-m7", "cortex-m33"])
 def test_every_packed_kernel_compiles_without_a_warning(kind: Toolchain, core: str, tmp_path: Path) -> None:
@@ -139,7 +145,7 @@ def layers(draw: st.DrawFn) -> Graph:
     return g.graph(g.emit(op, x, w, b, q=Q(y, draw(st.integers(-128, 127)))))
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=examples(8, quick=1))
 @given(graphs=st.lists(layers(), min_size=30, max_size=30), frugal=st.booleans(), seed=st.integers(0, 2**31))
 def test_layers_of_any_geometry_agree_with_numpy(m7: CortexM, graphs: list[Graph], frugal: bool, seed: int) -> None:
     named = {f"{i} {graph.nodes[-1]}": graph for i, graph in enumerate(graphs)}
@@ -170,7 +176,7 @@ def rows_of_threes(draw: st.DrawFn) -> Graph:
     return g.graph(g.emit(op, x, w, b, q=Q(y, draw(st.sampled_from([-128, -128, 5])))))
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=examples(6, quick=1))
 @given(graphs=st.lists(rows_of_threes(), min_size=30, max_size=30), seed=st.integers(0, 2**31))
 def test_single_rows_of_three_by_three_agree_with_numpy(m7: CortexM, graphs: list[Graph], seed: int) -> None:
     assert all(graph.outputs[0].type.shape[1] == 1 for graph in graphs)
@@ -196,7 +202,7 @@ def short_windows(draw: st.DrawFn) -> Graph:
     return g.graph(g.emit(ops.Conv2D(), x, w, b, q=Q(1.0, draw(st.sampled_from([-128, -128, -128, -127, 9])))))
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=examples(6, quick=1))
 @given(graphs=st.lists(short_windows(), min_size=30, max_size=30), seed=st.integers(0, 2**31))
 def test_short_windows_round_alike_whether_their_weights_are_raised_or_not(
     m7: CortexM, graphs: list[Graph], seed: int
@@ -221,7 +227,7 @@ def dense_layers(draw: st.DrawFn) -> Graph:
     return g.graph(g.emit(ops.Dense(), x, w, b, q=Q(2.0**power * (1 if even else 1.37), draw(st.integers(-128, 127)))))
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=examples(6, quick=1))
 @given(graphs=st.lists(dense_layers(), min_size=40, max_size=40), seed=st.integers(0, 2**31))
 def test_fully_connected_layers_round_as_a_double_does(m7: CortexM, graphs: list[Graph], seed: int) -> None:
     named = {f"{i}": graph for i, graph in enumerate(graphs)}

@@ -17,6 +17,7 @@ from smidgen.pipeline import compile
 from smidgen.targets.host import Host
 from tests.support.graphs import int8_graphs, random_inputs
 from tests.support.litert import run_litert
+from tests.support.tiers import examples
 
 # A quarter of the graphs a run of this file checks: xdist gives each part to a worker.
 PARTS = 4
@@ -27,7 +28,7 @@ def test_random_graphs_hold_every_op_of_an_int8_network() -> None:
     grown: set[type[Op]] = set()
 
     @given(int8_graphs(beyond=True))
-    @settings(max_examples=400, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=400, database=None, suppress_health_check=list(HealthCheck))
     def grow(graph: Graph) -> None:
         grown.update(type(node.op) for node in graph.nodes)
 
@@ -35,6 +36,7 @@ def test_random_graphs_hold_every_op_of_an_int8_network() -> None:
     assert grown == {*LOWERINGS, Normalize}  # of which TFLite has no operator
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("part", range(PARTS))
 def test_numpy_c_and_litert_agree_on_random_graphs(
     part: int, host: Host, tmp_path_factory: pytest.TempPathFactory
@@ -42,7 +44,7 @@ def test_numpy_c_and_litert_agree_on_random_graphs(
     folder = tmp_path_factory.mktemp("exports")
 
     @given(int8_graphs(), st.integers(0, 2**32 - 1))
-    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(EXAMPLES), suppress_health_check=list(HealthCheck))
     def agree(graph: Graph, seed: int) -> None:
         arrays = random_inputs(graph, np.random.default_rng(seed))
         expected = evaluate(graph, *arrays)

@@ -19,6 +19,7 @@ from smidgen.training import Options
 from tests.support.board_checks import HERE, STORE, board_answers
 from tests.support.native import SANITIZE, sanitized_kernels
 from tests.support.networks import CLASSES, inverted_residual
+from tests.support.tiers import first
 
 
 def test_power_that_fails_while_examples_are_replayed_leaves_old_or_new_state_and_whole_examples(
@@ -53,7 +54,7 @@ def test_a_program_that_replays_and_saves_outlives_1000_power_cuts(tmp_path: Pat
     assert replayed > 1000
 
 
-@pytest.mark.parametrize(("name", "rounds"), [("cortex-m7", 1000), ("cortex-m0plus", 20)])
+@pytest.mark.parametrize(("name", "rounds"), first(("cortex-m7", 1000), ("cortex-m0plus", 20), quick=0))
 def test_the_same_holds_on_an_emulated_board(name: str, rounds: int, cache: Path) -> None:
     failed, cuts, refused = board_answers("replay", name, f"ROUNDS={rounds}", cache)
     assert (failed, refused) == (0, 0), f"line {failed or refused} of replay_checks.h"

@@ -21,6 +21,7 @@ from smidgen.training import Options
 from smidgen.training.options import HeadDtype
 from tests.support.native import SANITIZE, sanitized_kernels
 from tests.support.networks import CLASSES, branches, inverted_residual
+from tests.support.tiers import first
 
 MAIN = Path(__file__).parents[1] / "support" / "sanitized_train_main.c"
 STEPS, RATE = 3, 0.02
@@ -53,7 +54,7 @@ def kernels() -> list[Path]:
 
 
 @pytest.mark.parametrize("network", [inverted_residual, branches], ids=lambda f: str(f.__name__))
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("name", first("streamed", *(name for name in LEARNERS if name != "streamed")))
 def test_a_program_that_learns_is_clean_and_exact(
     name: str, network: Callable[[int], Graph], kernels: list[Path], host: Host, tmp_path: Path
 ) -> None:

@@ -29,6 +29,7 @@ def target(core: Core, cache: Path) -> CortexM:
     return GuardedBoard(replace(resize(board, "4MB", "4MB", "64KB"), core=core), cache=cache)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("core", "frugal"), [(M0PLUS, True), (RV32IMC, False)], ids=["rows", "maps"])
 def test_every_case_agrees_with_numpy(core: Core, frugal: bool, cache: Path) -> None:
     program = compile(together(), target=replace(target(core, cache), frugal=frugal))
@@ -36,8 +37,9 @@ def test_every_case_agrees_with_numpy(core: Core, frugal: bool, cache: Path) -> 
     agrees(GRAPHS, CASE_RUNS[-2:], program)
 
 
+@pytest.mark.slow
 @CORES
-@settings(max_examples=2, deadline=None, phases=[Phase.generate])  # a program takes seconds to build: none to shrink
+@settings(max_examples=2, phases=[Phase.generate])  # a program takes seconds to build: none to shrink
 @given(
     graphs=st.lists(st.one_of(layers(), short_windows()), min_size=30, max_size=30),
     frugal=st.booleans(),
@@ -51,6 +53,7 @@ def test_layers_of_any_geometry_agree_with_numpy(
     agrees(named, runs, compile(together(named), target=replace(target(core, cache), frugal=frugal)))
 
 
+@pytest.mark.slow
 @CORES
 @pytest.mark.parametrize("kind", TOOLCHAINS)
 def test_every_kernel_compiles_without_a_warning(kind: Toolchain, core: Core, tmp_path: Path) -> None:

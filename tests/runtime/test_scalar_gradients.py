@@ -53,6 +53,7 @@ def cases() -> Iterator[TrainingCase]:
             yield gradients(f"{name}-{masked}", changed, brink(dy.type.shape, eights), lowest(w), shift=22)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("core", [M0PLUS, M3], ids=["m0plus", "m3"])
 def test_sums_that_16_bits_just_hold_or_do_not_are_numpys(core: Core, cache: Path) -> None:
     step = fused("step", ConvGradWeight, Shape((2, 3, 16), 8), next(iter(HOWS.values())))  # so that a program learns

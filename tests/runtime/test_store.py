@@ -11,6 +11,7 @@ import pytest
 from smidgen.targets.compiler import find_compiler
 from tests.support.board_checks import HERE, STORE, board_answers
 from tests.support.native import SANITIZE
+from tests.support.tiers import first
 
 SAVES = 50
 
@@ -27,7 +28,7 @@ def test_power_that_fails_at_any_program_and_erase_of_50_saves_leaves_the_old_or
     assert min(cuts) > 4 * 3 * SAVES, "each of the four things a cut leaves, at three operations a save and more"
 
 
-@pytest.mark.parametrize(("name", "saves"), [("cortex-m7", SAVES), ("cortex-m0plus", 12)])
+@pytest.mark.parametrize(("name", "saves"), first(("cortex-m7", SAVES), ("cortex-m0plus", 12), quick=0))
 def test_the_same_holds_on_an_emulated_board(name: str, saves: int, cache: Path) -> None:
     failed, cuts, lost = board_answers("store", name, f"SAVES={saves}", cache)
     assert (failed, lost) == (0, 0), f"line {failed or lost} of store_checks.h"

@@ -21,6 +21,7 @@ from tests.support.case_parts import Q, Weights
 from tests.support.cases import GRAPHS, RUNS, inputs, together
 from tests.support.guarded import GuardedBoard, PortableBoard, touched, uses, watched
 from tests.support.native import declarations
+from tests.support.tiers import first
 from tests.support.training_cases import TRAINING_CASES, TRAINING_GRAPHS
 
 PROTOTYPE = re.compile(r"^void (smg_\w+)\(([^;]*)\);", re.MULTILINE)
@@ -64,7 +65,7 @@ def used(program: Program, runs: Sequence[tuple[Array, ...]]) -> tuple[Kernels, 
 KINDS = {"packed": (GuardedBoard, M7), "portable": (PortableBoard, M7), "scalar": (GuardedBoard, M0PLUS)}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", first(*KINDS))
 def test_no_kernel_has_a_word_more_than_it_uses(cache: Path, kind: str) -> None:
     made, core = KINDS[kind]
     target = made(replace(resize(BOARDS["mps2-an500"], stack="64KB"), core=core), cache=cache)

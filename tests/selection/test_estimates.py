@@ -26,6 +26,7 @@ from smidgen.training.scheme import Scheme, load_scheme, resolve
 from tests.support.contributions import measured
 from tests.support.house import TOP
 from tests.support.shapes import draw_shapes
+from tests.support.tiers import examples
 from tests.support.toys import small_network
 
 ZOO = ("mcunet-5fps", "mbv2-w0.35", "proxyless-w0.3")
@@ -108,7 +109,7 @@ def test_every_kind_of_evidence_is_of_every_layer_and_finite(evidence: Evidence)
 
 
 @given(st.integers(0, 99))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10))
 def test_judging_tells_the_best_estimate_from_the_worst(seed: int) -> None:
     graph = small_network()
     real = measured(graph, seed)

@@ -24,6 +24,7 @@ from smidgen.targets.finding import find
 from smidgen.training.scheme import Scheme, analytic_memory
 from tests.support.contributions import measured
 from tests.support.networks import branches, gates, inverted_residual, pools_and_moves
+from tests.support.tiers import examples
 from tests.support.toys import small_network
 
 CLASSES = 4
@@ -66,7 +67,7 @@ def everything(problem: Problem) -> Iterator[tuple[int, int, int, tuple[int, ...
             yield gain, problem.fixed + state + max(times), biases, choices
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400))
 @given(posed=problems(), budget=st.integers(0, 300))
 def test_the_search_gives_every_candidate_that_fits_and_the_best_first(posed: tuple[Problem, ...], budget: int) -> None:
     expected = [
@@ -80,7 +81,7 @@ def test_the_search_gives_every_candidate_that_fits_and_the_best_first(posed: tu
     assert [c.gain for c in found] == sorted((gain for _, _, _, gain, _ in expected), reverse=True)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 @given(posed=problems(), budget=st.integers(0, 300), cells=st.sampled_from([3, 17]))
 def test_promises_for_coarse_cells_lose_nothing(posed: tuple[Problem, ...], budget: int, cells: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -151,7 +152,7 @@ HOW = {
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20))
 @given(data=st.data(), how=st.sampled_from(sorted(HOW)), bits=st.sampled_from([8, 10, 12]), streamed=st.booleans())
 def test_no_plan_takes_less_than_the_bound(name: str, data: st.DataObject, how: str, bits: int, streamed: bool) -> None:
     graph, board, streamed = GRAPHS[name], find("cortex-m7"), streamed and name != "gates"

@@ -30,6 +30,7 @@ from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, analytic_memory, resolve
 from tests.support.analyses import PretendedLauncher, data, model
 from tests.support.networks import one_scale_hidden
+from tests.support.tiers import examples
 
 EVERYTHING = 1 << 40
 mcunet = sm.load("mcunet-5fps")
@@ -55,7 +56,7 @@ COUNTS = st.lists(st.integers(2, 40), min_size=2, max_size=8).filter(
 
 
 @given(COUNTS, st.integers(0, 1000))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_what_is_judged_with_is_never_learned_from_and_test_images_are_in_neither(
     counts: list[int], order: int
 ) -> None:
@@ -73,7 +74,7 @@ def test_what_is_judged_with_is_never_learned_from_and_test_images_are_in_neithe
 
 
 @given(COUNTS, st.integers(0, 1000), st.integers(1, 200))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 def test_of_limited_samples_every_class_keeps_its_share(counts: list[int], order: int, most: int) -> None:
     whole = numbered(counts, order).train
     chosen = limit_samples(whole, most, len(counts))
@@ -135,7 +136,7 @@ def test_on_mcunet_depths_reach_every_block_and_bits_are_compared_on_its_widenin
 
 
 @given(st.integers(1_000, 250_000), st.sampled_from([None, 1, 5, 30]), st.booleans())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 def test_nothing_is_tried_that_takes_more_memory_than_allowed_and_what_is_left_out_is_said(
     most: int, reach: int | None, quick: bool
 ) -> None:
@@ -178,7 +179,7 @@ def test_a_quick_analysis_is_bounded_in_steps_and_says_what_it_leaves_out(
 
 
 @given(st.lists(st.tuples(st.integers(0, 42), st.integers(0, 9)), min_size=1, max_size=200, unique=True))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 def test_fleets_hold_every_trial_once_and_learn_from_about_the_same_layer_on(drawn: list[tuple[int, int]]) -> None:
     trials = [Trial(Scheme("some", biases), 12, seed) for biases, seed in drawn]
     grouped = fleets(mcunet, trials)

@@ -35,6 +35,7 @@ from smidgen.training.head import layers
 from smidgen.training.scheme import Scheme, load_scheme
 from tests.support.networks import CLASSES, branches, gates, inverted_residual, one_scale, pools_and_moves, samples
 from tests.support.shapes import draw_shapes
+from tests.support.tiers import examples
 from tests.support.toys import small_network
 
 torch.set_num_threads(1)  # pytest's workers share the cores
@@ -297,7 +298,7 @@ def test_programs_that_do_not_belong_together_are_told(host: Host) -> None:
 @given(
     st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=8), st.integers(0, 2**31 - 1), st.integers(-31, 20)
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_requantization_is_numerics(xs: list[int], multiplier: int, shift: int) -> None:
     x = np.array(xs, np.int64)
     ours = integers.scaled(torch.from_numpy(x), torch.tensor(multiplier), torch.tensor(shift))
@@ -305,7 +306,7 @@ def test_requantization_is_numerics(xs: list[int], multiplier: int, shift: int) 
 
 
 @given(st.integers(-20, 40), st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_gradients_are_rounded_as_numerics_says(t: int, key: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     v = rng.integers(-(2**30), 2**30, (5, 3)) >> rng.integers(0, 31, (5, 3))  # positions, channels
@@ -317,7 +318,7 @@ def test_gradients_are_rounded_as_numerics_says(t: int, key: int, seed: int) -> 
 
 
 @given(st.integers(-60, 60), st.integers(-80 << 8, 80 << 8), st.integers(0, 12), st.integers(0, 2**32 - 1))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_steps_are_scaled_and_rounded_as_the_op_says(power: int, level: int, fraction_bits: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     factors = tuple(float(f) for f in np.exp(rng.normal(size=7) * 20))
@@ -340,7 +341,7 @@ def test_steps_are_scaled_and_rounded_as_the_op_says(power: int, level: int, fra
 
 
 @given(st.integers(-(70 << 8), 70 << 8), st.integers(0, 2**31 - 1))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_levels_move_as_numerics_says(level: int, peak: int) -> None:
     ours = integers.next_levels(torch.tensor([level]), torch.tensor([peak]))
     assert int(ours[0]) == stochastic.next_level(level, peak)

@@ -15,6 +15,7 @@ from smidgen.ir.preprocessing import Preprocessing
 from smidgen.learning.course import Course
 from smidgen.simulation import images as module
 from smidgen.simulation.images import CourseImages, centred
+from tests.support.tiers import examples
 
 torch.set_num_threads(1)  # pytest's workers share the cores
 PAPER = QParams.per_tensor(2 / 255, 0)
@@ -50,7 +51,7 @@ preprocessings = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     sizes=st.lists(st.tuples(side, side, st.sampled_from([1, 3])), min_size=1, max_size=6),
     rows=st.integers(1, 40),
@@ -75,7 +76,7 @@ def test_an_epoch_shows_the_bytes_of_the_host(
     assert np.array_equal(images.numpy(), hosts(samples, taken, course, 1))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     sizes=st.lists(st.tuples(side, side, st.sampled_from([1, 3])), min_size=1, max_size=6),
     rows=st.integers(1, 40),

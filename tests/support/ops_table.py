@@ -6,7 +6,7 @@ from pathlib import Path
 
 from smidgen import ops
 from smidgen.frontends.onnx.operators import OPERATOR_RULES as ONNX
-from smidgen.frontends.onnx.writer import RULES as TO_ONNX
+from smidgen.frontends.onnx.write.plain import RULES as TO_ONNX
 from smidgen.frontends.tflite.operators import OPERATOR_RULES as TFLITE
 from smidgen.frontends.tflite.writer import LOWERINGS as TO_TFLITE
 from smidgen.frontends.torch.operators import RULES as ATEN

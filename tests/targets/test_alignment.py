@@ -38,6 +38,7 @@ def requests(program: Program, folder: Path) -> list[tuple[np.ndarray, int]]:
     return steps
 
 
+@pytest.mark.slow
 @needs_qemu
 @pytest.mark.parametrize("compiler", TOOLCHAINS)
 def test_an_aligned_program_learns_alike_where_the_core_traps(
@@ -58,6 +59,7 @@ def test_an_aligned_program_learns_alike_where_the_core_traps(
         assert kept == state[value.name].tobytes(), f"%{value.name} differs"
 
 
+@pytest.mark.slow
 @needs_qemu
 def test_packed_kernels_fault_where_the_core_traps(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

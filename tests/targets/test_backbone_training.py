@@ -65,6 +65,7 @@ def differing(a: Mapping[str, Array], b: Mapping[str, Array]) -> list[str]:
     return [name for name in a if a[name].tobytes() != b[name].tobytes()]
 
 
+@pytest.mark.slow
 def test_numpy_and_host_c_learn_the_same_bytes(task: tuple[Program, list[Sample]]) -> None:
     program, samples = task
     graph, state = program.graph, program.graph.state
@@ -85,6 +86,7 @@ def test_numpy_and_host_c_learn_the_same_bytes(task: tuple[Program, list[Sample]
     assert np.mean(losses[-50:]) < 0.9 * np.mean(losses[:50])
 
 
+@pytest.mark.slow
 def test_going_on_after_a_stop_equals_never_having_stopped(task: tuple[Program, list[Sample]]) -> None:
     program, samples = task
     with program.start() as device:

@@ -24,6 +24,7 @@ from smidgen.targets.toolchain import GCC
 from smidgen.training import Options
 from tests.support.networks import CLASSES, NETWORKS, inverted_residual, samples
 from tests.support.qemu import run_firmware
+from tests.support.tiers import first
 from tests.support.tools import absent, needs
 
 RATE = 0.02
@@ -85,7 +86,7 @@ def test_the_board_learns_in_the_bytes_of_the_host_and_of_the_reference(
         assert board.predict(image) == machine.predict(image)
 
 
-@pytest.mark.parametrize("network", NETWORKS[1:], ids=lambda network: network.__name__)
+@pytest.mark.parametrize("network", first(*NETWORKS[1:]), ids=lambda network: network.__name__)
 def test_networks_of_every_shape_learn_alike_on_board_and_host(
     m7: CortexM, host: Host, network: Callable[[int], Graph]
 ) -> None:
@@ -97,6 +98,7 @@ def test_networks_of_every_shape_learn_alike_on_board_and_host(
         assert all(kept[name].tobytes() == expected[name].tobytes() for name in expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("core", ["cortex-m4", "cortex-m33", "cortex-m3", "cortex-m0plus"])
 def test_other_cores_give_the_same_bytes(cache: Path, host: Host, core: str) -> None:
     graph = inverted_residual(3)
@@ -188,6 +190,7 @@ def _first(graph: Graph, kind: type[ops.Mean]) -> int:
     return next(i for i, node in enumerate(graph.nodes) if isinstance(node.op, kind))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chip", ["cortex-m7", "riscv32"])
 def test_python_counts_what_c_counts(cache: Path, monkeypatch: pytest.MonkeyPatch, chip: str) -> None:
     target = CortexM(BOARDS[chip], cache=cache)
@@ -336,6 +339,7 @@ def test_boards_are_found_by_name_and_resized() -> None:
             resize(BOARDS["cortex-m7"], **wrong)
 
 
+@pytest.mark.slow
 @needs("arm-none-eabi-gcc")
 def test_gcc_builds_a_program_of_the_same_bytes(m7: CortexM) -> None:
     image, label = samples(inverted_residual(3), 1)[0]

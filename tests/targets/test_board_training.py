@@ -25,6 +25,7 @@ from tests.support.feeds import RUNS, Shape, TrainingCase, every_way, mixed
 from tests.support.guarded import GuardedBoard, PortableBoard, watched
 from tests.support.qemu import run_firmware
 from tests.support.release_files import SHARED
+from tests.support.tiers import examples, first, some
 from tests.support.tools import needs
 from tests.support.training_cases import (
     HOWS,
@@ -90,13 +91,10 @@ def _differing(target: CortexM, cases: Sequence[TrainingCase], graphs: Graphs) -
     return found
 
 
-@pytest.mark.parametrize("kind", ["packed", "scalar"])
+@pytest.mark.sampled
+@pytest.mark.parametrize("kind", first("packed", "scalar", "portable"))
 def test_every_case_trains_on_the_board_as_numpy_does(kind: str, request: pytest.FixtureRequest) -> None:
-    assert differing(request.getfixturevalue(kind), TRAINING_CASES, TRAINING_GRAPHS) == []
-
-
-def test_portable_kernels_train_on_the_board_as_numpy_does(portable: CortexM) -> None:
-    assert differing(portable, TRAINING_CASES[::4], TRAINING_GRAPHS) == []  # this machine runs all of them
+    assert differing(request.getfixturevalue(kind), some(TRAINING_CASES, 6), TRAINING_GRAPHS) == []
 
 
 @st.composite
@@ -123,7 +121,9 @@ def _cases(shape: Shape, how: How) -> Iterator[TrainingCase]:
     yield fused("step", step, shape, how)
 
 
-@settings(max_examples=5, deadline=None, phases=[Phase.generate])  # a program takes seconds to build: none to shrink
+@settings(
+    max_examples=examples(5, quick=1), phases=[Phase.generate]
+)  # a program takes seconds to build: none to shrink
 @given(drawn=st.lists(layers(), min_size=6, max_size=6))
 def test_layers_of_any_shape_train_as_numpy_does(packed: CortexM, drawn: list[Iterator[TrainingCase]]) -> None:
     cases = [replace(case, name=f"{case.name}-{i}") for i, layer in enumerate(drawn) for case in layer]
@@ -131,7 +131,8 @@ def test_layers_of_any_shape_train_as_numpy_does(packed: CortexM, drawn: list[It
     assert differing(packed, cases, graphs) == []
 
 
-@settings(max_examples=2, deadline=None, phases=[Phase.generate])
+@pytest.mark.slow
+@settings(max_examples=2, phases=[Phase.generate])
 @given(drawn=st.lists(layers(), min_size=6, max_size=6))
 def test_they_do_on_a_core_without_packed_arithmetic(scalar: CortexM, drawn: list[Iterator[TrainingCase]]) -> None:
     cases = [replace(case, name=f"{case.name}-{i}") for i, layer in enumerate(drawn) for case in layer]
@@ -139,6 +140,7 @@ def test_they_do_on_a_core_without_packed_arithmetic(scalar: CortexM, drawn: lis
     assert differing(replace(scalar, board=replace(scalar.board, core=M3)), cases, graphs) == []
 
 
+@pytest.mark.slow
 @needs("qemu-system-arm")
 def test_qemu_finds_nothing_unaligned_and_the_same_bytes(packed: CortexM, tmp_path: Path) -> None:
     for batch in mixed(TRAINING_CASES):
@@ -162,6 +164,7 @@ def learner(graph: Graph, scheme: str, target: CortexM | Host, bits: int) -> Pro
     return compile(graph, scheme, target, options=Options(CLASSES, weight_bits=bits), streamed_input=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "scheme", "bits", "chip"), BACKBONES)
 def test_a_released_backbone_learns_alike_on_board_and_host(
     cache: Path, host: Host, name: str, scheme: str, bits: int, chip: str
@@ -184,6 +187,7 @@ def test_a_released_backbone_learns_alike_on_board_and_host(
         assert [name for name in expected if kept[name].tobytes() != expected[name].tobytes()] == []
 
 
+@pytest.mark.slow
 def test_weights_of_12_bits_take_hardly_more_instructions_than_weights_of_8(cache: Path) -> None:
     graph, target, steps = build_zoo("mbv2-w0.35"), CortexM(cache=cache), []
     image = np.random.default_rng(0).integers(-128, 128, graph.inputs[0].type.shape).astype(np.int8)

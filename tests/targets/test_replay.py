@@ -26,6 +26,7 @@ from smidgen.targets.host import Host
 from smidgen.training import Options
 from tests.support.loss_tasks import TASKS, Task
 from tests.support.networks import CLASSES, NETWORKS, inverted_residual, one_scale_hidden, samples
+from tests.support.tiers import examples, first
 
 RATE, ROOM = 0.01, "64KB"
 RULES = (SGD, Momentum(0.9))
@@ -60,7 +61,7 @@ def agree(program: Program, steps: int, seed: int) -> None:
             assert learned(whole) == learned(replaying) == {v.name: a.tobytes() for v, a in state.items()}
 
 
-@settings(max_examples=5, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(15, quick=2), phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(
     network=st.sampled_from((*NETWORKS, one_scale_hidden)),
     scheme=st.sampled_from(("last:1", "last:2", "last:3", "bias:1", "bias:3", "head", "full")),
@@ -102,7 +103,7 @@ def test_whatever_a_step_is_told_it_can_be_replayed(make: Callable[[], Task], ho
 
 
 @pytest.mark.parametrize("scheme", ["last:2", "bias:3"])
-@pytest.mark.parametrize("name", ["cortex-m7", "cortex-m0plus"])
+@pytest.mark.parametrize("name", first("cortex-m7", "cortex-m0plus"))
 def test_the_same_holds_on_an_emulated_board(name: str, scheme: str, cache: Path) -> None:
     options = Options(CLASSES, weight_bits=12, rule=Momentum(0.9))
     program = compiled(inverted_residual(7), scheme, CortexM(BOARDS[name], cache=cache), options, streamed=True)

@@ -21,12 +21,13 @@ from smidgen.targets.toolchain import TOOLCHAINS, Toolchain, find, link_flags
 from smidgen.training import Options
 from smidgen.zoo.loading import load
 from tests.support.networks import CLASSES, branches, inverted_residual
+from tests.support.tiers import first
 from tests.support.tools import need_compiler
 
 FRAME = re.compile(r":(\w+)\t(\d+)\t(static|dynamic,bounded)")
 
 
-@pytest.fixture(params=TOOLCHAINS)
+@pytest.fixture(params=first(*TOOLCHAINS))
 def compiler(request: pytest.FixtureRequest) -> Toolchain:
     kind: Toolchain = request.param
     need_compiler(kind, "thumb")
@@ -37,8 +38,8 @@ def learner(graph: Graph, target: CortexM, streamed: bool = False) -> Program:
     return compile(graph, "full", target, options=Options(CLASSES), streamed_input=streamed)
 
 
-@pytest.mark.parametrize("board", ["cortex-m7", "cortex-m3", "cortex-m0plus", "riscv32"])
-@pytest.mark.parametrize("network", [inverted_residual, branches])
+@pytest.mark.parametrize("board", first("cortex-m7", "riscv32", "cortex-m3", "cortex-m0plus", quick=2))
+@pytest.mark.parametrize("network", first(inverted_residual, branches))
 def test_no_run_uses_more_stack_than_the_bound(
     network: Callable[[int], Graph], board: str, compiler: Toolchain, cache: Path
 ) -> None:
@@ -84,7 +85,7 @@ void reset(void) { volatile int n = 3; n = outer(n); for (;;) { } }
 
 
 @pytest.mark.parametrize("core", [M7, M0PLUS, RV32IMC], ids=lambda core: core.name)
-@pytest.mark.parametrize("size", [40, 400, 1500, 5000, 70_000])
+@pytest.mark.parametrize("size", first(400, 70_000, 40, 1500, 5000, quick=2))
 def test_frames_of_any_size_are_read_from_the_code(size: int, core: Core, compiler: Toolchain, tmp_path: Path) -> None:
     bound = bound_stack(built(LARGE % (size, size), core, compiler, tmp_path))
     assert size + 100 <= bound.bytes <= size + 100 + 120
@@ -123,6 +124,7 @@ def test_what_is_called_through_a_pointer_counts(core: Core, compiler: Toolchain
     assert bound_stack(built(text, core, compiler, tmp_path)).bytes > 600
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("board", ["cortex-m7", "riscv32"])
 def test_gcc_itself_names_no_larger_frame(board: str, tmp_path: Path, cache: Path) -> None:
     need_compiler("gcc", BOARDS[board].core.isa)

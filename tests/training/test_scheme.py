@@ -41,6 +41,7 @@ from smidgen.zoo.tables import MCUNET_5FPS, Table
 from tests.support.house import TOP
 from tests.support.networks import inverted_residual, one_scale_hidden
 from tests.support.release_files import SHARED
+from tests.support.tiers import examples
 from tests.support.toys import small_network
 
 NAMED = tuple((network.name, scheme) for network in PUBLISHED for scheme in network.schemes)
@@ -124,7 +125,7 @@ def test_a_name_of_another_network_is_refused_with_the_names_that_apply() -> Non
 
 
 @given(st.integers(10, 200), st.sampled_from((96, 112, 128, 160)))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10))
 def test_published_names_apply_to_one_width_and_resolution_alone(hundredths: int, resolution: int) -> None:
     name = f"mbv2-w{hundredths / 100:g}"
     same = find_table(name) == find_table("mbv2-w0.35") and resolution == 128
@@ -159,7 +160,7 @@ schemes = st.builds(
 
 
 @given(schemes)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 def test_a_scheme_survives_json(scheme: Scheme) -> None:
     assert Scheme.from_json(scheme.to_json()) == scheme
 
@@ -318,7 +319,7 @@ anything = st.recursive(
 
 
 @given(anything, anything, anything)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 def test_any_json_is_a_scheme_or_a_scheme_error(biases: object, weights: object, channels: object) -> None:
     for plain in (biases, {"name": "s", "biases": biases, "weights": weights, "channels": channels}):
         with suppress(SchemeError):

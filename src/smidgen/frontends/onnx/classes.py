@@ -7,7 +7,8 @@ import json
 
 import onnx
 
-CLASSES = "classes"  # the key under which we write them, a list in JSON
+from smidgen.frontends.onnx.write import CLASSES
+
 NAMES = "names"  # and under which YOLO's exporter does, a dict in Python's spelling: {0: 'person', 1: 'bicycle'}
 LARGEST = 2**22  # characters
 

@@ -17,7 +17,7 @@ from smidgen.data.files import read_whole
 from smidgen.errors import ImportModelError
 from smidgen.frontends.onnx.classes import stated_classes
 from smidgen.frontends.onnx.converting import OLDEST, converted
-from smidgen.frontends.onnx.functions import DOMAIN, LAYERS, WEIGHTED
+from smidgen.frontends.onnx.write.functions import DOMAIN, IDENTITIES, LAYERS, WEIGHTED
 from smidgen.ir import MAX_BYTES, Array
 
 MAX_ITEMS = 1 << 14  # nodes or constants in one model: hundreds of times what a microcontroller runs
@@ -199,8 +199,7 @@ def _without_rounding(operator: OnnxOperator) -> Iterator[OnnxOperator]:
             yield OnnxOperator("DequantizeLinear", operator.name, steps, (name,), {"axis": 0})
         yield replace(operator, code=WEIGHTED[code], inputs=(x, *real))
     elif code in LAYERS:
-        code, count = LAYERS[code]
-        yield replace(operator, code=code, inputs=inputs[:count])
+        yield replace(operator, code="Identity" if code in IDENTITIES else code, inputs=inputs[: LAYERS[code]])
     else:
         raise ImportModelError(
             f"node '{operator.name}' ({code}) is a table of results that no operator of ONNX gives; import the .smg"
